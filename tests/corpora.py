@@ -12,7 +12,7 @@ def sentences(number):
     for index in range(number):
         chosen = [(index * 7 + offset * (1 + index % 5)) % len(WORDS) for offset in range(5 + (index * index) % 17)]
         ends = f" {index}{'.?!'[index % 3]}"
-        pairs.append(tuple(" ".join(words[each] for each in chosen) + ends for words in (WORDS, GERMAN)))
+        pairs.append(tuple(" ".join(words[place] for place in chosen) + ends for words in (WORDS, GERMAN)))
     return pairs
 
 

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from mt_cli.corpus.formats import read_file
-from mt_cli.corpus.record import Reading
+from mt_cli.corpus.read_report import ReadOptions, ReadReport
 
 LANGUAGES = ("en", "it")
 
@@ -24,7 +24,14 @@ each_time_a_folder = settings(
 
 
 def read(path, languages=LANGUAGES, columns=None, format_name=None):
-    return [row[1:] for row in read_file(path, languages, columns, Reading(format_name))]
+    """Pairs of a file."""
+    return [row[1:] for row in numbered(path, languages, columns, format_name=format_name)[0]]
+
+
+def numbered(path, languages=LANGUAGES, columns=None, **options):
+    """Rows of a file, and the report on what was skipped."""
+    report = ReadReport()
+    return list(report.rows(read_file(path, languages, columns, ReadOptions(**options)))), report
 
 
 def packed(path, content, ending):

@@ -14,8 +14,8 @@ from mt_cli.batching.encoded import EncodedPairs, encode_block
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.corpus.cleaning import STATUS_NAMES, Block, Mask, drop_repeated
 from mt_cli.corpus.identity import AS_WRITTEN, Hashes, Spelling, hashes_of
+from mt_cli.corpus.read_report import ReadReport
 from mt_cli.corpus.reading import clean_rows
-from mt_cli.corpus.record import Record
 from mt_cli.corpus.rows import Pair, Row
 from mt_cli.corpus.sources import read_rows
 from mt_cli.machine.cpus import in_threads
@@ -55,11 +55,11 @@ class StreamedPairs:
         """Do nothing: a buffer is forgotten with its pool."""
 
     def pools(self, epoch: int, first: int) -> Iterator[Pool]:
-        """Pools of an epoch from number `first` on."""
-        records = [Record() for _ in self._config.train]
-        num_skipped = [0] * len(records)
-        for number, buffer in enumerate(_buffers(self._config, records)):
-            before, num_skipped = num_skipped, [record.num_skipped.total() for record in records]
+        """The pools of an epoch from number `first` on."""
+        reports = [ReadReport() for _ in self._config.train]
+        num_skipped = [0] * len(reports)
+        for number, buffer in enumerate(_buffers(self._config, reports)):
+            before, num_skipped = num_skipped, [report.num_skipped.total() for report in reports]
             if number >= first:
                 for counts, now, earlier in zip(self.counts, num_skipped, before, strict=True):
                     counts.update({"damaged": now - earlier})
@@ -87,7 +87,7 @@ class StreamedPairs:
 def first_pairs(config: CorpusConfig, number: int, spelling: Spelling = AS_WRITTEN) -> list[Pair]:
     """First `number` kept pairs of a stream, for training tokenizers."""
     pairs: list[Pair] = []
-    for buffer in _buffers(config, [Record() for _ in config.train]):
+    for buffer in _buffers(config, [ReadReport() for _ in config.train]):
         for _, block in _filtered_blocks(buffer, config, [hashes_of([])] * 2, spelling):
             pairs.extend(zip(*block.kept_texts(), strict=True))
         if len(pairs) >= number:
@@ -95,13 +95,13 @@ def first_pairs(config: CorpusConfig, number: int, spelling: Spelling = AS_WRITT
     return pairs[:number]
 
 
-def _buffers(config: CorpusConfig, records: Sequence[Record]) -> Iterator[list[list[Row]]]:
-    """Buffers of `shuffle_buffer` rows, divided among the training corpora, until all corpora are exhausted.
+def _buffers(config: CorpusConfig, reports: Sequence[ReadReport]) -> Iterator[list[list[Row]]]:
+    """Buffers of `shuffle_buffer` rows, divided among the training corpora, until all of these are exhausted.
 
-    The record of a corpus receives the files and units that its reader skips.
+    The report of each corpus counts what its reader skips.
     """
-    sources = zip(config.train, records, strict=True)
-    readers = [iter(read_rows(source, config.languages, record)) for source, record in sources]
+    sources = zip(config.train, reports, strict=True)
+    readers = [iter(read_rows(source, config.languages, report)) for source, report in sources]
     weights = np.array([source.weight or 1.0 for source in config.train])
     while True:
         sizes = np.maximum(1, np.round(config.shuffle_buffer * weights / weights.sum())).astype(int)

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from mt_cli.config.checks import Section, TwoColumns, TwoTexts, without_problems
 
-_FormatName = Literal["tsv", "plain_tsv", "quoted_tsv", "csv", "json"]
+FormatName = Literal["tsv", "plain_tsv", "quoted_tsv", "csv", "json"]
 _TMX = re.compile(r"\.tmx(\.gz|\.zst)?$")
 
 
@@ -117,7 +117,7 @@ class FileSource(MarkedUpSource):
     """Source and target column of a table, or keys of `translation`; two numbers count columns from 1. `null`: keys or
     columns that are named like the languages or, without a header, the first two. In a `.tmx` file: codes of the two
     languages, if they differ from the config."""
-    format: _FormatName | None = None
+    format: FormatName | None = None
     """Format of the file; `null`: by its suffix. `tsv` decides by the text whether a spreadsheet wrote the quotation
     marks, `plain_tsv` reads them as text, and `quoted_tsv` removes them."""
 
@@ -139,7 +139,7 @@ class FolderSource(MarkedUpSource):
     """Names of the files inside the folder, such as `**/*.po`; they are read in the order of their names."""
     columns: TwoColumns | None = None
     """Source and target column, as for `file`."""
-    format: _FormatName | None = None
+    format: FormatName | None = None
     """Format of the files, as for `file`."""
 
 

@@ -1,4 +1,4 @@
-"""Whether the languages of a config can be those of its corpora. Knows names of languages; reads no text."""
+"""Whether the languages of a config can be those of its corpora. Reads no text."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ _LANGUAGES_OF_BUILTINS = {"phrasebook-en-it": ("en", "it")}
 """First and second language of the built-in corpora that are in languages."""
 
 
+def key_of(name: str) -> str:
+    """The key of a corpus in the config."""
+    return f"corpus.{name}" if name in ("train", "valid", "test") else f"corpus.extra_tests.{name}"
+
+
 def check_languages(config: CorpusConfig) -> None:
     """Raise CorpusError if both sides are one language, or a built-in corpus is in other languages."""
     keys: dict[str, list[str]] = {}
@@ -29,30 +34,29 @@ def _problems(config: CorpusConfig) -> Iterator[tuple[str, str]]:
     for name, sources in config.groups.items():
         for number in config.once(name):
             source = sources[number]
-            key = f"corpus.{name}" if name in ("train", "valid", "test") else f"corpus.extra_tests.{name}"
-            key += f"[{number}]" if len(sources) > 1 else ""
-            both = source.languages or config.languages
-            if is_same_variety(*both):
+            key = key_of(name) + (f"[{number}]" if len(sources) > 1 else "")
+            languages = source.languages or config.languages
+            if is_same_variety(*languages):
                 yield (
                     f"{key}.languages" if source.languages else "corpus.source, corpus.target",
-                    f"{both[0]} and {both[1]} are one language; a model translates between two, which may be "
+                    f"{languages[0]} and {languages[1]} are one language; a model translates between two, which may be "
                     "varieties: for a task within a language, give one side a code such as en-x-plain",
                 )
-            elif isinstance(source, BuiltinSource) and (problem := _problem_of_builtin(source, both)):
+            elif isinstance(source, BuiltinSource) and (problem := _problem_of_builtin(source, languages)):
                 yield key, problem
 
 
-def _problem_of_builtin(source: BuiltinSource, both: Languages) -> str:
+def _problem_of_builtin(source: BuiltinSource, languages: Languages) -> str:
     """The problem if a built-in corpus is in other languages; otherwise an empty string."""
     expected = _LANGUAGES_OF_BUILTINS.get(source.builtin)
     if expected is None:
         return ""
     expected = expected[::-1] if source.reverse else expected
-    given = primary(both[0]), primary(both[1])
-    if given == expected:
+    requested = primary(languages[0]), primary(languages[1])
+    if requested == expected:
         return ""
     advice = f"set corpus.source to {expected[0]} and corpus.target to {expected[1]}"
-    if given == expected[::-1]:
+    if requested == expected[::-1]:
         advice = "set `reverse: false`" if source.reverse else "set `reverse: true`"
     direction = f"from {expected[0]} to {expected[1]}{' (reversed)' * source.reverse}"
-    return f"{source.builtin} is {direction}, not from {both[0]} to {both[1]}; {advice}"
+    return f"{source.builtin} is {direction}, not from {languages[0]} to {languages[1]}; {advice}"

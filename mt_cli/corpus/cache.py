@@ -1,8 +1,8 @@
-"""Prepared data on disk by fingerprint. Knows folders; does not know their content.
+"""Prepared data on disk by fingerprint. Knows folders, not their content.
 
 A folder in `runs/.cache` is written under another name and renamed when it is complete, with the size and checksum of
-each file. Both are checked at every start, and a damaged folder is rebuilt. The cache may therefore be deleted at any
-time, even while a run trains on it.
+each file. Both are checked at every start, and a damaged folder is rebuilt. So the cache may be deleted at any time,
+even while a run trains on it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mt_cli.errors import CorpusError, MtError, reason
 from mt_cli.machine.storage import check_regular, flush, read_regular, remove, remove_empty
 
 FORMAT = 9
-"""Version of everything in the cache; increased when the code makes something else from the same data."""
+"""Version of the cache; increased when the same data gives other content."""
 
 _CONTENTS = "contents.json"
 _MAX_CONTENTS_BYTES = 2**20
@@ -36,13 +36,13 @@ T = TypeVar("T")
 
 
 def fingerprint(*parts: Any) -> str:
-    """16 hexadecimal digits, equal for equal JSON values."""
+    """Digest of JSON values as 16 hexadecimal digits."""
     text = json.dumps([FORMAT, *parts], sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode("ascii")).hexdigest()[:16]
 
 
 def digest_of_file(path: Path) -> str:
-    """The SHA-256 of a file's content; raises CorpusError if it cannot be read."""
+    """SHA-256 of the content of a file; raises CorpusError if it cannot be read."""
     digest = hashlib.sha256()
     try:
         refuse_devices(path)
@@ -55,10 +55,10 @@ def digest_of_file(path: Path) -> str:
 
 
 class Cache:
-    """A folder of entries. Each is created once, by this process or another, and verified when it is first used.
+    """Folder of entries. An entry is created once, by this process or another, and verified when it is first used.
 
-    The folder is created with the first entry. `say` receives lines for the user. What an object has verified and
-    loaded it gives again without reading it: a command makes one of them.
+    The folder is created with the first entry. `say` receives lines for the user. Loaded entries are kept in memory, so
+    a command uses one `Cache`.
     """
 
     def __init__(self, path: Path, say: Callable[[str], object] = lambda message: None) -> None:
@@ -66,17 +66,17 @@ class Cache:
         self._loaded: dict[Any, Any] = {}
 
     def once(self, key: Hashable, work: Callable[[], T]) -> T:
-        """The result of `work`, which is called only if this object has no result for the key."""
+        """Result of `work`, which is called only if there is no result for the key yet."""
         if key not in self._loaded:
             self._loaded[key] = work()
-        found: T = self._loaded[key]
-        return found
+        result: T = self._loaded[key]
+        return result
 
     def entry(self, name: str, make: Callable[[Path], object], load: Callable[[Path], T]) -> T:
-        """The result of `load` for the folder `name`, which `make` fills unless it exists and is intact.
+        """Result of `load` for the folder `name`, which `make` fills unless it exists and is intact.
 
-        The folder may be deleted when `load` has returned: files that are read later must be open by then. Raises
-        MtError if the folder cannot be written; also errors of `make`. Nothing is left behind then.
+        The folder may be deleted as soon as `load` returns, so `load` must open the files that are read later. Raises
+        MtError if the folder cannot be written, and the errors of `make`. An error leaves no folder behind.
         """
         return self.once(name, lambda: self._verified(self.path / name, make, load))
 
@@ -94,7 +94,7 @@ class Cache:
         raise MtError(f"{folder}: was removed {_NUM_ATTEMPTS} times as soon as it was made, by another program")
 
     def _make(self, folder: Path, make: Callable[[Path], object]) -> None:
-        made = [path for path in (self.path, self.path.parent) if not path.is_dir()]
+        missing = [path for path in (self.path, self.path.parent) if not path.is_dir()]
         unfinished = folder.with_name(f"{folder.name}.unfinished-{secrets.token_hex(8)}")
         previous = unfinished.with_name(f"{unfinished.name}-previous")
         try:
@@ -118,11 +118,11 @@ class Cache:
         finally:
             _remove(unfinished)
             _remove(previous)
-            remove_empty(*made)
+            remove_empty(*missing)
 
 
 def _write_contents(folder: Path) -> None:
-    """Record the size and checksum of each file of a folder, and flush all files to disk."""
+    """Write the size and checksum of each file of a folder, and flush all files to disk."""
     contents = {path.name: _size_and_checksum(path) for path in sorted(folder.iterdir())}
     (folder / _CONTENTS).write_text(json.dumps(contents), encoding="utf-8")
     for name in (*contents, _CONTENTS):
@@ -130,7 +130,7 @@ def _write_contents(folder: Path) -> None:
 
 
 def _damage_of(folder: Path) -> str:
-    """The damage of a folder since `_write_contents`; empty if it is intact."""
+    """Damage of a folder since `_write_contents`; empty if it is intact."""
     try:
         contents = json.loads(read_regular(folder / _CONTENTS, _MAX_CONTENTS_BYTES))
         changed = [name for name, expected in contents.items() if _size_and_checksum(folder / name) != expected]
@@ -142,7 +142,7 @@ def _damage_of(folder: Path) -> str:
 
 
 def _size_and_checksum(path: Path) -> list[int]:
-    """Size in bytes, and a fast checksum, which detects accidents and not attacks."""
+    """Size in bytes, and a fast checksum, which detects accidents, not attacks."""
     check_regular(path)
     size = checksum = 0
     with path.open("rb") as file:
@@ -152,7 +152,7 @@ def _size_and_checksum(path: Path) -> list[int]:
 
 
 def _remove_stale(cache: Path) -> None:
-    """Remove folders of killed processes: unfinished folders that are too old to be in use."""
+    """Remove the unfinished folders of killed processes, which are too old to be in use."""
     for path in cache.glob("*.unfinished-*"):
         with suppress(OSError):  # Another process may be removing it.
             if time.time() - path.lstat().st_mtime > _STALE_AFTER_SECONDS:

@@ -1,7 +1,7 @@
-"""Filters: the status of each pair, kept or dropped and why. Knows text and filters, not where the text comes from.
+"""Filters: the status of each pair. Knows text and filters, not where the text comes from.
 
-A block of rows is filtered column by column. A pair gets the status of the first filter that drops it; the statuses
-are named like the options of `corpus.filters`.
+A block of rows is filtered column by column. A pair gets the status of the first filter that drops it; statuses are
+named like the options of `corpus.filters`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STATUS_NAMES = (
     *("max_characters", "max_length_ratio", "min_script_share", "wrong_language", "other_orthography"),
     *("duplicates", "max_targets_per_source", "overlap", "max_tokens"),
 )
-"""The statuses of pairs; the index is the code. `held_out` pairs are those of a `valid: {fraction: ...}`."""
+"""Statuses of pairs; the index is the code. `held_out` is for `valid: {fraction: ...}`."""
 STATUS_CODES = {name: code for code, name in enumerate(STATUS_NAMES)}
 KEPT, HELD_OUT = STATUS_CODES["kept"], STATUS_CODES["held_out"]
 
@@ -36,7 +36,7 @@ _GARBLED = r"\x{fffd}|[ÃÂ][\x{80}-\x{bf}]|â€[\x{80}-\x{bf}œ™˜“”¦]|
 _ADDED_CHARACTERS = 10
 _DEFAULT_SCRIPT_SHARE = 0.5
 _HASH_MULTIPLIER = np.int64(-7046029254386353131)
-"""2^64 over the golden ratio, an odd multiplier: combines two hashes so that their order matters."""
+"""2^64 over the golden ratio, an odd number: combines two hashes so that their order matters."""
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,15 @@ class Block:
     source: pa.StringArray
     target: pa.StringArray
     statuses: NDArray[np.uint8]
-    """An index into `STATUS_NAMES` for each row."""
+    """Index into `STATUS_NAMES` of each row."""
     hashes: Hashes
-    """Of shape 2xN: hashes of the sources and of the targets as they are spelled."""
+    """Hashes of the sources and of the targets as they are spelled, of shape 2xN."""
 
     def __len__(self) -> int:
         return len(self.numbers)
 
     def tagged(self, tag: str) -> Block:
-        """A copy with a tag before each source sentence."""
+        """Copy with a tag before each source sentence."""
         return replace(self, source=pc.binary_join_element_wise(tag, self.source, " "))
 
     def kept_texts(self) -> tuple[list[str], list[str]]:
@@ -67,7 +67,7 @@ class Block:
 def clean(
     rows: Sequence[Row], filters: FilterConfig | None, languages: Languages, spelling: Spelling = AS_WRITTEN
 ) -> Block:
-    """Rows with runs of white space replaced by a space, each filtered on its own; None drops only blank sides."""
+    """Replace runs of white space by a space, and filter each row by itself; None drops only blank sides."""
     numbers, raw_sources, raw_targets = zip(*rows, strict=True)
     texts = [[" ".join(text.split()) for text in side] for side in (raw_sources, raw_targets)]
     source, target = sides = [pa.array(side, pa.string()) for side in texts]
@@ -109,7 +109,7 @@ def _mask(values: pa.BooleanArray) -> Mask:
 
 
 def _are_identical(source: pa.StringArray, target: pa.StringArray) -> Mask:
-    """Whether both sides are the same text with letters; a number is its own translation."""
+    """Whether both sides are equal and have letters; a number is its options translation."""
     mask = _mask(pc.equal(source, target)).copy()
     rows = np.flatnonzero(mask)
     mask[rows] = _mask(pc.match_substring_regex(source.take(pa.array(rows)), r"\p{L}"))
@@ -122,7 +122,7 @@ def _any_matches(pattern: str, sides: Sequence[pa.StringArray]) -> Mask:
 
 
 def _outside_script(side: pa.StringArray, language: str, min_share: float) -> Mask:
-    """Whether less than a share of a text's letters is in the scripts of its language."""
+    """Whether less than a share of the letters of a text is in the scripts of its language."""
     scripts = scripts_of(language)
     if scripts is None:
         return np.zeros(len(side), dtype=bool)
@@ -131,9 +131,9 @@ def _outside_script(side: pa.StringArray, language: str, min_share: float) -> Ma
     # Most texts have no foreign letter, which is a fast test; letters are counted in the others only.
     mask = _mask(pc.match_substring_regex(side, foreign_letter))
     if len(rows := np.flatnonzero(mask)):
-        some = side.take(pa.array(rows))
+        examined = side.take(pa.array(rows))
         num_letters, num_foreign = (
-            pc.count_substring_regex(some, pattern).to_numpy(zero_copy_only=False)
+            pc.count_substring_regex(examined, pattern).to_numpy(zero_copy_only=False)
             for pattern in (r"\p{L}", foreign_letter)
         )
         mask[rows] = num_letters - num_foreign < min_share * num_letters
@@ -141,24 +141,24 @@ def _outside_script(side: pa.StringArray, language: str, min_share: float) -> Ma
 
 
 def _in_another_language(side: pa.StringArray, texts: Sequence[str], language: str) -> Mask:
-    """Whether a text has at least three common words of another known language, and none of its own."""
+    """Whether a text has three common words of another known language, and none of its language."""
     code = primary(language)
-    own = COMMON_WORDS.get(code)
-    if own is None:
+    expected = COMMON_WORDS.get(code)
+    if expected is None:
         return np.zeros(len(texts), dtype=bool)
     # RE2 has no Unicode word boundaries. With a space at both ends, each word is between two marks.
     padded = pc.binary_join_element_wise("", side, "", " ")
-    mask = ~_mask(pc.match_substring_regex(padded, rf"(?i)[\s\pP](?:{'|'.join(sorted(own))})[\s\pP]"))
+    mask = ~_mask(pc.match_substring_regex(padded, rf"(?i)[\s\pP](?:{'|'.join(sorted(expected))})[\s\pP]"))
     # Related languages such as Norwegian, Danish and Swedish share words; these do not count.
-    others = [common - own for other, common in COMMON_WORDS.items() if other != code]
+    foreign = [common - expected for other, common in COMMON_WORDS.items() if other != code]
     for row in np.flatnonzero(mask).tolist():
         words = words_of(texts[row])
-        mask[row] = not words & own and any(len(words & common) >= 3 for common in others)
+        mask[row] = not words & expected and any(len(words & common) >= 3 for common in foreign)
     return mask
 
 
 def are_foreign(sources: Sequence[str], targets: Sequence[str], languages: Languages) -> Mask:
-    """Whether a side of each pair is in another script or language than it should be, as far as known."""
+    """Whether a side of each pair seems to be in another script or language than it should be."""
     mask = np.zeros(len(sources), dtype=bool)
     for texts, language in ((sources, languages[0]), (targets, languages[1])):
         side = pa.array(texts, pa.string())
@@ -168,7 +168,7 @@ def are_foreign(sources: Sequence[str], targets: Sequence[str], languages: Langu
 
 
 def seem_swapped(sources: Sequence[str], targets: Sequence[str], languages: Languages) -> bool:
-    """Whether most pairs are in the wrong languages, and few would be if the sides were exchanged."""
+    """Whether most pairs are in the wrong languages, and few after an exchange of the sides."""
     return bool(
         primary(languages[0]) != primary(languages[1])
         and are_foreign(sources, targets, languages).mean() > 0.5
@@ -184,39 +184,38 @@ def drop_repeated(
 ) -> None:
     """Drop kept rows because of other rows: duplicates, many targets of one source, overlap with evaluation sets.
 
-    `filters` has the length and the filters of each stretch of rows. Hashes are those of sources and of targets.
+    `filters` has the length and the filters of each stretch of rows. Hashes have a row of sources and one of targets.
     """
     lengths = [length for length, _ in filters]
     source_hashes, target_hashes = hashes
 
     def drop(status: str, is_on: Callable[[FilterConfig], bool], find: Callable[[NDArray[np.intp]], Mask]) -> None:
-        if any(enabled := [is_on(each) for _, each in filters]):
+        if any(enabled := [is_on(options) for _, options in filters]):
             rows = np.flatnonzero(statuses == KEPT)
-            found = rows[find(rows)]
-            statuses[found[np.repeat(enabled, lengths)[found]]] = STATUS_CODES[status]
+            matches = rows[find(rows)]
+            statuses[matches[np.repeat(enabled, lengths)[matches]]] = STATUS_CODES[status]
 
     def repeated(rows: NDArray[np.intp]) -> Mask:
+        hashes_of_pairs = source_hashes[rows] * _HASH_MULTIPLIER + target_hashes[rows]
         is_repeated = np.ones(len(rows), dtype=bool)
-        is_repeated[np.unique(source_hashes[rows] * _HASH_MULTIPLIER + target_hashes[rows], return_index=True)[1]] = (
-            False
-        )
+        is_repeated[np.unique(hashes_of_pairs, return_index=True)[1]] = False
         return is_repeated
 
     def beyond_limit(rows: NDArray[np.intp]) -> Mask:
-        limits = np.repeat([each.max_targets_per_source or 2**31 for _, each in filters], lengths)
+        limits = np.repeat([options.max_targets_per_source or 2**31 for _, options in filters], lengths)
         return _num_equal_before(source_hashes[rows]) >= limits[rows]
 
     def overlapping(rows: NDArray[np.intp]) -> Mask:
-        source, target = (_is_in(side[rows], known) for side, known in zip(hashes, evaluation_hashes, strict=True))
+        source, target = (_is_in(side[rows], values) for side, values in zip(hashes, evaluation_hashes, strict=True))
         return source | target
 
-    drop("duplicates", lambda each: each.duplicates, repeated)
-    drop("max_targets_per_source", lambda each: each.max_targets_per_source is not None, beyond_limit)
-    drop("overlap", lambda each: each.overlap, overlapping)
+    drop("duplicates", lambda options: options.duplicates, repeated)
+    drop("max_targets_per_source", lambda options: options.max_targets_per_source is not None, beyond_limit)
+    drop("overlap", lambda options: options.overlap, overlapping)
 
 
 def _num_equal_before(values: Hashes) -> NDArray[np.int64]:
-    """For each value the number of equal values before it."""
+    """Number of equal values before each value."""
     order = values.argsort(kind="stable")
     ordered = values[order]
     position = np.arange(len(values))
@@ -226,8 +225,8 @@ def _num_equal_before(values: Hashes) -> NDArray[np.int64]:
     return result
 
 
-def _is_in(values: Hashes, known: Hashes) -> Mask:
-    return _mask(pc.is_in(pa.array(values), value_set=pa.array(known)))
+def _is_in(values: Hashes, value_set: Hashes) -> Mask:
+    return _mask(pc.is_in(pa.array(values), value_set=pa.array(value_set)))
 
 
 def hold_out(
@@ -238,11 +237,10 @@ def hold_out(
     keys: NDArray[np.uint64],
     either_side: bool = False,
 ) -> None:
-    """Mark a share of the kept rows as held out, and drop the other rows that share a sentence with it.
+    """Mark a share of the kept rows as held out, and drop other rows with a held-out sentence.
 
-    `keys` are hashes of the rows, which decide alone: a row that is held out stays so when rows are added. With
-    `either_side`, rows that have a held-out sentence on the other side are dropped, too. Raises CorpusError if no row
-    would be held out, or none would be left for training.
+    `keys` are hashes of the rows, which decide alone: a held-out row stays so when rows are added. With `either_side`,
+    a held-out sentence on the other side counts, too. Raises CorpusError if `train` or `valid` would be empty.
     """
     rows = np.flatnonzero(statuses == KEPT)
     is_chosen = keys[rows] < np.uint64(share * 2.0**64)
@@ -252,12 +250,13 @@ def hold_out(
         raise CorpusError(f"corpus.valid: a share of {share} of {len(rows):,} pairs leaves `train` or `valid` empty")
     held_out = rows[is_chosen]
     statuses[held_out] = HELD_OUT
-    overlap_only = [(length, FilterConfig(duplicates=False, overlap=each.overlap)) for length, each in filters]
-    known = [side[held_out] for side in hashes]
-    drop_repeated(statuses, hashes, overlap_only, on_either_side(known) if either_side else known)
+    overlap_only = [(length, FilterConfig(duplicates=False, overlap=options.overlap)) for length, options in filters]
+    held_out_hashes = [side[held_out] for side in hashes]
+    either = on_either_side(held_out_hashes) if either_side else held_out_hashes
+    drop_repeated(statuses, hashes, overlap_only, either)
 
 
 def on_either_side(hashes: Sequence[Hashes] | Hashes) -> list[Hashes]:
     """Hashes by which `drop_repeated` finds a sentence of an evaluation set as a source and as a target."""
-    both = np.concatenate([*hashes])
-    return [both, both]
+    sentences = np.concatenate([*hashes])
+    return [sentences, sentences]

@@ -1,4 +1,4 @@
-"""A corpus that was read: rows on disk with the status of each, and the sources that they come from."""
+"""A corpus on disk: rows, their statuses, and their sources."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mt_cli.corpus.cleaning import KEPT, STATUS_CODES, STATUS_NAMES
-from mt_cli.corpus.rows import Languages, LeftOut, Pair, Row, untagged
+from mt_cli.corpus.rows import BlankRow, Languages, Pair, Row, untagged
 
 ROWS_PER_BLOCK = 10_000
 
 
 @dataclass(frozen=True)
 class SourceRows:
-    """One source of a corpus, and the rows of the corpus that come from it."""
+    """Source of a corpus, and the rows that come from it."""
 
     name: str
     first_row: int
     num_rows: int
     digest: str
-    """SHA-256 of its text."""
+    """SHA-256 of the text."""
     commit: str | None = None
     """Commit of a dataset of the hub."""
     num_skipped: Mapping[str, int] = field(default_factory=dict)
-    """Number of damaged files and units that were skipped, by kind: `file`, `unit`."""
+    """Number of skipped damaged parts by kind: `file`, `unit`."""
     skipped: Sequence[str] = ()
-    """Place and problem of the first of them."""
+    """Place and problem of the first skipped parts."""
     varieties: Mapping[str, str] = field(default_factory=dict)
     """Variety of a translation memory that was read for each language of the config."""
     notes: Sequence[str] = ()
-    """Lines for users about what was skipped, left out or chosen in reading."""
+    """Lines for users about what was skipped, dropped or chosen in reading."""
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Rows in a file; those with the status `code` are the corpus."""
+    """Rows in a file; the corpus consists of the rows with the status `code`."""
 
     fingerprint: str
-    """Of the text, and the options that the rows depend on."""
+    """Fingerprint of the text and of the options that the rows depend on."""
     file: pa.NativeFile
-    """Stays open, because the cache may be deleted."""
+    """Open file, because the cache may be deleted."""
     statuses: NDArray[np.uint8]
-    """The status code of each row, an index into `STATUS_NAMES`."""
+    """Status code of each row, an index into `STATUS_NAMES`."""
     parts: tuple[SourceRows, ...]
     code: int = KEPT
 
@@ -54,7 +54,7 @@ class Corpus:
         return int(np.count_nonzero(self.statuses == self.code))
 
     def blocks(self, mask: NDArray[np.bool_] | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows of a mask, by default the corpus, in blocks with the columns `number`, `source`, `target`."""
+        """Rows of a mask, by default the corpus, in blocks with the columns `number`, `source`, `target`."""
         mask = self.statuses == self.code if mask is None else mask
         # All blocks are full except the last one of each part.
         size = ROWS_PER_BLOCK
@@ -66,16 +66,16 @@ class Corpus:
                     yield block if kept.all() else block.filter(pa.array(kept))
 
     def rows(self, mask: NDArray[np.bool_] | None = None) -> Iterator[Row]:
-        """The rows of a mask, by default the corpus."""
+        """Rows of a mask, by default the corpus."""
         for block in self.blocks(mask):
             yield from zip(*(column.to_pylist() for column in block.columns), strict=True)
 
     def part_of(self, row: int) -> SourceRows:
-        """The part that a row is in."""
+        """Part of the corpus that has a row."""
         return next(part for part in self.parts if row < part.first_row + part.num_rows)
 
     def of_parts(self, numbers: Collection[int]) -> Corpus:
-        """The corpus without the rows of other parts than these."""
+        """Corpus with the rows of some parts alone."""
         statuses = self.statuses.copy()
         for number, part in enumerate(self.parts):
             if number not in numbers:
@@ -83,13 +83,13 @@ class Corpus:
         return replace(self, statuses=statuses)
 
     def languages(self, of_parts: Sequence[Languages]) -> list[Languages]:
-        """The languages of each pair, given those of each part."""
+        """Languages of each pair, given the languages of each part."""
         return [of_parts[part] for part in self._part_of_each_row()[self.statuses == self.code]]
 
     def untagged_pairs(
         self, of_parts: Sequence[Languages], tags: Sequence[str], mask: NDArray[np.bool_] | None = None
     ) -> list[tuple[Languages, Pair]]:
-        """The pairs of a mask, by default the corpus, without tags, each with the languages of its part."""
+        """Pairs of a mask, by default the corpus, without tags, and the languages of their parts."""
         mask = self.statuses == self.code if mask is None else mask
         rows = zip(self._part_of_each_row()[mask].tolist(), self.rows(mask), strict=True)
         return [(of_parts[part], (untagged(source, tags), target)) for part, (_, source, target) in rows]
@@ -99,27 +99,30 @@ class Corpus:
 
     @cached_property
     def pairs(self) -> list[Pair]:
-        """The pairs in memory: for validation and test sets."""
+        """Pairs in memory, for validation and test sets."""
         return [(source, target) for _, source, target in self.rows()]
 
-    def left_out(self) -> list[LeftOut]:
-        """The rows with a blank side; none of a held-out corpus, whose rows are those of `train`."""
+    def blank_rows(self) -> list[BlankRow]:
+        """Rows with a blank side; none of a held-out corpus, whose rows are those of `train`."""
         if self.code != KEPT:
             return []
-        blank = [STATUS_CODES[name] for name in ("blank_source", "blank_target", "blank_pair")]
-        mask = np.isin(self.statuses, blank)
-        places = np.flatnonzero(mask)
-        num_before = np.cumsum(self.statuses == KEPT)[places].tolist()
+        mask = np.isin(self.statuses, [STATUS_CODES[name] for name in ("blank_source", "blank_target", "blank_pair")])
+        num_before = np.cumsum(self.statuses == KEPT)
         return [
-            LeftOut(before, number, STATUS_NAMES[self.statuses[row]], self.part_of(row).name * (len(self.parts) > 1))
-            for before, row, (number, _, _) in zip(num_before, places.tolist(), self.rows(mask), strict=True)
+            BlankRow(
+                int(num_before[row]),
+                number,
+                STATUS_NAMES[self.statuses[row]],
+                self.part_of(row).name if len(self.parts) > 1 else "",
+            )
+            for row, (number, _, _) in zip(np.flatnonzero(mask).tolist(), self.rows(mask), strict=True)
         ]
 
     def counts(self, part: SourceRows | None = None) -> dict[str, int]:
-        """The number of rows, of a part or of all, per status that occurs, in the order of `STATUS_NAMES`."""
+        """Number of rows of a part, or of all, by status, in the order of `STATUS_NAMES`."""
         rows = self.statuses if part is None else self.statuses[part.first_row : part.first_row + part.num_rows]
         return {STATUS_NAMES[code]: int(count) for code, count in enumerate(np.bincount(rows)) if count}
 
     def num_kept(self, part: SourceRows) -> int:
-        """The number of rows of a part that are in the corpus."""
+        """Number of rows of a part that are in the corpus."""
         return self.counts(part).get(STATUS_NAMES[self.code], 0)

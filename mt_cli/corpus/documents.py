@@ -1,4 +1,4 @@
-"""The table of documents: files with text inside markup, tables or structures, which cannot be read line by line.
+"""Table of documents: files with text inside markup, tables or structures, which cannot be read line by line.
 
 A document is recognised by the suffix of its name, or by its first lines where the name says nothing: plain text that
 contains markup here and there, such as `<b>` or a tab, is plain text.
@@ -33,11 +33,6 @@ class Document(NamedTuple):
     """How to get plain text, with `FILE` in place of the path."""
 
 
-_PANDOC = "convert it with `pandoc --to plain --wrap none FILE -o lines.txt`"
-_OFFICE = "convert it with `soffice --headless --convert-to txt FILE`"
-_VALUES = "write its texts into a file, one a line, and put the translations back"
-_COLUMN = "write the column to translate into a file of its own"
-_CUES = "keep the text of its cues, for example with `grep -vE '^[0-9]+.?$|-->' FILE > lines.txt`"
 _DOCUMENTS = (
     Document(
         "a gettext catalogue",
@@ -59,56 +54,53 @@ _DOCUMENTS = (
         "write its source segments into a file, one a line; to train on it, use mt init --file FILE",
     ),
     Document(
-        "an HTML page",
-        "html htm xhtml",
-        r"\s*(?:<!--(?:[^-]|-(?!->))*-->\s*)*<(?i:!doctype html|html|head|body)\b",
-        _PANDOC,
+        "a document with markup",
+        "html htm xhtml md markdown mdx rmd qmd rst adoc asciidoc org wiki mediawiki textile tex latex docx epub mobi "
+        "fb2",
+        r"\s*(?:<!--(?:[^-]|-(?!->))*-->\s*)*<(?i:!doctype html|html|head|body)\b"
+        r"|\s*(?:%[^\n]*\n\s*)*\\documentclass\b",
+        "convert it with `pandoc --to plain --wrap none FILE -o lines.txt`",
     ),
     Document(
-        "an XML file", "xml resx dita svg ttml dfxp sgm sgml", r"\s*<(?:\?xml|!DOCTYPE|TS|srcset|refset)\b", _VALUES
+        "a file of texts for a program",
+        "xml resx dita svg ttml dfxp sgm sgml json arb xcstrings ipynb yaml yml properties strings stringsdict ftl"
+        " resw ini toml",
+        r'\s*<(?:\?xml|!DOCTYPE|TS|srcset|refset)\b|\s*[\[{]\s*\n\s*["\[{]'
+        r'|(?:/\*(?:[^*]|\*(?!/))*\*/|//[^\n]*\n|\s)*"(?:[^"\\\n]|\\.)*"\s*=\s*"(?:[^"\\\n]|\\.)*"\s*;',
+        "write its texts into a file, one a line, and put the translations back",
     ),
     Document(
         "a file of subtitles",
         "srt vtt ass ssa sbv",
         r"\s*\d+\s*\n\s*\d+:\d\d:\d\d[,.]\d+\s*-->|WEBVTT[ \t]*\n|WEBVTT[ \t][^\n]*\n(?:[^\n]*\n)*?[^\n]*-->"
         r"|\[Script Info\]",
-        _CUES,
+        "keep the text of its cues, for example with `grep -vE '^[0-9]+.?$|-->' FILE > lines.txt`",
     ),
     Document("a table", "tsv", None, "write its first column with `cut -f1 FILE > lines.txt`"),
-    Document("a table", "csv", None, _COLUMN),
-    Document("a spreadsheet", "xlsx xls ods parquet", None, _COLUMN),
-    Document("JSON", "json arb xcstrings ipynb", r'\s*[\[{]\s*\n\s*["\[{]', _VALUES),
+    Document("a spreadsheet", "csv xlsx xls ods parquet", None, "write the column to translate into a file of its own"),
     Document("JSON lines", "jsonl ndjson", None, "write the texts of a key with `jq -r .KEY FILE > lines.txt`"),
-    Document("YAML", "yaml yml", None, _VALUES),
-    Document(
-        "a file of program strings",
-        "properties strings stringsdict ftl resw ini toml",
-        r'(?:/\*(?:[^*]|\*(?!/))*\*/|//[^\n]*\n|\s)*"(?:[^"\\\n]|\\.)*"\s*=\s*"(?:[^"\\\n]|\\.)*"\s*;',
-        _VALUES,
-    ),
-    Document("Markdown", "md markdown mdx rmd qmd", None, _PANDOC),
-    Document("marked-up text", "rst adoc asciidoc org wiki mediawiki textile", None, _PANDOC),
-    Document("a LaTeX file", "tex latex", r"\s*(?:%[^\n]*\n\s*)*\\documentclass\b", _PANDOC),
     Document("a PDF", "pdf", r"%PDF-", "convert it with `pdftotext FILE lines.txt`"),
-    Document("a Word document", "docx", None, _PANDOC),
-    Document("a text document", "odt rtf doc", r"\{\\rtf", _OFFICE),
-    Document("an e-book", "epub mobi fb2", None, _PANDOC),
-    Document("a presentation", "pptx ppt odp", None, _OFFICE),
+    Document(
+        "an office document",
+        "odt rtf doc pptx ppt odp",
+        r"\{\\rtf",
+        "convert it with `soffice --headless --convert-to txt FILE`",
+    ),
 )
 _BY_SUFFIX = {f".{suffix}": document for document in _DOCUMENTS for suffix in document.suffixes.split()}
-_BY_BEGINNING = [(re.compile(each.beginning), each) for each in _DOCUMENTS if each.beginning]
+_BY_BEGINNING = [(re.compile(kind.beginning), kind) for kind in _DOCUMENTS if kind.beginning]
 # `.pot` and `.ts` are not in the table: `pot` and `ts` are codes of languages, as in `train.ts`. Their content tells.
 _TABLE, _JSON_LINES = _BY_SUFFIX[".tsv"], _BY_SUFFIX[".jsonl"]
 
 
 def document_by_name(path: Path) -> Document | None:
-    """The kind of document that the suffix of a path names, also below `.gz`; None for other names."""
+    """Kind of document that the suffix of a path names, also below `.gz`; None for other names."""
     name = Path(path.stem) if path.suffix.lower() in COMPRESSIONS else path
     return _BY_SUFFIX.get(name.suffix.lower())
 
 
 def document_by_content(lines: Sequence[str]) -> Document | None:
-    """The kind of document that begins with these lines; None if they are lines of plain text, as far as known."""
+    """Kind of document that begins with these lines; None if they seem to be plain text."""
     text = "\n".join(lines[:MOST_LINES])[:_MOST_CHARACTERS] + "\n"
     for pattern, document in _BY_BEGINNING:
         if pattern.match(text):
@@ -125,7 +117,7 @@ def _is_json_object(line: str) -> bool:
     if not (line.lstrip().startswith("{") and line.rstrip().endswith("}")):
         return False
     try:
-        found = json.loads(line[:_MOST_CHARACTERS])
+        value = json.loads(line[:_MOST_CHARACTERS])
     except (ValueError, RecursionError):
         return False
-    return isinstance(found, dict) and bool(found)
+    return isinstance(value, dict) and bool(value)

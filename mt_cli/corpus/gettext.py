@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from mt_cli.corpus.lines import CHUNK_BYTES, not_utf8, opened, read_lines
-from mt_cli.corpus.record import Reading
 from mt_cli.corpus.rows import Columns, Languages, Names, Row
 from mt_cli.errors import CorpusError
 
@@ -20,8 +19,8 @@ _SCRIPTS = {b"latin": "_Latn", b"cyrillic": "_Cyrl"}
 _CHARSET = re.compile(rb'"Content-Type:[^"\n]*charset=([^\s"\\;]+)', re.IGNORECASE)
 
 
-def read_po(path: Path, languages: Languages, columns: Columns, reading: Reading) -> Iterator[Row]:
-    """The messages of a gettext catalogue and their translations; fuzzy translations count as missing."""
+def read_po(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
+    """Messages of a gettext catalogue and their translations; fuzzy translations count as missing."""
     _check_charset(path)
     entry: dict[str, bytes] = {}
     began, keyword, is_fuzzy, next_is_fuzzy = 0, "", False, False
@@ -45,38 +44,38 @@ def read_po(path: Path, languages: Languages, columns: Columns, reading: Reading
 
 
 def target_in_po(path: Path) -> Names:
-    """The language of the translations, if the header of a catalogue names it; the other language has no name."""
+    """Target language in the header of a catalogue, if there is one; the source language has no name."""
     with opened(path) as file:
-        found = _LANGUAGE.search(file.read(CHUNK_BYTES))
-    if found is None:
+        language = _LANGUAGE.search(file.read(CHUNK_BYTES))
+    if language is None:
         return Names([], False)
-    return Names([found[1].decode("ascii") + _SCRIPTS.get(found[2], "")], True)
+    return Names([language[1].decode("ascii") + _SCRIPTS.get(language[2], "")], True)
 
 
 def _check_charset(path: Path) -> None:
     """Raise CorpusError if the header of a catalogue names a charset other than UTF-8; templates have `CHARSET`."""
     with opened(path) as file:
-        found = _CHARSET.search(file.read(CHUNK_BYTES))
-    charset = found[1].decode("ascii", "replace") if found else "UTF-8"
+        match = _CHARSET.search(file.read(CHUNK_BYTES))
+    charset = match[1].decode("ascii", "replace") if match else "UTF-8"
     if charset.lower().replace("-", "") not in ("utf8", "ascii", "usascii", "charset"):
         raise CorpusError(f"{path}: its charset is {charset}; convert it with `msgconv -t UTF-8`")
 
 
 def _unescaped(text: str, where: str) -> bytes:
-    """The bytes of a quoted string."""
+    """Bytes of a quoted string."""
 
-    def byte(found: re.Match[bytes]) -> bytes:
-        octal, hexadecimal, character = found.groups()
+    def byte(escape: re.Match[bytes]) -> bytes:
+        octal, hexadecimal, character = escape.groups()
         code = _ESCAPED.get(ord(character), 256) if character else int(octal or hexadecimal, 8 if octal else 16)
         if code > 255:
-            raise CorpusError(f"{where}: unknown escape {found[0].decode('utf-8', 'replace')!r}")
+            raise CorpusError(f"{where}: unknown escape {escape[0].decode('utf-8', 'replace')!r}")
         return bytes([code])
 
     return _ESCAPE.sub(byte, text.encode("utf-8"))
 
 
 def _rows_of_message(path: Path, number: int, entry: Mapping[str, bytes], is_fuzzy: bool) -> Iterator[Row]:
-    """A message and its translation, and their plurals; nothing for the header of a catalogue."""
+    """Rows of a message and its plural; none for the header of a catalogue."""
     where = f"{path}, line {number:,}"
     keywords = sorted(keyword for keyword in entry if keyword.startswith("msgstr"))
     if entry and not ("msgid" in entry and keywords):

@@ -1,4 +1,4 @@
-"""Which texts are the same: as a tokenizer spells them, or apart from case, punctuation and the form of letters."""
+"""Hashes of equal texts: as a tokenizer spells them, or apart from case, punctuation and the form of letters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Spelling(NamedTuple):
     """How a tokenizer writes a text before it splits it."""
 
     key: Any
-    """A JSON value that is equal for equal spellings."""
+    """JSON value that is equal for equal spellings."""
     spell: Callable[[str], str] | None
     """None: texts stay as they are."""
 
@@ -31,13 +31,13 @@ AS_WRITTEN = Spelling(None, None)
 
 
 def hashes_of(texts: Iterable[str], spelling: Spelling = AS_WRITTEN) -> Hashes:
-    """A 64-bit hash (XXH3) of each text as it is spelled; equal everywhere for equal texts."""
+    """64-bit hash (XXH3) of each text as it is spelled, equal on all machines."""
     spelled = texts if spelling.spell is None else map(spelling.spell, texts)
     return np.fromiter((xxhash.xxh3_64_intdigest(text.encode()) for text in spelled), np.uint64).view(np.int64)
 
 
 def loose(text: str) -> str:
-    """The letters and digits of a text, without case, compatibility forms (NFKC) and what is between them.
+    """Letters and digits of a text, in lower case and compatibility form (NFKC).
 
     A text without letters and digits stays as it is.
     """
@@ -50,9 +50,9 @@ def _loose_hashes(texts: Iterable[str], seed: int) -> NDArray[np.uint64]:
 
 
 def pair_hashes(pairs: Sequence[Pair], tags: Sequence[str] = (), seed: int = 0) -> PairHashes:
-    """A seeded 64-bit hash (XXH3) of each pair, without the tag of its source.
+    """Seeded 64-bit hash (XXH3) of each pair, without the tag of its source.
 
-    Equal in both directions, and for pairs whose sides `loose` makes equal.
+    The hashes of both directions are equal, and those of pairs whose sides `loose` makes equal.
     """
     sources = _loose_hashes((untagged(source, tags) for source, _ in pairs), seed)
     return sources + _loose_hashes((target for _, target in pairs), seed)

@@ -1,4 +1,4 @@
-"""Text of a segment whose inline codes (native markup, placeholders) are left out or kept.
+"""Text of a segment whose inline codes (native markup, placeholders) are dropped or kept.
 
 Codes are the elements `bpt`, `ept`, `it`, `ph` and `ut` of TMX, and `bx`, `ex` and `x` of XLIFF. All other elements
 (`hi`, `g`) only mark text, which is kept.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from xml.etree.ElementTree import Element
 
 from mt_cli.corpus.languages import SPACELESS
 
@@ -29,75 +29,48 @@ _SPACELESS = re.compile(f"[{SPACELESS}]")
 
 
 class SegmentText:
-    """Text of one segment, built from the events of an XML parser.
+    """Text of an element `seg`.
 
-    A code that is left out becomes a space where it stood between two letters or digits, because line breaks and
-    placeholders separate words: `Press<ph/>the`. Pairs such as bold text do not separate (`un<bpt/>believ<ept/>able`),
-    unless their content is a line break or a block, such as `</p>`. Scripts without spaces get none.
+    A dropped code becomes a space between two letters or digits, because line breaks and placeholders separate words:
+    `Press<ph/>the`. Pairs such as bold text do not separate (`un<bpt/>believ<ept/>able`), unless their content is a
+    line break or a block, such as `</p>`. Scripts without spaces get none.
     """
 
-    def __init__(self, keep_codes: bool) -> None:
+    def __init__(self, segment: Element, keep_codes: bool = False) -> None:
         self.num_codes = 0
-        """Number of codes with content that was left out, and of placeholders without content."""
+        """Number of dropped codes with content, and of placeholders without content."""
         self.first_code = ""
         self._keep = keep_codes
-        self._depth = 0  # Elements open inside a code, itself included.
         self._parts: list[str] = []  # Not empty.
-        self._content: list[str] = []
         self._has_gap = False
-        self._is_break = False
-        self._name = ""
+        self._add_element(segment)
+        self.text = "".join(self._parts)
 
-    @property
-    def text(self) -> str:
-        """The text so far."""
-        return "".join(self._parts)
+    def _add_element(self, element: Element) -> None:
+        self._add_text(element.text or "")
+        for child in element:
+            (self._add_code if child.tag in _CODES else self._add_element)(child)
+            self._add_text(child.tail or "")
 
-    def start(self, name: str, attributes: Mapping[str, str]) -> None:
-        """Open an element inside the segment."""
-        if self._depth or name in _CODES:
-            if not self._depth:
-                self._content.clear()
-                self._name = name
-                self._is_break = name not in _PAIRED or attributes.get("type", "").lower() in _BREAK_TYPES
-            self._depth += 1
-
-    def end(self) -> None:
-        """Close the innermost element."""
-        if self._depth:
-            self._depth -= 1
-            if not self._depth:
-                self._end_code()
-
-    def characters(self, text: str) -> None:
-        """Add text of the segment or of a code."""
-        if self._depth:
-            self._content.append(text)
-        elif self._has_gap:
-            self._close_gap(text)
-        elif text:
-            self._parts.append(text)
-
-    def _end_code(self) -> None:
-        content = "".join(self._content)
-        if content.strip():
-            if self._keep:
-                return self.characters(content)
+    def _add_code(self, code: Element) -> None:
+        content = "".join(code.itertext())
+        if content.strip() and self._keep:
+            return self._add_text(content)
+        if content.strip() or code.tag in _PLACEHOLDERS:  # Trados writes placeholders without their content.
             self.num_codes += 1
-            self.first_code = self.first_code or content.strip()
-        elif self._name in _PLACEHOLDERS:  # As Trados writes them: what they stand for is not in the file.
-            self.num_codes += 1
-            self.first_code = self.first_code or f"<{self._name}/>"
-        self._has_gap |= self._is_break or bool(_BREAK.match(content)) or content != content.strip()
+            self.first_code = self.first_code or content.strip() or f"<{code.tag}/>"
+        is_break = code.tag not in _PAIRED or code.get("type", "").lower() in _BREAK_TYPES
+        self._has_gap |= is_break or bool(_BREAK.match(content)) or content != content.strip()
 
-    def _close_gap(self, text: str) -> None:
-        before = self._parts[-1][-1] if self._parts else ""
-        if before.isspace():
-            if text[:1] in _CLOSING:
-                self._remove_last_spaces()
-            text = text.lstrip()
-        elif text and _is_separated(before, text[0]):
-            text = f" {text}"
+    def _add_text(self, text: str) -> None:
+        if self._has_gap:
+            before = self._parts[-1][-1] if self._parts else ""
+            if before.isspace():
+                if text[:1] in _CLOSING:
+                    self._remove_last_spaces()
+                text = text.lstrip()
+            elif text and _is_separated(before, text[0]):
+                text = f" {text}"
         if text:
             self._parts.append(text)
             self._has_gap = False

@@ -1,4 +1,4 @@
-"""Files as bytes and as lines of UTF-8 text, with messages that name other formats. Knows nothing of pairs.
+"""Files as bytes and as lines of UTF-8 text. Knows nothing of pairs.
 
 A line ends at a line feed, or at a carriage return and line feed, and nowhere else.
 """
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import BinaryIO, cast
 
 from mt_cli.errors import CorpusError, reason
 
@@ -24,21 +24,16 @@ COMPRESSIONS = {".gz": ("gzip", b"\x1f\x8b"), ".zst": ("zstd", b"\x28\xb5\x2f\xf
 """Compression and first bytes of a file by the suffix of its name."""
 
 _BEGINNINGS = {
-    b"\x1f\x8b": ("it is compressed with gzip", "its name should end in .gz"),
-    b"\x28\xb5\x2f\xfd": ("it is compressed with zstd", "its name should end in .zst"),
-    b"BZh91AY&SY": ("it is compressed with bzip2", "decompress it"),
-    b"\xfd7zXZ\x00": ("it is compressed with xz", "decompress it"),
-    b"PK\x03\x04": (
-        "it is a ZIP archive, as .xlsx and .ods files are",
-        "save the text in it as tab-separated UTF-8",
-    ),
-    b"PAR1\x15": ("it is a Parquet file", "its name should end in .parquet"),
+    b"\x1f\x8b": "it is compressed with gzip; end its name in .gz, or decompress it",
+    b"\x28\xb5\x2f\xfd": "it is compressed with zstd; end its name in .zst, or decompress it",
+    b"BZh91AY&SY": "it is compressed with bzip2; decompress it",
+    b"\xfd7zXZ\x00": "it is compressed with xz; decompress it",
+    b"PK\x03\x04": "it is a ZIP archive, as .xlsx and .ods files are; save the text in it as UTF-8",
+    b"PAR1\x15": "it is a Parquet file; end its name in .parquet",
 }
 _MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 _WIDE_CODECS = ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be")
 _NOT_ASCII = re.compile(rb"[\x80-\xff]+")
-_KANA = re.compile("[\u3041-\u30fe]")
-_TWO_BYTE_CHARACTERS = re.compile(rb"(?:[\xa1-\xa5\xb0-\xd7][\xa1-\xfe])+")
 _WESTERN_MARKS = frozenset("’‘“”„–—…«»°§¿¡€£·®©™\xa0")
 
 
@@ -67,12 +62,12 @@ def opened(path: Path) -> Iterator[io.BufferedReader]:
 
 
 def unreadable(path: Path, error: OSError) -> str:
-    """Why a file cannot be read, as the end of a message."""
+    """Reason why a file cannot be read, as the end of a message."""
     return reason(error) + (folder_note(path) if isinstance(error, FileNotFoundError) else "")
 
 
 def folder_note(path: Path) -> str:
-    """From which folder a missing path is read, as the end of a message; empty if it is absolute."""
+    """End of a message about a missing file: the folder of relative paths; empty if the path is absolute."""
     return "" if path.is_absolute() else f"; relative paths are read from {Path.cwd()}"
 
 
@@ -92,7 +87,7 @@ def _begins_with(magic: bytes, path: Path) -> bool:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file without their ends; a byte order mark at the start is skipped.
+    """Lines of a UTF-8 file without their ends; a byte order mark at the start is skipped.
 
     Raises CorpusError if the file cannot be read or is not UTF-8, with line and byte.
     """
@@ -100,22 +95,35 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def read_whole_lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file with their ends."""
+    """Lines of a UTF-8 file with their ends."""
     with opened(path) as file:
-        _refuse_foreign_kinds(path, file)
-        lines = iter(partial(file.readline, LONGEST + 1), b"")
-        for number, line in enumerate(lines, start=1):
-            if len(line) > LONGEST:
-                raise CorpusError(f"{path}, line {number:,}: longer than {LONGEST:,} bytes; write a sentence per line")
-            if number == 1 and not line.endswith(b"\n") and b"\r" in line[:-1]:
-                raise CorpusError(f"{path}: its lines end at carriage returns alone; convert them to line feeds")
-            yield decoded(line, number, str(path))
+        _refuse_other_kinds(path, file)
+        yield from decode_lines(file, str(path))
+
+
+def decode_lines(file: BinaryIO, name: str) -> Iterator[str]:
+    """Lines of UTF-8 text with their ends, the first one without byte order mark.
+
+    Raises CorpusError, which begins with the name, for anything but lines of UTF-8 of limited length.
+    """
+    for number, line in enumerate(iter(partial(file.readline, LONGEST + 1), b""), start=1):
+        if number == 1 and (problem := other_kind(line)):
+            raise CorpusError(f"{name}: {problem}")
+        if number == 1 and not line.endswith(b"\n") and b"\r" in line[:-1]:
+            raise CorpusError(f"{name}: its lines end at carriage returns alone; convert them to line feeds")
+        if len(line) > LONGEST:
+            raise CorpusError(f"{name}, line {number:,}: longer than {LONGEST:,} bytes; write a sentence per line")
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            place = error.start + len(line) - len(error.object)  # `error.object` has no byte order mark.
+            raise CorpusError(f"{name}, line {number:,}, byte {place + 1:,}: {not_utf8(line, place)}") from None
 
 
 def read_chunks(path: Path) -> Iterator[str]:
-    """The text of a UTF-8 file in pieces, for formats whose lines may be longer than a sentence."""
+    """Text of a UTF-8 file in pieces, for formats whose lines may be longer than a sentence."""
     with opened(path) as file:
-        _refuse_foreign_kinds(path, file)
+        _refuse_other_kinds(path, file)
         decoder = codecs.getincrementaldecoder("utf-8-sig")()
         line, chunk = 1, b"first"
         while chunk:
@@ -130,18 +138,9 @@ def read_chunks(path: Path) -> Iterator[str]:
                 yield text
 
 
-def _refuse_foreign_kinds(path: Path, file: io.BufferedReader) -> None:
-    if found := foreign_kind(file.peek(CHUNK_BYTES)[:8192]):
-        raise CorpusError(f"{path}: {'; '.join(found)}")
-
-
-def decoded(line: bytes, number: int, name: str) -> str:
-    """A line of a UTF-8 text, the first one without byte order mark; raises CorpusError with line and byte."""
-    try:
-        return line.decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeDecodeError as error:
-        place = error.start + len(line) - len(error.object)  # `error.object` has no byte order mark.
-        raise CorpusError(f"{name}, line {number:,}, byte {place + 1:,}: {not_utf8(line, place)}") from None
+def _refuse_other_kinds(path: Path, file: io.BufferedReader) -> None:
+    if problem := other_kind(file.peek(CHUNK_BYTES)[:8192]):
+        raise CorpusError(f"{path}: {problem}")
 
 
 def count_lines(path: Path) -> int:
@@ -154,13 +153,13 @@ def count_lines(path: Path) -> int:
     return count + (last != b"\n")
 
 
-def foreign_kind(beginning: bytes) -> tuple[str, str] | None:
-    """The kind of a file whose first bytes are not UTF-8 text, such as a compressed one, and advice for corpora."""
-    for magic, found in _BEGINNINGS.items():
+def other_kind(beginning: bytes) -> str | None:
+    """Problem of a file whose first bytes are not UTF-8 text, such as a compressed one, and advice."""
+    for magic, problem in _BEGINNINGS.items():
         if beginning.startswith(magic):
-            return found
+            return problem
     wide = next((name for mark, name in _MARKS.items() if beginning.startswith(mark)), None) or _wide(beginning)
-    return (f"not UTF-8 but {wide}", "convert the file to UTF-8") if wide else None
+    return f"not UTF-8 but {wide}; convert the file to UTF-8" if wide else None
 
 
 def _wide(beginning: bytes) -> str | None:
@@ -174,24 +173,16 @@ def _wide(beginning: bytes) -> str | None:
 
 
 def not_utf8(piece: bytes, place: int) -> str:
-    """The problem of a piece of a file whose byte at `place` is not UTF-8, with the likely encoding."""
-    guess = _encoding_of(piece)
-    seems = f"it looks like {guess}; " if guess else ""
-    return f"not UTF-8 (found 0x{piece[place]:02X}); {seems}convert the file to UTF-8"
+    """Problem of a piece of a file whose byte at `place` is not UTF-8."""
+    guess = "it looks like windows-1252 or a similar encoding; " if _is_western(piece) else ""
+    return f"not UTF-8 (found 0x{piece[place]:02X}); {guess}convert the file to UTF-8"
 
 
-def _encoding_of(piece: bytes) -> str | None:
-    """The name of the likely encoding, if there is one."""
-    runs = _NOT_ASCII.findall(piece)
-    high = b"".join(runs)
-    if len(piece.decode("utf-8", "ignore").encode("utf-8")) - (len(piece) - len(high)) > len(high) // 2:
-        return None  # Most of it is UTF-8: the text is damaged.
-    if _KANA.search(piece.decode("shift_jis", "replace")) and "\ufffd" not in piece.decode("cp932", "replace"):
-        return "Shift_JIS"
-    if max(map(len, runs)) > 3 and all(map(_TWO_BYTE_CHARACTERS.fullmatch, runs)):
-        return "an East Asian encoding such as GB18030, EUC-JP or EUC-KR"
+def _is_western(piece: bytes) -> bool:
+    """Whether bytes are likely to be in an encoding of Western Europe with one byte per character."""
+    high = b"".join(_NOT_ASCII.findall(piece))
+    if len(piece.decode("utf-8", "ignore").encode()) - (len(piece) - len(high)) > len(high) // 2:
+        return False  # Most of it is UTF-8: the text is damaged.
     letters = [letter for letter in piece.decode("cp1252", "replace") if letter.isalpha()]
     marks = set(high.decode("cp1252", "replace")) - _WESTERN_MARKS
-    if all(mark.isalpha() for mark in marks) and 3 * sum(not letter.isascii() for letter in letters) < len(letters):
-        return "windows-1252 or another encoding with one byte per character"
-    return None
+    return all(map(str.isalpha, marks)) and 3 * sum(not letter.isascii() for letter in letters) < len(letters)

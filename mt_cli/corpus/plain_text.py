@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from mt_cli.corpus.documents import MOST_LINES, Document, document_by_content, document_by_name
-from mt_cli.corpus.lines import COMPRESSIONS, LONGEST, decoded, foreign_kind, opened
+from mt_cli.corpus.lines import COMPRESSIONS, decode_lines, opened
 from mt_cli.errors import InputError, reason
 
 _CHECKED_AT = (1, 2, 3, 4, 8, 16, MOST_LINES)
@@ -30,14 +30,8 @@ def input_lines(path: Path | None, as_lines: bool = False) -> Iterator[str]:
         _refuse_document(path, document_by_name(path))
     try:
         with _open(path) as stream:
-            for number, line in enumerate(iter(lambda: stream.readline(LONGEST + 1), b""), start=1):
-                if len(line) > LONGEST:
-                    raise InputError(f"{name}, line {number:,}: longer than {LONGEST:,} bytes; that is no text")
-                if number == 1 and (kind := foreign_kind(line)):
-                    raise InputError(f"{name}: {kind[0]}; give plain text in UTF-8")
-                if number == 1 and not line.endswith(b"\n") and b"\r" in line[:-1]:
-                    raise InputError(f"{name}: its lines end at carriage returns alone; convert them to line feeds")
-                text = decoded(line, number, name).removesuffix("\n").removesuffix("\r")
+            for number, line in enumerate(decode_lines(stream, name), start=1):
+                text = line.removesuffix("\n").removesuffix("\r")
                 if not as_lines and number <= MOST_LINES:
                     beginning.append(text)
                     if number in _CHECKED_AT:

@@ -1,4 +1,4 @@
-"""Whether a tab-separated file has quotation marks as spreadsheets write them. Knows lines; knows no columns.
+"""Whether a spreadsheet wrote the quotation marks of a tab-separated file.
 
 A spreadsheet writes a cell in quotation marks if it has a quotation mark (doubled inside), a tab, a line end or, in
 some programs, a comma. Plain text may have quotation marks anywhere, so one cell that no spreadsheet would write makes
@@ -19,7 +19,7 @@ from mt_cli.corpus.lines import CHUNK_BYTES, LONGEST, opened, read_lines, read_w
 _CELL = re.compile(r'"[^"]*+(?:""[^"]*+)*+"|[^"\t\r\n]*+')
 _MAX_LINES_OF_CELL = 1_000
 _MIN_OF_COLUMN, _MIN_WITH_COMMAS = 20, 5
-"""Cells from which on it is no chance that all of a column, or all with a comma, are in quotation marks."""
+"""Numbers of cells that are not all in quotation marks by chance: of a column, and with a comma."""
 _SHARE_OF_MOST = 0.9
 
 
@@ -29,7 +29,8 @@ class Quoting(NamedTuple):
     is_quoted: bool
     """Whether the marks are those of a spreadsheet. Otherwise they are text."""
     num_quoted: int = 0
-    """Number of cells between marks: all of them if `is_quoted` or if they are most cells, else with doubled marks."""
+    """Number of cells between marks; if the file is not quoted and most cells are not between marks, of those with
+    doubled marks inside."""
     first_quoted: int = 0
     """Line of the first such cell."""
     num_others: int = 0
@@ -46,7 +47,7 @@ def quoting_of(path: Path) -> Quoting:
 
 
 def note_on_quoting(path: Path) -> str:
-    """What users should know about the quotation marks of a file, on one line; empty if they are text alone."""
+    """Note for users on the quotation marks of a file; empty if all are text."""
     quoting = quoting_of(path)
     cells = f"{quoting.num_quoted:,} cell{'s' * (quoting.num_quoted != 1)}, the first in line {quoting.first_quoted:,}"
     if quoting.is_quoted:
@@ -135,7 +136,7 @@ def _cells_of(record: str) -> Sequence[str] | None:
 
 
 def _count_cells(path: Path) -> tuple[int, int, int, int]:
-    """Numbers and first lines of the cells that a spreadsheet quoted, and of those with other quotation marks."""
+    """Numbers and first lines of cells that a spreadsheet quoted, and of cells with other quotation marks."""
     num_quoted = first_quoted = num_others = first_other = num_between_marks = num_cells = 0
     for number, line in enumerate(read_lines(path), start=1):
         num_cells += line.count("\t") + 1

@@ -1,4 +1,4 @@
-"""The corpora of a config: read, filtered row by row and as a whole, and kept in the cache with the status of each row.
+"""Corpora of a config: read, filtered row by row and as a whole, and kept in the cache with the status of each row.
 
 Every row is stored, kept or not, so that dropped pairs can be shown. Every dropped pair is counted, and both sides are
 dropped together.
@@ -10,8 +10,8 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
-from itertools import chain, islice
+from dataclasses import asdict, dataclass, replace
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sources import FilterConfig, Source, TextSource
-from mt_cli.corpus.agreement import check_languages
+from mt_cli.corpus.agreement import check_languages, key_of
 from mt_cli.corpus.cache import Cache, fingerprint
 from mt_cli.corpus.cleaning import (
     HELD_OUT,
@@ -36,11 +36,11 @@ from mt_cli.corpus.cleaning import (
     seem_swapped,
 )
 from mt_cli.corpus.corpus import ROWS_PER_BLOCK, Corpus, SourceRows
-from mt_cli.corpus.identity import AS_WRITTEN, Hashes, PairHashes, Spelling, pair_hashes
+from mt_cli.corpus.identity import AS_WRITTEN, Hashes, Spelling, pair_hashes
 from mt_cli.corpus.lines import COMPRESSIONS
 from mt_cli.corpus.orthography import find_stretches
-from mt_cli.corpus.record import Record
-from mt_cli.corpus.rows import Languages, LeftOut, Pair, Row
+from mt_cli.corpus.read_report import ReadReport
+from mt_cli.corpus.rows import BlankRow, Languages, Pair, Row
 from mt_cli.corpus.sources import commit_of, content_of, files_of, in_blocks, names_of, read_rows
 from mt_cli.errors import CorpusError
 from mt_cli.machine.console import say
@@ -61,7 +61,7 @@ def read_corpora(
     stream_rows: int | None = None,
     spelling: Spelling = AS_WRITTEN,
 ) -> dict[str, Corpus]:
-    """The corpora `train` (unless it is a stream), `valid` and, if the config has them, `test` and the extra tests.
+    """Read `train` (unless it is a stream), `valid` and, if the config has them, `test` and the extra tests.
 
     They come from the cache unless their data or options have changed. A held-out share depends only on `seed` and the
     pairs. Duplicates and overlap are found in texts as `spelling` writes them. With `stream_rows`, the first
@@ -69,85 +69,118 @@ def read_corpora(
     or cannot be in its languages, and MtError if the disk is full.
     """
     check_languages(config)
-    stream_rows = stream_rows if config.is_streaming else None
-    given = config.model_dump_json(), seed, stream_rows, json.dumps(spelling.key)
-    return cache.once(given, lambda: _read_corpora(config, seed, cache, advance, stream_rows, spelling))
+    request = _Request(config, seed, stream_rows if config.is_streaming else None, spelling)
+    key = config.model_dump_json(), seed, request.stream_rows, json.dumps(spelling.key)
+    return cache.once(key, lambda: _read_corpora(request, cache, advance))
 
 
-def _read_corpora(
-    config: CorpusConfig, seed: int, cache: Cache, advance: Advance, stream_rows: int | None, spelling: Spelling
-) -> dict[str, Corpus]:
-    key = _fingerprint(config, seed, stream_rows, spelling)
+@dataclass(frozen=True)
+class _Request:
+    """Everything that the result of `read_corpora` depends on beside the text."""
+
+    config: CorpusConfig
+    seed: int
+    stream_rows: int | None
+    spelling: Spelling
+
+    @property
+    def groups(self) -> dict[str, tuple[Source, ...]]:
+        """Sources of each corpus that is stored; `train` last, because it is compared with the others."""
+        groups = dict(self.config.groups)
+        train = groups.pop("train")
+        is_stored = not self.config.is_streaming or self.stream_rows is not None
+        return groups | ({"train": train} if is_stored else {})
+
+    def fingerprint(self) -> str:
+        """Fingerprint of the text and the options."""
+        languages, unused = self.config.languages, {"weight", "revision"}
+        sources = {
+            name: [(source.model_dump(mode="json", exclude=unused), content_of(source, languages)) for source in group]
+            for name, group in self.groups.items()
+        }
+        filters, held_out = self.config.filters.model_dump(mode="json"), self.config.held_out(self.seed)
+        return fingerprint(sources, *languages, filters, held_out, self.stream_rows, self.spelling.key)
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """Rows of a corpus in a file."""
+
+    path: Path
+    parts: list[SourceRows]
+    statuses: NDArray[np.uint8]
+    hashes: Hashes
+    """Of shape 2xN."""
+
+    def open(self) -> Corpus:
+        """The corpus as far as it is filtered."""
+        return Corpus(self.path.parent.name, pa.OSFile(str(self.path)), self.statuses, tuple(self.parts))
+
+
+def _read_corpora(request: _Request, cache: Cache, advance: Advance) -> dict[str, Corpus]:
+    key = request.fingerprint()
 
     def store(folder: Path) -> None:
-        _store(folder, config, seed, stream_rows, advance, spelling)
-        if _fingerprint(config, seed, stream_rows, spelling) != key:
+        _store(folder, request, advance)
+        if request.fingerprint() != key:
             raise CorpusError("the corpora have changed while they were read; start again when they are complete")
 
-    names = dict.fromkeys([*_groups(config, stream_rows), "valid"])
+    names = [name for name in (*request.config.groups, "valid") if name == "valid" or name in request.groups]
     return cache.entry(f"pairs-{key}", store, lambda folder: {name: _open(folder, name) for name in names})
 
 
-def _groups(config: CorpusConfig, stream_rows: int | None) -> dict[str, tuple[Source, ...]]:
-    """The sources of each corpus that is stored."""
-    skipped = "train" if config.is_streaming and stream_rows is None else None
-    return {name: group for name, group in config.groups.items() if name != skipped}
-
-
-def key_of(name: str) -> str:
-    """The key of a corpus in the config."""
-    return f"corpus.{name}" if name in ("train", "valid", "test") else f"corpus.extra_tests.{name}"
-
-
 def read_pairs(sources: Sequence[Source], languages: Languages, key: str) -> list[Pair]:
-    """The pairs of some sources in memory, without pairs that have a blank side; messages name the corpus by `key`.
+    """Read the pairs of sources into memory, without blank sides; messages name the corpus by `key`.
 
     Raises CorpusError if a source cannot be read, or no pair is left.
     """
-    record = Record()
-    pairs, _ = pairs_of(chain.from_iterable(_unfiltered(source, languages, record) for source in sources), key)
-    _say_notes(record)
+    reports = [ReadReport() for _ in sources]
+    blocks = chain.from_iterable(map(_unfiltered, sources, repeat(languages), reports))
+    pairs, _ = pairs_of(blocks, key)
+    _say_notes(reports)
     return pairs
 
 
 def read_evaluation_pairs(
     sources: Sequence[Source], languages: Languages, languages_of_sources: Sequence[Languages], key: str
-) -> tuple[list[Pair], list[Languages], list[LeftOut]]:
-    """The pairs of an evaluation corpus, the languages of each pair, and the rows with a blank side.
+) -> tuple[list[Pair], list[Languages], list[BlankRow]]:
+    """Read the pairs of an evaluation corpus, the languages of each pair, and the rows with a blank side.
 
     Raises CorpusError as `read_pairs` does, for each source.
     """
-    pairs, languages_of_pairs, left_out = list[Pair](), list[Languages](), list[LeftOut]()
-    record = Record()
-    for source, name, own in zip(sources, names_of(sources), languages_of_sources, strict=True):
-        some, blank = pairs_of(_unfiltered(source, languages, record), key)
-        origin, before = name if len(sources) > 1 else "", len(pairs)
-        left_out += (replace(row, num_before=before + row.num_before, origin=origin, languages=own) for row in blank)
-        pairs += some
-        languages_of_pairs += [own] * len(some)
-    _say_notes(record)
-    return pairs, languages_of_pairs, left_out
+    pairs, languages_of_pairs, blank_rows = list[Pair](), list[Languages](), list[BlankRow]()
+    reports = [ReadReport() for _ in sources]
+    for source, name, direction, report in zip(sources, names_of(sources), languages_of_sources, reports, strict=True):
+        pairs_of_source, blank = pairs_of(_unfiltered(source, languages, report), key)
+        origin = name if len(sources) > 1 else ""
+        blank_rows += (
+            replace(row, num_before=len(pairs) + row.num_before, origin=origin, languages=direction) for row in blank
+        )
+        pairs += pairs_of_source
+        languages_of_pairs += [direction] * len(pairs_of_source)
+    _say_notes(reports)
+    return pairs, languages_of_pairs, blank_rows
 
 
-def _unfiltered(source: Source, languages: Languages, record: Record) -> Iterator[Block]:
-    return clean_rows(read_rows(source, languages, record), source, languages, None)
+def _unfiltered(source: Source, languages: Languages, report: ReadReport) -> Iterator[Block]:
+    return clean_rows(read_rows(source, languages, report), source, languages, None)
 
 
-def _say_notes(record: Record) -> None:
-    for note in dict.fromkeys(record.notes()):
+def _say_notes(reports: Iterable[ReadReport]) -> None:
+    for note in dict.fromkeys(note for report in reports for note in report.notes()):
         say(f"note: {note}")
 
 
-def pairs_of(blocks: Iterable[Block], key: str) -> tuple[list[Pair], list[LeftOut]]:
-    """The kept pairs of some blocks, and the rows that are left out; raises CorpusError if no pair is kept."""
+def pairs_of(blocks: Iterable[Block], key: str) -> tuple[list[Pair], list[BlankRow]]:
+    """The kept pairs of blocks, and the blank rows; raises CorpusError if no pair is kept."""
     blocks = list(blocks)
     statuses = np.concatenate([np.empty(0, np.uint8), *(block.statuses for block in blocks)])
     _check_not_empty(statuses, key)
     numbers = np.concatenate([block.numbers for block in blocks])
     rows = np.flatnonzero(statuses != KEPT).tolist()
-    # Of the rows before a row that is left out, `place` are left out, too.
-    left_out = [LeftOut(row - place, int(numbers[row]), STATUS_NAMES[statuses[row]]) for place, row in enumerate(rows)]
-    return [pair for block in blocks for pair in zip(*block.kept_texts(), strict=True)], left_out
+    # Of the rows before a blank row, `place` are blank, too.
+    blank = [BlankRow(row - place, int(numbers[row]), STATUS_NAMES[statuses[row]]) for place, row in enumerate(rows)]
+    return [pair for block in blocks for pair in zip(*block.kept_texts(), strict=True)], blank
 
 
 def clean_rows(
@@ -157,84 +190,49 @@ def clean_rows(
     filters: FilterConfig | None,
     spelling: Spelling = AS_WRITTEN,
 ) -> Iterator[Block]:
-    """Some rows of a source as blocks with tags; each row is filtered by itself."""
-    both, blocks = source.languages or languages, in_blocks(iter(rows), ROWS_PER_BLOCK)
-    for block in in_threads(lambda block: clean(block, filters, both, spelling), blocks):
+    """Rows of a source as blocks with tags; each row is filtered by itself."""
+    direction, blocks = source.languages or languages, in_blocks(iter(rows), ROWS_PER_BLOCK)
+    for block in in_threads(lambda block: clean(block, filters, direction, spelling), blocks):
         yield block if source.tag is None else block.tagged(source.tag)
 
 
-def _fingerprint(config: CorpusConfig, seed: int, stream_rows: int | None, spelling: Spelling) -> str:
-    """The fingerprint of everything that the result of `read_corpora` depends on."""
-    both = config.languages
-    sources = {
-        name: [
-            (source.model_dump(mode="json", exclude={"weight", "revision"}), content_of(source, both))
-            for source in group
-        ]
-        for name, group in _groups(config, stream_rows).items()
-    }
-    filters = config.filters.model_dump(mode="json")
-    return fingerprint(sources, *both, filters, config.held_out(seed), stream_rows, spelling.key)
-
-
-def _store(
-    folder: Path, config: CorpusConfig, seed: int, stream_rows: int | None, advance: Advance, spelling: Spelling
-) -> None:
+def _store(folder: Path, request: _Request, advance: Advance) -> None:
     """Write the rows, statuses and parts of each corpus into a folder."""
-    groups = _groups(config, stream_rows)
+    groups = request.groups
     files = (path for group in groups.values() for source in group for path in files_of(source) if path.is_file())
     # Text compresses to about a quarter of its size.
     num_bytes = sum(size_of([path]) * (4 if path.suffix in COMPRESSIONS else 1.2) for path in files)
     check_free_disk(folder, num_bytes, "the prepared corpus")
     evaluation_hashes: Hashes = np.empty((2, 0), np.int64)
-    for name in sorted(groups, key=lambda name: name == "train"):  # `train` last: it is compared with the others.
-        path = folder / f"{name}.arrow"
+    for name, sources in groups.items():
+        stored = _store_rows(folder / f"{name}.arrow", sources, request, name == "train", advance)
         if name == "train":
-            filters = [config.filters_of(source) for source in config.train]
-            stored = _store_rows(path, groups[name], config, filters, stream_rows, advance, spelling)
-            parts, statuses, hashes = stored
-            filters_of_rows = [(part.num_rows, each) for part, each in zip(parts, filters, strict=True)]
-            known = on_either_side(evaluation_hashes) if config.has_reverse else evaluation_hashes
-            _drop_other_orthography(folder, parts, statuses, config)
-            drop_repeated(statuses, hashes, filters_of_rows, known)
-            _check_not_empty(statuses, key_of(name), lambda: _note_on_swap(folder / "train.arrow", config))
-            if share := config.held_out(seed):
-                fraction, share_seed = share
-                keys = _keys_of_rows(folder, parts, statuses, config, share_seed)
-                hold_out(statuses, hashes, filters_of_rows, fraction, keys, config.has_reverse)
-        else:
-            parts, statuses, hashes = _store_rows(path, groups[name], config, None, None, advance, spelling)
-            evaluation_hashes = np.concatenate([evaluation_hashes, hashes], axis=1)
-        _check_not_empty(statuses, key_of(name))
-        np.save(folder / f"{name}.npy", statuses)
-        (folder / f"{name}.json").write_text(json.dumps([asdict(part) for part in parts]), encoding="utf-8")
+            _filter_together(stored, request, evaluation_hashes)
+        evaluation_hashes = np.concatenate([evaluation_hashes, stored.hashes], axis=1)
+        _check_not_empty(stored.statuses, key_of(name))
+        np.save(folder / f"{name}.npy", stored.statuses)
+        parts = json.dumps([asdict(part) for part in stored.parts])
+        (folder / f"{name}.json").write_text(parts, encoding="utf-8")
 
 
-def _drop_other_orthography(
-    folder: Path, parts: Sequence[SourceRows], statuses: NDArray[np.uint8], config: CorpusConfig
-) -> None:
-    """Drop kept rows of `train` that are spelled otherwise than another corpus, which is stored in the folder."""
-    numbers = [number for number, source in enumerate(config.train) if config.filters_of(source).other_orthography]
-    if numbers:
-        train = _train_in(folder, parts, statuses)
-        for stretch in find_stretches(train, _open(folder, str(config.compared)), config, numbers):
+def _filter_together(train: _Stored, request: _Request, evaluation_hashes: Hashes) -> None:
+    """Drop rows of `train` because of other rows or corpora, and hold out the share for validation."""
+    config, statuses = request.config, train.statuses
+    filters = [config.filters_of(source) for source in config.train]
+    filters_of_rows = [(part.num_rows, options) for part, options in zip(train.parts, filters, strict=True)]
+    compared = [number for number, options in enumerate(filters) if options.other_orthography]
+    if compared:
+        for stretch in find_stretches(train.open(), _open(train.path.parent, str(config.compared)), config, compared):
             statuses[stretch.rows[statuses[stretch.rows] == KEPT]] = STATUS_CODES["other_orthography"]
-
-
-def _train_in(folder: Path, parts: Sequence[SourceRows], statuses: NDArray[np.uint8]) -> Corpus:
-    """`train`, whose rows are stored in the folder already."""
-    return Corpus(folder.name, pa.OSFile(str(folder / "train.arrow")), statuses, tuple(parts))
-
-
-def _keys_of_rows(
-    folder: Path, parts: Sequence[SourceRows], statuses: NDArray[np.uint8], config: CorpusConfig, seed: int
-) -> PairHashes:
-    """Seeded hashes that decide which kept rows of `train` are held out; those of other rows are 0."""
-    keys = np.zeros(len(statuses), np.uint64)
-    mask = statuses == KEPT
-    rows = _train_in(folder, parts, statuses).rows(mask)
-    keys[mask] = pair_hashes([row[1:] for row in rows], config.tags, seed)
-    return keys
+    either = on_either_side(evaluation_hashes) if config.has_reverse else evaluation_hashes
+    drop_repeated(statuses, train.hashes, filters_of_rows, either)
+    _check_not_empty(statuses, key_of("train"), lambda: _note_on_swap(train.path, config))
+    if share := config.held_out(request.seed):
+        fraction, seed = share
+        keys = np.zeros(len(statuses), np.uint64)
+        mask = statuses == KEPT
+        keys[mask] = pair_hashes([row[1:] for row in train.open().rows(mask)], config.tags, seed)
+        hold_out(statuses, train.hashes, filters_of_rows, fraction, keys, config.has_reverse)
 
 
 def _check_not_empty(statuses: NDArray[np.uint8], key: str, note: Callable[[], str] = lambda: "") -> None:
@@ -264,26 +262,16 @@ def _open(folder: Path, name: str) -> Corpus:
     return Corpus(folder.name, file, np.load(folder / f"{stored}.npy"), tuple(parts), code)
 
 
-def _store_rows(
-    path: Path,
-    sources: Sequence[Source],
-    config: CorpusConfig,
-    filters: Sequence[FilterConfig] | None,
-    limit: int | None,
-    advance: Advance,
-    spelling: Spelling,
-) -> tuple[list[SourceRows], NDArray[np.uint8], Hashes]:
-    """Write the rows of some sources; return the parts, the status of each row by itself, and the hashes (2xN)."""
-    parts: list[SourceRows] = []
-    statuses, hashes = [np.empty(0, np.uint8)], [np.empty((2, 0), np.int64)]
-    num_rows = 0
+def _store_rows(path: Path, sources: Sequence[Source], request: _Request, is_train: bool, advance: Advance) -> _Stored:
+    """Write the rows of sources, each filtered by itself; only those of `train` have filters and a limit."""
+    config, num_rows = request.config, 0
+    parts, statuses, hashes = list[SourceRows](), [np.empty(0, np.uint8)], [np.empty((2, 0), np.int64)]
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, _SCHEMA) as writer:
-        for index, (name, source) in enumerate(zip(names_of(sources), sources, strict=True)):
-            first_row, digest = num_rows, hashlib.sha256()
-            own = filters[index] if filters else None
-            record = Record()
-            rows = islice(read_rows(source, config.languages, record), limit)
-            for block in clean_rows(rows, source, config.languages, own, spelling):
+        for name, source in zip(names_of(sources), sources, strict=True):
+            first_row, digest, report = num_rows, hashlib.sha256(), ReadReport()
+            rows = islice(read_rows(source, config.languages, report), request.stream_rows if is_train else None)
+            filters = config.filters_of(source) if is_train else None
+            for block in clean_rows(rows, source, config.languages, filters, request.spelling):
                 columns = [pa.array(block.numbers), block.source, block.target]
                 writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
                 for column in columns[1:]:
@@ -292,11 +280,10 @@ def _store_rows(
                 hashes.append(block.hashes)
                 num_rows += len(block)
                 advance(len(block))
-            rows_of_source = name, first_row, num_rows - first_row, digest.hexdigest(), commit_of(source)
-            skipped = [place for places in record.skipped.values() for place in places]
-            losses = dict(record.num_skipped), skipped, record.varieties, [*record.notes()]
-            parts.append(SourceRows(*rows_of_source, *losses))
-    return parts, np.concatenate(statuses), np.concatenate(hashes, axis=1)
+            place = name, first_row, num_rows - first_row, digest.hexdigest(), commit_of(source)
+            losses = dict(report.num_skipped), report.skipped, report.varieties, [*report.notes()]
+            parts.append(SourceRows(*place, *losses))
+    return _Stored(path, parts, np.concatenate(statuses), np.concatenate(hashes, axis=1))
 
 
 def _add_texts(digest: Any, column: pa.Array) -> None:

@@ -1,4 +1,4 @@
-"""The types of rows and pairs of texts."""
+"""Types of rows and pairs of texts."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import NamedTuple
 Pair = tuple[str, str]
 """Source and target."""
 Row = tuple[int, str, str]
-"""The number of a line, record or table row, from 1, with its source and target."""
+"""Number of a line, record or table row, from 1, with source and target."""
 Languages = tuple[str, str]
-"""The codes of the source and the target language."""
+"""Codes of the source and the target language."""
 Columns = tuple[str, str] | None
-"""The names of the columns of the source and the target; None if they are found by the languages."""
+"""Columns of the source and the target; None if they are found by the languages."""
 
 
 @dataclass(frozen=True)
-class LeftOut:
-    """A row of an evaluation corpus that is not scored, because its source, its target or both are blank."""
+class BlankRow:
+    """A row of an evaluation corpus that is not scored, because a side is blank."""
 
     num_before: int
     """Number of pairs of the corpus before this row."""
@@ -33,15 +33,15 @@ class LeftOut:
 
 
 class Names(NamedTuple):
-    """What names the sides of the texts in a file."""
+    """Names of the sides of the texts in a file."""
 
     names: list[str]
     are_languages: bool
-    """Whether they can be nothing but languages; otherwise they are columns, or the first cells of a table."""
+    """Whether all are languages; otherwise they are columns, or the first cells of a table."""
 
 
 def by_language(pairs: Iterable[tuple[Languages, Pair]]) -> dict[str, list[str]]:
-    """The texts of each language in pairs with their languages."""
+    """Texts of each language in pairs with their languages."""
     texts = defaultdict[str, list[str]](list)
     for languages, pair in pairs:
         for language, text in zip(languages, pair, strict=True):
@@ -50,6 +50,6 @@ def by_language(pairs: Iterable[tuple[Languages, Pair]]) -> dict[str, list[str]]
 
 
 def untagged(text: str, tags: Sequence[str]) -> str:
-    """The text without its tag, if it has one."""
+    """Text without its tag, if it has one."""
     first, _, rest = text.partition(" ")
     return rest if first in tags else text

@@ -1,10 +1,10 @@
-"""Slips: where two sides of a corpus do not translate each other line by line. Knows no language.
+"""Slips: stretches of lines in which two sides of a corpus do not translate each other line by line.
 
 A missing line shifts all lines after it: line N of the source then translates line N + 1 of the target; the slip is 1.
-Four features measure how well a line matches each of its candidate lines: length (Gale and Church 1993), numbers, the
-final mark, and words that occur in corresponding lines more often than by chance in this corpus. These words are
-counted over all candidate slips, so that no slip is favoured. Dynamic programming finds the most likely sequence of
-slips; every change has a cost.
+Four features measure how well a line matches its candidate lines in any language: length (Gale and Church 1993),
+numbers, the final mark, and words that occur in corresponding lines more often than by chance. Words are counted over
+all candidate slips, so that no slip is favoured. Dynamic programming finds the most likely sequence of slips; every
+change has a cost.
 
 Legend of the shapes: F features, S slips, N lines, W units of a line.
 """
@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Features = tuple[Floats, Integers, Integers]
-"""Length, numbers and end of each line."""
+"""Length, numbers and final mark of each line."""
 Units = tuple[Integers, Floats]
 """NxW indices of units, -1 for padding, and their frequencies."""
 _MIN_LINES = 100
@@ -42,12 +42,12 @@ _CLEAR_CORRELATION = 7.0
 _COST_OF_A_CHANGE = 20.0
 """Evidence in nats that a change of slip needs."""
 _CLEAR_FIT, _CLEAR_FIT_ERRORS = 0.7, 7.0
-"""Nats per line, and standard errors, by which lines must fit their own partners better than others to belong to them.
+"""Nats per line, and standard errors, by which lines must fit their partners better than other lines.
 Lists of terms among sentences have 1 to 2 nats, shuffled lines and lines after a large slip at most 0.5."""
 _NUMBERS = 1
-"""The index of this feature."""
+"""Index of this feature."""
 _WEAK_EVIDENCE = 0.3
-"""Nats per line below which two sides are unrelated: parallel text of 19 languages has 1.4 to 4, shuffled text 0.1."""
+"""Nats per line below which sides are unrelated: parallel text of 19 languages has 1.4 to 4, shuffled text 0.1."""
 _MIN_LINES_TO_CALL_UNRELATED = 300
 _MIN_UNITS = 3
 """Minimum mean number of units per line to call sides without evidence unrelated."""
@@ -68,7 +68,7 @@ Stretch = tuple[int, int, int | None]
 
 @dataclass(frozen=True)
 class Slips:
-    """Where two sides slip."""
+    """Slips between two sides."""
 
     stretches: list[Stretch]
     """Stretches of lines with a slip."""
@@ -77,15 +77,15 @@ class Slips:
 
 
 def features_of(lines: Iterable[str]) -> Features:
-    """The logarithm of the length of each line, a hash of its numbers (0 for none), and the kind of its final mark."""
+    """Logarithm of the length of each line, hash of its numbers (0 for none), and kind of its final mark."""
     rows = [(np.log(len(line) + 1), _hash_of_numbers(line), _end_of(line)) for line in lines]
     lengths, numbers, ends = zip(*rows, strict=True) if rows else ((), (), ())
     return np.array(lengths, float), np.array(numbers, np.int64), np.array(ends, np.int64)
 
 
 def _hash_of_numbers(line: str) -> int:
-    found = _NUMBER.findall(line)
-    return hash(tuple(sorted(map(int, found)))) if found else 0
+    numbers = _NUMBER.findall(line)
+    return hash(tuple(sorted(map(int, numbers)))) if numbers else 0
 
 
 def _end_of(line: str) -> int:
@@ -94,7 +94,7 @@ def _end_of(line: str) -> int:
 
 
 def find_slips(sources: Sequence[str], targets: Sequence[str]) -> Slips:
-    """The slips between two sides; the longer one is truncated to the length of the shorter."""
+    """Find the slips between two sides; the longer side is truncated to the length of the shorter."""
     num_lines = min(len(sources), len(targets))
     if num_lines < _MIN_LINES:
         return Slips([], False)
@@ -102,9 +102,9 @@ def find_slips(sources: Sequence[str], targets: Sequence[str]) -> Slips:
     is_equal = np.fromiter(map(str.__eq__, sources, targets), bool, num_lines)
     if num_lines - np.count_nonzero(is_equal) < _MIN_LINES:
         return Slips([], False)
-    one, other = features_of(sources), features_of(targets)
-    slips = _candidate_slips(one[0], other[0])
-    values, exists = _compare(one, other, slips)
+    source, target = features_of(sources), features_of(targets)
+    slips = _candidate_slips(source[0], target[0])
+    values, exists = _compare(source, target, slips)
     exists[:, is_equal] = False  # Names that are not translated are no evidence for or against any slip.
     units = _rarest_units(sources), _rarest_units(targets)
     commonness = _common_units(*units, slips, exists)
@@ -115,27 +115,27 @@ def find_slips(sources: Sequence[str], targets: Sequence[str]) -> Slips:
         return Slips([], has_units and num_lines >= _MIN_LINES_TO_CALL_UNRELATED)
     nowhere, straight = np.zeros((1, num_lines)), slips.index(0)
     stretches = _stretches([*slips, None], _likeliest_slips(np.concatenate([log_odds, nowhere]), straight))
-    return Slips([each for each in stretches if not _is_clean(each, log_odds, exists, straight)], False)
+    return Slips([stretch for stretch in stretches if not _is_clean(stretch, log_odds, exists, straight)], False)
 
 
 def _is_clean(stretch: Stretch, log_odds: Floats, exists: Bools, straight: int) -> bool:
-    """Whether the lines of a stretch that belongs nowhere only differ from other text, as a list of terms does.
+    """Whether a stretch without a slip only differs from other text, as a list of terms does.
 
-    They then fit their own partners clearly better than those a few lines up or down.
+    Its lines then fit their partners clearly better than lines a few places up or down.
     """
     first, last, slip = stretch
     lines = first - 1 + np.flatnonzero(exists[straight, first - 1 : last])
     if slip is not None or not len(lines):
         return slip is None
-    rivals = np.delete(exists[:, lines], straight, axis=0)
-    others = np.delete(log_odds[:, lines], straight, axis=0).sum(axis=0) / rivals.sum(axis=0).clip(min=1)
-    gains = log_odds[straight, lines] - others
+    num_others = np.delete(exists[:, lines], straight, axis=0).sum(axis=0).clip(min=1)
+    mean_of_others = np.delete(log_odds[:, lines], straight, axis=0).sum(axis=0) / num_others
+    gains = log_odds[straight, lines] - mean_of_others
     mean, error = float(gains.mean()), float(gains.std()) / float(np.sqrt(len(lines)))
     return mean > max(_CLEAR_FIT, _CLEAR_FIT_ERRORS * error)
 
 
 def first_misaligned_line(sources: Sequence[str], targets: Sequence[str]) -> int | None:
-    """The first line, from 1, that does not belong to the same line of the other side; None if none is found."""
+    """First line, from 1, that does not belong to the same line of the other side; None if there is none."""
     stretches = find_slips(sources, targets).stretches
     return stretches[0][0] if stretches else None
 
@@ -161,23 +161,23 @@ def _standardised(values: Floats) -> Floats:
 
 
 def _overlap(slip: int, num_lines: int) -> tuple[slice, slice]:
-    """The source lines that have a partner at this slip, and their partners."""
+    """Source lines that have a partner at this slip, and their partners."""
     first, last = max(0, -slip), min(num_lines, num_lines - slip)
     return slice(first, last), slice(first + slip, last + slip)
 
 
-def _compare(one: Features, other: Features, slips: Sequence[int]) -> tuple[Floats, Bools]:
-    """FxSxN similarity of lines at each slip in length, numbers and end; SxN which lines have a partner."""
-    num_lines = len(one[0])
+def _compare(source: Features, target: Features, slips: Sequence[int]) -> tuple[Floats, Bools]:
+    """FxSxN similarity of lines at each slip in length, numbers and final mark; SxN whether lines have a partner."""
+    num_lines = len(source[0])
     values = np.zeros((3, len(slips), num_lines))
     exists = np.zeros((len(slips), num_lines), dtype=bool)
-    lengths = _standardised(one[0]), _standardised(other[0])
+    lengths = _standardised(source[0]), _standardised(target[0])
     for index, slip in enumerate(slips):
         here, there = _overlap(slip, num_lines)
         exists[index, here] = True
         values[0, index, here] = -np.abs(lengths[0][here] - lengths[1][there])
         for feature in (1, 2):
-            values[feature, index, here] = one[feature][here] == other[feature][there]
+            values[feature, index, here] = source[feature][here] == target[feature][there]
     return values, exists
 
 
@@ -196,7 +196,7 @@ def _units_of(line: str) -> set[bytes]:
 
 
 def _rarest_units(lines: Sequence[str]) -> Units:
-    """The rarest units of each line that also occur in other lines."""
+    """Rarest units of each line that also occur in other lines."""
     units = [[zlib.crc32(unit) for unit in _units_of(line)] for line in lines]
     sizes = np.fromiter(map(len, units), np.int64, len(units))
     flat = np.fromiter((unit for line in units for unit in line), np.int64, int(sizes.sum()))
@@ -214,42 +214,42 @@ def _rarest_units(lines: Sequence[str]) -> Units:
 
 
 def _common_units(source: Units, target: Units, slips: Sequence[int], exists: Bools) -> Floats:
-    """SxN: how much more often than by chance the units of a line and of its partner occur in corresponding lines.
+    """SxN: excess over chance with which the units of a line and of its partner occur in corresponding lines.
 
-    Only the best partner of each unit counts, by the logarithm of observed over expected lines that have both. Pairs of
+    Only the best partner of each unit counts, by the logarithm of observed over expected lines with both. Pairs of
     units are counted by hash, without the pair of lines that is scored.
     """
     (source_units, source_counts), (target_units, target_counts) = source, target
     num_lines = len(source_units)
     table = np.zeros(1 << _TABLE_BITS, np.float32)
     for slip in slips:
-        codes, known = _pairs_of_units(source_units, target_units, slip)
-        table += np.bincount(codes[known], minlength=len(table)).astype(np.float32)
+        codes, is_pair = _pairs_of_units(source_units, target_units, slip)
+        table += np.bincount(codes[is_pair], minlength=len(table)).astype(np.float32)
     commonness = np.zeros(exists.shape)
     for index, slip in enumerate(slips):
         here, there = _overlap(slip, num_lines)
-        codes, known = _pairs_of_units(source_units, target_units, slip)
+        codes, is_pair = _pairs_of_units(source_units, target_units, slip)
         expected = (source_counts[here, :, None] - 1) * (target_counts[there, None, :] - 1) * len(slips) / num_lines
-        gain = np.where(known, np.log(np.maximum(table[codes] - 0.5, 0.5) / (expected + 0.5)), 0.0).clip(min=0.0)
+        gain = np.where(is_pair, np.log(np.maximum(table[codes] - 0.5, 0.5) / (expected + 0.5)), 0.0).clip(min=0.0)
         num_units = (source_units[here] >= 0).sum(axis=1) + (target_units[there] >= 0).sum(axis=1)
         commonness[index, here] = (gain.max(axis=2).sum(axis=1) + gain.max(axis=1).sum(axis=1)) / num_units.clip(min=1)
     return commonness
 
 
 def _pairs_of_units(source_units: Integers, target_units: Integers, slip: int) -> tuple[Integers, Bools]:
-    """Hashes of all pairs of units of corresponding lines, lines x W x W, and which of them are not padding."""
+    """Hashes of all pairs of units of corresponding lines, lines x W x W, and whether they are not padding."""
     here, there = _overlap(slip, len(source_units))
-    one, other = source_units[here, :, None], target_units[there, None, :]
-    mixed = (one * 0x2545F491 + other * 0x9E3779B1) * 0x1B873593
-    return (mixed >> 17) & ((1 << _TABLE_BITS) - 1), (one >= 0) & (other >= 0)
+    source, target = source_units[here, :, None], target_units[there, None, :]
+    mixed = (source * 0x2545F491 + target * 0x9E3779B1) * 0x1B873593
+    return (mixed >> 17) & ((1 << _TABLE_BITS) - 1), (source >= 0) & (target >= 0)
 
 
 def _log_odds(values: Floats, exists: Bools) -> tuple[Floats, float]:
     """Evidence in nats for each slip of each line, SxN, and the mean evidence for the right slip.
 
     A linear discriminant for features of equal variance: the weight of a feature is the distance of its mean at the
-    right slip from its mean at the others. In the first round all features count equally, and the best slip of a window
-    counts as right.
+    right slip from its mean at other slips. In the first round all features count equally, and the best slip of a
+    window counts as right.
     """
     num_slips, num_lines = exists.shape
     means = (values * exists).sum(axis=1, keepdims=True) / exists.sum(axis=0).clip(min=1)
@@ -264,15 +264,15 @@ def _log_odds(values: Floats, exists: Bools) -> tuple[Floats, float]:
         gains = centred[:, best, np.arange(num_lines)].mean(axis=1).clip(min=0.0) * num_slips / (num_slips - 1)
         weights = gains / variances
         # Consecutive numbers are no slip: numbers support other evidence, but do not replace it.
-        others = float(weights @ gains - weights[_NUMBERS] * gains[_NUMBERS])
-        weights[_NUMBERS] *= min(1.0, others / max(1e-9, float(weights[_NUMBERS] * gains[_NUMBERS])))
+        without_numbers = float(weights @ gains - weights[_NUMBERS] * gains[_NUMBERS])
+        weights[_NUMBERS] *= min(1.0, without_numbers / max(1e-9, float(weights[_NUMBERS] * gains[_NUMBERS])))
     evidence = float(weights @ gains)
     # A line without a partner at a slip is no evidence for or against it.
     return np.where(exists, np.tensordot(weights, centred, 1) - evidence / 2, 0.0), evidence
 
 
 def _likeliest_slips(log_odds: Floats, straight: int) -> list[int]:
-    """The index of the slip of each line: the sequence with the most evidence (Viterbi 1967), beginning `straight`."""
+    """Index of the slip of each line: the sequence with the most evidence (Viterbi 1967), beginning `straight`."""
     num_slips, num_lines = log_odds.shape
     total = np.full(num_slips, -_COST_OF_A_CHANGE)
     total[straight] = 0.0
@@ -290,7 +290,7 @@ def _likeliest_slips(log_odds: Floats, straight: int) -> list[int]:
 
 
 def _stretches(slips: Sequence[int | None], path: Sequence[int]) -> list[Stretch]:
-    """The stretches of lines whose slip is not 0."""
+    """Stretches of lines whose slip is not 0."""
     changes = [0, *(line for line in range(1, len(path)) if path[line] != path[line - 1]), len(path)]
     stretches: list[Stretch] = []
     for first, end in pairwise(changes):
@@ -304,9 +304,7 @@ def _stretches(slips: Sequence[int | None], path: Sequence[int]) -> list[Stretch
 
 def _belongs_to_next(stretch: Stretch, slip: int | None) -> bool:
     """Whether a stretch covers only the lines that a change to this slip leaves without a partner."""
-    first, last, own = stretch
-    if own == slip:
+    first, last, own_slip = stretch
+    if own_slip == slip:
         return True
-    if slip is None or slip == 0:
-        return False
-    return last - first < abs(slip if own is None else slip - own)
+    return slip is not None and slip != 0 and last - first < abs(slip - (own_slip or 0))

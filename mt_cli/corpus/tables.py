@@ -19,25 +19,25 @@ from mt_cli.corpus.lines import CHUNK_BYTES, LONGEST, not_utf8, opened, read_chu
 from mt_cli.corpus.rows import Columns, Languages, Names, Row
 from mt_cli.errors import ColumnError, CorpusError, one_line
 
-_BLANK = re.compile(r"[ \t\r\n]*")
+_NOT_BLANK = re.compile(r"[^ \t\r\n]")
 _ROWS_WITH_KEYS = 100
 
 
 def checked_columns(
     columns: Sequence[str], names: Sequence[str], where: str, hint: str = "", kind: str = "column"
 ) -> Sequence[str]:
-    """The columns; raises ColumnError or CorpusError unless each is among the names exactly once."""
+    """Check that each column is among the names exactly once, and return the columns; raises CorpusError."""
     for column in columns:
         if column not in names:
-            found = ", ".join(map(repr, names[:20])) or "nothing"
-            raise ColumnError(f"{where}: no {kind} {column!r} among {found}", hint)
+            listed = ", ".join(map(repr, names[:20])) or "nothing"
+            raise ColumnError(f"{where}: no {kind} {column!r} among {listed}", hint)
         if names.count(column) > 1:
             raise CorpusError(f"{where}: the {kind} {column!r} occurs {names.count(column)} times; keep one of them")
     return columns
 
 
 def read_json(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
-    """Objects, one per line or in an array: {"en": ..., "it": ...} or {"translation": {"en": ..., "it": ...}}."""
+    """Rows of objects, one per line or in an array: {"en": ..., "it": ...} or {"translation": {...}}."""
     keys = f'{{"{languages[0]}": ..., "{languages[1]}": ...}}'
     advice = f"write an object per line: {keys}, or an array of such objects"
     for number, record in _objects(path, advice):
@@ -75,7 +75,7 @@ def _objects(path: Path, advice: str) -> Iterator[tuple[int, Any]]:
     with opened(path) as file:
         beginning = file.read(CHUNK_BYTES).removeprefix(codecs.BOM_UTF8).lstrip()
     if beginning.startswith(b"["):
-        yield from _objects_of_array(path, decoder, advice)
+        yield from _objects_of_array(path, read_chunks(path), decoder, advice)
         return
     for number, line in enumerate(read_lines(path), start=1):
         try:
@@ -87,77 +87,41 @@ def _objects(path: Path, advice: str) -> Iterator[tuple[int, Any]]:
             raise InvalidJsonError(f"{path}, line {number:,}: not valid JSON: {error}; {advice}") from None
 
 
-def _objects_of_array(path: Path, decoder: json.JSONDecoder, advice: str) -> Iterator[tuple[int, Any]]:
+def _objects_of_array(
+    path: Path, chunks: Iterator[str], decoder: json.JSONDecoder, advice: str
+) -> Iterator[tuple[int, Any]]:
     """Objects of an array, one of which is in memory at a time."""
-    text, expected = _ChunkedText(read_chunks(path)), "["
-    while mark := text.next_mark():
-        where = f"{path}, line {text.line:,}"
-        if mark not in expected:
-            raise InvalidJsonError(f"{where}: found {text.shown()!r} in a JSON array; {advice}")
-        if mark == "{":
-            line = text.line
+    text, place, line, expected, is_last = "", 0, 1, "[", False
+    while not is_last:
+        chunk = next(chunks, "")
+        text, place, is_last = text[place:] + chunk, 0, not chunk
+        while (start := _NOT_BLANK.search(text, place)) is not None:
+            line += text.count("\n", place, start.start())
+            place = start.start()
+            where = f"{path}, line {line:,}"
+            if text[place] not in expected:
+                raise InvalidJsonError(f"{where}: found {text[place:][:40]!r} in a JSON array; {advice}")
+            if text[place] != "{":
+                expected = {"[": "{]", ",": "{", "]": " "}[text[place]]
+                place += 1
+                continue
             try:
-                record = text.decode(decoder)
+                record, end = decoder.raw_decode(text, place)
             except (ValueError, RecursionError) as error:
+                if not is_last and len(text) - place <= LONGEST:
+                    break  # It may continue in the next chunk.
                 problem = getattr(error, "msg", error)  # Its line and column are those of a chunk.
                 raise InvalidJsonError(f"{where}: not valid JSON: {problem}; {advice}") from None
             yield line, record
-            expected = ",]"
-        else:
-            text.advance(text.place + 1)
-            expected = {"[": "{]", ",": "{", "]": ""}[mark]
-    if expected:
-        raise InvalidJsonError(f"{path}, line {text.line:,}: not valid JSON: the array does not end; {advice}")
-
-
-class _ChunkedText:
-    """Text of a JSON file, a few chunks of which are in memory."""
-
-    def __init__(self, chunks: Iterator[str]) -> None:
-        self._chunks, self._text = chunks, ""
-        self.place, self.line = 0, 1
-
-    def advance(self, place: int) -> None:
-        """Move to a place in the current chunks."""
-        self.line += self._text.count("\n", self.place, place)
-        self.place = place
-
-    def next_mark(self) -> str:
-        """The next character that is not blank, which is not consumed; an empty string at the end."""
-        while True:
-            self.advance(_not_blank(self._text, self.place))
-            if self.place < len(self._text) or not self._read_more():
-                return self._text[self.place : self.place + 1]
-
-    def decode(self, decoder: json.JSONDecoder) -> Any:
-        """The next value; raises the errors of the decoder."""
-        while True:
-            try:
-                value, end = decoder.raw_decode(self._text, self.place)
-            except (ValueError, RecursionError):
-                if len(self._text) - self.place > LONGEST or not self._read_more():
-                    raise
-            else:
-                self.advance(end)
-                return value
-
-    def shown(self) -> str:
-        """A few characters from the place on, for messages."""
-        return self._text[self.place : self.place + 40]
-
-    def _read_more(self) -> bool:
-        chunk = next(self._chunks, "")
-        self._text, self.place = self._text[self.place :] + chunk, 0
-        return bool(chunk)
-
-
-def _not_blank(text: str, place: int) -> int:
-    match = _BLANK.match(text, place)
-    return match.end() if match else place
+            line += text.count("\n", place, end)
+            place, expected = end, ",]"
+    if expected != " ":
+        line += text.count("\n", place)
+        raise InvalidJsonError(f"{path}, line {line:,}: not valid JSON: the array does not end; {advice}")
 
 
 def _has(names: Collection[str], columns: Columns) -> bool:
-    """Whether the columns are given, and are among the names themselves rather than in `translation`."""
+    """Whether there are columns, and they are among the names rather than in `translation`."""
     return columns is not None and all(column in names for column in columns)
 
 
@@ -169,12 +133,12 @@ def _unique_keys(items: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _without_surrogates(text: str) -> str:
-    """The text with U+FFFD for halves of surrogate pairs, which JSON escapes can spell."""
+    """Text with U+FFFD for halves of surrogate pairs, which JSON escapes can spell."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def read_parquet(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
-    """Two text columns, or a `translation` column."""
+    """Rows of two text columns, or of a column `translation`."""
     with opened(path) as stream:
         try:
             with pq.ParquetFile(stream) as file:
@@ -185,7 +149,7 @@ def read_parquet(path: Path, languages: Languages, columns: Columns) -> Iterator
 
 
 def names_in_parquet(path: Path) -> Names:
-    """The columns, or the fields of `translation`; if it is a map, the keys of its first rows."""
+    """Columns, or the fields of `translation`; if it is a map, the keys of its first rows."""
     unreadable = suppress(pa.ArrowException, OSError, UnicodeDecodeError)  # `read_parquet` will explain it.
     with opened(path) as stream, unreadable, pq.ParquetFile(stream) as file:
         schema = file.schema_arrow
@@ -204,10 +168,10 @@ def names_in_parquet(path: Path) -> Names:
 def pick_columns(
     names: Sequence[str], languages: Languages, columns: Columns, where: str
 ) -> tuple[Sequence[str], Languages]:
-    """The columns to read, and the keys of `translation` to read; raises CorpusError.
+    """Columns to read, and keys of `translation` to read; raises CorpusError.
 
-    They are the `columns`, otherwise `translation`, in which the `columns` may be keys too, otherwise the columns that
-    are named like the languages.
+    The order of preference: `columns`; the column `translation`, whose keys may be the `columns`; columns named like
+    the languages.
     """
     if "translation" in names and not _has(names, columns):
         return checked_columns(("translation",), names, where), columns or languages
@@ -215,7 +179,7 @@ def pick_columns(
 
 
 def rows_of_tables(tables: Iterable[Any], columns: Sequence[str], languages: Languages, where: str) -> Iterator[Row]:
-    """The rows of Arrow tables with two text columns, or with one that maps languages to text; a null is blank."""
+    """Rows of Arrow tables with two text columns, or with one that maps languages to text; a null is blank."""
     number = 0
     for table in tables:
         places = [f"{where}, column {column!r}" for column in columns]
@@ -230,7 +194,7 @@ def rows_of_tables(tables: Iterable[Any], columns: Sequence[str], languages: Lan
 
 
 def _texts(column: Any, where: str, number: int) -> list[str | None]:
-    """The texts of a column, which may be dictionary-encoded; `number` rows are before it."""
+    """Texts of a column, which may be dictionary-encoded; `number` rows are before it."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if str(kind) not in ("string", "large_string", "string_view", "null"):
         raise ColumnError(f"{where}: holds {kind}, not text")
@@ -238,7 +202,7 @@ def _texts(column: Any, where: str, number: int) -> list[str | None]:
 
 
 def _side_of(column: Any, language: str, where: str, number: int) -> Any:
-    """The texts in one language of a column of {language: text}, a struct or a map, as a column."""
+    """Texts in one language of a column of {language: text}, a struct or a map, as a column."""
     if pa.types.is_struct(column.type):
         names = [field.name for field in column.type]
         checked_columns((language,), names, where, kind="language")
@@ -255,7 +219,7 @@ def _side_of(column: Any, language: str, where: str, number: int) -> Any:
 
 
 def _values(column: Any, where: str, number: int) -> list[Any]:
-    """The Python values of a column; raises CorpusError, with the row, for text that is not UTF-8."""
+    """Python values of a column; raises CorpusError, with the row, for text that is not UTF-8."""
     try:
         values: list[Any] = column.to_pylist()
         return values

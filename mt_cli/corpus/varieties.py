@@ -7,13 +7,12 @@ script is never read for a code in another one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
 from mt_cli.corpus.languages import primary
-from mt_cli.corpus.record import Record
 from mt_cli.corpus.rows import Languages
 from mt_cli.errors import CorpusError
 
@@ -65,6 +64,17 @@ class Varieties:
             (code, number), *_ = counts
             texts[0] = f"{code} ({number:,} segment{'s' * (number != 1)})"
         return ", ".join(texts + [f"{len(counts) - _LISTED:,} more"] * (len(counts) > _LISTED))
+
+
+@dataclass(frozen=True)
+class ChosenVarieties:
+    """Varieties in a source that the languages of a config mean."""
+
+    sides: tuple[Variety, Variety]
+    codes: Mapping[str, str]
+    """Code in the source of each language."""
+    notes: Sequence[str]
+    """Lines for users."""
 
 
 @lru_cache(maxsize=10_000)
@@ -149,23 +159,25 @@ def _contradicts(wanted: Variety, variety: Variety) -> bool:
     return None not in (wanted.territory, variety.territory) and wanted.territory != variety.territory
 
 
-def chosen_varieties(varieties: Varieties, languages: Languages, where: str, record: Record) -> tuple[Variety, Variety]:
-    """Variety in a source that each language of a config means; the record receives notes for users.
+def chosen_varieties(varieties: Varieties, languages: Languages, where: str) -> ChosenVarieties:
+    """Choose the variety in a source that each language of a config means.
 
     Raises CorpusError if a language has no segment, or several varieties fit equally well: they are never mixed.
     """
     if not varieties.counts:
         raise CorpusError(varieties.problem or f"{where}: has no segments")
-    if varieties.problem:
-        record.other_notes.append(varieties.problem)
-    source, target = (_chosen(varieties, language, where, record) for language in languages)
+    source, target = codes = [_chosen(varieties, language, where) for language in languages]
     if source == target:
-        codes = " and ".join(f"`{language}`" for language in languages)
-        raise CorpusError(f"{where}: {codes} are both read from {source}; there is text in {varieties.listed()}")
-    return variety_of(source), variety_of(target)
+        both = " and ".join(f"`{language}`" for language in languages)
+        raise CorpusError(f"{where}: {both} are both read from {source}; there is text in {varieties.listed()}")
+    notes = [_note_on_choice(varieties, *choice, where) for choice in zip(languages, codes, strict=True)]
+    chosen = variety_of(source), variety_of(target)
+    return ChosenVarieties(
+        chosen, dict(zip(languages, codes, strict=True)), [*filter(None, (varieties.problem, *notes))]
+    )
 
 
-def _chosen(varieties: Varieties, language: str, where: str, record: Record) -> str:
+def _chosen(varieties: Varieties, language: str, where: str) -> str:
     codes = varieties_for(language, varieties.counts)
     if not codes:
         problem = f"; {varieties.problem}" if varieties.problem else ""
@@ -175,16 +187,18 @@ def _chosen(varieties: Varieties, language: str, where: str, record: Record) -> 
             f"{where}: `{language}` fits several varieties equally well: {varieties.listed(codes)}; write one of them "
             f"in the config, such as {codes[0].replace('-', '_')} (mt init: --source-language or --target-language)"
         )
-    wanted, variety = variety_of(language), variety_of(codes[0])
-    unread = [code for code in varieties.counts if code != codes[0] and variety_of(code).language == wanted.language]
-    if unread:
-        record.other_notes.append(
-            f"{where}: `{language}` is read from {varieties.listed(codes)}; not read: {varieties.listed(unread)}"
-        )
-    elif _contradicts(wanted, variety):
-        record.other_notes.append(f"{where}: has no `{language}`; {varieties.listed(codes)} is read instead")
-    record.varieties[language] = codes[0]
     return codes[0]
+
+
+def _note_on_choice(varieties: Varieties, language: str, code: str, where: str) -> str:
+    """A note if other varieties of the language are not read, or the variety contradicts it; otherwise empty."""
+    wanted, variety = variety_of(language), variety_of(code)
+    others = [other for other in varieties.counts if other != code and variety_of(other).language == wanted.language]
+    if others:
+        return f"{where}: `{language}` is read from {varieties.listed([code])}; not read: {varieties.listed(others)}"
+    if _contradicts(wanted, variety):
+        return f"{where}: has no `{language}`; {varieties.listed([code])} is read instead"
+    return ""
 
 
 def notes_on_mixtures(readings: Iterable[tuple[str, Mapping[str, str]]]) -> Iterator[str]:

@@ -11,10 +11,11 @@ from mt_cli.checkpoint.directory import RunDirectory, is_imported
 from mt_cli.config.directions import Tagging
 from mt_cli.config.sections import Config
 from mt_cli.config.sources import FilesSource
+from mt_cli.corpus.agreement import key_of
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.plain_text import input_lines
-from mt_cli.corpus.reading import clean_rows, key_of, pairs_of, read_evaluation_pairs
-from mt_cli.corpus.rows import Languages, LeftOut, Pair
+from mt_cli.corpus.reading import clean_rows, pairs_of, read_evaluation_pairs
+from mt_cli.corpus.rows import BlankRow, Languages, Pair
 from mt_cli.data.prepare import fingerprints_of, read
 from mt_cli.errors import InputError
 
@@ -29,7 +30,7 @@ class EvaluationSet:
     pairs: Sequence[Pair]
     languages: Sequence[Languages] = ()
     """Direction of each pair; empty for pairs in files."""
-    left_out: Sequence[LeftOut] = ()
+    left_out: Sequence[BlankRow] = ()
     """Rows that are not scored, because a side is blank."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     """Fingerprints of all corpora of the run, if the pairs are held out from `train`."""
@@ -82,7 +83,7 @@ def read_split(config: Config, split: str | None, cache: Cache) -> EvaluationSet
     if split == "valid" and corpus.held_out(config.training.seed):
         corpora = read(config, cache)
         valid, fingerprints = corpora[split], fingerprints_of(corpora, config)
-        return EvaluationSet(split, valid.pairs, valid.languages(languages), valid.left_out(), fingerprints)
+        return EvaluationSet(split, valid.pairs, valid.languages(languages), valid.blank_rows(), fingerprints)
     return EvaluationSet(
         split, *read_evaluation_pairs(corpus.groups[split], corpus.languages, languages, key_of(split))
     )

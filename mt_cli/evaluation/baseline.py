@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from mt_cli.corpus.plain_text import input_lines
-from mt_cli.corpus.rows import Languages, LeftOut, untagged
+from mt_cli.corpus.rows import BlankRow, Languages, untagged
 from mt_cli.errors import InputError
 from mt_cli.translation.target import target_tag
 from mt_cli.translation.translator import Translator
 
 
-def read_translations(path: Path, num_pairs: int, left_out: Sequence[LeftOut]) -> list[str]:
+def read_translations(path: Path, num_pairs: int, left_out: Sequence[BlankRow]) -> list[str]:
     """Read the translations in a file, without those of rows that are left out if it has them too."""
     lines = list(input_lines(path, as_lines=True))
     if len(lines) == num_pairs + len(left_out):

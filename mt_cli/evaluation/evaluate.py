@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, FiniteFloat, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from mt_cli.config.sections import TokenizerConfig
-from mt_cli.corpus.rows import Languages, LeftOut, Pair
+from mt_cli.corpus.rows import BlankRow, Languages, Pair
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import MtError
 from mt_cli.evaluation.directions import DirectionScores, score_directions
@@ -82,7 +82,7 @@ def evaluate(
     split: str,
     scorer: Scorer,
     languages: Sequence[Languages] = (),
-    left_out: Sequence[LeftOut] = (),
+    left_out: Sequence[BlankRow] = (),
     **decoding: Any,
 ) -> tuple[SplitScores, list[str]]:
     """Scores of a translator on pairs, by each metric that suits the language, and its translations.

@@ -9,7 +9,7 @@ from functools import partial
 from unicodedata import normalize
 
 from mt_cli.corpus.languages import writes_spaces
-from mt_cli.corpus.rows import Languages, LeftOut
+from mt_cli.corpus.rows import BlankRow, Languages
 from mt_cli.evaluation.directions import by_direction, rows_by_direction
 from mt_cli.evaluation.texts import METRICS, Scorer
 
@@ -37,7 +37,7 @@ def notes_on_texts(
     hypotheses: Sequence[str],
     references: Sequence[str],
     languages: Sequence[Languages] = (),
-    left_out: Sequence[LeftOut] = (),
+    left_out: Sequence[BlankRow] = (),
 ) -> list[str]:
     """All notes on the scores of one system; `languages` has the direction of each pair, if there are several."""
     fewest = min(map(len, rows_by_direction(languages).values()), default=len(references))
@@ -67,7 +67,7 @@ def is_short(texts: Sequence[str]) -> bool:
     return 2 * sum(len(_TOKEN.findall(text)) < _LONGEST_NGRAM for text in texts) > len(texts)
 
 
-def note_on_left_out(left_out: Sequence[LeftOut], num_pairs: int) -> str | None:
+def note_on_left_out(left_out: Sequence[BlankRow], num_pairs: int) -> str | None:
     """Number of rows that are not scored because a side is blank, with their places; None if there are none."""
     if not left_out:
         return None

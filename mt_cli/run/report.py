@@ -107,7 +107,7 @@ def write_report(context: TrainingContext, state: RunState, stopped_because: str
         corpus = data.corpora[name]
         languages = corpus.languages(context.config.corpus.languages_of(name))
         say(f"Scoring {name}: {len(corpus):,} sentences (training.max_minutes does not count this)")
-        scores[name], hypotheses = evaluate(translator, corpus.pairs, name, scorer, languages, corpus.left_out())
+        scores[name], hypotheses = evaluate(translator, corpus.pairs, name, scorer, languages, corpus.blank_rows())
         write_hypotheses(directory.path, name, hypotheses)
     first, *others = scores.values()
     best = directory.best_state()

@@ -73,7 +73,7 @@ def test_a_run_outlives_its_cache(mt, quick_tree, tiny_config, tmp_path):
     from mt_cli.run.validation import Validator
 
     options = ("training.max_steps=5", "training.validate_every_steps=2")
-    command = ("train", "--config", tiny_config, *(part for each in options for part in ("--set", each)), "--set")
+    command = ("train", "--config", tiny_config, *(part for option in options for part in ("--set", option)), "--set")
     assert mt(*command, "name=whole")[0] == 0
     validate, cache = Validator.validate, tmp_path / "runs" / ".cache"
 

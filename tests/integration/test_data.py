@@ -91,14 +91,17 @@ def test_a_stream_trains_resumes_and_is_checked_by_its_beginning(mt, config, tmp
     assert losses[0] == losses[1]
 
 
-def test_the_second_start_finds_everything_in_the_cache(mt, config, tmp_path, monkeypatch):
+def test_the_second_start_finds_everything_in_the_cache(mt, config, tmp_path):
     path = config(sentences(300))
+
+    def entries():
+        return {file: file.stat().st_mtime_ns for file in (tmp_path / "runs/.cache").rglob("*")}
+
     assert mt("train", "--config", path)[0] == 0
-    monkeypatch.setattr("mt_cli.corpus.reading._store_rows", None)
-    monkeypatch.setattr("mt_cli.batching.encoded.encode_corpus", None)
-    monkeypatch.setattr("mt_cli.data.prepare.train_tokenizers", None)
+    before = entries()
     status, _, err = mt("train", "--config", path, "--set", "name=other", "--set", "model.d_ff=32")
     assert status == 0, err
+    assert before and entries() == before
 
 
 HUB = {
@@ -167,49 +170,25 @@ def test_every_hub_config_reads_a_local_folder_with_the_same_columns(
     assert set(counts) == {"train", "valid", *(["test"] if "test" in corpus else [])}
 
 
-def plan_of(mt, path):
-    """The messages of `mt train` before the first step, and the pairs that it trains on."""
-    status, _, err = mt("train", "--config", path, "--set", "training.max_steps=1")
-    assert status == 0, err
-    mt("data", "check", "--config", path, "--write-clean", "kept.tsv")
-    return err
-
-
 def kept_pairs(tmp_path):
     return [tuple(line.split("\t")) for line in (tmp_path / "kept.tsv").read_text(encoding="utf-8").split("\n")[:-1]]
 
 
-def test_blank_lines_on_one_side_shift_nothing_and_are_counted(mt, config, tmp_path):
-    pairs = sentences(50)
-    blanks = [(10, ("", "leer")), (20, ("blank", "\u00a0")), (30, ("", ""))]
-    rows = list(pairs)
-    for index, pair in blanks:
-        rows.insert(index, pair)
-    plan = plan_of(mt, config(rows))
-    assert "50 pairs, dropped 1 blank_source, 1 blank_target, 1 blank_pair" in plan
-    assert kept_pairs(tmp_path) == pairs
-
-
-def test_separators_within_a_line_do_not_end_it(mt, config, tmp_path):
+def test_every_dropped_pair_is_counted_and_nothing_shifts(mt, config, tmp_path):
     pairs = sentences(50)
     rows = list(pairs)
-    for index, separator in enumerate("\u2028\u2029\x85\x0b\x0c\x1c\x1d\x1e"):
+    for index, separator in enumerate("\u2028\u2029\x85\x0b\x0c\x1c\x1d\x1e"):  # They end no line.
         rows[index] = (pairs[index][0].replace(" ", separator, 1), pairs[index][1])
-    plan = plan_of(mt, config(rows))
-    assert "50 pairs\n" in plan
-    assert kept_pairs(tmp_path) == pairs
-
-
-def test_dropped_long_pairs_are_reported(mt, config):
-    long = ("the dog and " * 120 + "now", "der Hund und " * 120 + "jetzt")
-    assert "50 pairs, dropped 1 max_tokens" in plan_of(mt, config([*sentences(50), long]))
-
-
-def test_a_validation_sentence_in_train_is_dropped_and_reported(mt, config, tmp_path):
-    pairs = sentences(50)
-    plan = plan_of(mt, config([*pairs, ("valid 3 a", "etwas neues"), ("something new", "gültig 4 a")]))
-    assert "50 pairs, dropped 2 overlap" in plan
-    assert "note: 2 pairs of train contain a sentence of valid, test or extra_tests and are dropped" in plan
+    rows += [("the dog and " * 120 + "now", "der Hund und " * 120 + "jetzt")]
+    rows += [("valid 3 a", "etwas neues"), ("something new", "gültig 4 a")]
+    for index, pair in [(10, ("", "leer")), (20, ("blank", "\u00a0")), (30, ("", ""))]:
+        rows.insert(index, pair)
+    path = config(rows)
+    status, _, err = mt("train", "--config", path, "--set", "training.max_steps=1")
+    counts = "1 blank_source, 1 blank_target, 1 blank_pair, 2 overlap, 1 max_tokens"
+    assert status == 0 and f"50 pairs, dropped {counts}" in err
+    assert "note: 2 pairs of train contain a sentence of valid, test or extra_tests" in err
+    mt("data", "check", "--config", path, "--write-clean", "kept.tsv")
     assert kept_pairs(tmp_path) == pairs
 
 

@@ -71,7 +71,7 @@ def test_a_document_is_refused_by_every_command_that_reads_lines_unless_it_is_as
     write("in.tsv", ["one two.\tONE TWO."])
     write("in.txt", ["one two."])
     write("page.txt", ["<!DOCTYPE html>"])
-    for document, kind in (("in.tsv", "a table"), ("page.txt", "an HTML page")):
+    for document, kind in (("in.tsv", "a table"), ("page.txt", "a document with markup")):
         for command in (
             ("translate", "--input", document),
             ("score", "--source", document, "--target", "in.txt"),

@@ -34,9 +34,11 @@ def table(path, pairs):
     return {"file": write(path, [f"{source}\t{target}" for source, target in pairs])}
 
 
-def corpora_of(tmp_path, seed=1, **corpus):
-    config = CorpusConfig.model_validate({"source": "xx", "target": "yy", **corpus}, strict=False)
-    return read_corpora(config, seed, Cache(tmp_path / "cache"))
+def corpora_of(tmp_path, seed=1, advance=lambda number: None, **corpus):
+    config = CorpusConfig.model_validate(
+        {"source": "xx", "target": "yy", "valid": {"builtin": "reverse-words"}, **corpus}, strict=False
+    )
+    return read_corpora(config, seed, Cache(tmp_path / "cache"), advance)
 
 
 def some_pairs(first, last):
@@ -53,7 +55,7 @@ def test_two_files_and_a_table_give_the_same_pairs(tmp_path):
 
 def test_a_pair_with_an_empty_side_is_dropped_and_counted_and_nothing_shifts(tmp_path):
     pairs = [("one", "uno"), (" ", "due"), ("three", ""), ("", "\u2003"), ("four", "quattro")]
-    train = corpora_of(tmp_path, train=table(tmp_path / "a.tsv", pairs), valid={"builtin": "reverse-words"})["train"]
+    train = corpora_of(tmp_path, train=table(tmp_path / "a.tsv", pairs))["train"]
     assert train.pairs == [("one", "uno"), ("four", "quattro")]
     assert train.counts() == {"kept": 2, "blank_source": 1, "blank_target": 1, "blank_pair": 1}
     assert [number for number, _, _ in train.rows()] == [1, 5]
@@ -61,34 +63,29 @@ def test_a_pair_with_an_empty_side_is_dropped_and_counted_and_nothing_shifts(tmp
 
 def test_several_sources_follow_each_other_and_are_named(tmp_path):
     first, second = table(tmp_path / "a.tsv", [("a", "b")]), table(tmp_path / "b.tsv", [("c", "d"), ("e", "f")])
-    train = corpora_of(tmp_path, train=[first, second], valid={"builtin": "reverse-words"})["train"]
+    train = corpora_of(tmp_path, train=[first, second])["train"]
     assert train.pairs == [("a", "b"), ("c", "d"), ("e", "f")]
     assert [(part.name, part.first_row, part.num_rows) for part in train.parts] == [("a.tsv", 0, 1), ("b.tsv", 1, 2)]
 
 
 def test_equal_names_are_numbered():
-    sources = [FileSource(file="x/a.tsv"), FileSource(file="y/a.tsv"), FileSource(file="z", name="own")]
-    assert names_of(sources) == ["a.tsv 1", "a.tsv 2", "own"]
+    sources = [FileSource(file="x/a.tsv"), FileSource(file="y/a.tsv"), FileSource(file="z", name="given")]
+    assert names_of(sources) == ["a.tsv 1", "a.tsv 2", "given"]
 
 
 def test_the_held_out_share_depends_on_the_seed_alone(tmp_path):
-    reverse = {"train": {"builtin": "reverse-words", "split": "valid", "filters": {"identical": False}}}
-    reverse["valid"] = {"fraction": 0.2}
-    first, again, other = (corpora_of(tmp_path / str(run), seed, **reverse) for run, seed in enumerate((1, 1, 2)))
+    train = {"builtin": "reverse-words", "split": "valid", "filters": {"identical": False}}
+
+    def held_out(run, training_seed, **share):
+        return corpora_of(tmp_path / run, training_seed, train=train, valid={"fraction": 0.2, **share})
+
+    first, again, other = held_out("a", 1), held_out("b", 1), held_out("c", 2)
     assert first["valid"].pairs == again["valid"].pairs != other["valid"].pairs
     assert 75 < len(first["valid"]) < 125, "a share of 0.2 of 500, by the content of each pair"
     assert not set(first["valid"].pairs) & set(first["train"].pairs)
-    assert set(first["valid"].pairs) | set(first["train"].pairs) == set(
-        read_pairs([BuiltinSource(builtin="reverse-words", split="valid")], LANGUAGES, "k")
-    )
-
-
-def test_a_held_out_share_with_a_seed_of_its_own_is_the_same_in_every_run(tmp_path):
-    reverse = {"train": {"builtin": "reverse-words", "split": "valid"}, "valid": {"fraction": 0.2, "seed": 1}}
-    first, other = (corpora_of(tmp_path / str(seed), seed, **reverse) for seed in (1, 2))
-    assert first["valid"].pairs == other["valid"].pairs and first["train"].pairs == other["train"].pairs
-    without = corpora_of(tmp_path / "without", 1, **reverse | {"valid": {"fraction": 0.2}})
-    assert without["valid"].pairs == first["valid"].pairs, "runs without a seed of its own keep their pairs"
+    whole = read_pairs([BuiltinSource(builtin="reverse-words", split="valid")], LANGUAGES, "k")
+    assert {*first["valid"].pairs, *first["train"].pairs} == {*whole}
+    assert held_out("d", 2, seed=1)["valid"].pairs == first["valid"].pairs, "a share may have its own seed"
 
 
 @pytest.mark.parametrize("place", ["before", "after", "between"])
@@ -151,11 +148,10 @@ def test_duplicates_and_overlap_are_found_in_texts_as_the_tokenizer_spells_them(
         config = CorpusConfig.model_validate(corpus, strict=False)
         corpora = read_corpora(config, 1, Cache(tmp_path / "cache"), spelling=spelling)
         assert [source for source, _ in corpora["train"].pairs] == expected, tokenizer
-        streamed = config.model_copy(
-            update={"train": tuple(each.model_copy(update={"streaming": True}) for each in config.train)}
-        )
-        in_stream = [source for source, _ in first_pairs(streamed, 9, spelling)]
-        assert [each for each in in_stream if each != "held"] == [each for each in expected if each != "held"]
+        stream = tuple(source.model_copy(update={"streaming": True}) for source in config.train)
+        in_stream = [source for source, _ in first_pairs(config.model_copy(update={"train": stream}), 9, spelling)]
+        # A stream is not compared with `test` here.
+        assert [text for text in in_stream if text != "held"] == [text for text in expected if text != "held"]
 
 
 @pytest.mark.parametrize("duplicates", [True, False])
@@ -250,7 +246,7 @@ def test_validation_and_test_sets_are_not_filtered(tmp_path):
 def test_a_tag_is_prepended_to_each_source_and_does_not_hide_duplicates(tmp_path):
     plain, tagged = table(tmp_path / "a.tsv", [("a", "b")]), table(tmp_path / "b.tsv", [("a", "b"), ("c", "d")])
     tagged["tag"] = "<bt>"
-    train = corpora_of(tmp_path, train=[plain, tagged], valid={"builtin": "reverse-words"})["train"]
+    train = corpora_of(tmp_path, train=[plain, tagged])["train"]
     assert train.pairs == [("a", "b"), ("<bt> c", "d")]
 
 
@@ -267,46 +263,31 @@ def test_the_cache_is_used_until_the_data_changes(tmp_path):
     ]
     table(tmp_path / "a.tsv", some_pairs(1, 51))
     changed.append(corpora_of(tmp_path, **settings))
-    assert len({first, *(each["train"].fingerprint for each in changed)}) == 6
+    assert len({first, *(corpora["train"].fingerprint for corpora in changed)}) == 6
 
 
-def test_a_corpus_that_changes_while_it_is_read_is_not_kept(tmp_path, monkeypatch):
-    from mt_cli.corpus import reading
+@pytest.mark.parametrize("problem", ["have changed while they were read", "line 2", "only 10 bytes are free"])
+def test_a_corpus_that_cannot_be_read_leaves_nothing_behind(tmp_path, monkeypatch, problem):
+    train = table(tmp_path / "a.tsv", some_pairs(0, 50))
+    if problem == "line 2":
+        write(tmp_path / "a.tsv", ["a\tb", "c"])
+    elif problem.startswith("only"):
+        monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 10}))
 
-    settings = {"train": table(tmp_path / "a.tsv", some_pairs(0, 50)), "valid": {"fraction": 0.1}}
-    store = reading._store
+    def change(number):
+        if "changed" in problem:
+            table(tmp_path / "a.tsv", some_pairs(1, 51))
 
-    def store_other_text(*arguments):
-        table(tmp_path / "a.tsv", some_pairs(1, 51))
-        store(*arguments)
-
-    monkeypatch.setattr(reading, "_store", store_other_text)
-    with pytest.raises(CorpusError, match="have changed while they were read"):
-        corpora_of(tmp_path, **settings)
+    with pytest.raises(MtError, match=problem):
+        corpora_of(tmp_path, advance=change, train=train, valid={"fraction": 0.1})
     assert not (tmp_path / "cache").exists()
 
 
-def test_a_corpus_that_cannot_be_read_leaves_nothing_behind(tmp_path):
-    (tmp_path / "a.tsv").write_text("a\tb\nc\n", encoding="utf-8")
-    with pytest.raises(CorpusError, match="line 2"):
-        corpora_of(tmp_path, train={"file": str(tmp_path / "a.tsv")}, valid={"fraction": 0.1})
-    assert not (tmp_path / "cache").exists()
-
-
-def test_a_full_disk_is_noticed_before_writing(tmp_path, monkeypatch):
-    usage = type("Usage", (), {"free": 10})
-    monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
-    with pytest.raises(MtError, match=r"prepared corpus needs about .* only 10 bytes are free"):
-        corpora_of(tmp_path, train=table(tmp_path / "a.tsv", some_pairs(0, 50)), valid={"fraction": 0.1})
-    assert not (tmp_path / "cache").exists()
-
-
-def test_a_stream_of_files_is_never_counted_and_reports_where_one_ends(tmp_path, monkeypatch):
+def test_a_stream_of_files_is_never_counted_and_reports_where_one_ends(tmp_path):
     english, italian = write(tmp_path / "a.en", ["one", "two", "three"]), write(tmp_path / "a.it", ["uno", "due"])
-    monkeypatch.setattr("mt_cli.corpus.sources.count_lines", None)
     rows = read_rows(FilesSource(files=(english, italian), streaming=True), LANGUAGES)
     assert [next(rows), next(rows)] == [(1, "one", "uno"), (2, "two", "due")]
-    with pytest.raises(CorpusError, match="one of them ends after 2 lines and the other is longer"):
+    with pytest.raises(CorpusError, match=r"a\.en and .*a\.it: .* 2 lines"):
         next(rows)
 
 
@@ -477,9 +458,9 @@ def test_a_folder_is_the_pairs_of_its_files_in_the_order_of_their_names(tmp_path
     ("folder", "pattern", "message"),
     [
         ("none", "*.po", "folder none: no such folder"),
-        (".", "*.po", r"folder .: has no file \*.po"),
-        ("a.tsv", "*.po", "folder a.tsv: is a file; use `file`"),
-        (".", "../*.tsv", "leads out of the folder"),
+        (".", "*.po", r"folder .: .*\*.po"),
+        ("a.tsv", "*.po", "folder a.tsv: .*`file`"),
+        (".", "../*.tsv", r"folder .: .*\.\./"),
     ],
 )
 def test_a_folder_without_files_is_refused(tmp_path, monkeypatch, folder, pattern, message):
@@ -500,7 +481,7 @@ def test_codes_fit_into_a_byte():
 
 def test_every_kind_of_source_can_be_read_and_is_documented(root):
     classes = [kind for kind in KINDS.values() if issubclass(kind, TextSource)]
-    assert set(sources._KINDS) == set(classes)
+    assert set(sources.KINDS) == set(classes)
     rows = (root / "docs" / "data.md").read_text(encoding="utf-8")
     assert all(f"| `{tag.strip('<>')}: " in rows for tag, kind in KINDS.items() if kind in classes)
 
@@ -509,37 +490,32 @@ PHRASEBOOK = {"builtin": "phrasebook-en-it", "split": "test"}
 
 
 @pytest.mark.parametrize(
-    ("languages", "options"),
-    [
-        (("en", "it"), {}),
-        (("en_GB", "ita"), {}),
-        (("it", "en"), {"reverse": True}),
-        (("de", "fr"), {"languages": ["en", "it"]}),
-    ],
-)
-def test_a_built_in_corpus_is_read_in_its_languages_and_their_varieties(tmp_path, languages, options):
-    source, target = languages
-    train = corpora_of(tmp_path, source=source, target=target, train=PHRASEBOOK | options, valid={"fraction": 0.1})
-    assert len(train["train"])
-
-
-@pytest.mark.parametrize(
     ("languages", "options", "advice"),
     [
-        (("no", "it"), {}, "set corpus.source to en and corpus.target to it"),
-        (("en", "de"), {}, "set corpus.source to en and corpus.target to it"),
-        (("it", "en"), {}, "set `reverse: true`"),
-        (("en", "it"), {"reverse": True}, "set `reverse: false`"),
-        (("en", "it"), {"languages": ["en", "sv"]}, "set corpus.source to en"),
+        (("en", "it"), {}, None),
+        (("en_GB", "ita"), {}, None),
+        (("it", "en"), {"reverse": True}, None),
+        (("de", "fr"), {"languages": ["en", "it"]}, None),
+        (("no", "it"), {}, "corpus.source to en and corpus.target to it"),
+        (("en", "de"), {}, "corpus.source to en and corpus.target to it"),
+        (("it", "en"), {}, "`reverse: true`"),
+        (("en", "it"), {"reverse": True}, "`reverse: false`"),
+        (("en", "it"), {"languages": ["en", "sv"]}, "corpus.source to en"),
     ],
 )
 @pytest.mark.parametrize("key", ["train", "valid", "test", "extra"])
-def test_a_built_in_corpus_has_no_other_languages(tmp_path, languages, options, advice, key):
+def test_a_built_in_corpus_is_read_in_its_languages_and_their_varieties_alone(
+    tmp_path, languages, options, advice, key
+):
     corpus = {"train": {"builtin": "reverse-words"}, "valid": {"builtin": "reverse-words", "split": "valid"}}
     corpus |= {"extra_tests": {"extra": PHRASEBOOK | options}} if key == "extra" else {key: PHRASEBOOK | options}
+    corpus |= {"source": languages[0], "target": languages[1]}
+    if advice is None:
+        assert len(corpora_of(tmp_path, **corpus)[key])
+        return
     where = "corpus.extra_tests.extra" if key == "extra" else f"corpus.{key}"
-    with pytest.raises(CorpusError, match=rf"^{where}: phrasebook-en-it is from .*; {advice}"):
-        corpora_of(tmp_path, source=languages[0], target=languages[1], **corpus)
+    with pytest.raises(CorpusError, match=rf"^{where}: phrasebook-en-it .*; set {advice}"):
+        corpora_of(tmp_path, **corpus)
 
 
 def test_a_built_in_corpus_in_both_directions_has_its_languages(tmp_path):
@@ -548,15 +524,13 @@ def test_a_built_in_corpus_in_both_directions_has_its_languages(tmp_path):
     with pytest.raises(CorpusError) as caught:
         corpora_of(tmp_path, source="en", target="de", **both)
     assert str(caught.value).count("phrasebook-en-it is from en to it, not from en to de") == 1
-    assert "reversed" not in str(caught.value)
 
 
 @pytest.mark.parametrize("languages", [("en", "en"), ("en", "eng"), ("eng_Latn", "en"), ("xx", "xx")])
 def test_two_sides_in_one_language_are_refused(tmp_path, languages):
     source, target = languages
-    text = {"train": {"builtin": "reverse-words"}, "valid": {"fraction": 0.1}}
+    train = [{"builtin": "reverse-words"}, {"builtin": "reverse-words", "languages": list(languages)}]
     with pytest.raises(CorpusError, match=rf"^corpus.source, corpus.target: {source} and {target} are one language"):
-        corpora_of(tmp_path, source=source, target=target, **text)
-    text["train"] = [text["train"], {"builtin": "reverse-words", "languages": list(languages)}]
+        corpora_of(tmp_path, source=source, target=target, train=train[0])
     with pytest.raises(CorpusError, match=rf"^corpus.train\[1\].languages: {source} and {target} are one language"):
-        corpora_of(tmp_path, **text)
+        corpora_of(tmp_path, train=train)

@@ -91,19 +91,19 @@ def test_a_damaged_entry_is_reported_and_rebuilt(cache, said, damage, name):
     assert names_in(cache.path) == ["a"]
 
 
-@pytest.mark.parametrize("kind", ["file", "broken link", "empty folder", "folder of an older version"])
-def test_anything_with_the_name_of_an_entry_is_replaced(cache, kind):
+@pytest.mark.parametrize(
+    "put",
+    [
+        Path.touch,
+        lambda path: path.symlink_to("nowhere"),
+        Path.mkdir,
+        lambda path: (path.mkdir(), write_content(path)),  # As an older version wrote it.
+    ],
+    ids=["file", "link", "empty", "old"],
+)
+def test_anything_with_the_name_of_an_entry_is_replaced(cache, put):
     cache.path.mkdir()
-    path = cache.path / "a"
-    match kind:
-        case "file":
-            path.touch()
-        case "broken link":
-            path.symlink_to("nowhere")
-        case _:
-            path.mkdir()
-            if kind.startswith("folder"):
-                write_content(path)
+    put(cache.path / "a")
     assert cache.entry("a", write_content, read_content) == b"some content"
     assert names_in(cache.path) == ["a"]
 
@@ -146,10 +146,10 @@ def test_a_bug_in_loading_is_not_reported_as_damage(cache):
         cache.entry("a", write_content, lambda folder: 1 / 0)
 
 
-def test_two_processes_may_make_the_same_entry(cache, tmp_path):
+def test_two_processes_may_make_the_same_entry(cache):
     def make(folder):
         write_content(folder)
-        (folder / "content").write_bytes(b"ours")
+        (folder / "content").write_bytes(b"slower")
         assert Cache(cache.path).entry("a", write_content, read_content) == b"some content"
 
     assert cache.entry("a", make, read_content) == b"some content"

@@ -129,6 +129,6 @@ NUMBERS = st.integers(-3, 3)
 def test_filtering_together_equals_a_loop_over_the_pairs(pairs, evaluated_sources, evaluated_targets, limit):
     statuses = np.zeros(len(pairs), np.uint8)
     hashes = [np.array([pair[side] * 7_777_777_777 for pair in pairs], np.int64) for side in (0, 1)]
-    evaluated = [np.array(sorted(each), np.int64) * 7_777_777_777 for each in (evaluated_sources, evaluated_targets)]
+    evaluated = [np.array(sorted(side), np.int64) * 7_777_777_777 for side in (evaluated_sources, evaluated_targets)]
     drop_repeated(statuses, hashes, [(len(pairs), FilterConfig(max_targets_per_source=limit))], evaluated)
     assert [STATUS_NAMES[code] for code in statuses] == naive(pairs, evaluated_sources, evaluated_targets, limit)

@@ -1,19 +1,18 @@
 """Inline codes of TMX: where words stay apart, and what is kept."""
 
+import re
+from xml.etree.ElementTree import fromstring
+
 import pytest
+from formats import numbered
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mt_cli.corpus.formats import read_file
 from mt_cli.corpus.inline_codes import SegmentText
-from mt_cli.corpus.record import Reading, Record
 
 
-def read_segment(folder, segment, keep=False, record=None):
-    text = f'<tmx><tu><tuv lang="en"><seg>{segment}</seg></tuv><tuv lang="it"><seg>y</seg></tuv></tu></tmx>'
-    (folder / "a.tmx").write_text(text, encoding="utf-8")
-    reading = Reading(keep_codes=keep, record=record or Record())
-    return next(read_file(folder / "a.tmx", ("en", "it"), None, reading))[1]
+def text_of(segment, keep_codes=False):
+    return SegmentText(fromstring(f"<seg>{segment}</seg>"), keep_codes).text
 
 
 @pytest.mark.parametrize(
@@ -46,8 +45,8 @@ def read_segment(folder, segment, keep=False, record=None):
         ("a<ph>{0}<sub>x</sub></ph>b", "a b"),
     ],
 )
-def test_a_code_separates_words_and_nothing_else(tmp_path, segment, text):
-    assert read_segment(tmp_path, segment) == text
+def test_a_code_separates_words_and_nothing_else(segment, text):
+    assert text_of(segment) == text
 
 
 @pytest.mark.parametrize(
@@ -58,44 +57,37 @@ def test_a_code_separates_words_and_nothing_else(tmp_path, segment, text):
         ("a<ph>{0}<sub>x</sub></ph>b<ph/>c", "a{0}xb c"),
     ],
 )
-def test_the_content_of_codes_can_be_kept(tmp_path, segment, text):
-    record = Record()
-    assert read_segment(tmp_path, segment, keep=True, record=record) == text
-    assert [*record.notes()] == [] or ("<ph/>" in segment and "does not say what they stand for" in record_note(record))
+def test_the_content_of_codes_can_be_kept(segment, text):
+    assert text_of(segment, keep_codes=True) == text
 
 
-def record_note(record):
-    (note,) = record.notes()
-    return note
+@pytest.mark.parametrize(
+    ("segment", "keep", "note"),
+    [
+        (
+            "The file <ph>%s</ph> has <ph>%d</ph> pages<ph/>",
+            False,
+            "3 inline codes .*`%s` .*line 1.*inline_codes",
+        ),
+        ("a<ph>{0}</ph>b<ph/>c", True, "1 inline code .*`<ph/>` .*the file does not say"),
+        ("no <hi>code</hi>, an <bpt i='1'/>empty<ept i='1'/> pair", False, None),
+    ],
+)
+def test_dropped_content_and_placeholders_without_content_are_counted(tmp_path, segment, keep, note):
+    text = f'<tmx><tu><tuv lang="en"><seg>{segment}</seg></tuv><tuv lang="it"><seg>y</seg></tuv></tu></tmx>'
+    (tmp_path / "a.tmx").write_text(text, encoding="utf-8")
+    notes = list(numbered(tmp_path / "a.tmx", keep_codes=keep)[1].notes())
+    assert not notes if note is None else len(notes) == 1 and re.search(note, notes[0])
 
 
-def test_content_that_is_left_out_and_placeholders_without_content_are_counted(tmp_path):
-    record = Record()
-    read_segment(tmp_path, "The file <ph>%s</ph> has <ph>%d</ph> pages<ph/>", record=record)
-    (note,) = record.notes()
-    assert note.startswith("the content of 3 inline codes is left out, such as `%s` (")
-    assert "a.tmx, line 1); `inline_codes: keep` keeps it" in note
-    record = Record()
-    read_segment(tmp_path, "no <hi>code</hi>, an <bpt i='1'/>empty<ept i='1'/> pair", record=record)
-    assert not [*record.notes()]
-
-
-PARTS = st.lists(st.one_of(st.text("ab .,(é1", min_size=1, max_size=4), st.sampled_from(["ph", "bpt", "ept", "hi"])))
+CODES = ("ph", "bpt", "ept", "hi")
+PARTS = st.lists(st.one_of(st.text("ab .,(é1", min_size=1, max_size=4), st.sampled_from(CODES)))
 
 
 @given(PARTS)
 def test_codes_never_change_letters_and_never_leave_two_spaces(parts):
-    segment = SegmentText(keep_codes=False)
-    texts = [
-        " ".join(part.split()) if part.isspace() else part for part in parts if part not in ("ph", "bpt", "ept", "hi")
-    ]
-    for part in parts:
-        if part in ("ph", "bpt", "ept", "hi"):
-            segment.start(part, {})
-            segment.characters("x" * (part != "hi"))
-            segment.end()
-        else:
-            segment.characters(part)
-    assert segment.text.replace(" ", "") == "".join(texts).replace(" ", "")
-    if not any("  " in text for text in ["".join(part for part in parts if part not in ("ph", "bpt", "ept", "hi"))]):
-        assert "  " not in segment.text
+    segment = "".join(f"<{part}>{'x' * (part != 'hi')}</{part}>" if part in CODES else part for part in parts)
+    texts = "".join(part for part in parts if part not in CODES)
+    text = text_of(segment)
+    assert text.replace(" ", "") == texts.replace(" ", "")
+    assert "  " in texts or "  " not in text

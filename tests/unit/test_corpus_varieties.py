@@ -2,7 +2,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mt_cli.corpus.record import Record
 from mt_cli.corpus.varieties import (
     Varieties,
     chosen_varieties,
@@ -131,16 +130,14 @@ def test_spellings_of_one_variety_are_counted_together():
 )
 def test_several_varieties_are_never_mixed_nor_one_text_both_sides(languages, cause):
     with pytest.raises(CorpusError, match=f"^m: {cause}"):
-        chosen_varieties(counted(en=1, pt_PT=1_200, pt_BR=7), languages, "m", Record())
+        chosen_varieties(counted(en=1, pt_PT=1_200, pt_BR=7), languages, "m")
 
 
 def test_a_variety_that_is_not_read_is_named_and_an_only_one_is_silent():
-    record = Record()
-    chosen_varieties(counted(en_US=3, sr_Latn=1, sr_Cyrl=2), ("en", "sr"), "m", record)
-    assert [*record.notes()] == ["m: `sr` is read from sr_Cyrl (2 segments); not read: sr_Latn (1 segment)"]
-    record = Record()
-    chosen_varieties(counted(en_US=3, pt_PT=1), ("en", "pt_BR"), "m", record)
-    assert [*record.notes()] == ["m: has no `pt_BR`; pt_PT (1 segment) is read instead"]
+    chosen = chosen_varieties(counted(en_US=3, sr_Latn=1, sr_Cyrl=2), ("en", "sr"), "m")
+    assert chosen.notes == ["m: `sr` is read from sr_Cyrl (2 segments); not read: sr_Latn (1 segment)"]
+    chosen = chosen_varieties(counted(en_US=3, pt_PT=1), ("en", "pt_BR"), "m")
+    assert chosen.notes == ["m: has no `pt_BR`; pt_PT (1 segment) is read instead"]
 
 
 def test_one_language_from_two_territories_in_two_corpora_is_noted():

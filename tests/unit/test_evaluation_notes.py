@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from texts import TEXTS
 
 from mt_cli.config.directions import NO_TAGS, Tagging
-from mt_cli.corpus.rows import LeftOut
+from mt_cli.corpus.rows import BlankRow
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.evaluation import evaluate
 from mt_cli.evaluation.evaluate import Baseline, SplitScores, compare, format_scores
@@ -80,13 +80,13 @@ def test_few_sentences_are_noted_beside_their_p_values(number, is_noted):
 
 
 def test_each_row_that_is_left_out_is_counted_and_some_are_named():
-    rows = [LeftOut(0, 1, "blank_target"), LeftOut(3, 5, "blank_source"), LeftOut(3, 6, "blank_target", "b.tsv")]
+    rows = [BlankRow(0, 1, "blank_target"), BlankRow(3, 5, "blank_source"), BlankRow(3, 6, "blank_target", "b.tsv")]
     assert note_on_left_out([], 9) is None
     assert note_on_left_out(rows[:1], 9) == "1 of 10 pairs is left out: line 1 has no reference"
     assert note_on_left_out(rows, 9) == (
         "3 of 12 pairs are left out: line 5 has no source; lines 1, 6 of b.tsv have no reference"
     )
-    many = [LeftOut(0, number, "blank_pair") for number in range(1, 9)]
+    many = [BlankRow(0, number, "blank_pair") for number in range(1, 9)]
     assert "lines 1, 2, 3, 4, 5 and 3 more have neither side" in note_on_left_out(many, 1)
 
 

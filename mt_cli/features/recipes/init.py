@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import mt_cli
 from mt_cli.errors import InputError
@@ -107,12 +107,12 @@ def _check_options(options: InitOptions, kind: str, value: Any) -> None:
     if options.columns is not None and options.columns[0] == options.columns[1]:
         raise InputError(f"--columns {' '.join(options.columns)}: give two columns, the source and the target")
     from mt_cli.config.sections import RUN_NAME, RUN_NAME_RULE
-    from mt_cli.corpus.formats import NAMED_FORMATS
+    from mt_cli.config.sources import FormatName
     from mt_cli.corpus.languages import LANGUAGE_CODE
     from mt_cli.corpus.varieties import is_same_variety
 
-    if options.format is not None and options.format not in NAMED_FORMATS:
-        *formats, last = NAMED_FORMATS
+    if options.format is not None and options.format not in get_args(FormatName):
+        *formats, last = get_args(FormatName)
         raise InputError(f"--format {options.format}: use {', '.join(formats)} or {last}")
     if options.name is not None and not RUN_NAME.fullmatch(options.name):
         raise InputError(f"--name {options.name!r:.120}: use {RUN_NAME_RULE}")

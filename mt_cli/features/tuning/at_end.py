@@ -50,7 +50,7 @@ def tune_at_end(
     device: str,
     precision: str,
     training_seconds: float,
-    limits: Limits = Limits(),  # noqa: B008 (it is frozen)
+    limits: Limits = Limits(),
 ) -> None:
     """Choose options of `decoding` for the best checkpoint of a run that is locked; write them into its config.
 

@@ -2,11 +2,11 @@ import gzip
 import random
 
 import pytest
+from formats import read
 
 from mt_cli.config.sources import FilesSource
-from mt_cli.corpus.formats import read_file
 from mt_cli.corpus.reading import read_pairs
-from mt_cli.corpus.slips import find_slips, first_misaligned_line
+from mt_cli.corpus.slips import Slips, find_slips, first_misaligned_line
 from mt_cli.errors import CorpusError
 
 
@@ -41,9 +41,7 @@ SCRIPTS = [(1, " "), (2, "")]
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
 def test_clean_text_has_no_slips(script, separator, seed):
     for number in (100, 150, 400, 1_500):
-        alignment = find_slips(*sides(number, seed, script, separator))
-        assert alignment.stretches == []
-        assert not alignment.is_unrelated
+        assert find_slips(*sides(number, seed, script, separator)) == Slips([], False)
 
 
 def random_words(number, seed):
@@ -115,9 +113,31 @@ def test_a_stretch_has_its_ends_and_no_invented_slip(change, first, last, slips,
 
 def test_sides_that_do_not_translate_each_other_are_unrelated():
     sources, targets = sides(2_000)
-    alignment = find_slips(sources, shuffled(targets, 0))
-    assert alignment.is_unrelated
-    assert alignment.stretches == []
+    random.Random(0).shuffle(targets)
+    assert find_slips(sources, targets) == Slips([], True)
+
+
+def random_words(number, seed):
+    generator = random.Random(seed)
+    return [
+        "".join(generator.choices("abcdefghijklmnopqrstuvwxyz", k=generator.randrange(3, 10))) for _ in range(number)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sources", "targets"),
+    [
+        ([], []),
+        (sides(99)[0], sides(99)[1][1:]),
+        *(([line] * 500, [line] * 500) for line in ("", "123", "a", "。")),
+        (random_words(1_000, 5), random_words(1_000, 6)),
+        ([f"{n}" for n in range(1_000)], [f"{n + 1}" for n in range(1_000)]),
+        ([f"what comes after {n}?" for n in range(1_000)], [f"{n + 1}" for n in range(1_000)]),
+    ],
+    ids=["none", "few", "blank", "number", "letter", "mark", "lists", "numbers", "questions"],
+)
+def test_lines_without_evidence_have_no_slip_and_are_not_unrelated(sources, targets):
+    assert find_slips(sources, targets) == Slips([], False)
 
 
 def test_the_first_misaligned_line_is_that_of_the_lost_one():
@@ -129,8 +149,8 @@ def test_the_first_misaligned_line_is_that_of_the_lost_one():
 def with_names(sources, targets, place, number):
     """Both sides with a list of names, which are not translated; names have the words of other names."""
     parts = ["Arithmetic", "Attribute", "Import", "Index", "Key", "Name", "Type", "Value", "Error", "Warning", "Exit"]
-    pairs = [(one, other) for one in parts for other in parts]
-    names = [f":exc:`{one}{other}{index // len(pairs)}`" for index, (one, other) in enumerate(pairs * 9)][:number]
+    pairs = [(first, second) for first in parts for second in parts]
+    names = [f":exc:`{first}{second}{index // len(pairs)}`" for index, (first, second) in enumerate(pairs * 9)][:number]
     return ([*side[:place], *names, *side[place:]] for side in (sources, targets))
 
 
@@ -163,12 +183,11 @@ def test_a_list_of_new_terms_among_sentences_belongs_to_its_lines_unless_it_is_s
 def test_catalogues_of_technical_text_have_no_slips(real_text):
     for path in sorted((real_text / "pydocs/es").rglob("*.po")):
         try:
-            rows = [row[1:] for row in read_file(path, ("en", "es")) if row[1] and row[2]]
+            rows = [pair for pair in read(path, ("en", "es")) if all(pair)]
         except CorpusError:
             continue  # One of them is not in the format.
         sources, targets = zip(*rows, strict=True) if rows else ((), ())
-        alignment = find_slips(sources, targets)
-        assert (alignment.stretches, alignment.is_unrelated) == ([], False), path
+        assert find_slips(sources, targets) == Slips([], False), path
 
 
 PAIRS = [
@@ -203,6 +222,23 @@ def test_slips_of_real_text_are_found_and_clean_text_has_none(names, real_text):
     sources, targets = ((real_text / name).read_text(encoding="utf-8").split("\n")[:3_000] for name in names)
     for start in range(0, len(sources) - 999, 1_000):
         assert_slips_are_found(sources[start : start + 1_000], targets[start : start + 1_000])
+
+
+def test_a_shuffled_part_belongs_nowhere_and_gets_no_invented_slip():
+    sources, targets = sides()
+    part = targets[800:]
+    random.Random(0).shuffle(part)
+    ((first, last, slip),) = find_slips(sources, targets[:800] + part).stretches
+    assert (slip, last) == (None, 1_500)
+    assert abs(first - 801) <= 8
+
+
+@pytest.mark.parametrize("number", [8, 20, 60])
+def test_many_lines_lost_shortly_before_the_end_give_the_right_slip_or_none(number):
+    sources, targets = sides()
+    ((first, last, slip),) = find_slips(sources, lost(targets, 1_390, number)).stretches
+    assert slip in (None, -number)
+    assert last == 1_500 - number and abs(first - 1_391) <= number
 
 
 @pytest.mark.parametrize("lost", [3, 700, 1_900])
