@@ -114,10 +114,10 @@ def write_two_vocabularies(folder, source_lines=LINES, target_lines=LINES[:40]):
     return model, models
 
 
-def write_native(theirs, source_folder, folder, is_tied=True):
+def write_native(model, source_folder, folder, is_tied=True):
     """The same model in Marian's own files; the embedding of its padding must be zeros, and its last entry."""
     folder.mkdir()
-    state, config = {name: weight.numpy() for name, weight in theirs.state_dict().items()}, theirs.config
+    state, config = {name: weight.numpy() for name, weight in model.state_dict().items()}, model.config
     arrays = {"Wemb": state["model.shared.weight"][:-1]} if is_tied else {}
     if not is_tied:
         arrays |= {f"{side}_Wemb": state[f"model.{side}.embed_tokens.weight"][:-1] for side in ("encoder", "decoder")}

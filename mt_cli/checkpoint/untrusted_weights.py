@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 import warnings
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -21,8 +21,10 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from mt_cli.config.sections import ModelConfig
 from mt_cli.errors import InputError, one_line, reason
 from mt_cli.machine.storage import check_regular
+from mt_cli.model.transformer import Transformer, outline
 
 FLOATS = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F64": torch.float64}
 """Number formats of weights, by their names in safetensors files."""
@@ -104,9 +106,28 @@ def check_size(planned: nn.Module, weights: Mapping[str, Tensor]) -> None:
         raise ValueError(f"the model that is described has {described:,} weights, and the file {stored:,}")
 
 
-def check_names(planned: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Raise RuntimeError unless weights have the names and shapes of a model, which is on the device `meta`."""
-    planned.load_state_dict({name: weight.to("meta") for name, weight in weights.items()})
+def load_model(
+    folder: Path,
+    config: ModelConfig,
+    vocab_sizes: tuple[int, int],
+    weights: Mapping[str, Tensor],
+    rename: Callable[[Transformer], Mapping[str, Tensor]],
+) -> Transformer:
+    """Model with the weights of a folder; raises InputError, before memory is allocated, if these do not fit it.
+
+    `rename` gives the weights the names and shapes of a model on the device `meta`.
+    """
+    try:
+        planned = outline(config, *vocab_sizes)
+        check_finite(weights)
+        check_size(planned, weights)
+        renamed = rename(planned)
+        planned.load_state_dict({name: weight.to("meta") for name, weight in renamed.items()})
+        model = Transformer(config, *vocab_sizes)
+        model.load_state_dict(renamed)
+    except (KeyError, IndexError, RuntimeError, ValueError) as error:
+        raise InputError(f"{folder}: its weights do not fit its config: {reason(error)}") from None
+    return model
 
 
 @contextmanager

@@ -27,14 +27,17 @@ class Agreement:
     """Result of a comparison of two engines by greedy search."""
 
     num_sentences: int
-    num_equal: int
-    """Number of translations that are equal."""
     difference: float
     """Mean absolute difference of the log-probabilities of tokens, in nats."""
-    gaps: tuple[float, ...] = ()
+    gaps: tuple[float, ...]
     """For each translation that differs, how much less likely our model finds the first different token, in nats.
 
     A negative gap is a likelier token, which our search does not allow."""
+
+    @property
+    def num_equal(self) -> int:
+        """Number of translations that are equal."""
+        return self.num_sentences - len(self.gaps)
 
     def num_ties(self, number_format: str) -> int:
         """Number of translations that differ because two tokens were about equally likely."""
@@ -57,7 +60,7 @@ class Agreement:
 
     def describe(self, number_format: str = "float32") -> str:
         """The result as one line."""
-        num_ties, num_different = self.num_ties(number_format), self.num_sentences - self.num_equal
+        num_ties, num_different = self.num_ties(number_format), len(self.gaps)
         parts = [f"{self.num_equal} of {self.num_sentences} sentences are translated as by mt (greedy)"]
         if num_ties:
             parts.append(f"{num_ties} otherwise where two tokens are about equally likely")
@@ -88,38 +91,30 @@ def check_export(
     return agreement
 
 
-def compare(ours: Engine, theirs: Engine, sources: Sequence[Ids], decoding: DecodingConfig) -> Agreement:
-    """Compare greedy translations of two engines, and the log-probabilities that they give to ours."""
+def compare(reference: Engine, exported: Engine, sources: Sequence[Ids], decoding: DecodingConfig) -> Agreement:
+    """Compare greedy translations of two engines, and the log-probabilities that they give to those of `reference`."""
     greedy = DecodingConfig(beam_size=1, unk="avoid", max_length_ratio=decoding.max_length_ratio)
-    our_ids, their_ids = ([best.ids for (best,) in engine.search(sources, greedy)] for engine in (ours, theirs))
-    pairs = list(zip(sources, our_ids, strict=True))
+    expected, actual = (
+        [list(best.ids) for (best,) in engine.search(sources, greedy)] for engine in (reference, exported)
+    )
+    pairs = list(zip(sources, expected, strict=True))
+    forced = zip(reference.force_decode(pairs), exported.force_decode(pairs), strict=True)
     differences = [
-        abs(our_log_prob - their_log_prob)
-        for our_reading, their_reading in zip(ours.force_decode(pairs), theirs.force_decode(pairs), strict=True)
-        for our_log_prob, their_log_prob in zip(our_reading.log_probs, their_reading.log_probs, strict=True)
+        abs(expected_log_prob - log_prob)
+        for decodings in forced
+        for expected_log_prob, log_prob in zip(*(result.log_probs for result in decodings), strict=True)
     ]
-    different = [
-        (source, list(first), list(second))
-        for source, first, second in zip(sources, our_ids, their_ids, strict=True)
-        if list(first) != list(second)
-    ]
-    mean = sum(differences) / max(1, len(differences))
-    return Agreement(len(sources), len(sources) - len(different), mean, _gaps(ours, different))
+    translations = zip(sources, expected, actual, strict=True)
+    gaps = [_gap(reference, source, first, second) for source, first, second in translations if first != second]
+    return Agreement(len(sources), sum(differences) / max(1, len(differences)), tuple(gaps))
 
 
-def _gaps(engine: Engine, different: Sequence[tuple[Ids, list[int], list[int]]]) -> tuple[float, ...]:
-    """For a source with two translations, the difference of the log-probabilities of the first tokens that differ.
+def _gap(engine: Engine, source: Ids, first: list[int], second: list[int]) -> float:
+    """Difference of the log-probabilities of the first tokens that differ between two translations.
 
-    The tokens before are equal. The end of a translation counts as a token.
+    The end of a translation counts as a token.
     """
-    if not different:
-        return ()
-    first_readings = engine.force_decode([(source, first) for source, first, _ in different])
-    second_readings = engine.force_decode([(source, second) for source, _, second in different])
-    gaps = []
-    for (_, first, second), first_reading, second_reading in zip(
-        different, first_readings, second_readings, strict=True
-    ):
-        num_equal = next(n for n in range(len(first) + 1) if first[n : n + 1] != second[n : n + 1])
-        gaps.append(first_reading.log_probs[num_equal] - second_reading.log_probs[num_equal])
-    return tuple(gaps)
+    num_equal = next(n for n in range(len(first) + 1) if first[n : n + 1] != second[n : n + 1])
+    decodings = engine.force_decode([(source, first), (source, second)])
+    first_log_prob, second_log_prob = (result.log_probs[num_equal] for result in decodings)
+    return first_log_prob - second_log_prob

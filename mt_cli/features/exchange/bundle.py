@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from safetensors.torch import save_file
+from torch import Tensor
 
 from mt_cli.checkpoint.directory import UNKNOWN_CORPUS
 from mt_cli.checkpoint.trained import TrainedRun
-from mt_cli.checkpoint.untrusted_weights import check_finite, check_names, check_size, read_safetensors
+from mt_cli.checkpoint.untrusted_weights import load_model, read_safetensors
 from mt_cli.config.directions import Tagging
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
-from mt_cli.errors import InputError, reason
+from mt_cli.errors import InputError
 from mt_cli.machine.storage import new_folder, read_model
-from mt_cli.model.transformer import Transformer, outline
+from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.tokenizer import TokenizerPair, load_pair
 from mt_cli.translation.exported import DESCRIPTION, Description, describe
 
@@ -62,20 +63,16 @@ def read_bundle(
             raise InputError(f"{folder}: tokenizer.shared is true, and its two tokenizers differ")
         target = source
     weights = read_safetensors(weights_path)
-    try:
-        planned = outline(config.model, source.vocab_size, target.vocab_size)
-        check_size(planned, weights)
-        check_finite(weights)
-        stored_names = {id(weight): name for name, weight in planned.named_parameters()}
-        for tied_name, weight in planned.named_parameters(remove_duplicate=False):
-            if (stored_name := stored_names[id(weight)]) in weights:
-                weights[tied_name] = weights[stored_name]
-        check_names(planned, weights)
-        model = Transformer(config.model, source.vocab_size, target.vocab_size)
-        model.load_state_dict(weights)
-    except (RuntimeError, ValueError) as error:
-        raise InputError(f"{folder}: cannot be imported: {reason(error)}") from None
+    sizes = source.vocab_size, target.vocab_size
+    model = load_model(folder, config.model, sizes, weights, lambda planned: _with_tied(planned, weights))
     return config, (source, target), model, description.max_tokens
+
+
+def _with_tied(planned: Transformer, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Weights of a bundle, which has tied ones once, with all names of the tied ones."""
+    first_names = {id(weight): name for name, weight in planned.named_parameters()}
+    names = {name: first_names[id(weight)] for name, weight in planned.named_parameters(remove_duplicate=False)}
+    return {**weights, **{name: weights[first] for name, first in names.items() if first in weights}}
 
 
 def unknown_corpus(tagging: Tagging) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def export_huggingface(run: TrainedRun, output: Path, sentences: Sequence[str], 
     the folder cannot be written; nothing is left in it then.
     """
     transformers, layout = _import_transformers(), _Layout.of(run)
-    if problems := ", or ".join(problem.found for problem in unsupported(run.config)):
+    if problems := ", or ".join(problem.setting for problem in unsupported(run.config)):
         raise InputError(f"--format huggingface: no class of transformers has {problems}; use --format bundle")
     with new_folder(output) as folder:
         _write_config(transformers, run, layout, folder)
@@ -98,14 +98,14 @@ def _import_transformers() -> Any:
 
 
 class Unsupported(NamedTuple):
-    """A value of an option that no class of `transformers` can hold."""
+    """An option whose value no class of `transformers` can hold."""
 
     key: str
     """Dotted key of the option."""
-    found: str
-    """The value, for messages."""
+    setting: str
+    """Key and value, for messages."""
     instead: str
-    """An option and a value that can be exported."""
+    """Key, and a value that can be exported."""
 
 
 def unsupported(config: Config) -> list[Unsupported]:
@@ -128,7 +128,7 @@ def unsupported(config: Config) -> list[Unsupported]:
         (model.norm_order == "pre" and model.tie_embeddings != "all", "model.tie_embeddings", tied, "all"),
         (tokenizer.algorithm != "sentencepiece" and not tokenizer.shared, "tokenizer.shared", separate, "true"),
     )
-    return [Unsupported(key, found, f"{key}: {value}") for is_problem, key, found, value in problems if is_problem]
+    return [Unsupported(key, text, f"{key}: {value}") for is_problem, key, text, value in problems if is_problem]
 
 
 def _write_config(transformers: Any, run: TrainedRun, layout: _Layout, folder: Path) -> None:
@@ -175,10 +175,11 @@ def _weights(run: TrainedRun, layout: _Layout) -> dict[str, Tensor]:
     ours = {name: weight.detach().float() for name, weight in run.model.state_dict().items()}
     config = run.config.model
     order = names.interleaved(config.d_model).argsort()
-    weights: dict[str, Tensor] = {}
-    for name, weight in ours.items():
-        if name.startswith(("encoder", "decoder")):
-            weights[names.transformers_name(name)] = names.reordered(weight, name, order)
+    weights = {
+        names.transformers_name(name): names.reordered(weight, name, order)
+        for name, weight in ours.items()
+        if name.startswith(("encoder", "decoder"))
+    }
     if not config.qkv_bias:
         for name in [name for name in weights if name.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight"))]:
             weights[name.replace("weight", "bias")] = torch.zeros(config.d_model)

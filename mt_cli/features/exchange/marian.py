@@ -21,16 +21,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mt_cli.checkpoint.untrusted_weights import check_finite, check_names, check_size, read_pickle, read_safetensors
+from mt_cli.checkpoint.untrusted_weights import load_model, read_pickle, read_safetensors
 from mt_cli.config.sections import TokenizerConfig, is_replacement
-from mt_cli.errors import InputError, one_line, reason
+from mt_cli.errors import InputError, one_line
 from mt_cli.features.exchange import names
 from mt_cli.features.exchange.marian_config import MarianConfig
 from mt_cli.features.exchange.marian_files import is_native, ordered, read_native
 from mt_cli.features.exchange.sentencepiece import Pieces, missing_pieces, read_pieces, tokenizer_of
 from mt_cli.machine.storage import read_model, read_regular, reading
 from mt_cli.model.positions import sinusoids
-from mt_cli.model.transformer import Transformer, outline
+from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special import EOS_ID, PAD_ID, SOS_ID, SPECIAL_TOKENS, UNK_ID
 from mt_cli.tokenizer.spelling import NORMALIZATIONS
 from mt_cli.tokenizer.tokenizer import MAX_FILE_BYTES, Tokenizer, TokenizerPair
@@ -107,7 +107,7 @@ def read_marian(folder: Path, allow_pickle: bool = False) -> Imported:
         source = _side(folder, vocabularies[0], pieces[:1], *ids)
     tags = tuple(name for name in source.entries if _TAG.fullmatch(name))
     tokenizers = tokenizer_of(pieces[0], source.entries, tags), tokenizer_of(pieces[1], target.entries)
-    model = _filled(folder, config, weights, source, target)
+    model = _model(folder, config, weights, source, target)
     options = {"algorithm": "sentencepiece", "shared": is_shared}
     return Imported(model, tokenizers, options, tags, config.num_beams, target.rows[UNK_ID])
 
@@ -120,7 +120,7 @@ def _read_exported(folder: Path, config: MarianConfig, weights: Mapping[str, Ten
     tokenizer, tags, options = _read_exported_tokenizer(folder / "tokenizer.json")
     size = tokenizer.vocab_size
     side = _Side(tokenizer.tokens(range(len(SPECIAL_TOKENS), size)), list(range(size)), size, size)
-    model = _filled(folder, config, weights, side, side)
+    model = _model(folder, config, weights, side, side)
     return Imported(model, (tokenizer, tokenizer), options, tags, config.num_beams, UNK_ID)
 
 
@@ -190,23 +190,15 @@ def _side(folder: Path, vocabulary: Mapping[str, int], pieces: Sequence[Pieces],
     return _Side([*kept, *missing], rows, len(SPECIAL_TOKENS) + len(kept), len(vocabulary))
 
 
-def _filled(
+def _model(
     folder: Path, config: MarianConfig, weights: Mapping[str, Tensor], source: _Side, target: _Side
 ) -> Transformer:
-    """Our model with the weights; raises InputError, before memory is allocated, if these do not fit it."""
-    sizes = len(source.rows), len(target.rows)
-    try:
-        options = config.our_options()
-        check_finite(weights)
-        planned = outline(options, *sizes)
-        check_size(planned, weights)
-        ours = _our_layers(weights, planned) | _our_tables(weights, config, source, target)
-        check_names(planned, ours)
-        model = Transformer(options, *sizes)
-        model.load_state_dict(ours)
-    except (KeyError, IndexError, RuntimeError, ValueError) as error:
-        raise InputError(f"{folder}: its weights do not fit its config: {reason(error)}") from None
-    return model
+    """Our model with the weights; raises InputError if these do not fit it."""
+
+    def rename(planned: Transformer) -> dict[str, Tensor]:
+        return _our_layers(weights, planned) | _our_tables(weights, config, source, target)
+
+    return load_model(folder, config.our_options(), (len(source.rows), len(target.rows)), weights, rename)
 
 
 def _our_layers(weights: Mapping[str, Tensor], planned: Transformer) -> dict[str, Tensor]:
@@ -221,7 +213,9 @@ def _our_layers(weights: Mapping[str, Tensor], planned: Transformer) -> dict[str
         expected = sinusoids(len(table), d_model)[:, order.argsort()] if table.shape[1:] == (d_model,) else None
         if expected is None or not torch.allclose(table, expected, rtol=0, atol=_HALF_PRECISION):
             raise ValueError(f"{name} has other values than sines and cosines")
-    return {name: names.reordered(weights[theirs], name, order) for theirs, name in layers.items()}
+    return {
+        name: names.reordered(weights[transformers_name], name, order) for transformers_name, name in layers.items()
+    }
 
 
 def _our_tables(weights: Mapping[str, Tensor], config: MarianConfig, source: _Side, target: _Side) -> dict[str, Tensor]:

@@ -24,7 +24,7 @@ class MarianConfig(BaseModel):
     decoder_layers: int = Field(ge=1, le=1000)
     encoder_attention_heads: int = Field(ge=1)
     decoder_attention_heads: int = Field(ge=1)
-    encoder_ffn_dim: int = Field(ge=1)
+    encoder_ffn_dim: int = Field(ge=1, le=2**20)
     decoder_ffn_dim: int = Field(ge=1)
     activation_function: Literal["relu", "gelu", "silu", "swish"]
     dropout: float = Field(default=0.1, ge=0, le=0.99)
@@ -46,13 +46,11 @@ class MarianConfig(BaseModel):
                 raise ValueError(f"{' and '.join(keys)} differ")
         if self.d_model % self.encoder_attention_heads:
             raise ValueError("d_model is no multiple of encoder_attention_heads")
-        if self.eos_token_id == self.pad_token_id:
-            raise ValueError("eos_token_id and pad_token_id are equal")
         return self
 
     def our_options(self) -> ModelConfig:
-        """Section `model` of a config; raises ValueError if an option has no possible value."""
-        activations = {theirs: ours for ours, theirs in ACTIVATIONS.items()}
+        """Section `model` of a config."""
+        activations = {name: ours for ours, name in ACTIVATIONS.items()}
         ties = "all" if self.share_encoder_decoder_embeddings else "target"
         tree = {ours: getattr(self, keys[0]) for ours, keys in OPTIONS.items()}
         tree |= {

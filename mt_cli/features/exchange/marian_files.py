@@ -86,7 +86,7 @@ def read_native(folder: Path) -> tuple[MarianConfig, list[dict[str, int]], dict[
     options = _options(path, arrays)
     left = {name: torch.from_numpy(array) for name, array in arrays.items() if array.dtype == np.float32}
     try:
-        weights = _layers(left, options) | _tables(left, [len(vocabulary) for vocabulary in vocabularies])
+        weights = _layers(left, options) | _tables(left, len(vocabularies) == 1)
     except KeyError as error:
         raise InputError(f"{path}: has no weight {error}") from None
     except (ValueError, IndexError, RuntimeError) as error:
@@ -179,43 +179,34 @@ def _options(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> _Options
 
 def _layers(left: dict[str, Tensor], options: _Options) -> dict[str, Tensor]:
     """Weights of the layers, which are removed from `left`."""
-    weights = {}
     depths = {"encoder": options.enc_depth, "decoder": options.dec_depth}
-    for name, native_name, is_matrix in names.marian_names(depths):
-        weight = _matrix(left, native_name).T.contiguous() if is_matrix else left[native_name].flatten()
-        weights[name] = weight
-        del left[native_name]
-    return weights
+    return {
+        name: _matrix(left, native_name).T.contiguous() if is_matrix else left.pop(native_name).flatten()
+        for name, native_name, is_matrix in names.marian_names(depths)
+    }
 
 
-def _matrix(weights: Mapping[str, Tensor], name: str) -> Tensor:
-    """A weight that has rows and columns; raises ValueError if it has not."""
-    if weights[name].ndim != 2:
+def _matrix(left: dict[str, Tensor], name: str) -> Tensor:
+    """A weight that has rows and columns, which is removed from `left`; raises ValueError if it has not."""
+    if left[name].ndim != 2:
         raise ValueError(f"{name} is no matrix")
-    return weights[name]
+    return left.pop(name)
 
 
-def _tables(left: dict[str, Tensor], sizes: list[int]) -> dict[str, Tensor]:
+def _tables(left: dict[str, Tensor], has_one_vocabulary: bool) -> dict[str, Tensor]:
     """Embeddings, projection and its bias, with zeros for the added entry and a bias with which it is never generated.
 
-    They are removed from `left`. `sizes` are those of the vocabularies.
+    They are removed from `left`.
     """
-    native_names = [name if name in left else "Wemb" for name in ("encoder_Wemb", "decoder_Wemb")]
-    tables = dict(zip((names.SOURCE_TABLE, names.TARGET_TABLE), native_names, strict=True))
-    if native_names == ["Wemb", "Wemb"] and len(sizes) == 1:
-        tables = {names.SHARED_TABLE: "Wemb"}
-    weights = {name: _matrix(left, native_name) for name, native_name in tables.items()}
-    for table, size in zip(weights.values(), (sizes[0], sizes[-1]), strict=False):
-        if len(table) != size:
-            raise ValueError(f"its tables have {len(table):,} rows, and its vocabularies {size:,} entries")
-    projection, transposed = "decoder_ff_logit_out_Wt", "decoder_ff_logit_out_W"
-    if projection in left:
-        weights[names.PROJECTION] = _matrix(left, projection)
-    elif transposed in left:
-        weights[names.PROJECTION] = _matrix(left, transposed).T
-        projection = transposed
+    source, target = (name if name in left else "Wemb" for name in ("encoder_Wemb", "decoder_Wemb"))
+    matrices = {name: _matrix(left, name) for name in dict.fromkeys((source, target))}
+    weights = {names.SOURCE_TABLE: matrices[source], names.TARGET_TABLE: matrices[target]}
+    if source == target and has_one_vocabulary:
+        weights = {names.SHARED_TABLE: matrices[source]}
+    if "decoder_ff_logit_out_Wt" in left:
+        weights[names.PROJECTION] = _matrix(left, "decoder_ff_logit_out_Wt")
+    elif "decoder_ff_logit_out_W" in left:
+        weights[names.PROJECTION] = _matrix(left, "decoder_ff_logit_out_W").T
     weights = {name: torch.cat([table, table.new_zeros(1, table.shape[1])]) for name, table in weights.items()}
     bias = left.pop("decoder_ff_logit_out_b").flatten()
-    for name in {*native_names, projection} & left.keys():
-        del left[name]
     return weights | {names.BIAS: torch.cat([bias, bias.new_full((1,), -1e9)])[None]}

@@ -143,8 +143,9 @@ def describe(decision: Decision, given: Config) -> Iterator[str]:
         return
     if problems := unsupported(resolved):
         yield (
-            f"  export     mt export --format huggingface will refuse {' and '.join(each.found for each in problems)}; "
-            f"if you need it, set {' and '.join(each.instead for each in problems)} before training"
+            "  export     mt export --format huggingface will refuse "
+            f"{' and '.join(problem.setting for problem in problems)}; if you need it, set "
+            f"{' and '.join(problem.instead for problem in problems)} before training"
         )
     is_ours = values["model"]["d_model"] == choices["model"]["d_model"].value
     yield f"  expect     {expectation(facts) if is_ours else 'what the size of the model in the config allows'}"

@@ -25,9 +25,9 @@ def originals(one_thread, trained, tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("originals")
     (folder / "marian").mkdir()
-    theirs, _ = write_marian(folder / "marian")
-    forget_padding(theirs)
-    write_native(theirs, folder / "marian", folder / "native")
+    original, _ = write_marian(folder / "marian")
+    forget_padding(original)
+    write_native(original, folder / "marian", folder / "native")
     export_bundle(TrainedRun.load(trained), folder / "bundle")
     return folder
 
@@ -63,7 +63,7 @@ def weights(new):
     return change
 
 
-def each(change):
+def all_weights(change):
     return weights(lambda tensors: {name: change(tensor) for name, tensor in tensors.items()})
 
 
@@ -99,7 +99,7 @@ def array(name, edit, new_name=None):
 
     def change(folder):
         with np.load(folder / "model.npz") as file:
-            arrays = {each: file[each] for each in file.files}
+            arrays = dict(file)
         np.savez(folder / "model.npz", **arrays | {new_name or name: edit(arrays[name])})
 
     return change
@@ -149,8 +149,8 @@ DAMAGES = {
         (copied("lm_head.weight"), "lm_head.weight differs"),
         (copied("model.encoder.embed_positions.weight"), "embed_positions.weight has other values"),
         (copied("model.encoder.layernorm_embedding.weight"), "belongs to no layer"),
-        (each(lambda tensor: tensor.to(torch.int8)), "not finite numbers"),
-        (each(lambda tensor: tensor * float("nan")), "not finite numbers"),
+        (all_weights(lambda tensor: tensor.to(torch.int8)), "not finite numbers"),
+        (all_weights(lambda tensor: tensor * float("nan")), "not finite numbers"),
         (text("model.safetensors", b"x" * 20), "model.safetensors"),
         (text("generation_config.json", "3"), "generation_config.json"),
         (text("generation_config.json", '{"forced_bos_token_id": 7}'), "forced_bos_token_id"),
@@ -183,6 +183,8 @@ DAMAGES = {
                 ({"normalize_before": True}, "normalize_before"),
                 ({"activation_function": "tanh"}, "activation_function"),
                 ({"encoder_ffn_dim": 32}, "decoder_ffn_dim"),
+                ({"encoder_ffn_dim": 2**21, "decoder_ffn_dim": 2**21}, "encoder_ffn_dim"),
+                ({"encoder_attention_heads": 5, "decoder_attention_heads": 5}, "encoder_attention_heads"),
             )
         ),
     ],
@@ -220,7 +222,7 @@ DAMAGES = {
                 ),
             )
         ),
-        (text("vocab.yml", "</s>: 0\n<unk>: 1\n"), "model.npz"),
+        (text("vocab.yml", "</s>: 0\n<unk>: 1\na: 2\n"), "the vocabulary 4 entries"),
         (array("encoder_l1_ffn_W1", lambda values: values[..., None]), "encoder_l1_ffn_W1"),
         (array("decoder_l1_self_Wq", lambda values: values[0, 0]), "decoder_l1_self_Wq"),
         (array("Wemb", lambda values: values.astype(np.complex64)), "Wemb"),
@@ -243,8 +245,8 @@ DAMAGES = {
         (keys("model.json", "model", num_encoder_layers=2), "bundle"),
         (keys("model.json", "tokenizer", algorithm="sentencepiece"), "tokenizer.source.json"),
         (keys("model.json", "tokenizer", algorithm="bpe"), "tokenizer.source.json"),
-        (each(lambda tensor: tensor.to(torch.int32)), "int32"),
-        (each(lambda tensor: tensor * float("inf")), "not finite numbers"),
+        (all_weights(lambda tensor: tensor.to(torch.int32)), "int32"),
+        (all_weights(lambda tensor: tensor * float("inf")), "not finite numbers"),
         (text("tokenizer.source.json", DEEP), "tokenizer.source.json"),
         (text("model.json", DEEP), "model.json"),
         (remove("model.safetensors"), "has no weights"),
@@ -298,7 +300,7 @@ def test_a_pickle_is_read_only_if_that_is_allowed_and_it_holds_tensors(originals
 def test_separate_tables_of_one_vocabulary_stay_separate(originals, mt, tmp_path):
     folder = shutil.copytree(originals / "native", tmp_path / "opus-en-de")
     with np.load(folder / "model.npz") as file:
-        arrays = {name: file[name] for name in file.files}
+        arrays = dict(file)
     table = arrays.pop("Wemb")
     np.savez(folder / "model.npz", **arrays, encoder_Wemb=table, decoder_Wemb=2 * table)
     assert mt("import", folder, "--output", "runs/opus")[0] == 0

@@ -47,20 +47,11 @@ def served(trained, tmp_path_factory):
         {"positions": "rotary", "num_decoder_layers": 2},
     ],
 )
-def test_every_kind_of_model_gives_the_same_probabilities_in_ctranslate2(trained, tmp_path, options):
+def test_every_kind_of_model_gives_the_same_probabilities_in_ctranslate2(trained, with_random_model, tmp_path, options):
     run = with_random_model(TrainedRun.load(trained), options)
     agreement = export_ctranslate2(run, tmp_path / "model", "float32", SENTENCES)
     assert agreement.difference < 1e-4
     assert agreement.num_sentences == agreement.num_equal == 3
-
-
-def with_random_model(run, options):
-    torch.manual_seed(1)
-    config = ModelConfig(**{"d_model": 32, "d_ff": 64, "num_heads": 2, "num_encoder_layers": 2} | options)
-    model = Transformer(config, *(tokenizer.vocab_size for tokenizer in run.tokenizers))
-    for weight in model.parameters():
-        torch.nn.init.normal_(weight, std=0.2) if weight.dim() > 1 else torch.nn.init.normal_(weight, 0.5)
-    return replace(run, model=model, config=run.config.model_copy(update={"model": config}))
 
 
 @pytest.mark.parametrize("quantization", ["float32", "int8"])
@@ -75,6 +66,15 @@ def test_a_trained_run_is_exported_and_translates_the_same(mt, trained, tmp_path
     assert mt(*command)[0] == 2
 
 
+def assert_equal_scores(ours, exported, lines):
+    """Compare the scores that two translators give to lines as translations of themselves; return ours."""
+    scores = ours.score(lines, lines)
+    for score, their_score in zip(scores, exported.score(lines, lines), strict=True):
+        assert score.tokens == their_score.tokens
+        assert score.token_scores == pytest.approx(their_score.token_scores, abs=1e-3)
+    return scores
+
+
 def test_bytes_and_languages_reach_the_exported_model(trained, tmp_path):
     run = TrainedRun.load(trained)
     subwords = TokenizerConfig(algorithm="bpe", vocab_size=300)
@@ -87,12 +87,11 @@ def test_bytes_and_languages_reach_the_exported_model(trained, tmp_path):
     lines = ["字字 é <0x41> ▁", "\x10\x11", "今夜は字。" * 9]
     random_run = replace(run, model=model, tokenizers=tokenizers, config=config, max_tokens=20)
     export_ctranslate2(random_run, tmp_path / "served", "float32", lines)
-    theirs = Translator.load(tmp_path / "served", "cpu", engine="ctranslate2")
-    for one, other in zip(ours.score(lines, lines), theirs.score(lines, lines), strict=True):
-        assert any(token in BYTES for token in one.tokens) and one.tokens == other.tokens
-        assert one.token_scores == pytest.approx(other.token_scores, abs=1e-3)
-    assert theirs.translate(["one"], prefix="字é▁", max_length=20)[0].startswith("字é▁")
-    (item,) = theirs.translate_fully(lines[2:], unk="keep", beam_size=1)
+    exported = Translator.load(tmp_path / "served", "cpu", engine="ctranslate2")
+    for score in assert_equal_scores(ours, exported, lines):
+        assert any(token in BYTES for token in score.tokens)
+    assert exported.translate(["one"], prefix="字é▁", max_length=20)[0].startswith("字é▁")
+    (item,) = exported.translate_fully(lines[2:], unk="keep", beam_size=1)
     assert len(item.segments) > 1 and item.text.count(" ") >= len(item.segments) - 1
 
 
@@ -108,28 +107,27 @@ def test_the_exported_model_translates_and_scores_like_the_run(mt, trained, serv
     status, out, _ = mt("evaluate", "--run", served, "--engine", "ctranslate2", *files, "--json")
     assert status == 0 and json.loads(out)["bleu"]["score"] > 90
     lines = (corpus / "test.en").read_text(encoding="utf-8").splitlines()
-    ours, theirs = Translator.load(trained, "cpu", "fp32"), Translator.load(str(served), "cpu", engine="ctranslate2")
-    assert sum(map(str.__eq__, ours.translate(lines), theirs.translate(lines))) >= 39
+    ours, exported = Translator.load(trained, "cpu", "fp32"), Translator.load(str(served), "cpu", engine="ctranslate2")
+    assert sum(map(str.__eq__, ours.translate(lines), exported.translate(lines))) >= 39
     for length_penalty in (0.0, 1.0):
         options = {"beam_size": 4, "length_penalty": length_penalty}
-        for one, other in zip(
-            ours.translate_fully(SENTENCES, **options), theirs.translate_fully(SENTENCES, **options), strict=True
-        ):
-            assert one.text == other.text and one.score == pytest.approx(other.score, abs=1e-4)
-    for one, other in zip(ours.score(SENTENCES, SENTENCES), theirs.score(SENTENCES, SENTENCES), strict=True):
-        assert one.token_scores == pytest.approx(other.token_scores, abs=1e-3)
+        results = [translator.translate_fully(SENTENCES, **options) for translator in (ours, exported)]
+        for our_result, their_result in zip(*results, strict=True):
+            assert our_result.text == their_result.text
+            assert our_result.score == pytest.approx(their_result.score, abs=1e-4)
+    assert_equal_scores(ours, exported, SENTENCES)
 
 
 def test_exported_and_imported_models_split_and_copy_as_the_run(mt, trained, served, tmp_path):
     export_bundle(replace(TrainedRun.load(trained), max_tokens=3), tmp_path / "bundle")
     assert mt("import", "bundle", "--output", "runs/again")[0] == 0
-    engines = [Translator.load(trained, "cpu", "fp32"), Translator.load(served, "cpu", engine="ctranslate2")]
+    translators = [Translator.load(trained, "cpu", "fp32"), Translator.load(served, "cpu", engine="ctranslate2")]
     again = Translator.load("runs/again")
-    assert [(each.max_tokens, each.most_tokens) for each in (*engines, again)] == [(6, 6), (6, 6), (3, 6)]
+    assert [(model.max_tokens, model.most_tokens) for model in (*translators, again)] == [(6, 6), (6, 6), (3, 6)]
     for line in ("—", "👍", "\u200b", "one two. 👍", "x" * 300, "one two three. " * 5):
-        ours, theirs = (each.translate_fully([line], with_details=True, beam_size=1)[0] for each in engines)
-        assert ours.text == theirs.text and len(ours.segments) == len(theirs.segments)
-        assert ours.details.tokens == theirs.details.tokens
+        ours, exported = (model.translate_fully([line], with_details=True, beam_size=1)[0] for model in translators)
+        assert ours.text == exported.text and len(ours.segments) == len(exported.segments)
+        assert ours.details.tokens == exported.details.tokens
 
 
 def test_a_translation_by_the_exported_model_does_not_depend_on_the_other_lines(trained, served):
@@ -302,19 +300,6 @@ def test_a_full_disk_leaves_nothing_of_an_export(mt, trained, tmp_path, kind, nu
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, former)
     assert status == 1 and "a/b/model: " in err
-    assert everything_in(tmp_path) == []
-
-
-@both_formats
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
-def test_an_export_that_is_stopped_leaves_nothing(mt, trained, tmp_path, monkeypatch, kind, name):
-    stop = lambda *options: signal.raise_signal(getattr(signal, name))  # noqa: E731
-    monkeypatch.setattr(f"mt_cli.features.exchange.{kind}.describe", stop)
-    previous = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # It may be ignored, as under `nohup`.
-    try:
-        assert mt("export", "--run", trained, "--format", kind, "--output", "a/model")[0] == 130
-    finally:
-        signal.signal(signal.SIGHUP, previous)
     assert everything_in(tmp_path) == []
 
 

@@ -1,18 +1,18 @@
 import json
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 from huggingface_hub import ModelCard
 
 from mt_cli.checkpoint.trained import TrainedRun, write_run
-from mt_cli.config.sections import DecodingConfig, ModelConfig, TokenizerConfig
+from mt_cli.config.sections import DecodingConfig, TokenizerConfig
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import InputError, MtError
 from mt_cli.features.exchange.bundle import export_bundle
 from mt_cli.features.exchange.card import model_card
 from mt_cli.features.exchange.huggingface import export_huggingface
-from mt_cli.model.transformer import Transformer
 from mt_cli.reporting.report import Report, RunSummary
 from mt_cli.tokenizer.special import EOS_ID, PAD_ID
 from mt_cli.tokenizer.training import train_tokenizer
@@ -22,20 +22,11 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 SENTENCES = ["one two.", "three four five.", "ten."]
 
 
-def with_random_model(run, options):
-    torch.manual_seed(1)
-    config = ModelConfig(**{"d_model": 32, "d_ff": 64, "num_heads": 2, "num_encoder_layers": 2} | options)
-    model = Transformer(config, *(tokenizer.vocab_size for tokenizer in run.tokenizers))
-    for weight in model.parameters():
-        torch.nn.init.normal_(weight, std=0.2) if weight.dim() > 1 else torch.nn.init.normal_(weight, 0.5)
-    tokenizer = run.config.tokenizer.model_copy(update={"shared": True})
-    return replace(run, model=model, config=run.config.model_copy(update={"model": config, "tokenizer": tokenizer}))
-
-
 @pytest.fixture
-def shared_run(trained):
+def shared_run(trained, with_random_model):
+    """A function that makes a run with one tokenizer and a random model with these options."""
     run = TrainedRun.load(trained)
-    return replace(run, tokenizers=(run.tokenizers[1], run.tokenizers[1]))
+    return partial(with_random_model, replace(run, tokenizers=(run.tokenizers[1], run.tokenizers[1])))
 
 
 @pytest.mark.parametrize(
@@ -49,7 +40,7 @@ def shared_run(trained):
     ],
 )
 def test_every_model_that_a_class_can_hold_gives_the_same_probabilities(shared_run, tmp_path, options):
-    run, folder = with_random_model(shared_run, options), tmp_path / "model"
+    run, folder = shared_run(options), tmp_path / "model"
     agreement = export_huggingface(run, folder, SENTENCES, "card")
     assert agreement.difference < 1e-4
     assert agreement.num_equal == agreement.num_sentences == 3
@@ -75,13 +66,13 @@ def test_every_model_that_a_class_can_hold_gives_the_same_probabilities(shared_r
 )
 def test_a_model_that_no_class_can_hold_is_refused_by_all_its_names(shared_run, tmp_path, options, names):
     with pytest.raises(InputError) as caught:
-        export_huggingface(with_random_model(shared_run, options), tmp_path / "model", SENTENCES, "card")
+        export_huggingface(shared_run(options), tmp_path / "model", SENTENCES, "card")
     assert all(name in str(caught.value) for name in names)
     assert not (tmp_path / "model").exists()
 
 
 def test_a_bundle_with_two_tokenizers_for_one_vocabulary_is_refused(shared_run, mt, tmp_path):
-    export_bundle(with_random_model(shared_run, {"tie_embeddings": "all"}), tmp_path / "bundle")
+    export_bundle(shared_run({"tie_embeddings": "all"}), tmp_path / "bundle")
     path = tmp_path / "bundle/tokenizer.target.json"
     tree = json.loads(path.read_text(encoding="utf-8"))
     words = [word for word in tree["model"]["vocab"] if not word.startswith("[")]
@@ -92,7 +83,7 @@ def test_a_bundle_with_two_tokenizers_for_one_vocabulary_is_refused(shared_run, 
 
 
 def test_an_export_that_disagrees_is_removed(shared_run, tmp_path):
-    run = with_random_model(shared_run, {"tie_embeddings": "all"})
+    run = shared_run({"tie_embeddings": "all"})
     run.model.encoder_norm.eps = 1.0  # Not an option, so that no format holds it.
     with pytest.raises(MtError, match="disagrees"):
         export_huggingface(run, tmp_path / "model", SENTENCES, "card")
@@ -102,7 +93,7 @@ def test_an_export_that_disagrees_is_removed(shared_run, tmp_path):
 COUNTS = dict.fromkeys(("best_step", "num_steps", "num_target_tokens", "num_parameters"), 1)
 
 
-def test_the_hub_reads_the_languages_and_all_scores_of_a_card(shared_run):
+def test_the_hub_reads_the_languages_and_all_scores_of_a_card(trained):
     score = {"score": 41.236, "signature": "nrefs:1"}
     names = {"test": 'news "two": no', "test_web": "web"}
     report = Report.model_validate(
@@ -112,8 +103,8 @@ def test_the_hub_reads_the_languages_and_all_scores_of_a_card(shared_run):
             "corpora": [{"corpus": key, "name": name} for key, name in names.items()],
         }
     )
-    languages = shared_run.config.corpus.model_copy(update={"source": "no", "target": "en"})
-    config = shared_run.config.model_copy(update={"corpus": languages})
+    config = TrainedRun.load(trained).config
+    config = config.model_copy(update={"corpus": config.corpus.model_copy(update={"source": "no", "target": "en"})})
     card = model_card(RunSummary("null", config, [], [], report), "cc-by-4.0")
     assert "| BLEU | 41.24 |" in card and "| TER (lower is better) | 41.24 |" in card
     data = ModelCard(card).data
@@ -127,7 +118,7 @@ def test_the_hub_reads_the_languages_and_all_scores_of_a_card(shared_run):
 
 
 def test_the_card_says_what_transformers_divides_log_probabilities_by(shared_run, tmp_path):
-    run = with_random_model(shared_run, {"tie_embeddings": "all", "norm_order": "post", "output_bias": True})
+    run = shared_run({"tie_embeddings": "all", "norm_order": "post", "output_bias": True})
     with torch.no_grad():
         run.model.projection.bias[EOS_ID] += 5  # A random model may never end a translation.
     decoding = DecodingConfig(beam_size=3, length_penalty=1.5, max_length=9, min_length=1)
@@ -174,7 +165,7 @@ def test_the_card_says_what_transformers_divides_log_probabilities_by(shared_run
     ids=["word_level", "bpe", "unigram", "char"],
 )
 def test_an_exported_run_that_is_imported_again_translates_the_same(
-    trained, corpus, mt, tmp_path, options, tokenizer, decoding
+    trained, corpus, with_random_model, export, run_of, mt, tmp_path, options, tokenizer, decoding
 ):
     run, learnt, tags = TrainedRun.load(trained), TokenizerConfig(**tokenizer, shared=True), ("<a>", "<b>")
     lines = [(corpus / f"train.{side}").read_text(encoding="utf-8").splitlines() for side in ("en", "xx")]
@@ -187,12 +178,9 @@ def test_an_exported_run_that_is_imported_again_translates_the_same(
         "decoding": DecodingConfig(**decoding),
     }
     write_run(tmp_path / "runs/one", run.config.model_copy(update=changes), (pieces, pieces), run.model, 20)
-    status, _, err = mt("export", "--run", "runs/one", "--format", "huggingface", "--output", "model")
-    assert status == 0, err
-    status, out, err = mt("import", "model", "--output", "runs/again")
-    assert (status, out) == (0, "runs/again\n"), err
-    one, two = (TrainedRun.load(tmp_path / "runs" / name) for name in ("one", "again"))
-    assert [each.to_json() for each in one.tokenizers] == [each.to_json() for each in two.tokenizers]
+    export("runs/one", "huggingface", "model")
+    one, two = TrainedRun.load(tmp_path / "runs/one"), run_of("model", "again")
+    assert pieces.to_json() == two.tokenizers[0].to_json() == two.tokenizers[1].to_json()
     letters = two.config.tokenizer.letters
     assert one.config.tokenizer.letters_in_both_cases == list(letters.items())
     unknown = {"vocab_size": None, "letters": letters}

@@ -42,31 +42,13 @@ def marian(marian_models, tmp_path):
     return write
 
 
-@pytest.fixture
-def run_of(mt, tmp_path):
-    """Imports a model as a run, or exports and imports again a run, and loads it."""
-
-    def convert(folder, name="opus", *options):
-        status, out, err = mt("import", folder, "--output", f"runs/{name}", *options)
-        assert (status, out) == (0, f"runs/{name}\n"), err
-        return TrainedRun.load(tmp_path / "runs" / name)
-
-    return convert
-
-
-@pytest.fixture
-def export(mt):
-    def write(run, kind, output):
-        status, _, err = mt("export", "--run", run, "--format", kind, "--output", output)
-        assert status == 0, err
-
-    return write
-
-
 def assert_equal_runs(one, two):
-    assert [each.to_json() for each in one.tokenizers] == [each.to_json() for each in two.tokenizers]
-    for (name, weight), other in zip(one.model.state_dict().items(), two.model.state_dict().values(), strict=True):
-        assert torch.equal(weight, other), name
+    assert [tokenizer.to_json() for tokenizer in one.tokenizers] == [
+        tokenizer.to_json() for tokenizer in two.tokenizers
+    ]
+    weights = two.model.state_dict()
+    for name, weight in one.model.state_dict().items():
+        assert torch.equal(weight, weights[name]), name
 
 
 def their_ids(folder, model, text):
@@ -92,19 +74,19 @@ def in_ours(folder, ids, name="vocab.json"):
     ],
 )
 def test_an_imported_model_gives_the_logits_of_the_original(marian, mt, run_of, options):
-    folder, theirs, (source, _) = marian(**options)
+    folder, original, (source, _) = marian(**options)
     run = run_of(folder)
     assert run.config.corpus.languages == ("en", "de")
     status, _, err = mt("evaluate", "--run", "runs/opus")
     assert status == 2 and "its corpora are not known" in err
-    pad, columns = theirs.config.pad_token_id, in_ours(folder, range(theirs.config.vocab_size - 1))
+    pad, columns = original.config.pad_token_id, in_ours(folder, range(original.config.vocab_size - 1))
     for line in [*LINES[:132:11], *LINES[132:]]:
         ids = their_ids(folder, source, line)
         ours = in_ours(folder, ids)
         added = 4 + len(entries_of(folder)) - 3  # For the pieces without an entry.
         assert [index if index < added else 1 for index in run.tokenizers[0].encode([line])[0]] == ours
         with torch.inference_mode():
-            expected = theirs(torch.tensor([[*ids, 0]]), decoder_input_ids=torch.tensor([[pad, *ids[:7]]])).logits
+            expected = original(torch.tensor([[*ids, 0]]), decoder_input_ids=torch.tensor([[pad, *ids[:7]]])).logits
             logits = run.model.eval()(torch.tensor([[*ours, EOS_ID]]), torch.tensor([[SOS_ID, *ours[:7]]]))
         torch.testing.assert_close(logits[..., columns], expected[..., :-1], atol=1e-4, rtol=1e-4)
 
@@ -126,13 +108,15 @@ def test_imported_tokenizers_split_text_as_sentencepiece_does(marian, run_of, ki
 def test_an_unknown_piece_that_the_other_side_knows_has_its_id_as_in_transformers(marian, run_of, export, kind):
     folder, _, (source, target) = marian(kind, target_lines=[*LINES, *["(§ ♪ §) ♪"] * 9])
     entries = entries_of(folder)
-    source_names, target_names = ({each.id_to_piece(i) for i in range(each.vocab_size())} for each in (source, target))
+    source_names, target_names = (
+        {model.id_to_piece(i) for i in range(model.vocab_size())} for model in (source, target)
+    )
     absent = [piece for piece in target_names - source_names if len(piece) == 1 and piece in entries]
-    theirs = transformers.MarianTokenizer.from_pretrained(folder)
+    library_tokenizer = transformers.MarianTokenizer.from_pretrained(folder)
     tokenizer = run_of(folder).tokenizers[0]
     for piece in absent:
         for text in (piece, f"a {piece} b", f"{piece}{piece}", f"{piece}☃"):
-            assert tokenizer.encode([text]) == [in_ours(folder, theirs(text)["input_ids"][:-1])], text
+            assert tokenizer.encode([text]) == [in_ours(folder, library_tokenizer(text)["input_ids"][:-1])], text
     assert any(in_ours(folder, [entries[piece]]) == tokenizer.encode([f"a {piece}"])[0][-1:] for piece in absent)
     export("runs/opus", "huggingface", "back")
 
@@ -187,30 +171,30 @@ def test_the_vocabulary_of_an_imported_model_is_extended_by_a_new_script(
     assert after.decode(after.encode(chinese)) == chinese
     for old, new in zip(parent.tokenizers, child.tokenizers, strict=True):
         assert new.encode(LINES) == old.encode(LINES)
-    assert [each.vocab_size for each in child.tokenizers] == [after.vocab_size] * 2
+    assert [tokenizer.vocab_size for tokenizer in child.tokenizers] == [after.vocab_size] * 2
     if tags:
         assert len(child.tokenizers[0].encode([">>zho<<"])[0]) == 1
     export("runs/child", "huggingface", "back")
     card = (tmp_path / "back/README.md").read_text(encoding="utf-8")
     assert "weights of opus (`en` to `de`)" in card and "valid (no test set" in card
-    theirs = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "back/target.spm"))
-    assert [theirs.encode(line, out_type=str) for line in chinese[:4]] == list(map(after.pieces, chinese[:4]))
+    model = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "back/target.spm"))
+    assert [model.encode(line, out_type=str) for line in chinese[:4]] == list(map(after.pieces, chinese[:4]))
     assert set(entries_of(tmp_path / "back")).issuperset(piece for line in chinese for piece in after.pieces(line))
 
 
 @pytest.mark.parametrize("options", [{}, {"kind": "bpe", "tie_word_embeddings": False}])
 def test_import_and_export_are_inverse(marian, run_of, export, tmp_path, options):
-    folder, theirs, (source, _) = marian(**options)
+    folder, original, (source, _) = marian(**options)
     one = run_of(folder)
     export("runs/opus", "huggingface", "opus-mt-en-de-back")
     back = transformers.AutoModelForSeq2SeqLM.from_pretrained("opus-mt-en-de-back").eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained("opus-mt-en-de-back")
-    old, new, pad = entries_of(folder), entries_of(tmp_path / "opus-mt-en-de-back"), theirs.config.pad_token_id
+    old, new, pad = entries_of(folder), entries_of(tmp_path / "opus-mt-en-de-back"), original.config.pad_token_id
     columns = [[entries[name] for name in old if name != "<pad>"] for entries in (new, old)]
     for line in LINES[::7]:
         ids = torch.tensor([[*their_ids(folder, source, line), 0]])
         with torch.inference_mode():
-            expected = theirs(ids, decoder_input_ids=torch.tensor([[pad]])).logits
+            expected = original(ids, decoder_input_ids=torch.tensor([[pad]])).logits
             logits = back(torch.tensor([tokenizer(line)["input_ids"]]), decoder_input_ids=torch.tensor([[2]])).logits
         torch.testing.assert_close(logits[..., columns[0]], expected[..., columns[1]], atol=1e-4, rtol=1e-4)
     two = run_of("opus-mt-en-de-back", "again", "--source-language", "en", "--target-language", "de")
@@ -227,11 +211,11 @@ def test_import_and_export_are_inverse(marian, run_of, export, tmp_path, options
     ],
 )
 def test_marians_own_files_give_the_same_run_and_the_translations_of_ctranslate2(marian, run_of, tmp_path, options):
-    folder, theirs, (source, _) = marian(**options)
+    folder, original, (source, _) = marian(**options)
     is_shared = options.get("share_encoder_decoder_embeddings", True)
-    forget_padding(theirs)
-    theirs.save_pretrained(folder)
-    write_native(theirs, folder, tmp_path / "opus-en-de", is_shared)
+    forget_padding(original)
+    original.save_pretrained(folder)
+    write_native(original, folder, tmp_path / "opus-en-de", is_shared)
     if not is_shared:
         shutil.copy(folder / "vocab.json", folder / "target_vocab.json")
     assert_equal_runs(run_of("opus-mt-en-de"), run_of("opus-en-de", "native"))
@@ -256,14 +240,14 @@ def test_each_of_two_vocabularies_has_its_own_padding(
 ):
     folder = tmp_path / "opus-en-de"
     folder.mkdir()
-    theirs, _ = write_two_vocabularies(folder, *((LINES, LINES[:40]) if is_source_larger else (LINES[:40], LINES)))
+    original, _ = write_two_vocabularies(folder, *((LINES, LINES[:40]) if is_source_larger else (LINES[:40], LINES)))
     tokenizer = transformers.MarianTokenizer.from_pretrained(folder)
     source, target = (entries_of(folder, name) for name in ("vocab.json", "target_vocab.json"))
-    pad = theirs.config.pad_token_id
+    pad = original.config.pad_token_id
     assert (len(source) > len(target)) == is_source_larger
     assert (pad, tokenizer.pad_token_id) == (target["<pad>"], source["<pad>"])
     if is_native:
-        write_native(theirs, folder, tmp_path / "native-en-de", is_tied=False)
+        write_native(original, folder, tmp_path / "native-en-de", is_tied=False)
     run = run_of("native-en-de" if is_native else "opus-en-de")
     # Among them are all pieces of the source, one of which has the id of the padding of the target.
     pieces = [name.replace("▁", " ") for name in sorted(source, key=source.__getitem__)[2:-1]]
@@ -271,11 +255,11 @@ def test_each_of_two_vocabularies_has_its_own_padding(
     batch = tokenizer(lines, return_tensors="pt", padding=True)
     assert (batch["input_ids"] == pad).any()
     decoder = torch.tensor([[pad, *range(3, 9)]]).expand(len(lines), -1)
-    theirs_columns = [index for index in range(len(target)) if index != pad]
-    columns = in_ours(folder, theirs_columns, "target_vocab.json")
+    original_columns = [index for index in range(len(target)) if index != pad]
+    columns = in_ours(folder, original_columns, "target_vocab.json")
     tgt_ids = torch.tensor([[SOS_ID, *in_ours(folder, range(3, 9), "target_vocab.json")]])
     with torch.inference_mode():
-        logits = theirs(batch["input_ids"], batch["attention_mask"], decoder).logits[..., theirs_columns]
+        logits = original(batch["input_ids"], batch["attention_mask"], decoder).logits[..., original_columns]
         for line, expected in zip(lines, logits, strict=True):
             src_ids = torch.tensor([[*run.tokenizers[0].encode([line])[0], EOS_ID]])
             ours = run.model.eval()(src_ids, tgt_ids)[0, :, columns]

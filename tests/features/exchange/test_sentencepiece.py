@@ -21,12 +21,6 @@ def test_nested_pieces_are_refused_before_their_merges_are_listed():
         tokenizer_of(pieces_of(many), list(many))
 
 
-@pytest.mark.parametrize("is_bpe", [True, False])
-def test_an_imported_entry_of_a_million_characters_is_refused(is_bpe):
-    with pytest.raises(InputError, match="characters"):
-        tokenizer_of(pieces_of({"a": -1.0}, is_bpe), ["a", "b" * 10**6])
-
-
 def test_a_tokenizer_with_a_whole_normalisation_is_read():
     tokenizer = tokenizer_of(pieces_of({"▁c": -1.0}, is_bpe=False, charsmap=charsmap_of(b"b")), ["▁c"])
     config = TokenizerConfig(algorithm="sentencepiece")

@@ -50,10 +50,10 @@ def test_a_trace_agrees_with_greedy_translation_and_with_scoring(translator):
         assert choice.probability + sum(probability for _, probability in choice.runners_up) <= 1.001
     score = sum(translator.score(["one two three."], [trace.text])[0].token_scores)
     assert math.prod(choice.probability for choice in trace.choices) == pytest.approx(math.exp(score), rel=1e-3)
-    for kind, (weights, *others) in trace.attention.items():
+    for kind, (weights, *further) in trace.attention.items():
         size = len(trace.target_tokens), len(trace.source_tokens)
         expected = {KINDS[0]: (size[1], size[1]), KINDS[1]: (size[0], size[0]), KINDS[2]: size}[kind]
-        assert not others and weights.shape == (2, *expected)
+        assert not further and weights.shape == (2, *expected)
         assert weights.sum(dim=-1).flatten().tolist() == pytest.approx([1.0] * 2 * expected[0], abs=1e-5)
     decoder = trace.attention[KINDS[1]][0]
     assert not decoder.triu(diagonal=1).any()
@@ -101,7 +101,7 @@ def test_no_positions_are_drawn_if_only_attention_knows_them(translator, tmp_pat
 def test_embeddings_are_drawn_without_special_tokens_tags_and_bytes(translator):
     config = TokenizerConfig(algorithm="bpe", vocab_size=300)
     tokenizers = [train_tokenizer(["a bc abc"], config, tags) for tags in (["<2x>"], [])]
-    model = Transformer(ModelConfig(d_model=32, num_heads=2), *(each.vocab_size for each in tokenizers))
+    model = Transformer(ModelConfig(d_model=32, num_heads=2), *(tokenizer.vocab_size for tokenizer in tokenizers))
     norms = embedding_norms(
         Translator(TransformerEngine(model), tokenizers, translator.decoding, 6, Tagging(("<2x>",)))
     )
@@ -152,8 +152,9 @@ def test_a_report_is_one_page_that_loads_nothing(mt, trained, tmp_path):
     changed = config.read_text(encoding="utf-8").replace("max_epochs: 30", "max_epochs: 31")
     config.write_text(changed.replace("max_length: null", "max_length: 9"), encoding="utf-8")
     report_path = tmp_path / "other" / "report.json"
-    other = json.loads(report_path.read_text(encoding="utf-8")) | {"num_steps": 7}
-    report_path.write_text(json.dumps(other | {"hardware": other["hardware"] | {"gpu": None}}), encoding="utf-8")
+    tree = json.loads(report_path.read_text(encoding="utf-8"))
+    changes = {"num_steps": 7, "hardware": tree["hardware"] | {"gpu": None}}
+    report_path.write_text(json.dumps(tree | changes), encoding="utf-8")
     status, out, _ = mt("report", "--run", trained, "--against", "other", "--output", "page.html")
     assert (status, out) == (0, "page.html\n")
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
