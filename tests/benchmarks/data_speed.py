@@ -1,86 +1,139 @@
-"""Speed of reading, filtering and encoding text, compared with `encode_batch` of the `tokenizers` library.
+"""Time, memory and disk that corpora of very different sizes take, and the speed of preparing them. Linux only.
 
-Both use the same tokenizers, texts and cores, in turn, in several rounds.
+    python tests/benchmarks/data_speed.py --pairs 100000 10000000
 
-    python tests/benchmarks/data_speed.py
+Each size is trained once without a cache, for the time to the first step, and then several times from the cache, in
+turn. After that, reading, checking and encoding of `--encoded` pairs take turns with `encode_batch` of the library
+`tokenizers`, which only encodes, on the same cores and with the same tokenizers.
 """
 
-import argparse
 import json
 import shutil
 import statistics
-import tempfile
 import time
+from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
-from numbered_pairs import numbered_pairs, write_files, write_validation_files
+import common
+import yaml
+from figures import record
 
 from mt_cli.batching.encoded import encode_corpus
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.reading import read_corpora
+from mt_cli.machine.storage import size_of
 from mt_cli.tokenizer.tokenizer import Tokenizer
 from mt_cli.tokenizer.training import train_tokenizer
 
 
-def encode_batch_seconds(tokenizers: list[Tokenizer], paths: tuple[Path, Path], block: int = 10_000) -> float:
+def corpora(folder: Path, num_pairs: int) -> dict[str, Any]:
+    """Corpora of numbered pairs; those for validation are not among the others."""
+    valid = [folder / f"valid.{side}" for side in ("source", "target")]
+    train = common.numbered_files(folder, num_pairs)
+    for side, path in enumerate(valid):
+        path.write_text("".join(f"{pair[side]} valid\n" for pair in common.practice_pairs()[:200]), encoding="utf-8")
+    return {"source": "en", "target": "de", "train": train, "valid": {"files": [str(path) for path in valid]}}
+
+
+def start(folder: Path, num_pairs: int, steps: int, is_first: bool) -> dict[str, float]:
+    """Seconds to the first step, memory and speed of `mt train`, stopped after some steps."""
+    run, cache = folder / "runs" / "speed", folder / "runs" / ".cache"
+    if is_first:
+        shutil.rmtree(cache, ignore_errors=True)
+    shutil.rmtree(run, ignore_errors=True)
+    training = {"max_steps": 10 * steps, "batch_tokens": 2560, "log_every_steps": 1, "validate_every_steps": 1_000_000}
+    tree = common.config_tree(
+        run.name,
+        corpus=corpora(folder, num_pairs),
+        tokenizer={"vocab_size": 8_000},
+        model={"d_model": 256, "d_ff": 1024, "num_encoder_layers": 3, "num_decoder_layers": 3},
+        training=training,
+    )
+    (folder / "config.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
+    metrics, started_at = run / "metrics.jsonl", time.monotonic()
+    first, later = list[tuple[float, int]](), list[tuple[int, int]]()
+
+    def is_done(log: str, pid: int) -> bool:
+        memory = common.memory_of_process(pid)
+        num_rows = metrics.read_text(encoding="utf-8").count("\n") if metrics.exists() else 0
+        if memory and num_rows:
+            first.append((time.monotonic() - started_at, memory["VmHWM"]))
+            later.append((memory["VmRSS"], memory["RssFile"]))
+        return num_rows >= steps
+
+    log = common.run_until(is_done, [*common.MT, "train", "--config", "config.yaml"], folder)
+    if not first:
+        raise SystemExit(log)
+    rows = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
+    return {
+        "seconds_to_first_step": round(first[0][0], 1),
+        "peak_mb_to_first_step": round(first[0][1] / 1e6),
+        "median_mb_while_training": round(statistics.median(resident for resident, _ in later) / 1e6),
+        "of_that_mapped_files": round(statistics.median(mapped for _, mapped in later) / 1e6),
+        "target_tokens_per_second": round(statistics.median(row["train/tokens_per_second"] for row in rows[5:])),
+        "cache_mb": round(size_of([cache]) / 1e6),
+    }
+
+
+def encode_batch_seconds(tokenizers: list[Tokenizer], paths: list[str]) -> float:
     """Seconds in `encode_batch` for all lines of both files, without the time to read them."""
     seconds = 0.0
     for tokenizer, path in zip(tokenizers, paths, strict=True):
         with open(path, encoding="utf-8", newline="\n") as lines:
-            while texts := [line.rstrip("\n") for line in islice(lines, block)]:
+            while texts := [line.rstrip("\n") for line in islice(lines, 10_000)]:
                 started_at = time.perf_counter()
                 tokenizer._backend.encode_batch(texts)
                 seconds += time.perf_counter() - started_at
     return seconds
 
 
-def our_seconds(tokenizers: list[Tokenizer], paths: tuple[Path, Path], folder: Path) -> tuple[float, float]:
-    """Seconds for reading and filtering, and for encoding, from the text files to the files of ids."""
-    tree = {
-        "source": "en",
-        "target": "de",
-        "train": {"files": [str(path) for path in paths]},
-        "valid": {"files": [str(path) for path in write_validation_files(paths[0].parent)]},
-    }
-    config = CorpusConfig.model_validate(tree, strict=False)
+def mt_seconds(tokenizers: list[Tokenizer], config: CorpusConfig, folder: Path) -> float:
+    """Seconds of reading, checking and encoding, from the text files to the files of ids."""
     shutil.rmtree(folder / "cache", ignore_errors=True)
     started_at = time.perf_counter()
     corpus = read_corpora(config, 1, Cache(folder / "cache"))["train"]
-    read_at = time.perf_counter()
     encode_corpus(corpus, tokenizers, 256, folder / "ids.arrow")
-    return read_at - started_at, time.perf_counter() - read_at
+    return time.perf_counter() - started_at
+
+
+def compare_encoding(folder: Path, num_pairs: int, rounds: int) -> None:
+    """Print pairs a second of `mt` and of `encode_batch`."""
+    tree = corpora(folder, num_pairs)
+    options = TokenizerConfig(algorithm="bpe", vocab_size=8_000)
+    tokenizers = [
+        train_tokenizer((f"{text} {index:08}" for index, text in enumerate(side)), options)
+        for side in zip(*common.practice_pairs(), strict=True)
+    ]
+    measurements = {
+        "encode_batch": partial(encode_batch_seconds, tokenizers, tree["train"]["files"]),
+        "mt": partial(mt_seconds, tokenizers, CorpusConfig.model_validate(tree, strict=False), folder),
+    }
+    for name, seconds in common.measure_in_turn(measurements, rounds).items():
+        print(
+            json.dumps({"pairs": num_pairs, f"{name}_pairs_per_second": round(num_pairs / statistics.median(seconds))})
+        )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=400_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "mt-benchmarks")
-    options = parser.parse_args()
-    paths = write_files(options.work, options.pairs)
-    sample = list(numbered_pairs(29_000))
-    for algorithm, settings in (("bpe", {"vocab_size": 8_000}), ("word_level", {"vocab_size": 10_000})):
-        config = TokenizerConfig(algorithm=algorithm, **settings)
-        tokenizers = [train_tokenizer((pair[side] for pair in sample), config) for side in (0, 1)]
-        theirs, ours = [], []
-        for _ in range(options.rounds):
-            theirs.append(encode_batch_seconds(tokenizers, paths))
-            ours.append(our_seconds(tokenizers, paths, options.work))
-        their_rate = options.pairs / statistics.median(theirs)
-        our_rate = options.pairs / statistics.median(map(sum, ours))
-        row = {
-            "tokenizer": algorithm,
-            "pairs": options.pairs,
-            "encode_batch_pairs_per_second": round(their_rate),
-            "mt_pairs_per_second": round(our_rate),
-            "ratio": round(our_rate / their_rate, 3),
-            "mt_read_and_check_pairs_per_second": round(options.pairs / statistics.median(each[0] for each in ours)),
-            "mt_encode_pairs_per_second": round(options.pairs / statistics.median(each[1] for each in ours)),
-        }
-        print(json.dumps(row), flush=True)
+    """Print a line for each size and kind of start, and for each kind of tokenizer."""
+    sizes = {"pairs": [100_000, 10_000_000], "encoded": 400_000}
+    options = common.read_options(__doc__, record=True, **sizes, steps=60, rounds=3, work=common.WORK)
+    # A folder for each size, so that each has its own cache.
+    starts = {number: partial(start, options.work / str(number), number, options.steps) for number in options.pairs}
+    first = {number: run(True) for number, run in starts.items()}
+    later = common.measure_in_turn({number: partial(run, False) for number, run in starts.items()}, options.rounds)
+    for number in options.pairs:
+        print(json.dumps({"pairs": number, "start": "first"} | first[number]))
+        print(json.dumps({"pairs": number, "start": "from the cache"} | common.medians(later[number])), flush=True)
+    if options.record:
+        number = max(options.pairs)
+        record("prepare_pairs_per_second", round(number / first[number]["seconds_to_first_step"], -2))
+        record("cache_gb_per_million", 1e3 * first[number]["cache_mb"] / number)
+    compare_encoding(options.work, options.encoded, options.rounds)
 
 
 if __name__ == "__main__":

@@ -31,16 +31,16 @@ KEYS = ("value", "unit", "what", "machine", "date", "command")
 _MARK = re.compile(r"(?<![\d.,])(\d[\d,]*(?:\.\d+)?)\*{0,2}((?:\s[^\s<|\d]+){0,3})<!-- figure: (\w+) -->")
 
 Figures = dict[str, dict[str, Any]]
-"""By name: a number, its unit, what it says, and where, when and how it was measured."""
+"""By name: a number, its unit, description, and where, when and how it was measured."""
 
 
 def load(root: Path = ROOT) -> Figures:
-    """The figures of the file."""
+    """Read the figures of the file."""
     return json.loads((root / "docs" / "figures.json").read_text(encoding="utf-8"))
 
 
 def pages(root: Path = ROOT) -> list[Path]:
-    """The pages that may show figures."""
+    """Pages that may show figures."""
     return [root / "README.md", *sorted((root / "docs").glob("*.md"))]
 
 
@@ -51,24 +51,22 @@ def marks(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 def problems(text: str, figures: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """What is wrong with the marked figures of a page."""
-    found = list(marks(text))
-    known = [(number, words, name, figures[name]) for number, words, name in found if name in figures]
-    wrong = [f"{name}: no such figure" for _, _, name in found if name not in figures]
-    wrong += [
-        f"{name}: the page has {number}, the file {figure['value']}"
-        for number, _, name, figure in known
-        if not is_shown(number, figure["value"])
-    ]
-    wrong += [
-        f"{name}: the page has the unit {words}, the file {figure['unit']}"
-        for _, words, name, figure in known
-        if words not in ("", figure["unit"])
-    ]
+    """Marked figures of a page that the file does not have, or has with another number or unit."""
+    result = []
+    marked = list(marks(text))
+    for number, words, name in marked:
+        figure = figures.get(name)
+        if figure is None:
+            result.append(f"{name}: no such figure")
+            continue
+        if not is_shown(number, figure["value"]):
+            result.append(f"{name}: the page has {number}, the file {figure['value']}")
+        if words not in ("", figure["unit"]):
+            result.append(f"{name}: the page has the unit {words}, the file {figure['unit']}")
     num_comments = text.count("<!-- figure:")
-    if num_comments != len(found):
-        wrong.append(f"{num_comments - len(found)} comments do not follow a number and its unit")
-    return wrong
+    if num_comments != len(marked):
+        result.append(f"{num_comments - len(marked)} comments do not follow a number and its unit")
+    return result
 
 
 def is_shown(number: str, value: float) -> bool:
@@ -78,7 +76,7 @@ def is_shown(number: str, value: float) -> bool:
 
 
 def record(name: str, value: float, unit: str = "", what: str = "", command: str = "", root: Path = ROOT) -> None:
-    """Write a figure that this command measured on this machine; a new one needs a unit and what it says."""
+    """Write a figure that this command measured on this machine; a new one needs a unit and a description."""
     figures = load(root)
     before = figures.get(name, {})
     rounded = round(float(value), 2)
@@ -97,15 +95,10 @@ def record(name: str, value: float, unit: str = "", what: str = "", command: str
     print(f"{name}: {before.get('value')} -> {figure['value']} {figure['unit']}", file=sys.stderr)
 
 
-def add_option(parser: argparse.ArgumentParser) -> None:
-    """Add `--record` to the options of a benchmark."""
-    parser.add_argument("--record", action="store_true", help="write the figures of the pages to docs/figures.json")
-
-
 def this_machine() -> str:
     """CPUs, memory and versions."""
-    described = Path("/proc/cpuinfo")
-    text = described.read_text(encoding="utf-8") if described.exists() else ""
+    cpus = Path("/proc/cpuinfo")
+    text = cpus.read_text(encoding="utf-8") if cpus.exists() else ""
     models = re.findall(r"^model name\s*: (.*)$", text, flags=re.MULTILINE) or [platform.processor()]
     kinds = (("avx512_bf16", " with AVX512-BF16"), ("avx512f", " with AVX512 without bf16"), ("", " without AVX512"))
     kind = next(words for flag, words in kinds if flag in text) if text else ""
@@ -114,7 +107,7 @@ def this_machine() -> str:
 
 
 def this_command() -> str:
-    """The command of this process, without `--record`."""
+    """Command of this process, without `--record`."""
     path = Path(sys.argv[0])
     name = path.resolve().relative_to(ROOT) if path.resolve().is_relative_to(ROOT) else path.name
     return shlex.join(["python", str(name), *(word for word in sys.argv[1:] if word != "--record")])
@@ -128,8 +121,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.values and not options.report:
         parser.error("NAME=KEY needs --report")
-    for each in options.values:
-        name, _, key = each.partition("=")
+    for name, _, key in (text.partition("=") for text in options.values):
         report = value = json.loads(options.report.read_text(encoding="utf-8"))
         for part in key.split("."):
             value = value[part]
@@ -137,11 +129,10 @@ def main() -> None:
     figures = load()
     texts = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in pages()}
     for name, figure in sorted(figures.items()):
-        shown_on = [page for page, text in texts.items() if name in (each for *_, each in marks(text))]
+        shown_on = [page for page, text in texts.items() if name in (shown for *_, shown in marks(text))]
         print(f"{name}: {figure['value']} {figure['unit']} ({figure['date']}; {', '.join(shown_on) or 'on no page'})")
     wrong = [f"{page}: {problem}" for page, text in texts.items() for problem in problems(text, figures)]
-    print("\n".join(wrong), file=sys.stderr)
-    sys.exit(1 if wrong else 0)
+    sys.exit("\n".join(wrong) or 0)
 
 
 if __name__ == "__main__":

@@ -2,15 +2,14 @@
 
     python tests/benchmarks/languages.py --data ../shared/data/flores200
 
-The tokenizers are trained on the first 800 sentences of each language and measured on the others. In a translation
-"with a tenth wrong", every tenth word (in a language without spaces, every tenth character) is replaced by the one at
-the same place of the previous sentence.
+The tokenizers are trained on the first `--sentences` sentences of each language and measured on the others. In a
+translation "with a tenth wrong", every tenth word (in a language without spaces, every tenth character) is replaced by
+the one at the same place of the previous sentence.
 """
 
-from __future__ import annotations
-
-import argparse
 from pathlib import Path
+
+import common
 
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.languages import writes_spaces
@@ -18,73 +17,60 @@ from mt_cli.evaluation.texts import Scorer
 from mt_cli.tokenizer.special import UNK_ID
 from mt_cli.tokenizer.training import train_tokenizer
 
-_NUM_TRAINING = 800
-_ALGORITHMS = ("word_level", "bpe", "unigram", "char")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--data", type=Path, required=True)
-    folder = parser.parse_args().data
-    texts = {
-        path.name.partition(".")[0]: path.read_text(encoding="utf-8").split("\n")[:-1]
-        for path in sorted(folder.glob("*.devtest"))
-    }
-    print_scores(texts)
-    print_tokenizers(texts)
+ALGORITHMS = ("word_level", "bpe", "unigram", "char")
+METRICS = ("bleu", "chrf", "ter", "cer", "wer")
 
 
 def print_scores(texts: dict[str, list[str]]) -> None:
-    print("| language | BLEU counts | perfect: BLEU, chrF, (TER,) CER | a tenth wrong: BLEU | chrF | TER | CER | WER |")
-    print("|---|---|---|---|---|---|---|---|")
+    """Print the scores of perfect translations and of those with a tenth wrong."""
+    titles = ("perfect: BLEU, chrF, (TER,) CER", "a tenth wrong: BLEU", "chrF", "TER", "CER", "WER")
+    common.print_titles("language", "BLEU counts", *titles)
     for language, lines in texts.items():
         scorer = Scorer.of(language)
-        scores = [
-            {name: scored.score for name, scored in scorer.score(hypotheses, lines).items()}
-            for hypotheses in (lines, with_errors(language, lines))
-        ]
-        perfect = ", ".join(f"{scores[0][name]:g}" for name in ("bleu", "chrf", "ter", "cer") if name in scores[0])
-        cells = [
-            f"{scores[1][name]:.1f}" if name in scores[1] else "" for name in ("bleu", "chrf", "ter", "cer", "wer")
-        ]
-        print(f"| {language} | `{scorer.bleu_tokenizer}` | {perfect} | {' | '.join(cells)} |", flush=True)
+        perfect, wrong = (scorer.score(texts, lines) for texts in (lines, with_errors(language, lines)))
+        best = ", ".join(f"{perfect[name].score:g}" for name in METRICS[:4] if name in perfect)
+        cells = [f"{wrong[name].score:.1f}" if name in wrong else "" for name in METRICS]
+        common.print_row(language, f"`{scorer.bleu_tokenizer}`", best, *cells)
 
 
 def with_errors(language: str, lines: list[str]) -> list[str]:
     """The lines with every tenth word or character replaced by that of the previous line."""
     separator = " " if writes_spaces(language) else ""
-    units = [line.split() if separator else list(line) for line in lines]
+    sentences = [line.split() if separator else list(line) for line in lines]
     return [
         separator.join(
-            units[index - 1][place % len(units[index - 1])] if place % 10 == 9 else unit
-            for place, unit in enumerate(line)
+            previous[place % len(previous)] if place % 10 == 9 else unit for place, unit in enumerate(sentence)
         )
-        for index, line in enumerate(units)
+        for previous, sentence in zip([sentences[-1], *sentences], sentences, strict=False)
     ]
 
 
-def print_tokenizers(texts: dict[str, list[str]]) -> None:
-    titles = " | ".join(f"{name}: tokens, unknown" for name in _ALGORITHMS)
-    print(f"\n| language | {titles} | lossless |\n|---|{'---|' * len(_ALGORITHMS)}---|")
+def print_tokenizers(texts: dict[str, list[str]], num_trained: int) -> None:
+    """Print tokens per sentence, unknown tokens, and the algorithms that do not give back a text that they know."""
+    print()
+    common.print_titles("language", *(f"{algorithm}: tokens, unknown" for algorithm in ALGORITHMS), "lossless")
     for language, lines in texts.items():
-        learned, held_out = lines[:_NUM_TRAINING], lines[_NUM_TRAINING:]
-        cells, lossless = [], []
-        for algorithm in _ALGORITHMS:
-            tokenizer = train_tokenizer(learned, TokenizerConfig(algorithm=algorithm, vocab_size=2000))
+        held_out, cells, lossy = lines[num_trained:], [], []
+        for algorithm in ALGORITHMS:
+            config = TokenizerConfig(algorithm=algorithm, vocab_size=2000)
+            tokenizer = train_tokenizer(lines[:num_trained], config)
             ids = tokenizer.encode(held_out)
             num_tokens = sum(map(len, ids))
-            num_unknown = sum(sequence.count(UNK_ID) for sequence in ids)
-            cells.append(f"{num_tokens / len(held_out):.0f}, {num_unknown / num_tokens:.1%}")
-            decoded = tokenizer.decode(ids)
-            known = [place for place, sequence in enumerate(ids) if UNK_ID not in sequence]
-            lossless.append(all(decoded[place] == held_out[place] for place in known))
-        verdict = (
-            "yes"
-            if all(lossless)
-            else "no: "
-            + ", ".join(name for name, is_lossless in zip(_ALGORITHMS, lossless, strict=True) if not is_lossless)
-        )
-        print(f"| {language} | {' | '.join(cells)} | {verdict} |", flush=True)
+            unknown_share = sum(sentence.count(UNK_ID) for sentence in ids) / num_tokens
+            cells.append(f"{num_tokens / len(held_out):.0f}, {unknown_share:.1%}")
+            sentences = zip(ids, tokenizer.decode(ids), held_out, strict=True)
+            if any(decoded != line for encoded, decoded, line in sentences if UNK_ID not in encoded):
+                lossy.append(algorithm)
+        common.print_row(language, *cells, f"no: {', '.join(lossy)}" if lossy else "yes")
+
+
+def main() -> None:
+    """Print a row for each language in both tables."""
+    options = common.read_options(__doc__, data=Path, sentences=800, languages=[])
+    paths = {path.name.partition(".")[0]: path for path in sorted(options.data.glob("*.devtest"))}
+    texts = {language: common.read_lines(paths[language]) for language in options.languages or paths}
+    print_scores(texts)
+    print_tokenizers(texts, options.sentences)
 
 
 if __name__ == "__main__":

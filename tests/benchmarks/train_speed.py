@@ -5,27 +5,25 @@ of about 4,096 tokens. Peers run in their own environments, given by their Pytho
 
     python tests/benchmarks/train_speed.py --joeynmt joey/bin/python --eole eole/bin/python --marian hf/bin/python
 
-JoeyNMT 2.3 also needs `importlib_metadata` and `sentencepiece==0.2.0`, Eole 0.6.4 needs `aiohttp`, and Marian needs
-`transformers`. The configs of the peers are in `../shared/benchmarks`, next to the project.
+JoeyNMT 2.3 also needs `importlib_metadata` and `sentencepiece==0.2.0`, Eole 0.6.4 needs `aiohttp` and cuts words up as
+JoeyNMT does, and Marian needs `transformers`. The configs of the peers are in `../shared/benchmarks`.
 """
 
-import argparse
 import json
-import os
 import re
+import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
-import time
+from argparse import Namespace
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
+import common
 import torch
 import yaml
-from figures import add_option, record
-from numbered_pairs import CAPTIONS, caption_files
+from figures import record
 
 from mt_cli.batching.batches import collate, epoch_batches
 from mt_cli.config.loading import parse_config
@@ -34,206 +32,161 @@ from mt_cli.corpus.cache import Cache
 from mt_cli.data.prepare import prepare
 from mt_cli.features.training_pairs import training_pairs
 
-HERE = Path(__file__).parent
-SHARED = CAPTIONS.parents[1] / "benchmarks"
 FLOP_PER_TARGET_TOKEN = 48e6
 """Of the matrix products alone, forward and backward, for a target token and its share of source tokens."""
-
-
-def our_config(steps: int, precision: str) -> Config:
-    tree = {
-        "name": f"speed-{precision}",
-        "corpus": {"source": "en", "target": "de", "train": caption_files("train"), "valid": caption_files("val")},
-        "tokenizer": {"algorithm": "bpe", "vocab_size": 10_000, "shared": True},
-        "model": {"d_model": 256, "d_ff": 1024, "num_heads": 4, "tie_embeddings": "all", "dropout": 0.1},
-        "training": {
-            **{"max_steps": steps, "batch_tokens": 4096, "precision": precision, "log_every_steps": 1},
-            **{"validate_every_steps": 1_000_000, "learning_rate": 5e-4},
-        },
-    }
-    return parse_config(tree, "train_speed")
-
-
-def watched(command: list[str], folder: Path, enough: Callable[[str], bool]) -> tuple[str, float]:
-    """Run a command until `enough`; return its output and peak resident megabytes (largest process of its tree)."""
-    log = folder / "log.txt"
-    environment = (
-        {**os.environ, "PYTHONPATH": str(HERE.parents[1])} if command[0] == sys.executable else dict(os.environ)
-    )
-    with open(log, "w") as output:
-        process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output, env=environment)
-    peak = 0.0
-    while process.poll() is None:
-        try:
-            status = Path(f"/proc/{process.pid}/status").read_text()
-            peak = max(peak, int(re.findall(r"VmHWM:\s+(\d+)", status)[0]) / 1000)
-        except (FileNotFoundError, ProcessLookupError, IndexError):
-            pass
-        if enough(log.read_text(errors="replace")):
-            process.kill()
-        time.sleep(0.5)
-    return log.read_text(errors="replace"), peak
-
-
-def ours(folder: Path, precision: str, steps: int) -> tuple[float, float]:
-    run = folder / "runs" / f"speed-{precision}"
-    subprocess.run(["rm", "-rf", str(run)], check=True)
-    (folder / "ours.yaml").write_text(our_config(10 * steps, precision).to_yaml(), encoding="utf-8")
-
-    def enough(_: str) -> bool:
-        metrics = run / "metrics.jsonl"
-        return metrics.exists() and metrics.read_text().count("\n") >= steps
-
-    text, peak = watched([sys.executable, "-m", "mt_cli", "train", "--config", "ours.yaml"], folder, enough)
-    if not (run / "metrics.jsonl").exists():
-        raise SystemExit(text)
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return statistics.median(row["train/tokens_per_second"] for row in rows[3:]), peak
-
-
-def by_log(pattern: str, skip: int, needed: int) -> tuple[Callable[[str], bool], Callable[[str], float]]:
-    """Two functions of a log: whether it has enough figures, and their median without the first."""
-
-    def figures(text: str) -> list[float]:
-        return [float(figure) for figure in re.findall(pattern, text)][skip:]
-
-    return lambda text: len(figures(text)) >= needed, lambda text: statistics.median(figures(text))
-
-
-def joeynmt(folder: Path, python: str, steps: int) -> tuple[float, float]:
-    tree = yaml.safe_load((SHARED / "joeynmt_multi30k_en_de.yaml").read_text())
-    for key, name in (("train", "train"), ("dev", "val"), ("test", "test_2016_flickr")):
-        tree["data"][key] = str(CAPTIONS / name)
-    tree["model_dir"] = str(folder / "joey-model")
-    (folder / "joey.yaml").write_text(yaml.safe_dump(tree))
-    enough, rate = by_log(r"Tokens per Sec:\s+([\d.]+)", 1, max(2, steps // 10))
-    text, peak = watched([python, "-m", "joeynmt", "train", "joey.yaml", "--skip-test"], folder, enough)
-    return rate(text), peak
-
-
-def eole(folder: Path, python: str, steps: int, precision: str) -> tuple[float, float]:
-    tree = yaml.safe_load((SHARED / "eole_multi30k_en_de.yaml").read_text())
-    tree["training"] |= {"compute_dtype": precision, "train_steps": 10 * steps}
-    (folder / "eole.yaml").write_text(yaml.safe_dump(tree))
-    program = str(Path(python).with_name("eole"))
-    if not (folder / "run" / "v.src").exists():
-        subprocess.run([program, "build_vocab", "-c", "eole.yaml", "-n_sample", "-1"], cwd=folder, check=True)
-    enough, rate = by_log(r"\d+/\s*(\d+) tok/s", 1, max(2, steps // 10))
-    text, peak = watched([program, "train", "-c", "eole.yaml"], folder, enough)
-    return rate(text), peak
-
-
-def pieces_for_peers(folder: Path, python: str) -> None:
-    """Write a SentencePiece model and the captions encoded with it, for JoeyNMT and Eole."""
-    script = f"""
-import sentencepiece as spm
-spm.SentencePieceTrainer.train(input=r"{CAPTIONS}/train.en,{CAPTIONS}/train.de", model_prefix="m30k", vocab_size=10000,
-    model_type="unigram", unk_id=0, pad_id=1, bos_id=2, eos_id=3, minloglevel=2)
-model = spm.SentencePieceProcessor(model_file="m30k.model")
-for name in ("train", "val"):
-    for side in ("en", "de"):
-        with open(f"{{name}}.{{side}}", "w") as out:
-            for line in open(fr"{CAPTIONS}/{{name}}.{{side}}", encoding="utf-8", newline="\\n"):
-                out.write(" ".join(model.encode(line.strip(), out_type=str)) + "\\n")
+PIECES = """
+import sys, sentencepiece
+captions = sys.argv[1]
+sentencepiece.SentencePieceTrainer.train(input=[f"{captions}/train.en", f"{captions}/train.de"], model_prefix="m30k",
+    vocab_size=10000, model_type="unigram", unk_id=0, pad_id=1, bos_id=2, eos_id=3, minloglevel=2)
+model = sentencepiece.SentencePieceProcessor(model_file="m30k.model")
+for name in ("train.en", "train.de", "val.en", "val.de"):
+    with open(f"{captions}/{name}", encoding="utf-8", newline="\\n") as lines, open(name, "w") as file:
+        file.writelines(" ".join(model.encode(line.strip(), out_type=str)) + "\\n" for line in lines)
 """
-    if not (folder / "m30k.model").exists():
-        subprocess.run([python, "-c", script], cwd=folder, check=True)
+LOOPS = Path(__file__).with_name("peer_loops.py")
+Measurement = tuple[float, float]
+"""Target tokens per second, and peak resident megabytes of the process."""
 
 
-def loop(command: list[str], folder: Path) -> tuple[float, float]:
-    text, peak = watched(command, folder, lambda _: False)
-    return float(json.loads(text.splitlines()[-1])["target_tokens_per_second"]), peak
+def mt_config(precision: str) -> Config:
+    """Config of the model; the run is stopped before its end."""
+    model = {"d_model": 256, "d_ff": 1024, "num_heads": 4, "dropout": 0.1}
+    training = {"max_steps": 100_000, "batch_tokens": 4096, "precision": precision, "log_every_steps": 1}
+    training |= {"validate_every_steps": 1_000_000, "learning_rate": 5e-4}
+    return parse_config(common.config_tree("speed", model=model, training=training), "train_speed")
 
 
-def batches_for_peers(folder: Path, steps: int) -> Path:
-    config = our_config(steps, "fp32")
+def measure(command: list[object], folder: Path, rates: Callable[[str], list[float]], needed: int) -> Measurement:
+    """Run a command until its log gives enough rates."""
+    peaks = [0]
+
+    def is_done(log: str, pid: int) -> bool:
+        peaks.append(common.memory_of_process(pid).get("VmHWM", 0))
+        return len(rates(log)) >= needed
+
+    log = common.run_until(is_done, command, folder)
+    if not rates(log):
+        sys.exit(log)
+    return statistics.median(rates(log)), max(peaks) / 1e6
+
+
+def measure_mt(folder: Path, steps: int, precision: str) -> Measurement:
+    """Train with `mt train`."""
+    run = folder / "runs" / "speed"
+    shutil.rmtree(run, ignore_errors=True)
+    (folder / "mt.yaml").write_text(mt_config(precision).to_yaml(), encoding="utf-8")
+
+    def rates(log: str) -> list[float]:
+        rows = (run / "metrics.jsonl").read_text(encoding="utf-8") if (run / "metrics.jsonl").exists() else ""
+        return [float(rate) for rate in re.findall(r'"train/tokens_per_second": ([\d.]+)', rows)][3:]
+
+    return measure([*common.MT, "train", "--config", "mt.yaml"], folder, rates, max(1, steps - 3))
+
+
+def measure_by_log(command: list[object], folder: Path, steps: int, pattern: str) -> Measurement:
+    """Train with a peer that logs its speed every ten steps."""
+    return measure(command, folder, lambda log: [float(r) for r in re.findall(pattern, log)][1:], max(2, steps // 10))
+
+
+def measure_loop(folder: Path, python: str, *arguments: str) -> Measurement:
+    """Train in a loop of `peer_loops.py`."""
+    pattern = r'"target_tokens_per_second": ([\d.]+)'
+    command = [python, LOOPS, folder / "batches.pt", *arguments]
+    return measure(command, folder, lambda log: [float(rate) for rate in re.findall(pattern, log)], 1)
+
+
+def joeynmt_command(folder: Path, python: str) -> list[object]:
+    """Command of JoeyNMT, whose config is written."""
+    tree = yaml.safe_load((common.SHARED / "benchmarks/joeynmt_multi30k_en_de.yaml").read_text(encoding="utf-8"))
+    for key, name in (("train", "train"), ("dev", "val"), ("test", "test_2016_flickr")):
+        tree["data"][key] = str(common.CAPTIONS / name)
+    tree["model_dir"] = str(folder / "joey-model")
+    (folder / "joey.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
+    return [python, "-m", "joeynmt", "train", "joey.yaml", "--skip-test"]
+
+
+def eole_command(folder: Path, python: str, precision: str) -> list[object]:
+    """Command of Eole, whose config and vocabulary are written."""
+    program, config = str(Path(python).with_name("eole")), f"eole-{precision}.yaml"
+    tree = yaml.safe_load((common.SHARED / "benchmarks/eole_multi30k_en_de.yaml").read_text(encoding="utf-8"))
+    tree["training"] |= {"compute_dtype": precision, "train_steps": 100_000}
+    (folder / config).write_text(yaml.safe_dump(tree), encoding="utf-8")
+    if not (folder / "run" / "v.src").exists():
+        subprocess.run([program, "build_vocab", "-c", config, "-n_sample", "-1"], cwd=folder, check=True)
+    return [program, "train", "-c", config]
+
+
+def write_batches(folder: Path, number: int) -> None:
+    """Write batches of padded ids for the loops."""
+    config = mt_config("fp32")
     data = prepare(config, Cache(folder / "runs" / ".cache"))
     placed = epoch_batches(training_pairs(data, config), 4096, 1, 0)
-    batches = [collate(each.pairs, each.indices) for each, _ in zip(placed, range(steps), strict=False)]
-    saved = [
+    batches = [collate(one.pairs, one.indices) for one, _ in zip(placed, range(number), strict=False)]
+    padded = [
         {
-            "src": each.source.layout.padded(each.source.ids),
-            "tgt": each.target.layout.padded(each.target.ids),
-            "label": each.target.layout.padded(each.tgt_output_ids),
+            "src": batch.source.layout.padded(batch.source.ids),
+            "tgt": batch.target.layout.padded(batch.target.ids),
+            "label": batch.target.layout.padded(batch.tgt_output_ids),
         }
-        for each in batches
+        for batch in batches
     ]
-    torch.save(saved, folder / "batches.pt")
-    return folder / "batches.pt"
+    torch.save(padded, folder / "batches.pt")
 
 
-def matrix_peak(dtype: torch.dtype) -> float:
-    """FLOP/s of large products, on a GPU if available. The share of it that training reaches is the MFU."""
-    is_cuda = torch.cuda.is_available()
-    size = 8192 if is_cuda else 2048
-    a, b = (torch.randn(size, size, device="cuda" if is_cuda else "cpu").to(dtype) for _ in range(2))
-    rates = []
-    for _ in range(6):
-        started_at = time.perf_counter()
-        float((a @ b)[0, 0])
-        rates.append(2 * size**3 / (time.perf_counter() - started_at))
-    return max(rates)
+def systems(folder: Path, options: Namespace) -> dict[str, Callable[[], Measurement]]:
+    """Measurements of `mt` and of the peers that are given."""
+    steps = options.steps
+    by_name = {f"mt {precision}": partial(measure_mt, folder, steps, precision) for precision in ("bf16", "fp32")}
+    by_name["tutorial loop fp32"] = partial(measure_loop, folder, sys.executable, "tutorial")
+    if options.marian:
+        for precision in ("fp32", "bf16"):
+            by_name[f"Marian {precision}"] = partial(measure_loop, folder, options.marian, "marian", precision)
+    if options.joeynmt:
+        if not (folder / "m30k.model").exists():
+            subprocess.run([options.joeynmt, "-c", PIECES, common.CAPTIONS], cwd=folder, check=True)
+        command, pattern = joeynmt_command(folder, options.joeynmt), r"Tokens per Sec:\s+([\d.]+)"
+        by_name["JoeyNMT fp32"] = partial(measure_by_log, command, folder, steps, pattern)
+    if options.joeynmt and options.eole:
+        for precision in ("fp32", "bf16"):
+            command, pattern = eole_command(folder, options.eole, precision), r"\d+/\s*(\d+) tok/s"
+            by_name[f"Eole {precision}"] = partial(measure_by_log, command, folder, steps, pattern)
+    return by_name
+
+
+def matrix_peak() -> float:
+    """FLOP/s of large products in bf16; the share of it that training reaches is the model FLOP utilisation."""
+    a, b = (torch.randn(2048, 2048).to(torch.bfloat16) for _ in range(2))
+    return 2 * 2048**3 / min(common.seconds_of(lambda: a @ b) for _ in range(6))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for peer in ("joeynmt", "eole", "marian"):
-        parser.add_argument(f"--{peer}", metavar="PYTHON", help=f"Python of an environment with {peer}.")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "mt-train-speed")
-    add_option(parser)
-    options = parser.parse_args()
-    folder, steps = options.work.resolve(), options.steps
+    """Print a row for each system."""
+    peers = dict.fromkeys(("joeynmt", "eole", "marian"))
+    options = common.read_options(__doc__, record=True, **peers, rounds=3, steps=40, work=common.WORK)
+    for peer in peers:
+        if python := getattr(options, peer):
+            setattr(options, peer, str(Path(python).absolute()))
+        else:
+            print(f"{peer}: not given, skipped", file=sys.stderr)
+    folder = options.work.resolve() / "train"
     folder.mkdir(parents=True, exist_ok=True)
-    batches = batches_for_peers(folder, steps)
-    systems: dict[str, Callable[[], tuple[float, float]]] = {
-        "mt bf16": lambda: ours(folder, "bf16", steps),
-        "mt fp32": lambda: ours(folder, "fp32", steps),
-        "tutorial loop fp32": lambda: loop([sys.executable, str(HERE / "tutorial_loop.py"), "8"], folder),
-    }
-    if options.marian:
-        for precision in ("fp32", "bf16"):
-            command = [options.marian, str(HERE / "marian_loop.py"), str(batches), precision]
-            systems[f"Marian (Hugging Face) {precision}"] = lambda command=command: loop(command, folder)
-    if options.joeynmt:
-        pieces_for_peers(folder, options.joeynmt)
-        systems["JoeyNMT fp32"] = lambda: joeynmt(folder, options.joeynmt, steps)
-        if options.eole:
-            for precision in ("fp32", "bf16"):
-                systems[f"Eole {precision}"] = lambda each=precision: eole(folder, options.eole, steps, each)
-    results: dict[str, list[tuple[float, float]]] = {name: [] for name in systems}
-    peaks = []
-    for _ in range(options.rounds):
-        peaks.append(matrix_peak(torch.bfloat16))
-        for name, run in systems.items():
-            results[name].append(run())
-            print(name, [round(figure) for figure in results[name][-1]], file=sys.stderr, flush=True)
-    our_rate = statistics.median(rate for rate, _ in results["mt bf16"])
-    peak = statistics.median(peaks)
-    rows: list[dict[str, Any]] = []
-    for name, figures in results.items():
-        rate = statistics.median(each for each, _ in figures)
-        row = {
-            "system": name,
-            "target_tokens_per_second": round(rate),
-            "mt_is_times_as_fast": round(our_rate / rate, 2),
-        }
-        rows.append(row | {"peak_mb": round(statistics.median(each for _, each in figures))})
-    print(
-        json.dumps(
-            {"bf16_peak_gflops": round(peak / 1e9), "share_of_peak": round(our_rate * FLOP_PER_TARGET_TOKEN / peak, 3)}
-        )
-    )
-    for row in rows:
-        print(json.dumps(row))
+    write_batches(folder, options.steps)
+    results = common.measure_in_turn({"products": matrix_peak} | systems(folder, options), options.rounds)
+    peak = statistics.median(results.pop("products"))
+    speeds = {name: statistics.median(rate for rate, _ in measured) for name, measured in results.items()}
+    share = speeds["mt bf16"] * FLOP_PER_TARGET_TOKEN / peak
+    print(json.dumps({"bf16_peak_gflops": round(peak / 1e9), "share_of_peak": round(share, 3)}))
+    common.print_titles("system", "target tokens per second", "mt bf16 against it", "memory")
+    for name, rate in speeds.items():
+        megabytes = statistics.median(megabytes for _, megabytes in results[name])
+        common.print_row(name, f"{rate:,.0f}", f"{speeds['mt bf16'] / rate:.2f} times", f"{megabytes:,.0f} MB")
     if options.record:
         record("train_bf16_gflops", round(peak / 1e9))
-        record("train_share_of_peak", round(100 * our_rate * FLOP_PER_TARGET_TOKEN / peak))
-        names = {"JoeyNMT fp32": "train_vs_joeynmt", "Eole bf16": "train_vs_eole_bf16"}
-        for row in rows:
-            if row["system"] in names:
-                record(names[row["system"]], row["mt_is_times_as_fast"])
+        record("train_share_of_peak", round(100 * share))
+        for name, figure in (("JoeyNMT fp32", "train_vs_joeynmt"), ("Eole bf16", "train_vs_eole_bf16")):
+            if name in speeds:
+                record(figure, speeds["mt bf16"] / speeds[name])
 
 
 if __name__ == "__main__":
