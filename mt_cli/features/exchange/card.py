@@ -8,7 +8,7 @@ from huggingface_hub import EvalResult, ModelCardData
 
 from mt_cli.config.directions import Tagging
 from mt_cli.config.sections import Config
-from mt_cli.decoding.constraints import TOKENS_BESIDE_RATIO
+from mt_cli.decoding.next_tokens import TOKENS_BESIDE_RATIO
 from mt_cli.evaluation.texts import LOWER_IS_BETTER, METRICS
 from mt_cli.features.exchange.huggingface import MAX_LENGTH
 from mt_cli.reporting.report import Report, RunSummary
