@@ -68,9 +68,8 @@ def evaluate(
     from mt_cli.data.evaluation_set import read_files, read_split
     from mt_cli.evaluation.evaluate import format_scores
     from mt_cli.run.evaluation import System, evaluate_system, scorer_for
-    from mt_cli.translation.target import target_tag
 
-    search["tag"] = target_tag(translator, to, tag) if to or tag or source else None
+    search["tag"] = translator.target_tag(to, tag) if to or tag or source else None
     config = RunDirectory(paths[0]).config() if engine == "mt" else None
     if source is not None and reference is not None:
         test_set = read_files(source, reference, as_lines).tagged(translator.tagging, search["tag"])

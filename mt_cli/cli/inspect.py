@@ -51,13 +51,12 @@ def inspect(
     translator = load_translator(path, device, "fp32", checkpoint=checkpoint)
     from mt_cli.features.inspection import trace as inspection
     from mt_cli.features.inspection.figures import font_note
-    from mt_cli.translation.target import target_tag
 
     if sentence is None:
         pictures = inspection.draw_model(translator, _folder(path, output), suffix, positions)
         show(*_lineage(path, checkpoint), *inspection.parameter_table(translator.model))
     else:
-        trace = inspection.trace_translation(translator, sentence, target_tag(translator, to, tag))
+        trace = inspection.trace_translation(translator, sentence, translator.target_tag(to, tag))
         pictures = inspection.draw_attention(trace, _folder(path, output), suffix)
         show(trace.text, *inspection.choice_table(trace))
         if (size := translator.decoding.beam_size) > 1:

@@ -56,9 +56,8 @@ def score(
     if len(sources) != len(targets):
         raise InputError(f"{source} has {len(sources):,} lines and {target} {len(targets):,}; give a target for each")
     translator = load_translator(run_paths(run), device, precision, engine, checkpoint, threads)
-    from mt_cli.translation.target import target_tag
 
-    tag = target_tag(translator, to, tag)
+    tag = translator.target_tag(to, tag)
     with Output(None) as output:
         for start in range(0, len(sources), _PAIRS_AT_ONCE):
             block = sources[start : start + _PAIRS_AT_ONCE], targets[start : start + _PAIRS_AT_ONCE]

@@ -110,9 +110,8 @@ def translate(
         outputs = _outputs(output_file, alignment, n_best, as_json)
         translator = load_translator(run_paths(run), device, precision, engine, checkpoint, threads, group)
         from mt_cli.translation.stream import translated
-        from mt_cli.translation.target import target_tag
 
-        search["tag"] = target_tag(translator, to, tag)
+        search["tag"] = translator.target_tag(to, tag)
         has_bar = bool(output_file) or not sys.stdout.isatty()
         lines = _blocks(sentences, input_file, interactive, as_lines, has_bar)
         items = (item for block in lines for item in translated(translator, block, search, group))
@@ -202,7 +201,7 @@ def _write(
     draw: Callable[[Translation], None] | None,
 ) -> None:
     """Write each translation to each output, and print notices."""
-    from mt_cli.translation.notices import LineNotices
+    from mt_cli.translation.stream import LineNotices
 
     with ExitStack() as stack:
         notices = stack.enter_context(LineNotices())

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding.constraints import NEVER_PRODUCED, max_length
 from mt_cli.decoding.engine import ForcedDecoding, Ids
+from mt_cli.decoding.next_tokens import NEVER_PRODUCED, max_length
 from mt_cli.decoding.search import Hypothesis, penalty
 from mt_cli.errors import InputError
 from mt_cli.tokenizer.special import UNK_ID

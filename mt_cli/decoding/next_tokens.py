@@ -1,20 +1,122 @@
-"""The next tokens, from a model's logits: the likeliest, or a sample.
+"""The next tokens: which ones may come (length, prefix, repetitions), and the likeliest of them, or a sample.
 
-Legend of the shapes: R rows, V vocabulary, C candidates.
+Exports to other engines set the same options: `features/exchange/ctranslate2.py` and `huggingface.py`.
+
+Legend of the shapes: B sentences, N hypotheses of each, R = B x N rows, T target positions, P positions of a prefix,
+V vocabulary, C candidates.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from torch import Tensor
 
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding.constraints import TokenMask, select
 from mt_cli.model.kernels import is_cpu
+from mt_cli.tokenizer.special import EOS_ID, PAD_ID, SOS_ID, UNK_ID
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+NEVER_PRODUCED = (PAD_ID, SOS_ID)
+FREE = -1  # In place of a token: no token is forced.
+TOKENS_BESIDE_RATIO = 10
 _SEGMENT = 64
 _ELEMENTS_AT_ONCE = 2**19
 """Log-probabilities computed at a time on a CPU: as many as stay in its caches."""
+
+Prefixes = Sequence[Sequence[int]]
+S = TypeVar("S", bound="DataclassInstance")
+
+
+def select(state: S, rows: Tensor | slice) -> S:
+    """A copy of a dataclass with only these rows of each of its tensors."""
+    tensors = {name: value for name, value in vars(state).items() if isinstance(value, Tensor)}
+    return replace(state, **{name: tensor[rows] for name, tensor in tensors.items()})
+
+
+def max_length(num_source_tokens: int, decoding: DecodingConfig) -> int:
+    """Maximum number of tokens before [EOS] for a source of this length; `Constraints.of` computes it for a batch."""
+    longest = int(num_source_tokens * decoding.max_length_ratio) + TOKENS_BESIDE_RATIO
+    return min(longest, decoding.max_length or longest)
+
+
+@dataclass(frozen=True)
+class TokenMask:
+    """Tokens that may come next, row by row."""
+
+    forbidden: tuple[int, ...]  # In all rows.
+    forced: Tensor | None = None  # R, the only token that may come, or FREE; None if all rows are free.
+    repeated: Tensor | None = None  # RxK, tokens that a row may not produce, padded with [PAD].
+
+    def apply(self, log_probs_RV: Tensor) -> Tensor:
+        """Write -inf for tokens that may not come; [EOS] may always come if nothing else may."""
+        ends_R = log_probs_RV[:, EOS_ID].clone()
+        if self.forced is not None:
+            is_free_R1, forced_R1 = (self.forced == FREE)[:, None], self.forced.clamp(min=0)[:, None]
+            kept_R1 = log_probs_RV.gather(1, forced_R1)
+        for token in self.forbidden:
+            log_probs_RV[:, token] = -torch.inf
+        if self.repeated is not None:
+            log_probs_RV.scatter_(1, self.repeated, -torch.inf)
+        if self.forced is not None:
+            only_R1 = torch.where(is_free_R1, log_probs_RV.gather(1, forced_R1), kept_R1)
+            log_probs_RV.masked_fill_(~is_free_R1, -torch.inf).scatter_(1, forced_R1, only_R1)
+        if EOS_ID in self.forbidden:
+            is_stuck_R = log_probs_RV.amax(dim=1).isneginf()
+            log_probs_RV[:, EOS_ID] = torch.where(is_stuck_R, ends_R, log_probs_RV[:, EOS_ID])
+        return log_probs_RV
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """Limits of the translations of a batch."""
+
+    decoding: DecodingConfig
+    ends_at: frozenset[int]  # The values of `max_lengths`, so that no step has to read them from the device.
+    max_lengths: Tensor  # B, tokens before [EOS].
+    prefixes: Tensor  # BxP, the tokens that a translation begins with; FREE after them.
+
+    @classmethod
+    def of(cls, src_ids: Tensor, decoding: DecodingConfig, prefixes: Prefixes, limit: int | None) -> Constraints:
+        """Constraints for sources BxS; a translation has at most `limit` tokens, [EOS] included."""
+        max_lengths_B = (((src_ids != PAD_ID).sum(dim=1) - 1) * decoding.max_length_ratio).long() + TOKENS_BESIDE_RATIO
+        if decoding.max_length is not None:
+            max_lengths_B = max_lengths_B.clamp(max=decoding.max_length)
+        prefixes_BP = torch.full((len(src_ids), max(map(len, prefixes), default=0)), FREE, device=src_ids.device)
+        for row, prefix in enumerate(prefixes):
+            prefixes_BP[row, : len(prefix)] = torch.tensor(prefix, dtype=torch.int64)
+        max_lengths_B = torch.maximum(max_lengths_B, (prefixes_BP != FREE).sum(dim=1))
+        if limit is not None:
+            max_lengths_B = max_lengths_B.clamp(max=limit - 1)
+        return cls(decoding, frozenset(max_lengths_B.tolist()), max_lengths_B, prefixes_BP)
+
+    def next_after(self, ids_BNT: Tensor) -> TokenMask:
+        """Tokens that may follow these hypotheses."""
+        decoding, (num_beams, length) = self.decoding, ids_BNT.shape[1:]
+        forced_R = None
+        if length in self.ends_at or length < self.prefixes.shape[1]:
+            forced_B = torch.where(self.max_lengths == length, EOS_ID, FREE)
+            if length < self.prefixes.shape[1]:
+                forced_B = torch.where(self.prefixes[:, length] != FREE, self.prefixes[:, length], forced_B)
+            forced_R = forced_B.repeat_interleave(num_beams)
+        forbidden = [*NEVER_PRODUCED]
+        if decoding.unk == "avoid":
+            forbidden.append(UNK_ID)
+        if length < decoding.min_length:
+            forbidden.append(EOS_ID)
+        repeated, size = None, decoding.no_repeat_ngram
+        if size is not None and length >= size:
+            # Tokens that would repeat an n-gram of the row: those that followed its last n - 1 tokens before.
+            windows_RKC = ids_BNT.flatten(0, 1).unfold(1, size, 1)
+            last_R1C = ids_BNT.flatten(0, 1)[:, None, length - size + 1 :]
+            is_repeated_RK = (windows_RKC[..., :-1] == last_R1C).all(dim=-1)
+            repeated = torch.where(is_repeated_RK, windows_RKC[..., -1], PAD_ID)
+        return TokenMask(tuple(forbidden), forced_R, repeated)
 
 
 def best_tokens(logits_RV: Tensor, number: int, mask: TokenMask) -> tuple[Tensor, Tensor]:

@@ -14,13 +14,12 @@ from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.rows import BlankRow, Languages, Pair
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import MtError
-from mt_cli.evaluation.directions import DirectionScores, score_directions
 from mt_cli.evaluation.notes import FEWEST_SENTENCES, notes_on_style, notes_on_texts
-from mt_cli.evaluation.texts import LOWER_IS_BETTER, METRICS, Score, Scorer
+from mt_cli.evaluation.texts import LOWER_IS_BETTER, METRICS, DirectionScores, Score, Scorer, score_directions
 from mt_cli.machine.console import Progress, say
 from mt_cli.machine.storage import make_folder, write_text
 from mt_cli.tokenizer.spelling import respelled
-from mt_cli.translation.repetition import note_on_repetition
+from mt_cli.translation.stream import note_on_repetition
 from mt_cli.translation.translator import Translator
 
 _SENTENCES_AT_ONCE = 2048

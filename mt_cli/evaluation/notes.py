@@ -10,12 +10,11 @@ from unicodedata import normalize
 
 from mt_cli.corpus.languages import writes_spaces
 from mt_cli.corpus.rows import BlankRow, Languages
-from mt_cli.evaluation.directions import by_direction, rows_by_direction
-from mt_cli.evaluation.texts import METRICS, Scorer
+from mt_cli.evaluation.texts import METRICS, Scorer, by_direction, rows_by_direction
+from mt_cli.translation.stream import listed_lines
 
 FEWEST_SENTENCES = 100
 """Below this number, intervals and p-values of the bootstrap are too small, and single sentences decide."""
-_MOST_LISTED = 5
 _FEWEST_LINES = 3
 _COMMON, _RARE = 0.5, 0.1
 """A habit is common in a text from this share of its lines on, and rare up to the second share."""
@@ -41,9 +40,13 @@ def notes_on_texts(
 ) -> list[str]:
     """All notes on the scores of one system; `languages` has the direction of each pair, if there are several."""
     fewest = min(map(len, rows_by_direction(languages).values()), default=len(references))
+    number = (
+        f"{fewest} sentence{'s' * (fewest != 1)}: intervals and p-values mean little below {FEWEST_SENTENCES} "
+        "sentences, where single ones decide"
+    )
     notes = (
         note_on_left_out(left_out, len(references)),
-        note_on_number(fewest),
+        number if fewest < FEWEST_SENTENCES else None,
         note_on_short_references(scorer, references),
     )
     return [*filter(None, notes), *notes_on_style(scorer, hypotheses, references, languages)]
@@ -73,23 +76,11 @@ def note_on_left_out(left_out: Sequence[BlankRow], num_pairs: int) -> str | None
         return None
     parts = []
     for status, missing in _MISSING.items():
-        if rows := [row for row in left_out if row.status == status]:
-            shown = [f"{row.number:,}" + (f" of {row.origin}" if row.origin else "") for row in rows[:_MOST_LISTED]]
-            more = f" and {len(rows) - _MOST_LISTED:,} more" if len(rows) > _MOST_LISTED else ""
-            lines, have = ("line", "has") if len(rows) == 1 else ("lines", "have")
-            parts.append(f"{lines} {', '.join(shown)}{more} {have} {missing}")
+        rows = [row for row in left_out if row.status == status]
+        if lines := [f"{row.number:,}" + (f" of {row.origin}" if row.origin else "") for row in rows]:
+            parts.append(f"{listed_lines(lines)} {'has' if len(lines) == 1 else 'have'} {missing}")
     are = "is" if len(left_out) == 1 else "are"
     return f"{len(left_out):,} of {num_pairs + len(left_out):,} pairs {are} left out: {'; '.join(parts)}"
-
-
-def note_on_number(num_sentences: int) -> str | None:
-    """A note if there are too few sentences for intervals and p-values."""
-    if num_sentences >= FEWEST_SENTENCES:
-        return None
-    return (
-        f"{num_sentences} sentence{'s' * (num_sentences != 1)}: intervals and p-values mean little below "
-        f"{FEWEST_SENTENCES} sentences, where single ones decide"
-    )
 
 
 @dataclass(frozen=True)

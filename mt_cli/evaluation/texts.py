@@ -1,4 +1,4 @@
-"""Scores of translations: BLEU, chrF, TER and error rates, chosen by language.
+"""Scores of translations: BLEU, chrF, TER and error rates, chosen by language; of one direction or several.
 
 Scores are computed by sacreBLEU on detokenised text and carry its signature (Post 2018).
 """
@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import islice, zip_longest
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, FiniteFloat
 
 from mt_cli.config.sections import Config, EvaluationConfig
 from mt_cli.corpus.languages import CHINESE, primary, writes_spaces
 from mt_cli.corpus.languages import bleu_tokenizer as tokenizer_of
+from mt_cli.corpus.rows import Languages
 from mt_cli.errors import InputError, one_line
+
+T = TypeVar("T")
 
 METRICS = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER", "cer": "CER", "wer": "WER"}
 """Display names of the metrics, by key; `Scorer` chooses and computes them.
@@ -44,6 +48,12 @@ class Score(BaseModel, extra="allow"):
         """The value of a metric, 0-100, with its signature."""
         direction = {"lower_is_better": True} if metric in LOWER_IS_BETTER else {}
         return cls.model_validate({"score": value, "signature": signature, **others, **direction})
+
+
+Scores = dict[str, Score]
+"""Scores by metric."""
+DirectionScores = dict[str, Scores]
+"""Scores by direction (`es-gn`) and metric."""
 
 
 @dataclass(frozen=True)
@@ -104,9 +114,7 @@ class Scorer:
         """The metric that selects the best checkpoint: BLEU, or chrF for languages without words for BLEU to count."""
         return "bleu" if tokenizer_of(self.language) == "13a" else "chrf"
 
-    def score(
-        self, hypotheses: Sequence[str], references: Sequence[str], names: Sequence[str] = ()
-    ) -> dict[str, Score]:
+    def score(self, hypotheses: Sequence[str], references: Sequence[str], names: Sequence[str] = ()) -> Scores:
         """Scores of aligned lines, 0-100, with signatures, by the named metrics or all that suit the language.
 
         chrF++ is chrF with words and word bigrams in addition to characters (Popovic 2017). Raises InputError if there
@@ -132,9 +140,7 @@ class Scorer:
             scores[name] = Score.of(name, round(result.score, 4), signature, confidence_95=interval)
         return scores
 
-    def compare(
-        self, hypotheses: Sequence[str], baseline: Sequence[str], references: Sequence[str]
-    ) -> dict[str, Score]:
+    def compare(self, hypotheses: Sequence[str], baseline: Sequence[str], references: Sequence[str]) -> Scores:
         """Scores of a baseline, given its translations, with p-values of the differences (paired bootstrap)."""
         systems, metrics = [hypotheses, baseline], {name: self._metric(name) for name in self.names}
         ours, results = self._resampled(systems, references, metrics)
@@ -217,3 +223,58 @@ def metric_id_of(config: Config, scorer: Scorer) -> str:
     metric = best_metric_of(config, scorer)
     name = f"bleu/{scorer.bleu_tokenizer}" if metric == "bleu" else metric
     return f"{name}/mean" if metric != "loss" and has_directions(config) else name
+
+
+def rows_by_direction(languages: Sequence[Languages]) -> dict[str, list[int]]:
+    """Indices of the pairs of each direction, by its name; empty if there is only one direction.
+
+    `languages` has the source and target language of each pair.
+    """
+    rows: dict[str, list[int]] = {}
+    for row, direction in enumerate(languages):
+        rows.setdefault("-".join(direction), []).append(row)
+    return rows if len(rows) > 1 else {}
+
+
+def sampled_rows(languages: Sequence[Languages], number: int) -> list[int]:
+    """Indices of the first pairs, of each direction in turn."""
+    groups = rows_by_direction(languages).values() or [range(len(languages))]
+    in_turn = (row for rows in zip_longest(*groups) for row in rows if row is not None)
+    return list(islice(in_turn, number))
+
+
+def by_direction(
+    scorer: Scorer, languages: Sequence[Languages], texts: Sequence[Sequence[str]], work: Callable[..., T]
+) -> dict[str, T]:
+    """Result of `work` for each direction, with a scorer of its language and its rows of each of `texts`.
+
+    Empty if there is only one direction.
+    """
+    results = {}
+    for direction, rows in rows_by_direction(languages).items():
+        rows_of_texts = ([lines[row] for row in rows] for lines in texts)
+        results[direction] = work(scorer.for_language(languages[rows[0]][1]), *rows_of_texts)
+    return results
+
+
+def score_directions(
+    scorer: Scorer, languages: Sequence[Languages], texts: Sequence[Sequence[str]], score: Callable[..., Scores]
+) -> tuple[Scores, DirectionScores]:
+    """Scores of all texts, and of each direction; of several directions, the scores of all are means.
+
+    `score` is a method of `Scorer` and is called with a scorer and the texts.
+    """
+    directions = by_direction(scorer, languages, texts, score)
+    return (mean_scores(directions) if directions else score(scorer, *texts)), directions
+
+
+def mean_scores(directions: Mapping[str, Scores]) -> Scores:
+    """Mean over directions of each metric that all of them have; its signature begins with their number."""
+    first, *others = directions.values()
+    means = {}
+    for name in [name for name in first if all(name in scores for scores in others)]:
+        scores = [by_metric[name] for by_metric in directions.values()]
+        signatures = dict.fromkeys(score.signature for score in scores)
+        value = round(sum(score.score for score in scores) / len(scores), 4)
+        means[name] = Score.of(name, value, f"mean:{len(scores)}|{' or '.join(signatures)}")
+    return means

@@ -139,7 +139,11 @@ def _block_sums(loss: _Loss, hidden_PMD: Tensor, targets_M: Tensor, num_tokens: 
         num_real = max(0, num_tokens - start)
         views = (buffer[: num_passes * len(targets_C1)] for buffer in buffers)
         logits_PCV, scores_PCV, probs_PCV = (view.view(num_passes, len(targets_C1), -1) for view in views)
-        _project(hidden_PCD, loss, logits_PCV)
+        for hidden_CD, logits_CV in zip(hidden_PCD, logits_PCV, strict=True):
+            if loss.bias is None:
+                torch.mm(hidden_CD, loss.weight.T, out=logits_CV)
+            else:
+                torch.addmm(loss.bias, hidden_CD, loss.weight.T, out=logits_CV)
         scores_PCV.copy_(logits_PCV)
         torch.softmax(scores_PCV, dim=-1, out=probs_PCV)
         targets_PC1 = targets_C1.expand(num_passes, -1, -1)
@@ -160,15 +164,6 @@ def _block_sums(loss: _Loss, hidden_PMD: Tensor, targets_M: Tensor, num_tokens: 
             probs_PCV[:, num_real:] = 0.0
             grad_MV.view(num_passes, size, -1)[:, start : start + num_rows] = probs_PCV
     return sums
-
-
-def _project(hidden_PCD: Tensor, loss: _Loss, logits_PCV: Tensor) -> None:
-    """Fill `logits_PCV` with the logits of each pass."""
-    for hidden_CD, logits_CV in zip(hidden_PCD, logits_PCV, strict=True):
-        if loss.bias is None:
-            torch.mm(hidden_CD, loss.weight.T, out=logits_CV)
-        else:
-            torch.addmm(loss.bias, hidden_CD, loss.weight.T, out=logits_CV)
 
 
 def _token_losses(scores_PCV: Tensor, probs_PCV: Tensor, targets_PC1: Tensor) -> tuple[Tensor, Tensor]:

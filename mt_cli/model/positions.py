@@ -22,7 +22,12 @@ class Embedding(nn.Module):
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:
         super().__init__()
         self.table = nn.Embedding(vocab_size, config.d_model)
-        self.positions = added_positions(config)
+        # Rotary positions are applied by attention.
+        self.positions: SinusoidalPositions | LearnedPositions | None = None
+        if config.positions == "learned":
+            self.positions = LearnedPositions(config.max_positions, config.d_model)
+        elif config.positions == "sinusoidal":
+            self.positions = SinusoidalPositions(config.d_model)
         self.scale = math.sqrt(config.d_model)
         self.dropout = config.dropout if config.embedding_dropout is None else config.embedding_dropout
         self.word_dropout = config.word_dropout
@@ -60,19 +65,9 @@ class SinusoidalPositions(nn.Module):
 class LearnedPositions(nn.Embedding):
     """Trained table of positions, of limited length (Gehring et al. 2017)."""
 
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config.max_positions, config.d_model)
-
     def forward(self, positions_N: Tensor, num_positions: int) -> Tensor:  # type: ignore[override]
         """Encodings NxD of positions below `num_positions`."""
         return self.weight[positions_N]
-
-
-def added_positions(config: ModelConfig) -> SinusoidalPositions | LearnedPositions | None:
-    """Position encoding that is added to embeddings; None for rotary positions, which attention applies."""
-    if config.positions == "learned":
-        return LearnedPositions(config)
-    return SinusoidalPositions(config.d_model) if config.positions == "sinusoidal" else None
 
 
 class Rotation(nn.Module):

@@ -43,7 +43,7 @@ def check_trainable(model: Transformer, config: InitConfig) -> None:
     if config.adapter_rank is None:
         return
     weights = dict(model.named_parameters())
-    adapted = {linear.weight for block in _blocks(model) for linear in _linear(block).values()}
+    adapted = {linear.weight for _, _, linear in _linear_maps(model)}
     sizes = [min(weights[name].shape) for name in trained if weights[name] in adapted]
     if not sizes:
         raise ConfigError("init.freeze: no attention or feed-forward block is left for adapters")
@@ -111,28 +111,24 @@ def add_adapters(model: Transformer, config: InitConfig) -> None:
     for weight in tables:
         weight.requires_grad_(config.vocabulary == "extend" and weight in trained)
     scale = config.adapter_alpha / config.adapter_rank
-    for block in _blocks(model):
-        for name, linear in _linear(block).items():
-            if linear.weight in trained:
-                setattr(block, name, LowRankLinear(linear, config.adapter_rank, scale))
+    for block, name, linear in _linear_maps(model):
+        if linear.weight in trained:
+            setattr(block, name, LowRankLinear(linear, config.adapter_rank, scale))
 
 
 def merge_adapters(model: Transformer) -> None:
     """Turn a model with adapters into the ordinary model that computes the same, up to rounding."""
-    for block in _blocks(model):
-        for name, linear in _linear(block).items():
-            if isinstance(linear, LowRankLinear):
-                setattr(block, name, linear.merged())
+    for block, name, linear in _linear_maps(model):
+        if isinstance(linear, LowRankLinear):
+            setattr(block, name, linear.merged())
     model.requires_grad_(True)
 
 
-def _blocks(model: nn.Module) -> list[nn.Module]:
-    """Attentions and feed-forward blocks of a model."""
-    return [module for module in model.modules() if isinstance(module, MultiHeadAttention | FeedForward)]
-
-
-def _linear(block: nn.Module) -> dict[str, nn.Linear]:
-    return {name: module for name, module in block.named_children() if isinstance(module, nn.Linear)}
+def _linear_maps(model: nn.Module) -> list[tuple[nn.Module, str, nn.Linear]]:
+    """Linear maps of the attentions and feed-forward blocks of a model, each with its block and its name there."""
+    blocks = [module for module in model.modules() if isinstance(module, MultiHeadAttention | FeedForward)]
+    children = ((block, *child) for block in blocks for child in block.named_children())
+    return [(block, name, module) for block, name, module in children if isinstance(module, nn.Linear)]
 
 
 def saved_weights(model: nn.Module) -> dict[str, nn.Parameter]:

@@ -15,7 +15,7 @@ from mt_cli.features.fine_tuning.parent import ParentRun, adopt, inherited
 from mt_cli.features.fine_tuning.replay import replayed_before, with_replay
 from mt_cli.features.recipes.auto import PresetContext, resolve_preset
 from mt_cli.tokenizer.tokenizer import TokenizerPair
-from mt_cli.training.replicas import ReplicatedState
+from mt_cli.training.steps import ReplicatedState
 
 if TYPE_CHECKING:
     from mt_cli.run.setup import TrainingContext

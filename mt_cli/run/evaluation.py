@@ -12,8 +12,7 @@ from mt_cli.config.sections import Config
 from mt_cli.corpus.rows import Languages, untagged
 from mt_cli.data.evaluation_set import EvaluationSet
 from mt_cli.evaluation import evaluate as scoring
-from mt_cli.evaluation.baseline import read_translations, translate_as_baseline
-from mt_cli.evaluation.seen import notes_on_seen_pairs
+from mt_cli.evaluation.baseline import notes_on_seen_pairs, read_translations, translate_as_baseline
 from mt_cli.evaluation.texts import Scorer, scorer_of
 from mt_cli.features.comet import comet_score, load_comet
 from mt_cli.machine.console import say

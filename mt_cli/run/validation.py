@@ -14,8 +14,15 @@ from mt_cli.corpus.sources import names_of
 from mt_cli.data.prepare import Data, longest_source
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import DivergenceError
-from mt_cli.evaluation.directions import sampled_rows, score_directions
-from mt_cli.evaluation.texts import Score, Scorer, best_metric_of, metric_id_of, scorer_of
+from mt_cli.evaluation.texts import (
+    Score,
+    Scorer,
+    best_metric_of,
+    metric_id_of,
+    sampled_rows,
+    score_directions,
+    scorer_of,
+)
 from mt_cli.evaluation.tokens import score_tokens
 from mt_cli.features.inspection.trace import attention_pictures
 from mt_cli.machine.console import Progress, truncate

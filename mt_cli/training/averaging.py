@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
 from itertools import chain
 
@@ -38,11 +38,9 @@ class MovingAverage:
         decay = min(self._decay, (1 + step) / (10 + step))
         get_ema_multi_avg_fn(decay)(list(self.weights.values()), self._current, step)
 
-    @contextmanager
-    def applied(self) -> Iterator[None]:
+    def applied(self) -> AbstractContextManager[None]:
         """Context manager inside which the model has the averaged weights."""
-        with replaced(self._model, self.weights):
-            yield
+        return replaced(self._model, self.weights)
 
 
 def mean(models: Iterable[Mapping[str, Tensor]], number: int) -> dict[str, Tensor]:

@@ -92,18 +92,9 @@ class GradientAccumulator:
         """Scale the gradient down to a norm of at most `max_norm`; return its norm before, as a scalar tensor."""
         return torch.nn.utils.clip_grad_norm_(self.parameters, max_norm)
 
-    def fits(self, batch: Batch) -> bool:
-        """Whether an update from a batch, with AdamW's two moments, fits in memory; leaves no gradients."""
-        with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
-            try:
-                return self._try(batch, batch.num_target_tokens, num_moments=2) is not None
-            finally:
-                for weight in self.parameters:
-                    weight.grad = None
-
     def _add(self, batch: Batch, num_target_tokens: int) -> LossSums:
         if batch.num_sentences == 1 or batch.num_rows < self._smallest_too_large:
-            sums = self._try(batch, num_target_tokens)
+            sums = self.try_batch(batch, num_target_tokens)
             if sums is not None:
                 return sums
             if batch.num_sentences == 1:
@@ -116,8 +107,8 @@ class GradientAccumulator:
         first, second = batch.halves()
         return self._add(first, num_target_tokens) + self._add(second, num_target_tokens)
 
-    def _try(self, batch: Batch, num_target_tokens: int, num_moments: int = 0) -> LossSums | None:
-        """Add the whole gradient of a batch; None, with nothing added, if memory runs out."""
+    def try_batch(self, batch: Batch, num_target_tokens: int, num_moments: int = 0) -> LossSums | None:
+        """Add the whole gradient of a batch; None, with nothing added, if it does not fit in memory beside moments."""
         try:
             moments = [torch.empty_like(weight) for weight in self.parameters for _ in range(num_moments)]
             arguments = batch, num_target_tokens, list(self._weights.values())
@@ -144,9 +135,14 @@ def largest_batch(fits: Callable[[int], bool], smallest: int, largest: int) -> i
 def fits_memory(
     objective: Objective, compute_dtype: torch.dtype, source_length: int, target_length: int, batch_tokens: int
 ) -> bool:
-    """Whether an update from a batch of pairs of these lengths, [EOS] counted, fits in memory."""
+    """Whether an update by AdamW from a batch of pairs of these lengths, [EOS] counted, fits in memory."""
     num_pairs = max(1, batch_tokens // max(source_length, target_length))
     sides = [[[UNK_ID] * (length - 1)] * num_pairs for length in (source_length, target_length)]
     objective.step = objective.r_drop_start_step  # From here on, steps need the most memory.
     gradients = GradientAccumulator(objective.train(), compute_dtype)
-    return gradients.fits(collate(EncodedPairs.from_ids(*sides), range(num_pairs)).to(gradients.device))
+    batch = collate(EncodedPairs.from_ids(*sides), range(num_pairs)).to(gradients.device)
+    with torch.random.fork_rng([gradients.device] if gradients.device.type == "cuda" else []):
+        try:
+            return gradients.try_batch(batch, batch.num_target_tokens, num_moments=2) is not None
+        finally:
+            objective.zero_grad()

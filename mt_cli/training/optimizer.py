@@ -161,8 +161,7 @@ def learning_rate(config: TrainingConfig, step: int, num_steps: int | None, elap
     """
     warmup, peak = config.warmup_steps, config.learning_rate
     rising = peak * step / warmup if step < warmup else peak
-    done = max(_decay_by_steps(config, step, num_steps), _decay_by_clock(config, step, elapsed_seconds))
-    done = min(1.0, max(0.0, done))
+    done = _decay(config, step, num_steps, elapsed_seconds)
     falling = {
         "inverse_sqrt": math.sqrt(max(warmup, 1) / step),
         "linear": 1 - done,
@@ -172,24 +171,17 @@ def learning_rate(config: TrainingConfig, step: int, num_steps: int | None, elap
     return min(rising, peak * falling[config.schedule])
 
 
-def _decay_by_steps(config: TrainingConfig, step: int, num_steps: int | None) -> float:
-    """Share of the steps between the warm-up and the last step that is done; negative during the warm-up.
+def _decay(config: TrainingConfig, step: int, num_steps: int | None, elapsed_seconds: float) -> float:
+    """Share, 0 to 1, of the steps or the time after the warm-up that is over, whichever is larger.
 
-    The warm-up counts as half of the steps if it is longer.
+    The warm-up counts as half of the steps or of the time if it is longer. Its time follows from the mean speed so far.
     """
-    if num_steps is None:
-        return 0.0
-    warmup = min(config.warmup_steps, num_steps / 2)
-    return (step - warmup) / (num_steps - warmup)
-
-
-def _decay_by_clock(config: TrainingConfig, step: int, elapsed_seconds: float) -> float:
-    """Share of the time between the warm-up and `max_minutes` that is over; negative during the warm-up.
-
-    The time of the warm-up follows from the mean speed so far. It counts as half of `max_minutes` if it is longer.
-    """
-    if config.max_minutes is None:
-        return 0.0
-    elapsed = elapsed_seconds / (60 * config.max_minutes)
-    warmup = min(0.5, elapsed * config.warmup_steps / step)
-    return (elapsed - warmup) / (1 - warmup)
+    shares = [0.0]
+    if num_steps is not None:
+        warmup = min(config.warmup_steps, num_steps / 2)
+        shares.append((step - warmup) / (num_steps - warmup))
+    if config.max_minutes is not None:
+        elapsed = elapsed_seconds / (60 * config.max_minutes)
+        warmup = min(0.5, elapsed * config.warmup_steps / step)
+        shares.append((elapsed - warmup) / (1 - warmup))
+    return min(1.0, max(shares))

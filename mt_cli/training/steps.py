@@ -1,4 +1,4 @@
-"""Optimisation as a generator of step reports. Knows nothing of files, BLEU or terminals.
+"""Optimisation as a generator of step reports, and the state that it changes. Knows no files, BLEU or terminals.
 
 Nothing here waits for a CUDA device unless its memory runs out: sums stay on the device until the caller reads them.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import count, islice, zip_longest
 
@@ -19,8 +20,41 @@ from mt_cli.config.training import TrainingConfig
 from mt_cli.errors import CorpusError
 from mt_cli.machine.cpus import in_threads
 from mt_cli.machine.devices import seed_device
+from mt_cli.machine.group import Group
+from mt_cli.model.transformer import Transformer
+from mt_cli.training.averaging import MovingAverage
 from mt_cli.training.gradients import GradientAccumulator
+from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import set_rate, step_if
+
+
+class ReplicatedState:
+    """Weights and optimizer of a run, with a copy in every process. All processes must call the same methods."""
+
+    gradients: GradientAccumulator
+    optimizer: torch.optim.Optimizer
+    average: MovingAverage | None
+
+    def __init__(
+        self,
+        objective: Objective,
+        optimizer: torch.optim.Optimizer,
+        average: MovingAverage | None,
+        dtype: torch.dtype,
+        group: Group,
+    ) -> None:
+        self._stored = objective.model
+        self.gradients = GradientAccumulator(objective, dtype, group)
+        self.optimizer, self.average = optimizer, average
+
+    @contextmanager
+    def averaged(self) -> Iterator[Transformer]:
+        """Context manager inside which the model has its averaged weights, if any; gives the model to validate."""
+        with self.average.applied() if self.average else nullcontext():
+            yield self._stored
+
+    def store(self) -> None:
+        """Copy trained weights to the ones that are saved: nothing to do, because they are the same here."""
 
 
 @dataclass

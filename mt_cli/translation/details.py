@@ -1,4 +1,4 @@
-"""Tokens of a line and of its translation, their scores and their alignment."""
+"""Tokens of a line and of its translation: their scores, their alignment, and source words for unknown ones."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from operator import itemgetter
 
+import torch
+from torch import Tensor
+
 from mt_cli.corpus.rows import untagged
 from mt_cli.decoding.engine import ForcedDecoding
-from mt_cli.tokenizer.special import EOS, character_ends
+from mt_cli.tokenizer.special import EOS, UNK_ID, character_ends
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
-from mt_cli.translation.lines import Alignment, Details, Translation
+from mt_cli.translation.lines import Alignment, Details, Segment, Translation
 from mt_cli.translation.sentences import units
 
 
@@ -70,3 +73,19 @@ def _overlapped(spans: Sequence[tuple[int, int]], start: int, end: int) -> range
     """Indices of the sorted spans that overlap with `start` to `end`; if none does, of the span before."""
     first, last = bisect_right(spans, start, key=itemgetter(1)), bisect_left(spans, end, key=itemgetter(0))
     return range(first, last) if first < last else range(max(0, last - 1), max(1, last))
+
+
+def attended_words(segment: Segment, weights: Tensor, tokenizer: Tokenizer, tags: Sequence[str]) -> dict[int, str]:
+    """The source word with the most attention for each target token, by TxS weights; a tag is no word.
+
+    If the source has unknown words, one of them is chosen: names are unknown on both sides, and attention often points
+    to the word beside them. After Luong et al. 2015, "Addressing the Rare Word Problem in Neural Machine Translation",
+    section 3.3.
+    """
+    may_be_copied = torch.tensor(segment.ids) == UNK_ID
+    if not may_be_copied.any():
+        may_be_copied[:] = True
+        may_be_copied[0] = untagged(segment.text, tags) == segment.text or len(segment.ids) == 1
+    best = weights.masked_fill(~may_be_copied, -1.0).argmax(dim=1).tolist()
+    spans = tokenizer.spans(segment.text)
+    return {place: segment.text[slice(*spans[source])] for place, source in enumerate(best)}

@@ -20,7 +20,6 @@ from mt_cli.corpus.rows import untagged
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.tokenizer.special import BYTES, SPACE, UNK, UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
-from mt_cli.translation.repetition import repeats_itself
 from mt_cli.translation.sentences import (
     has_letters,
     has_words,
@@ -129,11 +128,6 @@ class Translation:
     def unknown_words(self) -> tuple[str, ...]:
         """Words of the line that are not in the vocabulary of the source."""
         return tuple(word for segment in self.segments for word in segment.unknown_words)
-
-    @cached_property
-    def repeats_itself(self) -> bool:
-        """Whether the best translation repeats the same words again and again, and the line does not."""
-        return repeats_itself(self.plain, self.text)
 
     @property
     def searched(self) -> list[Segment]:

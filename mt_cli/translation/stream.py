@@ -1,11 +1,14 @@
-"""Translation of many lines: in blocks, in order, by one or several processes."""
+"""Translations of many lines: in blocks, by one or several processes, as text, and with notices on them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
+
+from mt_cli.machine.console import say
 
 if TYPE_CHECKING:
     from mt_cli.machine.group import Group
@@ -13,6 +16,11 @@ if TYPE_CHECKING:
     from mt_cli.translation.translator import Translator
 
 _FIRST_BLOCK, _LARGEST_BLOCK = 32, 2048
+_MOST_NAMED, _LONGEST_WORD = 5, 60
+"""Largest number of lines that a notice names, and of characters of an unknown word that are shown."""
+_LOOP = re.compile(r"(.{2,80}?)\1{3,}", re.DOTALL)
+"""The same characters, four times or more in a row."""
+_FEWEST_CHARACTERS, _SHARE, _MOST_CHARACTERS = 24, 1 / 3, 20_000
 
 
 def blocks(lines: Iterable[str]) -> Iterator[list[str]]:
@@ -56,3 +64,74 @@ def format_alignment(item: Translation) -> str:
     """Word alignment of a translation as one line, such as `0-0 1-2`."""
     assert item.details is not None
     return " ".join(f"{source}-{target}" for source, target in item.details.word_alignment)
+
+
+class LineNotices:
+    """Context manager that collects what users should know about translated lines, and prints it when it ends.
+
+    Unknown words of the first few lines are printed at once.
+    """
+
+    def __init__(self) -> None:
+        self._num_lines = self._num_with_unknown_words = 0
+        self._long_lines: list[str] = []
+        self._repeating_lines: list[str] = []
+
+    def __enter__(self) -> LineNotices:
+        return self
+
+    def add(self, line: Translation) -> None:
+        """Record the next line."""
+        self._num_lines += 1
+        if line.is_too_long:
+            num_segments = len(line.searched)
+            how = f" in {num_segments:,} segments" if num_segments > 1 else "" if num_segments else " copied"
+            self._long_lines.append(f"{self._num_lines:,}{how}")
+        if repeats_itself(line.plain, line.text):
+            self._repeating_lines.append(f"{self._num_lines:,}")
+        if words := line.unknown_words:
+            self._num_with_unknown_words += 1
+            if self._num_with_unknown_words <= _MOST_NAMED:
+                shown = ", ".join(f"{word:.{_LONGEST_WORD}}" for word in dict.fromkeys(words))
+                say(f"mt: not in the vocabulary: {shown}")
+
+    def __exit__(self, *error: object) -> None:
+        if self._num_with_unknown_words > _MOST_NAMED:
+            say(f"mt: {self._num_with_unknown_words:,} lines had words that are not in the vocabulary")
+        if lines := self._long_lines:
+            have = "1 line has" if len(lines) == 1 else f"{len(lines):,} lines have"
+            say(f"note: {have} more tokens than the longest training sentence ({listed_lines(lines)})")
+        if self._repeating_lines:
+            say(f"note: {_note_on_repetition(self._repeating_lines)}")
+
+
+def repeats_itself(source: str, translation: str) -> bool:
+    """Whether a translation repeats the same words, as a decoder in a loop does, and the source does not."""
+    longest = _longest_loop(translation)
+    return longest >= max(_FEWEST_CHARACTERS, _SHARE * len(translation)) and longest > 2 * _longest_loop(source)
+
+
+def _longest_loop(text: str) -> int:
+    """Length of the longest part of a text that repeats itself, in characters."""
+    return max((len(match[0]) for match in _LOOP.finditer(text[:_MOST_CHARACTERS])), default=0)
+
+
+def note_on_repetition(sources: Sequence[str], translations: Sequence[str]) -> str | None:
+    """A note on the lines whose translations repeat themselves; None if there are none."""
+    rows = enumerate(zip(sources, translations, strict=True), start=1)
+    lines = [f"{number:,}" for number, (source, translation) in rows if repeats_itself(source, translation)]
+    return _note_on_repetition(lines) if lines else None
+
+
+def _note_on_repetition(lines: Sequence[str]) -> str:
+    subject = "1 translation repeats itself" if len(lines) == 1 else f"{len(lines):,} translations repeat themselves"
+    return (
+        f"{subject} ({listed_lines(lines)}): the model has not learned such text; "
+        "--set decoding.no_repeat_ngram=3 prevents loops, not wrong words"
+    )
+
+
+def listed_lines(lines: Sequence[str]) -> str:
+    """The first lines by number, and how many more there are."""
+    more = f" and {len(lines) - _MOST_NAMED:,} more" if len(lines) > _MOST_NAMED else ""
+    return f"line{'s' * (len(lines) > 1)} {', '.join(lines[:_MOST_NAMED])}{more}"

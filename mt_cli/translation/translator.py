@@ -6,6 +6,7 @@ Translator.load("runs/quickstart").translate(["The old doctor sleeps."])
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,19 +18,20 @@ from mt_cli.checkpoint.trained import load_together
 from mt_cli.config.directions import NO_TAGS, Tagging
 from mt_cli.config.loading import changed_section
 from mt_cli.config.sections import DecodingConfig
+from mt_cli.corpus.languages import primary
 from mt_cli.decoding.engine import Engine, ForcedDecoding, Ids, TransformerEngine
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.errors import InputError
+from mt_cli.machine.console import say
 from mt_cli.machine.devices import pick_device, pick_precision, use_threads
 from mt_cli.machine.group import ALONE, Group
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special import EOS, UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
-from mt_cli.translation.details import details_of
+from mt_cli.translation.details import attended_words, details_of
 from mt_cli.translation.exported import load_exported
 from mt_cli.translation.lines import LineSplitter, Segment, TextHypothesis, Translation
-from mt_cli.translation.unknown_words import attended_words, one_line_text, with_words
 
 _MOST_HYPOTHESES = 1000
 _PAIRS_FORCED_AT_ONCE = 512
@@ -120,6 +122,27 @@ class Translator:
         assert isinstance(self.engine, TransformerEngine), "this engine does not show its model"
         assert isinstance(self.engine.model, Transformer), "an ensemble has several"
         return self.engine.model
+
+    def target_tag(self, to: str | None, tag: str | None = None) -> str | None:
+        """Tag for a target language; without a language, `tag` or the default of the model.
+
+        A note says so if the model has several target languages and none is chosen. Raises InputError if the model does
+        not translate into the language, or does not know the tag.
+        """
+        tagging, targets, (source, target) = self.tagging, self.tagging.targets, self.languages
+        if to is None:
+            if tag is None and len(targets) > 1:
+                default = f"this is {tagging.target_of(tagging.default)}, and " if tagging.default else ""
+                say(f"note: no target language is chosen; {default}--to chooses one of {', '.join(targets)}")
+            return tagging.chosen(tag)
+        if tag is not None:
+            raise InputError("give --to or --tag, not both")
+        if target_tag := tagging.into(to):
+            return target_tag
+        if primary(to) == primary(target) and not (targets and tagging.is_required):
+            return tagging.default
+        languages = f"into {', '.join(targets)}" if targets else f"from {source} to {target} only"
+        raise InputError(f"--to {to}: this model translates {languages}")
 
     def translate(
         self, sentences: Iterable[str], tag: str | None = None, prefix: str = "", **decoding: Any
@@ -234,7 +257,7 @@ class Translator:
         return [hypotheses[row] for row in range(len(segments))]
 
     def _texts(self, rows: Sequence[tuple[Segment, str, Hypothesis]], is_copied: bool) -> Iterator[str]:
-        """Text of each hypothesis of a segment with a prefix.
+        """Text of each hypothesis of a segment with a prefix, in one line without double spaces.
 
         Unknown words of the prefix are kept. With `is_copied`, the other ones are replaced by source words.
         """
@@ -249,7 +272,11 @@ class Translator:
             if UNK_ID in best.ids and prefix:
                 spans = self.target_tokenizer.spans(prefix)
                 words |= {place: prefix[start:end] for place, (start, end) in enumerate(spans)}
-            yield one_line_text(with_words(words, best.ids, self.target_tokenizer) if words else text)
+            if words:
+                tokens = enumerate(zip(best.ids, self.target_tokenizer.tokens(best.ids), strict=True))
+                spelled = [words.get(place, token) if index == UNK_ID else token for place, (index, token) in tokens]
+                text = self.target_tokenizer.join(spelled)
+            yield " ".join(filter(None, re.split("[ \r\n]", text)))  # The model can produce line ends as bytes.
 
 
 def _attention(forced: ForcedDecoding) -> Tensor:

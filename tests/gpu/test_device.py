@@ -14,7 +14,7 @@ from mt_cli.batching.batches import MixedPairs, collate
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.sections import DecodingConfig, ModelConfig
 from mt_cli.config.training import TrainingConfig
-from mt_cli.decoding.constraints import FREE, Constraints
+from mt_cli.decoding.next_tokens import FREE, Constraints
 from mt_cli.decoding.search import Beams, Samples
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special import EOS_ID, SOS_ID

@@ -14,7 +14,7 @@ import yaml
 from safetensors import safe_open
 
 from mt_cli.errors import InputError
-from mt_cli.translation.notices import LineNotices
+from mt_cli.translation.stream import LineNotices
 from mt_cli.translation.translator import Translator
 
 
@@ -112,7 +112,7 @@ def test_long_lines_and_translations_that_repeat_themselves_are_noted_once_a_fil
     assert re.fullmatch(r"note: 7 lines have more tokens than .* \(lines 2 in 2 segments, 4 .* and 2 more\)\n", err)
     with LineNotices() as notices:
         for number in range(14):
-            notices.add(SimpleNamespace(is_too_long=False, repeats_itself=number % 2, unknown_words=()))
+            notices.add(SimpleNamespace(is_too_long=False, unknown_words=(), plain="", text="ab" * 20 * (number % 2)))
     assert "7 translations repeat themselves (lines 2, 4, 6, 8, 10 and 2 more)" in capsys.readouterr().err
 
 

@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from mt_cli.config.sections import DecodingConfig, ModelConfig
-from mt_cli.decoding.constraints import NEVER_PRODUCED, Constraints, TokenMask
 from mt_cli.decoding.engine import TransformerEngine
-from mt_cli.decoding.next_tokens import largest, sampled_tokens
+from mt_cli.decoding.next_tokens import NEVER_PRODUCED, Constraints, TokenMask, largest, sampled_tokens
 from mt_cli.decoding.search import Beams, Samples, penalty, run_search, search, worth_keeping
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer

@@ -8,8 +8,15 @@ from mt_cli.corpus.reading import read_corpora
 from mt_cli.corpus.sources import names_of
 from mt_cli.data.prepare import notes_on_tags
 from mt_cli.errors import ConfigError, InputError
-from mt_cli.evaluation.directions import rows_by_direction, sampled_rows, score_directions
-from mt_cli.evaluation.texts import Scorer, best_metric_of, metric_id_of, scorer_of
+from mt_cli.evaluation.texts import (
+    Scorer,
+    best_metric_of,
+    metric_id_of,
+    rows_by_direction,
+    sampled_rows,
+    score_directions,
+    scorer_of,
+)
 
 
 def tree(**corpus):

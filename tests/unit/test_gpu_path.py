@@ -14,8 +14,7 @@ from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import DecodingConfig, ModelConfig
 from mt_cli.config.training import TrainingConfig
 from mt_cli.decoding import next_tokens
-from mt_cli.decoding.constraints import FREE, Constraints, TokenMask
-from mt_cli.decoding.next_tokens import best_tokens
+from mt_cli.decoding.next_tokens import FREE, Constraints, TokenMask, best_tokens
 from mt_cli.decoding.search import Beams, Samples, search
 from mt_cli.errors import DivergenceError
 from mt_cli.evaluation.tokens import score_tokens

@@ -17,7 +17,7 @@ from mt_cli.model.transformer import Transformer, skeleton
 from mt_cli.training.averaging import MovingAverage, with_weights
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
-from mt_cli.training.replicas import ReplicatedState
+from mt_cli.training.steps import ReplicatedState
 
 T = TypeVar("T")
 

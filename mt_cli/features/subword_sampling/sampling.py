@@ -6,9 +6,9 @@ special token, a tag or a byte is a word that has only one segmentation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count, pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ Integers = NDArray[np.int64]
 Keys = NDArray[np.uint64]
 Words = tuple[Integers, Integers]
 """Ids of words, one word after the other, and the length of each word."""
+Sampler = Callable[[Integers, Integers, Keys], Words]
+"""Draws a segmentation of each word, given as the ids of its characters: a function of the word and its key."""
 NUM_SAMPLES = 128
 """Number of segmentations of a word that are drawn. Training takes one of them at random for each occurrence."""
 _STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -29,29 +31,17 @@ _IMPOSSIBLE = -1e30
 """Score of a piece that does not exist; minus infinity minus itself would not be a number."""
 
 
-def mix(numbers: Keys) -> Keys:
-    """Random 64-bit numbers that are a function of `numbers` (SplitMix64; Steele et al. 2014)."""
-    numbers = numbers + _STEP
-    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return numbers ^ (numbers >> np.uint64(31))
-
-
 def numbered(keys: Keys, numbers: NDArray[np.integer[Any]] | int) -> Keys:
-    """Random numbers that are a function of each key and number."""
-    return mix(keys + np.asarray([numbers] if isinstance(numbers, int) else numbers).astype(np.uint64) * _STEP)
+    """Random 64-bit numbers that are a function of each key and number (SplitMix64; Steele et al. 2014)."""
+    mixed = keys + np.asarray([numbers] if isinstance(numbers, int) else numbers).astype(np.uint64) * _STEP + _STEP
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))
 
 
 def starts_of(lengths: NDArray[np.integer[Any]]) -> Integers:
     """Start of each sequence of these lengths, one after the other."""
     return np.cumsum(lengths, dtype=np.int64) - lengths
-
-
-class Sampler(Protocol):
-    """Draws a segmentation of each word, given as the ids of its characters."""
-
-    def __call__(self, characters: Integers, lengths: Integers, keys: Keys) -> Words:
-        """Segmentations, each a function of the word and its key."""
 
 
 class MergeDropout:
