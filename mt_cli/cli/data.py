@@ -48,8 +48,7 @@ def data_check(
     check_output(clean)
     from mt_cli.corpus.cache import Cache
     from mt_cli.features.data_check.problems import find_problems, refuse_problems
-    from mt_cli.features.data_check.report import examine, format_examination
-    from mt_cli.features.data_check.show import write_clean
+    from mt_cli.features.data_check.report import examine, format_examination, write_clean
     from mt_cli.run.compose import prepare_new
 
     cache = Cache(RUNS / ".cache", say)
@@ -91,7 +90,7 @@ def data_show(
         raise InputError("--epoch: shows pairs of training; leave out --dropped and --split")
     loaded = _load(config, folder, overrides)
     from mt_cli.corpus.cache import Cache
-    from mt_cli.features.data_check.show import pairs_of_epoch, shown_pairs
+    from mt_cli.features.data_check.report import pairs_of_epoch, shown_pairs
     from mt_cli.run.compose import prepare_new
 
     stream_rows = loaded.corpus.shuffle_buffer if epoch is None else None
@@ -115,6 +114,6 @@ def _load(path: Path | None, folder: str | None, overrides: list[str] | None) ->
     if overrides:
         raise InputError("--set: changes a config; write one with mt init, and give it with --config")
     from mt_cli.corpus.cache import Cache
-    from mt_cli.features.recipes.new_config import config_of_folder
+    from mt_cli.features.recipes.init import config_of_folder
 
     return config_of_folder(str(folder), Cache(RUNS / ".cache", say))

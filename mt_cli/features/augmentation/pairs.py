@@ -1,4 +1,4 @@
-"""Training pairs made of other pairs in each epoch. Knows pools of ids, and which ids are tags; knows no text.
+"""Training pairs made of other pairs in each epoch. Knows pools of ids, tags and vocabularies.
 
 Concatenated pairs teach a model to translate texts that are longer than its training pairs (Kondo et al. 2021,
 "Sentence Concatenation Approach to Data Augmentation for Neural Machine Translation"; Nguyen et al. 2021, "Data
@@ -18,13 +18,19 @@ from numpy.typing import NDArray
 from mt_cli.batching.batches import ChangedPairs, Indices, Pool, TrainingPairs
 from mt_cli.batching.encoded import EncodedPairs, Ids, as_batch, ragged
 from mt_cli.config.sections import Config
-from mt_cli.features.augmentation.words import Words, words_of
+from mt_cli.corpus.languages import scripts_in
+from mt_cli.tokenizer.special import BYTES, SPACE, UNK
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 
 _END_OF_SEEDS = 0x41  # Keeps the random numbers apart from others of the same pool.
 _Integers = NDArray[np.int64]
 _Ranges = NDArray[np.int64]
 """BxRx2: each of B texts is R ranges of ids, one after the other, each with its start and its length."""
+_NUM_WORDS = 5_000
+_MAX_PIECE_CHARACTERS = 5
+"""Longer pieces are words that a model may know."""
+_UNREADABLE = frozenset({UNK, *BYTES})
+_SHARE_OF_NUMBERS, _SHARE_OF_ACRONYMS, _SHARE_OF_TWO_WORDS = 0.3, 0.1, 0.2
 
 
 def augmented(pairs: TrainingPairs, tokenizers: TokenizerPair, config: Config) -> AugmentedPairs:
@@ -62,7 +68,7 @@ class AugmentedPairs(ChangedPairs):
 
     def _augmented(self, pairs: EncodedPairs, order: Indices, random: np.random.Generator) -> Pool:
         texts = _Texts.of(pairs, order)
-        ranges = texts.whole()
+        ranges = [np.stack(side, axis=1)[:, None] for side in zip(texts.starts, texts.lengths, strict=True)]
         if self.inserted and len(self.words[0].lengths):
             texts, ranges = texts.with_words(self.words, random.random((2, len(order))), self.inserted, self.max_tokens)
         bounds = np.cumsum(pairs.part_sizes)
@@ -108,10 +114,6 @@ class _Texts:
         ids = np.concatenate([ids for ids, _ in sides])
         return cls(ids, starts[:, rows], lengths[:, rows], len(sides[0][0]))
 
-    def whole(self) -> list[_Ranges]:
-        """Sources and targets, with one range for each text."""
-        return [np.stack(side, axis=1)[:, None] for side in zip(self.starts, self.lengths, strict=True)]
-
     def with_words(
         self, words: Sequence[Words], random_numbers: NDArray[np.float64], share: float, max_tokens: int
     ) -> tuple[_Texts, list[_Ranges]]:
@@ -155,3 +157,69 @@ class _Texts:
         """Ids of texts, one after the other, and the lengths of the texts."""
         starts, lengths = ranges[..., 0], ranges[..., 1]
         return ragged(self.ids, starts.ravel(), lengths.ravel()), lengths.sum(axis=1).astype(np.int32)
+
+
+def made_up_words(tokenizers: TokenizerPair, seed: int) -> list[str]:
+    """Names of one or two words, acronyms and numbers.
+
+    Names are made of the subwords of the target side that can begin with a capital letter. If there are none, or the
+    subwords of both sides are in several scripts, there are numbers alone.
+    """
+    random = np.random.default_rng([seed, _NUM_WORDS])
+    source, target = (sorted({entry.removeprefix(SPACE).lower() for entry in side.subwords()}) for side in tokenizers)
+    scripts = scripts_in("".join(source)) | scripts_in("".join(target))
+    pieces = [
+        piece
+        for piece in target
+        if piece.isalpha()
+        and len(piece) <= _MAX_PIECE_CHARACTERS
+        and piece.title() != piece  # Georgian has capital letters, and no titles.
+        and len(scripts) == 1
+        and scripts_in(piece) == scripts
+    ]
+    letters = [piece for piece in pieces if len(piece) == 1]
+
+    def sample(texts: list[str], fewest: int, most: int) -> str:
+        return "".join(texts[index] for index in random.integers(len(texts), size=random.integers(fewest, most + 1)))
+
+    def word() -> str:
+        if not letters or random.random() < _SHARE_OF_NUMBERS:
+            number = int(random.integers(1, 10 ** random.integers(1, 7)))
+            return f"{number:,}".replace(",", ("", ".", ",", " ")[random.integers(4)])
+        return sample(letters, 2, 4).upper() if random.random() < _SHARE_OF_ACRONYMS else sample(pieces, 1, 3).title()
+
+    return [f"{word()} {word()}" if random.random() < _SHARE_OF_TWO_WORDS else word() for _ in range(_NUM_WORDS)]
+
+
+@dataclass(frozen=True)
+class Words:
+    """Words as ids of one side, and the entries of that side before which a word can be inserted."""
+
+    ids: Ids  # One word after the other.
+    starts: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    begins_word: NDArray[np.bool_]
+    """For each entry of the vocabulary, whether it begins with a space."""
+
+
+def words_of(tokenizers: TokenizerPair, seed: int) -> list[Words]:
+    """Made-up words as ids of each side, the same words in the same order.
+
+    Words that a side writes as bytes or [UNK], or takes for a tag, are left out. There are none for a tokenizer that
+    puts no space before a text.
+    """
+    words, sides = made_up_words(tokenizers, seed), []
+    vocabularies = [tokenizer.tokens(range(tokenizer.vocab_size)) for tokenizer in tokenizers]
+    for tokenizer, entries in zip(tokenizers, vocabularies, strict=True):
+        unusable = {index for index, entry in enumerate(entries) if entry in _UNREADABLE} | {*tokenizer.tag_ids}
+        encoded = zip(words, tokenizer.encode(words), strict=True)
+        words = [
+            word for word, ids in encoded if ids and unusable.isdisjoint(ids) and entries[ids[0]].startswith(SPACE)
+        ]
+    for tokenizer, entries in zip(tokenizers, vocabularies, strict=True):
+        ids, lengths = tokenizer.encode_flat(words)
+        counts = lengths.astype(np.int64)
+        begins_word = np.array([entry.startswith(SPACE) for entry in entries])
+        begins_word[tokenizer.tag_ids] = False
+        sides.append(Words(ids, np.cumsum(counts) - counts, counts, begins_word))
+    return sides

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -57,30 +57,32 @@ class Finding:
         return f"{'note: ' if self.is_note else 'PROBLEM in '}{self.message}"
 
 
-@dataclass(frozen=True)
-class Sentences:
+class Sentences(NamedTuple):
     """A block of pairs of a source of a corpus, with the numbers of their lines."""
 
-    numbers: Sequence[int]
+    numbers: pa.Int64Array
     sides: tuple[pa.StringArray, pa.StringArray]
 
-    def __len__(self) -> int:
-        return len(self.numbers)
+
+def spread_blocks(part: SourceRows, most: int) -> Iterator[slice]:
+    """Rows of at most `most` blocks of a source, evenly spread over it."""
+    num_blocks = -(-part.num_rows // ROWS_PER_BLOCK)
+    for index in np.unique(np.linspace(0, num_blocks - 1, min(num_blocks, most)).astype(int)).tolist():
+        first = part.first_row + index * ROWS_PER_BLOCK
+        yield slice(first, min(first + ROWS_PER_BLOCK, part.first_row + part.num_rows))
 
 
 def sentences_of(corpus: Corpus, part: SourceRows, tags: Sequence[str]) -> Iterator[Sentences]:
     """Kept and held-out pairs of a source without these tags, in at most 20 blocks evenly spread over it."""
-    num_blocks = -(-part.num_rows // ROWS_PER_BLOCK)
     mask = np.zeros(len(corpus.statuses), dtype=bool)
-    for index in np.unique(np.linspace(0, num_blocks - 1, min(num_blocks, _MAX_BLOCKS)).astype(int)).tolist():
-        first = part.first_row + index * ROWS_PER_BLOCK
-        mask[first : min(first + ROWS_PER_BLOCK, part.first_row + part.num_rows)] = True
+    for rows in spread_blocks(part, _MAX_BLOCKS):
+        mask[rows] = True
     mask &= np.isin(corpus.statuses, (KEPT, HELD_OUT))
     for block in corpus.blocks(mask) if mask.any() else ():
         numbers, source, target = block.columns
         if tags:
             source = pc.replace_substring_regex(source, rf"^(?:(?:{'|'.join(map(re.escape, tags))}) )+", "")
-        yield Sentences(numbers.to_pylist(), (source, target))
+        yield Sentences(numbers, (source, target))
 
 
 @dataclass
@@ -94,15 +96,14 @@ class Tally:
     """Number of the last line."""
     example: str = ""
 
-    def add(self, part: str, numbers: Sequence[int], texts: pa.StringArray, mask: Mask) -> None:
-        """Count the marked sentences of a block."""
-        indices = np.flatnonzero(mask).tolist()
-        if not indices:
-            return
-        self.num += len(indices)
-        self.last = numbers[indices[-1]]
-        self.example = self.example or texts[indices[0]].as_py()
-        self.rows += [(part, numbers[index]) for index in indices[: _NUM_PLACES - len(self.rows)]]
+    def add(self, part: str, numbers: pa.Int64Array, texts: pa.StringArray, mask: Mask) -> None:
+        """Count the marked sentences of a block of a source, with the numbers of their lines."""
+        if mask.any():
+            marked = numbers.filter(pa.array(mask)).to_pylist()
+            self.num += len(marked)
+            self.last = marked[-1]
+            self.example = self.example or texts[int(mask.argmax())].as_py()
+            self.rows += [(part, number) for number in marked[: _NUM_PLACES - len(self.rows)]]
 
     def shown(self, name: str, config: CorpusConfig) -> str:
         """An example and the first places in the corpus of this name, for messages."""

@@ -90,21 +90,9 @@ def matches(texts: pa.StringArray, pattern: str) -> Mask:
     return mask
 
 
-def _has(pattern: str) -> Marker:
-    return lambda texts, _: matches(texts, pattern)
-
-
-def _none(texts: pa.StringArray) -> Mask:
-    return np.zeros(len(texts), dtype=bool)
-
-
-def _is_spelled(texts: pa.StringArray, language: str) -> Mask:
-    """Only in known languages: letters of a made-up one may be what a model is to learn."""
-    return matches(texts, _LETTER_BY_LETTER) if is_common(language) and writes_spaces(language) else _none(texts)
-
-
-def _is_invisible(texts: pa.StringArray, language: str) -> Mask:
-    return matches(texts, _INVISIBLE) if writes_spaces(language) else _none(texts)
+def _has(pattern: str, applies: Callable[[str], bool] = lambda language: True) -> Marker:
+    """Marker of sentences that match an RE2 pattern, in the languages that it applies to."""
+    return lambda texts, language: matches(texts, pattern) & applies(language)
 
 
 def _has_lone_punctuation(texts: pa.StringArray, language: str) -> Mask:
@@ -136,10 +124,9 @@ def _has_underscores(texts: pa.StringArray, _: str) -> Mask:
 
 
 def _is_segmented(texts: pa.StringArray, language: str) -> Mask:
-    if writes_spaces(language):
-        return _none(texts)
     num_characters, num_spaces = (_count(texts, pattern) for pattern in (r"[\pL\pM\pN]", r"[^\x00-\x7f] "))
-    return (num_characters >= _MIN_CHARACTERS) & (num_spaces >= _SPACES_A_CHARACTER * num_characters)
+    is_segmented = (num_characters >= _MIN_CHARACTERS) & (num_spaces >= _SPACES_A_CHARACTER * num_characters)
+    return is_segmented & (not writes_spaces(language))
 
 
 def _has_tag(texts: pa.StringArray, _: str) -> Mask:
@@ -169,19 +156,23 @@ PROCESSED = (
     Detector("special tokens of a model (`<s>`, `<unk>`, `[SEP]`)", _has(_SPECIAL_TOKENS), 0.02),
     Detector("tags at the beginning or end (`<2it>`, `>>ita<<`, `ita_Latn`)", _has_tag, 0.1, 0.02),
     Detector("spaces before punctuation, as tokenised text has", _has_lone_punctuation, 0.5, 0.1, _has_punctuation),
-    Detector("spaces between all letters", _is_spelled, 0.5, 0.1),
+    Detector(
+        "spaces between all letters",
+        # Letters of a made-up language may be what a model is to learn.
+        _has(_LETTER_BY_LETTER, lambda language: is_common(language) and writes_spaces(language)),
+        0.5,
+        0.1,
+    ),
     Detector("spaces between words, which the language does not write", _is_segmented, 0.5, 0.1, None, True),
 )
-"""Text that another program has processed."""
 
 DAMAGED = (
     Detector("a byte order mark (U+FEFF) inside", _has(r"\x{feff}"), _NEVER),
-    Detector("invisible characters (U+200B, U+2060 or U+00AD)", _is_invisible, _NEVER, 0.025),
+    Detector("invisible characters (U+200B, U+2060 or U+00AD)", _has(_INVISIBLE, writes_spaces), _NEVER, 0.025),
     Detector("escapes as text (`\\n`, `\\t`)", _has(_ESCAPES), _NEVER, 0.01),
     Detector("letters that look garbled, as of a wrong encoding", _has(_GARBLED), _NEVER, 0.002),
     Detector("question marks inside words, as for lost letters", _has(r"\pL\?\pL"), _NEVER, 0.01),
 )
-"""Text that is damaged."""
 
 _TAG_NAMES = (
     "a|b|br|button|code|div|em|font|g|h[1-6]|hr|i|img|input|label|li|mrk|ol|option|p|ph|pre|select|small|span|strong|sub"

@@ -13,16 +13,14 @@ import numpy as np
 from mt_cli.batching.encoded import SIDES
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cleaning import KEPT, STATUS_NAMES, clean
-from mt_cli.corpus.corpus import Corpus, SourceRows
 from mt_cli.corpus.identity import pair_hashes
 from mt_cli.corpus.languages import writes_spaces
 from mt_cli.corpus.orthography import find_stretches
-from mt_cli.corpus.rows import Languages, Pair, Row, by_language, untagged
+from mt_cli.corpus.rows import Languages, Pair, by_language, untagged
 from mt_cli.data.prepare import Data, sample, training_pair_hashes
 from mt_cli.features.data_check.findings import Finding
-from mt_cli.features.orthography.apostrophes import mixed_spellings
-from mt_cli.features.orthography.letters import other_letters
 from mt_cli.features.orthography.recognition import other_language_of_texts
+from mt_cli.features.orthography.spellings import mixed_spellings, other_letters
 
 _PAIRS_EXAMINED = 200_000
 _MANY_UNKNOWN = 0.1
@@ -34,11 +32,9 @@ _FACTOR, _MARGIN = 1.5, 0.02
 """Later news of the same kind has up to 1.6 to 2 times the new words of shuffled text, another domain 2 to 20 times."""
 _MIN_WORDS = 200
 _WORDS_OF_ENTRY = 2
+"""Largest number of words on both sides of an entry of a dictionary or glossary."""
 _MANY_ENTRIES, _FEW_ENTRIES = 0.05, 0.25
 """Share of entries in `train` that is noted if an evaluation set has less than a quarter of it."""
-
-Texts = Mapping[str, Sequence[str]]
-"""Texts by language."""
 
 
 def notes_on_leaks(data: Data, config: Config) -> Iterator[str]:
@@ -49,7 +45,9 @@ def notes_on_leaks(data: Data, config: Config) -> Iterator[str]:
     trained = training_pair_hashes(data, config)
     if trained is None:
         return
-    for name, corpus in _evaluation_sets(data):
+    for name, corpus in data.corpora.items():
+        if name == "train":
+            continue
         pairs, tags = corpus.pairs, config.corpus.tags
         rows = np.flatnonzero(np.isin(pair_hashes(pairs, tags), trained))
         if len(rows) >= max(_FEWEST_LEAKS, _MIN_LEAKED * len(pairs)):
@@ -73,23 +71,19 @@ def notes_on_languages(data: Data, config: Config, problems: Sequence[Finding]) 
         for part, languages in zip(corpus.parts, config.corpus.languages_of(name), strict=False):
             if (name, part.name) in with_problems:
                 continue
-            rows = _evenly_spread(corpus, part)
+            places = np.linspace(0, part.num_rows - 1, min(part.num_rows, _ROWS_EXAMINED)).astype(np.int64)
+            mask = np.zeros(len(corpus.statuses), dtype=bool)
+            mask[part.first_row + places] = True
+            rows = list(corpus.rows(mask))
             texts = [untagged(row[1], config.corpus.tags) for row in rows], [row[2] for row in rows]
             for side, lines, language in zip(SIDES, texts, languages, strict=True):
                 if detected := other_language_of_texts(lines, language):
                     yield f"the {side} of {name}, {part.name}, looks like {detected}, not {language}; check it"
 
 
-def _evenly_spread(corpus: Corpus, part: SourceRows) -> list[Row]:
-    mask = np.zeros(len(corpus.statuses), dtype=bool)
-    count = min(part.num_rows, _ROWS_EXAMINED)
-    mask[part.first_row + np.linspace(0, part.num_rows - 1, count).astype(np.int64)] = True
-    return list(corpus.rows(mask))
-
-
 def notes_on_evaluation_sets(data: Data, config: Config) -> Iterator[str]:
     """Note pairs of evaluation sets that the filters would drop, and sources that two sets share."""
-    evaluated = dict(_evaluation_sets(data))
+    evaluated = {name: corpus for name, corpus in data.corpora.items() if name != "train"}
     for name, corpus in evaluated.items():
         rows = [(number, untagged(source, config.corpus.tags), target) for number, source, target in corpus.rows()]
         statuses = clean(rows, config.corpus.filters, config.corpus.languages).statuses
@@ -134,10 +128,6 @@ def notes_on_texts(data: Data, config: Config) -> Iterator[str]:
     yield from _notes_on_orthography(data, config)
 
 
-def _evaluation_sets(data: Data) -> Iterator[tuple[str, Corpus]]:
-    return ((name, corpus) for name, corpus in data.corpora.items() if name != "train")
-
-
 def _examined(data: Data, name: str, config: Config) -> list[tuple[Languages, Pair]]:
     """Pairs of a corpus or a sample of them, without tags, of one direction if both have the same text."""
     corpus = data.corpora[name].of_parts(config.corpus.once(name))
@@ -147,22 +137,18 @@ def _examined(data: Data, name: str, config: Config) -> list[tuple[Languages, Pa
 
 def _notes_on_entries(examined: Mapping[str, Sequence[tuple[Languages, Pair]]]) -> Iterator[str]:
     """Note entries of a dictionary in `train`, which `valid` has not; languages without spaces do not count."""
-    train, valid = (
-        _share_of_entries([pair for languages, pair in examined[name] if all(map(writes_spaces, languages))])
-        for name in ("train", "valid")
-    )
+    shares = []
+    for name in ("train", "valid"):
+        pairs = [pair for languages, pair in examined[name] if all(map(writes_spaces, languages))]
+        num_short = sum(all(len(_words(side)) <= _WORDS_OF_ENTRY for side in pair) for pair in pairs)
+        shares.append(num_short / max(1, len(pairs)))
+    train, valid = shares
     if train >= _MANY_ENTRIES and valid < _FEW_ENTRIES * train:
         yield (
             f"{train:.0%} of the pairs of train have at most two words a side, as short phrases or entries of a "
             f"dictionary, and {valid:.1%} of valid; in a file of their own they would be a source with a weight "
             "(docs/data.md)"
         )
-
-
-def _share_of_entries(pairs: Sequence[Pair]) -> float:
-    """Share of pairs, 0 to 1, with at most two words on both sides, as in dictionaries and glossaries."""
-    short = sum(all(len(_words(side)) <= _WORDS_OF_ENTRY for side in pair) for pair in pairs)
-    return short / max(1, len(pairs))
 
 
 def _notes_on_spellings(language: str, train: Sequence[str], config: Config) -> Iterator[str]:
@@ -189,7 +175,7 @@ def _notes_on_letters(
         )
 
 
-def _notes_on_new_words(name: str, evaluated: Texts, train: Texts) -> Iterator[str]:
+def _notes_on_new_words(name: str, evaluated: dict[str, list[str]], train: dict[str, list[str]]) -> Iterator[str]:
     """Note languages in which an evaluation set has more new words than another sample of `train` would have.
 
     Text of the same kind has as large a share of them as the words that occur once in `train` (Good 1953).

@@ -10,7 +10,8 @@ import heapq
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +24,10 @@ from mt_cli.corpus.languages import COMMON_WORDS, language_of, primary, words_of
 from mt_cli.corpus.rows import Languages, Row, untagged
 from mt_cli.corpus.slips import features_of, find_slips
 from mt_cli.corpus.sources import places_in
-from mt_cli.features.data_check.findings import Finding
+from mt_cli.features.data_check.findings import Finding, spread_blocks
 
 _LEFT_OUT = [STATUS_CODES[name] for name in ("other_orthography", "blank_pair", "blank_source", "blank_target")]
 """Statuses of rows that make no stretch a problem."""
-_ROWS_PER_BLOCK = 10_000
 _MAX_BLOCKS = 50
 """Blocks examined of a part, evenly spread."""
 _WINDOW = 500
@@ -38,18 +38,6 @@ _REPETITION = re.compile(r"\b(\w+)(?:\W+\1\b){3}")
 
 _Stretch = tuple[int, int, str]
 """Numbers of the first and the last line, and a description for people."""
-
-
-@dataclass(frozen=True)
-class OddPair:
-    """A suspicious pair."""
-
-    part: str
-    number: int
-    source: str
-    target: str
-    suspicion: float
-    why: tuple[str, ...]
 
 
 def find_stretches(name: str, corpus: Corpus, config: CorpusConfig) -> Iterator[Finding]:
@@ -70,10 +58,7 @@ def find_stretches(name: str, corpus: Corpus, config: CorpusConfig) -> Iterator[
 
 def _blocks(corpus: Corpus, part: SourceRows, tags: Sequence[str]) -> Iterator[tuple[list[Row], NDArray[np.uint8]]]:
     """Blocks of the rows of a part, without tags, with their statuses."""
-    size = _ROWS_PER_BLOCK
-    count = -(-part.num_rows // size)
-    for index in sorted({int(place) for place in np.linspace(0, count - 1, min(count, _MAX_BLOCKS))}):
-        rows = slice(part.first_row + index * size, part.first_row + min((index + 1) * size, part.num_rows))
+    for rows in spread_blocks(part, _MAX_BLOCKS):
         mask = np.zeros(len(corpus.statuses), dtype=bool)
         mask[rows] = True
         block = [(number, untagged(source, tags), target) for number, source, target in corpus.rows(mask)]
@@ -146,21 +131,26 @@ def _joined(findings: Sequence[Finding]) -> list[Finding]:
     return sorted(joined, key=lambda finding: (finding.part, finding.first))
 
 
-def odd_pairs(corpus: Corpus, config: CorpusConfig, number: int) -> list[OddPair]:
-    """Most suspicious kept pairs of `train`, worst first; of a large corpus, evenly spread blocks are examined."""
-    worst: list[OddPair] = []
+def odd_pairs(corpus: Corpus, config: CorpusConfig, number: int) -> list[dict[str, Any]]:
+    """Most suspicious kept pairs of `train`, worst first, as JSON values: source, place, both sides, score and reasons.
+
+    Of a large corpus, evenly spread blocks are examined.
+    """
+    worst: list[dict[str, Any]] = []
     languages = config.languages_of("train")
     for part, expected in ((corpus.parts[number], languages[number]) for number in config.once("train")):
         for block, statuses in _blocks(corpus, part, config.tags):
             if kept := [row for row, status in zip(block, statuses, strict=True) if status == KEPT]:
                 candidates = [*worst, *_odd_pairs_of(part, kept, expected)]
-                worst = heapq.nlargest(number, candidates, key=lambda pair: pair.suspicion)
-    return worst
+                worst = heapq.nlargest(number, candidates, key=lambda pair: float(pair["suspicion"]))
+    places = places_in(config, "train", [(pair["part"], pair["number"]) for pair in worst])
+    return [{**pair, "place": places[pair["part"], pair["number"]]} for pair in worst]
 
 
-def _odd_pairs_of(part: SourceRows, rows: Sequence[Row], languages: Languages) -> Iterator[OddPair]:
-    source_lengths, source_numbers, _ = features_of(row[1] for row in rows)
-    target_lengths, target_numbers, _ = features_of(row[2] for row in rows)
+def _odd_pairs_of(part: SourceRows, rows: Sequence[Row], languages: Languages) -> Iterator[dict[str, Any]]:
+    (source_lengths, source_numbers, _), (target_lengths, target_numbers, _) = (
+        features_of(row[side] for row in rows) for side in (1, 2)
+    )
     ratios = source_lengths - target_lengths
     middle = float(np.median(ratios))
     spread = max(0.1, 1.4826 * float(np.median(np.abs(ratios - middle))))
@@ -183,4 +173,6 @@ def _odd_pairs_of(part: SourceRows, rows: Sequence[Row], languages: Languages) -
         if bool(_MARKUP.search(row[1])) != bool(_MARKUP.search(row[2])):
             why["markup on one side"] = 1.5
         if why:
-            yield OddPair(part.name, *row, round(sum(why.values()) + abs(float(ratio) - middle) / 10, 2), tuple(why))
+            suspicion = round(sum(why.values()) + abs(float(ratio) - middle) / 10, 2)
+            pair = dict(zip(("number", *SIDES), row, strict=True))
+            yield {"part": part.name, **pair, "suspicion": suspicion, "why": list(why)}

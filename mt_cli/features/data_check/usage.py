@@ -29,12 +29,9 @@ _MANY_SENTENCES = 100
 """Number of sentences of a known language from which on it should have capital letters."""
 _MIN_LETTERS = 8
 _MIXED_BY_NATURE = ("ja", "ko")
-_SIMPLIFIED = "们这来时说对会国过还进东车马门问间见长书学习写读语话认识让爱听应该实现发电视关开网络钱买卖"
-_TRADITIONAL = "們這來時說對會國過還進東車馬門問間見長書學習寫讀語話認識讓愛聽應該實現發電視關開網絡錢買賣"
-_PAIRS = [(new, old) for new, old in zip(_SIMPLIFIED, _TRADITIONAL, strict=True) if new != old]
 _HAN = {
-    "simplified Han": "".join(new for new, _ in _PAIRS),
-    "traditional Han": "".join(old for _, old in _PAIRS),
+    "simplified Han": "们这来时说对会国过还进东车马门问间见长书学习写读语话认识让爱听应该实现发电视关开网络钱买卖",
+    "traditional Han": "們這來時說對會國過還進東車馬門問間見長書學習寫讀語話認識讓愛聽應該實現發電視關開網絡錢買賣",
 }
 """Characters of one of the two standards; the other one and Japanese write most of them otherwise."""
 _RE2_SCRIPTS = (
@@ -42,7 +39,6 @@ _RE2_SCRIPTS = (
     "Kannada Katakana Khmer Lao Latin Malayalam Mongolian Myanmar Oriya Sinhala Tamil Telugu Thaana Thai Tibetan "
     "Tifinagh"
 )
-_KNOWN = frozenset(_RE2_SCRIPTS.split())
 """Scripts that RE2 has by the names of `scripts_in`."""
 
 
@@ -73,10 +69,6 @@ class Usage:
         return True if share >= _MANY_CAPITALS else False if share <= _FEW_CAPITALS else None
 
 
-Usages = dict[tuple[str, str], Usage]
-"""Usage by the name of a corpus and the code of a language."""
-
-
 def count_usage(usage: Usage, language: str, part: str, numbers: Sequence[int], texts: pa.StringArray) -> None:
     """Add the sentences of a block of a source, with the numbers of their lines."""
     sample = np.linspace(0, len(texts) - 1, min(len(texts), _SAMPLE)).astype(int)
@@ -92,50 +84,43 @@ def count_usage(usage: Usage, language: str, part: str, numbers: Sequence[int], 
 def notes_on_usage(usages: Mapping[tuple[str, str], Usage], config: CorpusConfig) -> Iterator[Finding]:
     """Note languages in several scripts, and evaluation sets in another script or case than `train`."""
     for (name, language), usage in usages.items():
-        texts = [*_mixed_scripts(name, language, usage, config)]
-        if name == "train":
-            texts += _without_capitals(language, usage)
-        main, standard = usage.main_script, _expected_standard(language)
-        if main and standard and main != standard:
-            texts.append(f"{language} is in {main}, {usage.scripts[main].shown(name, config)}, and not in {standard}")
-        if name != "train" and (train := usages.get(("train", language))):
-            texts += [*_other_script(name, language, usage, train, config), *_other_case(name, language, usage, train)]
+        texts = [*_notes_on_scripts(name, language, usage, usages.get(("train", language)), config)]
+        texts += _notes_on_capitals(name, language, usage, usages.get(("train", language)))
         yield from (Finding(name, "", 0, 0, text, "scripts", is_note=True) for text in texts)
 
 
-def _mixed_scripts(name: str, language: str, usage: Usage, config: CorpusConfig) -> Iterator[str]:
+def _notes_on_scripts(
+    name: str, language: str, usage: Usage, train: Usage | None, config: CorpusConfig
+) -> Iterator[str]:
     least = max(MIN_SENTENCES, usage.least())
     tallies = {script: tally for script, tally in usage.scripts.items() if tally.num >= least}
-    if len(tallies) < 2:
+    if len(tallies) >= 2:
+        scripts = sorted(tallies, key=lambda script: -tallies[script].num)
+        counts = "; ".join(f"{tallies[code].num:,} in {code}, {tallies[code].shown(name, config)}" for code in scripts)
+        yield (
+            f"sentences in {language} are in {len(scripts)} scripts: {counts}; a model of both writes either: to keep "
+            f"one, name it in the code of the language ({code_with_script(language, scripts[0])}), so that "
+            "corpus.filters.min_script_share drops the others; or convert them"
+        )
+    if (main := usage.main_script) is None:
         return
-    scripts = sorted(tallies, key=lambda script: -tallies[script].num)
-    counts = "; ".join(f"{tallies[code].num:,} in {code}, {tallies[code].shown(name, config)}" for code in scripts)
-    yield (
-        f"sentences in {language} are in {len(scripts)} scripts: {counts}; a model of both writes either: to keep one, "
-        f"name it in the code of the language ({code_with_script(language, scripts[0])}), so that "
-        "corpus.filters.min_script_share drops the others; or convert them"
-    )
-
-
-def _other_script(name: str, language: str, usage: Usage, train: Usage, config: CorpusConfig) -> Iterator[str]:
-    main = usage.main_script
-    if main and train.main_script and train.scripts.get(main, Tally()).num < train.least():
+    if (standard := _expected_standard(language)) and main != standard:
+        yield f"{language} is in {main}, {usage.scripts[main].shown(name, config)}, and not in {standard}"
+    if train and train.main_script and train.scripts.get(main, Tally()).num < train.least():
         yield (
             f"{language} is in {main}, {usage.scripts[main].shown(name, config)}, and in {train.main_script} in train: "
             "no translation can be right; convert one of them"
         )
 
 
-def _without_capitals(language: str, usage: Usage) -> Iterator[str]:
-    if primary(language) in COMMON_WORDS and usage.num_cased >= _MANY_SENTENCES and usage.has_capitals is False:
+def _notes_on_capitals(name: str, language: str, usage: Usage, train: Usage | None) -> Iterator[str]:
+    is_large = primary(language) in COMMON_WORDS and usage.num_cased >= _MANY_SENTENCES
+    if name == "train" and is_large and usage.has_capitals is False:
         yield (
             f"{usage.num_capitalized:,} of {usage.num_cased:,} sentences in {language} have capital letters: the model "
             "will not know words with capitals; give the cased text, or lower-case what you translate"
         )
-
-
-def _other_case(name: str, language: str, usage: Usage, train: Usage) -> Iterator[str]:
-    if {usage.has_capitals, train.has_capitals} == {True, False}:
+    if train and {usage.has_capitals, train.has_capitals} == {True, False}:
         sets = (("train", train), (name, usage))
         (without, rare), (having, frequent) = sets if usage.has_capitals else sets[::-1]
         yield (
@@ -169,7 +154,8 @@ def _candidates(texts: Sequence[str], language: str) -> list[str]:
     """Scripts that some sentences are in; for Chinese, the two standards. Empty if the language mixes scripts."""
     if primary(language) in _MIXED_BY_NATURE:
         return []
-    names = [name for name, _ in Counter(name for text in texts for name in scripts_in(text) & _KNOWN).most_common()]
+    scripts = {*_RE2_SCRIPTS.split()}
+    names = [name for name, _ in Counter(name for text in texts for name in scripts_in(text) & scripts).most_common()]
     return [*_HAN] if primary(language) in CHINESE and names[:1] == ["Han"] else names
 
 

@@ -28,15 +28,6 @@ _RESERVED = frozenset("\ue000\x10\x11\x12")
 """Characters that stand for markers in text; see `tokenizer`."""
 
 
-def extended(tokenizer: Tokenizer, texts: Iterable[str], tags: Sequence[str], max_entries: int) -> Tokenizer:
-    """Extend a tokenizer by an entry for each tag, and up to `max_entries` entries for words or characters of `texts`.
-
-    With `bpe`, `unigram` and SentencePiece models, new subwords are learned from the words with characters that had no
-    entry.
-    """
-    return _extended([tokenizer], texts, tags, max_entries)[0]
-
-
 def extended_pair(
     pair: TokenizerPair,
     pairs: Callable[[], Iterable[tuple[str, str]]],
@@ -52,16 +43,20 @@ def extended_pair(
     source, target = pair
     if is_shared:
         group = [source] if source is target else [source, target]
-        group = _extended(group, (text for texts in pairs() for text in texts), tags, max_entries)
+        group = extended(group, (text for texts in pairs() for text in texts), tags, max_entries)
         return group[0], group[-1]
     sources, targets = ((texts[side] for texts in pairs()) for side in (0, 1))
-    return extended(source, sources, tags, max_entries), extended(target, targets, (), max_entries)
+    return extended([source], sources, tags, max_entries)[0], extended([target], targets, (), max_entries)[0]
 
 
-def _extended(
+def extended(
     group: Sequence[Tokenizer], texts: Iterable[str], tags: Sequence[str], max_entries: int
 ) -> list[Tokenizer]:
-    """Extend tokenizers of one kind, which have the same entries, by the same entries."""
+    """Extend tokenizers of one kind, which have the same entries, by the same entries.
+
+    There is an entry for each tag, and up to `max_entries` entries for words or characters of `texts`. With `bpe`,
+    `unigram` and SentencePiece models, new subwords are learned from the words with characters that had no entry.
+    """
     states = [json.loads(tokenizer.to_json()) for tokenizer in group]
     vocabularies = [set(tokenizer.tokens(range(tokenizer.vocab_size))) for tokenizer in group]
     names = {entry.removeprefix(ABSENT) for vocabulary in vocabularies for entry in vocabulary}

@@ -1,21 +1,29 @@
-"""`preset: auto`: a config completed with the options for its corpus, and a description of them for people."""
+"""`preset: auto`: a config completed with the options for its corpus, or those of a parent, with their reasons."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from mt_cli.config.loading import with_values
+from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.config.directions import TO_TARGET, Tagging
+from mt_cli.config.loading import load_config, parse_config, with_values
 from mt_cli.config.sections import Config, may_change
+from mt_cli.config.writing import on_one_line
 from mt_cli.corpus.cache import Cache
 from mt_cli.data.prepare import Data, estimate_epoch, prepare, read
+from mt_cli.errors import InputError, MtError, RunError
 from mt_cli.features.exchange.huggingface import unsupported
-from mt_cli.features.recipes.choices import Choices, Epoch, choose, expectation, values_of
+from mt_cli.features.fine_tuning.parent import adopt, inherited
+from mt_cli.features.recipes.choices import Choice, Choices, Epoch, choose, expectation, values_of
 from mt_cli.features.recipes.facts import Facts, find_facts
+from mt_cli.features.recipes.names import Tree
 from mt_cli.features.training_pairs import training_pairs
 from mt_cli.machine.console import say
+from mt_cli.reporting.report import read_report
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 
 _AUTOMATIC_BATCH = 4_096
@@ -106,11 +114,6 @@ def _with_choices(config: Config, choices: Choices, previous: Config | None) -> 
     return with_values(config, values)
 
 
-def _shown(value: Any) -> str:
-    """Text of a value as in a config."""
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, bool | list | dict | None) else str(value)
-
-
 def describe(decision: Decision, given: Config) -> Iterator[str]:
     """Describe the choices for people: a line for each section, then the quality to expect.
 
@@ -121,16 +124,16 @@ def describe(decision: Decision, given: Config) -> Iterator[str]:
     tree, parent = given.model_dump(exclude_unset=True), given.init.run
     yield f"preset auto: {facts}"
     if parent is not None:
-        changed = [f"tokenizer.{key} {_shown(value)}" for key, value in tree.get("tokenizer", {}).items()]
+        changed = [f"tokenizer.{key} {on_one_line(value)}" for key, value in tree.get("tokenizer", {}).items()]
         yield f"  of {parent}  tokenizer, model" + (f", but {', '.join(changed)}" if changed else "")
         choices = {"training": choices["training"]}
     for section, chosen in choices.items():
         texts: dict[str, list[str]] = {}
         for key, choice in chosen.items():
             if key in tree.get(section, {}) or values[section][key] != choice.value:
-                from_config.append(f"{section}.{key} {_shown(values[section][key])}")
+                from_config.append(f"{section}.{key} {on_one_line(values[section][key])}")
             elif choice.value is not None:
-                texts.setdefault(choice.why, []).append(f"{key} {_shown(choice.value)}")
+                texts.setdefault(choice.why, []).append(f"{key} {on_one_line(choice.value)}")
         if texts:
             yield f"  {section:<10} " + "; ".join(f"{', '.join(keys)} ({why})" for why, keys in texts.items())
     if from_config:
@@ -149,3 +152,79 @@ def describe(decision: Decision, given: Config) -> Iterator[str]:
         )
     is_ours = values["model"]["d_model"] == choices["model"]["d_model"].value
     yield f"  expect     {expectation(facts) if is_ours else 'what the size of the model in the config allows'}"
+
+
+def notes_on_parents(runs: Path, languages: tuple[str, str]) -> Iterator[str]:
+    """Notes on finished runs from the same source language into another language, the newest one first."""
+    reports = [path for path in runs.glob("*/report.json") if (path.parent / "checkpoints/best.safetensors").is_file()]
+    for path in sorted(reports, key=lambda path: path.stat().st_mtime, reverse=True):
+        run = path.parent
+        with suppress(MtError):  # A damaged run cannot be a parent.
+            source, target = load_config(run / "config.yaml").corpus.languages
+            report = read_report(RunDirectory(run))
+            if report and source == languages[0] and target != languages[1]:
+                yield (
+                    f"{run} translates from {source}, too, into {target} ({report.num_steps:,} updates): to begin with "
+                    "a well-trained run often helps more than any option (docs/fine_tuning.md); mt init --begin-with "
+                    f"{run} writes such a config"
+                )
+
+
+def begun_with(run: Path, tree: Tree, cache: Cache, runs: Path) -> tuple[Tree, Decision]:
+    """Complete the tree of a config that begins with a run; also return the values for `preset: auto`.
+
+    Only the choices for `training` count. Added are `init`, a tag if the parent takes the target language from tags,
+    and spellings of the text that the parent does not normalize. Raises RunError if there is no such run, and the
+    errors of `adopt` and `decide`.
+    """
+    try:
+        parent = RunDirectory(run).config()
+    except RunError as error:
+        raise RunError(f"--begin-with: {error}") from None
+    can_extend = parent.tokenizer.algorithm != "sentencepiece"
+    corpus = dict(tree["corpus"])
+    if parent.corpus.has_target_tags:
+        corpus["tag"] = TO_TARGET
+    elif parent.corpus.tagging.is_required:
+        corpus |= _tagged(corpus, parent.corpus.tagging, run)
+    init = {"run": str(run)} | ({"vocabulary": "extend"} if can_extend else {})
+    tree = {"name": tree["name"], "init": init, "corpus": corpus, "preset": "auto"}
+    complete = inherited(parse_config(tree, "mt init"), parent, "mt init")
+    if can_extend:
+        facts, tokenizer = find_facts(complete, read(complete, cache)), complete.tokenizer
+        normalize = list(dict.fromkeys([*tokenizer.normalize, *facts.spellings]))
+        values = {"normalize": normalize, "letters": merge_letters(tokenizer.letters, facts.letters)}
+        before = tokenizer.model_dump(mode="json")
+        if spelling := {key: value for key, value in values.items() if value != before[key]}:
+            tree["tokenizer"] = spelling
+    config, tokenizers, _ = adopt(parse_config(tree, "mt init"), cache, runs / tree["name"], None)
+    decision = decide(config, cache, PresetContext(tokenizers=tokenizers))
+    choices = {"training": decision.choices["training"]}
+    if "tokenizer" in tree:
+        reasons = {key: choice.why for key, choice in decision.choices["tokenizer"].items()}
+        chosen = {
+            key: Choice(value, (f"of {run}, and " if getattr(parent.tokenizer, key) else "") + reasons[key])
+            for key, value in tree["tokenizer"].items()
+        }
+        choices = {"tokenizer": chosen, **choices}
+    return tree, replace(decision, choices=choices)
+
+
+def _tagged(corpus: Mapping[str, Any], tagging: Tagging, run: Path) -> dict[str, Any]:
+    """Corpora with the parent's tag for their target language; raises InputError if the parent does not tell which."""
+    tag = tagging.into(corpus["target"]) or tagging.default
+    if tag is None:
+        raise InputError(
+            f"--begin-with: {run} has a tag before every sentence, one of {', '.join(tagging.tags)}; write a config "
+            "with `init: {run: ...}` and a `tag` for each corpus"
+        )
+    groups = {name: corpus[name] for name in ("train", "valid", "test") if name in corpus}
+    tagged = {name: tree if "fraction" in tree else {**tree, "tag": tag} for name, tree in groups.items()}
+    extra = {name: {**tree, "tag": tag} for name, tree in corpus.get("extra_tests", {}).items()}
+    return tagged | ({"extra_tests": extra} if extra else {})
+
+
+def merge_letters(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
+    """Merge `tokenizer.letters` of a parent with those of the text, which come first: no letter is replaced twice."""
+    kept = {letter: new.get(other, other) for letter, other in old.items() if letter not in {*new, *new.values()}}
+    return {**kept, **new}

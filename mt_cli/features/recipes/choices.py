@@ -49,20 +49,9 @@ class Epoch:
     num_valid_tokens: int = 0
     """Target tokens of `valid`."""
 
-    @property
-    def num_tokens(self) -> int:
-        """Number of tokens, as `batch_tokens` counts them."""
-        return max(1, self.num_batches) * self.training.tokens_per_batch
-
     def num_steps(self, num_epochs: int) -> int:
         """Number of updates in some epochs, in one process."""
         return count_steps(self.training, 1, self.num_batches, num_epochs)
-
-    def num_validations(self, num_steps: int) -> int:
-        """Number of validations in some updates: fewer, if `valid` is large compared with the updates."""
-        num_tokens = num_steps * self.training.tokens_per_batch
-        affordable = _SHARE_OF_VALIDATIONS * num_tokens / (_COST_OF_TRANSLATION * max(1, self.num_valid_tokens))
-        return round(min(max(affordable, _MIN_VALIDATIONS), _MAX_VALIDATIONS))
 
 
 @dataclass(frozen=True)
@@ -90,25 +79,16 @@ class Recipe:
         """Number of tokens that the updates train on."""
         return self.num_updates * _tokens_per_step(self.level, self.size if self.is_smaller else self.level.preset)
 
-    def values(self) -> dict[str, dict[str, Any]]:
-        """Values of the preset, as the level changes them."""
-        changes = [self.level.changes, DATA["smaller_model"]["changes"] if self.is_smaller else {}]
-        values = {section: dict(PRESETS[self.size][section]) for section in SECTIONS}
-        for section in SECTIONS:
-            for change in changes:
-                values[section] |= change.get(section, {})
-        return values
-
 
 def level_of(facts: Facts) -> Level:
     """Level of a corpus by its size and diversity; for a stream, the last one.
 
     Diverse text of several languages has the level of one of them, on average.
     """
-    words, levels = facts.num_target_words, presets.LEVELS
-    if facts.is_diverse:
-        words, levels = facts.words_of_language, presets.DIVERSE_LEVELS
-    return next(level for level in levels if words <= level.max_target_words)
+    if not facts.is_diverse:
+        return next(level for level in presets.LEVELS if facts.num_target_words <= level.max_target_words)
+    words = facts.num_target_words / facts.num_language_pairs
+    return next(level for level in presets.DIVERSE_LEVELS if words <= level.max_target_words)
 
 
 def recipe_for(facts: Facts) -> Recipe:
@@ -136,25 +116,21 @@ def is_limited_by_cpu(facts: Facts) -> bool:
 
 def _size_for(level: Level, num_tokens: int, facts: Facts) -> tuple[str, str]:
     """Name of the preset, and the reason for it."""
+
+    def max_num_tokens(size: str) -> float:
+        if facts.max_minutes:  # Half of a recipe is worth more than all of the recipe of a smaller model.
+            return float(2 * facts.max_minutes * DATA["tokens_per_minute"][facts.device][size])
+        return _num_tokens_on_cpu(facts, size) if facts.device == "cpu" else inf
+
     for name in _SIZES:
         if PRESETS[name]["model"]["d_model"] == facts.d_model:
             return name, "that of the run"
     rank, why = _SIZES.index(level.preset), "fits this number of pairs"
     if facts.device == "cpu" and rank > (largest := _SIZES.index(DATA["largest_on_cpu"])):
         rank, why = largest, "larger models need a GPU"
-    while rank and num_tokens > _max_num_tokens(facts, _SIZES[rank]):
+    while rank and num_tokens > max_num_tokens(_SIZES[rank]):
         rank, why = rank - 1, f"larger models need more than {facts.minutes:g} minutes"
     return _SIZES[rank], why
-
-
-def _max_num_tokens(facts: Facts, size: str) -> float:
-    """Number of tokens of the longest recipe for which a size is chosen.
-
-    With `max_minutes`, half of a recipe is worth more than all of the recipe of a smaller model.
-    """
-    if facts.max_minutes:
-        return float(2 * facts.max_minutes * DATA["tokens_per_minute"][facts.device][size])
-    return _num_tokens_on_cpu(facts, size) if facts.device == "cpu" else inf
 
 
 def _num_tokens_on_cpu(facts: Facts, size: str) -> float:
@@ -192,12 +168,15 @@ def choose(facts: Facts, epoch: Epoch | None = None) -> Choices:
     Options that may change when a run resumes depend on the corpus and the size of the model alone.
     """
     recipe = recipe_for(facts)
+    changes = [recipe.level.changes, DATA["smaller_model"]["changes"] if recipe.is_smaller else {}]
     reasons = {key: reason.format(recipe=recipe, facts=facts) for key, reason in DATA["reasons"].items()}
     chosen = {
         section: {
-            key: Choice(value, reasons.get(key, f"recipe of size {recipe.size}")) for key, value in values.items()
+            key: Choice(value, reasons.get(key, f"recipe of size {recipe.size}"))
+            for options in (PRESETS[recipe.size], *changes)
+            for key, value in options.get(section, {}).items()
         }
-        for section, values in recipe.values().items()
+        for section in SECTIONS
     }
     tokenizer, model, training = (chosen[section] for section in SECTIONS)
     tokenizer |= _vocabulary(facts, DATA["smaller_model"]["max_vocabulary"] if recipe.is_smaller else inf)
@@ -254,10 +233,15 @@ def _length(recipe: Recipe, epoch: Epoch | None, warmup_steps: int) -> dict[str,
             "max_epochs": Choice(None, "max_steps ends the run"),
         }
     else:
-        num_epochs = min(max(round(recipe.num_tokens / epoch.num_tokens), _MIN_EPOCHS), _MAX_EPOCHS)
+        batch_tokens = epoch.training.tokens_per_batch
+        num_epochs = round(recipe.num_tokens / (max(1, epoch.num_batches) * batch_tokens))
+        num_epochs = min(max(num_epochs, _MIN_EPOCHS), _MAX_EPOCHS)
         num_steps = epoch.num_steps(num_epochs)
-        num_validations = epoch.num_validations(num_steps)
-        size = f" of {epoch.training.tokens_per_batch:,} tokens" if epoch.num_processes == 1 else " of one process"
+        # Fewer validations, if `valid` is large compared with the updates.
+        cost = _COST_OF_TRANSLATION * max(1, epoch.num_valid_tokens)
+        affordable = _SHARE_OF_VALIDATIONS * (num_steps * batch_tokens) / cost
+        num_validations = round(min(max(affordable, _MIN_VALIDATIONS), _MAX_VALIDATIONS))
+        size = f" of {batch_tokens:,} tokens" if epoch.num_processes == 1 else " of one process"
         length = {
             "max_steps": Choice(None, "max_epochs ends the run"),
             "max_epochs": Choice(num_epochs, f"{num_steps:,} updates{size}, {epoch.num_steps(1):,} an epoch"),

@@ -19,8 +19,7 @@ from mt_cli.corpus.rows import Pair, by_language
 from mt_cli.data.prepare import sample
 from mt_cli.errors import CorpusError
 from mt_cli.evaluation.notes import is_short
-from mt_cli.features.orthography.apostrophes import spellings_to_normalize
-from mt_cli.features.orthography.letters import letters_to_replace
+from mt_cli.features.orthography.spellings import letters_to_replace, spellings_to_normalize
 from mt_cli.machine.devices import pick_device
 
 _PAIRS_EXAMINED = 50_000
@@ -78,11 +77,6 @@ class Facts:
         """Minutes for which training is planned; None: no limit."""
         return self.max_minutes or (DATA["cpu_minutes"] * self.num_directions if self.device == "cpu" else None)
 
-    @property
-    def words_of_language(self) -> float:
-        """Target words of a language pair, on average."""
-        return self.num_target_words / self.num_language_pairs
-
     def __str__(self) -> str:
         if self.num_pairs is None:
             return f"a stream of unknown size, {self.device}"
@@ -106,7 +100,9 @@ def find_facts(config: Config, corpora: Mapping[str, Corpus], num_corpora: int |
         raise CorpusError("corpus.train: the corpus is empty, or every pair of it is dropped")
     directions = set(config.corpus.languages_of("train")[:num_corpora])
     sides = tuple(zip(*pairs, strict=True))
-    evaluated = _evaluated(config, corpora)
+    name = config.corpus.compared or "valid"
+    evaluation = corpora[name].of_parts(config.corpus.once(name))  # Text that both directions share counts once.
+    evaluated = by_language(evaluation.untagged_pairs(config.corpus.languages_of(name), config.corpus.tags))
     compared = [(train, evaluated.get(language, [])) for language, train in texts.items()]
     words = [_WORD.findall(" ".join(side)) for side in sides]
     scripts = [frozenset(scripts_in(" ".join(side)[:_CHARACTERS_EXAMINED])) for side in sides]
@@ -140,19 +136,11 @@ def _examined(
         return None, 0, pairs, texts
     whole = corpora["train"]
     examined = range(len(whole.parts) if num_corpora is None else num_corpora)
-    # Text that both directions share counts once.
     train = whole.of_parts([number for number in corpus.once("train") if number in examined] or examined)
     mask = sample(train, _PAIRS_EXAMINED, config.training.seed)
     untagged = train.untagged_pairs(corpus.languages_of("train"), corpus.tags, mask)
     num_replayed = len(whole) - len(whole.of_parts(examined))
     return len(train), num_replayed, [pair for _, pair in untagged], by_language(untagged)
-
-
-def _evaluated(config: Config, corpora: Mapping[str, Corpus]) -> Mapping[str, list[str]]:
-    """Texts of `valid` or, if that is held out, `test`, by language; text that both directions share counts once."""
-    name = config.corpus.compared or "valid"
-    corpus = corpora[name].of_parts(config.corpus.once(name))
-    return by_language(corpus.untagged_pairs(config.corpus.languages_of(name), config.corpus.tags))
 
 
 def _diversity(texts: Sequence[str]) -> float:

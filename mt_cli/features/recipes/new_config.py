@@ -26,12 +26,10 @@ from mt_cli.errors import ColumnError, CorpusError, InputError
 from mt_cli.features.data_check.findings import Finding
 from mt_cli.features.data_check.problems import find_problems
 from mt_cli.features.fine_tuning.parent import inherited
-from mt_cli.features.recipes.auto import Decision, decide, describe
-from mt_cli.features.recipes.child import begun_with, notes_on_parents
+from mt_cli.features.recipes.auto import Decision, begun_with, decide, describe, notes_on_parents
 from mt_cli.features.recipes.choices import Choice, expectation, is_limited_by_cpu
-from mt_cli.features.recipes.given import source_of_folder
-from mt_cli.features.recipes.neighbours import Tree, text_for_evaluation
-from mt_cli.features.recipes.sides import NAME_COLUMNS, Given, Sides, resolve_sides, title_of
+from mt_cli.features.recipes.names import Tree, text_for_evaluation
+from mt_cli.features.recipes.sides import IN_NAMES, NAME_COLUMNS, Given, Sides, resolve_sides, title_of
 from mt_cli.features.recipes.texts import Detected, detect_languages
 
 _ROWS_EXAMINED = 1_000
@@ -84,7 +82,9 @@ def new_config(
     except CorpusError as error:  # Filters drop text in another language.
         raise CorpusError("; ".join([str(error), *sides.notes])) from None
     text = _as_yaml(tree, decision, sides.languages, parent, stretches)
-    _check_text(text, decision.config, parent is not None, title_of(source))
+    written = config_of_text(text, "mt init")
+    if (inherited(written, decision.config, "mt init") if parent else written) != decision.config:
+        raise InputError(f"{title_of(source)}: its names cannot be written in a config; rename them, or use other ones")
     problems = find_problems(read(decision.config, cache), decision.config, cache)
     notes = [*sides.notes, *notes_on_reading(corpora), *notes, *(each.message for each in problems if each.is_note)]
     (first, second), origins = sides.languages, sides.origins
@@ -95,18 +95,6 @@ def new_config(
     if runs is not None and parent is None and decision.facts.num_target_words <= _FEW_WORDS:
         lines += [f"note: {note}" for note in islice(notes_on_parents(runs, sides.languages), 1)]
     return NewConfig(decision.config, text, lines, problems)
-
-
-def config_of_folder(folder: str, cache: Cache) -> Config:
-    """Config that `mt init FOLDER` writes; raises the errors of `new_config`."""
-    return new_config(source_of_folder(folder), (None, None), None, cache).config
-
-
-def _check_text(text: str, config: Config, has_parent: bool, title: str) -> None:
-    """Raise InputError if the text of a config does not give the config."""
-    written = config_of_text(text, "mt init")
-    if (inherited(written, config, "mt init") if has_parent else written) != config:
-        raise InputError(f"{title}: its names cannot be written in a config; rename them, or use other ones")
 
 
 def _with_planned_device(decision: Decision) -> Decision:
@@ -204,7 +192,9 @@ def _evaluation_tree(source: Source, languages: Languages, train: Sides) -> Tree
     Raises InputError if it cannot be read in these languages.
     """
     sides = resolve_sides(source, languages)
-    if train.columns and not isinstance(source, FilesSource) and sides.has_columns(train.columns):
+    columns = train.columns or ()
+    is_numbered = sides.origin == IN_NAMES and all(map(str.isdecimal, columns))
+    if columns and not isinstance(source, FilesSource) and (is_numbered or set(columns) <= set(sides.names)):
         source = source.model_copy(update={"columns": train.columns})
         sides = resolve_sides(source, languages)
     rows, _ = _beginning(source, sides)

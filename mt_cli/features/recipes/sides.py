@@ -48,10 +48,6 @@ class Sides:
     """Place of the names, for people."""
     notes: Sequence[str] = ()
 
-    def has_columns(self, columns: Sequence[str]) -> bool:
-        """Whether the source is a table with columns of these names, or they are numbers."""
-        return set(columns) <= set(self.names) or (self.origin == IN_NAMES and all(map(str.isdecimal, columns)))
-
 
 def title_of(source: Source) -> str:
     """Name of a source for people."""
@@ -71,21 +67,17 @@ def resolve_sides(source: Source, given: Given) -> Sides:
         return _sides_of_files(source, given)
     if isinstance(source, DatasetSource):
         return _sides_of_table(source, names_in_dataset(source), given)
-    varieties = _varieties_in(source)
+    if isinstance(source, FolderSource):
+        varieties = varieties_in_folder(source)
+    else:
+        assert isinstance(source, FileSource)
+        count = format_of(Path(source.file), source.format).varieties
+        varieties = None if count is None else count(Path(source.file), source.skip_damaged)
     if varieties is not None:
         return _sides_of_memory(source, varieties, given)
     if (suffix_of(Path(getattr(source, "file", getattr(source, "pattern", "")))) or "").startswith(".po"):
         return _sides_of_catalogues(source, given)
     return _sides_of_table(source, next(_names_in_files(source), Names([], False)), given)
-
-
-def _varieties_in(source: Source) -> Varieties | None:
-    """Varieties of the languages in a translation memory; None for other formats."""
-    if isinstance(source, FolderSource):
-        return varieties_in_folder(source)
-    assert isinstance(source, FileSource)
-    count = format_of(Path(source.file), source.format).varieties
-    return None if count is None else count(Path(source.file), source.skip_damaged)
 
 
 def _names_in_files(source: Source) -> Iterator[Names]:
@@ -123,21 +115,17 @@ def _sides_of_memory(source: Source, varieties: Varieties, given: Given) -> Side
         raise InputError(f"{title}: there is text in {varieties.listed()} alone; a memory needs two languages")
     if missing and len(rest) > len(missing):
         raise InputError(f"{title}: there are the languages {varieties.listed()}; {_choice(missing, rest)}")
-    codes = _codes_of_memory(varieties)
+    # The plain code, if the language has no other variety.
+    counts = Counter(variety_of(code).language for code in varieties.counts)
+    codes = {
+        code: plain_code(code) if counts[variety_of(code).language] == 1 else code.replace("-", "_")
+        for code in varieties.counts
+    }
     first, second = (
         language or (code.replace("-", "_") if code else codes[rest.pop(0)])
         for language, code in zip(given, wanted, strict=True)
     )
     return Sides((first, second), columns, [*codes.values()], by_place=None, origin="from xml:lang")
-
-
-def _codes_of_memory(varieties: Varieties) -> Mapping[str, str]:
-    """Code for a config of each variety: the plain one, if its language has no other variety."""
-    languages = [variety_of(code).language for code in varieties.counts]
-    return {
-        code: plain_code(code) if languages.count(language) == 1 else code.replace("-", "_")
-        for code, language in zip(varieties.counts, languages, strict=True)
-    }
 
 
 def _choice(missing: Sequence[str], codes: Sequence[str]) -> str:
@@ -193,7 +181,8 @@ def _is_one_language(code: str, other: str) -> bool:
 def _sides_of_table(source: Source, names: Names, given: Given) -> Sides:
     """Sides of a table, whose columns may be named like languages."""
     title, headings = title_of(source), names.names
-    may_lack_heading = _may_lack_heading(source)
+    name, kind = getattr(source, "file", getattr(source, "pattern", None)), getattr(source, "format", None)
+    may_be_text = name is not None and kind != "json" and not (kind is None and _HAS_KEYS.search(name))
     if columns := getattr(source, "columns", None):
         by_number = {str(number): name for number, name in enumerate(headings, start=1)}
         chosen = columns if set(columns) <= set(headings) else [by_number.get(name, name) for name in columns]
@@ -203,9 +192,10 @@ def _sides_of_table(source: Source, names: Names, given: Given) -> Sides:
     if names.are_languages:
         code_of = {name: code for name in headings if (code := _code_of_heading(name, True))}
     else:
-        code_of = codes_in_columns(headings, not may_lack_heading)
+        code_of = codes_in_columns(headings, not may_be_text)
     languages = _with_only_others(title, given, [*dict.fromkeys(code_of.values())])
-    has_heading = names.are_languages or not may_lack_heading or _are_codes(headings)
+    are_codes = all(map(LANGUAGE_CODE.fullmatch, headings)) and any(map(is_common, headings))
+    has_heading = names.are_languages or not may_be_text or are_codes or all(map(code_in_heading, headings))
     columns = _columns_named(title, languages, code_of, headings, has_heading)
     if columns is None:
         return Sides(languages, None, headings)
@@ -216,7 +206,11 @@ def _sides_of_table(source: Source, names: Names, given: Given) -> Sides:
                 f"{title}: has no language {language}; there are the languages {', '.join(code_of.values())}; give one "
                 f"of them with --{side}-language or, if the name is wrong, the columns with --columns"
             )
-    unknown = [name for name, language in zip(columns, languages, strict=True) if not language and _is_unknown(name)]
+    unknown = [
+        name
+        for name, language in zip(columns, languages, strict=True)
+        if not language and may_be_code(name) and not is_known(name)
+    ]
     first, second = (
         language or code_of.get(name) or (name if name in unknown else None)
         for name, language in zip(columns, languages, strict=True)
@@ -227,25 +221,8 @@ def _sides_of_table(source: Source, names: Names, given: Given) -> Sides:
     return Sides((first, second), None if is_default else columns, headings, by_place, notes=notes)
 
 
-def _may_lack_heading(source: Source) -> bool:
-    """Whether the first line of the format may be text."""
-    name = getattr(source, "file", getattr(source, "pattern", None))
-    kind = getattr(source, "format", None)
-    return name is not None and kind != "json" and not (kind is None and _HAS_KEYS.search(name))
-
-
 def _code_of_heading(name: str, is_language: bool) -> str | None:
     return name if is_known(name) or (is_language and may_be_code(name)) else code_in_heading(name)
-
-
-def _is_unknown(name: str) -> bool:
-    return may_be_code(name) and not is_known(name)
-
-
-def _are_codes(cells: Sequence[str]) -> bool:
-    """Whether the first cells of a table are codes, at least one of them common, rather than text."""
-    are_codes = all(map(LANGUAGE_CODE.fullmatch, cells)) and any(map(is_common, cells))
-    return are_codes or all(map(code_in_heading, cells))
 
 
 def _with_only_others(title: str, given: Given, codes: Sequence[str]) -> Given:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.config.sections import Config, DecodingConfig
+from mt_cli.config.sections import Config
 from mt_cli.data.prepare import Data
 from mt_cli.evaluation.evaluate import translations_of
 from mt_cli.evaluation.texts import scorer_of
@@ -64,7 +64,11 @@ def tune_at_end(
         return say(f"note: valid has {len(valid)} pairs, too few to tune the search by (training.tune_decoding)")
     translator = Translator.load(directory.path, device, precision)
     compared = tuning_set(config, data, len(translator.tags), limits)
-    settings = _settings(decoding, limits)
+    penalties = [*limits.penalties, decoding.length_penalty, *decoding.length_penalties.values()]
+    ngrams = [*limits.no_repeat_ngrams, decoding.no_repeat_ngram]
+    settings = tuning.search_grid(decoding, [decoding.beam_size], penalties, ngrams)
+    # If the time ends early, settings with and without `no_repeat_ngram` were tried.
+    settings.sort(key=lambda setting: (setting.length_penalty, setting.no_repeat_ngram or 0))
     if not has_learned(translator, compared):
         return say(
             "note: the search is not tuned (training.tune_decoding): the translations of valid do not depend on their "
@@ -88,14 +92,6 @@ def tune_at_end(
         )
     say(tuning.format_tuning(result | {"split": "valid"}, limits.longest))
     tuning.write_choice(directory, config, result["chosen"])
-
-
-def _settings(decoding: DecodingConfig, limits: Limits) -> list[DecodingConfig]:
-    """Settings in an order in which those with and without `no_repeat_ngram` were tried if the time ends early."""
-    penalties = [*limits.penalties, decoding.length_penalty, *decoding.length_penalties.values()]
-    ngrams = [*limits.no_repeat_ngrams, decoding.no_repeat_ngram]
-    settings = tuning.search_grid(decoding, [decoding.beam_size], penalties, ngrams)
-    return sorted(settings, key=lambda setting: (setting.length_penalty, setting.no_repeat_ngram or 0))
 
 
 def tuning_set(config: Config, data: Data, num_tags: int, limits: Limits) -> TuningSet:

@@ -42,11 +42,6 @@ class Trial:
     no_repeat_ngram: int | None = None
 
     @property
-    def search(self) -> tuple[int, int | None]:
-        """Options other than the length penalty."""
-        return self.beam_size, self.no_repeat_ngram
-
-    @property
     def num_defaults(self) -> int:
         """Number of options, besides the beam size, with their default value."""
         return (self.length_penalty == _DEFAULT_PENALTY) + (self.no_repeat_ngram is None)
@@ -181,10 +176,16 @@ def tune(
     chosen = choose(list(trials), margin, longest)
     tags, penalties, hypotheses = dict[str, list[Trial]](), dict[str, float](), trials[chosen]
     if chosen.beam_size > 1:
-        alike = {trial: texts for trial, texts in trials.items() if trial.search == chosen.search}
+        alike = {
+            trial: texts
+            for trial, texts in trials.items()
+            if (trial.beam_size, trial.no_repeat_ngram) == (chosen.beam_size, chosen.no_repeat_ngram)
+        }
         tags = compared.trials_by_tag(alike, translator.tags)
         tag_penalties = {tag: choose(tag_trials, margin, longest).length_penalty for tag, tag_trials in tags.items()}
-        mixed = _mixed(compared.tags, alike, tag_penalties, chosen.length_penalty)
+        by_penalty = {trial.length_penalty: texts for trial, texts in alike.items()}
+        wanted = [tag_penalties.get(tag, chosen.length_penalty) for tag in compared.tags]
+        mixed = [by_penalty[penalty][row] for row, penalty in enumerate(wanted)]
         for_all = max(trial.score for trial in fitting(list(trials), longest) if trial.beam_size == chosen.beam_size)
         if tag_penalties and compared.score(mixed).score >= for_all:
             penalties, hypotheses = tag_penalties, mixed
@@ -208,14 +209,6 @@ def tune(
             "score": score.score,
         },
     }
-
-
-def _mixed(
-    tags: Sequence[str], trials: Mapping[Trial, list[str]], penalties: Mapping[str, float], default: float
-) -> list[str]:
-    """The translation of each pair with the penalty of its tag, otherwise with the default."""
-    by_penalty = {trial.length_penalty: texts for trial, texts in trials.items()}
-    return [by_penalty[penalties.get(tag, default)][row] for row, tag in enumerate(tags)]
 
 
 class OutOfTimeError(Exception):

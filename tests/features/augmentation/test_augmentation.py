@@ -11,8 +11,7 @@ from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.data.describe import _changes_of_pairs
 from mt_cli.data.prepare import longest_source
-from mt_cli.features.augmentation.pairs import AugmentedPairs
-from mt_cli.features.augmentation.words import Words, made_up_words, words_of
+from mt_cli.features.augmentation.pairs import AugmentedPairs, Words, made_up_words, words_of
 from mt_cli.tokenizer.spacing import sentencepiece_backend
 from mt_cli.tokenizer.special import SPACE, SPECIAL_TOKENS, UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer

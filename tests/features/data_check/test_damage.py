@@ -11,7 +11,7 @@ from mt_cli.config.loading import parse_config
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.cleaning import KEPT
 from mt_cli.corpus.reading import read_corpora
-from mt_cli.features.data_check.damage import find_damage
+from mt_cli.features.data_check.problems import find_damage
 
 KINDS = {"processed", "segmented"}
 

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from mt_cli.config.loading import load_config
-from mt_cli.features.recipes.child import merge_letters
+from mt_cli.features.recipes.auto import merge_letters
 
 
 def write(folder, **sides):

@@ -4,8 +4,7 @@ import pytest
 
 from mt_cli.config.sources import DatasetSource, FileSource, FilesSource
 from mt_cli.corpus.languages import NO_CODES
-from mt_cli.features.recipes.names import codes_in_columns, codes_in_file_names, direction_in_name
-from mt_cli.features.recipes.neighbours import neighbours
+from mt_cli.features.recipes.names import codes_in_columns, codes_in_file_names, direction_in_name, neighbours
 
 
 @pytest.mark.parametrize(
