@@ -13,10 +13,9 @@ from pathlib import Path
 from mt_cli.config.loading import load_config
 from mt_cli.features.inspection import training_pictures as pictures
 from mt_cli.reporting import records
-from mt_cli.run import report as reporting
+from mt_cli.run import finish, validation
 from mt_cli.run import train as run
 from mt_cli.run import training_log as log
-from mt_cli.run import validation
 
 SPENT = {}
 
@@ -50,7 +49,7 @@ def main():
         (log, "memory_used"),
         (pictures, "attention_pictures"),
         (validation.Validator, "_part_losses"),
-        (reporting, "write_hparams"),
+        (finish, "write_hparams"),
     ):
         timed(owner, name)
     with tempfile.TemporaryDirectory() as folder:
