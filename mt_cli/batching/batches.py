@@ -7,11 +7,12 @@ two numbers: the pool, and the number of its batches that are done.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -137,60 +138,48 @@ def pad(sequences: Sequence[Sequence[int]], start: int | None = None, end: int |
     return pad_sequence(rows, batch_first=True, padding_value=PAD_ID)
 
 
-class TrainingPairs(Protocol):
+class TrainingPairs(ABC):
     """Source of training pairs, a pool at a time."""
 
-    @property
-    def num_pools(self) -> int | None:
-        """Number of pools of an epoch; None if unknown."""
+    num_pools: int | None = None
+    """Number of pools of an epoch; None if unknown."""
+    counts: Sequence[Counter[str]] = ()
+    """For each corpus of a stream, the number of rows read since the start by status, as in `STATUS_NAMES`."""
 
-    @property
-    def counts(self) -> Sequence[Counter[str]]:
-        """For each corpus of a stream, the number of rows read since the start by status, as in `STATUS_NAMES`."""
-
+    @abstractmethod
     def first_place(self, pool: int) -> int:
         """Number of the first pair of a pool; the next pairs follow. No number occurs in two pools of an epoch."""
 
+    @abstractmethod
     def pools(self, epoch: int, first: int) -> Iterator[Pool]:
         """Pools of an epoch from number `first` on: a function of the epoch alone."""
 
     def release(self) -> None:
         """Release memory of the pairs that were read; they can be read again."""
+        return
 
 
-class ChangedPairs:
+class ChangedPairs(TrainingPairs):
     """Base class for training pairs derived from other pairs, pool by pool; a subclass defines `pools`."""
 
     def __init__(self, pairs: TrainingPairs) -> None:
-        self.pairs = pairs
-
-    @property
-    def num_pools(self) -> int | None:
-        """Number of pools of an epoch; None if unknown."""
-        return self.pairs.num_pools
-
-    @property
-    def counts(self) -> Sequence[Counter[str]]:
-        """Counts of the rows of a stream, for each corpus."""
-        return self.pairs.counts
-
-    def release(self) -> None:
-        """Release memory of the pairs that were read."""
-        self.pairs.release()
+        self.pairs, self.num_pools, self.counts = pairs, pairs.num_pools, pairs.counts
 
     def first_place(self, pool: int) -> int:
         """Number of the first pair of a pool."""
         return self.pairs.first_place(pool)
 
+    def release(self) -> None:
+        """Release memory of the pairs that were read."""
+        self.pairs.release()
 
-class MixedPairs:
+
+class MixedPairs(TrainingPairs):
     """Pairs of a corpus, in an order that depends on a seed and on the epoch.
 
     `times` says for each part of the corpus how often its pairs are seen per epoch. With a fraction, the next epochs
     continue with other pairs until all have been seen. Pools have about 200 batches of `batch_tokens`.
     """
-
-    counts: Sequence[Counter[str]] = ()
 
     def __init__(self, pairs: EncodedPairs, times: Sequence[float], batch_tokens: int, seed: int) -> None:
         self.pairs, self._seed = pairs, seed
@@ -199,7 +188,7 @@ class MixedPairs:
         ]
         sample = np.linspace(0, len(pairs) - 1, min(len(pairs), 10_000)).astype(np.int64)
         tokens = float(pairs.lengths(sample).max(axis=0).mean()) + 1 if len(pairs) else 1.0
-        self.num_pools = max(1, round(len(self) * tokens / (batch_tokens * _BATCHES_PER_POOL)))
+        self.num_pools: int = max(1, round(len(self) * tokens / (batch_tokens * _BATCHES_PER_POOL)))
 
     def __len__(self) -> int:
         """Number of pairs seen per epoch."""

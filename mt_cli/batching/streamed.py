@@ -9,7 +9,7 @@ from itertools import islice
 import numpy as np
 import pyarrow as pa
 
-from mt_cli.batching.batches import Pool
+from mt_cli.batching.batches import Pool, TrainingPairs
 from mt_cli.batching.encoded import EncodedPairs, encode_block
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.corpus.cleaning import STATUS_NAMES, Block, Mask, drop_repeated
@@ -23,14 +23,12 @@ from mt_cli.machine.group import ALONE, Group
 from mt_cli.tokenizer.tokenizer import Tokenizer
 
 
-class StreamedPairs:
+class StreamedPairs(TrainingPairs):
     """Training pairs that are read again in every epoch; each buffer of them is a pool.
 
     Each corpus fills a share of the buffer, in proportion to its weight, until it is exhausted. Duplicates are dropped
     only within a buffer. To resume within an epoch, the pairs before the position are read and skipped.
     """
-
-    num_pools = None
 
     def __init__(
         self,
@@ -44,15 +42,11 @@ class StreamedPairs:
         self._config, self._tokenizers, self._seed, self._group = config, tokenizers, seed, group
         self._evaluation_hashes, self._spelling = evaluation_hashes, spelling
         self.counts: list[Counter[str]] = [Counter() for _ in config.train]
-        """Number of rows of each corpus read since the start, by status, as in `STATUS_NAMES`; `damaged` counts skipped
-        files and units."""
+        """`damaged` counts skipped files and units."""
 
     def first_place(self, pool: int) -> int:
-        """Number of the first pair of a pool; the next pairs follow. No number occurs in two pools of an epoch."""
+        """Number of the first pair of a pool, which has fewer than 2^32 pairs."""
         return pool << 32
-
-    def release(self) -> None:
-        """Do nothing: a buffer is forgotten with its pool."""
 
     def pools(self, epoch: int, first: int) -> Iterator[Pool]:
         """The pools of an epoch from number `first` on."""

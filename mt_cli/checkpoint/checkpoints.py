@@ -36,15 +36,8 @@ class Checkpoints:
         self.before_average_path = checkpoints / "before_average.safetensors"
         self._step_of_good_last: int | None = None
 
-    def save_frozen_weights(self, model: Transformer) -> None:
-        """Write the weights that adapters are added to; raises MtError if they cannot be written."""
-        save_checkpoint(self.base_path, model, {})
-
     def load_frozen_weights(self, model: Transformer) -> None:
-        """Fill a model with the weights that `save_frozen_weights` wrote.
-
-        Raises RunError if the weights are missing or damaged, or do not fit.
-        """
+        """Fill a model with the weights below adapters; raises RunError if they are missing, damaged or do not fit."""
         if not self.base_path.exists():
             raise RunError(f"{self.base_path}: missing; it has the weights that this run adapts; restore it")
         with self._opened_frozen_weights() as checkpoint:
@@ -85,16 +78,16 @@ class Checkpoints:
 
     def _older_states(self) -> dict[int, Path]:
         """Step and path of the states before `last`, newest first."""
-        return dict(sorted(self._numbered("step"), reverse=True))
-
-    def _numbered(self, kind: str) -> Iterator[tuple[int, Path]]:
-        for path in self.last_path.parent.glob(f"{kind}-*.safetensors"):
-            if match := re.fullmatch(rf"{kind}-(\d{{1,15}})\.safetensors", path.name):
-                yield int(match[1]), path
+        return dict(reversed(self._numbered("step").items()))
 
     def validated(self) -> dict[int, Path]:
         """Step and path of the validated checkpoints that are kept, oldest first."""
-        return {step: path for step, path in sorted(self._numbered("validated")) if path.is_file()}
+        return self._numbered("validated")
+
+    def _numbered(self, kind: str) -> dict[int, Path]:
+        paths = self.last_path.parent.glob(f"{kind}-*.safetensors")
+        matches = [(re.fullmatch(rf"{kind}-(\d{{1,15}})\.safetensors", path.name), path) for path in paths]
+        return dict(sorted((int(match[1]), path) for match, path in matches if match and path.is_file()))
 
     def save_validated(self, model: nn.Module, state: Mapping[str, Any], step: int) -> None:
         """Write the weights that were validated at a step; raises MtError if they cannot be written."""

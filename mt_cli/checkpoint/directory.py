@@ -13,7 +13,7 @@ import os
 import re
 import zlib
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -176,16 +176,16 @@ class RunDirectory(Checkpoints):
         """Whether the directory contains nothing except the lock."""
         return all(path.name == LOCK for path in self.path.iterdir())
 
-    def locked(self, group: Group = ALONE) -> AbstractContextManager[None]:
+    @contextmanager
+    def locked(self, group: Group = ALONE) -> Iterator[None]:
         """Context manager that makes the directory and locks it, and removes it if it stays empty.
 
         The main process of a group does this for all processes. Raises RunError if another process trains this run or
         there is a link in the directory, and InputError or MtError if the directory cannot be made.
         """
-        return group.on_main(self._locked) or nullcontext()
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
+        if group.rank > 0:
+            yield
+            return
         made = [path for path in (self.path, self.path.parent) if not path.exists()]
         try:
             self._take_lock()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, TypeAdapter
@@ -77,7 +76,8 @@ def best_of(validations: Sequence[ValidatedStep], number: int) -> list[Validated
 class RunState:
     """State of a run, without weights, saved with every checkpoint.
 
-    Only the methods change it, except for `position`, which `optimization_steps` advances.
+    `optimization_steps` advances the position. The loop sets the time and the scale of the loss, and a save the sizes
+    and fingerprints of files. The methods change everything else.
     """
 
     position: Position = field(default_factory=Position)
@@ -123,27 +123,13 @@ class RunState:
     @classmethod
     def from_state(cls, state: Any) -> RunState:
         """Validate a value that `asdict` made; raises ValueError for any other value."""
-        checked = _reader().validate_python(state)
+        checked = _READER.validate_python(state)
         _check_numbers("state", asdict(checked))
         if not 1 <= checked.position.num_processes <= _MOST_PROCESSES:
             raise ValueError("num_processes: out of range")
         if not isinstance(checked.loss_scale.get("growth_interval", 1), int):
             raise ValueError("loss_scale: growth_interval is not a number of steps")
         return checked
-
-    def set_elapsed(self, seconds: float) -> None:
-        """Record the time of training so far."""
-        self.elapsed_seconds = seconds
-
-    def set_loss_scale(self, scale: dict[str, int | float]) -> None:
-        """Record the state of the scaler of losses."""
-        self.loss_scale = scale
-
-    def set_files(
-        self, fingerprints: dict[str, str], tracked_bytes: dict[str, int], longest_source: int | None
-    ) -> None:
-        """Record the training data, and the sizes of the files that grow, before a save."""
-        self.fingerprints, self.tracked_bytes, self.longest_source = fingerprints, tracked_bytes, longest_source
 
     def add_step(self, step: UnloggedStep) -> None:
         """Record a step whose loss and gradient were finite."""
@@ -238,9 +224,7 @@ class RunState:
         return next((f"{name} {getattr(config, name)}" for name, is_reached in reached.items() if is_reached), None)
 
 
-@cache
-def _reader() -> TypeAdapter[RunState]:
-    return TypeAdapter(RunState)
+_READER = TypeAdapter(RunState)
 
 
 def _check_numbers(name: str, value: Any) -> None:

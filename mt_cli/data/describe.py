@@ -10,7 +10,7 @@ from typing import Any
 from mt_cli.config.sections import Config
 from mt_cli.config.sources import TextSource
 from mt_cli.corpus.cleaning import HELD_OUT
-from mt_cli.corpus.corpus import Corpus, SourceRows
+from mt_cli.corpus.corpus import Corpus
 from mt_cli.corpus.languages import writes_spaces
 from mt_cli.corpus.sources import commit_of, names_of
 from mt_cli.corpus.varieties import notes_on_mixtures
@@ -58,15 +58,10 @@ def _part_row(data: Data, name: str, index: int) -> dict[str, Any]:
         "num_kept": statistics.num_pairs[index],
         "num_held_out": 0 if is_share else counts.get("held_out", 0),
         "dropped": dropped,
-        # A held-out share has the losses of `train`.
-        **({} if is_share else _losses(part)),
+        # Units and files that were skipped in reading are in the rows of `train` too.
+        **({} if is_share else {f"num_skipped_{kind}s": number for kind, number in part.num_skipped.items()}),
+        **({"skipped": [*part.skipped]} if part.skipped and not is_share else {}),
     }
-
-
-def _losses(part: SourceRows) -> dict[str, Any]:
-    """Numbers and places of the units and files that were skipped in reading; empty if there are none."""
-    losses: dict[str, Any] = {f"num_skipped_{kind}s": number for kind, number in part.num_skipped.items()}
-    return losses | ({"skipped": [*part.skipped]} if part.skipped else {})
 
 
 def notes_on_reading(corpora: Mapping[str, Corpus]) -> list[str]:
@@ -119,9 +114,8 @@ def describe_data(data: Data, config: Config) -> list[str]:
 def _notes_on_metric(data: Data, config: Config) -> list[str]:
     """Note, if BLEU selects the best checkpoint and the references are too short for it."""
     scorer = scorer_of(config, "valid")
-    if best_metric_of(config, scorer) != "bleu":
-        return []
-    note = note_on_short_references(scorer, [target for _, target in data.corpora["valid"].pairs])
+    is_bleu = best_metric_of(config, scorer) == "bleu"
+    note = note_on_short_references(scorer, [target for _, target in data.corpora["valid"].pairs]) if is_bleu else None
     return [note] if note else []
 
 

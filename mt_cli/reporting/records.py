@@ -175,20 +175,17 @@ def read_rows(path: Path) -> list[dict[str, float]]:
     for line in _content(path).splitlines():
         with suppress(ValueError, RecursionError):
             row = json.loads(line)
-            if isinstance(row, dict) and isinstance(row.get("step"), int):
-                numbers = {tag: value for tag, value in row.items() if _is_drawable(value) and _is_name(tag)}
-                if "step" in numbers:
-                    rows.append(numbers)
+            items = row.items() if isinstance(row, dict) else ()
+            points = {tag: value for tag, value in items if _is_point(tag, value)}
+            if isinstance(points.get("step"), int):
+                rows.append(points)
     return rows
 
 
-def _is_drawable(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _TOO_LARGE
-
-
-def _is_name(tag: str) -> bool:
-    """Whether TensorBoard can store a tag, which JSON may spell with half of a character (a lone surrogate)."""
-    return not any("\ud800" <= character <= "\udfff" for character in tag)
+def _is_point(tag: str, value: object) -> bool:
+    """Whether TensorBoard can draw a value and store its tag, in which JSON may spell a lone surrogate."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _TOO_LARGE
+    return is_number and not any("\ud800" <= character <= "\udfff" for character in tag)
 
 
 def _content(path: Path) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,11 +22,6 @@ from mt_cli.machine.storage import read_model, reading, real_path
 from mt_cli.reporting.records import read_rows, read_samples
 
 T = TypeVar("T")
-
-_ON_VALID = (
-    "note: valid chose the checkpoint, so its scores are somewhat too high; "
-    "name a test set (corpus.test) for an honest score"
-)
 
 
 class DataRow(BaseModel, extra="allow"):
@@ -108,29 +103,31 @@ def finished_report(directory: RunDirectory, config: Config, state: RunState) ->
     return report if is_current else None
 
 
-def _notes_on_validation(validation: BestValidation) -> Iterator[str]:
-    if validation.is_below_parent:
-        scores = f"{validation.metric} {validation.best:.4g} instead of {validation.parent:.4g}"
-        yield (
-            f"The best checkpoint is worse on valid than the run that training began with ({scores}): use that run, or "
-            "try a smaller training.learning_rate or more pairs."
-        )
-
-
 def format_summary(report: Report, path: Path, needs_tag: bool = False) -> str:
     """Scores of a run and commands to go on with, for people; `needs_tag` if the model has no default tag."""
     run = shlex.quote(str(path))
-    skipped = f"{report.num_bad_steps:,} steps were skipped because their loss or gradient was not finite."
+    notes, validation = [], report.validation
+    if report.num_bad_steps:
+        notes = [f"{report.num_bad_steps:,} steps were skipped because their loss or gradient was not finite."]
+    if validation.is_below_parent:
+        scores = f"{validation.metric} {validation.best:.4g} instead of {validation.parent:.4g}"
+        notes.append(
+            f"The best checkpoint is worse on valid than the run that training began with ({scores}): use that run, or "
+            "try a smaller training.learning_rate or more pairs."
+        )
+    on_valid = (
+        "note: valid chose the checkpoint, so its scores are somewhat too high; name a test set (corpus.test) for an "
+        "honest score"
+    )
     to = "--to CODE " if report.directions else "--tag TAG " if needs_tag else ""
     return "\n".join(
         [
             f"\nStopped by {report.stopped_because} after {report.num_steps:,} steps, "
             f"{report.num_target_tokens:,} target tokens and {clock(report.elapsed_seconds)}; "
             f"best step {report.best_step:,}.",
-            *([skipped] if report.num_bad_steps else []),
-            *_notes_on_validation(report.validation),
+            *notes,
             *map(format_scores, (report, *report.extra_tests.values())),
-            *([_ON_VALID] if report.split == "valid" else []),
+            *([on_valid] if report.split == "valid" else []),
             f"\nThe run is in {path}: scores in report.json, translations in hypotheses/, weights in checkpoints/.",
             f'Translate:  mt translate --run {run} {to}"..."',
             f"Look:       mt report --run {run}",

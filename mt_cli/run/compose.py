@@ -17,7 +17,7 @@ from mt_cli.tokenizer.tokenizer import TokenizerPair
 from mt_cli.training.steps import ReplicatedState
 
 if TYPE_CHECKING:
-    from mt_cli.run.setup import TrainingContext
+    from mt_cli.run.context import TrainingContext
 
 
 def prepare_new(
@@ -81,6 +81,6 @@ def trained_state(context: TrainingContext) -> ReplicatedState:
     parts = context.objective, context.optimizer, context.average, context.dtype, context.group
     if not context.is_sharded:
         return ReplicatedState(*parts)
-    from mt_cli.features.sharding.sharded_state import ShardedState
+    from mt_cli.features.sharding import ShardedState
 
     return ShardedState(*parts, context.device, context.config.training)

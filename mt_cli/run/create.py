@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
 
 from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.checkpoint.files import save_checkpoint
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.identity import PairHashes, pair_hashes
@@ -19,10 +20,10 @@ from mt_cli.features.fine_tuning.parent import ParentRun
 from mt_cli.machine.console import say
 from mt_cli.machine.devices import memory_of, pick_precision
 from mt_cli.machine.storage import format_bytes
-from mt_cli.model.trainable import freeze
-from mt_cli.model.transformer import Transformer, outline
+from mt_cli.model.transformer import outline
 from mt_cli.run.compose import prepare_new, with_batch_tokens
-from mt_cli.run.plan import Plan
+from mt_cli.run.context import new_model
+from mt_cli.run.decide import Plan
 from mt_cli.training.gradients import fits_memory, largest_batch
 from mt_cli.training.objective import Objective
 
@@ -30,17 +31,12 @@ _ROWS_OF_STREAM = 10_000
 """Rows of a stream that are examined before a run begins."""
 
 
-@dataclass(frozen=True)
-class NewRun:
-    """A run that has been created, in the main process."""
+def create_run(
+    plan: Plan, directory: RunDirectory, cache: Cache, device: torch.device
+) -> tuple[Plan, Data, ParentRun | None]:
+    """Prepare the data of a new run, train its tokenizers, and write its directory.
 
-    plan: Plan
-    data: Data
-    parent: ParentRun | None
-
-
-def create_run(plan: Plan, directory: RunDirectory, cache: Cache, device: torch.device) -> NewRun:
-    """Prepare the data of a new run, train its tokenizers, and write its directory; the returned plan is complete.
+    Return the complete plan, the data, and the run whose weights it begins with.
 
     An older run in the directory is moved aside only when the corpora have been read and the model is known to fit the
     machine. Raises CorpusError for text that is processed already, DeviceMemoryError, and the errors of `prepare_new`.
@@ -59,17 +55,20 @@ def create_run(plan: Plan, directory: RunDirectory, cache: Cache, device: torch.
     directory.create(config, data.tokenizers)
     hashes = training_pair_hashes(data, config)
     if parent is not None:
-        for note in _notes_on_leaks(data, config, parent):
-            say(f"note: {note}")
-        hashes = _with_pairs_of_parent(hashes, parent)
+        inherited = RunDirectory(parent.path).training_pairs()
+        if inherited is not None:
+            _say_leaks(data, config, parent, inherited)
+        hashes = None if hashes is None or inherited is None else np.concatenate([hashes, inherited])
         if config.init.adapter_rank is not None:
-            _save_frozen_weights(directory, config, data, parent)
+            model = new_model(config, data.tokenizers)
+            parent.load_weights_into(model)
+            save_checkpoint(directory.base_path, model, {})
     if hashes is not None:
         directory.save_training_pairs(hashes)
     plan = replace(plan, config=config, tokenizers=data.tokenizers)
     if parent is not None:
         plan = replace(plan, parents=[parent.run.ancestor], longest_source=parent.run.max_tokens)
-    return NewRun(plan, data, parent)
+    return plan, data, parent
 
 
 def _refuse_processed(config: Config, cache: Cache) -> None:
@@ -77,27 +76,12 @@ def _refuse_processed(config: Config, cache: Cache) -> None:
     refuse_processed(find_problems(read(config, cache, _ROWS_OF_STREAM), config, cache))
 
 
-def _notes_on_leaks(data: Data, config: Config, parent: ParentRun) -> Iterator[str]:
-    """Notes on evaluation pairs that the parent was trained on."""
-    known = RunDirectory(parent.path).training_pairs()
-    if known is None:
-        return
+def _say_leaks(data: Data, config: Config, parent: ParentRun, hashes: PairHashes) -> None:
+    """Print how many evaluation pairs are among the training pairs of the parent, given by their hashes."""
     for name, corpus in data.corpora.items():
-        if name != "train" and (number := int(np.isin(pair_hashes(corpus.pairs, config.corpus.tags), known).sum())):
+        if name != "train" and (number := int(np.isin(pair_hashes(corpus.pairs, config.corpus.tags), hashes).sum())):
             seen = f"{parent.path} was trained on {number:,} of the {len(corpus):,} pairs of {name}"
-            yield f"{seen}, so scores on them are too high"
-
-
-def _with_pairs_of_parent(hashes: PairHashes | None, parent: ParentRun) -> PairHashes | None:
-    """Hashes of all pairs that a run and its parent are trained on; None if not all are known, as for streams."""
-    inherited = RunDirectory(parent.path).training_pairs()
-    return None if hashes is None or inherited is None else np.concatenate([hashes, inherited])
-
-
-def _save_frozen_weights(directory: RunDirectory, config: Config, data: Data, parent: ParentRun) -> None:
-    model = Transformer(config.model, *(tokenizer.vocab_size for tokenizer in data.tokenizers))
-    parent.load_weights_into(model)
-    directory.save_frozen_weights(model)
+            say(f"note: {seen}, so scores on them are too high")
 
 
 _SMALLEST_BATCH, _LARGEST_BATCH, _BATCHES_PER_EPOCH = 4_096, 131_072, 100
@@ -120,9 +104,7 @@ def automatic_batch_tokens(config: Config, data: Data, device: torch.device) -> 
     """Number of tokens for `batch_tokens: auto`; on a GPU, by trying batches of the longest pairs."""
     size = _SMALLEST_BATCH
     if device.type == "cuda":
-        model = Transformer(config.model, *(tokenizer.vocab_size for tokenizer in data.tokenizers))
-        freeze(model, config.init.freeze)
-        objective = Objective(model.to(device), config.training)
+        objective = Objective(new_model(config, data.tokenizers).to(device), config.training)
         dtype = pick_precision(config.training.precision, device)
         source = target = config.corpus.max_tokens
         largest = _LARGEST_BATCH
@@ -134,7 +116,7 @@ def automatic_batch_tokens(config: Config, data: Data, device: torch.device) -> 
         size = largest_batch(
             lambda size: fits_memory(objective, dtype, source + 1, target + 1, size), _SMALLEST_BATCH, largest
         )
-        del model, objective
+        del objective
         torch.cuda.empty_cache()
     say(f"training.batch_tokens: auto is {size:,} here")
     return size

@@ -1,18 +1,49 @@
-"""Decision between beginning, resuming and reporting a run. It reads the run directory and changes nothing."""
+"""Plan of a start of `mt train`: to begin, resume or only report a run. To decide changes no file."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 
 from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.checkpoint.state import Ancestor
 from mt_cli.config.sections import TUNED, Config
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.sources import with_commits
 from mt_cli.errors import InputError, RunError
 from mt_cli.machine.group import Group
-from mt_cli.reporting.report import finished_report
+from mt_cli.reporting.report import Report, finished_report
 from mt_cli.run.compose import resumed_config
-from mt_cli.run.plan import Plan
+from mt_cli.tokenizer.tokenizer import TokenizerPair
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Decisions of the main process, which it sends to the other processes. They never change."""
+
+    config: Config
+    """Complete when training begins: no preset and no `auto` is left. `create_run` completes that of a new run."""
+    tokenizers: TokenizerPair | None = None
+    """None until `create_run` has trained those of a new run."""
+    num_processes: int = 1
+    """Number of processes that the run began with; it keeps the size of its steps."""
+    state_path: Path | None = None
+    """Newest intact checkpoint; None for a new run, and if no checkpoint can be used."""
+    longest_source: int | None = None
+    """Tokens of the longest source that the model was trained on before."""
+    parents: Sequence[Ancestor] = ()
+    """Runs whose weights a new run begins with."""
+    is_new: bool = False
+    launch_id: str = ""
+    replaces_run: bool = False
+    """Whether a new run moves an older one out of its directory."""
+    notes: Sequence[str] = ()
+    changes: str = ""
+    """Options whose values differ from those of the last start, for people."""
+    report: Report | None = None
+    """Report of a run that is finished."""
 
 
 def decide(config: Config, directory: RunDirectory, cache: Cache, fresh: bool, group: Group) -> Plan:
@@ -23,7 +54,7 @@ def decide(config: Config, directory: RunDirectory, cache: Cache, fresh: bool, g
     if (not fresh or _created_by_this_launch(group.launch_id, directory)) and directory.can_resume():
         return _plan_to_resume(config, directory, cache)
     return Plan(
-        _with_commits(config),
+        config.model_copy(update={"corpus": with_commits(config.corpus)}),
         num_processes=group.size,
         is_new=True,
         launch_id=group.launch_id,
@@ -49,7 +80,8 @@ def _plan_to_resume(config: Config, directory: RunDirectory, cache: Cache) -> Pl
     except InputError as error:
         advice = "Restore the file, or use --fresh to start over (the old run is moved aside)."
         raise RunError(f"{error}\n{advice}") from None
-    config = resumed_config(_with_commits(config, previous), previous, tokenizers, cache, directory.path)
+    config = config.model_copy(update={"corpus": with_commits(config.corpus, previous.corpus)})
+    config = resumed_config(config, previous, tokenizers, cache, directory.path)
     notes: list[str] = []
     if config.training.tune_decoding and directory.report_path.exists():
         if previous.training.tune_decoding:
@@ -68,11 +100,6 @@ def _plan_to_resume(config: Config, directory: RunDirectory, cache: Cache) -> Pl
         changes=changes and f"The config has changed:{changes}",
         report=finished_report(directory, config, state),
     )
-
-
-def _with_commits(config: Config, previous: Config | None = None) -> Config:
-    previous_corpus = None if previous is None else previous.corpus
-    return config.model_copy(update={"corpus": with_commits(config.corpus, previous_corpus)})
 
 
 def _with_tuned_decoding(config: Config, previous: Config) -> tuple[Config, list[str]]:

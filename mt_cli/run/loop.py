@@ -8,7 +8,6 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import asdict
 
 from mt_cli.checkpoint.state import RunState
@@ -20,8 +19,8 @@ from mt_cli.machine.signals import Signals
 from mt_cli.machine.storage import remove
 from mt_cli.reporting.records import Records
 from mt_cli.run.compose import trained_state
+from mt_cli.run.context import TrainingContext
 from mt_cli.run.resuming import go_back, save_state
-from mt_cli.run.setup import TrainingContext
 from mt_cli.run.training_log import TooManyBadStepsError, TrainingLog
 from mt_cli.run.validation import Validation, sample_lines
 from mt_cli.training.optimizer import learning_rate
@@ -44,18 +43,16 @@ def _train_until_stop(context: TrainingContext, state: RunState) -> str:
     """Train from a state until there is a reason to stop; return that reason."""
     training, step, group = context.config.training, state.position.step, context.group
     seconds = None if training.max_minutes is None else 60 * training.max_minutes - state.elapsed_seconds
-    with ExitStack() as stack:
-        records = group.on_main(lambda: Records(context.directory.path, step, state.tracked_bytes))
-        bar = stack.enter_context(Progress("train", context.length.num_steps, "step", step, max_seconds=seconds))
-        signals = stack.enter_context(Signals(group).recorded())
+    records = group.on_main(lambda: Records(context.directory.path, step, state.tracked_bytes))
+    progress = Progress("train", context.length.num_steps, "step", step, max_seconds=seconds)
+    with progress as bar, Signals(group).recorded() as signals:
         loop = TrainingLoop(context, state, records, bar, signals)
         loop.save()
         if state.begins_with_parent:
             loop.validate_parent()
-            loop.save()
-        if state.is_validation_due(training):  # It may have been interrupted; otherwise this does nothing.
+        elif state.is_validation_due(training):  # It may have been interrupted; otherwise this does nothing.
             loop.validate()
-            loop.save()
+        loop.save()
         if reason := state.reason_to_stop(training):
             loop.validate()
         else:
@@ -89,9 +86,9 @@ class TrainingLoop:
         A validation that happens only because the run ends comes after the last save, so that a run resumed from there
         equals one that never stopped. Raises RunInterruptedError after a signal, with the state saved.
         """
-        for report in self.steps():
+        for report in self._steps():
             self._log.add(report)
-            if self.is_save_due() or self._signals.is_stop_requested or self._state.reason_to_stop(self._config):
+            if self._is_save_due():
                 self.save()
             if self._state.is_validation_due(self._config) and not self._signals.is_stop_requested:
                 self.validate()
@@ -105,7 +102,7 @@ class TrainingLoop:
                 return reason
         raise AssertionError("the optimisation never ends by itself")
 
-    def steps(self) -> Iterator[StepReport]:
+    def _steps(self) -> Iterator[StepReport]:
         """Train, and count the time that passes."""
         state, training = self._state, self._config
         factor, num_steps = 0.5**state.num_restarts, self._context.length.num_steps
@@ -121,13 +118,13 @@ class TrainingLoop:
         for report in steps:
             if self._trained.average is not None:
                 self._trained.average.update(report.step)
-            state.set_elapsed(self._signals.synchronize(time.monotonic() - started_at))
+            state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
             yield report
-            state.set_elapsed(self._signals.synchronize(time.monotonic() - started_at))
+            state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
             if self._saved is not None and self._saved[0] == report.step:
                 self._saved_at = state.elapsed_seconds
 
-    def is_save_due(self) -> bool:
+    def _is_save_due(self) -> bool:
         """Whether a signal requested it, or `save_every_minutes` have passed since the last save; for all processes."""
         minutes = self._config.save_every_minutes
         is_overdue = minutes is not None and self._state.elapsed_seconds - self._saved_at >= 60 * minutes
@@ -199,4 +196,4 @@ class TrainingLoop:
     def _drain(self) -> None:
         """Copy step results that are pending on the GPU into the state."""
         self._log.drain()
-        self._state.set_loss_scale(self._trained.gradients.scaler.state_dict())
+        self._state.loss_scale = self._trained.gradients.scaler.state_dict()

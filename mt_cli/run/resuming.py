@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -15,11 +17,9 @@ from mt_cli.errors import DamagedFileError, DivergenceError, RunError
 from mt_cli.machine.console import say
 from mt_cli.machine.storage import remove, write_text
 from mt_cli.model.transformer import Transformer
-from mt_cli.run.plan import Plan
-from mt_cli.run.report import write_bad_batch
-from mt_cli.run.setup import TrainingContext
+from mt_cli.run.context import TrainingContext
 from mt_cli.run.training_log import TooManyBadStepsError
-from mt_cli.training.steps import Position
+from mt_cli.training.steps import Position, StepReport
 
 _MAX_RESTARTS = 2
 
@@ -29,13 +29,13 @@ def restore(context: TrainingContext) -> RunState:
 
     Raises RunError if no checkpoint can be used, or corpora or tokenizers have changed.
     """
-    return _broadcast_from_main(context, lambda: _first(context.plan) if context.plan.is_new else _resumed(context))
+    plan = context.plan
 
+    def first() -> RunState:
+        position, parents = Position(plan.num_processes), list(plan.parents)
+        return RunState(position, parents=parents, longest_source=plan.longest_source, launch_id=plan.launch_id)
 
-def _first(plan: Plan) -> RunState:
-    """State of a new run, before its first step."""
-    position, parents = Position(plan.num_processes), list(plan.parents)
-    return RunState(position, parents=parents, longest_source=plan.longest_source, launch_id=plan.launch_id)
+    return _broadcast_from_main(context, first if plan.is_new else lambda: _resumed(context))
 
 
 def _resumed(context: TrainingContext) -> RunState:
@@ -47,15 +47,16 @@ def _resumed(context: TrainingContext) -> RunState:
         say(f"The run began with {number} process{'es' * (number > 1)}, and keeps the size of its steps.")
     if context.plan.changes:
         say(context.plan.changes)
-    reconcile_best(context, state)
+    _reconcile_best(context, state)
     return state
 
 
 def save_state(context: TrainingContext, state: RunState, tracked_bytes: dict[str, int]) -> None:
     """Save everything that resuming needs; `tracked_bytes` has the sizes of the files that grow."""
-    state.set_files(dict(context.fingerprints), tracked_bytes, context.validator.longest_source)
+    state.fingerprints, state.tracked_bytes = dict(context.fingerprints), tracked_bytes
+    state.longest_source = context.validator.longest_source
     step, keep_last = state.position.step, context.config.training.keep_last
-    good, average = is_good(state, context.model), context.average.weights if context.average else None
+    good, average = _is_good(state, context.model), context.average.weights if context.average else None
     context.directory.save_state(context.model, asdict(state), context.optimizer, step, keep_last, good, average)
     context.directory.prune_validated([validation.step for validation in state.validations])
 
@@ -71,7 +72,7 @@ def go_back(context: TrainingContext, diverged: RunState, error: TooManyBadSteps
 def _before_divergence(context: TrainingContext, diverged: RunState, error: TooManyBadStepsError) -> RunState:
     directory = context.directory
     if diverged.num_restarts >= _MAX_RESTARTS:
-        write_bad_batch(context, error.last)
+        _write_bad_batch(context, error.last)
         raise DivergenceError(
             f"{directory.path}: training diverged: in {error} the loss or the gradient was not finite, also with "
             f"{0.5**_MAX_RESTARTS:g} of the learning rate. The last batch is in {directory.bad_batch_path.name}. Lower "
@@ -80,7 +81,7 @@ def _before_divergence(context: TrainingContext, diverged: RunState, error: TooM
     try:
         state = _load(context, has_diverged=True)
     except RunError:
-        write_bad_batch(context, error.last)
+        _write_bad_batch(context, error.last)
         raise
     state = state.restarted(diverged)
     say(
@@ -88,6 +89,18 @@ def _before_divergence(context: TrainingContext, diverged: RunState, error: TooM
         f"with {0.5**state.num_restarts:g} of the learning rate."
     )
     return state
+
+
+def _write_bad_batch(context: TrainingContext, skipped: StepReport) -> None:
+    """Write the pairs of a skipped step to `bad_batch.jsonl`."""
+    pairs = (batch.pairs[int(index)] for batch in skipped.placed for index in batch.indices)
+    sides = [
+        tokenizer.decode([ids.tolist() for ids in side])
+        for tokenizer, side in zip(context.data.tokenizers, zip(*pairs, strict=True), strict=True)
+    ]
+    rows = ({"source": source, "target": target} for source, target in zip(*sides, strict=True))
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    write_text(context.directory.bad_batch_path, text)
 
 
 def _load(context: TrainingContext, has_diverged: bool = False) -> RunState:
@@ -110,7 +123,7 @@ def _load(context: TrainingContext, has_diverged: bool = False) -> RunState:
             continue
         for message in skipped:
             say(f"{message}; skipped, {path.name} is used instead")
-        directory.discard_states_after(path, state.position.step, is_good(state, context.model))
+        directory.discard_states_after(path, state.position.step, _is_good(state, context.model))
         return state
     problems = "\n".join([*skipped, f"{directory.path}: no saved state of this run can be used"])
     raise RunError(f"{problems}; use --fresh to start over (the old run is moved aside)")
@@ -128,12 +141,12 @@ def check_data(directory: RunDirectory, now: Mapping[str, str], state: RunState)
         )
 
 
-def is_good(state: RunState, model: Transformer) -> bool:
+def _is_good(state: RunState, model: Transformer) -> bool:
     """Whether the last step was not skipped, and all weights are finite."""
     return not state.num_bad_steps_in_row and all(bool(weight.isfinite().all()) for weight in model.parameters())
 
 
-def reconcile_best(context: TrainingContext, state: RunState) -> None:
+def _reconcile_best(context: TrainingContext, state: RunState) -> None:
     """Make state and best checkpoint agree about the best step and the metric that selects it."""
     directory, metric_id = context.directory, context.validator.metric_id
     directory.restore_best(state.best_step)
@@ -148,7 +161,7 @@ def reconcile_best(context: TrainingContext, state: RunState) -> None:
     elif state.best_step:
         say("The best checkpoint is missing or damaged; it is replaced by the weights of the last state.")
         state.set_best(state.position.step, None, state.best_loss, state.best_metric)
-        with context.averaged():
+        with nullcontext() if context.average is None else context.average.applied():
             directory.save_best(context.model, asdict(state))
     if state.best_step and state.best_metric != metric_id:
         say(f"The best checkpoint was chosen by {state.best_metric}; from here on it is chosen by {metric_id}.")
@@ -160,27 +173,25 @@ def _broadcast_from_main(context: TrainingContext, load: Callable[[], RunState])
 
     If the model is sharded, only the state is sent.
     """
-    group = context.group
+    group, average = context.group, {} if context.average is None else context.average.weights
     if group.size == 1:
         return load()
-    state, tensors = group.from_main(lambda: (load(), {} if context.is_sharded else _to_cpu(_tensors_of(context))))
-    return group.on_main(lambda: state) or _load_broadcast(context, state, tensors)
 
+    def load_all() -> tuple[RunState, Any]:
+        state = load()
+        tensors = context.model.state_dict(), context.optimizer.state_dict(), average
+        return state, None if context.is_sharded else _to_cpu(tensors)
 
-def _load_broadcast(context: TrainingContext, state: RunState, tensors: dict[str, Any]) -> RunState:
-    """Load the tensors of the main process; return the state of this process, which writes no files."""
-    if tensors:
-        context.model.load_state_dict(tensors["model"])
-        context.optimizer.load_state_dict(tensors["optimizer"])
-        if context.average is not None:
-            for name, weight in context.average.weights.items():
-                weight.copy_(tensors["average"][name])
-    return replace(state, tracked_bytes={})
-
-
-def _tensors_of(context: TrainingContext) -> dict[str, Any]:
-    average = {} if context.average is None else dict(context.average.weights)
-    return {"model": context.model.state_dict(), "optimizer": context.optimizer.state_dict(), "average": average}
+    state, tensors = group.from_main(load_all)
+    if group.rank == 0:
+        return state
+    if tensors is not None:
+        model, optimizer, averaged = tensors
+        context.model.load_state_dict(model)
+        context.optimizer.load_state_dict(optimizer)
+        for name, weight in average.items():
+            weight.copy_(averaged[name])
+    return replace(state, tracked_bytes={})  # This process writes no files.
 
 
 def _to_cpu(value: Any) -> Any:

@@ -10,22 +10,21 @@ import torch
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import Cache
-from mt_cli.data.prepare import prepare
+from mt_cli.data.prepare import Data, prepare
 from mt_cli.evaluation.texts import scorer_of
+from mt_cli.features.fine_tuning.parent import ParentRun
 from mt_cli.machine.console import say
 from mt_cli.machine.devices import keep_memory, pick_device
 from mt_cli.machine.group import ALONE, Group
 from mt_cli.machine.storage import write_text
 from mt_cli.reporting.report import Report, format_summary
-from mt_cli.run.compose import problems_to_show
-from mt_cli.run.create import NewRun, create_run
-from mt_cli.run.decide import decide
+from mt_cli.run.context import build_context
+from mt_cli.run.create import create_run
+from mt_cli.run.decide import Plan, decide
+from mt_cli.run.describe import describe_training
 from mt_cli.run.finish import finish
 from mt_cli.run.loop import optimize
-from mt_cli.run.plan import Plan
-from mt_cli.run.report import describe_training, note_on_patience
 from mt_cli.run.resuming import restore
-from mt_cli.run.setup import TrainingContext, build_context
 
 
 def train(config: Config, runs: Path, fresh: bool = False, group: Group = ALONE) -> Report:
@@ -44,7 +43,8 @@ def train(config: Config, runs: Path, fresh: bool = False, group: Group = ALONE)
         torch.set_num_threads(config.training.num_threads)
     with directory.locked(group):
         plan = group.from_main(lambda: decide(config, directory, cache, fresh, group))
-        group.on_main(lambda: _say_notes(plan))
+        for note in plan.notes:
+            say(f"note: {note}")
         if plan.report is not None:
             report = plan.report
             group.on_main(lambda: _describe_finished(plan, directory))
@@ -57,39 +57,22 @@ def train(config: Config, runs: Path, fresh: bool = False, group: Group = ALONE)
 
 def _train(plan: Plan, directory: RunDirectory, cache: Cache, device: torch.device, group: Group) -> Report:
     """Train until the end of a run that is not finished."""
-    created: NewRun | None = None
-
-    def create() -> Plan:
-        nonlocal created
-        created = create_run(plan, directory, cache, device)
-        return created.plan
-
-    complete = group.from_main(create) if plan.is_new else plan
-    data = group.once_per_machine(
-        lambda: created.data if created else prepare(complete.config, cache, complete.tokenizers)
-    )
+    data: Data | None = None
+    parent: ParentRun | None = None
+    if plan.is_new:
+        if created := group.on_main(lambda: create_run(plan, directory, cache, device)):
+            plan, data, parent = created
+        plan = group.from_main(lambda: plan)
+    data = group.once_per_machine(lambda: data or prepare(plan.config, cache, plan.tokenizers))
     keep_memory()
-    parent = created.parent if created else None
-    context = build_context(complete, data, directory, device, group, parent)
+    context = build_context(plan, data, directory, device, group, parent)
     state = restore(context)
     _import_now()
-    group.on_main(lambda: _describe(context, cache))
+    group.on_main(lambda: say("\n".join(describe_training(context, cache))))
     if parent is not None:
         say(f"  begins with {parent.describe()}")
     last, stopped_because = optimize(context, state)
     return group.from_main(lambda: finish(context, last, stopped_because))
-
-
-def _say_notes(plan: Plan) -> None:
-    for note in plan.notes:
-        say(f"note: {note}")
-
-
-def _describe(context: TrainingContext, cache: Cache) -> None:
-    for line in describe_training(context, problems_to_show(context.data, context.config, cache)):
-        say(line)
-    if note := note_on_patience(context.config.training, context.length.steps_per_epoch, context.length.num_steps):
-        say(f"note: {note}")
 
 
 def _describe_finished(plan: Plan, directory: RunDirectory) -> None:

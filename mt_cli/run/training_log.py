@@ -84,22 +84,16 @@ class TrainingLog:
         for report, cross_entropy, num_correct, is_finite in zip(reports, cross_entropies, counts, finite, strict=True):
             seconds = report.elapsed_seconds + waited
             if is_finite:
-                counted = UnloggedStep(cross_entropy, report.num_target_tokens, seconds, int(num_correct))
-                self._state.add_step(counted)
-            else:
-                self._state.add_bad_step(seconds)
-                self._check_bad(report)
-
-    def _check_bad(self, report: StepReport) -> None:
-        """Report a skipped step; raises TooManyBadStepsError if training has diverged."""
-        state = self._state
-        # In fp16 a gradient overflows now and then, which halves the scale of the loss.
-        if state.num_bad_steps_in_row == (3 if self._config.precision == "fp16" else 1):
-            say(f"step {report.step:>6,}  the loss or the gradient is not finite; such steps are skipped")
-        if state.num_bad_steps_in_row >= self._config.max_bad_steps:
-            raise TooManyBadStepsError(
-                f"{state.num_bad_steps_in_row} steps in a row up to step {report.step:,}", report
-            )
+                step = UnloggedStep(cross_entropy, report.num_target_tokens, seconds, int(num_correct))
+                self._state.add_step(step)
+                continue
+            self._state.add_bad_step(seconds)
+            number = self._state.num_bad_steps_in_row
+            # In fp16 a gradient overflows now and then, which halves the scale of the loss.
+            if number == (3 if self._config.precision == "fp16" else 1):
+                say(f"step {report.step:>6,}  the loss or the gradient is not finite; such steps are skipped")
+            if number >= self._config.max_bad_steps:
+                raise TooManyBadStepsError(f"{number} steps in a row up to step {report.step:,}", report)
 
     def _write_row(self, report: StepReport) -> None:
         state = self._state

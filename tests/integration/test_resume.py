@@ -64,16 +64,17 @@ def send(number):
     return lambda: os.kill(os.getpid(), number)
 
 
-def overflow_at(monkeypatch, number):
-    """Make the loss of one step of training, counted from 1, not a number."""
+def overflow_at(monkeypatch, first, number=1):
+    """Make the loss of some steps of training, the first counted from 1, not a number."""
     accumulate, calls = GradientAccumulator.accumulate, []
 
-    def overflow_once(self, *batches):
+    def overflow(self, *batches):
         sums = accumulate(self, *batches)
         calls.append(1)
-        return replace(sums, cross_entropy=sums.cross_entropy * float("nan")) if len(calls) == number else sums
+        is_bad = first <= len(calls) < first + number
+        return replace(sums, cross_entropy=sums.cross_entropy * float("nan")) if is_bad else sums
 
-    monkeypatch.setattr(GradientAccumulator, "accumulate", overflow_once)
+    monkeypatch.setattr(GradientAccumulator, "accumulate", overflow)
 
 
 @pytest.fixture
@@ -192,10 +193,10 @@ def test_a_limit_in_minutes_that_moves_moves_the_end_of_the_schedule(train, tmp_
     assert rates[9] < rates[10] and rates[10:] == sorted(rates[10:], reverse=True) and rates[-1] < 0.1 * rates[10]
 
 
-def test_the_weights_of_a_run_that_its_limit_ended_are_scored_and_kept(train, begin, tmp_path):
+def test_the_weights_of_a_run_that_its_limit_ended_are_scored_and_kept(train, begin, tmp_path, report_of):
     begin("run", max_steps=5)
     assert "nothing is left to do" in train("run", max_steps=5)[2]
-    report = json.loads((tmp_path / "runs/run/report.json").read_text(encoding="utf-8"))
+    report = report_of()
     assert report["best_step"] == report["num_steps"] == 5
     path = tmp_path / "runs/run/report.json"
     for lost in (list(report), ["bleu"], ["bleu", "speed"]):
@@ -245,19 +246,14 @@ def test_changes_without_effect_on_the_weights_are_shown_and_others_refused(trai
         assert f"training.{change}" in err
 
 
-def test_a_second_process_is_refused(train, tmp_path):
-    with RunDirectory(tmp_path / "runs/run").locked():
-        status, _, err = train("run")
-        assert status == 2
-        assert f"another process (process {os.getpid()}) trains this run" in err
-    assert train("run", max_steps=1)[0] == 0
-
-
-def test_a_run_that_is_being_trained_is_not_moved_aside(train, begin, tmp_path):
+def test_a_run_that_is_being_trained_is_neither_resumed_nor_moved_aside(train, begin, tmp_path):
     begin("run", max_steps=2)
     with RunDirectory(tmp_path / "runs/run").locked():
-        assert train("run", "--fresh")[0] == 2
+        for arguments in ((), ("--fresh",)):
+            status, _, err = train("run", *arguments)
+            assert status == 2 and f"another process (process {os.getpid()}) trains this run" in err
     assert not (tmp_path / "runs/run.old-1").exists()
+    assert train("run", max_steps=2)[0] == 0
 
 
 def flip_bit(path):
@@ -390,15 +386,8 @@ def test_the_average_of_a_run_is_the_plain_recurrence_over_its_steps_skipped_one
 def test_an_average_goes_back_with_the_weights(train, tmp_path, monkeypatch):
     """As if the learning rate had been half from step 6 on: its state is the one that training returns to."""
     options = {"ema_decay": 0.9, "max_bad_steps": 2, "max_steps": 12, "warmup_steps": 0}
-    accumulate, calls = GradientAccumulator.accumulate, []
-
-    def overflow_for_a_while(self, *batches):
-        sums = accumulate(self, *batches)
-        calls.append(1)
-        return replace(sums, cross_entropy=sums.cross_entropy * float("nan")) if 9 <= len(calls) < 11 else sums
-
     with monkeypatch.context() as patch:
-        patch.setattr(GradientAccumulator, "accumulate", overflow_for_a_while)
+        overflow_at(patch, 9, 2)
         assert "going back to step 6" in train("run", **options)[2]
     with monkeypatch.context() as patch:
         assert train("other", **options | {"max_steps": 6})[0] == 0
@@ -486,26 +475,18 @@ def test_states_saved_while_steps_are_skipped_never_replace_the_last_good_one(
     ],
 )
 def test_a_run_whose_steps_go_wrong_for_a_while_goes_back_before_that(
-    train, tmp_path, monkeypatch, keep_last, bad_from, is_stopped
+    train, tmp_path, monkeypatch, report_of, keep_last, bad_from, is_stopped
 ):
-    accumulate, calls = GradientAccumulator.accumulate, []
     options = {"max_bad_steps": 12, "keep_last": keep_last, "validate_every_steps": 4}
     options |= {"max_steps": bad_from + 14, "max_epochs": 3}
-
-    def overflow_for_a_while(self, *batches):
-        sums = accumulate(self, *batches)
-        calls.append(1)
-        is_bad = bad_from <= len(calls) < bad_from + 12
-        return replace(sums, cross_entropy=sums.cross_entropy * float("nan")) if is_bad else sums
-
-    monkeypatch.setattr(GradientAccumulator, "accumulate", overflow_for_a_while)
+    overflow_at(monkeypatch, bad_from, 12)
     if is_stopped:
         act_at(monkeypatch, bad_from + 5, send(signal.SIGTERM))
         assert train("run", **options)[0] == 130
     status, _, err = train("run", **options)
     assert status == 0, err
     assert f"going back to step {(bad_from - 1) // 4 * 4}, with 0.5" in err
-    report = json.loads((tmp_path / "runs/run/report.json").read_text(encoding="utf-8"))
+    report = report_of()
     assert (report["num_bad_steps"], report["num_restarts"], report["num_steps"]) == (12, 1, bad_from + 14)
     assert len(list((tmp_path / "runs/run/checkpoints").glob("step-*"))) == keep_last
 
@@ -521,15 +502,15 @@ def test_a_run_that_ends_with_scores_that_are_not_numbers_reports_it(train, mt, 
         assert (status, out) == (1, "") and "are not numbers" in err
 
 
-def test_a_single_bad_step_is_skipped_and_counted(train, tmp_path, monkeypatch):
+def test_a_single_bad_step_is_skipped_and_counted(train, tmp_path, monkeypatch, report_of):
     overflow_at(monkeypatch, 7)
     status, _, err = train("run", max_bad_steps=2)
     assert status == 0
     assert err.count("the loss or the gradient is not finite") == 1
     assert "1 steps were skipped" in err or "1 step was skipped" in err
-    report = json.loads((tmp_path / "runs/run/report.json").read_text(encoding="utf-8"))
+    report = report_of()
     assert (report["num_bad_steps"], report["num_restarts"], report["num_steps"]) == (1, 0, 22)
-    rows = [json.loads(line) for line in (tmp_path / "runs/run/metrics.jsonl").read_text().splitlines()]
+    rows = metrics(tmp_path / "runs/run")
     assert [row["step"] for row in rows if "train/loss" in row] == [4, 8, 12, 16, 20]
 
 
@@ -618,7 +599,7 @@ def test_an_interrupt_during_the_final_test_reports_that_the_model_is_saved(trai
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("mt_cli.run.report.evaluate", interrupt)
+        patch.setattr("mt_cli.run.finish.evaluate", interrupt)
         status, _, err = train("run", max_steps=6)
     assert status == 130
     assert "the model is saved" in err
@@ -670,9 +651,9 @@ def test_patience_waits_until_the_warm_up_is_over(train, tmp_path):
     assert "Stopped by patience 1 after 15 steps" in err
 
 
-def test_a_finished_run_is_scored_again_with_another_tokenizer(train, tmp_path):
+def test_a_finished_run_is_scored_again_with_another_tokenizer(train, report_of):
     def signature():
-        return json.loads((tmp_path / "runs/one/report.json").read_text(encoding="utf-8"))["bleu"]["signature"]
+        return report_of("one")["bleu"]["signature"]
 
     options = {"max_steps": 12, "keep_last": 5, "best_metric": "chrf"}
     char = ("--set", "evaluation.bleu_tokenizer=char")

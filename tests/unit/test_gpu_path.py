@@ -22,7 +22,7 @@ from mt_cli.machine.devices import seed_device
 from mt_cli.model import kernels
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer, outline
-from mt_cli.run.report import notes_on_device
+from mt_cli.run.describe import notes_on_device
 from mt_cli.run.training_log import TrainingLog
 from mt_cli.tokenizer.special import EOS_ID, SOS_ID
 from mt_cli.training.gradients import GradientAccumulator

@@ -13,7 +13,7 @@ from mt_cli.checkpoint.state import Ancestor, RunState, UnloggedStep, ValidatedS
 from mt_cli.config.training import TrainingConfig
 from mt_cli.machine.console import Progress
 from mt_cli.reporting.records import Records, read_rows
-from mt_cli.run.report import note_on_patience
+from mt_cli.run.describe import note_on_patience
 from mt_cli.run.training_log import TrainingLog
 from mt_cli.training.steps import Position, StepReport
 
@@ -220,7 +220,7 @@ def test_the_note_on_patience_names_the_step_at_which_it_ends_a_run_that_never_g
         if state.is_validation_due(training):
             state.add_validation(1.0, 1.0, "bleu", warmup)
     ends_at = state.position.step
-    assert (note is not None and "cannot end this run: " in note) == (ends_at >= num_steps)
+    assert (note is not None and "ends it at step" in note) == (ends_at >= num_steps)
     assert (without_end is not None) == (warmup >= every * patience)
     for text in filter(None, (note, without_end)):
         assert f"{ends_at:,}" in text

@@ -41,7 +41,7 @@ def augmented(pairs: TrainingPairs, tokenizers: TokenizerPair, config: Config) -
     return AugmentedPairs(pairs, *shares, words, tokenizers[0].tag_ids, config.corpus.max_tokens, training.seed)
 
 
-@dataclass(frozen=True)
+@dataclass
 class AugmentedPairs(ChangedPairs):
     """Training pairs, some of them with a made-up word, some of them concatenated.
 
@@ -59,6 +59,9 @@ class AugmentedPairs(ChangedPairs):
     tag_ids: Sequence[int]
     max_tokens: int
     seed: int
+
+    def __post_init__(self) -> None:
+        super().__init__(self.pairs)
 
     def pools(self, epoch: int, first: int) -> Iterator[Pool]:
         """Pools of an epoch from number `first` on."""

@@ -148,9 +148,8 @@ def odd_pairs(corpus: Corpus, config: CorpusConfig, number: int) -> list[dict[st
 
 
 def _odd_pairs_of(part: SourceRows, rows: Sequence[Row], languages: Languages) -> Iterator[dict[str, Any]]:
-    (source_lengths, source_numbers, _), (target_lengths, target_numbers, _) = (
-        features_of(row[side] for row in rows) for side in (1, 2)
-    )
+    source_lengths, source_numbers, _ = features_of(source for _, source, _ in rows)
+    target_lengths, target_numbers, _ = features_of(target for _, _, target in rows)
     ratios = source_lengths - target_lengths
     middle = float(np.median(ratios))
     spread = max(0.1, 1.4826 * float(np.median(np.abs(ratios - middle))))

@@ -5,14 +5,11 @@ from mt_cli.batching.batches import collate
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.sections import ModelConfig, TrainingConfig
 from mt_cli.errors import DeviceMemoryError
-from mt_cli.features.sharding.sharded_state import ShardedState
-from mt_cli.model.transformer import Transformer
+from mt_cli.features.sharding import ShardedState, whole
+from mt_cli.model.transformer import Transformer, skeleton
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer, set_rate, step_if
-
-from mt_cli.features.sharding.fsdp import ShardedGradientAccumulator, whole
-from mt_cli.model.transformer import skeleton
-from mt_cli.training.steps import GradientAccumulator
+from mt_cli.training.gradients import GradientAccumulator
 
 torch.manual_seed(0)
 sides = [[[4 + (row * place) % 20 for place in range(1, row + length)] for row in range(1, 10)] for length in (2, 3)]
@@ -30,7 +27,6 @@ def new_setup(dtype=torch.float32, **options):
     )
     setup.optimizer, setup.objective = build_optimizer(setup.model, training), Objective(setup.model, training)
     setup.average = MovingAverage(setup.model, 0.9)
-    setup.averaged = setup.average.applied
     return setup, Objective(model, training).train()  # The second one is whole in every process.
 
 def sharded(setup):

@@ -1,9 +1,8 @@
-"""Builds what a run works with, once: model, optimizer, batches and validator. Their sizes are in the plan."""
+"""What a run works with, built once: model, optimizer, batches and validator. Their sizes are in the plan."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -18,7 +17,7 @@ from mt_cli.machine.devices import pick_precision, precision_of, seed_everything
 from mt_cli.machine.group import Group
 from mt_cli.model.trainable import add_adapters, freeze
 from mt_cli.model.transformer import Transformer, skeleton
-from mt_cli.run.plan import Plan
+from mt_cli.run.decide import Plan
 from mt_cli.run.validation import Validator
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 from mt_cli.training.averaging import MovingAverage
@@ -85,10 +84,6 @@ class TrainingContext:
     def num_parameters(self) -> int:
         """Number of parameters, shared ones counted once."""
         return sum(weight.numel() for weight in self.model.parameters())
-
-    def averaged(self) -> AbstractContextManager[None]:
-        """Context manager inside which the model has its averaged weights, if there is an average."""
-        return nullcontext() if self.average is None else self.average.applied()
 
 
 def build_context(

@@ -1,1 +1,0 @@
-"""A model whose parameters and optimizer states are split over several GPUs."""

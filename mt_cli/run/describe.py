@@ -1,0 +1,88 @@
+"""What a training run prints before its first step: data, model, length, device, and notes."""
+
+from __future__ import annotations
+
+import torch
+
+from mt_cli.config.sections import Config
+from mt_cli.config.training import TrainingConfig
+from mt_cli.corpus.cache import Cache
+from mt_cli.data.describe import describe_data
+from mt_cli.machine.devices import describe_hardware
+from mt_cli.run.compose import problems_to_show
+from mt_cli.run.context import Length, TrainingContext
+
+
+def describe_training(context: TrainingContext, cache: Cache) -> list[str]:
+    """Data, model, length and device of a run, and notes, as lines of text."""
+    config, data = context.config, context.data
+    num_trained = sum(weight.numel() for weight in context.model.parameters() if weight.requires_grad)
+    source, target = (tokenizer.vocab_size for tokenizer in data.tokenizers)
+    entries = f"{source:,} entries, shared" if config.tokenizer.shared else f"{source:,} and {target:,} entries"
+    sample = config.tokenizer.sample_pairs
+    is_sample = sample is not None and len(data.corpora.get("train", ())) > sample
+    learned = f", trained on {sample:,} of the pairs" if is_sample else ""
+    frozen = f", {num_trained:,} trained" if num_trained < context.num_parameters else ""
+    directions = dict.fromkeys(f"{source} to {target}" for source, target in config.corpus.languages_of("train"))
+    problems = problems_to_show(data, config, cache)
+    note = note_on_patience(config.training, context.length.steps_per_epoch, context.length.num_steps)
+    return [
+        f"{config.name}: {', '.join(directions)}, into {context.directory.path}",
+        *(f"  {line}" for line in [*describe_data(data, config), *map(str, problems)]),
+        f"  vocabulary  {entries} ({config.tokenizer.algorithm}{learned})",
+        f"  model       {context.num_parameters:,} parameters{frozen}",
+        f"  steps       {_describe_steps(context.length, config.training)}",
+        f"  watch       tensorboard --logdir {context.directory.path.parent}",
+        f"  device      {_describe_device(context)}",
+        *notes_on_device(config, context.device),
+        *([f"note: {note}"] if note else []),
+    ]
+
+
+def _describe_steps(length: Length, training: TrainingConfig) -> str:
+    is_growing = training.micro_batches_growth_steps is not None
+    unknown = "of growing size" if is_growing else "as many an epoch as the stream gives"
+    steps = f"{length.steps_per_epoch:,} an epoch" if length.steps_per_epoch else unknown
+    limit = f", at most {length.num_steps:,} in all" if length.num_steps else ""
+    return f"{steps}{limit}; {length.step_tokens:,} tokens each at most"
+
+
+def _describe_device(context: TrainingContext) -> str:
+    num_threads, number = torch.get_num_threads(), context.group.size
+    description = f"{describe_hardware(context.device)['device']}, {context.precision}"
+    if context.device.type == "cpu":
+        description += f", {num_threads} thread{'s' * (num_threads > 1)}"
+    if number > 1:
+        description += f"; {number} processes"
+    num_micro_batches = context.length.step_tokens // context.config.training.tokens_per_batch
+    if num_micro_batches % number:
+        description += f", some of which wait: a step has {num_micro_batches} micro-batches"
+    return description + ", sharded" * context.is_sharded
+
+
+def notes_on_device(config: Config, device: torch.device) -> list[str]:
+    """A note if the config was written for a CPU, with a smaller model than a GPU could train."""
+    if config.training.planned_for != "cpu" or device.type == "cpu":
+        return []
+    return [
+        "note: mt init wrote this config on a CPU, for a smaller model than these pairs allow (training.planned_for); "
+        "mt init on this machine writes one for the GPU"
+    ]
+
+
+def note_on_patience(training: TrainingConfig, steps_per_epoch: int | None, num_steps: int | None) -> str | None:
+    """A note if `training.patience` cannot end a run of so many steps, or if it waits for a long warm-up."""
+    every = training.validate_every_steps or steps_per_epoch
+    if training.patience is None or every is None:
+        return None
+    # The first validation is the best one so far, and those of the warm-up do not count.
+    first = max(2, training.warmup_steps // every + 1)
+    earliest = every * (first + training.patience - 1)
+    is_too_late = num_steps is not None and earliest >= num_steps
+    if not is_too_late and training.warmup_steps < every * training.patience:
+        return None
+    end = f", and training.max_steps or max_epochs ends it at step {num_steps:,}" if is_too_late else ""
+    return (
+        f"training.patience {training.patience} cannot end this run before step {earliest:,} (a validation every "
+        f"{every:,} steps; those of the {training.warmup_steps:,} warm-up steps do not count){end}"
+    )
