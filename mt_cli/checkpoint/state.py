@@ -76,8 +76,7 @@ def best_of(validations: Sequence[ValidatedStep], number: int) -> list[Validated
 class RunState:
     """State of a run, without weights, saved with every checkpoint.
 
-    `optimization_steps` advances the position. The loop sets the time and the scale of the loss, and a save the sizes
-    and fingerprints of files. The methods change everything else.
+    `optimization_steps` advances the position; the methods alone change everything else.
     """
 
     position: Position = field(default_factory=Position)
@@ -146,6 +145,20 @@ class RunState:
         """Forget the steps of a row that was written; `loss` is their mean loss."""
         self.recent_loss = loss
         self.unlogged.clear()
+
+    def set_elapsed(self, seconds: float) -> None:
+        """Record the time of training so far."""
+        self.elapsed_seconds = seconds
+
+    def set_loss_scale(self, scale: dict[str, int | float]) -> None:
+        """Record the state of the scaler of losses."""
+        self.loss_scale = scale
+
+    def set_files(
+        self, fingerprints: dict[str, str], tracked_bytes: dict[str, int], longest_source: int | None
+    ) -> None:
+        """Record what the run was trained on, and the sizes of the files that grow, before a save."""
+        self.fingerprints, self.tracked_bytes, self.longest_source = fingerprints, tracked_bytes, longest_source
 
     def is_better(self, value: float, loss: float) -> bool:
         """Whether a validation beats the best one so far; values that are not finite never do."""

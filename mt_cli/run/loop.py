@@ -118,9 +118,9 @@ class TrainingLoop:
         for report in steps:
             if self._trained.average is not None:
                 self._trained.average.update(report.step)
-            state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
+            state.set_elapsed(self._signals.synchronize(time.monotonic() - started_at))
             yield report
-            state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
+            state.set_elapsed(self._signals.synchronize(time.monotonic() - started_at))
             if self._saved is not None and self._saved[0] == report.step:
                 self._saved_at = state.elapsed_seconds
 
@@ -196,4 +196,4 @@ class TrainingLoop:
     def _drain(self) -> None:
         """Copy step results that are pending on the GPU into the state."""
         self._log.drain()
-        self._state.loss_scale = self._trained.gradients.scaler.state_dict()
+        self._state.set_loss_scale(self._trained.gradients.scaler.state_dict())

@@ -53,8 +53,7 @@ def _resumed(context: TrainingContext) -> RunState:
 
 def save_state(context: TrainingContext, state: RunState, tracked_bytes: dict[str, int]) -> None:
     """Save everything that resuming needs; `tracked_bytes` has the sizes of the files that grow."""
-    state.fingerprints, state.tracked_bytes = dict(context.fingerprints), tracked_bytes
-    state.longest_source = context.validator.longest_source
+    state.set_files(dict(context.fingerprints), tracked_bytes, context.validator.longest_source)
     step, keep_last = state.position.step, context.config.training.keep_last
     good, average = _is_good(state, context.model), context.average.weights if context.average else None
     context.directory.save_state(context.model, asdict(state), context.optimizer, step, keep_last, good, average)

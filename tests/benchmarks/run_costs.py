@@ -14,9 +14,9 @@ import common
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.loading import load_config
-from mt_cli.features.inspection import training_pictures
+from mt_cli.features.inspection import trace as training_pictures
 from mt_cli.reporting.records import Records
-from mt_cli.run import report, training_log
+from mt_cli.run import finish, training_log
 from mt_cli.run.train import train
 from mt_cli.run.validation import Validator
 
@@ -30,7 +30,7 @@ TIMED = {
         (training_log, "memory_used"),
         (training_pictures, "attention_pictures"),
         (Validator, "_part_losses"),
-        (report, "write_hparams"),
+        (finish, "write_hparams"),
     ],
 }
 """Functions by what they are for, with the module or class that they are looked up in."""

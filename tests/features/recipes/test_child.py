@@ -79,7 +79,7 @@ def test_the_spellings_of_a_parent_are_kept_beside_those_of_the_text(mt, parent,
         (tmp_path / f"{name}.en").write_text("".join(f"one {name} {n}.\n" for n in range(300)), encoding="utf-8")
     status, _, err = mt("init", "--files", "train.en", "train.xx", "--name", "child", "--begin-with", "runs/parent")
     assert status == 0, err
-    assert 'of runs/parent  tokenizer, model, but tokenizer.letters {"ã": "a", "õ": "ô"}' in err
+    assert "of runs/parent  tokenizer, model, but tokenizer.letters {ã: a, õ: ô}" in err
     assert load_config(tmp_path / "child.yaml").tokenizer.letters == {"ã": "a", "õ": "ô"}
     assert "# of runs/parent, and as valid or test writes" in (tmp_path / "child.yaml").read_text(encoding="utf-8")
 
