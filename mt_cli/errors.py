@@ -64,7 +64,7 @@ class DivergenceError(MtError):
 
 
 class LostProcessError(MtError):
-    """Another process that trains or translates together with this one has ended, or cannot be reached."""
+    """Another process of the same command has ended or cannot be reached."""
 
 
 class RunInterruptedError(MtError):

@@ -30,7 +30,7 @@ Indices = NDArray[np.signedinteger[Any]]
 Pool = tuple[EncodedPairs, Indices]
 """Pairs, and the indices of the ones to train on next, in random order."""
 Move = Callable[[Tensor], Tensor]
-"""Returns a tensor in another memory, such as on a device."""
+"""Function that returns a tensor in another memory, such as on a device."""
 
 _BATCHES_PER_POOL = 200
 
@@ -148,7 +148,7 @@ class TrainingPairs(ABC):
 
     @abstractmethod
     def first_place(self, pool: int) -> int:
-        """Number of the first pair of a pool; the next pairs follow. No number occurs in two pools of an epoch."""
+        """Number of the first pair of a pool; its other pairs follow. Pools of an epoch share no number."""
 
     @abstractmethod
     def pools(self, epoch: int, first: int) -> Iterator[Pool]:
@@ -177,7 +177,7 @@ class ChangedPairs(TrainingPairs):
 class MixedPairs(TrainingPairs):
     """Pairs of a corpus, in an order that depends on a seed and on the epoch.
 
-    `times` says for each part of the corpus how often its pairs are seen per epoch. With a fraction, the next epochs
+    `times` is the number of repetitions per epoch for each part of the corpus. With a fraction, the next epochs
     continue with other pairs until all have been seen. Pools have about 200 batches of `batch_tokens`.
     """
 

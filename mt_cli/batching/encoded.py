@@ -129,7 +129,7 @@ class EncodedPairs:
         return [(np.concatenate([ids for ids, _ in side]), np.concatenate([n for _, n in side])) for side in sides]
 
     def _by_chunk(self, indices: NDArray[np.integer[Any]]) -> Iterator[tuple[_Chunk, NDArray[Any], slice]]:
-        """Chunks that have some of the ascending indices, with the rows of these, and their places in `indices`."""
+        """Chunks that contain some of the ascending indices, their rows, and the places of these rows in `indices`."""
         bounds = np.searchsorted(indices, self._bounds)
         for chunk, first_row, start, end in zip(self._chunks, self._bounds, bounds, bounds[1:], strict=False):
             if end > start:

@@ -20,18 +20,18 @@ from mt_cli.tokenizer.special import PAD_ID
 # Legend of the shapes: N rows of tokens, B sequences, T positions, H heads.
 
 _TOKENS_PER_OCTAVE, _SEQUENCES_PER_OCTAVE, _MULTIPLE_OF_POSITIONS = 16, 8, 2
-"""Sizes between a number and its double. Shapes should recur: on CPUs a new shape of a bf16 product costs half a
-millisecond, and memory, and a batch has thirty products. An epoch of the captions has 60 shapes of matrices instead of
-93, and 13 numbers of tokens instead of hundreds."""
+"""Number of sizes between a number and its double. Few sizes make shapes recur: on CPUs, a new shape of a bf16 product
+costs half a millisecond and some memory, and a batch has thirty products. An epoch of the captions has 60 shapes of
+matrices instead of 93, and 13 numbers of tokens instead of hundreds."""
 
 
 @dataclass(frozen=True)
 class PackedLayout:
     """Position of each row of tokens in a matrix of B sequences x T positions.
 
-    Packed tokens follow each other, with `rows` and `slots` as the index there and back. Their number is rounded up by
-    padding rows, and the number of sequences by empty sequences, to which the padding belongs: no token attends to it,
-    and it has no gradient. Padded tokens are the matrix itself: row b*T + t is slot (b, t), and there is no index.
+    Packed tokens follow each other; `rows` and `slots` map matrix slots to rows and back. Padding rows round up the
+    number of tokens, and empty sequences the number of sequences. The padding belongs to the empty sequences: no token
+    attends to it, and it has no gradient. Padded tokens are the matrix itself: row b*T + t is slot (b, t).
     """
 
     positions: Tensor  # N, the position of each row in its sequence; or one position for all.

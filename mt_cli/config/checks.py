@@ -9,8 +9,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationIn
 
 T = TypeVar("T")
 WILL_BE_FILLED = {"is_complete": False}
-"""Context of validation in which options need not fit together: values of a preset or of another run will replace
-defaults."""
+"""Context of validation in which options need not fit together yet, because values of a preset or of another run will
+replace defaults."""
 _BOOLEANS = {"yes": True, "on": True, "no": False, "off": False}
 _TOO_LARGE = 2**31
 

@@ -32,7 +32,7 @@ class Tagging:
 
     tags: tuple[str, ...] = ()
     default: str | None = None
-    """Tag of a sentence for which none is chosen."""
+    """Tag of a sentence if none is chosen."""
     is_required: bool = False
     """Whether every training sentence had a tag."""
     languages: Mapping[str, str] = field(default_factory=dict)

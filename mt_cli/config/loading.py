@@ -105,7 +105,7 @@ def parse_config(tree: Mapping[str, Any], origin: str) -> Config:
 
 
 def _will_be_filled(tree: Mapping[str, Any]) -> bool:
-    """Whether values of the training text, or of the run that training begins with, will replace defaults."""
+    """Whether values chosen from the training text, or taken from another run, will replace defaults."""
     is_inherited = begins_with_run(tree) and not {"tokenizer", "model"} <= set(tree)
     return tree.get("preset") == "auto" or is_inherited
 

@@ -1,4 +1,4 @@
-"""Whether the languages of a config can be those of its corpora. Reads no text."""
+"""Check the languages of a config against its corpora. Reads no text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check_languages(config: CorpusConfig) -> None:
 
 
 def _problems(config: CorpusConfig) -> Iterator[tuple[str, str]]:
-    """Keys and what is wrong with their values."""
+    """Wrong keys, each with the problem of its value."""
     for name, sources in config.groups.items():
         for number in config.once(name):
             source = sources[number]

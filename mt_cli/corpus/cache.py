@@ -66,14 +66,14 @@ class Cache:
         self._loaded: dict[Any, Any] = {}
 
     def once(self, key: Hashable, work: Callable[[], T]) -> T:
-        """Result of `work`, which is called only if there is no result for the key yet."""
+        """Result of `work` for a key; `work` is called once per key."""
         if key not in self._loaded:
             self._loaded[key] = work()
         result: T = self._loaded[key]
         return result
 
     def entry(self, name: str, make: Callable[[Path], object], load: Callable[[Path], T]) -> T:
-        """Result of `load` for the folder `name`, which `make` fills unless it exists and is intact.
+        """Load the folder `name`; `make` fills it first unless it exists and is intact.
 
         The folder may be deleted as soon as `load` returns, so `load` must open the files that are read later. Raises
         MtError if the folder cannot be written, and the errors of `make`. An error leaves no folder behind.

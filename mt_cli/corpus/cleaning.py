@@ -67,7 +67,7 @@ class Block:
 def clean(
     rows: Sequence[Row], filters: FilterConfig | None, languages: Languages, spelling: Spelling = AS_WRITTEN
 ) -> Block:
-    """Replace runs of white space by a space, and filter each row by itself; None drops only blank sides."""
+    """Normalise white space and apply the filters of single rows; with `filters` None, drop only blank sides."""
     numbers, raw_sources, raw_targets = zip(*rows, strict=True)
     texts = [[" ".join(text.split()) for text in side] for side in (raw_sources, raw_targets)]
     source, target = sides = [pa.array(side, pa.string()) for side in texts]
@@ -109,7 +109,7 @@ def _mask(values: pa.BooleanArray) -> Mask:
 
 
 def _are_identical(source: pa.StringArray, target: pa.StringArray) -> Mask:
-    """Whether both sides are equal and have letters; a number is its options translation."""
+    """Whether both sides are equal and have letters; numbers stay the same in translation."""
     mask = _mask(pc.equal(source, target)).copy()
     rows = np.flatnonzero(mask)
     mask[rows] = _mask(pc.match_substring_regex(source.take(pa.array(rows)), r"\p{L}"))
@@ -122,7 +122,7 @@ def _any_matches(pattern: str, sides: Sequence[pa.StringArray]) -> Mask:
 
 
 def _outside_script(side: pa.StringArray, language: str, min_share: float) -> Mask:
-    """Whether less than a share of the letters of a text is in the scripts of its language."""
+    """Whether a text has less than `min_share` of its letters in the scripts of its language."""
     scripts = scripts_of(language)
     if scripts is None:
         return np.zeros(len(side), dtype=bool)
@@ -168,7 +168,7 @@ def are_foreign(sources: Sequence[str], targets: Sequence[str], languages: Langu
 
 
 def seem_swapped(sources: Sequence[str], targets: Sequence[str], languages: Languages) -> bool:
-    """Whether most pairs are in the wrong languages, and few after an exchange of the sides."""
+    """Whether most pairs are in the wrong languages, but few are once the sides are exchanged."""
     return bool(
         primary(languages[0]) != primary(languages[1])
         and are_foreign(sources, targets, languages).mean() > 0.5
@@ -239,7 +239,7 @@ def hold_out(
 ) -> None:
     """Mark a share of the kept rows as held out, and drop other rows with a held-out sentence.
 
-    `keys` are hashes of the rows, which decide alone: a held-out row stays so when rows are added. With `either_side`,
+    Only `keys`, hashes of the rows, decide: a held-out row stays held out when rows are added. With `either_side`,
     a held-out sentence on the other side counts, too. Raises CorpusError if `train` or `valid` would be empty.
     """
     rows = np.flatnonzero(statuses == KEPT)
@@ -257,6 +257,6 @@ def hold_out(
 
 
 def on_either_side(hashes: Sequence[Hashes] | Hashes) -> list[Hashes]:
-    """Hashes by which `drop_repeated` finds a sentence of an evaluation set as a source and as a target."""
+    """Hashes with which `drop_repeated` matches a sentence of an evaluation set on either side."""
     sentences = np.concatenate([*hashes])
     return [sentences, sentences]

@@ -32,7 +32,7 @@ class SourceRows:
     skipped: Sequence[str] = ()
     """Place and problem of the first skipped parts."""
     varieties: Mapping[str, str] = field(default_factory=dict)
-    """Variety of a translation memory that was read for each language of the config."""
+    """Variety read from a translation memory, by language of the config."""
     notes: Sequence[str] = ()
     """Lines for users about what was skipped, dropped or chosen in reading."""
 
@@ -103,7 +103,7 @@ class Corpus:
         return [(source, target) for _, source, target in self.rows()]
 
     def blank_rows(self) -> list[BlankRow]:
-        """Rows with a blank side; none of a held-out corpus, whose rows are those of `train`."""
+        """Rows with a blank side; empty for a held-out corpus, which shares the rows of `train`."""
         if self.code != KEPT:
             return []
         mask = np.isin(self.statuses, [STATUS_CODES[name] for name in ("blank_source", "blank_target", "blank_pair")])

@@ -43,12 +43,12 @@ class _Width(NamedTuple):
     """Number of cells in a row of a table: as in the heading, or as in most of the first rows."""
 
     fewest: int
-    """Without empty cells at the end of all rows."""
+    """Number of cells, without cells at the end that are empty in the heading or in all rows."""
     most: int
     by_heading: bool
 
     def fits(self, cells: Sequence[str]) -> bool:
-        """Whether a row has this number of cells, or only empty ones beyond it."""
+        """Whether a row has this width; empty cells beyond it do not count."""
         return self.fewest <= len(cells) <= self.most or (
             len(cells) > self.most and len(_without_empty_end(cells)) <= self.fewest
         )
@@ -57,7 +57,7 @@ class _Width(NamedTuple):
 def tsv_records(path: Path) -> Iterator[TableRecord]:
     """Records of a TSV file: tab-separated lines, or quoted records if a spreadsheet wrote the file.
 
-    Quotation marks are examined at the first one; both readings are equal before it.
+    The kind is decided at the first quotation mark; before it, both readings are equal.
     """
     lines = enumerate(read_whole_lines(path), start=1)
     for number, line in lines:
@@ -178,7 +178,7 @@ def _without_empty_end(cells: Sequence[str]) -> Sequence[str]:
 def _ragged_row(
     path: Path, first: TableRecord, rest: Iterator[TableRecord], width: _Width, separator: str
 ) -> CorpusError:
-    """Error for a row with another number of cells, as if a separator is in a sentence; counts such rows to the end."""
+    """Error for a row with a wrong number of cells, as from a separator in a sentence; counts all further such rows."""
     number, cells = first
     num_rows, lines = 1, [number]
     for line, record in rest:
@@ -204,7 +204,7 @@ def _ragged_row(
 
 
 def _refuse_other_separator(path: Path, lines: Sequence[str]) -> None:
-    """Raise CorpusError if each of the first lines of a CSV file has one mark that may be the real separator."""
+    """Raise CorpusError if each of the first lines of a CSV file has exactly one mark that may be the separator."""
     # Text alone would hardly have exactly one such mark in each line.
     for name in ("tab", "semicolon", "bar") if len(lines) >= _MIN_LINES_COMPARED else ():
         if all(line.count(_SEPARATORS[name]) == 1 for line in lines):
@@ -213,7 +213,7 @@ def _refuse_other_separator(path: Path, lines: Sequence[str]) -> None:
 
 
 def _place_of_pair(cells: Sequence[str], languages: Languages, columns: Columns, where: str, hint: str) -> _Place:
-    """Cells of the pair by the first record: columns by name or number, those of the languages, or the first two."""
+    """Choose the cells of the pair by the first record: `columns`, columns of the languages, or the first two."""
     if columns is not None:
         numbers = [int(column) for column in columns if re.fullmatch("[0-9]{1,9}", column)]
         if len(numbers) == 2 and not set(columns) <= set(cells):
@@ -252,7 +252,8 @@ def _numbered(cells: Sequence[str], numbers: Sequence[int], languages: Languages
 def _is_heading(cells: Sequence[str], languages: Languages) -> bool:
     """Whether cells are names of columns: two or more languages, or a source and a target, and nothing else.
 
-    Many words are codes. So they are names only if all are common codes, or one is common and one is expected.
+    Many words are codes, so cells count as languages only if all are common codes, or one is common and one is
+    expected.
     """
     if any(sorted(cells) == sorted(names) for names in ROLES):
         return True

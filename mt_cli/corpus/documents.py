@@ -15,7 +15,7 @@ from typing import NamedTuple
 from mt_cli.corpus.lines import COMPRESSIONS
 
 MOST_LINES = 32
-"""Number of lines at the beginning of a file by which a document is recognised."""
+"""Number of first lines of a file that are examined to recognise a document."""
 _MOST_CHARACTERS = 20_000
 _FEWEST_ROWS = 3
 
@@ -24,11 +24,11 @@ class Document(NamedTuple):
     """A kind of document."""
 
     name: str
-    """With an article."""
+    """Name with an article, for messages."""
     suffixes: str
     """Suffixes of file names without their dots, separated by spaces."""
     beginning: str | None
-    """Regular expression for the first lines; None if they may be those of plain text."""
+    """Regular expression for the first lines; None if plain text may begin in the same way."""
     advice: str
     """How to get plain text, with `FILE` in place of the path."""
 

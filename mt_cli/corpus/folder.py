@@ -30,7 +30,7 @@ def files_in_folder(source: FolderSource) -> list[Path]:
 
 
 def read_folder(source: FolderSource, languages: Languages) -> Iterator[Item]:
-    """Rows of all files, numbered through, and events; raises CorpusError as `read_file` does."""
+    """Rows of all files, numbered consecutively, and events; raises CorpusError as `read_file` does."""
     number = 0
     for _, item in _items_of_files(source, languages):
         if isinstance(item, tuple):
@@ -92,7 +92,7 @@ def _items_of_files(source: FolderSource, languages: Languages) -> Iterator[tupl
 
 
 def _damage(path: Path, source: FolderSource, languages: Languages, options: ReadOptions) -> str:
-    """Why a file cannot be read to its end; empty if it can."""
+    """Error message if a file cannot be read to its end; empty if it can."""
     try:
         for _ in read_file(path, languages, source.columns, options):
             pass

@@ -1,7 +1,7 @@
 """Table of formats of parallel text: how rows and the names of their sides are read.
 
-A reader yields rows, (number, source, target), and holds only a piece of the file in memory. The number is that of the
-line, record or table row, from 1. Text is not changed, and blank sides are included.
+A reader yields rows, (number, source, target), and holds only a piece of the file in memory. Numbers count lines,
+records or table rows from 1. Text is not changed, and blank sides are included.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Format(NamedTuple):
     read: Reader
     names: Callable[[Path], Names]
     varieties: Callable[[Path, bool], Varieties] | None = None
-    """The varieties of languages in a file whose text is marked with codes, perhaps without its damaged units."""
+    """Count the varieties of languages in a file whose text has language codes; the flag skips damaged units."""
 
 
 def _table(suffixes: tuple[str, ...], records: Callable[[Path], Iterator[TableRecord]], separator: str) -> Format:
@@ -81,7 +81,7 @@ def format_of(path: Path, name: str | None = None) -> Format:
 
 
 def _advice_on_format(path: Path) -> str:
-    """How to name the format of a file whose suffix does not tell it, by its first lines."""
+    """Advice on how to name the format of a file with an unknown suffix, by its first lines."""
     lines: list[str] = []
     with suppress(CorpusError):
         lines = [line for line in islice(read_lines(path), _LINES_EXAMINED) if line.strip()]

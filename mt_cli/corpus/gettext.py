@@ -15,7 +15,7 @@ _ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]+)|(.))")
 _ESCAPED = dict(zip(b'abfnrtv"\\', b'\a\b\f\n\r\t\v"\\', strict=True))
 _LANGUAGE = re.compile(rb'"Language:\s*([A-Za-z]{2,3}(?:[_-][A-Za-z]+)*)(?:@(\w+))?\s*\\n"')
 _SCRIPTS = {b"latin": "_Latn", b"cyrillic": "_Cyrl"}
-"""Ends of codes for modifiers of a locale such as `sr@latin`."""
+"""Script suffixes of language codes, by the modifier of a locale such as `sr@latin`."""
 _CHARSET = re.compile(rb'"Content-Type:[^"\n]*charset=([^\s"\\;]+)', re.IGNORECASE)
 
 

@@ -89,7 +89,7 @@ def _is_local(source: DatasetSource) -> bool:
 
 
 def _open(source: DatasetSource) -> Dataset:
-    """Configuration that a source names."""
+    """Open the configuration that a source names."""
     start_client()
     import datasets
 
@@ -114,7 +114,7 @@ def _open_folder(source: DatasetSource) -> Dataset:
     if is_recorded("dataset", source.dataset):
         say(f"dataset {path}: read from the folder of this name, not from the hub")
     if subset and (path / subset).is_dir() and not (path / "README.md").is_file():
-        # Without a dataset card that declares it, a subset is the folder with its name.
+        # A subset that no dataset card declares is the folder with its name.
         path, subset = path / subset, None
     return _configuration(source, path.resolve(), subset, None)
 

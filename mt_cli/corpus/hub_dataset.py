@@ -156,7 +156,7 @@ class Dataset:
 
     @contextmanager
     def _reading(self, where: str) -> Iterator[None]:
-        """Context manager for the libraries that read: their errors become ours."""
+        """Context manager that turns errors of the reading libraries into MtErrors."""
         try:
             yield
         except MtError:

@@ -1,4 +1,4 @@
-"""Hashes of equal texts: as a tokenizer spells them, or apart from case, punctuation and the form of letters."""
+"""Hashes that are equal for equal texts, as a tokenizer spells them or without case, punctuation and letter forms."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NO_LETTER_OR_DIGIT = re.compile(r"[\W_]+")
 
 
 class Spelling(NamedTuple):
-    """How a tokenizer writes a text before it splits it."""
+    """Spelling of a text before a tokenizer splits it."""
 
     key: Any
     """JSON value that is equal for equal spellings."""
@@ -52,7 +52,7 @@ def _loose_hashes(texts: Iterable[str], seed: int) -> NDArray[np.uint64]:
 def pair_hashes(pairs: Sequence[Pair], tags: Sequence[str] = (), seed: int = 0) -> PairHashes:
     """Seeded 64-bit hash (XXH3) of each pair, without the tag of its source.
 
-    The hashes of both directions are equal, and those of pairs whose sides `loose` makes equal.
+    Both directions of a pair have the same hash, and so do pairs whose sides `loose` makes equal.
     """
     sources = _loose_hashes((untagged(source, tags) for source, _ in pairs), seed)
     return sources + _loose_hashes((target for _, target in pairs), seed)

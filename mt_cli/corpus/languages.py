@@ -194,7 +194,7 @@ def bleu_tokenizer(language: str) -> str:
 
 
 def language_by_script(texts: str) -> str | None:
-    """Only language of `languages.tsv` in the script of a text; None if the text has several, or others share it."""
+    """Only language of `languages.tsv` that uses the scripts of a text; None if no or several languages do."""
     scripts = scripts_in(texts)
     if scripts == {"Han"}:
         return "zh"

@@ -31,11 +31,11 @@ _ROWS_PER_BLOCK = 250
 _MIN_LETTERS = 1_000
 _WORD = re.compile(rf"[^\W\d_{ALL_APOSTROPHES}{SPACELESS}]+")
 _MIN_DIVERGENCE = 0.1
-"""Divergence in bits, beyond that of two samples of one text. Text of one orthography has at most 0.06, if other
-sources write other accents; a dictionary of Shipibo in the orthography of the missions has 0.16 to 0.18."""
+"""Minimum divergence in bits, beyond the divergence of two samples of one text. Text of one orthography has at most
+0.06, even if sources write accents differently; a Shipibo dictionary in the missionary orthography has 0.16 to 0.18."""
 _BITS_A_LETTER, _SHARE_OF_TEXTS = 0.25, 0.01
-"""A compared text is spelled like a stretch if its letters are more probable there by so much; of today's Shipibo,
-none is like the dictionary."""
+"""A compared text is spelled like a stretch if its letters are more probable there by this many bits per letter. No
+text in today's Shipibo is spelled like the dictionary."""
 _MIN_LETTERS_OF_TEXT = 10
 _NUM_TEXTS = 2_000
 _SMALLEST_SHARE = 1e-3
@@ -45,7 +45,7 @@ _COMPARED = [
     HELD_OUT,
     *(STATUS_CODES[name] for name in ("duplicates", "max_targets_per_source", "overlap", "other_orthography")),
 ]
-"""Statuses of rows that no filter drops by themselves. Stretches do not depend on filters that look at other rows."""
+"""Statuses of rows that pass the filters of single rows. Filters that compare rows do not change the stretches."""
 
 Letters = Counter[str]
 Shares = Mapping[str, float]
@@ -127,7 +127,7 @@ def divergence(shares: Shares, other_shares: Shares) -> float:
 
 
 def _unlike(blocks: Sequence[Letters], compared: Sequence[str]) -> Iterator[tuple[int, int, Differences]]:
-    """First and last of successive blocks with other letters than some texts, and the letters that differ most."""
+    """First and last of successive blocks with other letters than `compared`, and the letters that differ most."""
     expected = _letters_of(compared)
     if expected.total() < _MIN_LETTERS:
         return
@@ -172,7 +172,7 @@ def _words(text: str) -> list[str]:
 def _differ(block: Letters, expected: Letters) -> bool:
     if block.total() < _MIN_LETTERS:
         return False
-    # The mean of the divergence of two samples of one text, to the first order.
+    # First-order mean of the divergence of two samples of one text.
     by_chance = (len(block.keys() | expected.keys()) - 1) * (1 / block.total() + 1 / expected.total()) / (8 * log(2))
     return divergence(_shares(block), _shares(expected)) - by_chance >= _MIN_DIVERGENCE
 

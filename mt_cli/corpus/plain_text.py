@@ -42,7 +42,7 @@ def input_lines(path: Path | None, as_lines: bool = False) -> Iterator[str]:
 
 
 def check_plain_text(*paths: Path | None, as_lines: bool = False) -> None:
-    """Raise InputError if a file cannot be read or is a document. Pipes are not read; with `as_lines`, nothing is."""
+    """Raise InputError if a file cannot be read or is a document. Skip pipes and, with `as_lines`, all files."""
     for path in paths if not as_lines else ():
         if path is not None and (path.is_file() or not path.exists()):
             _refuse_document(path, document_by_content(list(islice(input_lines(path), MOST_LINES))))

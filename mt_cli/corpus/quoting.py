@@ -19,7 +19,7 @@ from mt_cli.corpus.lines import CHUNK_BYTES, LONGEST, opened, read_lines, read_w
 _CELL = re.compile(r'"[^"]*+(?:""[^"]*+)*+"|[^"\t\r\n]*+')
 _MAX_LINES_OF_CELL = 1_000
 _MIN_OF_COLUMN, _MIN_WITH_COMMAS = 20, 5
-"""Numbers of cells that are not all in quotation marks by chance: of a column, and with a comma."""
+"""Minimum numbers of quoted cells, in a column and with a comma, that rule out chance."""
 _SHARE_OF_MOST = 0.9
 
 
@@ -27,10 +27,10 @@ class Quoting(NamedTuple):
     """Quotation marks of a tab-separated file."""
 
     is_quoted: bool
-    """Whether the marks are those of a spreadsheet. Otherwise they are text."""
+    """Whether a spreadsheet wrote the marks; otherwise they are text."""
     num_quoted: int = 0
-    """Number of cells between marks; if the file is not quoted and most cells are not between marks, of those with
-    doubled marks inside."""
+    """Number of cells between marks. If the file is not quoted, only cells with doubled marks inside count, unless most
+    cells are between marks."""
     first_quoted: int = 0
     """Line of the first such cell."""
     num_others: int = 0
@@ -79,8 +79,8 @@ def _has_marks(path: Path) -> bool:
 def _lines_quoted_by_a_spreadsheet(path: Path) -> tuple[int, int] | None:
     """Number of cells in quotation marks, and line of the first one; None unless a spreadsheet wrote all of the file.
 
-    Text without a doubled mark counts only if plain reading would give other numbers of cells, if all cells of a column
-    are quoted, or if all cells with a comma are quoted and no others.
+    Without doubled marks, the marks count only if plain reading would give other numbers of cells, if all cells of a
+    column are quoted, or if exactly the cells with a comma are quoted.
     """
     num_quoted = first_quoted = num_columns = 0
     is_proven, quoted_are_those_with_commas = False, True

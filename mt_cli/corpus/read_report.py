@@ -1,4 +1,4 @@
-"""How a file is read, and a report on what its reader skipped, dropped or chose.
+"""Options for reading a file, and a report on what the reader skipped, dropped or chose.
 
 A reader has no side effects: it yields rows and, between them, events. `ReadReport.rows` separates the two.
 """
@@ -19,7 +19,7 @@ _MOST_RECORDED, _MOST_IN_NOTES = 100, 3
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How a file is read."""
+    """Options for reading a file."""
 
     format_name: str | None = None
     """Format of the file; None: by its suffix."""
@@ -57,7 +57,7 @@ class DroppedCodes:
 
 
 Item = Row | Skipped | DroppedCodes | ChosenVarieties
-"""What a reader yields: rows and events."""
+"""Items of a reader: rows and events."""
 
 
 @dataclass
@@ -73,7 +73,7 @@ class ReadReport:
     _skipped: dict[str, list[str]] = field(default_factory=dict)
     _num_codes: int = 0
     _first_code: DroppedCodes | None = None
-    _codes_have_content: bool = False  # Otherwise the file has placeholders alone, as Trados writes them.
+    _codes_have_content: bool = False  # False if all codes are placeholders, as Trados writes them.
     _notes: list[str] = field(default_factory=list)
 
     def rows(self, items: Iterable[Item]) -> Iterator[Row]:

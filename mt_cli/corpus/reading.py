@@ -64,7 +64,7 @@ def read_corpora(
     """Read `train` (unless it is a stream), `valid` and, if the config has them, `test` and the extra tests.
 
     They come from the cache unless their data or options have changed. A held-out share depends only on `seed` and the
-    pairs. Duplicates and overlap are found in texts as `spelling` writes them. With `stream_rows`, the first
+    pairs. Duplicates and overlap are found after `spelling` is applied. With `stream_rows`, the first
     `stream_rows` rows of each stream are read as `train`. Raises CorpusError if a corpus cannot be read, holds no pair
     or cannot be in its languages, and MtError if the disk is full.
     """
@@ -76,7 +76,7 @@ def read_corpora(
 
 @dataclass(frozen=True)
 class _Request:
-    """Everything that the result of `read_corpora` depends on beside the text."""
+    """All inputs of `read_corpora` except the text."""
 
     config: CorpusConfig
     seed: int
@@ -113,7 +113,7 @@ class _Stored:
     """Of shape 2xN."""
 
     def open(self) -> Corpus:
-        """The corpus as far as it is filtered."""
+        """Corpus after the filters applied so far."""
         return Corpus(self.path.parent.name, pa.OSFile(str(self.path)), self.statuses, tuple(self.parts))
 
 
@@ -178,7 +178,7 @@ def pairs_of(blocks: Iterable[Block], key: str) -> tuple[list[Pair], list[BlankR
     _check_not_empty(statuses, key)
     numbers = np.concatenate([block.numbers for block in blocks])
     rows = np.flatnonzero(statuses != KEPT).tolist()
-    # Of the rows before a blank row, `place` are blank, too.
+    # `place` of the rows before a blank row are blank, too.
     blank = [BlankRow(row - place, int(numbers[row]), STATUS_NAMES[statuses[row]]) for place, row in enumerate(rows)]
     return [pair for block in blocks for pair in zip(*block.kept_texts(), strict=True)], blank
 
@@ -216,7 +216,7 @@ def _store(folder: Path, request: _Request, advance: Advance) -> None:
 
 
 def _filter_together(train: _Stored, request: _Request, evaluation_hashes: Hashes) -> None:
-    """Drop rows of `train` because of other rows or corpora, and hold out the share for validation."""
+    """Apply the filters that compare rows or corpora to `train`, and hold out the share for validation."""
     config, statuses = request.config, train.statuses
     filters = [config.filters_of(source) for source in config.train]
     filters_of_rows = [(part.num_rows, options) for part, options in zip(train.parts, filters, strict=True)]
@@ -288,7 +288,7 @@ def _store_rows(path: Path, sources: Sequence[Source], request: _Request, is_tra
 
 def _add_texts(digest: Any, column: pa.Array) -> None:
     """Update a digest with texts and with the offset of each."""
-    whole = pa.concat_arrays([column, pa.array([], column.type)])  # A slice would have the buffers of the whole.
+    whole = pa.concat_arrays([column, pa.array([], column.type)])  # Copied: a slice keeps the buffers of the whole.
     for buffer in whole.buffers()[1:]:
         if buffer is not None:
             digest.update(buffer)

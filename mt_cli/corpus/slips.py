@@ -45,7 +45,7 @@ _CLEAR_FIT, _CLEAR_FIT_ERRORS = 0.7, 7.0
 """Nats per line, and standard errors, by which lines must fit their partners better than other lines.
 Lists of terms among sentences have 1 to 2 nats, shuffled lines and lines after a large slip at most 0.5."""
 _NUMBERS = 1
-"""Index of this feature."""
+"""Index of the feature for numbers."""
 _WEAK_EVIDENCE = 0.3
 """Nats per line below which sides are unrelated: parallel text of 19 languages has 1.4 to 4, shuffled text 0.1."""
 _MIN_LINES_TO_CALL_UNRELATED = 300
@@ -63,7 +63,7 @@ _SENTENCE_ENDS = {
     mark: kind for kind, marks in enumerate((".。।။།៕።", "?？؟;", "!！", ":：", ",،、")) for mark in marks
 }
 Stretch = tuple[int, int, int | None]
-"""First and last line, from 1, and slip: line N belongs to target line N + slip; None: to no candidate."""
+"""First and last line, from 1, and slip: line N belongs to target line N + slip. None: no candidate slip fits."""
 
 
 @dataclass(frozen=True)
@@ -263,7 +263,7 @@ def _log_odds(values: Floats, exists: Bools) -> tuple[Floats, float]:
         best = np.concatenate([np.full(len(window), log_odds[:, window].sum(axis=1).argmax()) for window in windows])
         gains = centred[:, best, np.arange(num_lines)].mean(axis=1).clip(min=0.0) * num_slips / (num_slips - 1)
         weights = gains / variances
-        # Consecutive numbers are no slip: numbers support other evidence, but do not replace it.
+        # Consecutive numbers do not prove a slip: numbers only support other evidence.
         without_numbers = float(weights @ gains - weights[_NUMBERS] * gains[_NUMBERS])
         weights[_NUMBERS] *= min(1.0, without_numbers / max(1e-9, float(weights[_NUMBERS] * gains[_NUMBERS])))
     evidence = float(weights @ gains)

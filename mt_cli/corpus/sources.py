@@ -98,7 +98,7 @@ def commit_of(source: TextSource) -> str | None:
 
 
 def with_commits(corpus: CorpusConfig, previous: CorpusConfig | None = None) -> CorpusConfig:
-    """Corpora in which each dataset of the hub has a revision, so that a saved config describes the same text.
+    """Give each dataset of the hub a revision, so that a saved config describes the same text.
 
     A missing revision is taken from `previous`, otherwise the current commit. Raises the errors of `commit_of_dataset`.
     """
@@ -122,7 +122,7 @@ def _with_commit(source: Source, before: Source | None) -> Source:
 
 
 def names_of(sources: Sequence[TextSource]) -> list[str]:
-    """Names of sources in reports; equal names become those of the second files, or are numbered."""
+    """Names of sources in reports; duplicates get the name of the second file, or a number."""
     names = [source.name or KINDS[type(source)].name(source) + " reversed" * source.reverse for source in sources]
     names = [
         f"{Path(source.files[1]).name}{' reversed' * source.reverse}"
@@ -159,7 +159,7 @@ def _check_line_counts(source_path: Path, target_path: Path) -> None:
     if num_sources == num_targets:
         return
     for path in (source_path, target_path):
-        next(read_lines(path), None)  # A file of another kind is named as such.
+        next(read_lines(path), None)  # Raises the error of a file that is not text.
     line = _first_misaligned_line(source_path, target_path)
     near = "" if line is None else f"; they seem to diverge near line {line:,}"
     numbers = f"{source_path} has {num_sources:,} lines and {target_path} has {num_targets:,}"

@@ -110,7 +110,7 @@ def _objects_of_array(
             except (ValueError, RecursionError) as error:
                 if not is_last and len(text) - place <= LONGEST:
                     break  # It may continue in the next chunk.
-                problem = getattr(error, "msg", error)  # Its line and column are those of a chunk.
+                problem = getattr(error, "msg", error)  # The line and column of the error count from the chunk.
                 raise InvalidJsonError(f"{where}: not valid JSON: {problem}; {advice}") from None
             yield line, record
             line += text.count("\n", place, end)
@@ -121,7 +121,7 @@ def _objects_of_array(
 
 
 def _has(names: Collection[str], columns: Columns) -> bool:
-    """Whether there are columns, and they are among the names rather than in `translation`."""
+    """Whether `columns` are set, and are names of the table rather than keys of `translation`."""
     return columns is not None and all(column in names for column in columns)
 
 

@@ -32,7 +32,7 @@ _TOKEN = re.compile(
 )
 """Comments (without `--` inside: otherwise a comment has lost its end), CDATA sections, and tags of units."""
 _LONGEST_TAG = 100
-"""Characters at the end of the text so far in which a tag may be incomplete."""
+"""Number of characters at the end of the text so far that may hold an incomplete tag."""
 _CONTENT = re.compile(r"<(?:tuv|seg)[\s/>]")
 _PIECE = 1 << 16
 _DECLARED = re.compile(rb"<\?xml[^>]*encoding\s*=\s*[\"']([\w.:-]+)")
@@ -44,9 +44,9 @@ _ADVICE = {
     re.compile(r"&(?!amp|lt|gt|quot|apos)\w+;"): "; write the character itself",
 }
 _SHOWN = 200
-"""Characters before and behind an undecodable byte by which its encoding is guessed."""
+"""Number of characters on each side of an undecodable byte that are used to guess the encoding."""
 _MANY_DAMAGED = 10
-"""From this number on, damage of more than half of the units is that of the whole file."""
+"""With more damaged units than this, and more damaged than intact ones, the whole file counts as damaged."""
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ def parts_of(pieces: Iterable[str], longest: int = LONGEST) -> Iterator[Part]:
 
 
 class _Scanner:
-    """Text of which the parts are not complete."""
+    """Splits a text into parts piece by piece, and holds the text of the incomplete part."""
 
     def __init__(self, longest: int) -> None:
         self._longest = longest
@@ -273,7 +273,7 @@ class _Scanner:
             yield self._take(len(self._text), "the end of the file is missing: it seems to be cut off")
 
     def _take(self, end: int, problem: str) -> Part:
-        """Text up to a place, which is done; damage without `<tu>` has the line of its content."""
+        """Remove the text up to a place and return it as a part; damage without `<tu>` has the line of its content."""
         content = None if self._is_open else _CONTENT.search(self._text, self._begin, end)
         line = self._line + (self._text.count("\n", self._begin, content.start()) if content else 0)
         part = Part(line, self._text[self._begin : end], problem)

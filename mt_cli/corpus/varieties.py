@@ -1,4 +1,4 @@
-"""Varieties of languages: which codes name the same one, and which one in a file the code of a config means.
+"""Varieties of languages: which codes are equal, and which variety in a file matches a code of the config.
 
 Codes are compared by their subtags, so `por_BR`, `pt-br` and `pt-Latn-BR` are one variety. A code without a script has
 the likely script of BCP 47: `zh` and `zh-CN` are Simplified, `zh-TW` and `zh-HK` Traditional Chinese. Text in one
@@ -68,11 +68,11 @@ class Varieties:
 
 @dataclass(frozen=True)
 class ChosenVarieties:
-    """Varieties in a source that the languages of a config mean."""
+    """Varieties in a source, chosen for the languages of a config."""
 
     sides: tuple[Variety, Variety]
     codes: Mapping[str, str]
-    """Code in the source of each language."""
+    """Code in the source, by language of the config."""
     notes: Sequence[str]
     """Lines for users."""
 
@@ -191,7 +191,7 @@ def _chosen(varieties: Varieties, language: str, where: str) -> str:
 
 
 def _note_on_choice(varieties: Varieties, language: str, code: str, where: str) -> str:
-    """A note if other varieties of the language are not read, or the variety contradicts it; otherwise empty."""
+    """Note if other varieties are not read, or if the variety contradicts the language; otherwise empty."""
     wanted, variety = variety_of(language), variety_of(code)
     others = [other for other in varieties.counts if other != code and variety_of(other).language == wanted.language]
     if others:

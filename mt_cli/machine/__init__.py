@@ -1,1 +1,1 @@
-"""What a run stands on: console, storage, CPUs, devices, signals, processes."""
+"""Services of the machine for a run: console, storage, CPUs, devices, signals, processes, and the hub."""

@@ -30,7 +30,7 @@ _is_silent = False
 
 @cache
 def bars() -> type[tqdm[Any]]:
-    """Class of progress bars, imported at its first use: `mt --help` does not wait for it."""
+    """Class of progress bars, imported at first use to keep `mt --help` fast."""
     from tqdm import tqdm
 
     # The default lock works across processes. Python 3.14 reports its semaphore as leaked after a signal.
@@ -92,7 +92,7 @@ class Progress:
 
     @contextmanager
     def counting(self) -> Iterator[Callable[[int], None]]:
-        """Context manager that gives `advance`; at the end of a long stage without a bar, a line shows the rate."""
+        """Context manager that yields `advance`; prints the rate at the end of a long stage without a bar."""
         with self:
             yield self.advance
         seconds, done = time.monotonic() - self._started_at, self.done - self._before

@@ -45,15 +45,15 @@ def in_threads(work: Callable[[T], U], items: Iterable[T], num_threads: int = _N
 
 
 def spin_less_if_busy() -> None:
-    """Let threads sleep sooner if CPUs are busy; no effect if the user has set that, or torch is loaded."""
+    """Make threads sleep sooner if CPUs are busy. No effect if the user has set this, or after torch is loaded."""
     if "torch" not in sys.modules and not _USER_SETTINGS & set(os.environ) and _idle_if_busy() is not None:
         os.environ["GOMP_SPINCOUNT"] = _SPIN_COUNT_IF_BUSY
 
 
 def threads_if_busy() -> int | None:
-    """Number of threads that can run at once if other programs use CPUs now; otherwise None.
+    """Number of threads to use while other programs use CPUs; None without such programs.
 
-    Also None if the user has set the number of threads, or if threads spin less: then more threads do no harm.
+    Also None if the user has set the number of threads, or if threads spin less: more threads then do no harm.
     """
     if {*_USER_SETTINGS, "OMP_NUM_THREADS"} & set(os.environ):
         return None
@@ -62,7 +62,7 @@ def threads_if_busy() -> int | None:
 
 
 def _idle_if_busy() -> float | None:
-    """Number of idle CPUs if other programs use some; None if none does, or if it is unknown."""
+    """Number of idle CPUs if other programs use some; None if no program does, or if unknown."""
     idle = idle_cpus(0.2)
     return idle if idle is not None and idle < (os.cpu_count() or 1) - 0.5 else None
 
@@ -93,9 +93,10 @@ class CpuContention:
         self._before = _seconds_on_cpus()
 
     def waiting_share(self) -> float | None:
-        """Share (0 to 1) of the time since the last share in which threads that were ready to run had no CPU.
+        """Share (0 to 1) of ready time, since the last share, in which threads waited for a CPU.
 
-        None if they were ready for less than ten seconds, which then count towards the next share, and except on Linux.
+        None if threads were ready for less than ten seconds; that time counts towards the next share. None except on
+        Linux.
         """
         now = _seconds_on_cpus()
         running, waiting = (max(0.0, after - before) for after, before in zip(now, self._before, strict=True))

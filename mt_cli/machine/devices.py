@@ -24,7 +24,7 @@ _PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.floa
 
 
 def pick_device(name: str, group: Group = ALONE) -> torch.device:
-    """Device with a name; `auto` is CUDA if available, else MPS, else CPU. Raises InputError if it is not available.
+    """Device by name; `auto` is CUDA if available, else MPS, else CPU. Raises InputError if it is not available.
 
     If a machine has several processes, `auto` and `cuda` give each of them another CUDA device.
     """
@@ -48,7 +48,7 @@ def pick_device(name: str, group: Group = ALONE) -> torch.device:
 
 
 def pick_precision(name: str, device: torch.device) -> torch.dtype:
-    """Number format with a name; `auto` is bf16 if `has_fast_bf16`, else fp32. Raises InputError for another name."""
+    """Number format by name; `auto` is bf16 if `has_fast_bf16`, else fp32. Raises InputError for another name."""
     if name == "auto":
         name = "bf16" if has_fast_bf16(device) else "fp32"
     if name not in _PRECISIONS:
@@ -116,7 +116,7 @@ def is_out_of_memory(error: RuntimeError) -> bool:
 
 @torch.no_grad()
 def copy_all(tensors: list[Tensor], places: list[Tensor]) -> None:
-    """Copy tensors into others of the same shapes, on a GPU in few kernels if this PyTorch has a function for that."""
+    """Copy tensors into `places` of the same shapes. PyTorch versions with `_foreach_copy_` use few GPU kernels."""
     if hasattr(torch, "_foreach_copy_"):
         torch._foreach_copy_(places, tensors)
         return
@@ -175,10 +175,10 @@ def keep_memory() -> None:
     tokens (8.09 M parameters, bf16, two cores) had 46,000 page faults by default, 1,200 with memory kept and 13 with
     huge pages. Peak memory is the same.
 
-    oneDNN keeps a kernel for each shape of a matrix product, 1,024 of them by default, and PyTorch keeps as many
-    descriptions, a quarter of a megabyte each. With 100 of both, a training of 1.8 M parameters has 800 instead
-    of 1,080 MB in use after 150 steps, and one of 2.5 M parameters with longer sentences 300 instead of 600 MB, at the
-    same speed.
+    oneDNN caches a kernel for each shape of a matrix product, 1,024 of them by default. PyTorch caches as many
+    descriptions, a quarter of a megabyte each. With 100 of both, a training of 1.8 M parameters uses 800 instead of
+    1,080 MB after 150 steps, and one of 2.5 M parameters with longer sentences 300 instead of 600 MB. The speed is
+    the same.
     """
     for variable in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(variable, "100")

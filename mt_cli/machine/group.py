@@ -25,7 +25,7 @@ _BUCKET_BYTES = 2**27
 
 @dataclass(frozen=True)
 class Group:
-    """Several processes, seen from one of them. Alone, all methods are neutral: a sum is the value itself."""
+    """Group of processes, seen from one of them. In a group of one, methods are neutral: a sum is the value itself."""
 
     rank: int = 0
     """Number of this process. Process 0 is the main one: it logs, saves and prints."""
@@ -33,14 +33,14 @@ class Group:
     local_rank: int = 0
     """Number of this process among the processes of its machine, from 0."""
     launch_id: str = ""
-    """Name of the launch, which restarts by the same launcher keep; empty without a launcher."""
+    """Name of the launch, kept when the same launcher restarts processes; empty without a launcher."""
 
     def on_main(self, work: Callable[[], T]) -> T | None:
         """Call `work` in the main process and return its result; the others go on with None, without waiting."""
         return work() if self.rank == 0 else None
 
     def from_main(self, work: Callable[[], T]) -> T:
-        """Call `work` in the main process alone, and return its result, which is pickled, in every process."""
+        """Call `work` in the main process only, and broadcast its pickled result to every process."""
         if self.size == 1:
             return work()
         results: list[Any] = [self.on_main(work)]
@@ -50,7 +50,7 @@ class Group:
         return result
 
     def once_per_machine(self, work: Callable[[], T]) -> T:
-        """Call `work` in one process of each machine first, and then in the others, which can reuse its files."""
+        """Call `work` in one process of each machine first, then in the others, which can reuse its files."""
         if self.size == 1:
             return work()
         results = [work()] if self.local_rank == 0 else []
@@ -88,7 +88,7 @@ class Group:
                 copy_all([part.view_as(tensor) for tensor, part in zip(bucket, parts, strict=True)], bucket)
 
     def agree(self, seconds: float, *requests: bool) -> tuple[float, list[bool]]:
-        """`seconds` of the main process, and whether any process has made each request."""
+        """Return `seconds` of the main process and, for each request, whether any process made it."""
         if self.size == 1:
             return seconds, list(requests)
         with _exchanging() as torch:
@@ -114,7 +114,7 @@ def _exchanging() -> Iterator[Any]:
 
 
 def lost(error: BaseException) -> LostProcessError:
-    """LostProcessError for an error with which PyTorch reports that another process has ended."""
+    """LostProcessError for PyTorch's error when another process has ended."""
     cause = "" if "by peer" in str(error) else f" ({one_line(error)})"
     return LostProcessError(f"another process has ended, or cannot be reached{cause}")
 

@@ -59,7 +59,7 @@ class Repository(BaseModel, frozen=True):
 
 @cache
 def find_repository(kind: Kind, name: str, revision: str | None, note: str = "") -> Repository:
-    """Repository with an id, as recorded by an earlier command, or else from the hub.
+    """Look up a repository in the records of earlier commands or, without a record, on the hub.
 
     Raises InputError if there is no such repository or revision, and MtError if the hub cannot be reached; `note` ends
     messages about a repository that was not found.
@@ -157,7 +157,7 @@ def _limit_time(request: Any) -> None:
 
 
 def _refuse_long_waits(response: Any) -> None:
-    """Raise the client's error for a hub that asks to wait longer than a minute: the client would wait for hours."""
+    """Raise the client's error if the hub asks to wait over a minute; the client would wait for hours."""
     from huggingface_hub.utils import hf_raise_for_status
 
     if response.status_code == 429 and (seconds := wait_in(response)) is not None:
@@ -200,7 +200,7 @@ def _read_record(record: Path) -> Repository | None:
 
 
 def _write_record(repository: Repository, name: str) -> None:
-    """Record a repository under its revision and its commit: configs name the commit, and need no network either."""
+    """Record a repository under its revision and its commit, so that configs with the commit need no network either."""
     from filelock import FileLock
 
     folder = _folder(repository.kind, name) / "mt"

@@ -1,4 +1,4 @@
-"""Errors of the Hugging Face hub's client: which requests are repeated, and one-line messages with the way out."""
+"""Errors of the Hugging Face hub's client: retries, and one-line messages that say what to do."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LOGIN_HINT = "a network that asks to log in may have answered: run the command a
 
 
 def _messages() -> list[tuple[Any, type[MtError], str]]:
-    """Errors of the client (types, or a status of the response), our errors, and messages; the first match counts."""
+    """Error types or response statuses of the client, our error types, and messages; the first match counts."""
     from huggingface_hub import errors
 
     http = _http_library()
@@ -61,7 +61,7 @@ def _messages() -> list[tuple[Any, type[MtError], str]]:
 
 
 def hub_error(error: BaseException, kind: Kind, name: str, note: str = "") -> MtError | None:
-    """InputError or MtError for an error of the client, or for the first cause in the table; None for other errors.
+    """Turn an error of the client, or its first cause in the table, into an MtError; None for other errors.
 
     `note` ends messages about a repository that was not found.
     """
@@ -81,7 +81,7 @@ def hub_error(error: BaseException, kind: Kind, name: str, note: str = "") -> Mt
 
 @contextmanager
 def hub_errors(kind: Kind, name: str, note: str = "") -> Iterator[None]:
-    """Context manager that turns errors of the client into those of `hub_error`; other errors pass."""
+    """Context manager that turns errors of the client into MtErrors; other errors pass."""
     try:
         yield
     except MtError:
@@ -93,7 +93,7 @@ def hub_errors(kind: Kind, name: str, note: str = "") -> Iterator[None]:
 
 
 def retry(request: Callable[[], T]) -> T:
-    """Result of a request, which is repeated up to three times while the hub is busy or connections are lost."""
+    """Send a request; retry it up to three times while the hub is busy or connections are lost."""
     started_at = time.monotonic()
     for wait in _WAITS:
         try:
@@ -111,7 +111,7 @@ def retry(request: Callable[[], T]) -> T:
 
 
 def _network_cause(error: BaseException) -> BaseException:
-    """First cause of an error that is about a response or a connection, or else the error itself."""
+    """First cause of an error that concerns a response or a connection; without one, the error itself."""
     kind = _http_library().TransportError
     causes = (cause for cause in _causes(error) if status_of(cause) is not None or isinstance(cause, kind))
     return next(causes, error)
@@ -162,7 +162,7 @@ def _problem_of(error: BaseException) -> str:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """An error, and those that it was raised for."""
+    """Yield an error and its causes."""
     seen: list[BaseException] = []
     while error not in seen:
         seen.append(error)

@@ -29,15 +29,15 @@ from mt_cli.machine.group import ALONE, Group, lost
 from mt_cli.machine.storage import is_wrong_path
 
 _TIMEOUT = timedelta(hours=24)
-"""How long a process waits for others. The end of a process is noticed at once; a corpus may take hours to prepare."""
+"""Timeout of a process that waits for others. A process that ends is noticed at once; preparation may take hours."""
 _JOIN_TIMEOUT = timedelta(minutes=5)
 _STATUS_TIMEOUT = timedelta(seconds=10)
 _STOP_SECONDS = 600
-"""How long a launcher waits, after a signal, for the end of a step and a save."""
+"""Time for a launcher to wait, after a signal, until processes have finished a step and a save."""
 _PR_SET_PDEATHSIG = 1
-_ALWAYS_ALLOWED = 2  # Processes, so that training with several can be tried on any machine.
+_ALWAYS_ALLOWED = 2  # Number of processes that any machine may start, to try training with several.
 _STATUS_FILE = "MT_STATUS_FILE"
-"""Environment variable: file for the exit status, which `launch` learns from nothing else after a signal."""
+"""Environment variable: file for the exit status. After a signal, `launch` can read it nowhere else."""
 _LAUNCHER = "MT_LAUNCHER"
 """Environment variable: process id of `launch`."""
 _failed_status: int | None = None
@@ -161,12 +161,12 @@ def _join() -> tuple[Group, Any]:
     try:
         store, rank, size = next(rendezvous("env://", timeout=_JOIN_TIMEOUT))
         if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
-            # After a restart, the store of the launcher still has the addresses of the processes before.
+            # After a restart, the launcher's store still has the addresses of the previous processes.
             store = PrefixStore(f"mt/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         group_store = PrefixStore("group", store)
         dist.init_process_group(backend, store=group_store, rank=rank, world_size=size, timeout=_TIMEOUT)
-        dist.all_reduce(torch.zeros(()))  # No process goes on, and perhaps ends, while others still connect to it.
+        dist.all_reduce(torch.zeros(()))  # Barrier: no process may end while others still connect to it.
     except (RuntimeError, ValueError) as error:
         advice = "if this process has no launcher, unset WORLD_SIZE"
         raise InputError(f"the processes of the launcher cannot join: {one_line(error)}; {advice}") from None
@@ -186,7 +186,7 @@ def _replace_signal_handlers(handler: signal.Handlers) -> dict[int, Any]:
 
 
 def _end_with_launcher() -> None:
-    """Let Linux send SIGTERM to this process when its launcher ends, which may have been killed."""
+    """Make Linux send SIGTERM to this process when its launcher ends, even if the launcher is killed."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.environ.get(_LAUNCHER, str(os.getppid())) != str(os.getppid()):
@@ -194,7 +194,7 @@ def _end_with_launcher() -> None:
 
 
 def _record_failure(group: Group, store: Any, status: int) -> tuple[bool, int]:
-    """Whether this process is the first that failed, and the exit status of the first one."""
+    """Record a failure; return whether this process failed first, and the exit status of the first failure."""
     try:
         if int(store.add("failures", 1)) > 1:
             store.wait(["status"], _STATUS_TIMEOUT)
@@ -206,7 +206,7 @@ def _record_failure(group: Group, store: Any, status: int) -> tuple[bool, int]:
 
 
 def _status_of(error: BaseException) -> int:
-    """Exit status with which the command line ends a process after an error."""
+    """Exit status of the command line after an error."""
     if isinstance(error, OSError) and is_wrong_path(error):
         return 2
     return int(getattr(error, "exit_code", 130 if isinstance(error, KeyboardInterrupt) else 1))
@@ -219,7 +219,7 @@ def _write_status(status: int) -> None:
 
 
 def _exit_if_failed() -> None:
-    """End a failed process before Python is finalized, as threads of gloo that still report errors would abort it."""
+    """End a failed process before Python finalizes: threads of gloo that still report errors would abort it."""
     if _failed_status is not None:
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):  # The stream may be closed.

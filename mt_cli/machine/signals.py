@@ -17,7 +17,7 @@ from mt_cli.machine.group import ALONE, Group
 
 
 class Signals:
-    """Requests to stop or to save that any process has received as signals since training began."""
+    """Requests to stop or to save, received as signals by any process since training began."""
 
     def __init__(self, group: Group = ALONE) -> None:
         self._group = group

@@ -108,7 +108,7 @@ def read_regular(path: Path, max_bytes: int) -> bytes:
 
 
 def read_model(path: Path, kind: type[T], max_bytes: int = 2**24) -> T:
-    """Value of a type that pydantic can check, from a JSON file, which may be untrusted.
+    """Read a JSON file, which may be untrusted, as a value of a type that pydantic can check.
 
     Raises InputError, which names the file, if it cannot be read, is too large, or does not have this type.
     """
@@ -168,7 +168,7 @@ def write_atomically(path: Path, write: Callable[[str], object]) -> None:
         mode = temporary.stat().st_mode
         try:
             write(str(temporary))
-            temporary.chmod(mode)  # safetensors makes a new file, which only its owner may read.
+            temporary.chmod(mode)  # safetensors creates files that only the owner may read.
             flush(temporary)
             os.replace(temporary, path)
         except BaseException:
@@ -202,7 +202,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
         with writing(folder):
             try:
                 yield unfinished
-            except MtError as error:  # The name will be gone.
+            except MtError as error:  # The message names the temporary folder, which will be gone.
                 raise type(error)(str(error).replace(str(unfinished), str(folder))) from error.__cause__
             mode = unfinished.stat().st_mode & 0o666
             for path in [*unfinished.rglob("*"), unfinished]:

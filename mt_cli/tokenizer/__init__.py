@@ -1,1 +1,1 @@
-"""Texts to ids and back."""
+"""Tokenizers: texts to ids and back. Knows text and ids; does not know batches or models."""

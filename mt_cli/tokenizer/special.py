@@ -11,7 +11,7 @@ BYTES = tuple(f"<0x{value:02X}>" for value in range(256))
 """Entries for single bytes, in order of their values."""
 JOINER, SPACE, NEVER_SEEN = "￭", "▁", "\ue000"
 ABSENT = NEVER_SEEN
-"""Prefix, in an imported tokenizer, of entries that are no pieces of its SentencePiece model."""
+"""Prefix of entries in an imported tokenizer that are missing from its SentencePiece model."""
 _BYTES, _CONTINUATIONS = frozenset(BYTES), frozenset(BYTES[0x80:0xC0])
 
 

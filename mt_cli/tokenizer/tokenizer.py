@@ -112,7 +112,7 @@ class Tokenizer:
             yield tag, self._looked_up(rest) if self._absent and UNK_ID in ids else ids
 
     def _looked_up(self, text: str) -> list[int]:
-        """Ids of a text whose unknown pieces may be entries all the same, as Marian reads its vocabulary."""
+        """Ids of a text; unknown pieces are looked up among entries that SentencePiece lacks, as Marian does."""
         encoding = self._backend.encode(text)
         ids = []
         for index, token, (start, end) in zip(encoding.ids, encoding.tokens, encoding.offsets, strict=True):

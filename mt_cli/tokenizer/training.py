@@ -76,7 +76,7 @@ class _Reread:
 
 
 def train_tokenizers(pairs: Callable[[], Iterable[tuple[str, str]]], config: Config) -> TokenizerPair:
-    """Tokenizers of a config, trained on the pairs that each call of `pairs` reads again."""
+    """Train the tokenizers of a config; each call of `pairs` reads the pairs again."""
 
     def learn(side: str, sides: Sequence[int], tags: Sequence[str]) -> Tokenizer:
         with Progress(f"learning the {side}vocabulary", None, "sentence") as bar:

@@ -30,10 +30,10 @@ MAX_PIECE_CHARACTERS = 512
 MAX_PIECE_BYTES = 2**21
 """Maximum length of all entries of a unigram model together: 250,000 pieces. In the library, each byte takes 200."""
 MAX_MERGED_CHARACTERS = 2**23
-"""Maximum length of what all merges make; the 600,000 merges of a model of 256,000 pieces make about 4,000,000."""
+"""Maximum total length of the merged pieces; the 600,000 merges of a model of 256,000 pieces make about 4,000,000."""
 _MAX_CHARSMAP_BYTES = 2**20
 _MAX_REPLACEMENT_BYTES = 128
-"""Maximum length of what replaces a character; Unicode's longest replacement, of U+FDFA, has 33."""
+"""Maximum length of the replacement of a character; Unicode's longest, of U+FDFA, has 33."""
 _KEY_BYTES = 6
 """The library looks up keys below this length."""
 _DAMAGED = "a SentencePiece model has a damaged normalisation"
@@ -54,8 +54,8 @@ def no_panic() -> Iterator[None]:
 def read_backend(text: str, config: TokenizerConfig) -> tokenizers.Tokenizer:
     """Tokenizer of the library with the steps of a config, and the entries, scores and merges of a file.
 
-    Raises ValueError, or an exception of the library, if the file has other steps, or entries that the library could
-    not read, or only with too much memory.
+    Raises ValueError, or an exception of the library, if the file has other steps, or entries that the library cannot
+    read or can read only with too much memory.
     """
     tree = json.loads(text)
     if not isinstance(tree, dict) or not isinstance(tree.get("model"), dict):
@@ -141,9 +141,9 @@ def check_merges(num_characters: int) -> None:
 def check_charsmap(charsmap: bytes) -> None:
     """Raise ValueError if a compiled normalisation of SentencePiece is damaged, or a character becomes a long text.
 
-    It has the size of a table of 32-bit units, the table, and texts that end with a zero byte. The table is a trie in
-    the form of Darts-clone: the children of a unit are at the offset of the unit, exclusive-or their bytes, and so is
-    the place of the text that replaces a key.
+    The format is the size of a table of 32-bit units, the table, and texts that end with a zero byte. The table is a
+    trie as in Darts-clone. A child is at the place of its parent, exclusive-or the parent's offset and the child's
+    byte. The unit for byte 0, where a key ends, has the place of the text that replaces the key.
     """
     size = int.from_bytes(charsmap[:4], "little")
     if len(charsmap) > _MAX_CHARSMAP_BYTES or size % 4 or not 0 < size <= len(charsmap) - 4:

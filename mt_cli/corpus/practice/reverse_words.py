@@ -1,6 +1,6 @@
 """`reverse-words`: random strings of letters and the same strings reversed.
 
-The attention that solves it is known, an anti-diagonal, so it is a good first test of a new model or machine.
+The right attention is known, an anti-diagonal, so the task is a good first test of a new model or machine.
 """
 
 import random
