@@ -66,7 +66,7 @@ class RunDirectory(Checkpoints):
             self.last_path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise refusal(self.last_path.parent, error) from None
-        save_tokenizers(self.path, tokenizers, write_text)
+        save_tokenizers(self.path, tokenizers)
         write_text(self.config_path, config.to_yaml())
 
     def save_training_pairs(self, hashes: PairHashes) -> None:

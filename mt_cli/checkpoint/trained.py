@@ -105,8 +105,8 @@ def load_together(paths: Sequence[str | Path], purpose: str, checkpoint: str | N
             )
         if [tokenizer.to_json() for tokenizer in run.tokenizers] != vocabularies:
             raise InputError(f"{path}: has other vocabularies than {paths[0]}; {purpose} needs equal ones")
-        if not corpus.tagging.is_like(first.tagging):
-            tags, first_tags = corpus.tagging.describe(), first.tagging.describe()
+        tags, first_tags = corpus.tagging.describe(), first.tagging.describe()
+        if tags != first_tags:
             raise InputError(f"{path}: has {tags}, and {paths[0]} {first_tags}; {purpose} needs equal tags")
     return runs
 
