@@ -144,10 +144,10 @@ class Checkpoints:
         save_checkpoint(self.best_path, model, state)
 
     def save_average(self, model: nn.Module, state: Mapping[str, Any], steps: Sequence[int]) -> None:
-        """Write an average of checkpoints as `best`; keep the best one that is no average as `before_average`.
+        """Write an average of checkpoints as `best`; keep the best unaveraged checkpoint as `before_average`.
 
-        The average is replaced by the best before it when the run resumes, as any `best` that is newer than the saved
-        state. Raises MtError if it cannot be written; `best` is then untouched.
+        Resuming puts the previous best back, as for any `best` that is newer than the saved state. Raises MtError if
+        the average cannot be written; `best` is then untouched.
         """
         best = self.best_state()
         if best is not None and not best.averaged_steps:

@@ -66,7 +66,7 @@ class RunDirectory(Checkpoints):
             self.last_path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise refusal(self.last_path.parent, error) from None
-        save_tokenizers(self.path, tokenizers, write_text)
+        save_tokenizers(self.path, tokenizers)
         write_text(self.config_path, config.to_yaml())
 
     def save_training_pairs(self, hashes: PairHashes) -> None:
@@ -159,7 +159,7 @@ class RunDirectory(Checkpoints):
         return list(changed.values())
 
     def _advice_on_changes(self, previous: Config, refused: Collection[str]) -> str:
-        """Advice on training with options, given by dotted keys, that may not change in this run."""
+        """Advice for options that may not change in this run; `refused` has their dotted keys."""
         fresh = "To start over with random weights, use --fresh (the old run is moved aside)"
         is_other_model = any(key.partition(".")[0] in ("model", "tokenizer", "init") for key in refused)
         if is_other_model:
@@ -197,7 +197,7 @@ class RunDirectory(Checkpoints):
                 remove_empty(*made)
 
     def _take_lock(self) -> None:
-        """Make the directory and lock it; if the file system has no locks, print that instead."""
+        """Make the directory and lock it; if the file system has no locks, only print a note."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             check_plain(self.path)
@@ -218,7 +218,7 @@ class RunDirectory(Checkpoints):
             say(f"mt: {self.path}: {problem}; make sure that no other process trains this run")
 
     def move_aside(self) -> Path:
-        """Rename the directory to the first free `NAME.old-N`, return that, and lock a new one if it was locked."""
+        """Rename the directory to the first free `NAME.old-N`; return its path. If it was locked, lock a new one."""
         number = 1
         while os.path.lexists(aside := self.path.with_name(f"{self.path.name}.old-{number}")):
             number += 1

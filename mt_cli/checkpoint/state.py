@@ -41,7 +41,7 @@ class ValidatedStep(NamedTuple):
 
 @dataclass
 class Ancestor:
-    """Run with whose weights another run, or an average of runs, began."""
+    """Run that gave the first weights of another run or of an average of runs."""
 
     run: str
     """Name of the run."""
@@ -113,7 +113,7 @@ class RunState:
     fingerprints: dict[str, str] = field(default_factory=dict)
     """Fingerprints of corpora and tokenizers at the start of the run."""
     parents: list[Ancestor] = field(default_factory=list)
-    """Run with whose weights this run began; for an average of runs, all of these."""
+    """Parent, whose weights this run began with; for an average of runs, all averaged runs."""
     launch_id: str = ""
     """Launch in which the run began, if a launcher started its processes; see `Group`."""
     averaged_steps: list[int] | None = None
@@ -169,7 +169,7 @@ class RunState:
 
     @property
     def begins_with_parent(self) -> bool:
-        """Whether the weights are those of another run, not trained further and not validated yet."""
+        """Whether the weights come from a parent and are neither trained further nor validated yet."""
         return bool(self.parents) and self.position.step == 0 and not self.parent_metric
 
     def set_parent(self, value: float, metric: str) -> None:
@@ -206,7 +206,7 @@ class RunState:
         self.best_step, self.best_value, self.best_loss, self.best_metric = step, value, loss, metric
 
     def reset_best(self, metric: str) -> None:
-        """Forget all validations, because they used another metric than this one; the best step stays for now."""
+        """Forget all validations, because the metric has changed to `metric`; the best step stays for now."""
         self.set_best(self.best_step, None, None, metric)
         self.num_validations_without_better, self.validations, self.validated_step = 0, [], 0
 

@@ -1,4 +1,4 @@
-"""Trained runs: loaded for use, and written around models that were not trained here."""
+"""Trained runs: loaded for use, or written for models that were trained elsewhere."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TrainedRun:
 
     @property
     def ancestor(self) -> Ancestor:
-        """Entry for this run in the state and the report of a run that begins with its weights."""
+        """Record of this run for runs that begin with its weights; part of their state and report."""
         state = self.state
         return Ancestor(self.config.name, self.config.corpus.languages, state.best_step, self.digest, state.parents)
 
@@ -105,8 +105,8 @@ def load_together(paths: Sequence[str | Path], purpose: str, checkpoint: str | N
             )
         if [tokenizer.to_json() for tokenizer in run.tokenizers] != vocabularies:
             raise InputError(f"{path}: has other vocabularies than {paths[0]}; {purpose} needs equal ones")
-        if not corpus.tagging.is_like(first.tagging):
-            tags, first_tags = corpus.tagging.describe(), first.tagging.describe()
+        tags, first_tags = corpus.tagging.describe(), first.tagging.describe()
+        if tags != first_tags:
             raise InputError(f"{path}: has {tags}, and {paths[0]} {first_tags}; {purpose} needs equal tags")
     return runs
 
@@ -120,7 +120,7 @@ def write_run(
     parents: Sequence[Ancestor] = (),
     training_pairs: PairHashes | None = None,
 ) -> TrainedRun:
-    """Write a model that was not trained here as a run into the new folder `output`; its name is that of the run.
+    """Write a model that was trained elsewhere as a run; the new folder `output` gives the run its name.
 
     Raises RunError, and keeps nothing, if the run cannot be read again.
     """

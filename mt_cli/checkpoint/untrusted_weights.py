@@ -1,7 +1,7 @@
 """Weights of other programs in untrusted files: safetensors, pickles of PyTorch, and archives of numpy.
 
-The sizes that a file declares are compared with the size of the file, and the sizes of a described model with the
-weights, before memory is allocated for them. Nothing is unpickled but tensors.
+Memory is allocated only after two checks: the declared sizes against the size of the file, and the described model
+against the weights. Only tensors are unpickled.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def check_finite(weights: Mapping[str, Tensor]) -> None:
 def check_size(planned: nn.Module, weights: Mapping[str, Tensor]) -> None:
     """Raise ValueError if the declared model is much larger than the weights in the file.
 
-    The model is on the device `meta`, so that a few bytes that describe a large one do not allocate memory for it.
+    The model is on the device `meta`, so that a small file that declares a large model allocates no memory.
     """
     described = sum(weight.numel() for weight in planned.parameters())
     stored = sum(weight.numel() for weight in weights.values())
@@ -145,7 +145,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def _is_plain(value: object) -> bool:
-    """Whether a value is a dense tensor on the CPU, all of whose elements are in its storage."""
+    """Whether a value is a dense tensor on the CPU that lies within its storage."""
     if not isinstance(value, Tensor) or type(value) not in (Tensor, nn.Parameter) or not value.is_cpu:
         return False
     if value.layout != torch.strided or value.is_nested:

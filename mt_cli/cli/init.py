@@ -9,7 +9,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Annotated
 
-from mt_cli.cli.options import RUNS, argument, flag, option
+from mt_cli.cli.options import RUNS, argument, check_languages, flag, option
 from mt_cli.cli.streams import show
 from mt_cli.features.recipes.init import InitOptions, write_config
 from mt_cli.machine.console import say
@@ -39,9 +39,8 @@ def init(
         tuple[str, str] | None,
         _found("SOURCE TARGET", "Columns of a table, by name or, from 1, by number.", "by their names"),
     ] = None,
-    file_format: Annotated[
-        str | None,
-        _found("NAME", "Format of the file: tsv, plain_tsv, quoted_tsv, csv or json.", "by its suffix", "--format"),
+    format: Annotated[
+        str | None, _found("NAME", "Format of the file: tsv, plain_tsv, quoted_tsv, csv or json.", "by its suffix")
     ] = None,
     skip_damaged: Annotated[
         bool, flag(_FOUND, "--skip-damaged", "Skip and count damaged files of a folder and units of a .tmx file.")
@@ -72,28 +71,8 @@ def init(
 
     More: docs/recipes.md
     """
-    options = InitOptions(
-        paths=paths or (),
-        files=files,
-        file=file,
-        dataset=dataset,
-        example=example,
-        source_language=source_language,
-        target_language=target_language,
-        valid=valid,
-        test=test,
-        columns=columns,
-        format=file_format,
-        skip_damaged=skip_damaged,
-        subset=subset,
-        split=split,
-        revision=revision,
-        data_files=data_files,
-        begin_with=begin_with,
-        accept_processed=accept_processed,
-        name=name,
-        output=output,
-    )
+    options = InitOptions(**locals())
+    check_languages(source_language, target_language)
     path = write_config(options, RUNS, lambda line: say(_fitted_to_terminal(line)))
     say(f"Next:  mt train --config {path}")
     show(str(path))

@@ -28,7 +28,7 @@ from mt_cli.cli.inspect import inspect
 from mt_cli.cli.options import refuse_launcher
 from mt_cli.cli.report import report
 from mt_cli.cli.score import score
-from mt_cli.cli.streams import discard_results, show, use_utf8
+from mt_cli.cli.streams import show, use_utf8
 from mt_cli.cli.tokenize import tokenize
 from mt_cli.cli.train import train
 from mt_cli.cli.translate import translate
@@ -119,7 +119,7 @@ def main() -> NoReturn:
     use_utf8()
     _handle_signals(_interrupt)
     try:
-        status = app(prog_name="mt", standalone_mode=False) or 0
+        sys.exit(_status())
     except MtError as error:
         _handle_signals(signal.SIG_IGN)  # A second signal would only change the exit status.
         _end(str(error), error.exit_code)
@@ -129,8 +129,6 @@ def main() -> NoReturn:
             sys.exit(2)
         advice = f"; see {error.ctx.command_path} --help" if error.ctx else ""
         _end(f"{message[0].lower()}{message[1:]}{advice}", 2)
-    except SystemExit as end:  # Typer ends so, with status 1, when the reader of a help page has gone.
-        sys.exit(0 if isinstance(end.__context__, BrokenPipeError) else end.code)
     except (KeyboardInterrupt, typer.Abort):
         _end("interrupted", 130)
     except MemoryError:
@@ -141,15 +139,25 @@ def main() -> NoReturn:
     except OSError as error:
         if not is_out_of_room(error) and not (is_wrong_path(error) and error.filename):
             raise
-        discard_results()
         _end(f"{os.fsdecode(error.filename or 'output')}: {reason(error)}", 1 if is_out_of_room(error) else 2)
     except Exception:
         if not _is_interrupted:  # A library may hide the KeyboardInterrupt, above all while modules are imported.
             raise
         _end("interrupted", 130)
-    if status == 130:  # Typer turns a KeyboardInterrupt into this status.
-        _end("interrupted", 130)
-    sys.exit(status)
+
+
+def _status() -> int:
+    """Exit status of the command. Raises the exceptions that Typer turns into a status."""
+    try:
+        status: int = app(prog_name="mt", standalone_mode=False) or 0
+    except SystemExit as end:
+        cause = None if end.__suppress_context__ else end.__context__
+        if isinstance(cause, BrokenPipeError):  # Of a connection; `streams.py` handles standard output.
+            raise cause from None
+        raise
+    if status == 130:
+        raise KeyboardInterrupt
+    return status
 
 
 def _end(message: str, status: int) -> NoReturn:

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import combinations
 from pathlib import Path
 from typing import Any, TextIO
@@ -29,9 +29,32 @@ def use_utf8() -> None:
     if sys.stdin and sys.stdin is sys.__stdin__:
         sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
     if sys.stdout and sys.stdout is sys.__stdout__:
-        sys.stdout.reconfigure(**_UTF8)  # type: ignore[union-attr]
+        sys.stdout = _Results(sys.stdout.buffer, **_UTF8)  # type: ignore[union-attr]
     if sys.stderr and sys.stderr is sys.__stderr__:
         sys.stderr = _Notices(sys.stderr.buffer, **_UTF8)  # type: ignore[union-attr]
+
+
+class _Results(io.TextIOWrapper):
+    """Standard output. A command ends with status 0 if the reader, such as `head`, has gone.
+
+    Raises MtError if the results cannot be written.
+    """
+
+    def write(self, text: str) -> int:
+        with self._failures():
+            return super().write(text)
+
+    def flush(self) -> None:
+        with self._failures():
+            super().flush()
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())  # So that nothing is written again at exit.
+            raise _failure(None, error) from None
 
 
 class _Notices(io.TextIOWrapper):
@@ -48,19 +71,10 @@ class _Notices(io.TextIOWrapper):
             super().flush()
 
 
-def discard_results() -> None:
-    """Let standard output lead nowhere, so that what could not be written is not tried again at exit."""
-    with suppress(OSError, ValueError):  # Another program may have replaced it by a stream without a file.
-        number = sys.stdout.fileno()
-        os.dup2(os.open(os.devnull, os.O_WRONLY), number)
-
-
 def show(*lines: str) -> None:
     """Write the result of a command to standard output. The command continues if the reader has gone."""
-    try:
+    with suppress(typer.Exit):
         print(*lines, sep="\n", flush=True)
-    except BrokenPipeError:
-        discard_results()
 
 
 class Output:
@@ -83,8 +97,6 @@ class Output:
         try:
             print(text, file=file, flush=True)
         except OSError as error:
-            if self._path is None:
-                discard_results()
             raise _failure(self._path, error) from None
 
     def _opened(self) -> TextIO:

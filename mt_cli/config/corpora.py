@@ -174,10 +174,10 @@ class CorpusConfig(Section):
         tags = self._tags_by_group(lambda languages: languages == self.languages)
         tags = tags or self._tags_by_group(lambda languages: languages[1] == self.target)
         deciding = next((tags[name] for name in ("test", "valid", "train") if name in tags), {None})
-        if None in deciding.union(*(tags[name] for name in tags if name != "train")):
-            return Tagging(self.tags, None, is_required, self._languages_of_tags())
         by_target = tag_of(self.target)
         default = by_target if by_target in deciding else next(iter(deciding)) if len(deciding) == 1 else None
+        if None in deciding.union(*(tags[name] for name in tags if name != "train")):
+            default = None
         return Tagging(self.tags, default, is_required, self._languages_of_tags())
 
     def _languages_of_tags(self) -> dict[str, str]:

@@ -77,12 +77,8 @@ class Tagging:
             )
         return text if chosen is None else f"{chosen} {text}"
 
-    def is_like(self, other: Tagging) -> bool:
-        """Whether both have the same tags, in any order, and the same default."""
-        return {*self.tags} == {*other.tags} and self.default == other.default
-
     def describe(self) -> str:
-        """Tags and default, as the end of a message."""
+        """Tags, sorted, and the default, as the end of a message."""
         default = f" ({self.default} before a sentence without one)" if self.default else ""
         return f"{'the tags ' if self.tags else ''}{', '.join(sorted(self.tags)) or 'no tags'}{default}"
 

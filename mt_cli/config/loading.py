@@ -130,9 +130,17 @@ def changed_section(section: S, changes: Mapping[str, Any]) -> S:
         raise ConfigError("; ".join(_explain(error, tree, type(section)))) from None
 
 
-def flat(config: Section, name: str = "") -> dict[str, Any]:
-    """Values of a config, or of the section called `name`, by dotted key."""
-    return _flatten(config.model_dump(mode="json"), name)
+def flat(tree: Any, name: str = "") -> dict[str, Any]:
+    """Values of a config, or of a section, list or value called `name`, by dotted key."""
+    tree = tree.model_dump(mode="json") if isinstance(tree, Section) else tree
+    children: dict[str, Any] = {}
+    if isinstance(tree, dict):
+        children = {f"{name}.{key}" if name else str(key): child for key, child in tree.items()}
+    elif isinstance(tree, list):
+        children = {f"{name}[{index}]": child for index, child in enumerate(tree)}
+    if not children:
+        return {name: tree}
+    return {dotted: value for key, child in children.items() for dotted, value in flat(child, key).items()}
 
 
 def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
@@ -140,17 +148,6 @@ def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
     flat_old, flat_new = flat(old), flat(new)
     keys = dict.fromkeys([*flat_old, *flat_new])
     return {key: (flat_old.get(key), flat_new.get(key)) for key in keys if flat_old.get(key) != flat_new.get(key)}
-
-
-def _flatten(tree: Any, prefix: str) -> dict[str, Any]:
-    children: dict[str, Any] = {}
-    if isinstance(tree, dict):
-        children = {f"{prefix}.{key}" if prefix else str(key): child for key, child in tree.items()}
-    elif isinstance(tree, list):
-        children = {f"{prefix}[{index}]": child for index, child in enumerate(tree)}
-    if not children:
-        return {prefix: tree}
-    return {dotted: value for key, child in children.items() for dotted, value in _flatten(child, key).items()}
 
 
 def parse_yaml(text: str, origin: str) -> Any:

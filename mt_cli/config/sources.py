@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from mt_cli.config.checks import Section, TwoColumns, TwoTexts, without_problems
 
@@ -66,12 +66,11 @@ class TextSource(Section):
     streaming: bool = False
     """Read the corpus while training, without preparing it on disk: for very large corpora, all of `train` or none."""
 
-    @model_validator(mode="after")
-    def _columns_differ(self) -> Self:
+    @without_problems
+    def _columns_differ(self) -> Iterator[str]:
         columns = getattr(self, "columns", None)
         if columns is not None and columns[0] == columns[1]:
-            raise ValueError(f"columns: both are {columns[0]!r}; name two columns")
-        return self
+            yield f"columns: both are {columns[0]!r}; name two columns"
 
 
 class DatasetSource(TextSource):

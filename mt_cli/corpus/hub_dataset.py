@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -15,7 +15,7 @@ from mt_cli.corpus.quoting import quoting_of
 from mt_cli.errors import CorpusError, MtError, one_line
 from mt_cli.machine.console import say
 from mt_cli.machine.hub import Repository, download
-from mt_cli.machine.hub_errors import hub_error
+from mt_cli.machine.hub_errors import hub_errors
 
 _ROWS_PER_TABLE = 1_000
 
@@ -42,9 +42,9 @@ class Dataset:
         return hasattr(self.builder.config, "keep_default_na")
 
     @property
-    def _is_remote(self) -> bool:
-        """Whether the files are read over the network."""
-        return self.repository is not None and self.is_streaming
+    def _remote(self) -> Repository | None:
+        """Repository whose files are read over the network; None if they are on this machine."""
+        return self.repository if self.is_streaming else None
 
     def column_names(self, split: str) -> list[str]:
         """Columns of a split."""
@@ -91,8 +91,8 @@ class Dataset:
         from datasets.data_files import DataFilesDict, DataFilesList
 
         names = names or self.files[split]
-        if self._is_remote and self.repository is not None:
-            places = [f"hf://datasets/{self.repository.id}@{self.repository.commit}/{name}" for name in names]
+        if self._remote:
+            places = [f"hf://datasets/{self._remote.id}@{self._remote.commit}/{name}" for name in names]
         else:
             self.paths([split])
             places = [str(self.root / name) for name in names]
@@ -111,7 +111,7 @@ class Dataset:
         config.keep_default_na = False
         if all(".tsv" in PurePosixPath(name).suffixes for name in names):
             # As in files that are read without `datasets`; a remote file would be read twice.
-            is_quoted = not self._is_remote and all(quoting_of(self.root / name).is_quoted for name in names)
+            is_quoted = not self._remote and all(quoting_of(self.root / name).is_quoted for name in names)
             config.quoting = csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE
         config.features = self.builder.info.features = None
         config.nrows = 1  # The columns are known from the first row. Read to the end, the file is closed.
@@ -158,14 +158,11 @@ class Dataset:
     def _reading(self, where: str) -> Iterator[None]:
         """Context manager that turns errors of the reading libraries into MtErrors."""
         try:
-            yield
+            with hub_errors("dataset", self._remote.id) if self._remote else nullcontext():
+                yield
         except MtError:
             raise
         except Exception as error:
-            if self._is_remote and self.repository is not None:
-                described = hub_error(error, "dataset", self.repository.id)
-                if described is not None:
-                    raise described from error
             # A dozen libraries may be involved; any of their errors means that the data is damaged or gone.
             hint = "" if self.repository is None else f"; delete {self.root.parents[1] / 'blobs'} to download it again"
             raise CorpusError(f"{where}: cannot be read: {one_line(error)}{hint}") from error

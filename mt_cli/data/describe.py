@@ -46,7 +46,7 @@ def _part_row(data: Data, name: str, index: int) -> dict[str, Any]:
     corpus, statistics = data.corpora[name], data.statistics[name]
     part, is_share = corpus.parts[index], corpus.code == HELD_OUT
     counts = corpus.counts(part)
-    # The filters dropped rows of a held-out share before; they are in the rows of `train`.
+    # Filters ran before this share was held out; the rows of `train` count the pairs that they dropped.
     dropped = {} if is_share else {key: count for key, count in counts.items() if key not in ("kept", "held_out")}
     if statistics.num_too_long[index]:
         dropped["max_tokens"] = statistics.num_too_long[index]

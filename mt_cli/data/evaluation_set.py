@@ -52,7 +52,7 @@ class EvaluationSet:
         return replace(self, name=f"{self.name}.{target}", pairs=pairs, languages=languages, left_out=left_out)
 
     def tagged(self, tagging: Tagging, tag: str | None) -> EvaluationSet:
-        """Pairs whose sources begin with a tag; raises InputError if the model needs one and none is decided."""
+        """Copy with a tag before the sources; raises InputError if the model needs a tag and none is chosen."""
         return replace(self, pairs=[(tagging.tagged(source, tag), target) for source, target in self.pairs])
 
     def note_on_changed_text(self, run: Path) -> str | None:
@@ -90,7 +90,7 @@ def read_split(config: Config, split: str | None, cache: Cache) -> EvaluationSet
 
 
 def read_files(source: Path, reference: Path, as_lines: bool) -> EvaluationSet:
-    """Read two files, or pipes, of which line N of one translates line N of the other."""
+    """Read two files or pipes that are aligned line by line."""
     files = FilesSource(files=(str(source), str(reference)))
     if all(path.is_file() or not path.exists() for path in (source, reference)):
         pairs, _, left_out = read_evaluation_pairs([files], ("", ""), [("", "")], _FILES_KEY)

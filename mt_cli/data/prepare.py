@@ -104,7 +104,7 @@ def _trained_tokenizers(corpora: Mapping[str, Corpus], config: Config, cache: Ca
 def tokenizer_pairs(corpora: Mapping[str, Corpus], config: Config) -> Callable[[], Iterable[Pair]]:
     """Reader of the pairs that tokenizers are trained on; of a stream, the first pairs.
 
-    With `corpus.temperature`, the pairs have its proportions, so that the vocabulary has subwords of small languages.
+    `corpus.temperature` also sets the proportions of these pairs, so that small languages get subwords.
     """
     number = config.tokenizer.sample_pairs
     if "train" not in corpora:
@@ -122,7 +122,7 @@ def tokenizer_pairs(corpora: Mapping[str, Corpus], config: Config) -> Callable[[
 
 
 def sample(corpus: Corpus, number: int | None, seed: int) -> Mask:
-    """Mask of a seeded sample of at most `number` rows of those that are in the corpus."""
+    """Mask of a seeded sample: at most `number` of the rows that belong to the corpus."""
     mask: Mask = corpus.statuses == corpus.code
     rows = np.flatnonzero(mask)
     if number is not None and number < len(rows):
@@ -132,7 +132,7 @@ def sample(corpus: Corpus, number: int | None, seed: int) -> Mask:
 
 
 def corpus_pairs(data: Data, config: Config, group: Group = ALONE) -> TrainingPairs:
-    """Pairs of `train` in the proportions of the config, or its stream, as they are in the files."""
+    """Training pairs as they are in the files: in the proportions of the config, or streamed."""
     corpus, training = config.corpus, config.training
     if corpus.is_streaming:
         spelling, hashes = spelling_of(config.tokenizer), evaluation_hashes(data, config)
@@ -201,9 +201,9 @@ def fingerprints_of(corpora: Mapping[str, Corpus], config: Config) -> dict[str, 
 
 
 def longest_source(data: Data, config: Config, before: int | None) -> int | None:
-    """Number of tokens of the longest source that a model is trained on, here or `before`; None for a stream.
+    """Number of tokens of the longest training source, in this run or `before`; None for a stream.
 
-    Concatenated pairs double it.
+    Concatenation of pairs doubles the number.
     """
     if "train" not in data.statistics:
         return None

@@ -1,1 +1,1 @@
-"""How good a model is: loss and accuracy on pairs, scores of translations. Knows no files."""
+"""Quality of a model: loss and accuracy on pairs, scores of translations. Knows no files."""

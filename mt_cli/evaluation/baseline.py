@@ -21,7 +21,7 @@ _MANY = 0.01
 
 
 def read_translations(path: Path, num_pairs: int, left_out: Sequence[BlankRow]) -> list[str]:
-    """Read the translations in a file, without those of rows that are left out if it has them too."""
+    """Read the translations in a file; skip its lines for rows that are not scored, if it has such lines."""
     lines = list(input_lines(path, as_lines=True))
     if len(lines) == num_pairs + len(left_out):
         blank = {row.num_before + place for place, row in enumerate(left_out)}
@@ -39,9 +39,9 @@ def translate_as_baseline(
     tags: Sequence[str],
     search: Mapping[str, Any],
 ) -> list[str]:
-    """Translate with another run; `languages` has the direction of each source.
+    """Translate with a baseline run; `languages` has the direction of each source.
 
-    A source keeps its tag, one of `tags`, if the other run knows it too. Raises InputError if the other run does not
+    A source keeps its tag, one of `tags`, if the baseline knows it too. Raises InputError if the baseline does not
     translate in a direction.
     """
     baseline = load(path)
@@ -67,7 +67,7 @@ def translate_as_baseline(
 
 
 def seen_pairs(run: Path, pairs: Sequence[Pair]) -> Mask | None:
-    """Mask of the pairs that a run, or a run that it began with, was trained on; None if unknown.
+    """Mask of the pairs that a run or one of its ancestors was trained on; None if unknown.
 
     Two pairs are equal if their letters and digits are equal, in either direction. Exports, imported runs, runs that
     began with such a run, and runs on streams keep no hashes. Raises RunError for a damaged file.

@@ -1,4 +1,4 @@
-"""Error rates as metrics of sacreBLEU, which resamples, compares and signs them like its own."""
+"""Character and word error rates as sacreBLEU metrics: sacreBLEU resamples, compares and signs them."""
 
 from __future__ import annotations
 

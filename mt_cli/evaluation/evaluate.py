@@ -49,12 +49,12 @@ class Baseline(_Scores):
     num_resamples: int
     scores: dict[str, Score]
     directions: DirectionScores = {}
-    """Scores and p-values of each of several directions; `scores` are then their means, without p-values."""
+    """Scores and p-values by direction, if there are several; `scores` are then means, without p-values."""
     notes: list[str]
 
 
 class SplitScores(_Scores):
-    """Scores on one test set: what `mt evaluate --json` prints, and a part of `report.json`."""
+    """Scores on one test set, as `mt evaluate --json` prints them; also a part of `report.json`."""
 
     run: str = ""
     checkpoint: str | None = None
@@ -65,7 +65,7 @@ class SplitScores(_Scores):
     beam_size: int | None = None
     scores: dict[str, Score]
     directions: DirectionScores = {}
-    """Scores of each of several directions; `scores` are then their means."""
+    """Scores by direction, if there are several; `scores` are then their means."""
     exact_match: FiniteFloat = 0.0
     """Share of translations that equal their reference, 0-100."""
     speed: dict[str, FiniteFloat] = {}
@@ -86,7 +86,7 @@ def evaluate(
 ) -> tuple[SplitScores, list[str]]:
     """Scores of a translator on pairs, by each metric that suits the language, and its translations.
 
-    `languages` has the direction of each pair, of a model for several; `left_out` the rows that are no pairs.
+    `languages` has the direction of each pair if the model has several; `left_out` has the rows that are not scored.
     """
     references = [target for _, target in pairs]
     started_at = time.perf_counter()

@@ -17,7 +17,7 @@ FEWEST_SENTENCES = 100
 """Below this number, intervals and p-values of the bootstrap are too small, and single sentences decide."""
 _FEWEST_LINES = 3
 _COMMON, _RARE = 0.5, 0.1
-"""A habit is common in a text from this share of its lines on, and rare up to the second share."""
+"""Smallest share of lines for a common habit, and largest share for a rare one."""
 _LEAST_GAIN = 1.0
 """Smallest gain of a score, 0-100, by which a difference of spelling is worth a note."""
 
@@ -85,7 +85,7 @@ def note_on_left_out(left_out: Sequence[BlankRow], num_pairs: int) -> str | None
 
 @dataclass(frozen=True)
 class _Habit:
-    """A way of writing that one text may have and another not."""
+    """Habit of writing that one text may have and another may lack."""
 
     description: str
     advice: str
@@ -95,7 +95,7 @@ class _Habit:
     remove: Callable[[str], str]
     """Rewrites a line so that it is equal with and without the habit."""
     spelling: str = ""
-    """The name in `Scorer.spelling` of the change that is noted elsewhere."""
+    """Name of the same change in `Scorer.spelling`, which another note covers."""
 
 
 def _has_case(text: str) -> bool:
@@ -146,10 +146,10 @@ def notes_on_style(
     languages: Sequence[Languages] = (),
     name: str = "translations",
 ) -> list[str]:
-    """Notes on ways of writing in which translations and references differ, and that lower the scores.
+    """Notes on habits in which translations and references differ, and that lower the scores.
 
-    Each note has the score without the difference. `name` says whose translations they are. Each of several directions
-    has notes of its own.
+    Each note has the score without the difference. `name` says whose translations they are. Several directions get
+    separate notes.
     """
 
     def notes(scorer: Scorer, hypotheses: Sequence[str], references: Sequence[str]) -> list[str]:

@@ -41,7 +41,7 @@ class Score(BaseModel, extra="allow"):
     lower_is_better: bool = False
     """Whether the metric counts errors."""
     p_value: FiniteFloat | None = None
-    """Of the difference from the score of another system."""
+    """p-value of the difference from another system."""
 
     @classmethod
     def of(cls, metric: str, value: float, signature: str, **others: float) -> Score:
@@ -75,7 +75,7 @@ class Scorer:
     spelling: tuple[str, ...] = ()
     """Changes that the tokenizer makes to hypotheses; signatures name them, because references are not changed."""
     on_sentence: Callable[[], object] = lambda: None
-    """Is called after each sentence of TER, the only slow metric: seconds for a line of a hundred reordered words."""
+    """Callback after each sentence of TER, the only slow metric: seconds for a line of a hundred reordered words."""
 
     @classmethod
     def of(cls, language: str, bleu_tokenizer: str = "auto", num_resamples: int = _NUM_RESAMPLES) -> Scorer:
@@ -206,7 +206,7 @@ def scorer_of(config: Config, name: str, bleu_tokenizer: str | None = None) -> S
 
 
 def best_metric_of(config: Config, scorer: Scorer) -> str:
-    """The metric that selects the best checkpoint of a run; of several directions, their mean is compared."""
+    """The metric that selects the best checkpoint of a run; with several directions, the mean over them counts."""
     metric = config.training.best_metric
     if metric != "auto":
         return metric
@@ -246,7 +246,7 @@ def sampled_rows(languages: Sequence[Languages], number: int) -> list[int]:
 def by_direction(
     scorer: Scorer, languages: Sequence[Languages], texts: Sequence[Sequence[str]], work: Callable[..., T]
 ) -> dict[str, T]:
-    """Result of `work` for each direction, with a scorer of its language and its rows of each of `texts`.
+    """Call `work` for each direction with its scorer and its rows of all `texts`; return the results by direction.
 
     Empty if there is only one direction.
     """
@@ -260,7 +260,7 @@ def by_direction(
 def score_directions(
     scorer: Scorer, languages: Sequence[Languages], texts: Sequence[Sequence[str]], score: Callable[..., Scores]
 ) -> tuple[Scores, DirectionScores]:
-    """Scores of all texts, and of each direction; of several directions, the scores of all are means.
+    """Overall scores, and scores by direction; with several directions, the overall scores are their means.
 
     `score` is a method of `Scorer` and is called with a scorer and the texts.
     """
@@ -269,7 +269,7 @@ def score_directions(
 
 
 def mean_scores(directions: Mapping[str, Scores]) -> Scores:
-    """Mean over directions of each metric that all of them have; its signature begins with their number."""
+    """Mean of each shared metric over the directions; its signature begins with the number of directions."""
     first, *others = directions.values()
     means = {}
     for name in [name for name in first if all(name in scores for scores in others)]:

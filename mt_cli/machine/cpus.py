@@ -24,13 +24,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 U = TypeVar("U")
 
-_NUM_THREADS = 2
-_SPIN_COUNT_IF_BUSY = "1000"
 _USER_SETTINGS = {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}
 _MIN_SECONDS_OF_A_SHARE = 10.0
 
 
-def in_threads(work: Callable[[T], U], items: Iterable[T], num_threads: int = _NUM_THREADS) -> Iterator[U]:
+def in_threads(work: Callable[[T], U], items: Iterable[T], num_threads: int = 2) -> Iterator[U]:
     """`map` in threads, a few items ahead, with results in order."""
     from concurrent.futures import ThreadPoolExecutor  # Slow to import, and `mt --help` does not need it.
 
@@ -47,7 +45,7 @@ def in_threads(work: Callable[[T], U], items: Iterable[T], num_threads: int = _N
 def spin_less_if_busy() -> None:
     """Make threads sleep sooner if CPUs are busy. No effect if the user has set this, or after torch is loaded."""
     if "torch" not in sys.modules and not _USER_SETTINGS & set(os.environ) and _idle_if_busy() is not None:
-        os.environ["GOMP_SPINCOUNT"] = _SPIN_COUNT_IF_BUSY
+        os.environ["GOMP_SPINCOUNT"] = "1000"
 
 
 def threads_if_busy() -> int | None:

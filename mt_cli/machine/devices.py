@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from mt_cli.errors import InputError
 from mt_cli.machine.cpus import threads_if_busy
@@ -66,16 +65,12 @@ def has_fast_bf16(device: torch.device) -> bool:
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
     if device.type == "cpu":
-        return any(cpu_has(name) for name in BF16_INSTRUCTIONS)
+        return any(map(cpu_has, ("avx512_bf16", "amx_tile")))
     return False
 
 
-BF16_INSTRUCTIONS = ("avx512_bf16", "amx_tile")
-"""Instruction sets that multiply bf16 on CPUs, by their names in PyTorch."""
-
-
 def cpu_has(instructions: str) -> bool | None:
-    """Whether the CPU has an instruction set; None if this PyTorch does not say."""
+    """Whether the CPU has an instruction set with this name in PyTorch; None if PyTorch does not say."""
     if hasattr(torch.cpu, "get_capabilities"):  # Since PyTorch 2.10.
         return bool(torch.cpu.get_capabilities().get(instructions))
     probe = getattr(torch.cpu, f"_is_{instructions}_supported", None)
@@ -112,16 +107,6 @@ def is_out_of_memory(error: RuntimeError) -> bool:
     """Whether an error of PyTorch means that a device has too little memory."""
     messages = ("can't allocate memory", "not enough memory", "backend out of memory")
     return isinstance(error, torch.OutOfMemoryError) or any(message in str(error) for message in messages)
-
-
-@torch.no_grad()
-def copy_all(tensors: list[Tensor], places: list[Tensor]) -> None:
-    """Copy tensors into `places` of the same shapes. PyTorch versions with `_foreach_copy_` use few GPU kernels."""
-    if hasattr(torch, "_foreach_copy_"):
-        torch._foreach_copy_(places, tensors)
-        return
-    for tensor, place in zip(tensors, places, strict=True):
-        place.copy_(tensor)
 
 
 def memory_of(device: torch.device) -> int:

@@ -78,8 +78,6 @@ class Group:
         """Replace tensors, of the same shapes in all processes, by their sums, in few large messages."""
         if self.size == 1:
             return
-        from mt_cli.machine.devices import copy_all
-
         with _exchanging() as torch:
             for bucket in _buckets(tensors):
                 flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
@@ -100,6 +98,18 @@ class Group:
 
 ALONE = Group()
 """A process that works by itself."""
+
+
+def copy_all(tensors: list[Tensor], places: list[Tensor]) -> None:
+    """Copy tensors into others of the same shapes, on a GPU in few kernels if this PyTorch has a function for that."""
+    import torch
+
+    with torch.no_grad():
+        if hasattr(torch, "_foreach_copy_"):
+            torch._foreach_copy_(places, tensors)
+            return
+        for tensor, place in zip(tensors, places, strict=True):
+            place.copy_(tensor)
 
 
 @contextmanager

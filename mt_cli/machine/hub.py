@@ -70,7 +70,9 @@ def find_repository(kind: Kind, name: str, revision: str | None, note: str = "")
         from huggingface_hub.utils import validate_repo_id
 
         validate_repo_id(name)
-        repository = _read_record(_record_of(kind, name, revision))
+        repository: Repository | None = None
+        with suppress(InputError):  # The record may be missing or damaged.
+            repository = read_model(_record_of(kind, name, revision), Repository, _MAX_RECORD_BYTES)
         if repository is None:
             repository = _request_repository(kind, name, revision)
             _write_record(repository, name)
@@ -94,7 +96,6 @@ def download(repository: Repository, names: Sequence[str]) -> Path:
     missing = [name for name in names if _size(repository.downloads / name) != repository.files[name].size]
     if not missing:
         return repository.downloads
-    start_client()
     folder = _folder(repository.kind, repository.id)
     with writing(folder), hub_errors(repository.kind, repository.id):
         num_bytes = sum(repository.files[name].size for name in missing)
@@ -191,12 +192,6 @@ def _request_repository(kind: Kind, name: str, revision: str) -> Repository:
     if repository.id != name:
         say(f"{kind} {name} is called {repository.id} now: use this name")
     return repository
-
-
-def _read_record(record: Path) -> Repository | None:
-    with suppress(InputError):  # It is missing or damaged.
-        return read_model(record, Repository, _MAX_RECORD_BYTES)
-    return None
 
 
 def _write_record(repository: Repository, name: str) -> None:

@@ -34,7 +34,6 @@ def _messages() -> list[tuple[Any, type[MtError], str]]:
 
     http = _http_library()
     no_address = (http.InvalidURL, http.UnsupportedProtocol)
-    silent = (http.TimeoutException, http.ConnectError, http.ProxyError)
     not_a_hub = (errors.FileMetadataError, json.JSONDecodeError)
     xet = getattr(errors, "XetDownloadError", RuntimeError)
     offline = "is not downloaded, and HF_HUB_OFFLINE is set; run the command once without it{note}"
@@ -52,7 +51,7 @@ def _messages() -> list[tuple[Any, type[MtError], str]]:
         (416, MtError, f"a file on the hub has another size than its description; {LOGIN_HINT}"),
         (errors.HfHubHTTPError, MtError, _AGAIN),
         (no_address, InputError, "HF_ENDPOINT is not an address such as https://huggingface.co"),
-        (silent, MtError, "{problem}; check the network, and run the command again{note}"),
+        (_timeouts(), MtError, "{problem}; check the network, and run the command again{note}"),
         (http.TransportError, MtError, _AGAIN),
         (not_a_hub, MtError, f"the answer is not that of a hub; {LOGIN_HINT}"),
         (UnicodeEncodeError, InputError, "HF_TOKEN, or the saved token, has a character that no token has"),
@@ -60,11 +59,24 @@ def _messages() -> list[tuple[Any, type[MtError], str]]:
     ]
 
 
-def hub_error(error: BaseException, kind: Kind, name: str, note: str = "") -> MtError | None:
-    """Turn an error of the client, or its first cause in the table, into an MtError; None for other errors.
+@contextmanager
+def hub_errors(kind: Kind, name: str, note: str = "") -> Iterator[None]:
+    """Context manager that turns errors of the client into InputError or MtError; other errors pass.
 
-    `note` ends messages about a repository that was not found.
+    The first cause of an error that is in the table counts. `note` ends messages about a repository that was not found.
     """
+    try:
+        yield
+    except MtError:
+        raise
+    except Exception as error:
+        if (described := _described(error, kind, name, note)) is not None:
+            raise described from error
+        raise
+
+
+def _described(error: Exception, kind: Kind, name: str, note: str) -> MtError | None:
+    """Error with a message for users; None if no cause of the error is in the table."""
     from huggingface_hub import get_token
 
     page = f"{_endpoint()}/{'datasets/' if kind == 'dataset' else ''}{name}"
@@ -77,19 +89,6 @@ def hub_error(error: BaseException, kind: Kind, name: str, note: str = "") -> Mt
                 text = {"problem": _problem_of(cause), "text": one_line(cause), "page": page, "token": token}
                 return error_class(f"{kind} {name}: {message.format(note=note, **text)}")
     return None
-
-
-@contextmanager
-def hub_errors(kind: Kind, name: str, note: str = "") -> Iterator[None]:
-    """Context manager that turns errors of the client into MtErrors; other errors pass."""
-    try:
-        yield
-    except MtError:
-        raise
-    except Exception as error:
-        if (described := hub_error(error, kind, name, note)) is not None:
-            raise described from error
-        raise
 
 
 def retry(request: Callable[[], T]) -> T:
@@ -123,14 +122,14 @@ def _is_transient(error: BaseException) -> bool:
     A silent hub is not asked again: there may be no network, and the client has repeated a download already.
     """
     http = _http_library()
-    is_lost = isinstance(error, http.NetworkError | http.RemoteProtocolError) and not is_timeout(error)
+    is_lost = isinstance(error, http.NetworkError | http.RemoteProtocolError) and not isinstance(error, _timeouts())
     return is_lost or status_of(error) in _BUSY
 
 
-def is_timeout(error: BaseException) -> bool:
-    """Whether there was no connection, or no answer in time."""
+def _timeouts() -> tuple[type[Exception], ...]:
+    """Types of errors for no connection, or no answer in time."""
     http = _http_library()
-    return isinstance(error, http.TimeoutException | http.ConnectError | http.ProxyError)
+    return http.TimeoutException, http.ConnectError, http.ProxyError
 
 
 def status_of(error: BaseException) -> int | None:
@@ -157,7 +156,7 @@ def _problem_of(error: BaseException) -> str:
         return f"{host} answered with status {status}"
     proxy = urlsplit(getproxies().get(_endpoint().partition(":")[0], "")).hostname
     through = f" through the proxy {proxy}" if proxy else ""
-    connection = "no connection to" if is_timeout(error) else "a lost connection to"
+    connection = "no connection to" if isinstance(error, _timeouts()) else "a lost connection to"
     return f"{connection} {host}{through} ({one_line(error)})"
 
 

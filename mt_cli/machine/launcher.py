@@ -222,6 +222,6 @@ def _exit_if_failed() -> None:
     """End a failed process before Python finalizes: threads of gloo that still report errors would abort it."""
     if _failed_status is not None:
         for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError):  # The stream may be closed.
+            with suppress(Exception):  # The stream may be closed, or its reader gone.
                 stream.flush()
         os._exit(_failed_status)

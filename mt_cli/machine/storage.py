@@ -22,18 +22,15 @@ from mt_cli.errors import InputError, MtError, RunError, reason
 
 T = TypeVar("T")
 
-_OUT_OF_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EROFS, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
-_WRONG_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EACCES, errno.EPERM)
-
 
 def is_out_of_room(error: OSError) -> bool:
     """Whether a disk is full, read-only or broken: the work fails, and no other command line would help."""
-    return error.errno in _OUT_OF_ROOM
+    return error.errno in (errno.ENOSPC, errno.EFBIG, errno.EROFS, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
 def is_wrong_path(error: OSError) -> bool:
     """Whether a path cannot be used at all: its name is too long, its links are a loop, or it may not be read."""
-    return error.errno in _WRONG_PATH
+    return error.errno in (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EACCES, errno.EPERM)
 
 
 def is_folder(path: Path) -> bool:
@@ -221,14 +218,11 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 def is_free(folder: Path) -> bool:
     """Whether a folder can be made under this path, which must not exist or be an empty folder."""
-    return not os.path.lexists(folder) or _is_empty_folder(folder)
-
-
-def _is_empty_folder(path: Path) -> bool:
-    try:
-        return path.is_dir() and not path.is_symlink() and not any(path.iterdir())
-    except OSError:
-        return False
+    if not os.path.lexists(folder):
+        return True
+    with suppress(OSError):
+        return folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir())
+    return False
 
 
 def remove(path: Path) -> None:

@@ -18,7 +18,7 @@ from mt_cli.model.kernels import attend, attention_weights, take_rows
 from mt_cli.model.positions import rotate
 
 Append = Callable[[KeysValues], KeysValues]
-"""Appends keys and values to those of a cache, and returns all of them."""
+"""Function that appends keys and values to a cache and returns the whole content of the cache."""
 
 
 class Attended(NamedTuple):
@@ -67,7 +67,7 @@ class MultiHeadAttention(nn.Module):
         append: Append | None = None,
         weights: list[Tensor] | None = None,
     ) -> Tensor:
-        """NxD to NxD: rows attend to `memory`, or else to the rows of their sentence and the cached ones of `append`.
+        """NxD to NxD: rows attend to `memory` or, without it, to their sentence and the cached rows of `append`.
 
         `bias` broadcasts to BxHxTxS. The attention weights are added to the list `weights`, if one is given.
         """

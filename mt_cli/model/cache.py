@@ -23,8 +23,8 @@ _POSITIONS_AT_ONCE = 8
 class KeyValueCache:
     """Keys and values of the source and of the target tokens read so far, so that no prefix is computed twice.
 
-    The N tokens of a step, one for each beam, are N columns, and keep their place: `bias` alone says which of them a
-    beam descends from. So no keys move when beams change places.
+    Each step adds N columns, one for each beam. Keys never move when beams change places: only `bias` changes, which
+    says from which columns a beam descends.
 
     `memory` has the cross-attention keys and values of each layer. `memory_bias` (Bx1x1xS) is 0 where a key may be
     attended to and -inf elsewhere.

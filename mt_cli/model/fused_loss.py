@@ -74,7 +74,7 @@ def fused_loss(
 
 @dataclass(frozen=True)
 class _Loss:
-    """Projection, options of the loss, and memory for intermediate values: what all blocks share."""
+    """Values that all blocks share: projection, options of the loss, and memory for intermediate values."""
 
     weight: Tensor  # VxD, of the projection.
     bias: Tensor | None  # V.

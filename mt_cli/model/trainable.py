@@ -1,4 +1,4 @@
-"""Trained weights of a model: all of them, the ones outside of frozen parts, or low-rank adapters.
+"""Trained weights of a model: all weights, all outside of frozen parts, or low-rank adapters.
 
 The adapters follow Hu et al. 2022, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1.
 

@@ -174,7 +174,7 @@ class DecoderLayer(nn.Module):
         append: Append | None = None,
         weights: AttentionWeights | None = None,
     ) -> Tensor:
-        """NxD to NxD; with `append`, each row is the position after those of a cache."""
+        """NxD to NxD; with `append`, each row is the next position after the cache."""
         decoder_weights, cross_weights = weights and weights.decoder, weights and weights.cross
         x_ND = self.self_attention_residual(
             x_ND, lambda x: self.self_attention(x, layout, bias, append=append, weights=decoder_weights)

@@ -183,7 +183,7 @@ def read_rows(path: Path) -> list[dict[str, float]]:
 
 
 def _is_point(tag: str, value: object) -> bool:
-    """Whether TensorBoard can draw a value and store its tag, in which JSON may spell a lone surrogate."""
+    """Whether TensorBoard can draw a value and store its tag: JSON allows tags with lone surrogates."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _TOO_LARGE
     return is_number and not any("\ud800" <= character <= "\udfff" for character in tag)
 

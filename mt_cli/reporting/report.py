@@ -36,7 +36,7 @@ class DataRow(BaseModel, extra="allow"):
 
     @property
     def left_out(self) -> dict[str, int]:
-        """The number of pairs by the reason for which they are not in this corpus."""
+        """Number of excluded pairs, by reason."""
         return self.dropped | ({"held out for valid": self.num_held_out} if self.num_held_out else {})
 
 
@@ -181,7 +181,7 @@ class RunSummary:
 
 
 def _usable(read: Callable[[Path], T], path: Path) -> T | None:
-    """Content of a file, or None; a message names a file that exists but cannot be used."""
+    """Content of a file; None if it is missing or unusable. A message names an unusable file."""
     try:
         with reading(path):
             return read(path) if path.exists() else None

@@ -1,4 +1,4 @@
-"""The place where a run meets its features. A feature is removed by deleting its folder and its lines here."""
+"""Connections between a run and its features. To remove a feature, delete its folder and its lines here."""
 
 from __future__ import annotations
 

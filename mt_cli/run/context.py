@@ -1,4 +1,4 @@
-"""What a run works with, built once: model, optimizer, batches and validator. Their sizes are in the plan."""
+"""Context of a training run, built once: model, optimizer, batches and validator. The plan has their sizes."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class Length:
 
 @dataclass(frozen=True)
 class TrainingContext:
-    """What a run works with, from its first step to its last. Loading a checkpoint and training change the weights.
+    """Objects that training uses from its first step to its last. Loading a checkpoint and training change the weights.
 
-    If the model is sharded, the main process alone has its weights, and they are on the CPU.
+    If the model is sharded, only the main process has its weights, on the CPU.
     """
 
     plan: Plan
@@ -121,7 +121,7 @@ def _build_model(
     group: Group,
     parent: ParentRun | None,
 ) -> Transformer:
-    """Model, with adapters if the config has them; if it is sharded, only its shapes beside the main process."""
+    """Build the model, with adapters if the config has them; if it is sharded, other processes get only shapes."""
     model = new_model(config, tokenizers)
     is_sharded = config.training.is_sharded(group.size)
     if not is_sharded:

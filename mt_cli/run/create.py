@@ -1,4 +1,4 @@
-"""Creation of a run: its data are prepared, its tokenizers trained, its memory checked, and its directory is made."""
+"""Creation of a run: prepare its data, train its tokenizers, check its memory and make its directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plan of a start of `mt train`: to begin, resume or only report a run. To decide changes no file."""
+"""Plan of a start of `mt train`: whether to begin, resume or only report a run. Deciding changes no file."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Plan:
     """Decisions of the main process, which it sends to the other processes. They never change."""
 
     config: Config
-    """Complete when training begins: no preset and no `auto` is left. `create_run` completes that of a new run."""
+    """Complete when training begins, without presets and `auto`; `create_run` completes the config of a new run."""
     tokenizers: TokenizerPair | None = None
-    """None until `create_run` has trained those of a new run."""
+    """None for a new run until `create_run` has trained its tokenizers."""
     num_processes: int = 1
     """Number of processes that the run began with; it keeps the size of its steps."""
     state_path: Path | None = None
@@ -41,7 +41,7 @@ class Plan:
     """Whether a new run moves an older one out of its directory."""
     notes: Sequence[str] = ()
     changes: str = ""
-    """Options whose values differ from those of the last start, for people."""
+    """Description of the options that changed since the last start."""
     report: Report | None = None
     """Report of a run that is finished."""
 
@@ -103,7 +103,7 @@ def _plan_to_resume(config: Config, directory: RunDirectory, cache: Cache) -> Pl
 
 
 def _with_tuned_decoding(config: Config, previous: Config) -> tuple[Config, list[str]]:
-    """Config with the search options that were tuned when the run ended, and notes on those that it sets itself."""
+    """Config with the tuned search options of the finished run, and notes on options that the config sets otherwise."""
     tuned = {name: getattr(previous.decoding, name) for name in TUNED}
     notes = [
         f"decoding.{name} is {value}, as training.tune_decoding chose, and not {given} as in the config; set "

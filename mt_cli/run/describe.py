@@ -1,4 +1,4 @@
-"""What a training run prints before its first step: data, model, length, device, and notes."""
+"""Description of a training run before its first step: data, model, length, device, and notes."""
 
 from __future__ import annotations
 

@@ -23,10 +23,10 @@ from mt_cli.translation.translator import Translator
 
 @dataclass(frozen=True)
 class System:
-    """A translator, and where it comes from."""
+    """Translator and its origin."""
 
     paths: Sequence[Path]
-    """Run directories, several of an ensemble, or the folder of an exported model."""
+    """Run directories (several for an ensemble), or the folder of an exported model."""
     translator: Translator
     config: Config | None
     """Config of the first run; None for an exported model."""
@@ -34,7 +34,7 @@ class System:
     search: Mapping[str, Any]
     """Options of the search, and `tag`."""
     languages: Languages
-    """Direction of pairs that name none."""
+    """Default direction, for pairs that name none."""
 
     @property
     def name(self) -> str:
@@ -103,7 +103,7 @@ def _compare(
 
 
 def scorer_for(config: Config | None, name: str, language: str, is_chosen: bool, bleu_tokenizer: str | None) -> Scorer:
-    """Scorer of a corpus of a config, or of a target language that is chosen or has no config."""
+    """Scorer of a corpus of a config; of `language`, if it `is_chosen` or there is no config."""
     if config is None:
         return Scorer.of(language, bleu_tokenizer or "auto")
     scorer = scorer_of(config, name, bleu_tokenizer)

@@ -157,7 +157,7 @@ def _validation(state: RunState) -> BestValidation:
 
 
 def _write_hparams(context: TrainingContext, step: int, scores: Mapping[str, SplitScores]) -> None:
-    """Write options and final scores for TensorBoard's table of runs, which shows the first few by alphabet."""
+    """Write options and final scores for TensorBoard's table of runs. It shows the alphabetically first ones."""
     sections = ("tokenizer", "model", "training")
     options = {key: value for name in sections for key, value in flat(getattr(context.config, name), name).items()}
     values = {

@@ -78,13 +78,13 @@ class TrainingLoop:
         scaler.load_state_dict(scaler.state_dict() | state.loss_scale)
         self._saved: tuple[int, int, str] | None = None
         self._saved_at = state.elapsed_seconds
-        """When training began, or the step of the last save ended."""
+        """Elapsed seconds at the end of the last saved step, or at the start of training."""
 
     def run(self) -> str:
         """Train until there is a reason to stop, and return that reason.
 
-        A validation that happens only because the run ends comes after the last save, so that a run resumed from there
-        equals one that never stopped. Raises RunInterruptedError after a signal, with the state saved.
+        If the run ends between two validations, its last validation follows the last save. A run that resumes from
+        that save equals one that never stopped. Raises RunInterruptedError after a signal, with the state saved.
         """
         for report in self._steps():
             self._log.add(report)
@@ -125,7 +125,7 @@ class TrainingLoop:
                 self._saved_at = state.elapsed_seconds
 
     def _is_save_due(self) -> bool:
-        """Whether a signal requested it, or `save_every_minutes` have passed since the last save; for all processes."""
+        """Whether a signal requested a save or `save_every_minutes` have passed since the last; for all processes."""
         minutes = self._config.save_every_minutes
         is_overdue = minutes is not None and self._state.elapsed_seconds - self._saved_at >= 60 * minutes
         return self._signals.take_save_request() or is_overdue
@@ -141,7 +141,7 @@ class TrainingLoop:
             self._saved = now
 
     def validate_parent(self) -> None:
-        """Score the validation set with the weights of another run, with which training begins."""
+        """Score the validation set with the weights of the parent, before the first step."""
         context, state = self._context, self._state
         with self._trained.averaged() as model:
             validation = context.validator.validate(model, context.group)

@@ -39,7 +39,7 @@ def restore(context: TrainingContext) -> RunState:
 
 
 def _resumed(context: TrainingContext) -> RunState:
-    """State of a run that resumes; config and best checkpoint are brought into agreement with it."""
+    """Load the state to resume from; bring config and best checkpoint into agreement with it."""
     state = _load(context)
     write_text(context.directory.config_path, context.config.to_yaml())
     say(f"Resuming from step {state.position.step}.")
@@ -105,7 +105,7 @@ def _write_bad_batch(context: TrainingContext, skipped: StepReport) -> None:
 def _load(context: TrainingContext, has_diverged: bool = False) -> RunState:
     """Load model, optimizer and random generators of the newest usable state; return the state.
 
-    If training has diverged, a state is not usable if a weight is not finite or its last step was skipped.
+    After divergence, a state is usable only if all weights are finite and its last step was not skipped.
     """
     directory, skipped = context.directory, list[str]()
     for path in directory.state_paths():
@@ -152,7 +152,7 @@ def _reconcile_best(context: TrainingContext, state: RunState) -> None:
     best = directory.best_state()
     is_of_end = best is not None and best.best_step == state.position.step != state.best_step
     if best is not None and (is_of_end or best.averaged_steps):
-        # The run validated it only because it ended there; an uninterrupted run would not have it.
+        # This validation happened only because the run ended there; an uninterrupted run would not have it.
         remove(directory.best_path)
         best = None
     if best is not None:

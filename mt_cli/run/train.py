@@ -1,4 +1,4 @@
-"""A whole run, in processes that exist already: decide, create, set up, restore, optimize, finish."""
+"""A whole run: decide, create, set up, restore, optimize, finish. The processes exist already."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ def _describe_finished(plan: Plan, directory: RunDirectory) -> None:
 
 
 def _import_now() -> None:
-    """Import what would be imported later, in a thread.
+    """Import modules now that a thread would import later.
 
-    A run that was stopped in that moment once waited for Python's import lock for ever.
+    A run that was stopped during such an import once waited forever for Python's import lock.
     """
     pa.array([0]).to_numpy()  # Imports pandas, if it is installed.

@@ -1,4 +1,4 @@
-"""Log of training: means over the steps of a row, which `records.py` writes; divergence; warnings of busy CPUs."""
+"""Training log: rows of means over steps for `records.py`, detection of divergence, warning of busy CPUs."""
 
 from __future__ import annotations
 

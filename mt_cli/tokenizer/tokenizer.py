@@ -14,8 +14,7 @@ or `<0xE2>` never produces these tokens.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from numpy.typing import NDArray
 
 from mt_cli.config.sections import Config, TokenizerConfig
 from mt_cli.errors import RunError, one_line
-from mt_cli.machine.storage import read_regular, reading
+from mt_cli.machine.storage import read_regular, reading, write_text
 from mt_cli.tokenizer.special import ABSENT, BYTES, EOS_ID, PAD_ID, SOS_ID, SPACE, SPECIAL_TOKENS, UNK, UNK_ID
 from mt_cli.tokenizer.trust import read_backend
 
@@ -160,15 +159,14 @@ class Tokenizer:
 
 TokenizerPair = tuple[Tokenizer, Tokenizer]
 """Tokenizers of the source and of the target; one object if it is shared."""
-_write: Callable[[Path, str], object] = partial(Path.write_text, encoding="utf-8")
 
 
-def save_tokenizers(folder: Path, tokenizers: TokenizerPair, write: Callable[[Path, str], object] = _write) -> None:
+def save_tokenizers(folder: Path, tokenizers: TokenizerPair) -> None:
     """Write one file for each tokenizer, or one file for a shared tokenizer."""
     source, target = tokenizers
     shared, separate = {"": source}, {".source": source, ".target": target}
     for suffix, tokenizer in (shared if source is target else separate).items():
-        write(folder / f"tokenizer{suffix}.json", tokenizer.to_json())
+        write_text(folder / f"tokenizer{suffix}.json", tokenizer.to_json())
 
 
 def load_tokenizers(folder: Path, config: Config) -> TokenizerPair:

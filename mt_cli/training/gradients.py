@@ -16,8 +16,8 @@ from torch.func import functional_call
 from mt_cli.batching.batches import Batch, collate
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.errors import DeviceMemoryError
-from mt_cli.machine.devices import copy_all, is_out_of_memory
-from mt_cli.machine.group import ALONE, Group
+from mt_cli.machine.devices import is_out_of_memory
+from mt_cli.machine.group import ALONE, Group, copy_all
 from mt_cli.tokenizer.special import UNK_ID
 from mt_cli.training.objective import LossSums, Objective
 
@@ -124,7 +124,7 @@ class GradientAccumulator:
 
 
 def largest_batch(fits: Callable[[int], bool], smallest: int, largest: int) -> int:
-    """Largest number from `smallest`, which is not tried, to `largest` that fits, to an eighth."""
+    """Largest number between `smallest` and `largest` that fits, to an eighth; `smallest` is not tried."""
     size = smallest
     while 2 * size <= largest and fits(2 * size):
         size *= 2

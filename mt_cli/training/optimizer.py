@@ -172,9 +172,9 @@ def learning_rate(config: TrainingConfig, step: int, num_steps: int | None, elap
 
 
 def _decay(config: TrainingConfig, step: int, num_steps: int | None, elapsed_seconds: float) -> float:
-    """Share, 0 to 1, of the steps or the time after the warm-up that is over, whichever is larger.
+    """Elapsed share, 0 to 1, of the steps or the time after the warm-up, whichever is larger.
 
-    The warm-up counts as half of the steps or of the time if it is longer. Its time follows from the mean speed so far.
+    A warm-up longer than half of the steps or the time counts as half. Its time is estimated from the mean speed.
     """
     shares = [0.0]
     if num_steps is not None:

@@ -54,7 +54,7 @@ class ReplicatedState:
             yield self._stored
 
     def store(self) -> None:
-        """Copy trained weights to the ones that are saved: nothing to do, because they are the same here."""
+        """Copy trained weights to the saved model: nothing to do here, because they are the same."""
 
 
 @dataclass

@@ -21,7 +21,7 @@ from mt_cli.translation.sentences import units
 def details_of(
     line: Translation, decoded: Iterator[ForcedDecoding], tokenizers: TokenizerPair, tags: Sequence[str]
 ) -> Details:
-    """Details of the best translation of a line; takes one of `decoded` for each segment that is not empty."""
+    """Details of the best translation of a line; takes one item of `decoded` per segment that is not empty."""
     source_tokenizer, target_tokenizer = tokenizers
     source_tokens: list[str] = []
     tokens: list[str] = []
@@ -49,7 +49,7 @@ def details_of(
 
 
 def _alignment(text: str, forced: ForcedDecoding, tags: Sequence[str]) -> Alignment:
-    """Pairs of each token but [EOS] and the source token, not a tag or [EOS], that it attends to most."""
+    """Alignment of target tokens with the source tokens that they attend to most; [EOS] and tags are excluded."""
     num_tags = int(untagged(text, tags) != text)
     if forced.attention is None or (weights := forced.attention[:-1, num_tags:-1]).shape[1] == 0:
         return []
@@ -57,7 +57,7 @@ def _alignment(text: str, forced: ForcedDecoding, tags: Sequence[str]) -> Alignm
 
 
 def _target_words(tokenizer: Tokenizer, ids: Sequence[int], before: str) -> list[range]:
-    """Words of the translation that each token of a segment belongs to; the segment follows the text `before`."""
+    """Range of words for each token of a segment; `before` is the translation before the segment."""
     tokens = tokenizer.tokens(ids)
     words = units(before + tokenizer.join(tokens))
     word_ranges, start = [], 0

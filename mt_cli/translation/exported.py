@@ -22,7 +22,7 @@ DESCRIPTION = "model.json"
 
 
 class Description(BaseModel):
-    """Keys of `model.json`, in their order; no paths or names of corpora are among them."""
+    """Content of `model.json`, with its keys in this order, without paths or names of corpora."""
 
     architecture: str = "encoder-decoder Transformer; names of weights as in mt_cli/model/transformer.py"
     model: dict[str, Any]
@@ -32,13 +32,13 @@ class Description(BaseModel):
     target_language: str
     tags: tuple[str, ...]
     default_tag: str | None = None
-    """Tag of a sentence that has none."""
+    """Tag of sentences without a tag."""
     is_tag_required: bool = False
     """Whether every training sentence had a tag."""
     max_tokens: int = Field(ge=1, le=2**31)
     """Tokens of the longest source of the training."""
     most_tokens: int | None = Field(default=None, ge=1, le=2**31)
-    """`corpus.max_tokens`: tokens that a source may have; None in exports of earlier versions: `max_tokens`."""
+    """`corpus.max_tokens`, the limit for a source; None, in exports of earlier versions, means `max_tokens`."""
     source_vocab_size: int = 0
     target_vocab_size: int = 0
     special_tokens: dict[str, int] = {token: index for index, token in enumerate(SPECIAL_TOKENS)}
@@ -80,10 +80,10 @@ def describe(run: TrainedRun, folder: Path) -> None:
 def load_exported(
     paths: Sequence[str | Path], device: str, precision: str, checkpoint: str | None
 ) -> tuple[CTranslate2Engine, TokenizerPair, Description]:
-    """Load what `mt export --format ctranslate2` wrote into the only folder of `paths`.
+    """Load a model that `mt export --format ctranslate2` wrote; `paths` has only its folder.
 
-    Raises InputError if ctranslate2 is not installed, the folder has no such model, or precision or checkpoint are
-    given: an exported model has one of each.
+    Raises InputError if ctranslate2 is not installed, the folder has no such model, or a precision or checkpoint is
+    given: an exported model has only one of each.
     """
     if precision != "auto":
         raise InputError("precision: an exported model has its own number format; see mt export --quantization")

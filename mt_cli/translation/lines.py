@@ -77,7 +77,7 @@ class Segment:
     glue: str
     """The text between the translations of this segment and the next."""
     hypotheses: Sequence[TextHypothesis] = (TextHypothesis("", Hypothesis([], 0.0)),)
-    """Translations, best first; an empty segment is not searched, and may have a text that is copied."""
+    """Translations, best first; an empty segment is not searched but may have copied text."""
 
     @classmethod
     def copied(cls, text: str, start: int, glue: str = "") -> Segment:
@@ -135,7 +135,7 @@ class Translation:
         return [segment for segment in self.segments if segment.text]
 
     def with_hypotheses(self, hypotheses: Iterator[Sequence[TextHypothesis]]) -> Translation:
-        """A copy with the next of `hypotheses` for each segment that is not empty."""
+        """Copy in which each segment that is not empty takes the next item of `hypotheses`."""
         segments = (replace(part, hypotheses=next(hypotheses)) if part.text else part for part in self.segments)
         return replace(self, segments=list(segments))
 

@@ -67,7 +67,7 @@ def format_alignment(item: Translation) -> str:
 
 
 class LineNotices:
-    """Context manager that collects what users should know about translated lines, and prints it when it ends.
+    """Context manager that collects notices about translated lines and prints them when it ends.
 
     Unknown words of the first few lines are printed at once.
     """

@@ -64,7 +64,7 @@ class Translator:
     tagging: Tagging = NO_TAGS
     languages: tuple[str, str] = ("", "")
     most_tokens: int | None = None
-    """`corpus.max_tokens`, for which positions and exports are made; None: `max_tokens`."""
+    """`corpus.max_tokens`, the limit of positions and exports; None means `max_tokens`."""
 
     @classmethod
     def load(
@@ -126,8 +126,8 @@ class Translator:
     def target_tag(self, to: str | None, tag: str | None = None) -> str | None:
         """Tag for a target language; without a language, `tag` or the default of the model.
 
-        A note says so if the model has several target languages and none is chosen. Raises InputError if the model does
-        not translate into the language, or does not know the tag.
+        Prints a note if the model has several target languages and none is chosen. Raises InputError if the model does
+        not translate into the language or does not know the tag.
         """
         tagging, targets, (source, target) = self.tagging, self.tagging.targets, self.languages
         if to is None:

@@ -1,3 +1,4 @@
+import errno
 import os
 import shutil
 import signal
@@ -60,6 +61,15 @@ def test_a_stream_that_is_full_or_unread_affects_only_its_own_output(
         assert status == is_lost, streams
         assert err.count(": no space left on device\n") == is_lost, streams
         assert streams[1] != "there" or lines == expected, streams
+
+
+def test_a_connection_that_breaks_inside_a_command_is_no_success(monkeypatch, mt):
+    def examine(folder):
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr("mt_cli.features.doctor.findings.examine", examine)
+    with pytest.raises(BrokenPipeError):
+        mt("doctor")
 
 
 def test_a_command_finishes_its_work_if_its_results_are_not_read(forked, tiny_config):

@@ -37,9 +37,9 @@ _NOT_FOR_EXAMPLES = ("name", "source_language", "target_language", "valid", "tes
 
 @dataclass(frozen=True, kw_only=True)
 class InitOptions:
-    """Options of `mt init` by their names; None or empty where they are not given."""
+    """Options of `mt init` by the names of the parameters of the command; None where they are not given."""
 
-    paths: Sequence[str] = ()
+    paths: Sequence[str] | None = None
     """Arguments without an option: a folder, a file with both sides, or two files."""
     files: tuple[str, str] | None = None
     file: str | None = None
@@ -70,9 +70,8 @@ def write_config(options: InitOptions, runs: Path, show_line: Callable[[str], No
     """
     given: dict[str, Any] = {key: getattr(options, key) for key in ("files", "file", "dataset", "example")}
     evaluation = {"valid": options.valid, "test": options.test}
-    kind = _chosen(
-        given, [*options.paths], [f"--{role}" for role, names in evaluation.items() if len(names or ()) == 1]
-    )
+    single = [f"--{role}" for role, names in evaluation.items() if len(names or ()) == 1]
+    kind = _chosen(given, list(options.paths or ()), single)
     _check_options(options, kind, given[kind])
     if options.example is not None:
         return _write(options.output or Path(f"{options.example}.yaml"), _example(options.example))
@@ -238,7 +237,6 @@ def _check_options(options: InitOptions, kind: str, value: Any) -> None:
         raise InputError(f"--columns {' '.join(options.columns)}: give two columns, the source and the target")
     from mt_cli.config.sections import RUN_NAME, RUN_NAME_RULE
     from mt_cli.config.sources import FormatName
-    from mt_cli.corpus.languages import LANGUAGE_CODE
     from mt_cli.corpus.varieties import is_same_variety
 
     if options.format is not None and options.format not in get_args(FormatName):
@@ -247,9 +245,6 @@ def _check_options(options: InitOptions, kind: str, value: Any) -> None:
     if options.name is not None and not RUN_NAME.fullmatch(options.name):
         raise InputError(f"--name {options.name!r:.120}: use {RUN_NAME_RULE}")
     source, target = options.source_language, options.target_language
-    for side, code in (("source", source), ("target", target)):
-        if code is not None and not LANGUAGE_CODE.fullmatch(code):
-            raise InputError(f"--{side}-language {code}: not a language code, such as en, pt_BR or zh-Hans")
     if source and target and is_same_variety(source, target):
         raise InputError(f"--source-language {source} --target-language {target}: are one language; give two")
 
