@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from mt_cli.batching.encoded import EncodedPairs
-from mt_cli.batching.packing import PackedLayout, pack, packed_layout, padded_layout
+from mt_cli.batching.packing import PackedLayout, Shape, pack, packed_layout, padded_layout, shape_of, shaped_layout
 from mt_cli.tokenizer.special import EOS_ID, PAD_ID, SOS_ID
 
 # Legend of the shapes: B sentences, T positions, N rows of tokens.
@@ -66,6 +66,7 @@ class Batch:
     tgt_output_ids: Tensor  # N, each target sentence followed by [EOS].
     pairs: EncodedPairs
     indices: Sequence[int] | Indices  # Of the sentences in `pairs`.
+    shape: Shape | None = None  # None with a grid, whose shape no other batch may have.
 
     @property
     def num_source_tokens(self) -> int:
@@ -97,16 +98,23 @@ class Batch:
 
     def _moved(self, move: Move) -> Batch:
         sides = self.source.moved(move), self.target.moved(move)
-        return Batch(*sides, move(self.tgt_output_ids), self.pairs, self.indices)
+        return Batch(*sides, move(self.tgt_output_ids), self.pairs, self.indices, self.shape)
 
     def twice(self) -> Batch:
         """Batch followed by a copy of it, for two passes over its pairs."""
         sides = self.source.twice(), self.target.twice()
         return Batch(*sides, self.tgt_output_ids.repeat(2), self.pairs, self.indices)
 
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All tensors, in an order that is the same for batches of one shape."""
+        of_sides = ((side.ids, *vars(side.layout).values()) for side in (self.source, self.target))
+        return [self.tgt_output_ids, *(x for x in chain.from_iterable(of_sides) if isinstance(x, Tensor))]
+
     def without_targets(self) -> Batch:
         """Batch with its target tokens as padding: its loss and its gradient are zero."""
-        return replace(self, target=replace(self.target, layout=replace(self.target.layout, num_tokens=0)))
+        target = replace(self.target, layout=replace(self.target.layout, num_tokens=0))
+        return replace(self, target=target, tgt_output_ids=torch.full_like(self.tgt_output_ids, PAD_ID))
 
     def halves(self) -> tuple[Batch, Batch]:
         """First and second half of at least two pairs, on the same device."""
@@ -115,12 +123,18 @@ class Batch:
         return first.to(device), second.to(device)
 
 
-def collate(pairs: EncodedPairs, indices: Sequence[int] | Indices) -> Batch:
-    """Batch of the pairs with these indices."""
+def collate(pairs: EncodedPairs, indices: Sequence[int] | Indices, is_shaped: bool = False) -> Batch:
+    """Batch of the pairs with these indices; `is_shaped`: without a grid, in a shape that recurs."""
     source, target = zip(*(pairs[int(index)] for index in indices), strict=True)
-    source_layout, target_layout = (
-        packed_layout(np.array([len(ids) + 1 for ids in side])) for side in (source, target)
-    )
+    lengths = np.array([[len(ids) + 1 for ids in side] for side in (source, target)])
+    shape = shape_of(lengths) if is_shaped else None
+    if shape is None:
+        source_layout, target_layout = map(packed_layout, lengths)
+    else:
+        source_layout, target_layout = (
+            shaped_layout(lengths_of_side, num_rows, shape.num_sequences, shape.longest)
+            for lengths_of_side, num_rows in zip(lengths, (shape.source_rows, shape.target_rows), strict=True)
+        )
     source_ids, target_ids = np.concatenate(source), np.concatenate(target)
     return Batch(
         Side(pack(source_ids, source_layout, EOS_ID, at_end=True), source_layout),
@@ -128,6 +142,7 @@ def collate(pairs: EncodedPairs, indices: Sequence[int] | Indices) -> Batch:
         pack(target_ids, target_layout, EOS_ID, at_end=True),
         pairs,
         indices,
+        shape,
     )
 
 

@@ -1,8 +1,9 @@
 """Packed layouts: where the tokens of sequences lie in memory. Knows lengths and ids; does not know models.
 
 Most operations treat each token by itself, so training packs tokens one after the other, without padding. Attention
-alone needs a matrix of sequences x positions. It gathers the slots of the matrix from the rows of tokens by index, and
-the rows from the slots, which costs no more than the copy that splitting heads needs anyway.
+alone needs to know which tokens belong together. Kernels of variable length read the starts of the sequences. Other
+kernels need a grid, a matrix of sequences x positions: they gather its slots from the rows of tokens by index, and the
+rows from the slots, which costs no more than the copy that splitting heads needs anyway.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from mt_cli.tokenizer.special import PAD_ID
 
 # Legend of the shapes: N rows of tokens, B sequences, T positions, H heads.
 
+_ROWS_PER_OCTAVE, _SHORTEST_SEQUENCES = 8, 64
+"""For shapes of CUDA graphs: sizes between a number of rows and its double, and the smallest `longest`."""
 _TOKENS_PER_OCTAVE, _SEQUENCES_PER_OCTAVE, _MULTIPLE_OF_POSITIONS = 16, 8, 2
 """Number of sizes between a number and its double. Few sizes make shapes recur: on CPUs, a new shape of a bf16 product
 costs half a millisecond and some memory, and a batch has thirty products. An epoch of the captions has 60 shapes of
@@ -26,36 +29,57 @@ matrices instead of 93, and 13 numbers of tokens instead of hundreds."""
 
 
 @dataclass(frozen=True)
-class PackedLayout:
-    """Position of each row of tokens in a matrix of B sequences x T positions.
+class Shape:
+    """Numbers that decide the shapes of a batch without a grid, so that batches of one shape can share a CUDA graph."""
 
-    Packed tokens follow each other; `rows` and `slots` map matrix slots to rows and back. Padding rows round up the
-    number of tokens, and empty sequences the number of sequences. The padding belongs to the empty sequences: no token
-    attends to it, and it has no gradient. Padded tokens are the matrix itself: row b*T + t is slot (b, t).
+    source_rows: int
+    target_rows: int
+    num_sequences: int  # Of padding and empty ones, too.
+    longest: int  # Rows of the longest sequence, at most.
+
+
+@dataclass(frozen=True)
+class PackedLayout:
+    """Sequence and position of each row of tokens, as starts of sequences and as a grid of B sequences x T positions.
+
+    Packed tokens follow each other; `rows` and `slots` map slots of the grid to rows and back. Padding rows round up
+    the number of tokens, and further sequences the number of sequences. The padding belongs to these sequences: no
+    token attends to it, and it has no gradient. Padded tokens are the grid itself: row b*T + t is slot (b, t).
     """
 
     positions: Tensor  # N, the position of each row in its sequence; or one position for all.
     num_positions: int  # Larger than every position.
-    mask: Tensor  # BxT, True where a token may be attended to, and in one slot of each empty sequence.
+    mask: Tensor | None  # BxT, True where a token may be attended to, and in one slot of each sequence of padding.
     num_tokens: int  # Rows without those added to round up.
-    num_sequences: int  # Sequences without the empty ones.
+    num_sequences: int  # Sequences without those added to round up.
     rows: Tensor | None = None  # BxT, the row in each slot, of padding where there is no token. With heads, BxHxT.
     slots: Tensor | None = None  # N, the slot b*T + t of each row. With heads, NxH.
-    rotary_factors: Tensor | None = None  # NxC complex numbers, which rotate the C pairs of elements of each row.
+    starts: Tensor | None = None  # B+1 (int32), the first row of each sequence, and N. None for padded tokens.
+    longest: int = 0  # Rows of the longest sequence, or more.
+    rotary_factors: Tensor | None = None  # NxCx2, cosine and sine for each of the C pairs of elements of a row.
 
     def twice(self) -> PackedLayout:
         """Packed layout followed by a copy of it, each with its padding rows and empty sequences."""
-        assert self.rows is not None and self.slots is not None
+        assert self.starts is not None
         num_rows = len(self.positions)
-        return PackedLayout(
+        twice = PackedLayout(
             self.positions.repeat(2),
             self.num_positions,
-            self.mask.repeat(2, 1),
+            None,
             num_rows + self.num_tokens,
-            len(self.mask) + self.num_sequences,
-            torch.cat([self.rows, self.rows + num_rows]),
-            torch.cat([self.slots, self.slots + self.rows.numel()]),
+            len(self.starts) - 1 + self.num_sequences,
+            starts=torch.cat([self.starts, self.starts[1:] + num_rows]),
+            longest=self.longest,
         )
+        if self.mask is None or self.rows is None or self.slots is None:
+            return twice
+        rows = torch.cat([self.rows, self.rows + num_rows])
+        slots = torch.cat([self.slots, self.slots + self.rows.numel()])
+        return replace(twice, mask=self.mask.repeat(2, 1), rows=rows, slots=slots)
+
+    def without_grid(self) -> PackedLayout:
+        """Layout for kernels of variable length."""
+        return replace(self, mask=None, rows=None, slots=None)
 
     def padded(self, ids: Tensor) -> Tensor:
         """Matrix of packed ids with a row for each sequence, padded on the right."""
@@ -87,12 +111,14 @@ def packed_layout(lengths: NDArray[np.integer[Any]]) -> PackedLayout:
     num_all_sequences = round_up(num_sequences + 1, _SEQUENCES_PER_OCTAVE)
     positions = np.zeros(num_rows, dtype=np.int64)
     slots = np.full(num_rows, num_sequences * num_columns, dtype=np.int64)
-    positions[:num_tokens] = np.arange(num_tokens) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    positions[:num_tokens] = _positions(lengths)
     slots[:num_tokens] = np.repeat(np.arange(num_sequences) * num_columns, lengths) + positions[:num_tokens]
     rows = np.full((num_all_sequences, num_columns), num_tokens, dtype=np.int64)
     rows.reshape(-1)[slots[:num_tokens]] = np.arange(num_tokens)
     mask = rows != num_tokens
     mask[num_sequences:, 0] = True
+    # The sequences of padding share its rows evenly.
+    padding = np.diff(np.linspace(num_tokens, num_rows, num_all_sequences - num_sequences + 1).astype(np.int64))
     return PackedLayout(
         torch.from_numpy(positions),
         num_columns,
@@ -101,7 +127,57 @@ def packed_layout(lengths: NDArray[np.integer[Any]]) -> PackedLayout:
         num_sequences,
         torch.from_numpy(rows),
         torch.from_numpy(slots),
+        _starts(np.append(lengths, padding)),
+        max(int(lengths.max()), int(padding.max())),
     )
+
+
+def shaped_layout(lengths: NDArray[np.integer[Any]], num_rows: int, num_sequences: int, longest: int) -> PackedLayout:
+    """Packed layout without a grid, of these sizes; the rows of padding are sequences of up to `longest` rows."""
+    num_tokens = int(lengths.sum())
+    positions = np.zeros(num_rows, dtype=np.int64)
+    positions[:num_tokens] = _positions(lengths)
+    all_lengths = np.zeros(num_sequences, dtype=np.int64)
+    all_lengths[: len(lengths)] = lengths
+    full, rest = divmod(num_rows - num_tokens, longest)
+    all_lengths[len(lengths) : len(lengths) + full] = longest
+    if rest:
+        all_lengths[len(lengths) + full] = rest
+    return PackedLayout(
+        torch.from_numpy(positions),
+        longest,
+        None,
+        num_tokens,
+        len(lengths),
+        starts=_starts(all_lengths),
+        longest=longest,
+    )
+
+
+def shape_of(lengths: NDArray[np.integer[Any]]) -> Shape:
+    """Shape for sequences with the lengths 2xB: few shapes recur, and at most an eighth of the rows is padding.
+
+    Kernels of variable length start work for `longest` rows of every sequence, so both numbers fit to a factor of two.
+    """
+    longest = max(_SHORTEST_SEQUENCES, 1 << (int(lengths.max()) - 1).bit_length())
+    source_rows, target_rows = (round_up(int(rows), _ROWS_PER_OCTAVE) for rows in lengths.sum(axis=1))
+    # Room for the padding: less than an eighth of the rows.
+    most_padding = max(source_rows, target_rows) // _ROWS_PER_OCTAVE // longest + 1
+    num_sequences = 1 << (lengths.shape[1] + most_padding - 1).bit_length()
+    return Shape(source_rows, target_rows, num_sequences, longest)
+
+
+def _positions(lengths: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
+    """Position of each token in its sequence."""
+    positions: NDArray[np.integer[Any]] = np.arange(int(lengths.sum())) - np.repeat(
+        np.cumsum(lengths) - lengths, lengths
+    )
+    return positions
+
+
+def _starts(lengths: NDArray[np.integer[Any]]) -> Tensor:
+    """First row of each sequence, and the number of rows."""
+    return torch.from_numpy(np.append(0, np.cumsum(lengths)).astype(np.int32))
 
 
 def round_up(number: int, sizes_per_octave: int) -> int:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from mt_cli.batching.packing import PackedLayout
 from mt_cli.config.sections import ModelConfig
 from mt_cli.model.cache import KeysValues
-from mt_cli.model.kernels import attend, attention_weights, take_rows
+from mt_cli.model.kernels import attend, attend_packed, attention_weights
 from mt_cli.model.positions import rotate
 
 Append = Callable[[KeysValues], KeysValues]
@@ -22,10 +22,11 @@ Append = Callable[[KeysValues], KeysValues]
 
 
 class Attended(NamedTuple):
-    """Keys and values, and their bias Bx1x1xS: 0 where a key may be attended to and -inf elsewhere."""
+    """Keys and values, their layout, and their bias Bx1x1xS: 0 where a key may be attended to and -inf elsewhere."""
 
-    bias: Tensor
+    bias: Tensor | None
     keys_values: KeysValues
+    layout: PackedLayout | None = None  # None for keys of a cache.
 
 
 class AttentionWeights(NamedTuple):
@@ -54,36 +55,47 @@ class MultiHeadAttention(nn.Module):
         self.output = nn.Linear(config.d_model, config.d_model)
 
     def keys_values(self, x_MD: Tensor, layout: PackedLayout) -> KeysValues:
-        """Keys and values BxHxSxK of rows."""
-        keys_BHSK = self._split_and_rotate(self.key(x_MD), layout)
-        return keys_BHSK, split_heads(self.value(x_MD), layout, self.num_heads)
+        """Keys and values of rows: BxHxSxK of padded ones, MxHxK of packed ones."""
+        keys = self._split_and_rotate(self.key(x_MD), layout)
+        return keys, split_heads(self.value(x_MD), layout, self.num_heads)
 
     def forward(
         self,
         x_ND: Tensor,
         layout: PackedLayout,
-        bias: Tensor,
-        memory: KeysValues | None = None,
+        bias: Tensor | None,
+        memory: Attended | None = None,
         append: Append | None = None,
         weights: list[Tensor] | None = None,
     ) -> Tensor:
         """NxD to NxD: rows attend to `memory` or, without it, to their sentence and the cached rows of `append`.
 
-        `bias` broadcasts to BxHxTxS. The attention weights are added to the list `weights`, if one is given.
+        `bias` is that of the attended keys without `memory`, and broadcasts to BxHxTxS; packed rows without a grid need
+        none. The attention weights of padded rows are added to the list `weights`, if one is given.
         """
-        keys_BHSK, values_BHSK = self.keys_values(x_ND, layout) if memory is None else memory
+        keys_layout = layout
+        if memory is not None:
+            bias, (keys, values), memory_layout = memory
+            keys_layout = memory_layout or layout
+        else:
+            keys, values = self.keys_values(x_ND, layout)
         if append is not None:
-            keys_BHSK, values_BHSK = append((keys_BHSK, values_BHSK))
-        query_BHTK = self._split_and_rotate(self.query(x_ND), layout)
+            keys, values = append((keys, values))
+        query = self._split_and_rotate(self.query(x_ND), layout)
         if weights is not None:
-            weights.append(attention_weights(query_BHTK, keys_BHSK, bias))
+            assert bias is not None
+            weights.append(attention_weights(query, keys, bias))
         dropout = self.attention_dropout if self.training else 0.0
         is_causal = self.is_causal and append is None
-        mixed_BHTK = attend(query_BHTK, keys_BHSK, values_BHSK, bias, dropout, is_causal)
-        return self.output(join_heads(mixed_BHTK, layout))
+        if layout.starts is not None:
+            mixed_NHK = attend_packed(query, keys, values, layout, keys_layout, bias, dropout, is_causal)
+            return self.output(mixed_NHK.flatten(start_dim=1))
+        assert bias is not None
+        mixed_BHTK = attend(query, keys, values, bias, dropout, is_causal)
+        return self.output(mixed_BHTK.transpose(1, 2).flatten(start_dim=2).flatten(end_dim=1))
 
     def _split_and_rotate(self, x_ND: Tensor, layout: PackedLayout) -> Tensor:
-        """Queries or keys BxHxTxK of rows, rotated by their positions if these are rotary."""
+        """Queries or keys of rows in the shape of `split_heads`, rotated by their positions if these are rotary."""
         if self.is_rotary:
             assert layout.rotary_factors is not None
             x_ND = rotate(x_ND, layout.rotary_factors)
@@ -91,16 +103,7 @@ class MultiHeadAttention(nn.Module):
 
 
 def split_heads(x_ND: Tensor, layout: PackedLayout, num_heads: int) -> Tensor:
-    """Split NxD rows into heads BxHxTxK; a packed layout needs `with_heads`."""
-    if layout.rows is None or layout.slots is None:
-        return x_ND.view(layout.num_sequences, -1, num_heads, x_ND.shape[1] // num_heads).transpose(1, 2)
-    x_RK = take_rows(x_ND.view(len(x_ND) * num_heads, -1), layout.rows.flatten(), layout.slots.flatten())
-    return x_RK.view(*layout.rows.shape, -1)
-
-
-def join_heads(x_BHTK: Tensor, layout: PackedLayout) -> Tensor:
-    """Join heads BxHxTxK to NxD rows: the inverse of `split_heads`."""
-    if layout.rows is None or layout.slots is None:
-        return x_BHTK.transpose(1, 2).flatten(start_dim=2).flatten(end_dim=1)
-    x_RK = take_rows(x_BHTK.flatten(end_dim=2), layout.slots.flatten(), layout.rows.flatten())
-    return x_RK.view(len(layout.slots), -1)
+    """Split NxD rows into heads: BxHxTxK for padded rows, NxHxK for packed ones."""
+    if layout.starts is not None:
+        return x_ND.unflatten(1, (num_heads, -1))
+    return x_ND.view(layout.num_sequences, -1, num_heads, x_ND.shape[1] // num_heads).transpose(1, 2)

@@ -6,14 +6,23 @@ unless stated otherwise). `tests/unit/test_model_kernels.py` tests the implement
 
 from __future__ import annotations
 
+import inspect
 import math
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# Legend of the shapes: B sentences, T query positions, S key positions, H heads, K d_head, R rows, C slots.
+from mt_cli.batching.packing import PackedLayout
+
+try:
+    from torch.nn.attention.varlen import varlen_attn
+except ImportError:  # Before PyTorch 2.10, or without FlashAttention.
+    varlen_attn = None  # type: ignore[assignment]
+
+# Legend of the shapes: N rows of queries, M rows of keys, B sentences, T query positions, S key positions, H heads,
+# K d_head, R rows, C slots.
 
 
 def is_cpu(x: Tensor) -> bool:
@@ -42,6 +51,90 @@ def attend(
         return F.scaled_dot_product_attention(query_BHTK, key_BHSK, value_BHSK, mask, dropout, is_causal)
     weights_BHTS = attention_weights(query_BHTK, key_BHSK, bias)
     return drop(weights_BHTS, dropout) @ value_BHSK
+
+
+def takes_variable_length(x: Tensor, d_head: int, dropout: float = 0.0) -> bool:
+    """Whether attention between packed rows in the format and on the device of `x` needs no grid.
+
+    The kernel of FlashAttention (Dao 2023) for sequences of variable length exists on CUDA since Ampere, in half
+    precision and without dropout.
+    """
+    return (
+        x.is_cuda
+        and varlen_attn is not None
+        and x.dtype in (torch.bfloat16, torch.float16)
+        and dropout == 0
+        and d_head % 8 == 0
+        and d_head <= _LARGEST_FLASH_HEAD
+        and torch.cuda.get_device_capability(x.device) >= (8, 0)
+    )
+
+
+_LARGEST_FLASH_HEAD = 256
+
+
+def attend_packed(
+    query_NHK: Tensor,
+    key_MHK: Tensor,
+    value_MHK: Tensor,
+    queries: PackedLayout,
+    keys: PackedLayout,
+    bias: Tensor | None,
+    dropout: float = 0.0,
+    is_causal: bool = False,
+) -> Tensor:
+    """`attend` between packed rows, NxHxK: each attends to the rows of its sequence in `keys`.
+
+    Layouts with a grid need `with_heads`, and a bias for the slots of the grid. Layouts without one need no bias:
+    `is_causal` alone says that a row attends to no later row of its sequence.
+    """
+    if bias is None:
+        return _attend_variable_length(query_NHK, key_MHK, value_MHK, queries, keys, is_causal)
+    query_BHTK, key_BHSK, value_BHSK = to_grid(query_NHK, queries), to_grid(key_MHK, keys), to_grid(value_MHK, keys)
+    return from_grid(attend(query_BHTK, key_BHSK, value_BHSK, bias, dropout, is_causal), queries)
+
+
+def to_grid(x_NHK: Tensor, layout: PackedLayout) -> Tensor:
+    """Slots BxHxTxK of packed rows."""
+    assert layout.rows is not None and layout.slots is not None
+    x_RK = take_rows(x_NHK.flatten(end_dim=1), layout.rows.flatten(), layout.slots.flatten())
+    return x_RK.view(*layout.rows.shape, -1)
+
+
+def from_grid(x_BHTK: Tensor, layout: PackedLayout) -> Tensor:
+    """Packed rows NxHxK of the slots of a grid: the inverse of `to_grid`."""
+    assert layout.rows is not None and layout.slots is not None
+    x_RK = take_rows(x_BHTK.flatten(end_dim=2), layout.slots.flatten(), layout.rows.flatten())
+    return x_RK.view(*layout.slots.shape, -1)
+
+
+def _attend_variable_length(
+    query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, queries: PackedLayout, keys: PackedLayout, is_causal: bool
+) -> Tensor:
+    """Attention within the sequences of two layouts; 0 for a row whose sequence has no keys."""
+    assert queries.starts is not None and keys.starts is not None
+    if query_NHK.is_cuda:
+        starts, longest = (queries.starts, keys.starts), (queries.longest, keys.longest)
+        return cast("Tensor", varlen_attn(query_NHK, key_MHK, value_MHK, *starts, *longest, **_CAUSAL[is_causal]))
+    # The definition, for tests: one attention between all rows.
+    query_sequences_N, key_sequences_M = (
+        torch.searchsorted(starts[1:].contiguous(), torch.arange(len(rows), device=rows.device), right=True)
+        for starts, rows in ((queries.starts, query_NHK), (keys.starts, key_MHK))
+    )
+    mask_NM = query_sequences_N[:, None] == key_sequences_M
+    query_HNK, key_HMK, value_HMK = (rows.transpose(0, 1) for rows in (query_NHK, key_MHK, value_MHK))
+    mask_NM = mask_NM.tril() if is_causal else mask_NM
+    return F.scaled_dot_product_attention(query_HNK, key_HMK, value_HMK, mask_NM).transpose(0, 1)
+
+
+def _causal_options(is_causal: bool) -> dict[str, Any]:
+    """Options of `varlen_attn` for a causal mask or none; PyTorch 2.11 replaced `is_causal` by a window."""
+    if varlen_attn is None or "is_causal" in inspect.signature(varlen_attn).parameters:
+        return {"is_causal": is_causal}
+    return {"window_size": (-1, 0)} if is_causal else {}
+
+
+_CAUSAL = _causal_options(False), _causal_options(True)
 
 
 def attention_weights(query_BHTK: Tensor, key_BHSK: Tensor, bias: Tensor) -> Tensor:

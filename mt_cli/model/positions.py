@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from mt_cli.batching.packing import PackedLayout
 from mt_cli.config.sections import ModelConfig
-from mt_cli.model.kernels import drop
+from mt_cli.model.kernels import drop, is_cpu
 
 
 class Embedding(nn.Module):
@@ -86,18 +86,24 @@ class Rotation(nn.Module):
 
 
 def rotary_factors(sinusoids_NK: Tensor) -> Tensor:
-    """Complex numbers NxC, cos a + i sin a, of the angles a whose sines and cosines alternate in NxK; C = K/2."""
-    return torch.view_as_complex(sinusoids_NK.float().unflatten(1, (-1, 2)).flip(2))
+    """Cosines and sines NxCx2 of the angles whose sines and cosines alternate in NxK; C = K/2."""
+    return sinusoids_NK.float().unflatten(1, (-1, 2)).flip(2)
 
 
-def rotate(x_ND: Tensor, factors_NC: Tensor) -> Tensor:
-    """Multiply the elements 2i and 2i+1 of each head, as a complex number, by factor i of the row.
+def rotate(x_ND: Tensor, factors_NC2: Tensor) -> Tensor:
+    """Multiply the elements 2i and 2i+1 of each head, as a complex number, by factor i of the row, in fp32.
 
-    A single row of factors serves all rows. The product of complex numbers, in fp32, takes half the time of the product
-    in real numbers.
+    A single row of factors serves all rows. On CPUs the product of complex numbers takes half the time of the product
+    in real numbers, which PyTorch can compile.
     """
-    pairs_NHC = torch.view_as_complex(x_ND.float().view(len(x_ND), -1, factors_NC.shape[1], 2))
-    return torch.view_as_real(pairs_NHC * factors_NC[:, None]).view(x_ND.shape).to(x_ND.dtype)
+    x_NHC2 = x_ND.float().view(len(x_ND), -1, factors_NC2.shape[1], 2)
+    factors_N1C2 = factors_NC2[:, None]
+    if is_cpu(x_ND):
+        product_NHC2 = torch.view_as_real(torch.view_as_complex(x_NHC2) * torch.view_as_complex(factors_N1C2))
+    else:
+        (cosine, sine), (real, imaginary) = factors_N1C2.unbind(-1), x_NHC2.unbind(-1)
+        product_NHC2 = torch.stack([real * cosine - imaginary * sine, real * sine + imaginary * cosine], dim=-1)
+    return product_NHC2.view(x_ND.shape).to(x_ND.dtype)
 
 
 def sinusoids(num_positions: int, d_model: int) -> Tensor:

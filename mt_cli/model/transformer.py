@@ -26,7 +26,7 @@ from mt_cli.batching.packing import PackedLayout
 from mt_cli.config.sections import ModelConfig
 from mt_cli.model.attention import Append, Attended, AttentionWeights, MultiHeadAttention
 from mt_cli.model.cache import KeyValueCache
-from mt_cli.model.kernels import add_dropped, bias_of, drop
+from mt_cli.model.kernels import add_dropped, bias_of, drop, takes_variable_length
 from mt_cli.model.positions import Embedding, Rotation
 
 M = TypeVar("M", bound=nn.Module)
@@ -72,9 +72,10 @@ class Transformer(nn.Module):
     def start(self, src_ids: Tensor, num_beams: int = 1) -> KeyValueCache:
         """Cache for decoding with `num_beams` hypotheses of each sentence, of padded ids BxS."""
         memory = self._encode(Side.of_padded(src_ids))
-        attended = (layer.attended(memory) for layer in self._decoder_layers)
+        attended = (layer.attended(memory).keys_values for layer in self._decoder_layers)
         # Contiguous: otherwise each step would copy them.
-        keys_values = [(keys.contiguous(), values.contiguous()) for _, (keys, values) in attended]
+        keys_values = [(keys.contiguous(), values.contiguous()) for keys, values in attended]
+        assert memory.bias is not None
         return KeyValueCache(keys_values, memory.bias, num_beams)
 
     def next(self, token_ids: Tensor, cache: KeyValueCache) -> Tensor:
@@ -91,21 +92,31 @@ class Transformer(nn.Module):
         return cast("Iterable[DecoderLayer]", self.decoder)
 
     def _encode(self, source: Side, weights: AttentionWeights | None = None) -> Memory:
-        layout = self.rotation(source.layout.with_heads(self.config.num_heads))
-        x_MD = self.source_embedding(source.ids, layout)
-        bias = bias_of(layout.mask[:, None, None])
+        x_MD, layout = self._embed(self.source_embedding, source)
+        bias = None if layout.mask is None else bias_of(layout.mask[:, None, None])
         for layer in self.encoder:
             x_MD = self._apply_layer(layer, x_MD, layout, bias, weights)
         return Memory(self.encoder_norm(x_MD), layout, bias)
 
     def _decode(self, target: Side, memory: Memory, weights: AttentionWeights | None = None) -> Tensor:
         """Hidden states NxD of target ids. The causal mask excludes padding too, which is on the right."""
-        layout = self.rotation(target.layout.with_heads(self.config.num_heads))
-        x_ND = self.target_embedding(target.ids, layout)
-        bias = bias_of(causal_mask(layout.num_positions, target.ids.device))
+        x_ND, layout = self._embed(self.target_embedding, target)
+        bias = None if layout.mask is None else bias_of(causal_mask(layout.num_positions, x_ND.device))
         for layer in self.decoder:
             x_ND = self._apply_layer(layer, x_ND, layout, bias, memory, weights)
         return self.decoder_norm(x_ND)
+
+    def _embed(self, embedding: Embedding, side: Side) -> tuple[Tensor, PackedLayout]:
+        """Embedded rows of a side, and its layout as attention needs it: with rotations, and a grid or none."""
+        layout = self.rotation(side.layout)
+        x_ND = embedding(side.ids, layout)
+        if layout.starts is not None and (layout.mask is None or self._takes_variable_length(x_ND)):
+            return x_ND, layout.without_grid()
+        return x_ND, layout.with_heads(self.config.num_heads)
+
+    def _takes_variable_length(self, x: Tensor) -> bool:
+        dropout = self.config.attention_dropout if self.training else 0.0
+        return takes_variable_length(x, self.config.d_head, dropout)
 
     def _apply_layer(self, layer: Callable[..., Tensor], *arguments: Any) -> Tensor:
         """`layer(*arguments)`; if layers are recomputed, only the arguments are kept for the backward pass."""
@@ -116,11 +127,11 @@ class Transformer(nn.Module):
 
 
 class Memory(NamedTuple):
-    """Encoder output: rows MxD, their layout of heads, and the bias of attention to them."""
+    """Encoder output: rows MxD, their layout, and the bias of attention to them, if they have a grid."""
 
     hidden: Tensor
     layout: PackedLayout
-    bias: Tensor
+    bias: Tensor | None
 
 
 class EncoderLayer(nn.Module):
@@ -134,7 +145,7 @@ class EncoderLayer(nn.Module):
         self.feed_forward_residual = Residual(config)
 
     def forward(
-        self, x_MD: Tensor, layout: PackedLayout, bias: Tensor, weights: AttentionWeights | None = None
+        self, x_MD: Tensor, layout: PackedLayout, bias: Tensor | None, weights: AttentionWeights | None = None
     ) -> Tensor:
         """MxD to MxD."""
         recorded = weights and weights.encoder
@@ -155,7 +166,12 @@ class DecoderLayer(nn.Module):
         self.feed_forward_residual = Residual(config)
 
     def forward(
-        self, x_ND: Tensor, layout: PackedLayout, bias: Tensor, memory: Memory, weights: AttentionWeights | None = None
+        self,
+        x_ND: Tensor,
+        layout: PackedLayout,
+        bias: Tensor | None,
+        memory: Memory,
+        weights: AttentionWeights | None = None,
     ) -> Tensor:
         """NxD to NxD: make keys and values of the memory, then attend to them as `decode`."""
         # Both in `forward`: a sharded layer has its weights only there, and a recomputed one keeps nothing from there.
@@ -163,13 +179,14 @@ class DecoderLayer(nn.Module):
 
     def attended(self, memory: Memory) -> Attended:
         """Bias, keys and values of cross-attention."""
-        return Attended(memory.bias, self.cross_attention.keys_values(memory.hidden, memory.layout))
+        keys_values = self.cross_attention.keys_values(memory.hidden, memory.layout)
+        return Attended(memory.bias, keys_values, memory.layout)
 
     def decode(
         self,
         x_ND: Tensor,
         layout: PackedLayout,
-        bias: Tensor,
+        bias: Tensor | None,
         memory: Attended,
         append: Append | None = None,
         weights: AttentionWeights | None = None,
@@ -180,7 +197,7 @@ class DecoderLayer(nn.Module):
             x_ND, lambda x: self.self_attention(x, layout, bias, append=append, weights=decoder_weights)
         )
         x_ND = self.cross_attention_residual(
-            x_ND, lambda x: self.cross_attention(x, layout, *memory, weights=cross_weights)
+            x_ND, lambda x: self.cross_attention(x, layout, None, memory, weights=cross_weights)
         )
         return self.feed_forward_residual(x_ND, self.feed_forward)
 
