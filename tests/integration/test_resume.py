@@ -679,6 +679,7 @@ CHANGES = {
     **{"training.keep_validated": 2, "training.average_checkpoints": 2, "training.tune_decoding": "true"},
     **{"training.device": "auto", "training.num_threads": 2, "evaluation.bleu_tokenizer": "char"},
     **{"training.recompute_layers": "true", "training.shard_model": "true"},
+    **{"training.compile": "true", "training.cuda_graphs": "true"},
     **{"decoding.beam_size": 1, "decoding.length_penalty": 0.5, "decoding.max_length_ratio": 1.0},
     **{"decoding.length_penalties": "{<2xx>: 2.0}"},
     **{"decoding.min_length": 2, "decoding.max_length": 3, "decoding.no_repeat_ngram": 1, "decoding.unk": "keep"},

@@ -321,6 +321,20 @@ def test_no_option_takes_a_number_that_fp32_cannot_hold(value):
     assert numbers > 60
 
 
+@pytest.mark.parametrize(
+    ("text", "value"), [("auto", "auto"), ("on", True), ("true", True), ("no", False), ("false", False)]
+)
+def test_compiling_is_automatic_on_or_off(text, value):
+    assert (
+        config_of_text(yaml.safe_dump(with_values()), "f.yaml", [f"training.compile={text}"]).training.compile == value
+    )
+
+
+def test_compiling_in_another_way_is_refused():
+    with pytest.raises(ConfigError, match=r"training\.compile: found 'fast'; it should be"):
+        config_of_text(yaml.safe_dump(with_values()), "f.yaml", ["training.compile=fast"])
+
+
 def test_options_that_may_change_on_resume_are_marked():
     keys = [key for key in flat(parse_config(SMALLEST, "f.yaml")) if may_change(key)]
     assert {key.partition(".")[0] for key in keys} == {"corpus", "training", "decoding", "evaluation"}
