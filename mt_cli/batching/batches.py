@@ -96,6 +96,10 @@ class Batch:
         """Batch in pinned memory."""
         return self._moved(Tensor.pin_memory)
 
+    def copy(self) -> Batch:
+        """Batch in other memory of the same device."""
+        return self._moved(Tensor.clone)
+
     def _moved(self, move: Move) -> Batch:
         sides = self.source.moved(move), self.target.moved(move)
         return Batch(*sides, move(self.tgt_output_ids), self.pairs, self.indices, self.shape)

@@ -28,10 +28,11 @@ from mt_cli.machine.devices import is_out_of_memory
 from mt_cli.machine.group import Group
 from mt_cli.model.transformer import Transformer, skeleton
 from mt_cli.training.averaging import MovingAverage, with_weights
-from mt_cli.training.gradients import GradientAccumulator
+from mt_cli.training.gradients import GradientAccumulator, Number
 from mt_cli.training.objective import LossSums, Objective
 from mt_cli.training.optimizer import build_optimizer
 from mt_cli.training.steps import ReplicatedState
+from mt_cli.training.update import Update
 
 T = TypeVar("T")
 
@@ -43,7 +44,7 @@ class _MeanLoss(nn.Module):
         super().__init__()
         self.objective = objective
 
-    def forward(self, batch: Batch, num_target_tokens: int) -> tuple[Tensor, LossSums]:
+    def forward(self, batch: Batch, num_target_tokens: Number) -> tuple[Tensor, LossSums]:
         """Loss of a batch per target token of its step, and the sums over the batch, detached."""
         sums: LossSums = self.objective(batch)
         return sums.objective / num_target_tokens, replace(sums, objective=sums.objective.detach())
@@ -68,7 +69,7 @@ class ShardedGradientAccumulator(GradientAccumulator):
         """Scale the gradient down to a norm of at most `max_norm`; return the norm of all shards together before."""
         return whole(super().clip(max_norm))
 
-    def _add(self, batch: Batch, num_target_tokens: int) -> LossSums:
+    def _add(self, batch: Batch, num_target_tokens: Number) -> LossSums:
         try:
             loss, sums = self._mean_loss(batch, num_target_tokens)
             loss.backward()
@@ -142,6 +143,7 @@ class ShardedState(ReplicatedState):
         for weight, shard in zip(self._stored.parameters(), self._model.parameters(), strict=True):
             scatter(group.on_main(weight.detach), shard)
         self.optimizer = build_optimizer(self._model, config)
+        self.update = Update(self.gradients, self.optimizer, config)
         self._scatter_moments()
         self.average = None
         if average is not None and config.ema_decay is not None:

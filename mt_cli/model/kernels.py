@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mt_cli.batching.packing import PackedLayout
+from mt_cli.machine.devices import has_varlen_attention
 
 try:
     from torch.nn.attention.varlen import varlen_attn
@@ -28,6 +29,14 @@ except ImportError:  # Before PyTorch 2.10, or without FlashAttention.
 def is_cpu(x: Tensor) -> bool:
     """Whether the implementations for CPUs are used."""
     return x.device.type == "cpu"
+
+
+def mark_rows(*tensors: Tensor) -> None:
+    """Tell the compiler that other calls have other numbers of rows; otherwise it compiles for the first number."""
+    from torch._dynamo import maybe_mark_dynamic  # Slow to import, and needed only with the compiler.
+
+    for tensor in tensors:
+        maybe_mark_dynamic(tensor, 0)
 
 
 def attend(
@@ -53,21 +62,12 @@ def attend(
     return drop(weights_BHTS, dropout) @ value_BHSK
 
 
-def takes_variable_length(x: Tensor, d_head: int, dropout: float = 0.0) -> bool:
-    """Whether attention between packed rows in the format and on the device of `x` needs no grid.
+def has_variable_length(device: torch.device, dtype: torch.dtype, d_head: int) -> bool:
+    """Whether attention between packed rows needs no grid, because there is a kernel of variable length.
 
-    The kernel of FlashAttention (Dao 2023) for sequences of variable length exists on CUDA since Ampere, in half
-    precision and without dropout.
+    That of FlashAttention (Dao 2023) needs CUDA since Ampere, half precision, heads of certain widths, and no dropout.
     """
-    return (
-        x.is_cuda
-        and varlen_attn is not None
-        and x.dtype in (torch.bfloat16, torch.float16)
-        and dropout == 0
-        and d_head % 8 == 0
-        and d_head <= _LARGEST_FLASH_HEAD
-        and torch.cuda.get_device_capability(x.device) >= (8, 0)
-    )
+    return has_varlen_attention(device, dtype) and d_head % 8 == 0 and d_head <= _LARGEST_FLASH_HEAD
 
 
 _LARGEST_FLASH_HEAD = 256

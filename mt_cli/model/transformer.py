@@ -26,7 +26,7 @@ from mt_cli.batching.packing import PackedLayout
 from mt_cli.config.sections import ModelConfig
 from mt_cli.model.attention import Append, Attended, AttentionWeights, MultiHeadAttention
 from mt_cli.model.cache import KeyValueCache
-from mt_cli.model.kernels import add_dropped, bias_of, drop, takes_variable_length
+from mt_cli.model.kernels import add_dropped, bias_of, drop, has_variable_length, mark_rows
 from mt_cli.model.positions import Embedding, Rotation
 
 M = TypeVar("M", bound=nn.Module)
@@ -39,6 +39,7 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         self.recomputes_layers = False  # In the backward pass of training, to keep only the inputs of layers.
+        self.compiles_layers = False
         self.max_positions = config.max_positions if config.positions == "learned" else None
         self.rotation = Rotation(config) if config.positions == "rotary" else nn.Identity()
         self.source_embedding = Embedding(config, source_vocab_size)
@@ -87,6 +88,12 @@ class Transformer(nn.Module):
             x_RD = layer.decode(x_RD, layout, cache.bias, memory, partial(cache.append, index))
         return self.projection(self.decoder_norm(x_RD))
 
+    def compile_layers(self) -> None:
+        """Compile each layer at its first use; those of one kind share the result."""
+        self.compiles_layers = True
+        for layer in (*self.encoder, *self.decoder):
+            layer.compile()
+
     @property
     def _decoder_layers(self) -> Iterable[DecoderLayer]:
         return cast("Iterable[DecoderLayer]", self.decoder)
@@ -110,13 +117,15 @@ class Transformer(nn.Module):
         """Embedded rows of a side, and its layout as attention needs it: with rotations, and a grid or none."""
         layout = self.rotation(side.layout)
         x_ND = embedding(side.ids, layout)
+        if self.compiles_layers:
+            mark_rows(*(x for x in (x_ND, layout.starts, layout.rotary_factors) if x is not None))
         if layout.starts is not None and (layout.mask is None or self._takes_variable_length(x_ND)):
             return x_ND, layout.without_grid()
         return x_ND, layout.with_heads(self.config.num_heads)
 
     def _takes_variable_length(self, x: Tensor) -> bool:
-        dropout = self.config.attention_dropout if self.training else 0.0
-        return takes_variable_length(x, self.config.d_head, dropout)
+        has_dropout = self.training and self.config.attention_dropout > 0
+        return not has_dropout and has_variable_length(x.device, x.dtype, self.config.d_head)
 
     def _apply_layer(self, layer: Callable[..., Tensor], *arguments: Any) -> Tensor:
         """`layer(*arguments)`; if layers are recomputed, only the arguments are kept for the backward pass."""

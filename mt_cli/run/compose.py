@@ -15,6 +15,7 @@ from mt_cli.features.fine_tuning.parent import ParentRun, adopt, inherited, repl
 from mt_cli.features.recipes.auto import PresetContext, resolve_preset
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 from mt_cli.training.steps import ReplicatedState
+from mt_cli.training.update import build_update
 
 if TYPE_CHECKING:
     from mt_cli.run.context import TrainingContext
@@ -78,9 +79,10 @@ def problems_to_show(data: Data, config: Config, cache: Cache) -> Sequence[Findi
 
 def trained_state(context: TrainingContext) -> ReplicatedState:
     """Weights and optimizer as training changes them: whole in every process, or sharded."""
-    parts = context.objective, context.optimizer, context.average, context.dtype, context.group
+    training, parts = context.config.training, (context.objective, context.optimizer)
     if not context.is_sharded:
-        return ReplicatedState(*parts)
+        update = build_update(*parts, training, context.dtype, context.group)
+        return ReplicatedState(context.model, update, context.average)
     from mt_cli.features.sharding import ShardedState
 
-    return ShardedState(*parts, context.device, context.config.training)
+    return ShardedState(*parts, context.average, context.dtype, context.group, context.device, training)

@@ -107,8 +107,7 @@ class TrainingLoop:
         state, training = self._state, self._config
         factor, num_steps = 0.5**state.num_restarts, self._context.length.num_steps
         steps = optimization_steps(
-            self._trained.gradients,
-            self._trained.optimizer,
+            self._trained.update,
             self._context.pairs,
             training,
             lambda step: factor * learning_rate(training, step, num_steps, state.elapsed_seconds),

@@ -5,13 +5,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 from dataclasses import replace
-from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.amp import GradScaler
-from torch.func import functional_call
 
 from mt_cli.batching.batches import Batch, collate
 from mt_cli.batching.encoded import EncodedPairs
@@ -21,27 +20,16 @@ from mt_cli.machine.group import ALONE, Group, copy_all
 from mt_cli.tokenizer.special import UNK_ID
 from mt_cli.training.objective import LossSums, Objective
 
-
-class _LossAndGradients(nn.Module):
-    """Loss and its gradient as one forward pass: recomputed layers need the weights of `functional_call`."""
-
-    def __init__(self, objective: Objective, scaler: GradScaler) -> None:
-        super().__init__()
-        self.objective, self.scaler = objective, scaler
-
-    def forward(self, batch: Batch, num_target_tokens: int, weights: list[Tensor]) -> tuple[LossSums, list[Tensor]]:
-        """Sums over a batch, detached, and the fp32 gradients of the scaled loss per target token."""
-        sums: LossSums = self.objective(batch)
-        gradients = torch.autograd.grad(self.scaler.scale(sums.objective / num_target_tokens), weights)
-        return replace(sums, objective=sums.objective.detach()), [gradient.float() for gradient in gradients]
+Number = int | Tensor
+"""A number, or a tensor of one on the device of the gradients."""
 
 
 class GradientAccumulator:
     """Accumulates, in fp32, the gradient of the mean loss per target token over the micro-batches of a step.
 
-    Once a step, the fp32 weights are cast to `compute_dtype`, in which micro-batches are computed; frozen weights are
-    cast only once. A micro-batch that does not fit in memory is split in two, as often as needed, which does not change
-    the gradient. From then on, batches of its size are split at once.
+    `objective` computes micro-batches in `compute_dtype`: it is the one that is given, or a copy in this number format,
+    to which the trained weights are cast once a step. A micro-batch that does not fit in memory is split in two, as
+    often as needed, which does not change the gradient. From then on, batches of its size are split at once.
 
     In fp16 the loss is multiplied by `scaler.get_scale()`, so that small gradients do not become zero (Micikevicius et
     al. 2018, "Mixed Precision Training", section 3.2); the caller divides them by it (`unscale_`).
@@ -49,22 +37,18 @@ class GradientAccumulator:
 
     needs_equal_shares = False
     """Whether all processes must compute equally many micro-batches of a step."""
+    needs_shapes = False
+    """Whether micro-batches need a shape instead of a grid."""
 
     def __init__(self, objective: Objective, compute_dtype: torch.dtype, group: Group = ALONE) -> None:
-        self.objective, self.group = objective, group
+        self.group = group
         self.device = next(objective.parameters()).device
         self.scaler = GradScaler(self.device.type, init_scale=2.0**13, enabled=compute_dtype == torch.float16)
-        self._loss = _LossAndGradients(objective, self.scaler)
-        named = {name: weight for name, weight in self._loss.named_parameters() if weight.requires_grad}
-        self.parameters: list[Tensor] = list(named.values())
+        self.parameters: list[Tensor] = [weight for weight in objective.parameters() if weight.requires_grad]
+        self.objective = objective if compute_dtype == torch.float32 else _cast(objective, compute_dtype)
         self.num_splits = 0
         self._smallest_too_large = math.inf
-        self._weights: dict[str, Tensor] = dict(named)
-        self._frozen: dict[str, Tensor] = {}
-        if compute_dtype != torch.float32:
-            frozen = ((name, weight) for name, weight in self._loss.named_parameters() if name not in named)
-            self._frozen = {name: weight.detach().to(compute_dtype) for name, weight in frozen}
-            self._weights = {name: weight.detach().to(compute_dtype).requires_grad_() for name, weight in named.items()}
+        self._weights = [weight for weight in self.objective.parameters() if weight.requires_grad]
 
     def accumulate(self, micro_batches: Iterable[Batch], num_target_tokens: int) -> LossSums:
         """Add to the parameters' `grad`; return the sums over all target tokens, detached.
@@ -72,9 +56,8 @@ class GradientAccumulator:
         `num_target_tokens` counts the step in all processes, whose gradients and sums are added up. Raises
         DeviceMemoryError if a single pair does not fit in memory.
         """
-        weights = list(self._weights.values())
-        if weights[0] is not self.parameters[0]:
-            copy_all(self.parameters, weights)
+        if self._weights[0] is not self.parameters[0]:
+            copy_all(self.parameters, list(self._weights))
         parts = [self._add(batch, num_target_tokens) for batch in micro_batches]
         sums = functools.reduce(LossSums.__add__, parts or [LossSums(*self.parameters[0].new_zeros(3))])
         return sums if self.group.size == 1 else self._all_reduce(sums)
@@ -92,7 +75,7 @@ class GradientAccumulator:
         """Scale the gradient down to a norm of at most `max_norm`; return its norm before, as a scalar tensor."""
         return torch.nn.utils.clip_grad_norm_(self.parameters, max_norm)
 
-    def _add(self, batch: Batch, num_target_tokens: int) -> LossSums:
+    def _add(self, batch: Batch, num_target_tokens: Number) -> LossSums:
         if batch.num_sentences == 1 or batch.num_rows < self._smallest_too_large:
             sums = self.try_batch(batch, num_target_tokens)
             if sums is not None:
@@ -107,20 +90,47 @@ class GradientAccumulator:
         first, second = batch.halves()
         return self._add(first, num_target_tokens) + self._add(second, num_target_tokens)
 
-    def try_batch(self, batch: Batch, num_target_tokens: int, num_moments: int = 0) -> LossSums | None:
+    def try_batch(self, batch: Batch, num_target_tokens: Number, num_moments: int = 0) -> LossSums | None:
         """Add the whole gradient of a batch; None, with nothing added, if it does not fit in memory beside moments."""
         try:
             moments = [torch.empty_like(weight) for weight in self.parameters for _ in range(num_moments)]
-            arguments = batch, num_target_tokens, list(self._weights.values())
-            sums, gradients = functional_call(self._loss, self._frozen | self._weights, arguments)
+            sums, gradients = self.loss_and_gradients(batch, num_target_tokens)
             del moments
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
             return None
-        for parameter, gradient in zip(self.parameters, gradients, strict=True):
-            parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
-        return cast("LossSums", sums)
+        self.add_gradients(gradients)
+        return sums
+
+    def loss_and_gradients(self, batch: Batch, num_target_tokens: Number) -> tuple[LossSums, list[Tensor]]:
+        """Sums over a batch, detached, and the fp32 gradients of the scaled loss per target token."""
+        sums: LossSums = self.objective(batch)
+        gradients = torch.autograd.grad(self.scaler.scale(sums.objective / num_target_tokens), self._weights)
+        if gradients[0].dtype != torch.float32:
+            narrow = list(gradients)
+            gradients = tuple(torch.empty_like(gradient, dtype=torch.float32) for gradient in narrow)
+            copy_all(narrow, list(gradients))
+        return replace(sums, objective=sums.objective.detach()), list(gradients)
+
+    @torch.no_grad()
+    def add_gradients(self, gradients: list[Tensor]) -> None:
+        """Add gradients to those of the parameters."""
+        if self.parameters[0].grad is None:
+            for parameter, gradient in zip(self.parameters, gradients, strict=True):
+                parameter.grad = gradient
+        else:
+            sums = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+            torch._foreach_add_(sums, gradients)
+
+
+def _cast(objective: Objective, dtype: torch.dtype) -> Objective:
+    """Copy of an objective with its weights in another number format; buffers keep their format."""
+    weights = {
+        id(weight): nn.Parameter(weight.detach().to(dtype), requires_grad=weight.requires_grad)
+        for weight in objective.parameters()
+    }
+    return deepcopy(objective, weights)
 
 
 def largest_batch(fits: Callable[[int], bool], smallest: int, largest: int) -> int:

@@ -1,22 +1,28 @@
 """Definition of the loss, as sums over tokens. Knows hidden states and references; does not know steps or averages.
 
 Callers divide once, by the number of target tokens, so that batches of any size add up to the same gradient. A term
-that needs logits is defined here and computed in `model/fused_loss.py`, where they exist for a few tokens at a time.
+that needs logits is defined here. On a GPU the definition is compiled; otherwise `model/fused_loss.py` computes the
+same, with logits of a few tokens at a time.
 
 Legend of the shapes: N target tokens, D d_model, V vocabulary.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mt_cli.batching.batches import Batch
 from mt_cli.config.training import TrainingConfig
 from mt_cli.model.fused_loss import Workspace, fused_loss
+from mt_cli.model.kernels import mark_rows
 from mt_cli.model.transformer import Transformer
+from mt_cli.tokenizer.special import PAD_ID
 
 
 @dataclass(frozen=True)
@@ -38,14 +44,20 @@ def smoothed_cross_entropy(
     """Cross-entropy of the logits `hidden_ND @ weight_VD.T + bias_V` with label smoothing.
 
     References keep 1 - smoothing of the probability; the rest is spread evenly over all V entries (Szegedy et al. 2016,
-    section 7). This is the definition; `Objective` uses `fused_loss`, which needs less time and memory.
+    section 7). Rows whose reference is [PAD] do not count.
     """
     log_probs_NV = F.linear(hidden_ND, weight_VD, bias_V).float().log_softmax(dim=-1)
+    return LossSums(*_sums(log_probs_NV, targets_N, smoothing))
+
+
+def _sums(log_probs_NV: Tensor, targets_N: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Smoothed cross-entropy, cross-entropy and number of correct tokens, over the rows that are not padding."""
+    is_real_N = targets_N != PAD_ID
     right_N = log_probs_NV.gather(1, targets_N[:, None])[:, 0]
-    cross_entropy = -right_N.sum()
-    to_all = -log_probs_NV.mean(dim=-1).sum()
-    num_correct = (right_N >= log_probs_NV.amax(dim=-1)).sum()
-    return LossSums((1 - smoothing) * cross_entropy + smoothing * to_all, cross_entropy.detach(), num_correct)
+    cross_entropy = -(right_N * is_real_N).sum()
+    to_all = -(log_probs_NV.mean(dim=-1) * is_real_N).sum()
+    num_correct = ((right_N >= log_probs_NV.amax(dim=-1)) & is_real_N).sum()
+    return (1 - smoothing) * cross_entropy + smoothing * to_all, cross_entropy.detach(), num_correct
 
 
 def consistent_cross_entropy(
@@ -60,12 +72,19 @@ def consistent_cross_entropy(
 
     The objective is the mean of both smoothed cross-entropies plus consistency/4 times KL(p|q) + KL(q|p), half of the
     loss of Wu et al. 2021, "R-Drop: Regularized Dropout for Neural Networks", section 2: `consistency` is their alpha.
-    The other sums belong to the first pass. This is the definition; `Objective` uses `fused_loss`.
+    The other sums belong to the first pass.
     """
-    first, second = (smoothed_cross_entropy(x_ND, weight_VD, targets_N, smoothing, bias_V) for x_ND in hidden_2ND)
     log_p_NV, log_q_NV = F.linear(hidden_2ND, weight_VD, bias_V).float().log_softmax(dim=-1)
-    divergence = ((log_p_NV.exp() - log_q_NV.exp()) * (log_p_NV - log_q_NV)).sum()
-    return replace(first, objective=(first.objective + second.objective) / 2 + consistency / 4 * divergence)
+    first, cross_entropy, num_correct = _sums(log_p_NV, targets_N, smoothing)
+    second, *_ = _sums(log_q_NV, targets_N, smoothing)
+    divergence_N = ((log_p_NV.exp() - log_q_NV.exp()) * (log_p_NV - log_q_NV)).sum(dim=-1)
+    divergence = (divergence_N * (targets_N != PAD_ID)).sum()
+    return LossSums((first + second) / 2 + consistency / 4 * divergence, cross_entropy, num_correct)
+
+
+@cache
+def _compiled(definition: Callable[..., LossSums]) -> Callable[..., LossSums]:
+    return torch.compile(definition)
 
 
 class Objective(nn.Module):
@@ -78,13 +97,20 @@ class Objective(nn.Module):
         self.label_smoothing = config.label_smoothing
         self.r_drop, self.r_drop_start_step = config.r_drop, config.r_drop_start_step
         self.step = 1  # The current optimizer update.
+        self.compiles_loss = False  # In training; needs more memory.
         self._workspace = Workspace()
+
+    @property
+    def is_twice(self) -> bool:
+        """Whether the current step computes each batch twice, for R-Drop."""
+        return self.training and self.r_drop is not None and self.step >= self.r_drop_start_step
 
     def forward(self, batch: Batch) -> LossSums:
         """Sums over the target tokens of a batch, padding excluded."""
-        is_twice = self.training and self.r_drop is not None and self.step >= self.r_drop_start_step
-        hidden_ND = self.model.hidden_states(batch.twice() if is_twice else batch)
+        hidden_ND = self.model.hidden_states(batch.twice() if self.is_twice else batch)
         # Add further terms to the objective here, as sums over the same tokens, only if `self.training`.
+        if self.compiles_loss and self.training:
+            return self._compiled_loss(hidden_ND, batch.tgt_output_ids)
         sums = fused_loss(
             hidden_ND,
             self.model.projection.weight,
@@ -92,7 +118,18 @@ class Objective(nn.Module):
             batch.num_target_tokens,
             self.label_smoothing,
             self._workspace,
-            self.r_drop if is_twice else None,
+            self.r_drop if self.is_twice else None,
             self.model.projection.bias,
         )
         return LossSums(*sums)
+
+    def _compiled_loss(self, hidden_ND: Tensor, targets_N: Tensor) -> LossSums:
+        """Definition of the loss, compiled for any number of rows."""
+        weight_VD, bias_V = self.model.projection.weight, self.model.projection.bias
+        mark_rows(hidden_ND, targets_N)
+        if not self.is_twice:
+            definition = _compiled(smoothed_cross_entropy)
+            return definition(hidden_ND, weight_VD, targets_N, self.label_smoothing, bias_V)
+        hidden_2ND = hidden_ND.view(2, -1, hidden_ND.shape[1])
+        definition = _compiled(consistent_cross_entropy)
+        return definition(hidden_2ND, weight_VD, targets_N, self.label_smoothing, self.r_drop, bias_V)

@@ -5,7 +5,6 @@ Nothing here waits for a CUDA device unless its memory runs out: sums stay on th
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -20,32 +19,23 @@ from mt_cli.config.training import TrainingConfig
 from mt_cli.errors import CorpusError
 from mt_cli.machine.cpus import in_threads
 from mt_cli.machine.devices import seed_device
-from mt_cli.machine.group import Group
 from mt_cli.model.transformer import Transformer
 from mt_cli.training.averaging import MovingAverage
 from mt_cli.training.gradients import GradientAccumulator
-from mt_cli.training.objective import Objective
-from mt_cli.training.optimizer import set_rate, step_if
+from mt_cli.training.update import Update
 
 
 class ReplicatedState:
     """Weights and optimizer of a run, with a copy in every process. All processes must call the same methods."""
 
+    update: Update
     gradients: GradientAccumulator
     optimizer: torch.optim.Optimizer
     average: MovingAverage | None
 
-    def __init__(
-        self,
-        objective: Objective,
-        optimizer: torch.optim.Optimizer,
-        average: MovingAverage | None,
-        dtype: torch.dtype,
-        group: Group,
-    ) -> None:
-        self._stored = objective.model
-        self.gradients = GradientAccumulator(objective, dtype, group)
-        self.optimizer, self.average = optimizer, average
+    def __init__(self, model: Transformer, update: Update, average: MovingAverage | None) -> None:
+        self._stored, self.update, self.average = model, update, average
+        self.gradients, self.optimizer = update.gradients, update.optimizer
 
     @contextmanager
     def averaged(self) -> Iterator[Transformer]:
@@ -96,8 +86,7 @@ class StepReport:
 
 
 def optimization_steps(
-    gradients: GradientAccumulator,
-    optimizer: torch.optim.Optimizer,
+    update: Update,
     pairs: TrainingPairs,
     config: TrainingConfig,
     schedule: Callable[[int], float],
@@ -108,7 +97,8 @@ def optimization_steps(
     Batches are collated in threads, a few steps ahead, in pinned memory if they go to a GPU. Several processes share
     the micro-batches of a step.
     """
-    objective, started_at = gradients.objective, time.perf_counter()
+    gradients, started_at = update.gradients, time.perf_counter()
+    objective = gradients.objective
     while True:
         place = position.epoch, position.pool, position.num_batches
         batches = epoch_batches(pairs, config.tokens_per_batch, config.seed, *place)
@@ -117,21 +107,16 @@ def optimization_steps(
             objective.step = position.step + 1
             seeded = step.seeded(config.seed, objective.step, gradients)
             sums = gradients.accumulate(seeded, step.num_target_tokens)
-            gradients.scaler.unscale_(optimizer)
-            grad_norm = gradients.clip(config.max_grad_norm or math.inf)
-            rate = set_rate(optimizer, schedule(objective.step))
-            is_finite = grad_norm.isfinite() & sums.cross_entropy.isfinite()
-            step_if(is_finite, optimizer)
-            gradients.scaler.update()
-            optimizer.zero_grad(set_to_none=True)
+            rate = schedule(objective.step)
+            applied = update.apply(sums.cross_entropy, rate)
             position.advance(step)
             yield StepReport(
                 step=position.step,
                 learning_rate=rate,
-                grad_norm=grad_norm,
+                grad_norm=applied.grad_norm,
                 cross_entropy=sums.cross_entropy,
                 num_correct=sums.num_correct,
-                is_finite=is_finite,
+                is_finite=applied.is_finite,
                 num_target_tokens=step.num_target_tokens,
                 padding_share=step.padding_share,
                 elapsed_seconds=time.perf_counter() - started_at,
@@ -158,7 +143,8 @@ class _Step:
 
     def collate(self, gradients: GradientAccumulator) -> _Step:
         rank, num_processes = gradients.group.rank, gradients.group.size
-        batches = [collate(placed.pairs, placed.indices) for placed in self.placed[rank::num_processes]]
+        share, is_shaped = self.placed[rank::num_processes], gradients.needs_shapes
+        batches = [collate(placed.pairs, placed.indices, is_shaped) for placed in share]
         if gradients.needs_equal_shares and len(batches) * num_processes < len(self.placed):
             batches.append(collate(self.placed[0].pairs, self.placed[0].indices[:1]).without_targets())
         if gradients.device.type == "cuda":

@@ -26,10 +26,10 @@ from mt_cli.config.sources import BuiltinSource
 from mt_cli.config.training import TrainingConfig
 from mt_cli.corpus.reading import read_pairs
 from mt_cli.model.transformer import Transformer
-from mt_cli.training.gradients import GradientAccumulator
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
 from mt_cli.training.steps import Position, StepReport, optimization_steps
+from mt_cli.training.update import build_update
 
 ROOT = Path(__file__).absolute().parents[2]
 SHARED = ROOT.parent / "shared"
@@ -200,8 +200,8 @@ def training_steps(
     """Optimizer steps of a model without end."""
     if isinstance(pairs, EncodedPairs):
         pairs = MixedPairs(pairs, [1.0], config.tokens_per_batch, config.seed)
-    gradients = GradientAccumulator(Objective(model, config), dtype)
-    return optimization_steps(gradients, build_optimizer(model, config), pairs, config, lambda _: 1e-5, Position())
+    update = build_update(Objective(model, config), build_optimizer(model, config), config, dtype)
+    return optimization_steps(update, pairs, config, lambda _: 1e-5, Position())
 
 
 def draw_curves(

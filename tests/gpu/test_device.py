@@ -23,6 +23,7 @@ from mt_cli.training.gradients import GradientAccumulator, fits_memory, largest_
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
 from mt_cli.training.steps import Position, optimization_steps
+from mt_cli.training.update import build_update
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU: this PyTorch finds no CUDA device"),
@@ -76,9 +77,8 @@ def steps_of(model, dtype, pairs, **options):
     objective = Objective(model, config)
     mixed = MixedPairs(pairs, [1.0], config.tokens_per_batch, config.seed)
     optimizer = build_optimizer(objective, config)
-    return optimization_steps(
-        GradientAccumulator(objective, dtype), optimizer, mixed, config, lambda step: 1e-3, Position()
-    )
+    update = build_update(objective, optimizer, config, dtype)
+    return optimization_steps(update, mixed, config, lambda step: 1e-3, Position())
 
 
 def test_the_mode_that_forbids_waiting_notices_a_read():

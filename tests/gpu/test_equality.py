@@ -18,6 +18,7 @@ from mt_cli.training.gradients import GradientAccumulator
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
 from mt_cli.training.steps import Position, optimization_steps
+from mt_cli.training.update import Update
 from mt_cli.translation.translator import Translator
 
 NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU: this PyTorch finds no CUDA device")
@@ -46,7 +47,7 @@ def steps_on(device, number=5, dtype=torch.float32, **options):
     config = TrainingConfig(batch_tokens=200, warmup_steps=0, **options)
     pairs = MixedPairs(some_pairs(), [1.0], config.tokens_per_batch, config.seed)
     optimizer, gradients = build_optimizer(objective, config), GradientAccumulator(objective, dtype)
-    steps = optimization_steps(gradients, optimizer, pairs, config, lambda step: 2e-3, Position())
+    steps = optimization_steps(Update(gradients, optimizer, config), pairs, config, lambda step: 2e-3, Position())
     reports = list(itertools.islice(steps, number))
     losses = [report.cross_entropy.item() / report.num_target_tokens for report in reports]
     weights = torch.cat([weight.detach().cpu().flatten() for weight in objective.parameters()])

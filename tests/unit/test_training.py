@@ -20,6 +20,7 @@ from mt_cli.training.gradients import GradientAccumulator, fits_memory, largest_
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer, step_if
 from mt_cli.training.steps import Position, count_steps, optimization_steps
+from mt_cli.training.update import Update
 
 
 def some_pairs(number=40):
@@ -79,7 +80,9 @@ def fp16_steps(number, **options):
     gradients = GradientAccumulator(objective, torch.float16)
     gradients.scaler.load_state_dict(gradients.scaler.state_dict() | options)
     optimizer = build_optimizer(objective, config)
-    steps = optimization_steps(gradients, optimizer, mixed_pairs(config), config, lambda step: 1e-3, Position())
+    steps = optimization_steps(
+        Update(gradients, optimizer, config), mixed_pairs(config), config, lambda step: 1e-3, Position()
+    )
     found = []
     for report in islice(steps, number):
         found.append((report, gradients.scaler.get_scale(), weights_of(objective)))
@@ -235,7 +238,9 @@ def run_steps(number, position=None, objective=None, optimizer=None, dtype=torch
     optimizer = optimizer or build_optimizer(objective, config)
     position = position or Position()
     gradients = GradientAccumulator(objective, dtype)
-    steps = optimization_steps(gradients, optimizer, mixed_pairs(config), config, lambda step: 1e-2, position)
+    steps = optimization_steps(
+        Update(gradients, optimizer, config), mixed_pairs(config), config, lambda step: 1e-2, position
+    )
     reports = [next(steps) for _ in range(number)]
     return reports, objective, optimizer, position
 
@@ -251,7 +256,9 @@ def loop_on_meta(dtype, fused, model=(), **options):
             each["fused"], each["foreach"] = True, False
     schedule, position = (lambda step: 1e-2), Position()
     gradients = GradientAccumulator(objective, dtype)
-    return optimization_steps(gradients, optimizer, mixed_pairs(config), config, schedule, position), optimizer
+    return optimization_steps(
+        Update(gradients, optimizer, config), mixed_pairs(config), config, schedule, position
+    ), optimizer
 
 
 _DROPOUT = {"dropout": 0.1, "attention_dropout": 0.2, "feed_forward_dropout": 0.3, "word_dropout": 0.1}

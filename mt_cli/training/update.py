@@ -1,0 +1,182 @@
+"""One update of the weights: accumulate the gradient of micro-batches, then apply it. Launched each time, or as graphs.
+
+Both forms compute the same. The graphed one records the work for each shape of a micro-batch once, and the work of the
+optimizer once, and then repeats it: on a GPU, a step of a small model takes a tenth of the time.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mt_cli.batching.batches import Batch
+from mt_cli.config.sections import ModelConfig
+from mt_cli.config.training import TrainingConfig
+from mt_cli.machine.devices import is_out_of_memory, reason_against_compiling
+from mt_cli.machine.graphs import GraphPool
+from mt_cli.machine.group import ALONE, Group
+from mt_cli.model.kernels import has_variable_length
+from mt_cli.training.gradients import GradientAccumulator, Number
+from mt_cli.training.objective import LossSums, Objective
+from mt_cli.training.optimizer import set_rate, step_if, use_tensor_rates
+
+_MAX_GRAPHS = 64
+
+
+@dataclass(frozen=True)
+class Applied:
+    """Result of applying a gradient, as tensors without dimension on the device."""
+
+    grad_norm: Tensor  # Before clipping.
+    is_finite: Tensor  # Whether loss and gradient were finite; if not, the weights did not change.
+
+
+class Update:
+    """Gradients and the optimizer that applies them."""
+
+    def __init__(
+        self, gradients: GradientAccumulator, optimizer: torch.optim.Optimizer, config: TrainingConfig
+    ) -> None:
+        self.gradients, self.optimizer = gradients, optimizer
+        self._max_grad_norm = config.max_grad_norm or math.inf
+
+    def apply(self, cross_entropy: Tensor, rate: float) -> Applied:
+        """Update the weights with this learning rate unless the cross-entropy or the gradient is not finite.
+
+        The gradient is zero afterwards.
+        """
+        set_rate(self.optimizer, rate)
+        return self._apply(cross_entropy)
+
+    def _apply(self, cross_entropy: Tensor) -> Applied:
+        self.gradients.scaler.unscale_(self.optimizer)
+        grad_norm = self.gradients.clip(self._max_grad_norm)
+        is_finite = grad_norm.isfinite() & cross_entropy.isfinite()
+        step_if(is_finite, self.optimizer)
+        self.gradients.scaler.update()
+        self.optimizer.zero_grad(set_to_none=not isinstance(self.gradients, GraphedGradientAccumulator))
+        return Applied(grad_norm, is_finite)
+
+
+class GraphedUpdate(Update):
+    """Update whose work is recorded at its second call, once the optimizer has a state."""
+
+    gradients: GraphedGradientAccumulator
+
+    def __init__(self, gradients: GraphedGradientAccumulator, optimizer: torch.optim.Optimizer, config: TrainingConfig):
+        super().__init__(gradients, optimizer, config)
+        use_tensor_rates(optimizer, gradients.device)
+        self._cross_entropy = torch.zeros((), device=gradients.device)
+        self._norm_and_finite = torch.zeros(2, device=gradients.device)
+        self._num_calls = 0
+        self._work: Callable[[], None] = self._apply_to_memory
+
+    def apply(self, cross_entropy: Tensor, rate: float) -> Applied:
+        """See `Update`."""
+        set_rate(self.optimizer, rate)
+        self._cross_entropy.copy_(cross_entropy)
+        self._num_calls += 1
+        if self._num_calls == 2:
+            self._work = self.gradients.pool.capture(self._apply_to_memory)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="This instance was constructed with capturable=True")
+            self._work()
+        grad_norm, is_finite = self._norm_and_finite.clone()
+        return Applied(grad_norm, is_finite.bool())
+
+    def _apply_to_memory(self) -> None:
+        applied = self._apply(self._cross_entropy)
+        self._norm_and_finite.copy_(torch.stack([applied.grad_norm, applied.is_finite.float()]))
+
+
+class GraphedGradientAccumulator(GradientAccumulator):
+    """Gradient accumulator that records the work for each shape of a batch when it occurs for the second time.
+
+    A shape that occurs once, as that of an oversized pair may, costs no graph; and kernels are compiled and loaded at
+    the first time. Weights and gradients stay where they are in memory. Needs batches with a shape.
+    """
+
+    needs_shapes = True
+
+    def __init__(self, objective: Objective, compute_dtype: torch.dtype, group: Group = ALONE) -> None:
+        super().__init__(objective, compute_dtype, group)
+        self.pool = GraphPool(self.device)
+        for parameter in self.parameters:
+            parameter.grad = torch.zeros_like(parameter)
+        self._num_target_tokens = torch.ones((), device=self.device)
+        self._sums = torch.zeros(3, device=self.device)
+        self._seen: set[object] = set()
+        self._graphs: dict[object, tuple[Batch, Callable[[], None]]] = {}
+        self._max_graphs = _MAX_GRAPHS
+
+    def _add(self, batch: Batch, num_target_tokens: Number) -> LossSums:
+        self._num_target_tokens.fill_(num_target_tokens)
+        key = batch.shape, self.objective.is_twice
+        if batch.shape is not None and key in self._seen and key not in self._graphs:
+            self._record(batch, key)
+        self._seen.add(key)
+        if key not in self._graphs:
+            return super()._add(batch, self._num_target_tokens)
+        memory, replay = self._graphs[key]
+        for place, tensor in zip(memory.tensors, batch.tensors, strict=True):
+            place.copy_(tensor, non_blocking=True)
+        replay()
+        return LossSums(*self._sums.clone())
+
+    def _record(self, batch: Batch, key: object) -> None:
+        """Record the work for batches of a shape, unless there are many graphs or the memory does not suffice."""
+        if len(self._graphs) >= self._max_graphs:
+            return
+        memory = batch.copy()
+
+        def add() -> None:
+            sums, gradients = self.loss_and_gradients(memory, self._num_target_tokens)
+            self.add_gradients(gradients)
+            self._sums.copy_(torch.stack([value.float() for value in vars(sums).values()]))
+
+        try:
+            self._graphs[key] = memory, self.pool.capture(add)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            self._max_graphs = len(self._graphs)
+
+
+def build_update(
+    objective: Objective,
+    optimizer: torch.optim.Optimizer,
+    config: TrainingConfig,
+    compute_dtype: torch.dtype,
+    group: Group = ALONE,
+) -> Update:
+    """Update of an objective, as graphs where the config wants them and the device, the model and the format can."""
+    device, model = next(objective.parameters()).device, objective.model.config
+    if not config.cuda_graphs or reason_against_graphs(config, model, device, compute_dtype) is not None:
+        return Update(GradientAccumulator(objective, compute_dtype, group), optimizer, config)
+    gradients = GraphedGradientAccumulator(objective, compute_dtype, group)
+    gradients.objective.compiles_loss = True
+    if config.compile is True:
+        gradients.objective.model.compile_layers()
+    return GraphedUpdate(gradients, optimizer, config)
+
+
+def reason_against_graphs(
+    config: TrainingConfig, model: ModelConfig, device: torch.device, compute_dtype: torch.dtype
+) -> str | None:
+    """Reason why the steps of a run cannot be recorded as graphs, in a few words; None if they can."""
+    if device.type != "cuda":
+        return "only GPUs with CUDA have graphs"
+    if compute_dtype == torch.float16:
+        return "fp16 scales the loss by a number that steps read"
+    if model.attention_dropout:
+        return "the attention kernel for graphs has no dropout; set model.attention_dropout to 0"
+    if not has_variable_length(device, compute_dtype, model.d_head):
+        return "there is no attention kernel of variable length for this GPU, number format, size of heads or PyTorch"
+    if config.recompute_layers:
+        return "training.recompute_layers"
+    return reason_against_compiling(device)
