@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import inspect
 import os
 import platform
 import random
+import shutil
 import sys
-from contextlib import suppress
+import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +31,9 @@ def pick_device(name: str, group: Group = ALONE) -> torch.device:
     """Device by name; `auto` is CUDA if available, else MPS, else CPU. Raises InputError if it is not available.
 
     If a machine has several processes, `auto` and `cuda` give each of them another CUDA device.
+
+    On CUDA, PyTorch no longer chooses cuDNN's attention, in the whole process: cuDNN plans each new shape on the CPU,
+    4 ms a call on an H100, and batches of text have a new shape in almost every step. FlashAttention needs no plan.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
@@ -43,6 +51,8 @@ def pick_device(name: str, group: Group = ALONE) -> torch.device:
         raise InputError(f"device {device}: there are {torch.cuda.device_count()} CUDA devices, counted from 0")
     if device.type == "mps" and not torch.backends.mps.is_available():
         raise InputError("device mps: this machine has none")
+    if device.type == "cuda":
+        torch.backends.cuda.enable_cudnn_sdp(False)
     return device
 
 
@@ -67,6 +77,48 @@ def has_fast_bf16(device: torch.device) -> bool:
     if device.type == "cpu":
         return any(map(cpu_has, ("avx512_bf16", "amx_tile")))
     return False
+
+
+def has_varlen_attention(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether PyTorch has variable-length FlashAttention for a device and a number format.
+
+    It needs CUDA, compute capability 8.0 (Ampere), half precision, and PyTorch 2.11: in earlier versions, the function
+    has other parameters.
+    """
+    if device.type != "cuda" or dtype not in (torch.bfloat16, torch.float16):
+        return False
+    try:
+        from torch.nn.attention.varlen import varlen_attn
+    except ImportError:  # Before PyTorch 2.10.
+        return False
+    is_current = "window_size" in inspect.signature(varlen_attn).parameters
+    return is_current and torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+def reason_against_compiling(device: torch.device) -> str | None:
+    """Reason why `torch.compile` cannot make kernels for a device, in a few words; None if it can.
+
+    Triton makes the kernels. When it starts, it builds a library with a C compiler and the header files of Python.
+    """
+    if device.type != "cuda":
+        return "only GPUs with CUDA compile"
+    if torch.cuda.get_device_capability(device) < (7, 0):
+        return "Triton needs compute capability 7.0 (Volta) or newer"
+    if find_spec("triton") is None:
+        return "Triton is not installed"
+    if not any(map(shutil.which, [os.environ["CC"]] if "CC" in os.environ else ["gcc", "clang"])):
+        return "no C compiler; install gcc"
+    scheme = sysconfig.get_default_scheme()
+    # Debian's own scheme has another folder for header files than the one that its packages fill.
+    folder = sysconfig.get_path("include", "posix_prefix" if scheme == "posix_local" else scheme)
+    if not Path(folder, "Python.h").exists():
+        return "no header files of Python; install python3-dev"
+    return None
+
+
+def can_compile(device: torch.device) -> bool:
+    """Whether `torch.compile` can make kernels for a device."""
+    return reason_against_compiling(device) is None
 
 
 def cpu_has(instructions: str) -> bool | None:
@@ -126,6 +178,22 @@ def memory_used(device: torch.device) -> int | None:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
     return None
+
+
+@contextmanager
+def limited_memory(device: torch.device, share: float = 2 / 3) -> Iterator[None]:
+    """Limit PyTorch to a share of the memory of a GPU that is free or its own; what exceeds it is out of memory.
+
+    The rest is for what comes later, such as CUDA graphs, whose memory other tensors cannot use.
+    """
+    index = torch.cuda.current_device() if device.index is None else device.index
+    torch.cuda.empty_cache()
+    free, total = torch.cuda.mem_get_info(index)
+    torch.cuda.set_per_process_memory_fraction(share * (free + torch.cuda.memory_reserved(index)) / total, index)
+    try:
+        yield
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0, index)
 
 
 def describe_hardware(device: torch.device) -> dict[str, Any]:
