@@ -37,8 +37,8 @@ class TrainingConfig(Section):
     its tokenizer for the target language is `13a`, otherwise `chrf`."""
     batch_tokens: Annotated[int, Field(ge=1)] | Literal["auto"] = 4096
     """Size of a micro-batch: number of pairs times longest side, padding included. `auto`: the largest size from
-    4,096 to 131,072 that fits in the memory of a GPU, at most a hundredth of an epoch; 4,096 on other devices. The
-    config of the run records the size."""
+    4,096 to 32,768 that fits in two thirds of the memory of a GPU, at most a hundredth of an epoch; 4,096 on other
+    devices. The config of the run records the size."""
     micro_batches_per_step: int = Field(default=1, ge=1)
     """Number of micro-batches whose gradients each process accumulates before an update (`docs/scaling.md`)."""
     micro_batches_growth_steps: int | None = Field(default=None, ge=2, le=1_000_000)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,28 @@ def import_ctranslate2() -> Any:
     return ctranslate2
 
 
+_FORMATS_ON_GPU = {"float32": "float16", "int8": "int8_float16", "int8_float32": "int8_float16"}
+"""Number format in which a GPU computes, by the format of the file; other formats stay."""
+
+
+def load_translator(ctranslate2: Any, path: bytes, device: str, num_threads: int) -> Any:
+    """The library's translator of an exported model. On a GPU, floating-point numbers have 16 bits.
+
+    A CPU computes in the format of the file. The library finds the device of `auto` and the format of a file only by
+    loading it, so a GPU loads a file of fp32 numbers twice.
+    """
+    kind, _, index = device.partition(":")
+    load = partial(ctranslate2.Translator, path, kind, device_index=int(index or 0), intra_threads=num_threads)
+    translator = load()
+    if translator.device != "cuda":
+        return translator
+    compute_type = _FORMATS_ON_GPU.get(translator.compute_type)
+    if compute_type not in ctranslate2.get_supported_compute_types("cuda", int(index or 0)):
+        return translator
+    translator.unload_model()
+    return load(compute_type=compute_type)
+
+
 class CTranslate2Engine:
     """CTranslate2's search. Its length penalty divides by length^alpha, ours by ((5 + length) / 6)^alpha.
 
@@ -40,10 +63,9 @@ class CTranslate2Engine:
     def __init__(
         self, ctranslate2: Any, folder: Path, tokenizers: TokenizerPair, device: str = "auto", is_strict: bool = False
     ) -> None:
-        kind, _, index = device.partition(":")
         self._library, self._tokenizers = ctranslate2, tokenizers
-        path, num_threads = os.fsencode(folder), torch.get_num_threads()  # The path may not be UTF-8.
-        self._translator = ctranslate2.Translator(path, kind, device_index=int(index or 0), intra_threads=num_threads)
+        path = os.fsencode(folder)  # It may not be UTF-8.
+        self._translator = load_translator(ctranslate2, path, device, torch.get_num_threads())
         target = tokenizers[1]
         self._suppressed = [[token] for token in target.tokens(NEVER_PRODUCED)] if is_strict else None
         self._ids = {token: index for index, token in enumerate(target.tokens(range(target.vocab_size)))}

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from mt_cli.config.sections import Config
 from mt_cli.config.training import TrainingConfig
 from mt_cli.corpus.cache import Cache
 from mt_cli.data.describe import describe_data
-from mt_cli.machine.devices import describe_hardware
+from mt_cli.machine.devices import describe_hardware, has_varlen_attention
 from mt_cli.run.compose import problems_to_show
 from mt_cli.run.context import Length, TrainingContext
+from mt_cli.run.create import LARGEST_BATCH
+
+_SMALL_BATCH, _BATCH_OF_A_GPU = 8_192, 16_384
+"""Tokens of a micro-batch below which a GPU takes longer for each token, and tokens that are enough for it."""
 
 
-def describe_training(context: TrainingContext, cache: Cache) -> list[str]:
-    """Data, model, length and device of a run, and notes, as lines of text."""
+def describe_training(context: TrainingContext, cache: Cache, methods: Sequence[str] = ()) -> list[str]:
+    """Data, model, length and device of a run, and notes, as lines of text.
+
+    `methods` are the ways in which a GPU computes a step, such as "CUDA graphs" or "no CUDA graphs (fp16)".
+    """
     config, data = context.config, context.data
     num_trained = sum(weight.numel() for weight in context.model.parameters() if weight.requires_grad)
     source, target = (tokenizer.vocab_size for tokenizer in data.tokenizers)
@@ -34,6 +43,7 @@ def describe_training(context: TrainingContext, cache: Cache) -> list[str]:
         f"  steps       {_describe_steps(context.length, config.training)}",
         f"  watch       tensorboard --logdir {context.directory.path.parent}",
         f"  device      {_describe_device(context)}",
+        *([f"  computes    {describe_computing(context, methods)}"] if context.device.type == "cuda" else []),
         *notes_on_device(config, context.device),
         *([f"note: {note}"] if note else []),
     ]
@@ -60,14 +70,42 @@ def _describe_device(context: TrainingContext) -> str:
     return description + ", sharded" * context.is_sharded
 
 
+def describe_computing(context: TrainingContext, methods: Sequence[str]) -> str:
+    """Number format, attention kernel and `methods` of a step on a GPU."""
+    is_varlen = has_varlen_attention(context.device, context.dtype) and not context.config.model.attention_dropout
+    kernel = "variable-length attention" if is_varlen else "attention over a grid of padded sentences"
+    return ", ".join([context.precision, kernel, *methods])
+
+
 def notes_on_device(config: Config, device: torch.device) -> list[str]:
-    """A note if the config was written for a CPU, with a smaller model than a GPU could train."""
-    if config.training.planned_for != "cpu" or device.type == "cpu":
-        return []
-    return [
-        "note: mt init wrote this config on a CPU, for a smaller model than these pairs allow (training.planned_for); "
-        "mt init on this machine writes one for the GPU"
-    ]
+    """Notes if a GPU could train a larger model, because the config was written for a CPU, or larger micro-batches."""
+    notes = []
+    if config.training.planned_for == "cpu" and device.type != "cpu":
+        notes.append(
+            "note: mt init wrote this config on a CPU, for a smaller model than these pairs allow "
+            "(training.planned_for); mt init on this machine writes one for the GPU"
+        )
+    if device.type == "cuda" and (note := note_on_batches(config.training)):
+        notes.append(f"note: {note}")
+    return notes
+
+
+def note_on_batches(training: TrainingConfig) -> str | None:
+    """A note if a GPU computes larger micro-batches faster: of a step of the same size, or of a larger step."""
+    size, number = training.tokens_per_batch, training.micro_batches_per_step
+    divisors = (n for n in range(1, number) if number % n == 0)
+    fewer = next((n for n in divisors if size * number // n <= LARGEST_BATCH), None)
+    if fewer and training.micro_batches_growth_steps is None:
+        return (
+            "a GPU computes a step of this size faster in fewer micro-batches; for a new run, set "
+            f"training.batch_tokens to {size * number // fewer} and training.micro_batches_per_step to {fewer}"
+        )
+    if size >= _SMALL_BATCH:
+        return None
+    return (
+        f"training.batch_tokens is {size:,}, as the config says, so that the result is that of a CPU; "
+        f"{_BATCH_OF_A_GPU} takes less time a token on a GPU, but makes fewer and larger steps"
+    )
 
 
 def note_on_patience(training: TrainingConfig, steps_per_epoch: int | None, num_steps: int | None) -> str | None:

@@ -276,8 +276,9 @@ def test_random_numbers_of_a_step_are_those_of_its_own_device(monkeypatch):
 
 
 def test_a_run_on_a_gpu_says_that_its_config_was_written_for_a_cpu(tiny_tree):
-    config = parse_config(tiny_tree, "tiny")
-    for_cpu = parse_config({**tiny_tree, "training": {**tiny_tree["training"], "planned_for": "cpu"}}, "tiny")
+    training = tiny_tree["training"] | {"batch_tokens": 25_000}
+    config = parse_config(tiny_tree | {"training": training}, "tiny")
+    for_cpu = parse_config(tiny_tree | {"training": training | {"planned_for": "cpu"}}, "tiny")
     for device in (META, torch.device("cuda"), torch.device("mps")):
         (note,) = notes_on_device(for_cpu, device)
         assert note.startswith("note: mt init wrote this config on a CPU") and notes_on_device(config, device) == []

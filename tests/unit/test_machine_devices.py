@@ -1,16 +1,23 @@
 import random
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 from mt_cli.errors import InputError
+from mt_cli.machine import devices
 from mt_cli.machine.devices import (
+    can_compile,
     cpu_has,
     has_fast_bf16,
+    has_varlen_attention,
     is_out_of_memory,
+    limited_memory,
     pick_device,
     pick_precision,
+    reason_against_compiling,
     seed_everything,
     use_threads,
 )
@@ -35,6 +42,7 @@ def test_auto_is_the_first_available_device(monkeypatch, has_cuda, has_mps, expe
     monkeypatch.setattr("torch.cuda.is_available", lambda: has_cuda)
     monkeypatch.setattr("torch.cuda.device_count", lambda: int(has_cuda))
     monkeypatch.setattr("torch.backends.mps.is_available", lambda: has_mps)
+    monkeypatch.setattr("torch.backends.cuda.enable_cudnn_sdp", lambda enabled: None)
     assert pick_device("auto").type == expected
     for name, is_available in (("cpu", True), ("cuda", has_cuda), ("cuda:1", False), ("mps", has_mps), ("tpu", False)):
         if is_available:
@@ -42,6 +50,94 @@ def test_auto_is_the_first_available_device(monkeypatch, has_cuda, has_mps, expe
         else:
             with pytest.raises(InputError, match=f"device '?{name}"):
                 pick_device(name)
+
+
+def test_cudnn_attention_is_off_once_a_cuda_device_is_picked(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    was_enabled = torch.backends.cuda.cudnn_sdp_enabled()
+    try:
+        torch.backends.cuda.enable_cudnn_sdp(True)
+        pick_device("cpu")
+        assert torch.backends.cuda.cudnn_sdp_enabled()
+        pick_device("cuda")
+        assert not torch.backends.cuda.cudnn_sdp_enabled()
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(was_enabled)
+
+
+@pytest.fixture
+def gpu(monkeypatch, tmp_path):
+    """Sets up a CUDA device that can compile, and changes it by what a test needs; returns the device."""
+
+    def set_up(capability=(9, 0), packages=("triton",), commands=("gcc",), has_headers=True, cc=None):
+        (tmp_path / "Python.h").unlink(missing_ok=True)
+        if has_headers:
+            (tmp_path / "Python.h").touch()
+        monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: capability)
+        monkeypatch.setattr(devices, "find_spec", lambda name: name if name in packages else None)
+        monkeypatch.setattr("shutil.which", lambda name: name if name in commands else None)
+        monkeypatch.setattr("sysconfig.get_path", lambda name, scheme: str(tmp_path))
+        monkeypatch.delenv("CC", raising=False)
+        if cc is not None:
+            monkeypatch.setenv("CC", cc)
+        return torch.device("cuda")
+
+    return set_up
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({}, None),
+        ({"commands": ("clang",)}, None),
+        ({"commands": ("/opt/cc",), "cc": "/opt/cc"}, None),
+        ({"capability": (7, 0)}, None),
+        ({"capability": (6, 1)}, "compute capability"),
+        ({"packages": ()}, "Triton is not installed"),
+        ({"commands": ()}, "no C compiler"),
+        ({"cc": "/opt/cc"}, "no C compiler"),
+        ({"has_headers": False}, "no header files"),
+    ],
+)
+def test_compiling_needs_a_newer_gpu_triton_a_compiler_and_header_files(gpu, changes, problem):
+    reason = reason_against_compiling(device := gpu(**changes))
+    assert can_compile(device) == (problem is None) == (reason is None)
+    assert problem is None or problem in reason
+    assert not can_compile(CPU) and not can_compile(torch.device("mps"))
+
+
+def test_variable_length_attention_is_for_half_precision_on_a_gpu_since_ampere(gpu):
+    pytest.importorskip("torch", "2.11")
+    ampere, half = gpu(capability=(8, 0)), (torch.bfloat16, torch.float16)
+    assert all(has_varlen_attention(ampere, dtype) for dtype in half)
+    assert not has_varlen_attention(ampere, torch.float32)
+    assert not any(has_varlen_attention(CPU, dtype) for dtype in half)
+    assert not has_varlen_attention(gpu(capability=(7, 5)), torch.float16)
+
+
+def test_variable_length_attention_of_an_earlier_pytorch_is_not_used(gpu, monkeypatch):
+    earlier = SimpleNamespace(varlen_attn=lambda query, key, value, cu_seq_q, cu_seq_k, is_causal=False: query)
+    for module in (earlier, None):  # None makes the import fail.
+        monkeypatch.setitem(sys.modules, "torch.nn.attention.varlen", module)
+        assert not has_varlen_attention(gpu(), torch.bfloat16)
+
+
+def test_memory_is_limited_to_a_share_of_what_is_free_until_the_end_or_an_error(monkeypatch):
+    limits = []
+    monkeypatch.setattr("torch.cuda.empty_cache", lambda: None)
+    monkeypatch.setattr("torch.cuda.current_device", lambda: 3)
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda index: (500, 1000))
+    monkeypatch.setattr("torch.cuda.memory_reserved", lambda index: 100)
+    monkeypatch.setattr(
+        "torch.cuda.set_per_process_memory_fraction", lambda fraction, index: limits.append((fraction, index))
+    )
+    with limited_memory(torch.device("cuda", 1)):
+        assert limits == [(pytest.approx(0.4), 1)]
+    assert limits[1:] == [(1.0, 1)]
+    with pytest.raises(ZeroDivisionError), limited_memory(torch.device("cuda")):
+        raise ZeroDivisionError
+    assert limits[2:] == [(pytest.approx(0.4), 3), (1.0, 3)]
 
 
 @pytest.mark.parametrize("instructions", ["avx512_bf16", "amx_tile"])

@@ -14,9 +14,17 @@ import torch
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.files import open_checkpoint
-from mt_cli.errors import MtError
+from mt_cli.errors import MtError, reason
 from mt_cli.machine.cpus import idle_cpus, num_usable_cpus
-from mt_cli.machine.devices import describe_versions, has_fast_bf16, memory_of
+from mt_cli.machine.devices import (
+    describe_versions,
+    has_fast_bf16,
+    has_varlen_attention,
+    memory_of,
+    pick_precision,
+    reason_against_compiling,
+)
+from mt_cli.machine.graphs import GraphPool
 from mt_cli.machine.storage import format_bytes, size_of
 
 _MIN_FREE_DISK = 2 * 2**30
@@ -57,6 +65,8 @@ def _devices() -> Iterator[Finding]:
         properties = torch.cuda.get_device_properties(index)
         text = f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB, {_bf16(torch.device('cuda', index))}"
         yield Finding("ok", f"cuda:{index}", text)
+    devices = [torch.device("cuda", index) for index in range(num_gpus)]
+    yield from dict.fromkeys(finding for device in devices for finding in _means_of_training(device))
     if not num_gpus and shutil.which("nvidia-smi"):
         text = f"this machine has an NVIDIA driver, but PyTorch {torch.__version__} cannot use it; install a CUDA build"
         yield Finding("BAD", "cuda", text)
@@ -73,6 +83,37 @@ def _devices() -> Iterator[Finding]:
 
 def _bf16(device: torch.device) -> str:
     return "bf16 in hardware (precision auto: bf16)" if has_fast_bf16(device) else "no fast bf16 (precision auto: fp32)"
+
+
+def _means_of_training(device: torch.device) -> Iterator[Finding]:
+    """Attention kernel, compiling and graphs of a GPU. Training works without each of them, but takes longer."""
+    is_varlen = has_varlen_attention(device, pick_precision("auto", device))
+    kernel = "variable-length FlashAttention" if is_varlen else "grid of padded sentences"
+    advice = "variable-length FlashAttention needs bf16 (Ampere or newer) and PyTorch 2.11"
+    yield _finding(is_varlen, "attention", kernel, advice, "note")
+    problem = reason_against_compiling(device)
+    yield Finding(
+        "note" if problem else "ok", "compiling", f"does not work: {problem}" if problem else "works (Triton)"
+    )
+    problem = problem_of_graphs(device)
+    yield Finding("note" if problem else "ok", "CUDA graphs", f"do not work: {problem}" if problem else "work")
+
+
+def problem_of_graphs(device: torch.device) -> str | None:
+    """Reason why a device does not repeat recorded work, found by a trial; None if it does."""
+    counter = torch.zeros((), device=device)
+
+    def count() -> None:
+        counter.add_(1)
+
+    count()  # Kernels that are loaded at their first use cannot be recorded.
+    try:
+        replay = GraphPool(device).capture(count)
+        replay()
+        replay()
+    except RuntimeError as error:
+        return reason(error)
+    return None if counter.item() == 3 else f"3 additions made {counter.item():g}"
 
 
 def _processors(num_idle: float | None) -> Iterator[Finding]:

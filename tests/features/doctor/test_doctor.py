@@ -6,7 +6,10 @@ import torch
 from safetensors.torch import save_file
 
 from mt_cli.features.doctor import findings
-from mt_cli.features.doctor.findings import examine
+from mt_cli.features.doctor.findings import examine, problem_of_graphs
+from mt_cli.machine import devices
+
+MEANS = ("attention", "compiling", "CUDA graphs")
 
 
 def test_the_doctor_finds_runs_that_cannot_be_used(mt, trained, tmp_path):
@@ -41,11 +44,16 @@ def machine(monkeypatch, tmp_path):
         monkeypatch.setattr("torch.cuda.device_count", lambda: num_gpus)
         properties = SimpleNamespace(name="GPU", total_memory=2**34)
         monkeypatch.setattr("torch.cuda.get_device_properties", lambda index: properties)
-        monkeypatch.setattr(findings, "has_fast_bf16", lambda device: True)
+        for module in (devices, findings):
+            monkeypatch.setattr(module, "has_fast_bf16", lambda device: True)
+        capability = limits.pop("capability", (9, 0))
+        monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: capability)
+        monkeypatch.setattr(findings, "problem_of_graphs", lambda device: limits.get("graphs"))
+        monkeypatch.setattr(findings, "reason_against_compiling", lambda device: limits.get("compiling"))
         monkeypatch.setattr("torch.distributed.is_nccl_available", lambda: has_nccl)
         monkeypatch.setattr(findings, "idle_cpus", lambda: num_idle)
         for name, value in limits.items():
-            monkeypatch.setattr(findings, name, value)
+            monkeypatch.setattr(findings, name, value, raising=name.startswith("_"))
         return {finding.subject: finding for finding in examine(tmp_path)}
 
     return look
@@ -68,6 +76,42 @@ def test_a_busy_machine_is_not_a_failure(machine):
 @pytest.mark.parametrize(("has_nccl", "kind"), [(True, "ok"), (False, "BAD")])
 def test_the_doctor_says_whether_several_gpus_can_be_used(machine, has_nccl, kind):
     assert machine(num_gpus=4, has_nccl=has_nccl)["processes"].kind == kind
+
+
+def test_the_doctor_says_how_a_gpu_trains_and_what_slows_it_down(machine):
+    pytest.importorskip("torch", "2.11")
+    found = machine(num_gpus=2)
+    assert [found[subject] for subject in MEANS] == [
+        ("ok", "attention", "variable-length FlashAttention"),
+        ("ok", "compiling", "works (Triton)"),
+        ("ok", "CUDA graphs", "work"),
+    ]
+    found = machine(num_gpus=2, capability=(7, 0), compiling="no C compiler", graphs="no stream")
+    assert {found[subject].kind for subject in MEANS} == {"note"}
+    assert found["attention"].text.startswith("grid of padded sentences; ")
+    assert found["compiling"].text == "does not work: no C compiler"
+    assert found["CUDA graphs"].text == "do not work: no stream"
+
+
+def test_the_doctor_says_nothing_of_gpus_where_there_is_none(machine):
+    assert not machine().keys() & set(MEANS)
+
+
+def test_alike_gpus_are_described_once(machine, tmp_path):
+    machine(num_gpus=8)
+    assert [finding.subject for finding in examine(tmp_path)].count("attention") == 1
+
+
+def test_the_trial_of_graphs_finds_work_that_is_lost_or_cannot_be_recorded(monkeypatch):
+    assert problem_of_graphs(torch.device("cpu")) is None
+    monkeypatch.setattr(findings.GraphPool, "capture", lambda self, function: lambda: None)
+    assert problem_of_graphs(torch.device("cpu")) == "3 additions made 1"
+
+    def refuse(self, function):
+        raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(findings.GraphPool, "capture", refuse)
+    assert "not permitted" in problem_of_graphs(torch.device("cpu"))
 
 
 def test_doctor_examines(mt):

@@ -1,0 +1,77 @@
+"""Number formats in which CTranslate2 computes an export, on a CPU and on a GPU that is not there."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from mt_cli.checkpoint.trained import TrainedRun
+from mt_cli.decoding.ctranslate2 import load_translator
+from mt_cli.features.exchange.ctranslate2 import export_ctranslate2
+
+
+class FakeLibrary:
+    """CTranslate2 on a machine whose translators run on one device; records what is loaded."""
+
+    def __init__(self, device, file_format, supported=("float32", "float16", "int8", "int8_float16", "bfloat16")):
+        self.device, self.file_format, self.supported, self.loaded, self.num_held = (
+            device,
+            file_format,
+            supported,
+            [],
+            0,
+        )
+
+    def Translator(self, path, device, **options):
+        self.loaded.append((path, device, options))
+        self.num_held += 1
+        assert self.num_held == 1, "two copies of the weights are in memory"
+        compute_type = options.get("compute_type", self.file_format)
+        return SimpleNamespace(device=self.device, compute_type=compute_type, unload_model=self.unload)
+
+    def unload(self):
+        self.num_held -= 1
+
+    def get_supported_compute_types(self, device, index):
+        assert (device, index) == ("cuda", 1)
+        return set(self.supported)
+
+
+@pytest.mark.parametrize(
+    ("file_format", "expected"),
+    [
+        ("float32", "float16"),
+        ("int8_float32", "int8_float16"),
+        ("int8", "int8_float16"),
+        ("float16", "float16"),
+        ("bfloat16", "bfloat16"),
+        ("int8_float16", "int8_float16"),
+        ("int8_bfloat16", "int8_bfloat16"),
+    ],
+)
+def test_a_gpu_computes_an_export_with_floats_of_16_bits(file_format, expected):
+    library = FakeLibrary("cuda", file_format)
+    assert load_translator(library, b"served", "cuda:1", 3).compute_type == expected
+    assert {(path, device, options["device_index"]) for path, device, options in library.loaded} == {
+        (b"served", "cuda", 1)
+    }
+    assert len(library.loaded) == 1 + (file_format != expected)
+
+
+def test_a_gpu_without_fast_float16_computes_in_the_numbers_of_the_file():
+    library = FakeLibrary("cuda", "float32", supported=("float32", "int8"))
+    assert load_translator(library, b"served", "cuda:1", 3).compute_type == "float32"
+
+
+@pytest.mark.parametrize("device", ["cpu", "auto"])
+@pytest.mark.parametrize("file_format", ["float32", "int8_float32", "int8"])
+def test_a_cpu_computes_in_the_numbers_of_the_file(device, file_format):
+    library = FakeLibrary("cpu", file_format)
+    assert load_translator(library, b"served", device, 3).compute_type == file_format
+    assert library.loaded == [(b"served", device, {"device_index": 0, "intra_threads": 3})]
+
+
+@pytest.mark.parametrize(("quantization", "on_cpu"), [("float32", {"float32"}), ("int8", {"int8", "int8_float32"})])
+def test_the_library_names_the_number_format_of_an_export(trained, tmp_path, quantization, on_cpu):
+    ctranslate2 = pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
+    export_ctranslate2(TrainedRun.load(trained), tmp_path / "served", quantization, ["one two."])
+    assert load_translator(ctranslate2, bytes(tmp_path / "served"), "cpu", 1).compute_type in on_cpu
