@@ -128,6 +128,12 @@ def memory_used(device: torch.device) -> int | None:
     return None
 
 
+def free_memory(device: torch.device) -> int:
+    """Bytes that this process can still use on a CUDA device, those that PyTorch keeps for later included."""
+    free, _ = torch.cuda.mem_get_info(device)
+    return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
+
+
 def describe_hardware(device: torch.device) -> dict[str, Any]:
     """Machine, device and number of threads, for reports."""
     return {
