@@ -203,13 +203,13 @@ def test_an_engine_with_graphs_finds_the_translations_of_one_without(records_soo
         model.projection.weight.mul_(2)
     decoding = DecodingConfig(max_length=60, **options)
     graphed, eager = TransformerEngine(model), TransformerEngine(model)
-    vars(eager).update(_predictor=EagerPredictor(model), _fitting_tokens=None)
+    vars(eager.means).update(predictor=EagerPredictor(model), fitting_tokens=None)
     expected = eager.search(sources, decoding)
     for _ in range(2):
         found = graphed.search(sources, decoding)
         same = [one.ids == other.ids for (one, *_), (other, *_) in zip(found, expected, strict=True)]
         assert sum(same) >= 0.98 * len(sources)  # Batches differ, and rounding with them.
-    assert vars(graphed)["_predictor"].num_recorded > 0
+    assert graphed.means.predictor.num_recorded > 0
 
 
 def test_the_memory_of_graphs_is_free_when_their_engine_is(records_soon):
@@ -219,7 +219,7 @@ def test_the_memory_of_graphs_is_free_when_their_engine_is(records_soon):
         engine = TransformerEngine(model)
         for _ in range(2):
             engine.search(sources, decoding)
-        assert vars(engine)["_predictor"].num_recorded > 0
+        assert engine.means.predictor.num_recorded > 0
 
     used = []
     for _ in range(4):

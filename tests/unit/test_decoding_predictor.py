@@ -1,6 +1,7 @@
 """Graphed prediction and late reading, with the steps themselves in place of CUDA graphs."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 import torch
@@ -262,5 +263,12 @@ def test_an_engine_with_the_batches_of_a_gpu_finds_the_translations_of_one_witho
     sources, decoding = some_sources(60), DecodingConfig(max_length=30, **options)
     expected = TransformerEngine(tiny()).search(sources, decoding, 2)
     engine = TransformerEngine(model := tiny())
-    vars(engine).update(_fitting_tokens=1_000, _predictor=GraphedPredictor(model))
+    vars(engine.means).update(fitting_tokens=1_000, predictor=GraphedPredictor(model))
     assert_equal(engine.search(sources, decoding.model_copy(update={"batch_tokens": 700}), 2), expected)
+
+
+def test_copies_of_an_engine_share_what_its_searches_made_unless_they_have_another_model():
+    engine = TransformerEngine(tiny())
+    assert replace(engine, on_done=print).means is engine.means
+    assert replace(engine, model=tiny(1)).means is not engine.means
+    assert TransformerEngine(engine.model).means is not engine.means
