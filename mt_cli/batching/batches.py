@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.batching.packing import PackedLayout, Shape, pack, packed_layout, padded_layout, shape_of, shaped_layout
@@ -127,11 +126,14 @@ class Batch:
         return first.to(device), second.to(device)
 
 
-def collate(pairs: EncodedPairs, indices: Sequence[int] | Indices, is_shaped: bool = False) -> Batch:
-    """Batch of the pairs with these indices; `is_shaped`: without a grid, in a shape that recurs."""
+def collate(pairs: EncodedPairs, indices: Sequence[int] | Indices, shaped_for: int | None = None) -> Batch:
+    """Batch of the pairs with these indices.
+
+    With `shaped_for`, the maximum number of tokens of a batch, it has no grid, and a shape that recurs.
+    """
     source, target = zip(*(pairs[int(index)] for index in indices), strict=True)
     lengths = np.array([[len(ids) + 1 for ids in side] for side in (source, target)])
-    shape = shape_of(lengths) if is_shaped else None
+    shape = None if shaped_for is None else shape_of(lengths, shaped_for)
     if shape is None:
         source_layout, target_layout = map(packed_layout, lengths)
     else:
@@ -153,8 +155,12 @@ def collate(pairs: EncodedPairs, indices: Sequence[int] | Indices, is_shaped: bo
 def pad(sequences: Sequence[Sequence[int]], start: int | None = None, end: int | None = None) -> Tensor:
     """BxT ids (int64) of sequences, each with an optional start and end id, padded on the right."""
     first, last = ([] if special is None else [special] for special in (start, end))
-    rows = [torch.tensor([*first, *ids, *last], dtype=torch.int64) for ids in sequences]
-    return pad_sequence(rows, batch_first=True, padding_value=PAD_ID)
+    rows = [[*first, *ids, *last] for ids in sequences]
+    lengths = np.array([len(row) for row in rows])
+    padded = np.full((len(rows), lengths.max()), PAD_ID, dtype=np.int64)
+    # One conversion for all rows: 2,048 sentences in 1 ms instead of 27, in which a GPU would have no work.
+    padded[np.arange(padded.shape[1]) < lengths[:, None]] = np.fromiter(chain.from_iterable(rows), np.int64)
+    return torch.from_numpy(padded)
 
 
 class TrainingPairs(ABC):

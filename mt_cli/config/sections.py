@@ -214,7 +214,8 @@ class DecodingConfig(Section):
     """Unknown words in a translation: copy the source word that attention points at, keep `[UNK]`, or never generate
     it."""
     batch_tokens: int = Field(default=16_384, ge=1)
-    """Number of source tokens translated at once, padding and beams included."""
+    """Number of source tokens translated at once, padding and beams included. On a GPU: as many as fit in a quarter of
+    its free memory, up to 65,536, and at least this number if it fits."""
 
     @property
     def greedy(self) -> DecodingConfig:

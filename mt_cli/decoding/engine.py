@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -11,8 +12,11 @@ from torch import Tensor
 
 from mt_cli.batching.batches import batches_in_order, pad
 from mt_cli.config.sections import DecodingConfig
+from mt_cli.decoding.batch_size import batches_that_recur, bytes_per_token, fitting_batch_tokens
+from mt_cli.decoding.predictor import Predictor, predictor_of
 from mt_cli.decoding.search import Hypothesis, search
 from mt_cli.errors import InputError
+from mt_cli.machine.devices import free_memory
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special import EOS_ID, SOS_ID
@@ -42,6 +46,24 @@ class Engine(Protocol):
         """Compute the probabilities of the target of each pair, given its source."""
 
 
+class SearchMeans:
+    """What all searches with a model share, made by the first one."""
+
+    def __init__(self, model: Transformer | Ensemble) -> None:
+        self.model = model
+
+    @cached_property
+    def predictor(self) -> Predictor:
+        """Predictor of the model."""
+        return predictor_of(self.model)
+
+    @cached_property
+    def fitting_tokens(self) -> int | None:
+        """Number of tokens that fit in the memory that a GPU had free at first; None on other devices."""
+        device = next(self.model.parameters()).device
+        return free_memory(device) // bytes_per_token(self.model) if device.type == "cuda" else None
+
+
 @dataclass(frozen=True)
 class TransformerEngine:
     """Our own model, or an ensemble. Batching and order change results only by rounding."""
@@ -49,22 +71,33 @@ class TransformerEngine:
     model: Transformer | Ensemble
     on_done: Callable[[int], object] = lambda number: None
     """Is called with the number of sentences after each batch of a search."""
+    means: SearchMeans = field(default=None, repr=False, compare=False)  # type: ignore[assignment]
+    """Shared by copies of an engine with the same model."""
+
+    def __post_init__(self) -> None:
+        if self.means is None or self.means.model is not self.model:
+            object.__setattr__(self, "means", SearchMeans(self.model))
 
     def search(
         self, sources: Sequence[Ids], decoding: DecodingConfig, num_best: int = 1, prefixes: Sequence[Ids] = ()
     ) -> list[list[Hypothesis]]:
-        """See `Engine`; long sources come first, in batches of `batch_tokens`."""
+        """See `Engine`; long sources come first, in batches of `batch_tokens`, or of more tokens on a GPU."""
         self.model.eval()
         num_beams = num_best if decoding.sample else max(decoding.beam_size, num_best)
         hypotheses: dict[int, list[Hypothesis]] = {}
-        for indices in batches_in_order([len(ids) for ids in sources], decoding.batch_tokens // num_beams):
+        for indices in self._batches([len(ids) for ids in sources], decoding.batch_tokens, num_beams):
             src_ids = self._padded([sources[index] for index in indices], end=EOS_ID)
             batch_prefixes = [prefixes[index] for index in indices] if prefixes else []
-            hypotheses.update(
-                zip(indices, search(self.model, src_ids, decoding, num_best, batch_prefixes), strict=True)
-            )
+            best = search(self.model, src_ids, decoding, num_best, batch_prefixes, self.means.predictor)
+            hypotheses.update(zip(indices, best, strict=True))
             self.on_done(len(indices))
         return [hypotheses[index] for index in range(len(sources))]
+
+    def _batches(self, lengths: Sequence[int], batch_tokens: int, num_beams: int) -> list[list[int]]:
+        fitting_tokens = self.means.fitting_tokens
+        if fitting_tokens is None:
+            return batches_in_order(lengths, batch_tokens // num_beams)
+        return batches_that_recur(lengths, fitting_batch_tokens(batch_tokens, fitting_tokens) // num_beams)
 
     @torch.inference_mode()
     def force_decode(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:

@@ -1,4 +1,4 @@
-"""Greedy search, sampling and beam search over ids. Knows a model and special tokens; does not know text.
+"""Greedy search, sampling and beam search over ids. Knows a predictor and special tokens; does not know text.
 
 Legend of the shapes: B sentences, N beams, T target positions, V vocabulary, C candidates, R = B x N rows.
 """
@@ -7,21 +7,20 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from mt_cli.batching.packing import round_up
 from mt_cli.config.sections import DecodingConfig
+from mt_cli.decoding.finished import SHRINKING_LATE, Flags, reads_late, worth_keeping
 from mt_cli.decoding.next_tokens import Constraints, Prefixes, TokenMask, best_tokens, sampled_tokens, select
-from mt_cli.errors import DivergenceError
+from mt_cli.decoding.predictor import EagerPredictor, Predictor
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special import EOS_ID, PAD_ID, SOS_ID
-
-_SIZES_PER_OCTAVE = 4
 
 
 @dataclass(frozen=True)
@@ -35,67 +34,64 @@ class Hypothesis:
 
 
 def search(
-    model: Transformer | Ensemble, src_ids: Tensor, decoding: DecodingConfig, num_best: int = 1, prefixes: Prefixes = ()
+    model: Transformer | Ensemble,
+    src_ids: Tensor,
+    decoding: DecodingConfig,
+    num_best: int = 1,
+    prefixes: Prefixes = (),
+    predictor: Predictor | None = None,
 ) -> list[list[Hypothesis]]:
     """The `num_best` hypotheses (or samples) of each sentence of `src_ids` BxS, best first.
 
-    A hypothesis begins with the prefix of its sentence, if `prefixes` are given.
+    A hypothesis begins with the prefix of its sentence, if `prefixes` are given. `predictor` is one of this model.
     """
     constraints = Constraints.of(src_ids, decoding, prefixes, model.max_positions)
+    predictor = predictor or EagerPredictor(model)
     if decoding.sample or max(decoding.beam_size, num_best) == 1:
-        return run_search(model, src_ids, constraints, Samples.start(src_ids, constraints, num_best), num_best)
+        return run_search(predictor, src_ids, constraints, Samples.start(src_ids, constraints, num_best), num_best)
     beams = Beams.start(len(src_ids), max(decoding.beam_size, num_best), src_ids.device)
-    return run_search(model, src_ids, constraints, beams, num_best)
+    return run_search(predictor, src_ids, constraints, beams, num_best)
 
 
 @torch.inference_mode()
 def run_search(
-    model: Transformer | Ensemble, src_ids: Tensor, constraints: Constraints, state: Samples | Beams, num_best: int = 1
+    predictor: Predictor, src_ids: Tensor, constraints: Constraints, state: Samples | Beams, num_best: int = 1
 ) -> list[list[Hypothesis]]:
     """Extend a state token by token until every sentence is done; return the `num_best` hypotheses of each.
 
-    A step waits once for a GPU, to read which sentences are done. Raises DivergenceError if a score is not a number.
+    A step reads which sentences are done. On a GPU it reads them as they were one step before, while the GPU works on
+    this one; a sentence that is done does not change any more. Raises DivergenceError if a score is not a number.
     """
-    num_beams = state.ids.shape[1]
-    cache: Any = model.start(src_ids, num_beams)
+    length_penalty, last = constraints.decoding.length_penalty, max(constraints.ends_at)
+    num_beams, is_late = state.ids.shape[1], reads_late(src_ids.device)
     tokens_R = torch.full((len(src_ids) * num_beams,), SOS_ID, device=src_ids.device)
-    sentences = torch.arange(len(src_ids))  # On the CPU, like `active_B` and `kept`.
-    active_B = torch.ones_like(sentences, dtype=torch.bool)
+    sentences = torch.arange(len(src_ids))  # On the CPU, like `is_read_B` and `kept`.
+    is_read_B = torch.zeros_like(sentences, dtype=torch.bool)
     hypotheses: dict[int, list[Hypothesis]] = {}
-    decoding, length_penalty = constraints.decoding, constraints.decoding.length_penalty
-    while True:
-        state = state.extend(model.next(tokens_R, cache), constraints.next_after(state.ids), decoding)
-        is_done_B, is_nan_B = torch.stack([state.is_done(length_penalty), state.is_nan()]).cpu()
-        if is_nan_B.any():  # The search would never end.
-            raise DivergenceError(
-                "the scores of this model are not numbers, because its training diverged; lower training.learning_rate "
-                "or raise training.warmup_steps, and train again with --fresh"
-            )
-        done_B = active_B & is_done_B
-        for index in done_B.nonzero()[:, 0].tolist():
-            hypotheses[int(sentences[index])] = state.hypotheses(index, length_penalty)[:num_best]
-        if len(hypotheses) == len(src_ids):
-            return [hypotheses[index] for index in range(len(src_ids))]
-        active_B &= ~done_B
-        kept = worth_keeping(active_B)
-        rows = None if kept is None else kept.to(src_ids.device)
-        cache.select(state.parents, rows)
-        if kept is not None and rows is not None:
-            state, constraints = select(state, rows), select(constraints, rows)
-            sentences, active_B = sentences[kept], active_B[kept]
-        tokens_R = state.ids[:, :, -1].flatten()
-
-
-def worth_keeping(active_B: Tensor) -> Tensor | None:
-    """Indices of the sentences to continue with, padded with finished ones; None: all.
-
-    A batch shrinks to sizes that recur, for which oneDNN has its kernels ready, and only by a sixth or more, because
-    every key and value is copied.
-    """
-    num_kept = min(len(active_B), round_up(int(active_B.sum()), _SIZES_PER_OCTAVE))
-    if num_kept * 6 > len(active_B) * 5:
-        return None
-    return active_B.to(torch.uint8).argsort(descending=True, stable=True)[:num_kept]
+    flags: Flags | None = None
+    with predictor.start(src_ids, num_beams) as prediction:
+        while True:
+            logits_RV = prediction.next(tokens_R)
+            state = state.extend(logits_RV, constraints.next_after(state.ids), constraints.decoding, is_late)
+            if flags is None or state.ids.shape[2] > last:  # All are done at the last position.
+                flags = Flags(state.is_done(length_penalty), state.is_nan())
+            is_done_B = is_read_B | flags.read_done()
+            kept = worth_keeping(~is_done_B, *(SHRINKING_LATE if is_late else ()))
+            # Reading hypotheses waits for a GPU, so they stay there until their rows are dropped.
+            unread = (is_done_B & ~is_read_B).nonzero()[:, 0]
+            if len(unread) and (not is_late or kept is not None or is_done_B.all()):
+                best = state.hypotheses(unread, length_penalty, num_best)
+                hypotheses.update(zip(sentences[unread].tolist(), best, strict=True))
+                is_read_B = is_done_B
+            if len(hypotheses) == len(src_ids):
+                return [hypotheses[index] for index in range(len(src_ids))]
+            rows = None if kept is None else kept.to(src_ids.device)
+            prediction.select(state.parents, rows)
+            if kept is not None and rows is not None:
+                state, constraints = select(state, rows), select(constraints, rows)
+                sentences, is_read_B = sentences[kept], is_read_B[kept]
+            flags = Flags(state.is_done(length_penalty), state.is_nan()) if is_late else None
+            tokens_R = state.ids[:, :, -1].flatten()
 
 
 @dataclass(frozen=True)
@@ -122,8 +118,8 @@ class Samples:
             random_numbers = torch.stack(rows).to(src_ids.device)
         return cls(src_ids.new_empty(*scores.shape, 0), scores, scores == 0, random_numbers)
 
-    def extend(self, logits_RV: Tensor, mask: TokenMask, decoding: DecodingConfig) -> Samples:
-        """Append the likeliest token to each hypothesis, or a random one."""
+    def extend(self, logits_RV: Tensor, mask: TokenMask, decoding: DecodingConfig, freezes: bool = False) -> Samples:
+        """Append the likeliest token to each hypothesis, or a random one; those that ended never change."""
         if decoding.sample:
             # Ended hypotheses may be longer than their random numbers.
             position = min(self.ids.shape[2], self.random_numbers.shape[2] - 1)
@@ -143,12 +139,12 @@ class Samples:
         """B, True where a score is not a number."""
         return self.scores.isnan().any(dim=1)
 
-    def hypotheses(self, sentence: int, length_penalty: float) -> list[Hypothesis]:
-        """Hypotheses of one sentence, best first."""
-        rows = [ids[: ids.index(EOS_ID)] for ids in self.ids[sentence].tolist()]
-        totals = zip(rows, self.scores[sentence].tolist(), strict=True)
-        hypotheses = (Hypothesis(ids, total / penalty(len(ids) + 1, length_penalty)) for ids, total in totals)
-        return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
+    def hypotheses(self, sentences: Tensor, length_penalty: float, num_best: int) -> list[list[Hypothesis]]:
+        """Hypotheses of some sentences, indices on the CPU; best first."""
+        ids_BNT, scores_BN = read_rows(self.ids, sentences), read_rows(self.scores, sentences)
+        return [
+            best_samples(ids, scores, length_penalty)[:num_best] for ids, scores in zip(ids_BNT, scores_BN, strict=True)
+        ]
 
 
 @dataclass(frozen=True)
@@ -169,11 +165,11 @@ class Beams:
         ids = parents.new_empty(num_sentences, num_beams, 0)
         return cls(ids, impossible.index_fill(1, parents.new_zeros(1), 0.0), parents, ids, impossible)
 
-    def extend(self, logits_RV: Tensor, mask: TokenMask, decoding: DecodingConfig) -> Beams:
+    def extend(self, logits_RV: Tensor, mask: TokenMask, decoding: DecodingConfig, freezes: bool = False) -> Beams:
         """Continue each beam by its 2N best tokens and keep the best N of all continuations.
 
         Continuations that end and are among the N best become finished hypotheses. Of the 2N best continuations, at
-        most N end, so that N active ones are left.
+        most N end, so that N active ones are left. With `freezes`, sentences that are done do not change.
         """
         num_beams = self.ids.shape[1]
         candidates = best_tokens(logits_RV, 2 * num_beams, mask)
@@ -192,7 +188,8 @@ class Beams:
         padded = torch.nn.functional.pad(self.finished_ids, (0, 1), value=PAD_ID)
         finished_ids_BNT = pick(torch.cat([padded, ids_BCT[:, :num_beams]], dim=1), kept_BN)
         parents_BN = parents_BC.gather(1, active_BN)
-        return Beams(pick(ids_BCT, active_BN), scores_BN, parents_BN, finished_ids_BNT, finished_scores_BN)
+        beams = Beams(pick(ids_BCT, active_BN), scores_BN, parents_BN, finished_ids_BNT, finished_scores_BN)
+        return beams._frozen(self, decoding.length_penalty) if freezes else beams
 
     def is_done(self, length_penalty: float) -> Tensor:
         """B, True where N hypotheses have ended and no active one scores better at its present length."""
@@ -203,10 +200,43 @@ class Beams:
         """B, True where a score is not a number."""
         return (self.scores.isnan() | self.finished_scores.isnan()).any(dim=1)
 
-    def hypotheses(self, sentence: int, length_penalty: float) -> list[Hypothesis]:
-        """Finished hypotheses of one sentence, best first."""
-        rows = zip(self.finished_ids[sentence].tolist(), self.finished_scores[sentence].tolist(), strict=True)
-        return [Hypothesis(row[: row.index(EOS_ID)], score) for row, score in rows if score > -math.inf]
+    def _frozen(self, before: Beams, length_penalty: float) -> Beams:
+        """This state with the finished hypotheses of the state before, where a sentence was done; it remains done."""
+        was_done_B1 = before.is_done(length_penalty)[:, None]
+        padded = torch.nn.functional.pad(before.finished_ids, (0, 1), value=PAD_ID)
+        return replace(
+            self,
+            scores=self.scores.masked_fill(was_done_B1, -math.inf),
+            finished_ids=torch.where(was_done_B1[..., None], padded, self.finished_ids),
+            finished_scores=torch.where(was_done_B1, before.finished_scores, self.finished_scores),
+        )
+
+    def hypotheses(self, sentences: Tensor, length_penalty: float, num_best: int) -> list[list[Hypothesis]]:
+        """Finished hypotheses of some sentences, indices on the CPU; best first."""
+        ids_BNT = read_rows(self.finished_ids[:, :num_best], sentences)
+        scores_BN = read_rows(self.finished_scores[:, :num_best], sentences)
+        return [
+            [
+                Hypothesis(row[: row.index(EOS_ID)], score)
+                for row, score in zip(ids, scores, strict=True)
+                if score > -math.inf
+            ]
+            for ids, scores in zip(ids_BNT, scores_BN, strict=True)
+        ]
+
+
+def best_samples(ids: Sequence[Sequence[int]], log_probs: Sequence[float], length_penalty: float) -> list[Hypothesis]:
+    """Hypotheses of one sentence from their ids up to the first [EOS], sorted by their normalised scores."""
+    rows = [list(row[: row.index(EOS_ID)]) for row in ids]
+    totals = zip(rows, log_probs, strict=True)
+    hypotheses = (Hypothesis(row, total / penalty(len(row) + 1, length_penalty)) for row, total in totals)
+    return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
+
+
+def read_rows(values_BX: Tensor, sentences: Tensor) -> list[Any]:
+    """Values of some sentences, by indices on the CPU; the only wait for a device is at the end."""
+    rows: list[Any] = values_BX[sentences.to(values_BX.device)].tolist()
+    return rows
 
 
 def pick(values_BNT: Tensor, indices_BM: Tensor) -> Tensor:

@@ -196,6 +196,12 @@ def limited_memory(device: torch.device, share: float = 2 / 3) -> Iterator[None]
         torch.cuda.set_per_process_memory_fraction(1.0, index)
 
 
+def free_memory(device: torch.device) -> int:
+    """Bytes that this process can still use on a CUDA device, those that PyTorch keeps for later included."""
+    free, _ = torch.cuda.mem_get_info(device)
+    return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
+
+
 def describe_hardware(device: torch.device) -> dict[str, Any]:
     """Machine, device and number of threads, for reports."""
     return {

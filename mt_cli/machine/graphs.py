@@ -7,7 +7,8 @@ stay where they are, in shapes that stay the same, and never asks for a value.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -18,6 +19,22 @@ class GraphPool:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self._memory = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+
+    @contextmanager
+    def stream(self) -> Iterator[None]:
+        """Context manager inside which work is queued as `capture` records it, on a stream of its own.
+
+        Gradients that were computed elsewhere before cannot be recorded: autograd would wait for the other stream.
+        """
+        if self._stream is None:
+            yield
+            return
+        outside = torch.cuda.current_stream(self.device)
+        self._stream.wait_stream(outside)
+        with torch.cuda.stream(self._stream):
+            yield
+        outside.wait_stream(self._stream)
 
     def capture(self, function: Callable[[], None]) -> Callable[[], None]:
         """Record the work that a function starts on the GPU, without doing it; call the result to do it.
@@ -29,6 +46,7 @@ class GraphPool:
             return function
         graph = torch.cuda.CUDAGraph()
         # Other threads may prepare the next batches in pinned memory meanwhile.
-        with torch.cuda.device(self.device), torch.cuda.graph(graph, self._memory, capture_error_mode="thread_local"):
+        recorded = torch.cuda.graph(graph, self._memory, self._stream, capture_error_mode="thread_local")
+        with torch.cuda.device(self.device), recorded:
             function()
         return graph.replay

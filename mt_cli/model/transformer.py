@@ -28,6 +28,7 @@ from mt_cli.model.attention import Append, Attended, AttentionWeights, MultiHead
 from mt_cli.model.cache import KeyValueCache
 from mt_cli.model.kernels import add_dropped, bias_of, drop, has_variable_length, mark_rows
 from mt_cli.model.positions import Embedding, Rotation
+from mt_cli.model.static_cache import StaticCache
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -79,7 +80,7 @@ class Transformer(nn.Module):
         assert memory.bias is not None
         return KeyValueCache(keys_values, memory.bias, num_beams)
 
-    def next(self, token_ids: Tensor, cache: KeyValueCache) -> Tensor:
+    def next(self, token_ids: Tensor, cache: KeyValueCache | StaticCache) -> Tensor:
         """Logits RxV after one more token of each beam; the cache grows by these tokens."""
         layout = self.rotation(cache.advance())
         x_RD = self.target_embedding(token_ids, layout)

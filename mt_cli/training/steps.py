@@ -102,7 +102,8 @@ def optimization_steps(
     while True:
         place = position.epoch, position.pool, position.num_batches
         batches = epoch_batches(pairs, config.tokens_per_batch, config.seed, *place)
-        for step in in_threads(lambda step: step.collate(gradients), _steps(batches, config, position)):
+        shaped_for = config.tokens_per_batch if gradients.needs_shapes else None
+        for step in in_threads(lambda step: step.collate(gradients, shaped_for), _steps(batches, config, position)):
             objective.train()
             objective.step = position.step + 1
             seeded = step.seeded(config.seed, objective.step, gradients)
@@ -141,10 +142,9 @@ class _Step:
         num_tokens = sum(batch.num_target_tokens + batch.num_source_tokens for batch in self.micro_batches)
         return 1 - num_tokens / max(1, sum(batch.num_rows for batch in self.micro_batches))
 
-    def collate(self, gradients: GradientAccumulator) -> _Step:
+    def collate(self, gradients: GradientAccumulator, shaped_for: int | None) -> _Step:
         rank, num_processes = gradients.group.rank, gradients.group.size
-        share, is_shaped = self.placed[rank::num_processes], gradients.needs_shapes
-        batches = [collate(placed.pairs, placed.indices, is_shaped) for placed in share]
+        batches = [collate(placed.pairs, placed.indices, shaped_for) for placed in self.placed[rank::num_processes]]
         if gradients.needs_equal_shares and len(batches) * num_processes < len(self.placed):
             batches.append(collate(self.placed[0].pairs, self.placed[0].indices[:1]).without_targets())
         if gradients.device.type == "cuda":

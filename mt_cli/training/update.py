@@ -121,7 +121,8 @@ class GraphedGradientAccumulator(GradientAccumulator):
             self._record(batch, key)
         self._seen.add(key)
         if key not in self._graphs:
-            return super()._add(batch, self._num_target_tokens)
+            with self.pool.stream():
+                return super()._add(batch, self._num_target_tokens)
         memory, replay = self._graphs[key]
         for place, tensor in zip(memory.tensors, batch.tensors, strict=True):
             place.copy_(tensor, non_blocking=True)

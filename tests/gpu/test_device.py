@@ -1,5 +1,6 @@
 """What only a GPU shows: no waiting in a step, memory, a graph of a step, and several GPUs."""
 
+import gc
 import itertools
 import json
 import sys
@@ -10,11 +11,14 @@ import torch
 import yaml
 from run_content import checkpoint_content
 
-from mt_cli.batching.batches import MixedPairs, collate
+from mt_cli.batching.batches import MixedPairs, collate, pad
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.sections import DecodingConfig, ModelConfig
 from mt_cli.config.training import TrainingConfig
+from mt_cli.decoding.engine import TransformerEngine
+from mt_cli.decoding.finished import Flags
 from mt_cli.decoding.next_tokens import FREE, Constraints
+from mt_cli.decoding.predictor import EagerPredictor, GraphedPredictor
 from mt_cli.decoding.search import Beams, Samples
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special import EOS_ID, SOS_ID
@@ -112,29 +116,118 @@ def test_a_step_never_waits_for_the_device(dtype, options):
     assert bool(report.is_finite)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("new_predictor", [EagerPredictor, GraphedPredictor])
 @pytest.mark.parametrize("options", [{"beam_size": 1}, {"beam_size": 4, "no_repeat_ngram": 2, "unk": "avoid"}], ids=str)
-def test_a_step_of_a_search_never_waits_for_the_device(dtype, options):
+def test_a_step_of_a_search_never_waits_for_the_device(dtype, new_predictor, options, records_soon):
     model, decoding = a_model(positions="rotary").to(dtype).eval(), DecodingConfig(**options)
-    num_beams = decoding.beam_size
+    num_beams, predictor = decoding.beam_size, new_predictor(model)
     constraints = Constraints(
         decoding, frozenset([3]), torch.full((5,), 3, device=CUDA), torch.full((5, 1), FREE, device=CUDA)
     )
-    state = Beams.start(5, num_beams, CUDA)
-    if num_beams == 1:
+
+    def started():
+        if num_beams > 1:
+            return Beams.start(5, num_beams, CUDA)
         scores = torch.zeros(5, 1, device=CUDA)
-        ids = torch.zeros(5, 1, 0, dtype=torch.int64, device=CUDA)
-        state = Samples(ids, scores, scores == 0, scores.new_empty(5, 1, 0))
-    with torch.inference_mode():
-        cache = model.start(torch.full((5, 7), EOS_ID, device=CUDA), num_beams)
+        return Samples(torch.zeros(5, 1, 0, dtype=torch.int64, device=CUDA), scores, scores == 0, scores[..., None])
+
+    def steps(state):
         tokens = torch.full((5 * num_beams,), SOS_ID, device=CUDA)
-        with no_waiting():
-            for _ in range(10):
-                state = state.extend(model.next(tokens, cache), constraints.next_after(state.ids), decoding)
-                flags = torch.stack([state.is_done(1.0), state.is_nan()])
-                cache.select(state.parents)
-                tokens = state.ids[:, :, -1].flatten()
-    assert flags.shape == (2, 5) and not flags[1].any()
+        for _ in range(10):
+            logits = prediction.next(tokens)
+            state = state.extend(logits, constraints.next_after(state.ids), decoding, freezes=True)
+            flags = Flags(state.is_done(1.0), state.is_nan())
+            prediction.select(state.parents, None)
+            tokens = state.ids[:, :, -1].flatten()
+        return flags
+
+    src_ids = torch.full((5, 7), EOS_ID, device=CUDA)
+    with torch.inference_mode():
+        with predictor.start(src_ids, num_beams) as prediction:
+            steps(started())  # Records the step; recording waits.
+        state = started()
+        with predictor.start(src_ids, num_beams) as prediction, no_waiting():
+            flags = steps(state)
+    assert flags.read_done().tolist() == [True] * 5
+    assert getattr(predictor, "num_recorded", 1) == 1
+
+
+def some_sources(number, longest):
+    generator = torch.Generator().manual_seed(3)
+    lengths = torch.randint(1, longest, (number,), generator=generator).tolist()
+    return [torch.randint(4, 500, (length,), generator=generator).tolist() for length in lengths]
+
+
+def padded(sources):
+    return pad(sources, end=EOS_ID).to(CUDA)
+
+
+@pytest.fixture
+def records_soon(monkeypatch):
+    monkeypatch.setattr("mt_cli.decoding.predictor._STEPS_BEFORE_RECORDING", 1)
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "learned"])
+@pytest.mark.parametrize("num_beams", [1, 4])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@torch.inference_mode()
+def test_graphs_predict_what_launched_steps_predict(records_soon, positions, num_beams, dtype):
+    """While a batch grows beyond a hundred positions and shrinks; the second time from graphs alone."""
+    model = a_model(positions=positions, max_positions=120).to(dtype).eval()
+    graphed, tolerance = GraphedPredictor(model), 1e-3 if dtype == torch.float32 else 0.1
+    for number, shrinks in ((40, {5: 20, 70: 7}), (40, {5: 20, 70: 7}), (12, {}), (40, {5: 20, 70: 7})):
+        generator, src_ids = torch.Generator(CUDA).manual_seed(1), padded(some_sources(number, 40))
+        with (
+            graphed.start(src_ids, num_beams) as ours,
+            EagerPredictor(model).start(src_ids, num_beams) as theirs,
+        ):
+            for step in range(110):
+                tokens = torch.randint(4, 500, (number * num_beams,), generator=generator, device=CUDA)
+                logits, expected = (each.next(tokens).float() for each in (ours, theirs))
+                assert (logits - expected).abs().max() <= tolerance * expected.abs().max()
+                parents = torch.randint(num_beams, (number, num_beams), generator=generator, device=CUDA)
+                kept = torch.arange(1, 1 + shrinks[step], device=CUDA) if step in shrinks else None
+                number = shrinks.get(step, number)
+                for each in (ours, theirs):
+                    each.select(parents if num_beams > 1 else None, kept)
+    assert graphed.num_recorded > 5
+
+
+@pytest.mark.parametrize(
+    "options", [{"beam_size": 1}, {"beam_size": 4}, {"beam_size": 3, "no_repeat_ngram": 2}, {"sample": True}], ids=str
+)
+def test_an_engine_with_graphs_finds_the_translations_of_one_without(records_soon, options):
+    model, sources = a_model().eval(), some_sources(300, 40)
+    with torch.no_grad():
+        model.projection.weight.mul_(2)
+    decoding = DecodingConfig(max_length=60, **options)
+    graphed, eager = TransformerEngine(model), TransformerEngine(model)
+    vars(eager.means).update(predictor=EagerPredictor(model), fitting_tokens=None)
+    expected = eager.search(sources, decoding)
+    for _ in range(2):
+        found = graphed.search(sources, decoding)
+        same = [one.ids == other.ids for (one, *_), (other, *_) in zip(found, expected, strict=True)]
+        assert sum(same) >= 0.98 * len(sources)  # Batches differ, and rounding with them.
+    assert graphed.means.predictor.num_recorded > 0
+
+
+def test_the_memory_of_graphs_is_free_when_their_engine_is(records_soon):
+    model, sources, decoding = a_model().eval(), some_sources(200, 30), DecodingConfig(max_length=40)
+
+    def search_once():
+        engine = TransformerEngine(model)
+        for _ in range(2):
+            engine.search(sources, decoding)
+        assert engine.means.predictor.num_recorded > 0
+
+    used = []
+    for _ in range(4):
+        search_once()
+        gc.collect()
+        torch.cuda.empty_cache()
+        used.append(torch.cuda.memory_allocated())
+    assert max(used[1:]) <= used[0] + 2**20
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -9,8 +9,10 @@ import torch
 
 from mt_cli.config.sections import DecodingConfig, ModelConfig
 from mt_cli.decoding.engine import TransformerEngine
+from mt_cli.decoding.finished import worth_keeping
 from mt_cli.decoding.next_tokens import NEVER_PRODUCED, Constraints, TokenMask, largest, sampled_tokens
-from mt_cli.decoding.search import Beams, Samples, penalty, run_search, search, worth_keeping
+from mt_cli.decoding.predictor import EagerPredictor
+from mt_cli.decoding.search import Beams, Samples, penalty, run_search, search
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special import EOS_ID, SOS_ID, UNK_ID
@@ -63,8 +65,8 @@ def test_beam_of_one_is_greedy(seed, length_penalty):
     model, src_ids = tiny(seed=seed), padded(some_sources())
     decoding = DecodingConfig(beam_size=1, length_penalty=length_penalty, max_length=12, unk="avoid")
     constraints = Constraints.of(src_ids, decoding, (), None)
-    greedy = run_search(model, src_ids, constraints, Samples.start(src_ids, constraints))
-    beams = run_search(model, src_ids, constraints, Beams.start(len(src_ids), 1, src_ids.device))
+    greedy = run_search(EagerPredictor(model), src_ids, constraints, Samples.start(src_ids, constraints))
+    beams = run_search(EagerPredictor(model), src_ids, constraints, Beams.start(len(src_ids), 1, src_ids.device))
     for (ours,), (beam,) in zip(greedy, beams, strict=True):
         assert ours.ids == beam.ids
         assert ours.score == pytest.approx(beam.score, abs=1e-4)

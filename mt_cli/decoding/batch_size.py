@@ -1,0 +1,64 @@
+"""Sizes of the batches of a search on a GPU: large enough to keep it busy, and few, so that graphs are used again.
+
+Knows lengths, the sizes of a model and an amount of memory; does not ask a device for anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import nn
+
+from mt_cli.model.ensemble import Ensemble
+from mt_cli.model.static_cache import SOURCE_MULTIPLE, rounded_sentences
+from mt_cli.model.transformer import Transformer
+
+_TOKENS_OF_A_GPU = 65_536
+_SHARE_OF_MEMORY = 4
+_COPIES_OF_KEYS = 6
+"""Keys and values of a source token twice, while they are copied, and of four target tokens."""
+_BYTES_OF_A_LOGIT = 16
+"""Logits of a row twice in the format of the model, and twice in fp32."""
+
+
+def bytes_per_token(model: Transformer | Ensemble) -> int:
+    """Memory of a search for each token of a batch, padding and beams included."""
+    models: Sequence[Transformer] = [model] if isinstance(model, Transformer) else list(model.models)
+    return sum(map(_bytes_per_token, models))
+
+
+def _bytes_per_token(model: Transformer) -> int:
+    projection: nn.Linear = model.projection
+    keys_values = 2 * model.config.num_decoder_layers * model.config.d_model * projection.weight.element_size()
+    return _COPIES_OF_KEYS * keys_values + _BYTES_OF_A_LOGIT * projection.out_features // SOURCE_MULTIPLE
+
+
+def fitting_batch_tokens(configured: int, fitting: int) -> int:
+    """Number of tokens of a batch on a GPU whose memory has room for `fitting` tokens.
+
+    It is at least the configured number, if that fits, and otherwise as many as keep a GPU busy, in a quarter of the
+    memory.
+    """
+    return max(1, min(max(configured, min(_TOKENS_OF_A_GPU, fitting // _SHARE_OF_MEMORY)), fitting))
+
+
+def batches_that_recur(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
+    """Indices of sequences in batches of similar length, longest first, whose number depends on the rounded length.
+
+    Lengths are rounded as in a cache, and the number of sequences is one that a cache has, so that the batches of a
+    text have few shapes. With padding, a batch has at most `batch_tokens`, or one sequence.
+    """
+    order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
+    rounded = [-(-(lengths[index] + 1) // SOURCE_MULTIPLE) * SOURCE_MULTIPLE for index in order]
+    batches: list[list[int]] = []
+    start = 0
+    while start < len(order):
+        size = _rounded_down(max(1, batch_tokens // rounded[start]))
+        batches.append(order[start : start + size])
+        start += size
+    return batches
+
+
+def _rounded_down(number: int) -> int:
+    """Largest number of sentences that a cache has, up to `number`."""
+    return next(size for size in range(number, 0, -1) if rounded_sentences(size) == size)
