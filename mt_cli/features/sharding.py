@@ -71,7 +71,7 @@ class ShardedGradientAccumulator(GradientAccumulator):
 
     def _add(self, batch: Batch, num_target_tokens: Number) -> LossSums:
         try:
-            loss, sums = self._mean_loss(batch, num_target_tokens)
+            loss, sums = self._mean_loss(batch.to(self.device), num_target_tokens)
             loss.backward()
         except RuntimeError as error:
             if not is_out_of_memory(error):

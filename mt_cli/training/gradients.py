@@ -76,6 +76,7 @@ class GradientAccumulator:
         return torch.nn.utils.clip_grad_norm_(self.parameters, max_norm)
 
     def _add(self, batch: Batch, num_target_tokens: Number) -> LossSums:
+        batch = batch.to(self.device)
         if batch.num_sentences == 1 or batch.num_rows < self._smallest_too_large:
             sums = self.try_batch(batch, num_target_tokens)
             if sums is not None:

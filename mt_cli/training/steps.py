@@ -98,11 +98,10 @@ def optimization_steps(
     the micro-batches of a step.
     """
     gradients, started_at = update.gradients, time.perf_counter()
-    objective = gradients.objective
+    objective, shaped_for = gradients.objective, config.tokens_per_batch if gradients.needs_shapes else None
     while True:
         place = position.epoch, position.pool, position.num_batches
         batches = epoch_batches(pairs, config.tokens_per_batch, config.seed, *place)
-        shaped_for = config.tokens_per_batch if gradients.needs_shapes else None
         for step in in_threads(lambda step: step.collate(gradients, shaped_for), _steps(batches, config, position)):
             objective.train()
             objective.step = position.step + 1
@@ -153,11 +152,11 @@ class _Step:
         return replace(self, num_target_tokens=num_target_tokens, micro_batches=batches)
 
     def seeded(self, seed: int, step: int, gradients: GradientAccumulator) -> Iterator[Batch]:
-        """Micro-batches on the device; before each, seed with its place, so that dropout depends on nothing else."""
+        """Micro-batches; before each, seed with its place, so that dropout depends on nothing else."""
         group, device = gradients.group, gradients.device
         for place, batch in zip(count(group.rank, group.size), self.micro_batches, strict=False):
             seed_device(device, seed, step, place)
-            yield batch.to(device)
+            yield batch
 
 
 def _steps(batches: Iterator[PlacedBatch], config: TrainingConfig, position: Position) -> Iterator[_Step]:

@@ -133,7 +133,7 @@ class GraphedGradientAccumulator(GradientAccumulator):
         """Record the work for batches of a shape, unless there are many graphs or the memory does not suffice."""
         if len(self._graphs) >= self._max_graphs:
             return
-        memory = batch.copy()
+        memory = batch.to(self.device).copy()
 
         def add() -> None:
             sums, gradients = self.loss_and_gradients(memory, self._num_target_tokens)
