@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import figures
@@ -48,7 +49,8 @@ def fastest(rows: Iterable[Row], **values: object) -> Row | None:
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Table in Markdown."""
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (titles, ["---"] * len(titles), *rows))
+    body = [f"| {' | '.join(cells)} |" for cells in (titles, *rows)]
+    return "\n".join([body[0], "|---" * len(titles) + "|", *body[1:]])
 
 
 def training_table(rows: Sequence[Row], is_marked: bool = False) -> str:
@@ -79,8 +81,10 @@ def training_table(rows: Sequence[Row], is_marked: bool = False) -> str:
 
 
 def translating_table(rows: Sequence[Row]) -> str:
-    """Target tokens per second of translating; a row for each engine and batch."""
+    """Target tokens per second of translating, with a row for each engine and batch; empty if it was not measured."""
     translated = [row for row in rows if row["kind"] == "translate" and "speed" in row]
+    if not translated:
+        return ""
     beams = sorted({row["beam"] for row in translated})
     cases = dict.fromkeys((row["system"], row["batch_tokens"]) for row in translated)
     body = []
@@ -155,9 +159,10 @@ def section(rows: Sequence[Row], is_marked: bool = False) -> str:
     settings = {row["settings"] for row in rows if row["kind"] == "train" and row.get("settings")}
     changed = f" `mt` with `{'`, `'.join(sorted(settings))}`." if settings else ""
     measured = (
-        f"`{machine['command']}`, {machine['device']}, torch {machine['torch']}, {machine['date']}. Large bf16 products "
-        f"run at {machine['flops'] / 1e12:.0f} TFLOP/s; the share of it that training uses is in brackets.{changed}"
+        f"`{machine['command']}`, {machine['device']}, torch {machine['torch']}, {machine['date']}. Large products in "
+        f"bf16 run at {machine['flops'] / 1e12:.0f} TFLOP/s; the share of that speed is in brackets.{changed}"
     )
+    measured = fill(measured, 120, break_on_hyphens=False)
     parts = measured, training_table(rows, is_marked), translating_table(rows), comparison(rows, is_marked)
     return "\n\n".join(part for part in parts if part)
 

@@ -100,7 +100,8 @@ def measure_machine(options: Namespace) -> Iterator[Row]:
 
     name = describe_hardware(device)["device"] if device.type == "cuda" else figures.this_machine()
     versions = f"{torch.__version__}, CUDA {torch.version.cuda}" if device.type == "cuda" else torch.__version__
-    command = figures.this_command()
+    files = {str(path) for path in ("--json", options.json, "--limit", options.limit)}
+    command = " ".join(word for word in figures.this_command().split() if word not in files)
     flops = common.median_speed(multiply, device, 5)
     yield {"flops": flops, "device": name, "torch": versions, "date": date.today().isoformat(), "command": command}
 
