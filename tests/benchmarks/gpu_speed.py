@@ -10,10 +10,10 @@ autocast, fused AdamW, clipping and label smoothing, as it is and compiled. Tran
 tokens into 25 tokens, and CTranslate2 with the same weights. `batch_tokens` counts beams there.
 
 `--only` chooses among train, translate, peers and limit; `--set compile=true` sets options of training for `mt`.
-`--quick` has fewer rounds, and compiles only `base`. Speeds are medians of rounds, after `--warmup` steps and a round.
-Each measurement has a process of its own. A row is printed, and appended to the file of `--json`, when it is measured;
-`--rows` reads such files instead of measuring. `--write` puts the tables between the marks of docs/benchmarks.md and
-docs/scaling.md, and `--record` writes the figures that pages share.
+`--quick` has fewer rounds, one compiled loop, and limits of `base` and `big` alone. Speeds are medians of rounds, after
+`--warmup` steps and a round. Each measurement has a process of its own. A row is printed, and appended to the file of
+`--json`, when it is measured; `--rows` reads such files instead of measuring. `--write` puts the tables between the
+marks of docs/benchmarks.md and docs/scaling.md, and `--record` writes the figures that pages share.
 """
 
 import json
@@ -35,6 +35,8 @@ from gpu_work import BEAMS, Row, Skipped
 CASES = {"small": (8192, 32768), "base": (8192, 25000), "big": (8192,), "tiny": (4096,)}
 """Sizes, and the batches that each is trained with."""
 LIMIT_ROWS = {"small": 32768, "base": 16384, "big": 16384, "tiny": 4096}
+QUICKLY_COMPILED, QUICK_LIMITS = ("base", 25000), ("base", "big")
+"""Cases of `--quick`."""
 
 Measurement = tuple[Row, Callable[..., Iterator[Row]], tuple[Any, ...]]
 """Values of the rows of a measurement, and its function with arguments."""
@@ -54,6 +56,8 @@ def measurements(options: Namespace) -> Iterator[Measurement]:
     if "peers" in options.only:
         yield from peers(cases, translated, options)
     for size in options.sizes if "limit" in options.only else []:
+        if options.quick and size not in QUICK_LIMITS:
+            continue
         row = {"kind": "limit", "size": size, "system": gpu_tables.LIMIT}
         yield row, gpu_work.measure_limit, (size, LIMIT_ROWS[size])
 
@@ -67,7 +71,7 @@ def peers(cases: list[tuple[str, int]], translated: str, options: Namespace) -> 
         row = training_row(size, batch_tokens, gpu_tables.PLAIN)
         yield row, gpu_work.train_transformers, (size, batch_tokens, False)
     for size, batch_tokens in cases:
-        if size == "base" or not options.quick:
+        if not options.quick or (size, batch_tokens) == QUICKLY_COMPILED:
             row = training_row(size, batch_tokens, gpu_tables.COMPILED)
             yield row, gpu_work.train_transformers, (size, batch_tokens, True)
 
@@ -153,7 +157,7 @@ def main() -> None:
         write=False,
     )
     if options.quick:
-        options.rounds, options.steps, options.seconds = 3, 10, 150
+        options.rounds, options.steps, options.warmup = 3, 10, 60
         if options.device == "cpu":
             options.warmup, options.steps, options.sentences = 4, 2, 100
     path = [str(Path(__file__).parent), str(common.ROOT), os.environ.get("PYTHONPATH", "")]
