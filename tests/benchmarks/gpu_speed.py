@@ -9,7 +9,8 @@ random tokens on each side. `transformers` trains a `MarianMTModel` of the same 
 autocast, fused AdamW, clipping and label smoothing, as it is and compiled. Translating: `base`, 4,000 sentences of 25
 tokens into 25 tokens, and CTranslate2 with the same weights. `batch_tokens` counts beams there.
 
-`--only` chooses among train, translate, peers and limit; `--set compile=true` sets options of training for `mt`.
+`--only` chooses among train, translate, peers and limit. `--variants cuda_graphs=true model.attention_dropout=0` trains
+with `mt` once for each of the values, which may set several options, as in `cuda_graphs=true,compile=true`.
 `--quick` has fewer rounds, one compiled loop, and limits of `base` and `big` alone. Speeds are medians of rounds, after
 `--warmup` steps and a round. Each measurement has a process of its own. A row is printed, and appended to the file of
 `--json`, when it is measured; `--rows` reads such files instead of measuring. `--write` puts the tables between the
@@ -48,8 +49,9 @@ def measurements(options: Namespace) -> Iterator[Measurement]:
     cases = [(size, batch_tokens) for size in options.sizes for batch_tokens in CASES[size]]
     translated = "base" if "base" in options.sizes else options.sizes[0]
     for size, batch_tokens in cases if "train" in options.only else []:
-        row = training_row(size, batch_tokens, gpu_tables.MT) | {"settings": " ".join(options.set)}
-        yield row, gpu_work.train_mt, (size, batch_tokens)
+        for variant in options.variants:
+            row = training_row(size, batch_tokens, gpu_tables.MT) | {"settings": variant}
+            yield row, gpu_work.train_mt, (size, batch_tokens, variant)
     for beam in BEAMS if "translate" in options.only else []:
         row = {"kind": "translate", "size": translated, "system": "mt bf16", "beam": beam}
         yield row, gpu_work.translate_mt, (translated, beam)
@@ -143,7 +145,7 @@ def main() -> None:
         device="cuda",
         sizes=list(CASES),
         only=["train", "translate", "peers", "limit"],
-        set=[],
+        variants=[""],
         rounds=5,
         steps=20,
         warmup=80,

@@ -156,8 +156,9 @@ def comparison(rows: Sequence[Row], is_marked: bool) -> str:
 def section(rows: Sequence[Row], is_marked: bool = False) -> str:
     """Text between the marks of docs/benchmarks.md."""
     machine = machine_row(rows)
-    settings = {row["settings"] for row in rows if row["kind"] == "train" and row.get("settings")}
-    changed = f" `mt` with `{'`, `'.join(sorted(settings))}`." if settings else ""
+    best = [fastest(rows, kind="train", size=size, system=MT) for size in {row.get("size") for row in rows}]
+    settings = {row["settings"] for row in best if row and row["settings"]}
+    changed = f" Figures of `mt` are the best of its variants: `{'`, `'.join(sorted(settings))}`." if settings else ""
     measured = (
         f"`{machine['command']}`, {machine['device']}, torch {machine['torch']}, {machine['date']}. Large products in "
         f"bf16 run at {machine['flops'] / 1e12:.0f} TFLOP/s; the share of that speed is in brackets.{changed}"

@@ -38,7 +38,8 @@ from mt_cli.training.averaging import MovingAverage, in_format
 BEAMS = (1, 4)
 SHORTEST, LONGEST, TRANSLATED = 8, 40, 25
 BATCHES_PER_EPOCH = 40
-MT_BATCHES, CTRANSLATE2_BATCHES = (8192, 32768, None), (4096, 32768, 65536, 262_144)
+MT_BATCHES, CTRANSLATE2_BATCHES = (None, 131_072, 262_144), (4096, 32768, 65536, 262_144)
+"""`batch_tokens`; None is the default, which `mt` raises on a GPU."""
 LIMIT_PEAK = 989e12
 """FLOP/s of which the prototype prints its share."""
 
@@ -57,10 +58,19 @@ def prepare(options: Namespace) -> torch.device:
     return pick_device(options.device)
 
 
-def build_model(size: str) -> Transformer:
-    """Model of a preset with random weights."""
+def build_model(size: str, **changes: Any) -> Transformer:
+    """Model of a preset, with other values of some options and random weights."""
     vocab_size = PRESETS[size]["tokenizer"]["vocab_size"]
-    return Transformer(ModelConfig(**PRESETS[size]["model"]), vocab_size, vocab_size)
+    return Transformer(ModelConfig(**{**PRESETS[size]["model"], **changes}), vocab_size, vocab_size)
+
+
+def read_settings(text: str) -> dict[str, dict[str, Any]]:
+    """Values of options by section, from `KEY=VALUE,KEY=VALUE`; a key without a section is of `training`."""
+    settings: dict[str, dict[str, Any]] = {"model": {}, "training": {}}
+    for key, _, value in (part.partition("=") for part in text.split(",") if part):
+        section, _, name = key.rpartition(".")
+        settings[section or "training"][name] = yaml.safe_load(value)
+    return settings
 
 
 def training_pairs(size: str, batch_tokens: int) -> EncodedPairs:
@@ -106,12 +116,12 @@ def measure_machine(options: Namespace) -> Iterator[Row]:
     yield {"flops": flops, "device": name, "torch": versions, "date": date.today().isoformat(), "command": command}
 
 
-def train_mt(size: str, batch_tokens: int, options: Namespace) -> Iterator[Row]:
+def train_mt(size: str, batch_tokens: int, variant: str, options: Namespace) -> Iterator[Row]:
     """Train with `mt`: whole updates of the preset, its moving average of weights included."""
-    device = prepare(options)
-    changes = {"batch_tokens": batch_tokens, "micro_batches_per_step": 1} | settings_of(options)
+    device, settings = prepare(options), read_settings(variant)
+    changes = {"batch_tokens": batch_tokens, "micro_batches_per_step": 1} | settings["training"]
     config = TrainingConfig(**{**PRESETS[size]["training"], **changes})
-    model, pairs = build_model(size).to(device), training_pairs(size, batch_tokens)
+    model, pairs = build_model(size, **settings["model"]).to(device), training_pairs(size, batch_tokens)
     steps = common.training_steps(model, pairs, config, pick_precision("auto", device))
     average = MovingAverage(model, config.ema_decay) if config.ema_decay else None
 
@@ -131,6 +141,7 @@ def train_transformers(size: str, batch_tokens: int, is_compiled: bool, options:
     if not find_spec("transformers"):
         raise Skipped("transformers is not installed")
     device = prepare(options)
+    torch.backends.cuda.enable_cudnn_sdp(True)  # PyTorch's default, which `pick_device` changes.
     preset, pairs = PRESETS[size]["model"], training_pairs(size, batch_tokens)
     sizes = {key: preset[key] for key in ("d_model", "d_ff", "num_heads", "dropout", "attention_dropout")}
     vocab_size = PRESETS[size]["tokenizer"]["vocab_size"]
@@ -250,8 +261,3 @@ def measure_limit(size: str, num_rows: int, options: Namespace) -> Iterator[Row]
     result = json.loads(ran.stdout.splitlines()[-1])
     speed = result["tgt_tok_s"]
     yield {"speed": speed, "flop_per_token": result["MFU"] * LIMIT_PEAK / speed, "memory": result["peak_GiB"] * 2**30}
-
-
-def settings_of(options: Namespace) -> dict[str, Any]:
-    """Options of training that `--set` gives."""
-    return {key: yaml.safe_load(value) for key, _, value in (text.partition("=") for text in options.set)}
