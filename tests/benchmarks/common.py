@@ -91,6 +91,33 @@ def seconds_of(work: Callable[[], object]) -> float:
     return time.perf_counter() - started_at
 
 
+def median_speed(work: Callable[[], int], device: torch.device, rounds: int) -> float:
+    """Median tokens per second of some rounds, after one that warms up; `work` returns its number of tokens."""
+    num_tokens = 0
+
+    def work_and_wait() -> None:
+        nonlocal num_tokens
+        num_tokens = work()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+
+    speeds = []
+    for _ in range(rounds + 1):
+        seconds = seconds_of(work_and_wait)
+        speeds.append(num_tokens / seconds)
+    return statistics.median(speeds[1:])
+
+
+def replace_between(page: Path, mark: str, text: str) -> None:
+    """Replace the lines of a page between `<!-- MARK:begin -->` and `<!-- MARK:end -->`."""
+    begin, end = f"<!-- {mark}:begin -->", f"<!-- {mark}:end -->"
+    before, has_begin, rest = page.read_text(encoding="utf-8").partition(begin)
+    _, has_end, after = rest.partition(end)
+    if not has_begin or not has_end:
+        sys.exit(f"{page}: the marks {begin} and {end} are not there")
+    page.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
+
+
 def in_new_process(function: Callable[..., Result], *arguments: object, **variables: str) -> Result:
     """Result of a function of a module in a process of its own, with these environment variables."""
     with patch.dict(os.environ, variables), ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:

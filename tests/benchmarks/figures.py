@@ -75,8 +75,13 @@ def is_shown(number: str, value: float) -> bool:
     return Decimal(str(value)).quantize(shown, ROUND_HALF_UP) == shown
 
 
-def record(name: str, value: float, unit: str = "", what: str = "", command: str = "", root: Path = ROOT) -> None:
-    """Write a figure that this command measured on this machine; a new one needs a unit and a description."""
+def record(
+    name: str, value: float, unit: str = "", what: str = "", command: str = "", root: Path = ROOT, **source: str
+) -> None:
+    """Write a figure that this command measured on this machine; a new one needs a unit and a description.
+
+    `source` is the `machine` and `date` of a measurement that was made elsewhere.
+    """
     figures = load(root)
     before = figures.get(name, {})
     rounded = round(float(value), 2)
@@ -87,7 +92,7 @@ def record(name: str, value: float, unit: str = "", what: str = "", command: str
         "machine": this_machine(),
         "date": date.today().isoformat(),
         "command": command or this_command(),
-    }
+    } | source
     text = json.dumps(dict(sorted((figures | {name: figure}).items())), indent=2, ensure_ascii=False) + "\n"
     path = root / "docs" / "figures.json"
     path.with_suffix(".new").write_text(text, encoding="utf-8")

@@ -1,6 +1,6 @@
 """Speed and memory of training and translating by model and precision, on a GPU or CPU, as a table.
 
-    python tests/benchmarks/model_speed.py --write
+    python tests/benchmarks/model_speed.py
     python tests/benchmarks/model_speed.py --device cpu --models 128x2 256x3 512x3 512x6 --lengths 14 15
     python tests/benchmarks/model_speed.py --device cpu --models 512x6 --lengths 14 15 --recompute-layers
 
@@ -8,13 +8,10 @@ A model is a preset, or a width and number of layers, with 10,000 tokens. Pairs 
 are the smallest and the largest number on each side. A training step is a whole update with the optimizer and options
 of the preset and micro-batches of `--batch-tokens`; translating has random weights and translations of exactly 32
 tokens. Speeds are medians of rounds, after one that is not counted; each row is measured in a process of its own.
-`--recompute-layers` measures each model without and with that option. `--write` puts the table between the marks of
-docs/benchmarks.md.
+`--recompute-layers` measures each model without and with that option. gpu_speed.py compares GPU training with peers.
 """
 
-import statistics
 from argparse import Namespace
-from collections.abc import Callable
 from itertools import islice
 
 import common
@@ -29,8 +26,6 @@ from mt_cli.machine.devices import describe_hardware, keep_memory, pick_device, 
 from mt_cli.model.transformer import Transformer
 from mt_cli.training.averaging import in_format
 
-PAGE = common.ROOT / "docs/benchmarks.md"
-BEGIN, END = "<!-- gpu:begin -->", "<!-- gpu:end -->"
 TRANSLATED, BEAMS = 32, (1, 4)
 
 
@@ -45,23 +40,6 @@ def build_model(name: str) -> tuple[Transformer, dict[str, object]]:
     return Transformer(ModelConfig(**sizes, **stacks), 10_000, 10_000), {}
 
 
-def median_speed(work: Callable[[], int], device: torch.device, rounds: int) -> float:
-    """Median tokens per second of some rounds, after one that warms up; `work` returns its number of tokens."""
-    num_tokens = 0
-
-    def work_and_wait() -> None:
-        nonlocal num_tokens
-        num_tokens = work()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-
-    speeds = []
-    for _ in range(rounds + 1):
-        seconds = common.seconds_of(work_and_wait)
-        speeds.append(num_tokens / seconds)
-    return statistics.median(speeds[1:])
-
-
 def translating_speed(model: Transformer, dtype: torch.dtype, beam_size: int, options: Namespace) -> float:
     """Target tokens per second of translating `--sentences` sentences at once."""
     engine, device = TransformerEngine(in_format(model, dtype)), next(model.parameters()).device
@@ -69,7 +47,7 @@ def translating_speed(model: Transformer, dtype: torch.dtype, beam_size: int, op
     sources = [source.tolist() for source, _ in pairs]
     limits = {"min_length": TRANSLATED, "max_length": TRANSLATED, "max_length_ratio": 100.0, "batch_tokens": 2**30}
     decoding = DecodingConfig(beam_size=beam_size, **limits)
-    return median_speed(
+    return common.median_speed(
         lambda: sum(len(best.ids) for best, *_ in engine.search(sources, decoding)), device, options.rounds
     )
 
@@ -87,7 +65,7 @@ def measure(name: str, precision: str, is_recomputed: bool, options: Namespace) 
     num_pairs = max(200, 20 * options.batch_tokens // options.lengths[1])
     pairs = common.random_pairs(num_pairs, *options.lengths, model.projection.out_features)
     steps = common.training_steps(model, pairs, config, dtype)
-    trained = median_speed(
+    trained = common.median_speed(
         lambda: sum(report.num_target_tokens for report in islice(steps, options.steps)), device, options.rounds
     )
     is_cuda = device.type == "cuda"
@@ -122,7 +100,7 @@ def make_table(options: Namespace) -> str:
 
 
 def main() -> None:
-    """Print the table; write it into the page if asked to."""
+    """Print the table."""
     options = common.read_options(
         __doc__,
         record=True,
@@ -135,16 +113,8 @@ def main() -> None:
         batch_tokens=8192,
         sentences=128,
         recompute_layers=False,
-        write=False,
     )
-    table = make_table(options)
-    print(table)
-    if options.write:
-        before, begin, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-        _, end, after = rest.partition(END)
-        if not begin or not end:
-            raise SystemExit(f"{PAGE}: the marks {BEGIN} and {END} are not there")
-        PAGE.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}", encoding="utf-8")
+    print(make_table(options))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ import math
 import statistics
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import nn
@@ -43,22 +45,29 @@ class TutorialTransformer(nn.Module):
 
 
 class Marian(nn.Module):
-    def __init__(self) -> None:
+    """`MarianMTModel` with random weights, the same sizes on both sides, and one table of embeddings."""
+
+    def __init__(
+        self, vocab_size: int = VOCAB_SIZE, d_model: int = 256, d_ff: int = 1024, num_heads: int = 4,
+        num_layers: int = 3, dropout: float = 0.1, attention_dropout: float = 0.0,
+    ) -> None:  # fmt: skip
         from transformers import MarianConfig, MarianMTModel
 
         super().__init__()
-        sides = {f"{side}_{key}": value for side in ("encoder", "decoder")
-                 for key, value in (("layers", 3), ("attention_heads", 4), ("ffn_dim", 1024))}  # fmt: skip
+        layers = {"layers": num_layers, "attention_heads": num_heads, "ffn_dim": d_ff}
+        sides = {f"{side}_{key}": value for side in ("encoder", "decoder") for key, value in layers.items()}
         ids = {"pad_token_id": PAD_ID, "bos_token_id": SOS_ID, "eos_token_id": EOS_ID, "forced_eos_token_id": None}
         tied = {"share_encoder_decoder_embeddings": True, "tie_word_embeddings": True, "scale_embedding": True}
-        sizes = {"vocab_size": VOCAB_SIZE, "decoder_vocab_size": VOCAB_SIZE, "d_model": 256, "dropout": 0.1}
+        sizes = {"vocab_size": vocab_size, "decoder_vocab_size": vocab_size, "d_model": d_model}
+        dropouts = {"dropout": dropout, "attention_dropout": attention_dropout}
         config = MarianConfig(
-            **sizes, **sides, **ids, **tied, activation_function="relu", decoder_start_token_id=SOS_ID
+            **sizes, **sides, **ids, **tied, **dropouts, activation_function="relu", decoder_start_token_id=SOS_ID
         )
         self.model = MarianMTModel(config)
 
     def forward(self, src: torch.Tensor, tgt: torch.Tensor) -> torch.Tensor:
-        return self.model(input_ids=src, attention_mask=src != PAD_ID, decoder_input_ids=tgt).logits
+        mask = src != PAD_ID
+        return self.model(input_ids=src, attention_mask=mask, decoder_input_ids=tgt, use_cache=False).logits
 
 
 def tutorial_batches(batches: list[dict[str, torch.Tensor]]) -> list[dict[str, torch.Tensor]]:
@@ -71,6 +80,26 @@ def tutorial_batches(batches: list[dict[str, torch.Tensor]]) -> list[dict[str, t
     return [{side: ids[part] for side, ids in rows.items()} for part in parts]
 
 
+def smoothed_loss(model: nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    """Mean loss of the tokens of a padded batch, with label smoothing."""
+    logits = model(batch["src"], batch["tgt"]).flatten(0, 1).float()
+    return nn.functional.cross_entropy(logits, batch["label"].flatten(), ignore_index=PAD_ID, label_smoothing=0.1)
+
+
+def update(
+    optimizer: torch.optim.Optimizer, loss_of: Callable[[], torch.Tensor], bf16_on: str | None, is_clipped: bool = True
+) -> torch.Tensor:
+    """Update the weights of a model, and return the loss; `bf16_on` is the kind of device for autocast to bf16."""
+    with torch.autocast(bf16_on or "cpu", torch.bfloat16, enabled=bf16_on is not None):
+        loss = loss_of()
+    optimizer.zero_grad()
+    loss.backward()
+    if is_clipped:
+        nn.utils.clip_grad_norm_([weight for group in optimizer.param_groups for weight in group["params"]], 1.0)
+    optimizer.step()
+    return loss
+
+
 def main(path: str, peer: str, precision: str = "fp32") -> None:
     torch.manual_seed(1)
     batches = torch.load(path, weights_only=True)
@@ -81,19 +110,11 @@ def main(path: str, peer: str, precision: str = "fp32") -> None:
         if is_marian
         else torch.optim.Adam(model.parameters(), lr=1e-4, eps=1e-9)
     )
-    loss_of = nn.CrossEntropyLoss(ignore_index=PAD_ID, label_smoothing=0.1)
     rates = []
     for batch in batches if is_marian else tutorial_batches(batches):
         started_at = time.perf_counter()
-        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-            logits = model(batch["src"], batch["tgt"])
-            loss = loss_of(logits.flatten(0, 1).float(), batch["label"].flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        if is_marian:
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        loss.item()
+        bf16_on = "cpu" if precision == "bf16" else None
+        update(optimizer, partial(smoothed_loss, model, batch), bf16_on, is_clipped=is_marian).item()
         rates.append(int((batch["label"] != PAD_ID).sum()) / (time.perf_counter() - started_at))
     print(json.dumps({"target_tokens_per_second": statistics.median(rates[2:] or rates)}))
 

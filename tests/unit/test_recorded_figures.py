@@ -83,3 +83,56 @@ def test_benchmarks_import_names_that_exist(root):
         for module, name in imports_of(ast.parse(path.read_text(encoding="utf-8"))):
             found = hasattr(importlib.import_module(module), name) or importlib.util.find_spec(f"{module}.{name}")
             assert found, f"{path.name}: {module} has no {name}"
+
+
+@pytest.fixture
+def gpu_tables(root, monkeypatch):
+    monkeypatch.syspath_prepend(str(root / "tests/benchmarks"))
+    yield importlib.import_module("gpu_tables")
+    for name in ("gpu_tables", "figures"):
+        sys.modules.pop(name, None)
+
+
+def rows_of_a_gpu():
+    """Rows as gpu_speed.py writes them: another speed for each system."""
+    machine = {"kind": "machine", "flops": 8e14, "device": "a GPU", "torch": "2.11", "date": "2026-11-26"}
+    rows = [machine | {"command": "python tests/benchmarks/gpu_speed.py"}]
+    for number, system in enumerate(("mt", "plain loop", "compiled loop")):
+        for size, batch_tokens in (("base", 8192), ("base", 25000), ("big", 8192)):
+            row = {"kind": "train", "size": size, "batch_tokens": batch_tokens, "system": system, "settings": ""}
+            rows.append(row | {"speed": 1e5 / (number + 1) + batch_tokens, "flop_per_token": 4e8, "memory": 2**30})
+    for number, system in enumerate(("mt bf16", "CTranslate2 float16")):
+        for beam in (1, 4):
+            for batch_tokens in (4096, 32768):
+                row = {"kind": "translate", "size": "base", "system": system, "beam": beam}
+                rows.append(row | {"batch_tokens": batch_tokens, "speed": (number + 1) * 1e4 * batch_tokens / beam})
+    rows.append({"kind": "limit", "size": "base", "system": "limit", "speed": 469_000, "flop_per_token": 4e8})
+    return rows
+
+
+def test_tables_of_a_gpu_show_the_figures_that_are_recorded(gpu_tables, figures):
+    rows = rows_of_a_gpu()
+    recorded = gpu_tables.recorded_figures(rows)
+    known = {name: {"value": round(value, 2), "unit": unit} for name, (value, unit, _) in recorded.items()}
+    text = gpu_tables.section(rows, is_marked=True)
+    assert not figures.problems(text, known)
+    assert {name for *_, name in figures.marks(text)} == set(known) and len(known) == 5
+    assert not list(figures.marks(gpu_tables.section(rows)))
+    assert all(len({line.count("|") for line in part.splitlines()}) == 1 for part in text.split("\n\n"))
+
+
+def test_hours_of_training_follow_from_the_fastest_speed_of_mt(gpu_tables):
+    base, big, _ = (line.split(" | ") for line in gpu_tables.times_table(rows_of_a_gpu()).splitlines()[2:])
+    assert base[2:4] == [f"{2.5e9 / 125_000 / 3600:.1f} hours", f"{2.5e9 / 125_000 / 3600 / 7.2:.1f} hours"]
+    assert big[2] == f"{7.5e9 / 108_192 / 3600:.1f} hours"
+
+
+def test_rows_measured_again_replace_the_earlier_ones_and_rows_of_two_gpus_are_refused(gpu_tables, tmp_path):
+    rows = rows_of_a_gpu()
+    again = [row | {"speed": 2 * row["speed"]} if "speed" in row else row for row in rows]
+    for name, written in (("first", rows), ("second", [*again, rows[-1] | {"skipped": "no file", "speed": None}])):
+        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in written))
+    assert gpu_tables.read_rows([tmp_path / "first", tmp_path / "second"]) == again
+    (tmp_path / "second").write_text(json.dumps(rows[0] | {"device": "another GPU"}) + "\n")
+    with pytest.raises(SystemExit, match="2 devices"):
+        gpu_tables.read_rows([tmp_path / "first", tmp_path / "second"])
