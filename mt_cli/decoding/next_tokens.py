@@ -66,7 +66,8 @@ class TokenMask:
         if self.forced is not None:
             only_R1 = torch.where(is_free_R1, log_probs_RV.gather(1, forced_R1), kept_R1)
             log_probs_RV.masked_fill_(~is_free_R1, -torch.inf).scatter_(1, forced_R1, only_R1)
-        if EOS_ID in self.forbidden:
+        can_be_stuck = self.forced is not None or self.repeated is not None
+        if EOS_ID in self.forbidden and (can_be_stuck or log_probs_RV.shape[1] <= len(self.forbidden)):
             is_stuck_R = log_probs_RV.amax(dim=1).isneginf()
             log_probs_RV[:, EOS_ID] = torch.where(is_stuck_R, ends_R, log_probs_RV[:, EOS_ID])
         return log_probs_RV
@@ -127,9 +128,14 @@ def best_tokens(logits_RV: Tensor, number: int, mask: TokenMask) -> tuple[Tensor
     num_rows, size = logits_RV.shape
     at_once = max(1, _ELEMENTS_AT_ONCE // size) if is_cpu(logits_RV) else num_rows
     segments = [slice(start, start + at_once) for start in range(0, num_rows, at_once)]
-    log_probs = (select(mask, rows).apply(logits_RV[rows].float().log_softmax(dim=-1)) for rows in segments)
+    log_probs = (select(mask, rows).apply(log_softmax(logits_RV[rows])) for rows in segments)
     values, tokens = zip(*(largest(segment, number) for segment in log_probs), strict=True)
     return torch.cat(values), torch.cat(tokens)
+
+
+def log_softmax(logits_RV: Tensor) -> Tensor:
+    """Log-probabilities in fp32; on a GPU, in one kernel."""
+    return logits_RV.log_softmax(dim=-1, dtype=torch.float32)
 
 
 def sampled_tokens(
@@ -141,7 +147,7 @@ def sampled_tokens(
     section 5.4), then to the likeliest tokens with a total probability of `top_p` (Holtzman et al. 2020, section 3.1).
     The log-probabilities are those of the unchanged model.
     """
-    log_probs_RV = mask.apply(logits_RV.float().log_softmax(dim=-1))
+    log_probs_RV = mask.apply(log_softmax(logits_RV))
     if decoding.top_k is None and decoding.top_p is None:  # Needs no order, and sorting takes most of the time.
         return _sampled(log_probs_RV, (log_probs_RV / decoding.temperature).softmax(dim=-1), random_numbers_R)
     values_RC, tokens_RC = largest(log_probs_RV, decoding.top_k or log_probs_RV.shape[1])

@@ -104,7 +104,10 @@ class Transformer(nn.Module):
         bias = None if layout.mask is None else bias_of(layout.mask[:, None, None])
         for layer in self.encoder:
             x_MD = self._apply_layer(layer, x_MD, layout, bias, weights)
-        return Memory(self.encoder_norm(x_MD), layout, bias)
+        x_MD = self.encoder_norm(x_MD)
+        if self.compiles_layers:
+            mark_rows(x_MD)
+        return Memory(x_MD, layout, bias)
 
     def _decode(self, target: Side, memory: Memory, weights: AttentionWeights | None = None) -> Tensor:
         """Hidden states NxD of target ids. The causal mask excludes padding too, which is on the right."""

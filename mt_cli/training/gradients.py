@@ -47,6 +47,7 @@ class GradientAccumulator:
         self.parameters: list[Tensor] = [weight for weight in objective.parameters() if weight.requires_grad]
         self.objective = objective if compute_dtype == torch.float32 else _cast(objective, compute_dtype)
         self.num_splits = 0
+        self.is_empty = True  # Whether no gradient of the current step was added.
         self._smallest_too_large = math.inf
         self._weights = [weight for weight in self.objective.parameters() if weight.requires_grad]
 
@@ -58,6 +59,7 @@ class GradientAccumulator:
         """
         if self._weights[0] is not self.parameters[0]:
             copy_all(self.parameters, list(self._weights))
+        self.is_empty = True
         parts = [self._add(batch, num_target_tokens) for batch in micro_batches]
         sums = functools.reduce(LossSums.__add__, parts or [LossSums(*self.parameters[0].new_zeros(3))])
         return sums if self.group.size == 1 else self._all_reduce(sums)
@@ -102,27 +104,30 @@ class GradientAccumulator:
                 raise
             return None
         self.add_gradients(gradients)
+        self.is_empty = False
         return sums
 
     def loss_and_gradients(self, batch: Batch, num_target_tokens: Number) -> tuple[LossSums, list[Tensor]]:
-        """Sums over a batch, detached, and the fp32 gradients of the scaled loss per target token."""
+        """Sums over a batch, detached, and the gradients of the scaled loss per target token."""
         sums: LossSums = self.objective(batch)
         gradients = torch.autograd.grad(self.scaler.scale(sums.objective / num_target_tokens), self._weights)
-        if gradients[0].dtype != torch.float32:
-            narrow = list(gradients)
-            gradients = tuple(torch.empty_like(gradient, dtype=torch.float32) for gradient in narrow)
-            copy_all(narrow, list(gradients))
         return replace(sums, objective=sums.objective.detach()), list(gradients)
 
     @torch.no_grad()
     def add_gradients(self, gradients: list[Tensor]) -> None:
-        """Add gradients to those of the parameters."""
-        if self.parameters[0].grad is None:
-            for parameter, gradient in zip(self.parameters, gradients, strict=True):
-                parameter.grad = gradient
-        else:
-            sums = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        """Add gradients in fp32 to those of the parameters; the first ones of a step replace what is there."""
+        sums = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        if sums and self.is_empty:
+            copy_all(gradients, sums)
+            return
+        if gradients[0].dtype != torch.float32:
+            narrow, gradients = gradients, [torch.empty_like(x, dtype=torch.float32) for x in gradients]
+            copy_all(narrow, gradients)
+        if sums:
             torch._foreach_add_(sums, gradients)
+            return
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
+            parameter.grad = gradient
 
 
 def _cast(objective: Objective, dtype: torch.dtype) -> Objective:

@@ -46,18 +46,8 @@ def smoothed_cross_entropy(
     References keep 1 - smoothing of the probability; the rest is spread evenly over all V entries (Szegedy et al. 2016,
     section 7). Rows whose reference is [PAD] do not count.
     """
-    log_probs_NV = F.linear(hidden_ND, weight_VD, bias_V).float().log_softmax(dim=-1)
-    return LossSums(*_sums(log_probs_NV, targets_N, smoothing))
-
-
-def _sums(log_probs_NV: Tensor, targets_N: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Smoothed cross-entropy, cross-entropy and number of correct tokens, over the rows that are not padding."""
-    is_real_N = targets_N != PAD_ID
-    right_N = log_probs_NV.gather(1, targets_N[:, None])[:, 0]
-    cross_entropy = -(right_N * is_real_N).sum()
-    to_all = -(log_probs_NV.mean(dim=-1) * is_real_N).sum()
-    num_correct = ((right_N >= log_probs_NV.amax(dim=-1)) & is_real_N).sum()
-    return (1 - smoothing) * cross_entropy + smoothing * to_all, cross_entropy.detach(), num_correct
+    logits_NV = F.linear(hidden_ND, weight_VD, bias_V).float()
+    return _sums(logits_NV, targets_N, _cross_entropy(logits_NV, targets_N, smoothing))
 
 
 def consistent_cross_entropy(
@@ -74,12 +64,24 @@ def consistent_cross_entropy(
     loss of Wu et al. 2021, "R-Drop: Regularized Dropout for Neural Networks", section 2: `consistency` is their alpha.
     The other sums belong to the first pass.
     """
-    log_p_NV, log_q_NV = F.linear(hidden_2ND, weight_VD, bias_V).float().log_softmax(dim=-1)
-    first, cross_entropy, num_correct = _sums(log_p_NV, targets_N, smoothing)
-    second, *_ = _sums(log_q_NV, targets_N, smoothing)
+    logits_2NV = F.linear(hidden_2ND, weight_VD, bias_V).float()
+    first, second = (_cross_entropy(logits_NV, targets_N, smoothing) for logits_NV in logits_2NV)
+    log_p_NV, log_q_NV = logits_2NV.log_softmax(dim=-1)
     divergence_N = ((log_p_NV.exp() - log_q_NV.exp()) * (log_p_NV - log_q_NV)).sum(dim=-1)
     divergence = (divergence_N * (targets_N != PAD_ID)).sum()
-    return LossSums((first + second) / 2 + consistency / 4 * divergence, cross_entropy, num_correct)
+    return _sums(logits_2NV[0], targets_N, (first + second) / 2 + consistency / 4 * divergence)
+
+
+def _cross_entropy(logits_NV: Tensor, targets_N: Tensor, smoothing: float = 0.0) -> Tensor:
+    return F.cross_entropy(logits_NV, targets_N, ignore_index=PAD_ID, reduction="sum", label_smoothing=smoothing)
+
+
+def _sums(logits_NV: Tensor, targets_N: Tensor, objective: Tensor) -> LossSums:
+    """Sums of an objective and of what the logits say about the references."""
+    logits_NV = logits_NV.detach()
+    is_right_N = logits_NV.gather(1, targets_N[:, None])[:, 0] >= logits_NV.amax(dim=-1)
+    num_correct = (is_right_N & (targets_N != PAD_ID)).sum()
+    return LossSums(objective, _cross_entropy(logits_NV, targets_N), num_correct)
 
 
 @cache

@@ -46,12 +46,11 @@ class Update:
         self._max_grad_norm = config.max_grad_norm or math.inf
 
     def apply(self, cross_entropy: Tensor, rate: float) -> Applied:
-        """Update the weights with this learning rate unless the cross-entropy or the gradient is not finite.
-
-        The gradient is zero afterwards.
-        """
+        """Update the weights with this learning rate unless the cross-entropy or the gradient is not finite."""
         set_rate(self.optimizer, rate)
-        return self._apply(cross_entropy)
+        applied = self._apply(cross_entropy)
+        self.optimizer.zero_grad(set_to_none=True)
+        return applied
 
     def _apply(self, cross_entropy: Tensor) -> Applied:
         self.gradients.scaler.unscale_(self.optimizer)
@@ -59,7 +58,6 @@ class Update:
         is_finite = grad_norm.isfinite() & cross_entropy.isfinite()
         step_if(is_finite, self.optimizer)
         self.gradients.scaler.update()
-        self.optimizer.zero_grad(set_to_none=not isinstance(self.gradients, GraphedGradientAccumulator))
         return Applied(grad_norm, is_finite)
 
 
@@ -116,7 +114,7 @@ class GraphedGradientAccumulator(GradientAccumulator):
 
     def _add(self, batch: Batch, num_target_tokens: Number) -> LossSums:
         self._num_target_tokens.fill_(num_target_tokens)
-        key = batch.shape, self.objective.is_twice
+        key = batch.shape, self.objective.is_twice, self.is_empty
         if batch.shape is not None and key in self._seen and key not in self._graphs:
             self._record(batch, key)
         self._seen.add(key)
@@ -127,7 +125,13 @@ class GraphedGradientAccumulator(GradientAccumulator):
         for place, tensor in zip(memory.tensors, batch.tensors, strict=True):
             place.copy_(tensor, non_blocking=True)
         replay()
+        self.is_empty = False
         return LossSums(*self._sums.clone())
+
+    def _all_reduce(self, sums: LossSums) -> LossSums:
+        if self.is_empty:  # This process had no micro-batch at the end of the epoch.
+            torch._foreach_zero_([parameter.grad for parameter in self.parameters if parameter.grad is not None])
+        return super()._all_reduce(sums)
 
     def _record(self, batch: Batch, key: object) -> None:
         """Record the work for batches of a shape, unless there are many graphs or the memory does not suffice."""

@@ -109,7 +109,6 @@ def test_a_recorded_update_skips_a_step_whose_loss_is_not_finite(optimizer):
         for parameter in parameters:
             parameter.grad.fill_(0.1)
         assert bool(update.apply(cross_entropy, 0.1).is_finite) == (cross_entropy == 1)
-        assert all(bool((parameter.grad == 0).all()) for parameter in parameters)
         after = torch.cat([parameter.detach().flatten() for parameter in parameters])
         assert (after.sum() == before.sum()) == bool(cross_entropy.isnan())
 
