@@ -20,8 +20,8 @@ from mt_cli.tokenizer.special import PAD_ID
 
 # Legend of the shapes: N rows of tokens, B sequences, T positions, H heads.
 
-_SHORTEST_SEQUENCES = 64
-"""Smallest `longest` of a shape: kernels of variable length work on 64 rows or more at once."""
+_SHORTEST_SEQUENCES, _SEQUENCES_OF_SHAPES_PER_OCTAVE = 64, 4
+"""Of shapes: the smallest `longest`, and number of sizes between a number of sequences and its double."""
 _TOKENS_PER_OCTAVE, _SEQUENCES_PER_OCTAVE, _MULTIPLE_OF_POSITIONS = 16, 8, 2
 """Number of sizes between a number and its double. Few sizes make shapes recur: on CPUs, a new shape of a bf16 product
 costs half a millisecond and some memory, and a batch has thirty products. An epoch of the captions has 60 shapes of
@@ -157,14 +157,14 @@ def shaped_layout(lengths: NDArray[np.integer[Any]], num_rows: int, num_sequence
 def shape_of(lengths: NDArray[np.integer[Any]], batch_tokens: int) -> Shape:
     """Shape for sequences with the lengths 2xB, in a batch of at most `batch_tokens` rows a side: few shapes recur.
 
-    Rows are rounded up to eighths of `batch_tokens`. The captions have 9 shapes in batches of 25,000, of which 5 % is
-    padding; pairs of random lengths from 8 to 40 have 24, of which 4 % is. Kernels of variable length start work for
-    `longest` rows of every sequence, so both numbers fit to a factor of two.
+    Rows are rounded up to eighths of `batch_tokens`. The captions have 16 shapes in batches of 25,000, of which 5 % is
+    padding; pairs of random lengths from 8 to 40 have 56, of which 4 % is. Kernels of variable length start work for
+    128 rows of every sequence, even of an empty one.
     """
     longest = max(_SHORTEST_SEQUENCES, 1 << (int(lengths.max()) - 1).bit_length())
     multiple = max(8, -(-batch_tokens // 64) * 8)
     source_rows, target_rows = (-(-int(rows) // multiple) * multiple for rows in lengths.sum(axis=1))
-    num_sequences = 1 << (lengths.shape[1] + multiple // longest).bit_length()  # With room for the padding.
+    num_sequences = round_up(lengths.shape[1] + multiple // longest + 1, _SEQUENCES_OF_SHAPES_PER_OCTAVE)
     return Shape(source_rows, target_rows, num_sequences, longest)
 
 

@@ -25,7 +25,7 @@ from mt_cli.training.gradients import GradientAccumulator, Number
 from mt_cli.training.objective import LossSums, Objective
 from mt_cli.training.optimizer import set_rate, step_if, use_tensor_rates
 
-_MAX_GRAPHS = 64
+_MAX_GRAPHS = 128
 
 
 @dataclass(frozen=True)
