@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Protocol
 
 import torch
@@ -14,7 +14,7 @@ from mt_cli.batching.batches import batches_in_order, pad
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.batch_size import batches_that_recur, bytes_per_token, fitting_batch_tokens
 from mt_cli.decoding.predictor import Predictor, predictor_of
-from mt_cli.decoding.search import Hypothesis, search
+from mt_cli.decoding.search import Hypothesis, Results, start_search
 from mt_cli.errors import InputError
 from mt_cli.machine.devices import free_memory
 from mt_cli.model.ensemble import Ensemble
@@ -85,12 +85,19 @@ class TransformerEngine:
         self.model.eval()
         num_beams = num_best if decoding.sample else max(decoding.beam_size, num_best)
         hypotheses: dict[int, list[Hypothesis]] = {}
-        for indices in self._batches([len(ids) for ids in sources], decoding.batch_tokens, num_beams):
-            src_ids = self._padded([sources[index] for index in indices], end=EOS_ID)
-            batch_prefixes = [prefixes[index] for index in indices] if prefixes else []
-            best = search(self.model, src_ids, decoding, num_best, batch_prefixes, self.means.predictor)
-            hypotheses.update(zip(indices, best, strict=True))
+
+        def finish(indices: Sequence[int], results: Results) -> None:
+            hypotheses.update(zip(indices, results(), strict=True))
             self.on_done(len(indices))
+
+        finish_last: Callable[[], object] = lambda: None  # noqa: E731
+        for indices in self._batches([len(ids) for ids in sources], decoding.batch_tokens, num_beams):
+            src_ids = pad([sources[index] for index in indices], end=EOS_ID)
+            of_batch = [prefixes[index] for index in indices] if prefixes else []
+            predictor = self.means.predictor
+            results = start_search(self.model, src_ids, decoding, num_best, of_batch, predictor, finish_last)
+            finish_last = partial(finish, indices, results)
+        finish_last()
         return [hypotheses[index] for index in range(len(sources))]
 
     def _batches(self, lengths: Sequence[int], batch_tokens: int, num_beams: int) -> list[list[int]]:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from mt_cli.batching.packing import round_up
+from mt_cli.decoding.transfers import Arriving
 from mt_cli.errors import DivergenceError
 
 _SIZES_PER_OCTAVE = 4
@@ -31,20 +32,12 @@ class Flags:
     """Which sentences are done, and which have a score that is not a number, on their way to the CPU."""
 
     def __init__(self, is_done_B: Tensor, is_nan_B: Tensor) -> None:
-        self._flags = torch.stack([is_done_B, is_nan_B])
-        self._arrived: torch.cuda.Event | None = None
-        if self._flags.is_cuda:
-            pinned = torch.empty(self._flags.shape, dtype=torch.bool, pin_memory=True)
-            self._flags = pinned.copy_(self._flags, non_blocking=True)
-            self._arrived = torch.cuda.Event()
-            self._arrived.record()
+        self._flags = Arriving(torch.stack([is_done_B, is_nan_B]))
 
     def read_done(self) -> Tensor:
         """B, True where a sentence is done, on the CPU. Raises DivergenceError if a score is not a number."""
-        if self._arrived is not None:
-            self._arrived.synchronize()
         is_done_B: Tensor
-        is_done_B, is_nan_B = self._flags.cpu()
+        is_done_B, is_nan_B = self._flags.read()
         if is_nan_B.any():  # The search would never end.
             raise DivergenceError(
                 "the scores of this model are not numbers, because its training diverged; lower training.learning_rate "

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from mt_cli.config.sections import DecodingConfig
+from mt_cli.decoding.transfers import send
 from mt_cli.model.kernels import is_cpu
 from mt_cli.tokenizer.special import EOS_ID, PAD_ID, SOS_ID, UNK_ID
 
@@ -95,6 +96,10 @@ class Constraints:
         if limit is not None:
             max_lengths_B = max_lengths_B.clamp(max=limit - 1)
         return cls(decoding, frozenset(max_lengths_B.tolist()), max_lengths_B, prefixes_BP)
+
+    def to(self, device: torch.device) -> Constraints:
+        """Constraints with their tensors on a device."""
+        return replace(self, max_lengths=send(self.max_lengths, device), prefixes=send(self.prefixes, device))
 
     def next_after(self, ids_BNT: Tensor) -> TokenMask:
         """Tokens that may follow these hypotheses."""

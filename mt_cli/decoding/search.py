@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from itertools import chain
+from operator import itemgetter
 
 import torch
 from torch import Tensor
@@ -18,6 +20,7 @@ from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.finished import SHRINKING_LATE, Flags, reads_late, worth_keeping
 from mt_cli.decoding.next_tokens import Constraints, Prefixes, TokenMask, best_tokens, sampled_tokens, select
 from mt_cli.decoding.predictor import EagerPredictor, Predictor
+from mt_cli.decoding.transfers import Arriving, send
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special import EOS_ID, PAD_ID, SOS_ID
@@ -33,6 +36,10 @@ class Hypothesis:
     """TxS cross-attention of each token, from engines that return it with a search."""
 
 
+Results = Callable[[], list[list[Hypothesis]]]
+"""Function that waits for hypotheses of some sentences, best first, and returns them; for one call."""
+
+
 def search(
     model: Transformer | Ensemble,
     src_ids: Tensor,
@@ -45,53 +52,93 @@ def search(
 
     A hypothesis begins with the prefix of its sentence, if `prefixes` are given. `predictor` is one of this model.
     """
+    return start_search(model, src_ids, decoding, num_best, prefixes, predictor)()
+
+
+def start_search(
+    model: Transformer | Ensemble,
+    src_ids: Tensor,
+    decoding: DecodingConfig,
+    num_best: int = 1,
+    prefixes: Prefixes = (),
+    predictor: Predictor | None = None,
+    meanwhile: Callable[[], object] = lambda: None,
+) -> Results:
+    """Search as `search`, but let a GPU work on the last position; `meanwhile` is called when it has its first work.
+
+    So the results of a batch can be read while the GPU works on the next one. With `src_ids` on the CPU, nothing waits
+    for the GPU at the start.
+    """
+    device = next(model.parameters()).device
     constraints = Constraints.of(src_ids, decoding, prefixes, model.max_positions)
-    predictor = predictor or EagerPredictor(model)
-    if decoding.sample or max(decoding.beam_size, num_best) == 1:
-        return run_search(predictor, src_ids, constraints, Samples.start(src_ids, constraints, num_best), num_best)
-    beams = Beams.start(len(src_ids), max(decoding.beam_size, num_best), src_ids.device)
-    return run_search(predictor, src_ids, constraints, beams, num_best)
+    predictor, num_beams = predictor or EagerPredictor(model), max(decoding.beam_size, num_best)
+    state: Samples | Beams
+    if decoding.sample or num_beams == 1:
+        state = Samples.start(src_ids, constraints, num_best, device)
+    else:
+        state = Beams.start(len(src_ids), num_beams, device)
+    return run_search(predictor, send(src_ids, device), constraints.to(device), state, num_best, meanwhile)
 
 
 @torch.inference_mode()
 def run_search(
-    predictor: Predictor, src_ids: Tensor, constraints: Constraints, state: Samples | Beams, num_best: int = 1
-) -> list[list[Hypothesis]]:
-    """Extend a state token by token until every sentence is done; return the `num_best` hypotheses of each.
+    predictor: Predictor,
+    src_ids: Tensor,
+    constraints: Constraints,
+    state: Samples | Beams,
+    num_best: int = 1,
+    meanwhile: Callable[[], object] = lambda: None,
+) -> Results:
+    """Extend a state token by token until every sentence is done; the results are `num_best` hypotheses of each.
 
     A step reads which sentences are done. On a GPU it reads them as they were one step before, while the GPU works on
-    this one; a sentence that is done does not change any more. Raises DivergenceError if a score is not a number.
+    this one; a sentence that is done does not change any more. Raises DivergenceError if a score is not a number, or
+    lets the results raise it.
     """
     length_penalty, last = constraints.decoding.length_penalty, max(constraints.ends_at)
     num_beams, is_late = state.ids.shape[1], reads_late(src_ids.device)
     tokens_R = torch.full((len(src_ids) * num_beams,), SOS_ID, device=src_ids.device)
     sentences = torch.arange(len(src_ids))  # On the CPU, like `is_read_B` and `kept`.
     is_read_B = torch.zeros_like(sentences, dtype=torch.bool)
-    hypotheses: dict[int, list[Hypothesis]] = {}
+    parts: list[tuple[list[int], Results]] = []
     flags: Flags | None = None
     with predictor.start(src_ids, num_beams) as prediction:
         while True:
             logits_RV = prediction.next(tokens_R)
             state = state.extend(logits_RV, constraints.next_after(state.ids), constraints.decoding, is_late)
-            if flags is None or state.ids.shape[2] > last:  # All are done at the last position.
+            if state.ids.shape[2] == 1:
+                meanwhile()
+            is_last = state.ids.shape[2] > last  # All are done at the last position.
+            if is_last or not is_late:
                 flags = Flags(state.is_done(length_penalty), state.is_nan())
-            is_done_B = is_read_B | flags.read_done()
+            is_done_B = is_read_B
+            if is_last and is_late:
+                is_done_B = torch.ones_like(is_read_B)
+            elif flags is not None:
+                is_done_B = is_read_B | flags.read_done()
             kept = worth_keeping(~is_done_B, *(SHRINKING_LATE if is_late else ()))
-            # Reading hypotheses waits for a GPU, so they stay there until their rows are dropped.
+            # On a GPU, hypotheses stay there until their rows are dropped.
             unread = (is_done_B & ~is_read_B).nonzero()[:, 0]
             if len(unread) and (not is_late or kept is not None or is_done_B.all()):
-                best = state.hypotheses(unread, length_penalty, num_best)
-                hypotheses.update(zip(sentences[unread].tolist(), best, strict=True))
+                parts.append((sentences[unread].tolist(), state.start_reading(unread, length_penalty, num_best)))
                 is_read_B = is_done_B
-            if len(hypotheses) == len(src_ids):
-                return [hypotheses[index] for index in range(len(src_ids))]
-            rows = None if kept is None else kept.to(src_ids.device)
+            if is_done_B.all():
+                return partial(_joined, parts, flags if is_late else None)
+            rows = None if kept is None else send(kept, src_ids.device)
             prediction.select(state.parents, rows)
             if kept is not None and rows is not None:
                 state, constraints = select(state, rows), select(constraints, rows)
                 sentences, is_read_B = sentences[kept], is_read_B[kept]
             flags = Flags(state.is_done(length_penalty), state.is_nan()) if is_late else None
             tokens_R = state.ids[:, :, -1].flatten()
+
+
+def _joined(parts: list[tuple[list[int], Results]], flags: Flags | None) -> list[list[Hypothesis]]:
+    """Hypotheses of all parts of a batch, by their sentences; reads flags that were not read."""
+    if flags is not None:
+        flags.read_done()
+    pairs = chain.from_iterable(zip(sentences, results(), strict=True) for sentences, results in parts)
+    return [hypotheses for _, hypotheses in sorted(pairs, key=itemgetter(0))]
 
 
 @dataclass(frozen=True)
@@ -105,9 +152,9 @@ class Samples:
     parents = None
 
     @classmethod
-    def start(cls, src_ids: Tensor, constraints: Constraints, num_samples: int = 1) -> Samples:
-        """Empty hypotheses, with random numbers that depend on the seed and the source alone."""
-        scores = torch.zeros(len(src_ids), num_samples, device=src_ids.device)
+    def start(cls, src_ids: Tensor, constraints: Constraints, num_samples: int, device: torch.device) -> Samples:
+        """Empty hypotheses on a device, with random numbers that depend on the seed and the source alone."""
+        scores = torch.zeros(len(src_ids), num_samples, device=device)
         random_numbers = scores.new_empty(*scores.shape, 0)
         if constraints.decoding.sample:
             rows, longest = [], int(constraints.max_lengths.max()) + 1
@@ -115,8 +162,8 @@ class Samples:
                 content = repr((constraints.decoding.seed, ids[: ids.index(EOS_ID)]))
                 seed = int.from_bytes(hashlib.sha256(content.encode()).digest()[:7], "big")
                 rows.append(torch.rand(longest, num_samples, generator=torch.Generator().manual_seed(seed)).T)
-            random_numbers = torch.stack(rows).to(src_ids.device)
-        return cls(src_ids.new_empty(*scores.shape, 0), scores, scores == 0, random_numbers)
+            random_numbers = send(torch.stack(rows), device)
+        return cls(scores.new_empty(*scores.shape, 0, dtype=torch.int64), scores, scores == 0, random_numbers)
 
     def extend(self, logits_RV: Tensor, mask: TokenMask, decoding: DecodingConfig, freezes: bool = False) -> Samples:
         """Append the likeliest token to each hypothesis, or a random one; those that ended never change."""
@@ -139,12 +186,9 @@ class Samples:
         """B, True where a score is not a number."""
         return self.scores.isnan().any(dim=1)
 
-    def hypotheses(self, sentences: Tensor, length_penalty: float, num_best: int) -> list[list[Hypothesis]]:
-        """Hypotheses of some sentences, indices on the CPU; best first."""
-        ids_BNT, scores_BN = read_rows(self.ids, sentences), read_rows(self.scores, sentences)
-        return [
-            best_samples(ids, scores, length_penalty)[:num_best] for ids, scores in zip(ids_BNT, scores_BN, strict=True)
-        ]
+    def start_reading(self, sentences: Tensor, length_penalty: float, num_best: int) -> Results:
+        """Begin to read the hypotheses of some sentences, indices on the CPU."""
+        return partial(_samples, Arriving(self.ids), Arriving(self.scores), sentences, length_penalty, num_best)
 
 
 @dataclass(frozen=True)
@@ -211,18 +255,30 @@ class Beams:
             finished_scores=torch.where(was_done_B1, before.finished_scores, self.finished_scores),
         )
 
-    def hypotheses(self, sentences: Tensor, length_penalty: float, num_best: int) -> list[list[Hypothesis]]:
-        """Finished hypotheses of some sentences, indices on the CPU; best first."""
-        ids_BNT = read_rows(self.finished_ids[:, :num_best], sentences)
-        scores_BN = read_rows(self.finished_scores[:, :num_best], sentences)
-        return [
-            [
-                Hypothesis(row[: row.index(EOS_ID)], score)
-                for row, score in zip(ids, scores, strict=True)
-                if score > -math.inf
-            ]
-            for ids, scores in zip(ids_BNT, scores_BN, strict=True)
+    def start_reading(self, sentences: Tensor, length_penalty: float, num_best: int) -> Results:
+        """Begin to read the finished hypotheses of some sentences, indices on the CPU."""
+        ids, scores = Arriving(self.finished_ids[:, :num_best]), Arriving(self.finished_scores[:, :num_best])
+        return partial(_finished, ids, scores, sentences)
+
+
+def _finished(ids: Arriving, scores: Arriving, sentences: Tensor) -> list[list[Hypothesis]]:
+    ids_BNT, scores_BN = ids.read()[sentences].tolist(), scores.read()[sentences].tolist()
+    return [
+        [
+            Hypothesis(row[: row.index(EOS_ID)], score)
+            for row, score in zip(rows, scores_N, strict=True)
+            if score > -math.inf
         ]
+        for rows, scores_N in zip(ids_BNT, scores_BN, strict=True)
+    ]
+
+
+def _samples(
+    ids: Arriving, scores: Arriving, sentences: Tensor, length_penalty: float, num_best: int
+) -> list[list[Hypothesis]]:
+    ids_BNT, scores_BN = ids.read()[sentences].tolist(), scores.read()[sentences].tolist()
+    pairs = zip(ids_BNT, scores_BN, strict=True)
+    return [best_samples(rows, scores_N, length_penalty)[:num_best] for rows, scores_N in pairs]
 
 
 def best_samples(ids: Sequence[Sequence[int]], log_probs: Sequence[float], length_penalty: float) -> list[Hypothesis]:
@@ -231,12 +287,6 @@ def best_samples(ids: Sequence[Sequence[int]], log_probs: Sequence[float], lengt
     totals = zip(rows, log_probs, strict=True)
     hypotheses = (Hypothesis(row, total / penalty(len(row) + 1, length_penalty)) for row, total in totals)
     return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
-
-
-def read_rows(values_BX: Tensor, sentences: Tensor) -> list[Any]:
-    """Values of some sentences, by indices on the CPU; the only wait for a device is at the end."""
-    rows: list[Any] = values_BX[sentences.to(values_BX.device)].tolist()
-    return rows
 
 
 def pick(values_BNT: Tensor, indices_BM: Tensor) -> Tensor:

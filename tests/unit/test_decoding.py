@@ -65,8 +65,8 @@ def test_beam_of_one_is_greedy(seed, length_penalty):
     model, src_ids = tiny(seed=seed), padded(some_sources())
     decoding = DecodingConfig(beam_size=1, length_penalty=length_penalty, max_length=12, unk="avoid")
     constraints = Constraints.of(src_ids, decoding, (), None)
-    greedy = run_search(EagerPredictor(model), src_ids, constraints, Samples.start(src_ids, constraints))
-    beams = run_search(EagerPredictor(model), src_ids, constraints, Beams.start(len(src_ids), 1, src_ids.device))
+    states = Samples.start(src_ids, constraints, 1, src_ids.device), Beams.start(len(src_ids), 1, src_ids.device)
+    greedy, beams = (run_search(EagerPredictor(model), src_ids, constraints, state)() for state in states)
     for (ours,), (beam,) in zip(greedy, beams, strict=True):
         assert ours.ids == beam.ids
         assert ours.score == pytest.approx(beam.score, abs=1e-4)

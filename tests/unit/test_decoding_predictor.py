@@ -126,6 +126,25 @@ def test_late_reading_notices_a_model_that_diverged(monkeypatch, options):
             search(model, padded(some_sources(5)), DecodingConfig(max_length=limit, **options | {"min_length": 0}))
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+def test_results_of_a_batch_are_read_when_the_next_one_has_begun(monkeypatch, is_late):
+    monkeypatch.setattr(search_module, "reads_late", lambda device: is_late)
+    model, events, sources = tiny(), [], some_sources(30)
+    predict = Transformer.next
+
+    def record_positions(model, tokens, cache):
+        events.append(cache.length)
+        return predict(model, tokens, cache)
+
+    monkeypatch.setattr(Transformer, "next", record_positions)
+    engine = TransformerEngine(model, on_done=lambda number: events.append("done"))
+    engine.search(sources, decoding := DecodingConfig(max_length=9, batch_tokens=400))
+    starts = [place for place, event in enumerate(events) if event == 0]
+    assert len(starts) > 2 and events[-1] == "done" and events.count("done") == len(starts)
+    assert all(events[place + 1] == "done" for place in starts[1:])
+    assert engine.search([], decoding) == []
+
+
 def test_a_sentence_that_is_done_never_changes():
     state, decoding = Beams.start(20, 3, torch.device("cpu")), DecodingConfig(max_length=9)
     allowed = search_module.TokenMask((0, 1))
@@ -134,7 +153,7 @@ def test_a_sentence_that_is_done_never_changes():
         logits = 3 * torch.randn(60, 12, generator=generator)
         state = state.extend(logits, allowed, decoding, freezes=True)
         for sentence in state.is_done(decoding.length_penalty).nonzero()[:, 0]:
-            (best,) = state.hypotheses(sentence[None], decoding.length_penalty, 3)
+            (best,) = state.start_reading(sentence[None], decoding.length_penalty, 3)()
             assert best == done.setdefault(int(sentence), best)
         assert all(state.is_done(decoding.length_penalty)[list(done)])
     assert len(done) > 5

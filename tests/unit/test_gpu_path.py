@@ -15,7 +15,7 @@ from mt_cli.config.sections import DecodingConfig, ModelConfig
 from mt_cli.config.training import TrainingConfig
 from mt_cli.decoding import next_tokens
 from mt_cli.decoding.next_tokens import FREE, Constraints, TokenMask, best_tokens
-from mt_cli.decoding.search import Beams, Samples, search
+from mt_cli.decoding.search import Beams, Samples, search, start_search
 from mt_cli.errors import DivergenceError
 from mt_cli.evaluation.tokens import score_tokens
 from mt_cli.machine.devices import seed_device
@@ -111,27 +111,23 @@ def test_every_operation_of_a_search_is_on_the_device(options):
 def test_a_search_reads_once_a_step_and_twice_for_all_translations_that_are_done(options):
     num_steps, num_sentences = 12, 20
 
-    def done(flags):
-        """Fifteen sentences end at the third step and leave the batch, the others at the last step."""
-        values = torch.zeros(flags.shape, dtype=flags.dtype)
+    def values_of(tensor):
+        """Flags of steps, in which fifteen sentences end at the third and the others at the last; ids; or scores."""
+        if tensor.dtype != torch.bool:
+            return torch.full(tensor.shape, EOS_ID if tensor.dim() == 3 else 0, dtype=tensor.dtype)
+        values = torch.zeros(tensor.shape, dtype=torch.bool)
         step = reads.names.count("cpu")
         values[0, : 15 if step == 3 else 20] = step in (3, num_steps)
         return values
 
-    def listed(values):
-        """The longest lengths; or the ids of some sentences; or their scores."""
-        number = reads.names.count("tolist")
-        num_read = 15 if number <= 3 else 5  # First fifteen sentences, then five.
-        if values.dim() == 1:
-            return [50] * num_sentences
-        return [[[EOS_ID]] if values.dim() == 3 else [0.0]] * num_read
-
     src_ids = torch.full((num_sentences, 7), EOS_ID, device=META)
-    with Reads(cpu=done, tolist=listed) as reads:
-        found = search(on_meta().eval(), src_ids, DecodingConfig(**options))
+    with Reads(cpu=values_of, tolist=lambda lengths: [50] * num_sentences) as reads:
+        read = start_search(on_meta().eval(), src_ids, DecodingConfig(**options))
+    assert reads.names.count("cpu") == num_steps and reads.names.count("tolist") == 1  # The longest lengths.
+    with Reads(cpu=values_of) as reads:
+        found = read()
     assert len(found) == num_sentences and all(best.ids == [] for best, *_ in found)
-    assert reads.names.count("cpu") == num_steps
-    assert reads.names.count("tolist") == 1 + 2 * 2
+    assert reads.names.count("cpu") == 2 * 2
 
 
 @pytest.mark.parametrize("options", SEARCHES, ids=str)

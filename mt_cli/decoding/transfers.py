@@ -1,0 +1,31 @@
+"""Copies between the CPU and a GPU that neither waits for. Knows tensors; does not know their content."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def send(values: Tensor, device: torch.device) -> Tensor:
+    """Copy on a device; a GPU that has work left goes on with it."""
+    if device.type != "cuda" or values.is_cuda:
+        return values.to(device)
+    return values.pin_memory().to(device, non_blocking=True)
+
+
+class Arriving:
+    """Values on their way to the CPU."""
+
+    def __init__(self, values: Tensor) -> None:
+        self._values, self._arrived = values, None
+        if values.is_cuda:
+            pinned = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+            self._values = pinned.copy_(values.contiguous(), non_blocking=True)
+            self._arrived = torch.cuda.Event()
+            self._arrived.record()
+
+    def read(self) -> Tensor:
+        """Values on the CPU; waits until they have arrived."""
+        if self._arrived is not None:
+            self._arrived.synchronize()
+        return self._values.cpu()
