@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from mt_cli.config.sections import DecodingConfig
+from mt_cli.decoding.row_statistics import SEGMENT, RowStatistics, segment_maxima
 from mt_cli.decoding.transfers import send
 from mt_cli.model.kernels import is_cpu
 from mt_cli.tokenizer.special import EOS_ID, PAD_ID, SOS_ID, UNK_ID
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 NEVER_PRODUCED = (PAD_ID, SOS_ID)
 FREE = -1  # In place of a token: no token is forced.
 TOKENS_BESIDE_RATIO = 10
-_SEGMENT = 64
 _ELEMENTS_AT_ONCE = 2**19
 """Log-probabilities computed at a time on a CPU: as many as stay in its caches."""
 
@@ -54,9 +54,15 @@ class TokenMask:
     forced: Tensor | None = None  # R, the only token that may come, or FREE; None if all rows are free.
     repeated: Tensor | None = None  # RxK, tokens that a row may not produce, padded with [PAD].
 
+    @property
+    def is_by_row(self) -> bool:
+        """Whether rows have other tokens that may come."""
+        return self.forced is not None or self.repeated is not None
+
     def apply(self, log_probs_RV: Tensor) -> Tensor:
         """Write -inf for tokens that may not come; [EOS] may always come if nothing else may."""
-        ends_R = log_probs_RV[:, EOS_ID].clone()
+        can_be_stuck = self.is_by_row or log_probs_RV.shape[1] <= len(self.forbidden)
+        ends_R = log_probs_RV[:, EOS_ID].clone() if can_be_stuck else None
         if self.forced is not None:
             is_free_R1, forced_R1 = (self.forced == FREE)[:, None], self.forced.clamp(min=0)[:, None]
             kept_R1 = log_probs_RV.gather(1, forced_R1)
@@ -67,8 +73,7 @@ class TokenMask:
         if self.forced is not None:
             only_R1 = torch.where(is_free_R1, log_probs_RV.gather(1, forced_R1), kept_R1)
             log_probs_RV.masked_fill_(~is_free_R1, -torch.inf).scatter_(1, forced_R1, only_R1)
-        can_be_stuck = self.forced is not None or self.repeated is not None
-        if EOS_ID in self.forbidden and (can_be_stuck or log_probs_RV.shape[1] <= len(self.forbidden)):
+        if EOS_ID in self.forbidden and ends_R is not None:
             is_stuck_R = log_probs_RV.amax(dim=1).isneginf()
             log_probs_RV[:, EOS_ID] = torch.where(is_stuck_R, ends_R, log_probs_RV[:, EOS_ID])
         return log_probs_RV
@@ -128,14 +133,36 @@ class Constraints:
 def best_tokens(logits_RV: Tensor, number: int, mask: TokenMask) -> tuple[Tensor, Tensor]:
     """RxC log-probabilities in fp32 and tokens of the `number` likeliest (at most V), best first.
 
-    Masked tokens have -inf; their probability is not given to other tokens. NaN counts as the likeliest.
+    Masked tokens have -inf; their probability is not given to other tokens. NaN counts as the likeliest. On a GPU, the
+    logits may be overwritten.
     """
     num_rows, size = logits_RV.shape
+    if _statistics.are_ready(logits_RV):
+        return best_by_statistics(logits_RV, number, mask, *_statistics.of(logits_RV))
     at_once = max(1, _ELEMENTS_AT_ONCE // size) if is_cpu(logits_RV) else num_rows
     segments = [slice(start, start + at_once) for start in range(0, num_rows, at_once)]
     log_probs = (select(mask, rows).apply(log_softmax(logits_RV[rows])) for rows in segments)
     values, tokens = zip(*(largest(segment, number) for segment in log_probs), strict=True)
     return torch.cat(values), torch.cat(tokens)
+
+
+_statistics = RowStatistics()
+
+
+def best_by_statistics(
+    logits_RV: Tensor, number: int, mask: TokenMask, log_sums_R1: Tensor, maxima_RG: Tensor
+) -> tuple[Tensor, Tensor]:
+    """`best_tokens` from the statistics of the rows before masking; overwrites the logits and the maxima.
+
+    All logits of a row are less than its log-probabilities by one number, so both have the same order.
+    """
+    logits_RV = mask.apply(logits_RV)
+    if mask.is_by_row:
+        maxima_RG = segment_maxima(logits_RV)
+    elif logits_RV.shape[1] >= SEGMENT:  # The tokens that no row produces are in the first segment.
+        maxima_RG[:, 0] = logits_RV[:, :SEGMENT].amax(dim=1)
+    values_RC, tokens_RC = largest(logits_RV, number, maxima_RG)
+    return values_RC - log_sums_R1, tokens_RC
 
 
 def log_softmax(logits_RV: Tensor) -> Tensor:
@@ -177,24 +204,34 @@ def _sampled(values_RC: Tensor, weights_RC: Tensor, random_numbers_R: Tensor) ->
     return values_RC.gather(1, places_R1).masked_fill(total_R1.isnan(), torch.nan), places_R1
 
 
-def largest(values_RV: Tensor, number: int) -> tuple[Tensor, Tensor]:
+def largest(values_RV: Tensor, number: int, maxima_RG: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """RxC values and indices, largest first, of the `number` largest in each row (at most V).
 
     They lie in the `number` segments of a row that have the largest maxima, so only these segments are sorted
-    (256 x 8,000 on one core: 1.7 ms, against 3.1 for `topk` of whole rows). On GPUs, a maximum is one kernel.
+    (256 x 8,000 on one core: 1.7 ms, against 3.1 for `topk` of whole rows). On GPUs, a maximum is one kernel. The
+    maxima of the segments may be given.
     """
     size = values_RV.shape[1]
+    if maxima_RG is None and number == 1 and not is_cpu(values_RV):
+        return _top(values_RV, 1)
+    num_segments = size // SEGMENT
+    if num_segments <= number:
+        return _top(values_RV, min(number, size))
+    end = num_segments * SEGMENT
+    _, segments_RC = _top(segment_maxima(values_RV) if maxima_RG is None else maxima_RG, number)
+    within = torch.arange(SEGMENT, device=values_RV.device)
+    candidates = (segments_RC[..., None] * SEGMENT + within).flatten(1)
+    if end < size:
+        rest = torch.arange(end, size, device=values_RV.device).expand(len(values_RV), -1)
+        candidates = torch.cat([candidates, rest], dim=1)
+    values_RC, ranks_RC = _top(values_RV.gather(1, candidates), number)
+    return values_RC, candidates.gather(1, ranks_RC)
+
+
+def _top(values_RV: Tensor, number: int) -> tuple[Tensor, Tensor]:
+    """`topk`; on a GPU, a maximum is faster."""
     if number == 1 and not is_cpu(values_RV):
         maxima_R1, indices_R1 = values_RV.max(dim=-1, keepdim=True)
         return maxima_R1, indices_R1
-    num_segments = size // _SEGMENT
-    if num_segments <= number:
-        values_RC, indices_RC = values_RV.topk(min(number, size))
-        return values_RC, indices_RC
-    end = num_segments * _SEGMENT
-    segments_RC = values_RV[:, :end].unflatten(1, (num_segments, _SEGMENT)).amax(dim=-1).topk(number).indices
-    within = torch.arange(_SEGMENT, device=values_RV.device)
-    rest = torch.arange(end, size, device=values_RV.device).expand(len(values_RV), -1)
-    candidates = torch.cat([(segments_RC[..., None] * _SEGMENT + within).flatten(1), rest], dim=1)
-    values_RC, ranks_RC = values_RV.gather(1, candidates).topk(number)
-    return values_RC, candidates.gather(1, ranks_RC)
+    values_RC, indices_RC = values_RV.topk(number)
+    return values_RC, indices_RC

@@ -15,11 +15,14 @@ from mt_cli.batching.batches import MixedPairs, collate, pad
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.sections import DecodingConfig, ModelConfig
 from mt_cli.config.training import TrainingConfig
+from mt_cli.decoding import row_statistics
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.decoding.finished import Flags
 from mt_cli.decoding.next_tokens import FREE, Constraints
 from mt_cli.decoding.predictor import EagerPredictor, GraphedPredictor
+from mt_cli.decoding.row_statistics import compiled_statistics, plain_statistics
 from mt_cli.decoding.search import Beams, Samples
+from mt_cli.machine.devices import can_compile
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special import EOS_ID, SOS_ID
 from mt_cli.training.averaging import MovingAverage
@@ -166,6 +169,33 @@ def padded(sources):
 @pytest.fixture
 def records_soon(monkeypatch):
     monkeypatch.setattr("mt_cli.decoding.predictor._STEPS_BEFORE_RECORDING", 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("size", [12, 64, 100, 4_095, 8_000, 32_000, 50_001])
+@torch.inference_mode()
+def test_the_kernel_for_statistics_of_rows_computes_their_definition(dtype, size):
+    if not can_compile(CUDA):
+        pytest.skip("no compiler for kernels")
+    logits = 4 * torch.randn(200, size, generator=torch.Generator(CUDA).manual_seed(1), device=CUDA)
+    logits[0, : size // 2], logits[1], logits[2, -1] = -torch.inf, -torch.inf, torch.nan
+    logits = logits.to(dtype)
+    (log_sums, maxima), (expected, expected_maxima) = compiled_statistics(logits), plain_statistics(logits)
+    assert torch.equal(maxima[[0, *range(3, 200)]], expected_maxima[[0, *range(3, 200)]])
+    assert torch.allclose(log_sums[[0, *range(3, 200)]], expected[[0, *range(3, 200)]], atol=1e-5)
+    assert log_sums[1].isneginf() and log_sums[2].isnan()
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_a_search_by_statistics_of_rows_finds_the_translations_of_one_without(monkeypatch, beam_size):
+    model, sources, decoding = a_model().eval(), some_sources(300, 40), DecodingConfig(beam_size=beam_size)
+    with torch.no_grad():
+        model.projection.weight.mul_(2)
+    expected = TransformerEngine(model).search(sources, decoding)
+    monkeypatch.setattr(row_statistics, "_LOGITS_BEFORE_COMPILING", 0)
+    found = TransformerEngine(model).search(sources, decoding)
+    same = [one.ids == other.ids for (one, *_), (other, *_) in zip(found, expected, strict=True)]
+    assert sum(same) >= 0.98 * len(sources)
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "learned"])

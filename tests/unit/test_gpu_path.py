@@ -14,7 +14,8 @@ from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import DecodingConfig, ModelConfig
 from mt_cli.config.training import TrainingConfig
 from mt_cli.decoding import next_tokens
-from mt_cli.decoding.next_tokens import FREE, Constraints, TokenMask, best_tokens
+from mt_cli.decoding.next_tokens import FREE, Constraints, TokenMask, best_by_statistics, best_tokens
+from mt_cli.decoding.row_statistics import plain_statistics
 from mt_cli.decoding.search import Beams, Samples, search, start_search
 from mt_cli.errors import DivergenceError
 from mt_cli.evaluation.tokens import score_tokens
@@ -201,6 +202,36 @@ def test_only_attention_of_a_decoder_to_whole_sentences_of_its_own_is_causal_wit
     calls.clear()
     model.next(torch.full((3,), SOS_ID), model.start(torch.full((3, 4), EOS_ID)))
     assert calls == [False] * (2 + 2 * 2)
+
+
+MASKS = [
+    TokenMask((0, 2)),
+    TokenMask((0, 2, 3)),
+    TokenMask((0, 1, 2, 3), forced=torch.tensor([FREE, 9, 3, FREE, 70, FREE])),
+    TokenMask((0, 2, 3), repeated=torch.randint(300, (6, 40), generator=torch.Generator().manual_seed(2))),
+]
+
+
+@pytest.mark.parametrize("size", [5, 64, 70, 300, 640])
+@pytest.mark.parametrize("number", [1, 4])
+@pytest.mark.parametrize("mask", MASKS)
+def test_statistics_of_rows_have_the_best_tokens_of_all_log_probabilities(size, number, mask):
+    if mask.is_by_row and size < 300:
+        pytest.skip("The tokens of this mask are more.")
+    logits = torch.randn(6, size, generator=torch.Generator().manual_seed(1))
+    logits[:, :4] += 9  # Masked tokens are likely.
+    expected_values, expected_tokens = best_tokens(logits.clone(), number, mask)
+    values, tokens = best_by_statistics(logits.clone(), number, mask, *plain_statistics(logits))
+    assert torch.allclose(values, expected_values, atol=1e-5)
+    is_possible = ~expected_values.isneginf()
+    assert torch.equal(tokens[is_possible], expected_tokens[is_possible]) and is_possible[:, 0].any()
+
+
+def test_statistics_of_rows_that_are_not_numbers_are_not_numbers():
+    logits = torch.zeros(2, 128)
+    logits[1, 100] = float("nan")
+    values, _ = best_by_statistics(logits.clone(), 2, TokenMask((0, 2)), *plain_statistics(logits))
+    assert values.isnan().tolist() == [[False, False], [True, True]]
 
 
 def test_the_best_tokens_of_all_rows_at_once_are_those_of_a_few_at_a_time(forced, monkeypatch):
