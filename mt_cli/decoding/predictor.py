@@ -25,7 +25,7 @@ from mt_cli.tokenizer.special import SOS_ID
 
 _STEPS_BEFORE_RECORDING = 24
 """Steps of one shape that are launched one by one. Recording takes as long as about ten of them."""
-_MOST_GRAPHS = 64
+_MOST_GRAPHS = 128
 _RECORDING = Lock()
 """Only one thread may record at a time."""
 

@@ -1,8 +1,8 @@
 """A key/value cache whose tensors stay where they are, for steps that are recorded once and repeated.
 
 It has the content of `KeyValueCache` in shapes that recur: the numbers of sentences, of source positions and of target
-positions are rounded up. The current position is a tensor, so that a recorded step can advance it. Knows tensors and
-shapes; does not know graphs or models.
+positions are rounded up. Self-attention reads the first of the columns that there is room for. The current position is
+a tensor, so that a recorded step can advance it. Knows tensors and shapes; does not know graphs or models.
 
 Legend of the shapes: B sentences, N beams, S source positions, C columns (N for each target position), H heads,
 K d_head.
@@ -23,7 +23,7 @@ from mt_cli.model.cache import KeysValues, KeyValueCache
 
 _SENTENCES_PER_OCTAVE = 4
 SOURCE_MULTIPLE = 16
-_FEWEST_POSITIONS, _POSITIONS_PER_OCTAVE = 32, 2
+_FEWEST_READ, _FEWEST_POSITIONS, _POSITIONS_PER_OCTAVE = 16, 32, 2
 _GROWTH = 1.5
 
 
@@ -33,12 +33,12 @@ def rounded_sentences(number: int) -> int:
 
 
 def rounded_positions(number: int) -> int:
-    """Next of the numbers of target positions that caches have: 32, 48, 64, 96, 128, ..."""
-    units = -(-number // (_FEWEST_POSITIONS // _POSITIONS_PER_OCTAVE))
+    """Next of the numbers of target positions that self-attention reads: 16, 24, 32, 48, 64, 96, 128, ..."""
+    units = -(-number // (_FEWEST_READ // _POSITIONS_PER_OCTAVE))
     if units <= _POSITIONS_PER_OCTAVE:
-        return _FEWEST_POSITIONS
+        return _FEWEST_READ
     multiple = 2 ** ((units - 1).bit_length() - 1) // _POSITIONS_PER_OCTAVE
-    return -(-units // multiple) * multiple * _FEWEST_POSITIONS // _POSITIONS_PER_OCTAVE
+    return -(-units // multiple) * multiple * _FEWEST_READ // _POSITIONS_PER_OCTAVE
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,11 @@ class CacheShape:
     def num_columns(self) -> int:
         """Number of columns that self-attention reads."""
         return self.num_positions * self.num_beams
+
+    @property
+    def capacity(self) -> int:
+        """Number of columns that there is room for."""
+        return max(self.num_positions, _FEWEST_POSITIONS) * self.num_beams
 
 
 class Arena:
@@ -103,7 +108,7 @@ class StaticCache:
         )
         self._position = arena.tensor("position", (1,), torch.int64).fill_(-1)
         self.parents.copy_(torch.arange(started.num_beams, device=arena.device).expand_as(self.parents))
-        self.bias.fill_(-math.inf)
+        self._bias.fill_(-math.inf)
         for past in self._past:
             past.zero_()  # A masked value is multiplied by 0, which would turn an infinity into a NaN.
         for pair, started_pair in zip(self.memory, started.memory, strict=True):
@@ -124,12 +129,13 @@ class StaticCache:
             for layer in layers
         ]
         self._past = [
-            tensor(f"{part} {layer}", (*keys, shape.num_columns, self._d_head), self._dtype)
+            tensor(f"{part} {layer}", (*keys, shape.capacity, self._d_head), self._dtype)
             for layer in layers
             for part in ("keys", "values")
         ]
         self.memory_bias = tensor("memory bias", (shape.num_sentences, 1, 1, shape.source_length), self._dtype)
-        self.bias = tensor("bias", (shape.num_sentences, 1, shape.num_beams, shape.num_columns), self._dtype)
+        self._bias = tensor("bias", (shape.num_sentences, 1, shape.num_beams, shape.capacity), self._dtype)
+        self.bias = self._bias[..., : shape.num_columns]  # No beam descends from the other columns.
         self.parents = tensor("parents", (shape.num_sentences, shape.num_beams), torch.int64)
         """The beam of its sentence that each beam continues at the next position."""
 
@@ -156,8 +162,9 @@ class StaticCache:
         return PackedLayout(self._position, shape.num_positions, mask, shape.num_rows, shape.num_sentences)
 
     def append(self, layer: int, keys_values: KeysValues) -> KeysValues:
-        """Write keys and values BxHxNxK of the newest position; return BxHxCxK of all columns, zeros if unused."""
-        past_keys, past_values = self._past[2 * layer : 2 * layer + 2]
+        """Write keys and values BxHxNxK of the newest position; return BxHxCxK of the columns to read."""
+        read = slice(self.shape.num_columns)  # Zeros where unused.
+        past_keys, past_values = (past[:, :, read] for past in self._past[2 * layer : 2 * layer + 2])
         for past, newest in zip((past_keys, past_values), keys_values, strict=True):
             past.index_copy_(2, self._newest_columns, newest)
         return past_keys, past_values
@@ -184,7 +191,7 @@ class StaticCache:
     def _content(self) -> list[tuple[Tensor, float]]:
         """All tensors with a row for each sentence, and the value of their unused parts."""
         zero = [*self._past, *(memory for pair in self.memory for memory in pair), self.parents]
-        return [*((tensor, 0.0) for tensor in zero), (self.memory_bias, -math.inf), (self.bias, -math.inf)]
+        return [*((tensor, 0.0) for tensor in zero), (self.memory_bias, -math.inf), (self._bias, -math.inf)]
 
 
 def _write(place: Tensor, content: Tensor, fill: float) -> None:

@@ -17,7 +17,7 @@ from mt_cli.decoding.search import Beams, search
 from mt_cli.errors import DivergenceError
 from mt_cli.machine.graphs import GraphPool
 from mt_cli.model.ensemble import Ensemble
-from mt_cli.model.static_cache import Arena, rounded_positions, rounded_sentences
+from mt_cli.model.static_cache import Arena, StaticCache, rounded_positions, rounded_sentences
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special import EOS_ID
 
@@ -244,6 +244,22 @@ def test_tensors_of_an_arena_move_only_to_grow():
     assert arena.tensor("keys", (5, 5), torch.float32).shape == (5, 5) and arena.num_moves == 3
     arena.tensor("keys", (6, 6), torch.float32)  # Room for half as many again.
     assert arena.num_moves == 3
+
+
+@torch.inference_mode()
+def test_attention_to_a_static_cache_reads_more_columns_as_it_fills_and_its_tensors_stay_where_there_is_room():
+    model, num_beams = tiny(), 3
+    cache = StaticCache(Arena(torch.device("cpu")), model.start(padded(some_sources(5)), num_beams))
+    newest, numbers, places = torch.zeros(8, 2, num_beams, 8), [], []
+    for _ in range(40):
+        cache.reserve()
+        cache.advance()
+        keys, _ = cache.append(0, (newest, newest))
+        assert keys.shape[2] == cache.bias.shape[3]
+        numbers.append(keys.shape[2] // num_beams)
+        places.append(keys.data_ptr())
+    assert numbers == [16] * 16 + [24] * 8 + [32] * 8 + [48] * 8
+    assert len(set(places[:32])) == 1
 
 
 @pytest.mark.parametrize("rounded", [rounded_sentences, rounded_positions])
