@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from operator import itemgetter
@@ -102,10 +102,11 @@ def run_search(
     is_read_B = torch.zeros_like(sentences, dtype=torch.bool)
     parts: list[tuple[list[int], Results]] = []
     flags: Flags | None = None
+    frozen_B: Tensor | None = None  # On the device.
     with predictor.start(src_ids, num_beams) as prediction:
         while True:
             logits_RV = prediction.next(tokens_R)
-            state = state.extend(logits_RV, constraints.next_after(state.ids), constraints.decoding, is_late)
+            state = state.extend(logits_RV, constraints.next_after(state.ids), constraints.decoding, frozen_B)
             if state.ids.shape[2] == 1:
                 meanwhile()
             is_last = state.ids.shape[2] > last  # All are done at the last position.
@@ -129,7 +130,8 @@ def run_search(
             if kept is not None and rows is not None:
                 state, constraints = select(state, rows), select(constraints, rows)
                 sentences, is_read_B = sentences[kept], is_read_B[kept]
-            flags = Flags(state.is_done(length_penalty), state.is_nan()) if is_late else None
+            frozen_B = state.is_done(length_penalty) if is_late else None
+            flags = None if frozen_B is None else Flags(frozen_B, state.is_nan())
             tokens_R = state.ids[:, :, -1].flatten()
 
 
@@ -165,7 +167,9 @@ class Samples:
             random_numbers = send(torch.stack(rows), device)
         return cls(scores.new_empty(*scores.shape, 0, dtype=torch.int64), scores, scores == 0, random_numbers)
 
-    def extend(self, logits_RV: Tensor, mask: TokenMask, decoding: DecodingConfig, freezes: bool = False) -> Samples:
+    def extend(
+        self, logits_RV: Tensor, mask: TokenMask, decoding: DecodingConfig, frozen_B: Tensor | None = None
+    ) -> Samples:
         """Append the likeliest token to each hypothesis, or a random one; those that ended never change."""
         if decoding.sample:
             # Ended hypotheses may be longer than their random numbers.
@@ -209,17 +213,22 @@ class Beams:
         ids = parents.new_empty(num_sentences, num_beams, 0)
         return cls(ids, impossible.index_fill(1, parents.new_zeros(1), 0.0), parents, ids, impossible)
 
-    def extend(self, logits_RV: Tensor, mask: TokenMask, decoding: DecodingConfig, freezes: bool = False) -> Beams:
+    def extend(
+        self, logits_RV: Tensor, mask: TokenMask, decoding: DecodingConfig, frozen_B: Tensor | None = None
+    ) -> Beams:
         """Continue each beam by its 2N best tokens and keep the best N of all continuations.
 
         Continuations that end and are among the N best become finished hypotheses. Of the 2N best continuations, at
-        most N end, so that N active ones are left. With `freezes`, sentences that are done do not change.
+        most N end, so that N active ones are left. The finished hypotheses of frozen sentences, which are done, do not
+        change.
         """
         num_beams = self.ids.shape[1]
         candidates = best_tokens(logits_RV, 2 * num_beams, mask)
         log_probs_BNC, tokens_BNC = (values.unflatten(0, (-1, num_beams)) for values in candidates)
         num_candidates = tokens_BNC.shape[2]
         totals_BNC = self.scores[..., None] + log_probs_BNC
+        if frozen_B is not None:
+            totals_BNC = totals_BNC.masked_fill(frozen_B[:, None, None], -math.inf)
         totals_BC, flat_BC = totals_BNC.flatten(1).topk(min(2, num_candidates) * num_beams)
         parents_BC, tokens_BC = flat_BC // num_candidates, tokens_BNC.flatten(1).gather(1, flat_BC)
         ids_BCT = torch.cat([pick(self.ids, parents_BC), tokens_BC[..., None]], dim=2)
@@ -232,8 +241,7 @@ class Beams:
         padded = torch.nn.functional.pad(self.finished_ids, (0, 1), value=PAD_ID)
         finished_ids_BNT = pick(torch.cat([padded, ids_BCT[:, :num_beams]], dim=1), kept_BN)
         parents_BN = parents_BC.gather(1, active_BN)
-        beams = Beams(pick(ids_BCT, active_BN), scores_BN, parents_BN, finished_ids_BNT, finished_scores_BN)
-        return beams._frozen(self, decoding.length_penalty) if freezes else beams
+        return Beams(pick(ids_BCT, active_BN), scores_BN, parents_BN, finished_ids_BNT, finished_scores_BN)
 
     def is_done(self, length_penalty: float) -> Tensor:
         """B, True where N hypotheses have ended and no active one scores better at its present length."""
@@ -242,18 +250,7 @@ class Beams:
 
     def is_nan(self) -> Tensor:
         """B, True where a score is not a number."""
-        return (self.scores.isnan() | self.finished_scores.isnan()).any(dim=1)
-
-    def _frozen(self, before: Beams, length_penalty: float) -> Beams:
-        """This state with the finished hypotheses of the state before, where a sentence was done; it remains done."""
-        was_done_B1 = before.is_done(length_penalty)[:, None]
-        padded = torch.nn.functional.pad(before.finished_ids, (0, 1), value=PAD_ID)
-        return replace(
-            self,
-            scores=self.scores.masked_fill(was_done_B1, -math.inf),
-            finished_ids=torch.where(was_done_B1[..., None], padded, self.finished_ids),
-            finished_scores=torch.where(was_done_B1, before.finished_scores, self.finished_scores),
-        )
+        return (self.scores + self.finished_scores).isnan().any(dim=1)
 
     def start_reading(self, sentences: Tensor, length_penalty: float, num_best: int) -> Results:
         """Begin to read the finished hypotheses of some sentences, indices on the CPU."""

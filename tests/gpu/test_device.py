@@ -136,11 +136,12 @@ def test_a_step_of_a_search_never_waits_for_the_device(dtype, new_predictor, opt
         return Samples(torch.zeros(5, 1, 0, dtype=torch.int64, device=CUDA), scores, scores == 0, scores[..., None])
 
     def steps(state):
-        tokens = torch.full((5 * num_beams,), SOS_ID, device=CUDA)
+        tokens, frozen = torch.full((5 * num_beams,), SOS_ID, device=CUDA), None
         for _ in range(10):
             logits = prediction.next(tokens)
-            state = state.extend(logits, constraints.next_after(state.ids), decoding, freezes=True)
-            flags = Flags(state.is_done(1.0), state.is_nan())
+            state = state.extend(logits, constraints.next_after(state.ids), decoding, frozen)
+            frozen = state.is_done(1.0)
+            flags = Flags(frozen, state.is_nan())
             prediction.select(state.parents, None)
             tokens = state.ids[:, :, -1].flatten()
         return flags

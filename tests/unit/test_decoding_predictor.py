@@ -151,7 +151,7 @@ def test_a_sentence_that_is_done_never_changes():
     generator, done = torch.Generator().manual_seed(5), {}
     for _ in range(12):
         logits = 3 * torch.randn(60, 12, generator=generator)
-        state = state.extend(logits, allowed, decoding, freezes=True)
+        state = state.extend(logits, allowed, decoding, state.is_done(decoding.length_penalty))
         for sentence in state.is_done(decoding.length_penalty).nonzero()[:, 0]:
             (best,) = state.start_reading(sentence[None], decoding.length_penalty, 3)()
             assert best == done.setdefault(int(sentence), best)
