@@ -129,7 +129,7 @@ class TrainingConfig(Section):
     """Compile layers and loss on a GPU (`torch.compile`; needs Triton and a C compiler, see `mt doctor`). The same
     results up to rounding, in less time a step, after a minute or more of compiling. `auto`: if the run is long enough
     to pay for it. CPUs never compile."""
-    cuda_graphs: Changeable[bool] = False
+    cuda_graphs: Changeable[bool] = True
     """Record a step as CUDA graphs, which launch the kernels of a step at once, and replay them. The same results up
     to rounding and the draws of dropout, in less time, most of all for small models. Steps that cannot be recorded run
     as usual. Other devices have no such graphs."""
