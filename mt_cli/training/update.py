@@ -94,6 +94,15 @@ class GraphedUpdate(Update):
         self._norm_and_finite.copy_(torch.stack([applied.grad_norm, applied.is_finite.float()]))
 
 
+@dataclass(frozen=True)
+class _Graph:
+    """Recorded work, and the memory that it reads."""
+
+    batch: Batch
+    replay: Callable[[], None]
+    buffers: list[Tensor]  # Tables of positions, which the model replaces by larger ones.
+
+
 class GraphedGradientAccumulator(GradientAccumulator):
     """Gradient accumulator that records the work for each shape of a batch when it occurs for the second time.
 
@@ -111,7 +120,7 @@ class GraphedGradientAccumulator(GradientAccumulator):
         self._num_target_tokens = torch.ones((), device=self.device)
         self._sums = torch.zeros(3, device=self.device)
         self._seen: set[object] = set()
-        self._graphs: dict[object, tuple[Batch, Callable[[], None]]] = {}
+        self._graphs: dict[object, _Graph] = {}
         self._max_graphs = _MAX_GRAPHS
 
     def _add(self, batch: Batch, num_target_tokens: Number) -> LossSums:
@@ -123,10 +132,10 @@ class GraphedGradientAccumulator(GradientAccumulator):
         if key not in self._graphs:
             with self.pool.stream():
                 return super()._add(batch, self._num_target_tokens)
-        memory, replay = self._graphs[key]
-        for place, tensor in zip(memory.tensors, batch.tensors, strict=True):
+        graph = self._graphs[key]
+        for place, tensor in zip(graph.batch.tensors, batch.tensors, strict=True):
             place.copy_(tensor, non_blocking=True)
-        replay()
+        graph.replay()
         self.is_empty = False
         return LossSums(*self._sums.clone())
 
@@ -147,11 +156,13 @@ class GraphedGradientAccumulator(GradientAccumulator):
             self._sums.copy_(torch.stack([value.float() for value in vars(sums).values()]))
 
         try:
-            self._graphs[key] = memory, self.pool.capture(add)
+            replay = self.pool.capture(add)
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
             self._max_graphs = len(self._graphs)
+            return
+        self._graphs[key] = _Graph(memory, replay, list(self.objective.buffers()))
 
 
 def build_update(

@@ -29,15 +29,19 @@ CUDA = torch.device("cuda")
 OPTIONS = [
     {},
     {"optimizer": "muon", "model": {"positions": "rotary", "activation": "swiglu", "tie_embeddings": "all"}},
-    {"micro_batches_per_step": 3, "model": {"positions": "learned", "norm_order": "post", "output_bias": True}},
+    {
+        "micro_batches_per_step": 3,
+        "model": {"positions": "learned", "max_positions": 512, "norm_order": "post", "output_bias": True},
+    },
     {"r_drop": 2.0, "r_drop_start_step": 5},
 ]
 
 
 def some_pairs():
     generator = torch.Generator().manual_seed(5)
-    lengths = torch.randint(1, 40, (600, 2), generator=generator).tolist()
-    sequences = [[torch.randint(4, 300, (n,), generator=generator).tolist() for n in row] for row in lengths]
+    lengths = torch.randint(1, 40, (600, 2), generator=generator)
+    lengths[::50] = 290  # More positions than the first tables have.
+    sequences = [[torch.randint(4, 300, (n,), generator=generator).tolist() for n in row] for row in lengths.tolist()]
     return EncodedPairs.from_ids([row[0] for row in sequences], [row[1] for row in sequences])
 
 
