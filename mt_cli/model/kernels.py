@@ -115,7 +115,8 @@ def _attend_variable_length(
     assert queries.starts is not None and keys.starts is not None
     if query_NHK.is_cuda:
         starts, longest = (queries.starts, keys.starts), (queries.longest, keys.longest)
-        return cast("Tensor", varlen_attn(query_NHK, key_MHK, value_MHK, *starts, *longest, **_CAUSAL[is_causal]))
+        options = _CAUSAL if is_causal else _NOT_CAUSAL
+        return cast("Tensor", varlen_attn(query_NHK, key_MHK, value_MHK, *starts, *longest, **options))
     # The definition, for tests: one attention between all rows.
     query_sequences_N, key_sequences_M = (
         torch.searchsorted(starts[1:].contiguous(), torch.arange(len(rows), device=rows.device), right=True)
@@ -134,7 +135,7 @@ def _causal_options(is_causal: bool) -> dict[str, Any]:
     return {"window_size": (-1, 0)} if is_causal else {}
 
 
-_CAUSAL = _causal_options(False), _causal_options(True)
+_CAUSAL, _NOT_CAUSAL = _causal_options(True), _causal_options(False)
 
 
 def attention_weights(query_BHTK: Tensor, key_BHSK: Tensor, bias: Tensor) -> Tensor:

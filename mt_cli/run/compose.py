@@ -81,7 +81,7 @@ def trained_state(context: TrainingContext) -> ReplicatedState:
     """Weights and optimizer as training changes them: whole in every process, or sharded."""
     training, parts = context.config.training, (context.objective, context.optimizer)
     if not context.is_sharded:
-        update = build_update(*parts, training, context.dtype, context.group)
+        update = build_update(*parts, training, context.dtype, context.group, context.compiles_layers)
         return ReplicatedState(context.model, update, context.average)
     from mt_cli.features.sharding import ShardedState
 

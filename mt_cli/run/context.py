@@ -24,6 +24,7 @@ from mt_cli.training.averaging import MovingAverage
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
 from mt_cli.training.steps import count_steps
+from mt_cli.training.update import is_worth_compiling, reason_against_graphs
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,20 @@ class TrainingContext:
     def is_sharded(self) -> bool:
         """Whether every process has only a part of the weights."""
         return self.config.training.is_sharded(self.group.size)
+
+    @property
+    def reason_against_graphs(self) -> str | None:
+        """Reason why steps are not recorded as CUDA graphs, in a few words; None if they are."""
+        return reason_against_graphs(self.config.training, self.config.model, self.device, self.dtype)
+
+    @property
+    def compiles_layers(self) -> bool:
+        """Whether the layers are compiled; depends on the length of the whole run, so that it resumes as it began."""
+        training, num_steps = self.config.training, self.length.num_steps
+        if training.compile != "auto" or self.reason_against_graphs is not None:
+            return training.compile is True and self.reason_against_graphs is None
+        num_tokens = None if num_steps is None else num_steps * self.length.step_tokens
+        return is_worth_compiling(self.num_parameters, num_tokens)
 
     @property
     def num_parameters(self) -> int:

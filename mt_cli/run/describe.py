@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 
 from mt_cli.config.sections import Config
 from mt_cli.config.training import TrainingConfig
 from mt_cli.corpus.cache import Cache
 from mt_cli.data.describe import describe_data
-from mt_cli.machine.devices import describe_hardware, has_varlen_attention
+from mt_cli.machine.devices import describe_hardware
+from mt_cli.model.kernels import has_variable_length
 from mt_cli.run.compose import problems_to_show
 from mt_cli.run.context import Length, TrainingContext
 from mt_cli.run.create import LARGEST_BATCH
@@ -19,11 +18,8 @@ _SMALL_BATCH, _BATCH_OF_A_GPU = 8_192, 16_384
 """Tokens of a micro-batch below which a GPU takes longer for each token, and tokens that are enough for it."""
 
 
-def describe_training(context: TrainingContext, cache: Cache, methods: Sequence[str] = ()) -> list[str]:
-    """Data, model, length and device of a run, and notes, as lines of text.
-
-    `methods` are the ways in which a GPU computes a step, such as "CUDA graphs" or "no CUDA graphs (fp16)".
-    """
+def describe_training(context: TrainingContext, cache: Cache) -> list[str]:
+    """Data, model, length and device of a run, and notes, as lines of text."""
     config, data = context.config, context.data
     num_trained = sum(weight.numel() for weight in context.model.parameters() if weight.requires_grad)
     source, target = (tokenizer.vocab_size for tokenizer in data.tokenizers)
@@ -43,7 +39,7 @@ def describe_training(context: TrainingContext, cache: Cache, methods: Sequence[
         f"  steps       {_describe_steps(context.length, config.training)}",
         f"  watch       tensorboard --logdir {context.directory.path.parent}",
         f"  device      {_describe_device(context)}",
-        *([f"  computes    {describe_computing(context, methods)}"] if context.device.type == "cuda" else []),
+        *([f"  computes    {describe_computing(context)}"] if context.device.type == "cuda" else []),
         *notes_on_device(config, context.device),
         *([f"note: {note}"] if note else []),
     ]
@@ -70,11 +66,13 @@ def _describe_device(context: TrainingContext) -> str:
     return description + ", sharded" * context.is_sharded
 
 
-def describe_computing(context: TrainingContext, methods: Sequence[str]) -> str:
-    """Number format, attention kernel and `methods` of a step on a GPU."""
-    is_varlen = has_varlen_attention(context.device, context.dtype) and not context.config.model.attention_dropout
+def describe_computing(context: TrainingContext) -> str:
+    """Number format, attention kernel and launching of a step on a GPU."""
+    model, reason = context.config.model, context.reason_against_graphs
+    is_varlen = has_variable_length(context.device, context.dtype, model.d_head) and not model.attention_dropout
     kernel = "variable-length attention" if is_varlen else "attention over a grid of padded sentences"
-    return ", ".join([context.precision, kernel, *methods])
+    graphs = "CUDA graphs" if reason is None else f"no CUDA graphs ({reason})"
+    return ", ".join([context.precision, kernel, graphs, *(["compiled layers"] if context.compiles_layers else [])])
 
 
 def notes_on_device(config: Config, device: torch.device) -> list[str]:

@@ -227,7 +227,9 @@ def training_steps(
     """Optimizer steps of a model without end."""
     if isinstance(pairs, EncodedPairs):
         pairs = MixedPairs(pairs, [1.0], config.tokens_per_batch, config.seed)
-    update = build_update(Objective(model, config), build_optimizer(model, config), config, dtype)
+    update = build_update(
+        Objective(model, config), build_optimizer(model, config), config, dtype, compiles_layers=config.compile is True
+    )
     return optimization_steps(update, pairs, config, lambda _: 1e-5, Position())
 
 

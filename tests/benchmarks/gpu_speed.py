@@ -9,8 +9,8 @@ random tokens on each side. `transformers` trains a `MarianMTModel` of the same 
 autocast, fused AdamW, clipping and label smoothing, as it is and compiled. Translating: `base`, 4,000 sentences of 25
 tokens into 25 tokens, and CTranslate2 with the same weights. `batch_tokens` counts beams there.
 
-`--only` chooses among train, translate, peers and limit. `--variants cuda_graphs=true model.attention_dropout=0` trains
-with `mt` once for each of the values, which may set several options, as in `cuda_graphs=true,compile=true`.
+`--only` chooses among train, translate, ctranslate2, transformers and limit. `--variants compile=true` trains with `mt`
+once for each of the values, which may set several options, as in `compile=true,model.attention_dropout=0.1`.
 `--quick` has fewer rounds, one compiled loop, and limits of `base` and `big` alone. Speeds are medians of rounds, after
 `--warmup` steps and a round. Each measurement has a process of its own. A row is printed, and appended to the file of
 `--json`, when it is measured; `--rows` reads such files instead of measuring. `--write` puts the tables between the
@@ -55,8 +55,7 @@ def measurements(options: Namespace) -> Iterator[Measurement]:
     for beam in BEAMS if "translate" in options.only else []:
         row = {"kind": "translate", "size": translated, "system": "mt bf16", "beam": beam}
         yield row, gpu_work.translate_mt, (translated, beam)
-    if "peers" in options.only:
-        yield from peers(cases, translated, options)
+    yield from peers(cases, translated, options)
     for size in options.sizes if "limit" in options.only else []:
         if options.quick and size not in QUICK_LIMITS:
             continue
@@ -66,9 +65,12 @@ def measurements(options: Namespace) -> Iterator[Measurement]:
 
 def peers(cases: list[tuple[str, int]], translated: str, options: Namespace) -> Iterator[Measurement]:
     """Measurements of CTranslate2, and of `transformers` in a plain and a compiled loop."""
-    for quantization in ("float32", "int8") if options.device == "cpu" else ("float16", "int8_float16"):
+    quantizations = ("float32", "int8") if options.device == "cpu" else ("float16", "int8_float16")
+    for quantization in quantizations if "ctranslate2" in options.only else []:
         row = {"kind": "translate", "size": translated, "system": f"CTranslate2 {quantization}"}
         yield row, gpu_work.translate_ctranslate2, (translated, quantization)
+    if "transformers" not in options.only:
+        return
     for size, batch_tokens in cases:
         row = training_row(size, batch_tokens, gpu_tables.PLAIN)
         yield row, gpu_work.train_transformers, (size, batch_tokens, False)
@@ -144,11 +146,11 @@ def main() -> None:
         record=True,
         device="cuda",
         sizes=list(CASES),
-        only=["train", "translate", "peers", "limit"],
+        only=["train", "translate", "ctranslate2", "transformers", "limit"],
         variants=[""],
         rounds=5,
         steps=20,
-        warmup=80,
+        warmup=160,
         sentences=4000,
         seconds=240,
         threads=0,
@@ -159,7 +161,7 @@ def main() -> None:
         write=False,
     )
     if options.quick:
-        options.rounds, options.steps, options.warmup = 3, 10, 60
+        options.rounds, options.steps, options.warmup = 3, 15, 160
         if options.device == "cpu":
             options.warmup, options.steps, options.sentences = 4, 2, 100
     path = [str(Path(__file__).parent), str(common.ROOT), os.environ.get("PYTHONPATH", "")]

@@ -38,7 +38,7 @@ from mt_cli.training.averaging import MovingAverage, in_format
 BEAMS = (1, 4)
 SHORTEST, LONGEST, TRANSLATED = 8, 40, 25
 BATCHES_PER_EPOCH = 40
-MT_BATCHES, CTRANSLATE2_BATCHES = (None, 131_072, 262_144), (4096, 32768, 65536, 262_144)
+MT_BATCHES, CTRANSLATE2_BATCHES = (None, 131_072, 262_144), (4096, 32768, 65536, 131_072)
 """`batch_tokens`; None is the default, which `mt` raises on a GPU."""
 LIMIT_PEAK = 989e12
 """FLOP/s of which the prototype prints its share."""
@@ -133,7 +133,7 @@ def train_mt(size: str, batch_tokens: int, variant: str, options: Namespace) -> 
             num_tokens += report.num_target_tokens
         return num_tokens
 
-    yield trained(train, size, pairs, device, options)
+    yield trained(train, size, pairs, device, options, options.warmup)
 
 
 def train_transformers(size: str, batch_tokens: int, is_compiled: bool, options: Namespace) -> Iterator[Row]:
@@ -143,7 +143,7 @@ def train_transformers(size: str, batch_tokens: int, is_compiled: bool, options:
     device = prepare(options)
     torch.backends.cuda.enable_cudnn_sdp(True)  # PyTorch's default, which `pick_device` changes.
     preset, pairs = PRESETS[size]["model"], training_pairs(size, batch_tokens)
-    sizes = {key: preset[key] for key in ("d_model", "d_ff", "num_heads", "dropout", "attention_dropout")}
+    sizes = {key: preset.get(key, 0.0) for key in ("d_model", "d_ff", "num_heads", "dropout", "attention_dropout")}
     vocab_size = PRESETS[size]["tokenizer"]["vocab_size"]
     model = peer_loops.Marian(vocab_size, num_layers=preset["num_encoder_layers"], **sizes).to(device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
@@ -161,7 +161,7 @@ def train_transformers(size: str, batch_tokens: int, is_compiled: bool, options:
             num_tokens += num_target_tokens
         return num_tokens
 
-    yield trained(train, size, pairs, device, options)
+    yield trained(train, size, pairs, device, options, options.warmup // 4)
 
 
 def padded_batches(
@@ -180,10 +180,15 @@ def padded_batches(
 
 
 def trained(
-    train: Callable[[int], int], size: str, pairs: EncodedPairs, device: torch.device, options: Namespace
+    train: Callable[[int], int],
+    size: str,
+    pairs: EncodedPairs,
+    device: torch.device,
+    options: Namespace,
+    num_warmup_steps: int,
 ) -> Row:
     """Measured row of a function that makes a number of updates and returns their target tokens."""
-    seconds = common.seconds_of(partial(train, options.warmup))
+    seconds = common.seconds_of(partial(train, num_warmup_steps))
     speed = common.median_speed(partial(train, options.steps), device, options.rounds)
     flop = flop_per_target_token(size, pairs)
     return {"speed": speed, "flop_per_token": flop, "memory": memory_taken(device), "warmup_seconds": round(seconds, 1)}

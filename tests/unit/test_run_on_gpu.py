@@ -49,10 +49,13 @@ def test_only_a_gpu_is_advised_to_take_larger_batches_than_a_recipe_of_a_cpu(tin
     ],
 )
 def test_a_run_on_a_gpu_says_how_it_computes(monkeypatch, is_available, dropout, expected):
-    monkeypatch.setattr(describe, "has_varlen_attention", lambda device, dtype: is_available)
+    monkeypatch.setattr(describe, "has_variable_length", lambda device, dtype, d_head: is_available)
     config = SimpleNamespace(model=ModelConfig(attention_dropout=dropout))
     context = SimpleNamespace(device=torch.device("cuda"), dtype=torch.bfloat16, precision="bf16", config=config)
-    assert describe_computing(context, ["no CUDA graphs (fp16)"]) == f"bf16, {expected}, no CUDA graphs (fp16)"
+    context.reason_against_graphs, context.compiles_layers = "fp16", False
+    assert describe_computing(context) == f"bf16, {expected}, no CUDA graphs (fp16)"
+    context.reason_against_graphs, context.compiles_layers = None, True
+    assert describe_computing(context) == f"bf16, {expected}, CUDA graphs, compiled layers"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from mt_cli.training.objective import LossSums, Objective, consistent_cross_entr
 
 
 def some_inputs(num_tokens):
-    return torch.randn(num_tokens, 8), torch.randn(37, 8), torch.randint(0, 37, (num_tokens,))
+    return torch.randn(num_tokens, 8), torch.randn(37, 8), torch.randint(1, 37, (num_tokens,))
 
 
 def sums_and_gradients(loss, *inputs):
@@ -34,14 +34,31 @@ def assert_same_gradients(ours, theirs):
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_definition_agrees_with_torch(smoothing):
+def test_the_definition_is_the_equation_over_rows_that_are_not_padding(smoothing):
     hidden, weight, targets = some_inputs(50)
-    sums = smoothed_cross_entropy(hidden, weight, targets, smoothing)
-    logits = hidden @ weight.T
-    expected = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
-    assert sums.objective.item() == pytest.approx(expected.item(), rel=1e-5)
-    assert sums.cross_entropy.item() == pytest.approx(F.cross_entropy(logits, targets, reduction="sum").item())
-    assert sums.num_correct.item() == (logits.argmax(dim=-1) == targets).sum().item()
+    log_probs = (hidden @ weight.T).log_softmax(dim=-1)
+    right = log_probs[torch.arange(50), targets]
+    smoothed = (1 - smoothing) * right + smoothing * log_probs.mean(dim=-1)
+    expected = -smoothed.sum(), -right.sum(), (log_probs.argmax(dim=-1) == targets).sum()
+    padded = torch.cat([hidden, torch.randn(7, 8)]), weight, torch.cat([targets, torch.zeros(7, dtype=torch.int64)])
+    for inputs in ((hidden, weight, targets), padded):
+        sums = smoothed_cross_entropy(*inputs, smoothing)
+        for value, of_equation in zip(vars(sums).values(), expected, strict=True):
+            assert value.item() == pytest.approx(of_equation.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("consistency", [None, 2.0])
+def test_padding_has_no_gradient(consistency):
+    hidden, weight, targets = some_inputs(50)
+    targets[40:] = 0
+    if consistency is None:
+        _, gradients = sums_and_gradients(lambda *x: smoothed_cross_entropy(*x, targets, 0.1), hidden, weight)
+    else:
+        both = torch.stack([hidden, hidden.flip(0)])
+        _, gradients = sums_and_gradients(
+            lambda *x: consistent_cross_entropy(*x, targets, 0.1, consistency), both, weight
+        )
+    assert (gradients[0][..., 40:, :] == 0).all() and (gradients[0][..., :40, :] != 0).any()
 
 
 @pytest.fixture(params=["cpu", "other"])
@@ -62,7 +79,7 @@ def test_the_fused_loss_has_the_sums_and_gradients_of_the_definition(
 ):
     hidden = torch.randn(1 if consistency is None else 2, num_rows, 8)
     inputs = hidden, *([torch.randn(37, 8), torch.randn(37)] if has_bias else [torch.randn(37, 8)])
-    targets, workspace = torch.randint(0, 37, (num_rows,)), Workspace()
+    targets, workspace = torch.randint(1, 37, (num_rows,)), Workspace()
 
     def fast(hidden, weight, bias=None):
         rows = hidden.flatten(end_dim=1)
@@ -94,7 +111,7 @@ def test_the_fused_loss_without_gradients_is_the_same():
 
 
 def test_bf16_gives_a_loss_and_a_gradient_near_the_exact_ones(kind):
-    hidden, weight, targets = torch.randn(600, 64), torch.randn(1_000, 64) / 8, torch.randint(0, 1_000, (600,))
+    hidden, weight, targets = torch.randn(600, 64), torch.randn(1_000, 64) / 8, torch.randint(1, 1_000, (600,))
     exact, exact_gradients = sums_and_gradients(
         lambda *each: smoothed_cross_entropy(*each, targets, 0.1), hidden, weight
     )
@@ -132,7 +149,7 @@ def test_the_objective_is_the_definition_over_the_tokens_of_a_batch_and_sums_of_
 
 
 def test_the_divergence_of_r_drop_agrees_with_torch():
-    hidden, weight, targets = torch.randn(2, 50, 8), torch.randn(37, 8), torch.randint(0, 37, (50,))
+    hidden, weight, targets = torch.randn(2, 50, 8), torch.randn(37, 8), torch.randint(1, 37, (50,))
     p, q = (hidden @ weight.T).log_softmax(dim=-1)
     divergence = F.kl_div(q, p, reduction="sum", log_target=True) + F.kl_div(p, q, reduction="sum", log_target=True)
     cross_entropies = [F.cross_entropy(each @ weight.T, targets, reduction="sum") for each in hidden]
