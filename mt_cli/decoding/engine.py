@@ -22,7 +22,7 @@ from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special import EOS_ID, SOS_ID
 
 Ids = Sequence[int]
-_FORCED_BATCH_TOKENS = 2048
+_FORCED_BATCH_TOKENS, _FORCED_BATCH_TOKENS_OF_A_GPU = 2048, 16_384
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,9 @@ class TransformerEngine:
         if limit is not None and max(lengths, default=0) >= limit:
             raise InputError(f"a side has {max(lengths):,} tokens; this model has positions for {limit - 1:,}")
         decoded: dict[int, ForcedDecoding] = {}
-        for indices in batches_in_order(lengths, _FORCED_BATCH_TOKENS):
+        is_cuda = next(self.model.parameters()).is_cuda
+        batch_tokens = _FORCED_BATCH_TOKENS_OF_A_GPU if is_cuda else _FORCED_BATCH_TOKENS
+        for indices in batches_in_order(lengths, batch_tokens):
             decoded.update(zip(indices, self._force_decode([pairs[index] for index in indices]), strict=True))
         return [decoded[index] for index in range(len(pairs))]
 
