@@ -27,7 +27,7 @@ class Tile(NamedTuple):
     num_stages: int
 
 
-FORWARD, QUERY_GRADIENT, KEY_GRADIENT = Tile(64, 64, 4, 2), Tile(64, 64, 4, 2), Tile(64, 64, 4, 2)
+FORWARD, QUERY_GRADIENT, KEY_GRADIENT = Tile(64, 32, 4, 2), Tile(64, 32, 4, 2), Tile(64, 32, 4, 2)
 _MOST_INNER_BYTES = 8192
 """Size of a tile in the loop, for which shared memory must suffice: 64 rows of 64 elements in half precision."""
 
@@ -67,7 +67,7 @@ def _forward(
 
     inputs = [_heads_side_by_side(x) for x in (query_NHK, key_MHK, value_MHK)]
     mixed_NHK, lse_HN = _outputs(query_NHK)
-    tensors = (*inputs, mixed_NHK, lse_HN, query_sequences_N, key_sequences_M, key_starts)
+    tensors = (*inputs, mixed_NHK, lse_HN, query_sequences_N, key_starts)
     strides = [x.stride(0) for x in inputs]
     _launch(forward, FORWARD, query_NHK, is_causal, *tensors, *strides, len(query_NHK))
     return mixed_NHK, lse_HN
@@ -98,11 +98,10 @@ def _backward(
     query, key, value, grad = (_heads_side_by_side(x) for x in (query_NHK, key_MHK, value_MHK, grad_NHK))
     query_grad, key_grad, value_grad = (x.new_empty(x.shape) for x in (query, key, value))
     delta_HN = torch.empty_like(lse_HN)
-    sequences = query_sequences_N, key_sequences_M
     sizes = *(x.stride(0) for x in (query, key, value, grad)), len(query)
-    tensors = (query, key, value, mixed_NHK, grad, lse_HN, delta_HN, query_grad, *sequences, key_starts)
+    tensors = (query, key, value, mixed_NHK, grad, lse_HN, delta_HN, query_grad, query_sequences_N, key_starts)
     _launch(query_gradient, QUERY_GRADIENT, query, is_causal, *tensors, *sizes)
-    tensors = (query, key, value, grad, lse_HN, delta_HN, key_grad, value_grad, *sequences, query_starts)
+    tensors = (query, key, value, grad, lse_HN, delta_HN, key_grad, value_grad, key_sequences_M, query_starts)
     _launch(key_gradient, KEY_GRADIENT, key, is_causal, *tensors, *sizes, len(key))
     return query_grad, key_grad, value_grad
 

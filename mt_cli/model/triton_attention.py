@@ -1,8 +1,8 @@
 """Kernels of attention between packed rows, in Triton. Knows tiles; `packed_attention` launches them.
 
-A program computes BLOCK rows of one head, whatever sequences they belong to, and loops over INNER rows at a time of the
-other side: the ones that the sequences of its first to its last row have. A mask keeps sequences apart. So a batch of
-short sequences takes few programs; FlashAttention starts one of 128 rows for every sequence.
+A program computes BLOCK rows of one head, whatever sequences they belong to. It loops over the rows of the other side
+that they attend to, INNER rows at a time. Each row attends to an interval of rows, so a mask keeps sequences apart. A
+batch of short sequences takes few programs; FlashAttention starts one of 128 rows for every sequence.
 
 Softmax is computed online: sums are rescaled whenever a larger score occurs (Dao et al. 2022, algorithm 1). The
 backward pass computes the weights again from the log-sum-exp of each row (Dao 2023, algorithm 2). Nothing is added
@@ -29,7 +29,7 @@ _jit = triton.jit(
 
 @_jit
 def forward(
-    query, key, value, mixed, lse, query_sequences, key_sequences, key_starts,
+    query, key, value, mixed, lse, query_sequences, key_starts,
     query_stride, key_stride, value_stride, num_queries,
     D: tl.constexpr, BLOCK_D: tl.constexpr, IS_CAUSAL: tl.constexpr, BLOCK: tl.constexpr, INNER: tl.constexpr,
 ):  # fmt: skip
@@ -38,20 +38,18 @@ def forward(
     heads = tl.num_programs(0)
     rows = first + tl.arange(0, BLOCK)
     q = _load(query, query_stride, first, num_queries, D, BLOCK_D, BLOCK)
-    sequences = _load_row(query_sequences, first, num_queries, -1, BLOCK)
-    start, end = _range(query_sequences, key_starts, first, num_queries, BLOCK)
+    firsts, ends = _intervals(query_sequences, key_starts, first, num_queries, BLOCK)
     if IS_CAUSAL:
-        end = tl.minimum(end, first + BLOCK)
+        ends = tl.minimum(ends, rows + 1)
+    end = tl.max(ends, 0)
     largest = tl.full([BLOCK], _LOWEST, tl.float32)
     total = tl.zeros([BLOCK], tl.float32)
     summed = tl.zeros([BLOCK, BLOCK_D], tl.float32)
-    for inner in range(start, end, INNER):
+    for inner in range(tl.min(firsts, 0), end, INNER):
         k = _load(key, key_stride, inner, end, D, BLOCK_D, INNER)
         v = _load(value, value_stride, inner, end, D, BLOCK_D, INNER)
         scores = tl.dot(q, tl.trans(k), input_precision="ieee") * (D**-0.5 * _LOG2_E)
-        mask = sequences[:, None] == _load_row(key_sequences, inner, end, -2, INNER)[None, :]
-        if IS_CAUSAL:
-            mask &= rows[:, None] >= inner + tl.arange(0, INNER)[None, :]
+        mask = _mask(firsts, ends, inner, INNER)
         scores = tl.where(mask, scores, float("-inf"))
         new_largest = tl.maximum(largest, tl.max(scores, 1))
         weights = tl.exp2(scores - new_largest[:, None])
@@ -69,7 +67,7 @@ def forward(
 
 @_jit
 def query_gradient(
-    query, key, value, mixed, grad, lse, delta, query_grad, query_sequences, key_sequences, key_starts,
+    query, key, value, mixed, grad, lse, delta, query_grad, query_sequences, key_starts,
     query_stride, key_stride, value_stride, grad_stride, num_queries,
     D: tl.constexpr, BLOCK_D: tl.constexpr, IS_CAUSAL: tl.constexpr, BLOCK: tl.constexpr, INNER: tl.constexpr,
 ):  # fmt: skip
@@ -82,19 +80,17 @@ def query_gradient(
     o = _load(mixed, heads * D, first, num_queries, D, BLOCK_D, BLOCK)
     deltas = tl.sum(o.to(tl.float32) * do.to(tl.float32), 1)
     tl.store(delta + head * num_queries + rows, deltas, mask=rows < num_queries)
-    lses = _load_row(lse + head * num_queries, first, num_queries, 0.0, BLOCK)
-    sequences = _load_row(query_sequences, first, num_queries, -1, BLOCK)
-    start, end = _range(query_sequences, key_starts, first, num_queries, BLOCK)
+    lses = _load_row(lse + head * num_queries, first, num_queries, BLOCK)
+    firsts, ends = _intervals(query_sequences, key_starts, first, num_queries, BLOCK)
     if IS_CAUSAL:
-        end = tl.minimum(end, first + BLOCK)
+        ends = tl.minimum(ends, rows + 1)
+    end = tl.max(ends, 0)
     summed = tl.zeros([BLOCK, BLOCK_D], tl.float32)
-    for inner in range(start, end, INNER):
+    for inner in range(tl.min(firsts, 0), end, INNER):
         k = _load(key, key_stride, inner, end, D, BLOCK_D, INNER)
         v = _load(value, value_stride, inner, end, D, BLOCK_D, INNER)
         scores = tl.dot(q, tl.trans(k), input_precision="ieee") * (D**-0.5 * _LOG2_E)
-        mask = sequences[:, None] == _load_row(key_sequences, inner, end, -2, INNER)[None, :]
-        if IS_CAUSAL:
-            mask &= rows[:, None] >= inner + tl.arange(0, INNER)[None, :]
+        mask = _mask(firsts, ends, inner, INNER)
         weights = tl.exp2(tl.where(mask, scores - lses[:, None], float("-inf")))
         weight_grads = tl.dot(do, tl.trans(v), input_precision="ieee")
         score_grads = weights * (weight_grads - deltas[:, None])
@@ -104,7 +100,7 @@ def query_gradient(
 
 @_jit
 def key_gradient(
-    query, key, value, grad, lse, delta, key_grad, value_grad, query_sequences, key_sequences, query_starts,
+    query, key, value, grad, lse, delta, key_grad, value_grad, key_sequences, query_starts,
     query_stride, key_stride, value_stride, grad_stride, num_queries, num_keys,
     D: tl.constexpr, BLOCK_D: tl.constexpr, IS_CAUSAL: tl.constexpr, BLOCK: tl.constexpr, INNER: tl.constexpr,
 ):  # fmt: skip
@@ -114,21 +110,19 @@ def key_gradient(
     rows = first + tl.arange(0, BLOCK)
     k = _load(key, key_stride, first, num_keys, D, BLOCK_D, BLOCK)
     v = _load(value, value_stride, first, num_keys, D, BLOCK_D, BLOCK)
-    sequences = _load_row(key_sequences, first, num_keys, -2, BLOCK)
-    start, end = _range(key_sequences, query_starts, first, num_keys, BLOCK)
+    firsts, ends = _intervals(key_sequences, query_starts, first, num_keys, BLOCK)
     if IS_CAUSAL:
-        start = tl.maximum(start, first)
+        firsts = tl.maximum(firsts, rows)
+    end = tl.max(ends, 0)
     key_sum = tl.zeros([BLOCK, BLOCK_D], tl.float32)
     value_sum = tl.zeros([BLOCK, BLOCK_D], tl.float32)
-    for inner in range(start, end, INNER):
+    for inner in range(tl.min(firsts, 0), end, INNER):
         q = _load(query, query_stride, inner, end, D, BLOCK_D, INNER)
         do = _load(grad, grad_stride, inner, end, D, BLOCK_D, INNER)
-        lses = _load_row(lse + head * num_queries, inner, end, 0.0, INNER)
-        deltas = _load_row(delta + head * num_queries, inner, end, 0.0, INNER)
+        lses = _load_row(lse + head * num_queries, inner, end, INNER)
+        deltas = _load_row(delta + head * num_queries, inner, end, INNER)
         scores = tl.dot(k, tl.trans(q), input_precision="ieee") * (D**-0.5 * _LOG2_E)
-        mask = sequences[:, None] == _load_row(query_sequences, inner, end, -1, INNER)[None, :]
-        if IS_CAUSAL:
-            mask &= rows[:, None] <= inner + tl.arange(0, INNER)[None, :]
+        mask = _mask(firsts, ends, inner, INNER)
         weights = tl.exp2(tl.where(mask, scores - lses[None, :], float("-inf")))
         value_sum += tl.dot(weights.to(do.dtype), do, input_precision="ieee")
         weight_grads = tl.dot(v, tl.trans(do), input_precision="ieee")
@@ -139,17 +133,27 @@ def key_gradient(
 
 
 @triton.jit
-def _range(sequences, starts, first, num_rows, BLOCK: tl.constexpr):
-    """First row, and end, of the sequences of a tile on the other side."""
-    last = tl.minimum(first + BLOCK, num_rows) - 1
-    return tl.load(starts + tl.load(sequences + first)), tl.load(starts + tl.load(sequences + last) + 1)
+def _intervals(sequences, starts, first, num_rows, BLOCK: tl.constexpr):
+    """First row, and end, of the other side that each row of a tile attends to; from `num_rows` on, no rows."""
+    rows = first + tl.arange(0, BLOCK)
+    mask = rows < num_rows
+    sequences = tl.load(sequences + rows, mask=mask, other=0)
+    firsts = tl.load(starts + sequences, mask=mask, other=2**31 - 1)
+    return firsts, tl.load(starts + sequences + 1, mask=mask, other=0)
 
 
 @triton.jit
-def _load_row(pointer, first, end, other, BLOCK: tl.constexpr):
-    """Numbers from `first` on, one for each row of a tile; `other` from `end` on."""
+def _mask(firsts, ends, inner, INNER: tl.constexpr):
+    """Whether rows of a tile attend to rows of the other side, from row `inner` on."""
+    others = inner + tl.arange(0, INNER)[None, :]
+    return (others >= firsts[:, None]) & (others < ends[:, None])
+
+
+@triton.jit
+def _load_row(pointer, first, end, BLOCK: tl.constexpr):
+    """Numbers from `first` on, one for each row of a tile; 0 from `end` on."""
     rows = first + tl.arange(0, BLOCK)
-    return tl.load(pointer + rows, mask=rows < end, other=other)
+    return tl.load(pointer + rows, mask=rows < end, other=0.0)
 
 
 @triton.jit
