@@ -137,7 +137,7 @@ def _attends_rows(query_NHK: Tensor) -> bool:
     return _HAS_TRITON and query_NHK.is_cuda and query_NHK.shape[-1] <= LARGEST_HEAD
 
 
-_HAS_TRITON = reason_against_triton() is None  # Here, because compiled layers cannot ask the system.
+_HAS_TRITON = reason_against_triton() is None  # A constant, because compiled layers cannot ask the system.
 
 
 def _causal_options(is_causal: bool) -> dict[str, Any]:

@@ -20,7 +20,7 @@ import triton.language as tl
 _LOG2_E = tl.constexpr(1.4426950408889634)  # Exponentials of 2 are cheaper, so scores are in units of log 2.
 _LOWEST = tl.constexpr(-1.0e30)  # Instead of -inf, whose difference to itself is no number.
 
-# Batches have other numbers of rows each: a kernel that depended on them would be compiled while a graph is recorded.
+# Numbers of rows differ between batches: a kernel that depended on them might be compiled while a graph is recorded.
 _jit = triton.jit(
     do_not_specialize=["num_queries", "num_keys"],
     do_not_specialize_on_alignment=["query_sequences", "key_sequences", "query_starts", "key_starts"],
@@ -49,20 +49,16 @@ def forward(
         k = _load(key, key_stride, inner, end, D, BLOCK_D, INNER)
         v = _load(value, value_stride, inner, end, D, BLOCK_D, INNER)
         scores = tl.dot(q, tl.trans(k), input_precision="ieee") * (D**-0.5 * _LOG2_E)
-        mask = _mask(firsts, ends, inner, INNER)
-        scores = tl.where(mask, scores, float("-inf"))
+        scores = tl.where(_mask(firsts, ends, inner, INNER), scores, float("-inf"))
         new_largest = tl.maximum(largest, tl.max(scores, 1))
         weights = tl.exp2(scores - new_largest[:, None])
         decay = tl.exp2(largest - new_largest)
         total = total * decay + tl.sum(weights, 1)
         summed = summed * decay[:, None] + tl.dot(weights.to(v.dtype), v, input_precision="ieee")
         largest = new_largest
-    has_keys = total > 0
-    total = tl.where(has_keys, total, 1.0)
+    total = tl.where(total > 0, total, 1.0)  # It is 0 for rows without keys.
     _store(mixed, heads * D, first, num_queries, summed / total[:, None], D, BLOCK_D, BLOCK)
-    tl.store(
-        lse + head * num_queries + rows, tl.where(has_keys, largest + tl.log2(total), 0.0), mask=rows < num_queries
-    )
+    tl.store(lse + head * num_queries + rows, largest + tl.log2(total), mask=rows < num_queries)
 
 
 @_jit
