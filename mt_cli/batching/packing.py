@@ -55,12 +55,13 @@ class PackedLayout:
     rows: Tensor | None = None  # BxT, the row in each slot, of padding where there is no token. With heads, BxHxT.
     slots: Tensor | None = None  # N, the slot b*T + t of each row. With heads, NxH.
     starts: Tensor | None = None  # B+1 (int32), the first row of each sequence, and N. None for padded tokens.
+    sequences: Tensor | None = None  # N (int32), the sequence of each row. None for padded tokens.
     longest: int = 0  # Rows of the longest sequence, or more.
     rotary_factors: Tensor | None = None  # NxCx2, cosine and sine for each of the C pairs of elements of a row.
 
     def twice(self) -> PackedLayout:
         """Packed layout followed by a copy of it, each with its padding rows and empty sequences."""
-        assert self.starts is not None
+        assert self.starts is not None and self.sequences is not None
         num_rows = len(self.positions)
         twice = PackedLayout(
             self.positions.repeat(2),
@@ -69,6 +70,7 @@ class PackedLayout:
             num_rows + self.num_tokens,
             len(self.starts) - 1 + self.num_sequences,
             starts=torch.cat([self.starts, self.starts[1:] + num_rows]),
+            sequences=torch.cat([self.sequences, self.sequences + (len(self.starts) - 1)]),
             longest=self.longest,
         )
         if self.mask is None or self.rows is None or self.slots is None:
@@ -119,6 +121,7 @@ def packed_layout(lengths: NDArray[np.integer[Any]]) -> PackedLayout:
     mask[num_sequences:, 0] = True
     # The sequences of padding share its rows evenly.
     padding = np.diff(np.linspace(num_tokens, num_rows, num_all_sequences - num_sequences + 1).astype(np.int64))
+    all_lengths = np.append(lengths, padding)
     return PackedLayout(
         torch.from_numpy(positions),
         num_columns,
@@ -127,7 +130,8 @@ def packed_layout(lengths: NDArray[np.integer[Any]]) -> PackedLayout:
         num_sequences,
         torch.from_numpy(rows),
         torch.from_numpy(slots),
-        _starts(np.append(lengths, padding)),
+        _starts(all_lengths),
+        _sequences(all_lengths),
         max(int(lengths.max()), int(padding.max())),
     )
 
@@ -150,6 +154,7 @@ def shaped_layout(lengths: NDArray[np.integer[Any]], num_rows: int, num_sequence
         num_tokens,
         len(lengths),
         starts=_starts(all_lengths),
+        sequences=_sequences(all_lengths),
         longest=longest,
     )
 
@@ -179,6 +184,11 @@ def _positions(lengths: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
 def _starts(lengths: NDArray[np.integer[Any]]) -> Tensor:
     """First row of each sequence, and the number of rows."""
     return torch.from_numpy(np.append(0, np.cumsum(lengths)).astype(np.int32))
+
+
+def _sequences(lengths: NDArray[np.integer[Any]]) -> Tensor:
+    """Number of the sequence of each row."""
+    return torch.from_numpy(np.repeat(np.arange(len(lengths), dtype=np.int32), lengths))
 
 
 def round_up(number: int, sizes_per_octave: int) -> int:

@@ -96,14 +96,19 @@ def has_varlen_attention(device: torch.device, dtype: torch.dtype) -> bool:
 
 
 def reason_against_compiling(device: torch.device) -> str | None:
-    """Reason why `torch.compile` cannot make kernels for a device, in a few words; None if it can.
-
-    Triton makes the kernels. When it starts, it builds a library with a C compiler and the header files of Python.
-    """
+    """Reason why `torch.compile` cannot make kernels for a device, in a few words; None if it can."""
     if device.type != "cuda":
         return "only GPUs with CUDA compile"
     if torch.cuda.get_device_capability(device) < (7, 0):
         return "Triton needs compute capability 7.0 (Volta) or newer"
+    return reason_against_triton()
+
+
+def reason_against_triton() -> str | None:
+    """Reason why Triton, which makes kernels, cannot run on this machine, in a few words; None if it can.
+
+    When it starts, it builds a library with a C compiler and the header files of Python.
+    """
     if find_spec("triton") is None:
         return "Triton is not installed"
     if not any(map(shutil.which, [os.environ["CC"]] if "CC" in os.environ else ["gcc", "clang"])):

@@ -15,7 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mt_cli.batching.packing import PackedLayout
-from mt_cli.machine.devices import has_varlen_attention
+from mt_cli.machine.devices import has_varlen_attention, reason_against_triton
+from mt_cli.model.packed_attention import LARGEST_HEAD, attend_rows
 
 try:
     from torch.nn.attention.varlen import varlen_attn
@@ -66,6 +67,7 @@ def has_variable_length(device: torch.device, dtype: torch.dtype, d_head: int) -
     """Whether attention between packed rows needs no grid, because there is a kernel of variable length.
 
     That of FlashAttention (Dao 2023) needs CUDA since Ampere, half precision, heads of certain widths, and no dropout.
+    `_attends_rows` says whether a faster one replaces it.
     """
     return has_varlen_attention(device, dtype) and d_head % 8 == 0 and d_head <= _LARGEST_FLASH_HEAD
 
@@ -113,6 +115,8 @@ def _attend_variable_length(
 ) -> Tensor:
     """Attention within the sequences of two layouts; 0 for a row whose sequence has no keys."""
     assert queries.starts is not None and keys.starts is not None
+    if _attends_rows(query_NHK):
+        return attend_rows(query_NHK, key_MHK, value_MHK, queries, keys, is_causal)
     if query_NHK.is_cuda:
         starts, longest = (queries.starts, keys.starts), (queries.longest, keys.longest)
         options = _CAUSAL if is_causal else _NOT_CAUSAL
@@ -126,6 +130,14 @@ def _attend_variable_length(
     query_HNK, key_HMK, value_HMK = (rows.transpose(0, 1) for rows in (query_NHK, key_MHK, value_MHK))
     mask_NM = mask_NM.tril() if is_causal else mask_NM
     return F.scaled_dot_product_attention(query_HNK, key_HMK, value_HMK, mask_NM).transpose(0, 1)
+
+
+def _attends_rows(query_NHK: Tensor) -> bool:
+    """Whether attention without a grid takes the kernels of `packed_attention`, which suit short sequences."""
+    return _HAS_TRITON and query_NHK.is_cuda and query_NHK.shape[-1] <= LARGEST_HEAD
+
+
+_HAS_TRITON = reason_against_triton() is None  # A constant, because compiled layers cannot ask the system.
 
 
 def _causal_options(is_causal: bool) -> dict[str, Any]:

@@ -122,7 +122,8 @@ class Transformer(nn.Module):
         layout = self.rotation(side.layout)
         x_ND = embedding(side.ids, layout)
         if self.compiles_layers:
-            mark_rows(*(x for x in (x_ND, layout.starts, layout.rotary_factors) if x is not None))
+            tensors = x_ND, layout.starts, layout.sequences, layout.rotary_factors
+            mark_rows(*(x for x in tensors if x is not None))
         if layout.starts is not None and (layout.mask is None or self._takes_variable_length(x_ND)):
             return x_ND, layout.without_grid()
         return x_ND, layout.with_heads(self.config.num_heads)

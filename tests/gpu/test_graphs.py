@@ -13,6 +13,8 @@ from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.batching.packing import shape_of, shaped_layout
 from mt_cli.config.sections import ModelConfig
 from mt_cli.config.training import TrainingConfig
+from mt_cli.machine.devices import can_compile
+from mt_cli.model import kernels
 from mt_cli.model.kernels import attend_packed
 from mt_cli.model.transformer import Transformer
 from mt_cli.training.objective import Objective
@@ -101,8 +103,14 @@ def test_compiled_layers_learn_as_others():
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
-def test_attention_without_a_grid_is_that_of_its_definition(is_causal):
+@pytest.mark.parametrize("d_head", [24, 32, 64, 128])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("has_triton", [False, True])
+def test_attention_without_a_grid_is_that_of_its_definition(is_causal, d_head, dtype, has_triton, monkeypatch):
     """With padding in sequences of its own, and empty sequences."""
+    if has_triton and not can_compile(CUDA):
+        pytest.skip("Triton cannot make kernels here")
+    monkeypatch.setattr(kernels, "_HAS_TRITON", has_triton)
     lengths = torch.randint(1, 70, (2, 30), generator=torch.Generator().manual_seed(3)).numpy()
     if is_causal:
         lengths[0] = lengths[1]
@@ -114,11 +122,14 @@ def test_attention_without_a_grid_is_that_of_its_definition(is_causal):
     )
     generator = torch.Generator().manual_seed(4)
     sizes = (shape.target_rows, shape.source_rows, shape.source_rows)
-    inputs = [torch.randn(number, 4, 32, generator=generator) for number in sizes]
+    inputs = [torch.randn(number, 4, d_head, generator=generator) for number in sizes]
     results = []
-    for device, dtype in ((CUDA, torch.bfloat16), (torch.device("cpu"), torch.float32)):
-        leaves = [x.to(torch.bfloat16).to(device, dtype).requires_grad_() for x in inputs]
-        layouts = [replace(layout, starts=layout.starts.to(device)) for layout in (queries, keys)]
+    for device, precision in ((CUDA, dtype), (torch.device("cpu"), torch.float32)):
+        leaves = [x.to(dtype).to(device, precision).requires_grad_() for x in inputs]
+        layouts = [
+            replace(layout, starts=layout.starts.to(device), sequences=layout.sequences.to(device))
+            for layout in ((keys, keys) if is_causal else (queries, keys))
+        ]
         mixed = attend_packed(*leaves, *layouts, None, is_causal=is_causal)
         results.append([mixed, *torch.autograd.grad(mixed.square().sum(), leaves)])
     for ours, definition in zip(*results, strict=True):

@@ -287,7 +287,7 @@ def test_every_operation_of_an_update_is_on_the_device_but_the_copies_of_its_bat
     reads = {"__bool__": lambda tensor: True} if is_muon else {}
     with Reads(**reads), OnMeta() as seen:
         reports = list(islice(steps, 2))
-    tensors_of_a_batch = 3 + 2 * 5  # Ids; positions, mask, rows, slots and starts of each side.
+    tensors_of_a_batch = 3 + 2 * 6  # Ids; positions, mask, rows, slots, starts and sequences of each side.
     assert seen.num_copies == tensors_of_a_batch * sum(len(report.placed) for report in reports)
 
 

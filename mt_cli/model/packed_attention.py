@@ -1,0 +1,155 @@
+"""Attention between packed rows on a GPU, as operations that autograd, the compiler and CUDA graphs know.
+
+The operations read no value on the CPU: shapes alone decide what is launched. `triton_attention` has the kernels; it is
+imported at the first launch, because Triton may be missing and is slow to import.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from mt_cli.batching.packing import PackedLayout
+
+# Legend of the shapes: N rows of queries, M rows of keys, B sequences, H heads, K d_head.
+
+LARGEST_HEAD = 128
+
+
+class Tile(NamedTuple):
+    """Numbers of rows that a program computes and that it loops over at a time, and how it is compiled."""
+
+    block: int
+    inner: int
+    num_warps: int
+    num_stages: int
+
+
+FORWARD, QUERY_GRADIENT, KEY_GRADIENT = Tile(64, 32, 4, 2), Tile(64, 32, 4, 2), Tile(64, 32, 4, 2)
+_MOST_INNER_BYTES = 8192
+"""Size of a tile in the loop, for which shared memory must suffice: 64 rows of 64 elements in half precision."""
+
+
+def attend_rows(
+    query_NHK: Tensor,
+    key_MHK: Tensor,
+    value_MHK: Tensor,
+    queries: PackedLayout,
+    keys: PackedLayout,
+    is_causal: bool = False,
+) -> Tensor:
+    """Attention within the sequences of two layouts, NxHxK; 0 for a row whose sequence has no keys.
+
+    `is_causal` needs one layout for both. Heads have at most 128 elements. Every row must be finite, padding too.
+    """
+    assert queries.sequences is not None and keys.sequences is not None
+    assert queries.starts is not None and keys.starts is not None
+    sequences, starts = (queries.sequences, keys.sequences), (queries.starts, keys.starts)
+    mixed_NHK: Tensor = _forward(query_NHK, key_MHK, value_MHK, *sequences, *starts, is_causal)[0]
+    return mixed_NHK
+
+
+@torch.library.custom_op("mt::attend_rows", mutates_args=())
+def _forward(
+    query_NHK: Tensor,
+    key_MHK: Tensor,
+    value_MHK: Tensor,
+    query_sequences_N: Tensor,
+    key_sequences_M: Tensor,
+    query_starts: Tensor,
+    key_starts: Tensor,
+    is_causal: bool,
+) -> tuple[Tensor, Tensor]:
+    """Mixed values NxHxK, and the log-sum-exp HxN of the scores, in units of log 2."""
+    from mt_cli.model.triton_attention import forward
+
+    inputs = [_heads_side_by_side(x) for x in (query_NHK, key_MHK, value_MHK)]
+    mixed_NHK, lse_HN = _outputs(query_NHK)
+    tensors = (*inputs, mixed_NHK, lse_HN, query_sequences_N, key_starts)
+    strides = [x.stride(0) for x in inputs]
+    _launch(forward, FORWARD, query_NHK, is_causal, *tensors, *strides, len(query_NHK))
+    return mixed_NHK, lse_HN
+
+
+@_forward.register_fake
+def _(query_NHK: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
+    return _outputs(query_NHK)
+
+
+@torch.library.custom_op("mt::attend_rows_backward", mutates_args=())
+def _backward(
+    grad_NHK: Tensor,
+    query_NHK: Tensor,
+    key_MHK: Tensor,
+    value_MHK: Tensor,
+    query_sequences_N: Tensor,
+    key_sequences_M: Tensor,
+    query_starts: Tensor,
+    key_starts: Tensor,
+    mixed_NHK: Tensor,
+    lse_HN: Tensor,
+    is_causal: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of queries, keys and values."""
+    from mt_cli.model.triton_attention import key_gradient, query_gradient
+
+    query, key, value, grad = (_heads_side_by_side(x) for x in (query_NHK, key_MHK, value_MHK, grad_NHK))
+    query_grad, key_grad, value_grad = (x.new_empty(x.shape) for x in (query, key, value))
+    delta_HN = torch.empty_like(lse_HN)
+    sizes = *(x.stride(0) for x in (query, key, value, grad)), len(query)
+    tensors = (query, key, value, mixed_NHK, grad, lse_HN, delta_HN, query_grad, query_sequences_N, key_starts)
+    _launch(query_gradient, QUERY_GRADIENT, query, is_causal, *tensors, *sizes)
+    tensors = (query, key, value, grad, lse_HN, delta_HN, key_grad, value_grad, key_sequences_M, query_starts)
+    _launch(key_gradient, KEY_GRADIENT, key, is_causal, *tensors, *sizes, len(key))
+    return query_grad, key_grad, value_grad
+
+
+@_backward.register_fake
+def _(grad_NHK: Tensor, *inputs: Any) -> tuple[Tensor, ...]:
+    return tuple(x.new_empty(x.shape) for x in inputs[:3])
+
+
+def _set_up_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    *tensors, ctx.is_causal = inputs
+    ctx.save_for_backward(*tensors, *output)
+    ctx.set_materialize_grads(False)  # Otherwise a gradient of zeros is made for the log-sum-exp.
+
+
+def _gradients(ctx: Any, grad_NHK: Tensor, _: None) -> tuple[Tensor | None, ...]:
+    gradients: tuple[Tensor, ...] = _backward(grad_NHK, *ctx.saved_tensors, ctx.is_causal)
+    return *gradients, None, None, None, None, None
+
+
+_forward.register_autograd(_gradients, setup_context=_set_up_context)
+
+
+def _outputs(query_NHK: Tensor) -> tuple[Tensor, Tensor]:
+    num_rows, num_heads, _ = query_NHK.shape
+    return query_NHK.new_empty(query_NHK.shape), query_NHK.new_empty((num_heads, num_rows), dtype=torch.float32)
+
+
+def _heads_side_by_side(x_NHK: Tensor) -> Tensor:
+    """Rows with any stride between them, as the kernels read them; a copy only if heads lie otherwise."""
+    return x_NHK if x_NHK.stride()[1:] == (x_NHK.shape[2], 1) else x_NHK.contiguous()
+
+
+def _launch(kernel: Any, tile: Tile, x_NHK: Tensor, is_causal: bool, *arguments: Any) -> None:
+    """Start a kernel for each head and tile of the rows of `x_NHK`."""
+    num_rows, num_heads, d_head = x_NHK.shape
+    block_d = max(16, 1 << (d_head - 1).bit_length())
+    inner = max(16, min(tile.inner, _MOST_INNER_BYTES // (block_d * x_NHK.element_size())))
+    # Programs of the heads of a row start one after the other: the row is one piece of memory.
+    grid = (num_heads, -(-num_rows // tile.block))
+    with torch.cuda.device_of(x_NHK):
+        kernel[grid](
+            *arguments,
+            D=d_head,
+            BLOCK_D=block_d,
+            IS_CAUSAL=is_causal,
+            BLOCK=tile.block,
+            INNER=inner,
+            num_warps=tile.num_warps,
+            num_stages=tile.num_stages,
+        )

@@ -1,0 +1,81 @@
+"""Kernels of packed attention, run by the interpreter of Triton on a CPU. It is chosen when Triton is imported."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+
+from mt_cli.batching.packing import packed_layout, shaped_layout
+from mt_cli.model.kernels import attend_packed
+from mt_cli.model.packed_attention import attend_rows
+
+# Lengths of the sequences of queries and of keys, with empty ones on both sides; and numbers of rows, with padding.
+LENGTHS = [
+    [[3, 0, 70, 9, 1, 40], [5, 12, 0, 30, 80, 1], (136, 152)],
+    [[1, 2], [1, 1], (8, 16)],
+    [[64], [128], (64, 136)],
+]
+
+
+def layouts_of(index):
+    *sides, num_rows = LENGTHS[index]
+    return [shaped_layout(np.array(side), number, 12, 100) for side, number in zip(sides, num_rows, strict=True)]
+
+
+def check(index, d_head, dtype, is_causal):
+    """Compare values and gradients with the definition, for views of wider rows."""
+    queries, keys = layouts_of(index)
+    if is_causal:
+        keys = queries
+    generator = torch.Generator().manual_seed(7)
+    sizes = [len(layout.positions) for layout in (queries, keys, keys)]
+    inputs = [torch.randn(number, 6, d_head, generator=generator).to(dtype)[:, 1:3] for number in sizes]
+    weights = torch.randn(sizes[0], 2, d_head, generator=generator)
+    results = []
+    for kind in (dtype, torch.float32):
+        leaves = [x.detach().to(kind).requires_grad_() for x in inputs]
+        if kind == dtype:
+            mixed = attend_rows(*leaves, queries, keys, is_causal)
+            assert mixed.dtype == dtype
+        else:
+            mixed = attend_packed(*leaves, queries, keys, None, is_causal=is_causal)
+        results.append([mixed, *torch.autograd.grad((mixed * weights).sum(), leaves)])
+    tolerance = 1e-5 if dtype == torch.float32 else 0.02
+    for ours, definition in zip(*results, strict=True):
+        error = float((ours.detach().float() - definition.detach()).norm() / definition.detach().norm())
+        assert error <= tolerance, (index, d_head, dtype, is_causal, error)
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed; PyTorch for GPUs brings it")
+def test_packed_attention_has_the_values_and_gradients_of_its_definition():
+    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    result = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+def test_the_sequence_of_each_row_is_that_of_its_starts():
+    lengths = np.array([3, 1, 8])
+    for layout in (packed_layout(lengths), shaped_layout(lengths, 40, 9, 16)):
+        for laid_out in (layout, layout.twice()):
+            rows = torch.arange(len(laid_out.positions))
+            sequences = torch.searchsorted(laid_out.starts[1:].contiguous(), rows, right=True)
+            assert torch.equal(laid_out.sequences.long(), sequences) and laid_out.sequences.dtype == torch.int32
+
+
+def interpreted_range(start, end, step):
+    """`range` for the kernels: NumPy 2.4 no longer makes numbers of the interpreter's arrays of one element."""
+    return range(start.handle.data.item(), end.handle.data.item(), step)
+
+
+if __name__ == "__main__":
+    from mt_cli.model import triton_attention
+
+    triton_attention.range = interpreted_range
+    # The interpreter multiplies numbers in bf16 as if they were integers.
+    for options in product(range(len(LENGTHS)), (24, 32, 64), (torch.float32, torch.float16), (False, True)):
+        check(*options)
