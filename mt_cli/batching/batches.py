@@ -48,8 +48,7 @@ class Side:
 
     def moved(self, move: Move) -> Side:
         """Side with each tensor moved."""
-        tensors: dict[str, Any] = {name: move(x) for name, x in vars(self.layout).items() if isinstance(x, Tensor)}
-        return Side(move(self.ids), replace(self.layout, **tensors))
+        return Side(move(self.ids), self.layout.moved(move))
 
     def twice(self) -> Side:
         """Packed side followed by a copy of it."""

@@ -8,6 +8,7 @@ rows from the slots, which costs no more than the copy that splitting heads need
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -79,9 +80,15 @@ class PackedLayout:
         slots = torch.cat([self.slots, self.slots + self.rows.numel()])
         return replace(twice, mask=self.mask.repeat(2, 1), rows=rows, slots=slots)
 
-    def without_grid(self) -> PackedLayout:
-        """Layout for kernels of variable length."""
-        return replace(self, mask=None, rows=None, slots=None)
+    def moved(self, move: Callable[[Tensor], Tensor]) -> PackedLayout:
+        """Layout with each tensor moved to another memory, such as that of a device."""
+        tensors: dict[str, Any] = {name: move(x) for name, x in vars(self).items() if isinstance(x, Tensor)}
+        return replace(self, **tensors)
+
+    def without_grid(self, keeps_sequences: bool = True) -> PackedLayout:
+        """Layout for kernels of variable length; without `sequences`, for those that only need the starts."""
+        sequences = self.sequences if keeps_sequences else None
+        return replace(self, mask=None, rows=None, slots=None, sequences=sequences)
 
     def padded(self, ids: Tensor) -> Tensor:
         """Matrix of packed ids with a row for each sequence, padded on the right."""

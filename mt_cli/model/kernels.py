@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mt_cli.batching.packing import PackedLayout
-from mt_cli.machine.devices import has_varlen_attention, reason_against_triton
-from mt_cli.model.packed_attention import LARGEST_HEAD, attend_rows
+from mt_cli.machine.devices import has_varlen_attention
+from mt_cli.model.packed_attention import attend_rows, attention_of_sequences
 
 try:
     from torch.nn.attention.varlen import varlen_attn
@@ -115,29 +115,13 @@ def _attend_variable_length(
 ) -> Tensor:
     """Attention within the sequences of two layouts; 0 for a row whose sequence has no keys."""
     assert queries.starts is not None and keys.starts is not None
-    if _attends_rows(query_NHK):
+    if query_NHK.is_cuda and queries.sequences is not None and keys.sequences is not None:
         return attend_rows(query_NHK, key_MHK, value_MHK, queries, keys, is_causal)
     if query_NHK.is_cuda:
         starts, longest = (queries.starts, keys.starts), (queries.longest, keys.longest)
         options = _CAUSAL if is_causal else _NOT_CAUSAL
         return cast("Tensor", varlen_attn(query_NHK, key_MHK, value_MHK, *starts, *longest, **options))
-    # The definition, for tests: one attention between all rows.
-    query_sequences_N, key_sequences_M = (
-        torch.searchsorted(starts[1:].contiguous(), torch.arange(len(rows), device=rows.device), right=True)
-        for starts, rows in ((queries.starts, query_NHK), (keys.starts, key_MHK))
-    )
-    mask_NM = query_sequences_N[:, None] == key_sequences_M
-    query_HNK, key_HMK, value_HMK = (rows.transpose(0, 1) for rows in (query_NHK, key_MHK, value_MHK))
-    mask_NM = mask_NM.tril() if is_causal else mask_NM
-    return F.scaled_dot_product_attention(query_HNK, key_HMK, value_HMK, mask_NM).transpose(0, 1)
-
-
-def _attends_rows(query_NHK: Tensor) -> bool:
-    """Whether attention without a grid takes the kernels of `packed_attention`, which suit short sequences."""
-    return _HAS_TRITON and query_NHK.is_cuda and query_NHK.shape[-1] <= LARGEST_HEAD
-
-
-_HAS_TRITON = reason_against_triton() is None  # A constant, because compiled layers cannot ask the system.
+    return attention_of_sequences(query_NHK, key_MHK, value_MHK, queries, keys, is_causal)
 
 
 def _causal_options(is_causal: bool) -> dict[str, Any]:

@@ -6,12 +6,19 @@ imported at the first launch, because Triton may be missing and is slow to impor
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from mt_cli.batching.packing import PackedLayout
+from mt_cli.batching.packing import PackedLayout, shaped_layout
+from mt_cli.errors import reason
+from mt_cli.machine.console import say
+from mt_cli.machine.devices import reason_against_compiling
 
 # Legend of the shapes: N rows of queries, M rows of keys, B sequences, H heads, K d_head.
 
@@ -49,6 +56,70 @@ def attend_rows(
     sequences, starts = (queries.sequences, keys.sequences), (queries.starts, keys.starts)
     mixed_NHK: Tensor = _forward(query_NHK, key_MHK, value_MHK, *sequences, *starts, is_causal)[0]
     return mixed_NHK
+
+
+def attention_of_sequences(
+    query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, queries: PackedLayout, keys: PackedLayout, is_causal: bool
+) -> Tensor:
+    """`attend_rows` by its definition: one attention between all rows, masked."""
+    assert queries.starts is not None and keys.starts is not None
+    query_sequences_N, key_sequences_M = (
+        torch.searchsorted(starts[1:].contiguous(), torch.arange(len(rows), device=rows.device), right=True)
+        for starts, rows in ((queries.starts, query_NHK), (keys.starts, key_MHK))
+    )
+    mask_NM = query_sequences_N[:, None] == key_sequences_M
+    query_HNK, key_HMK, value_HMK = (rows.transpose(0, 1) for rows in (query_NHK, key_MHK, value_MHK))
+    mask_NM = mask_NM.tril() if is_causal else mask_NM
+    return F.scaled_dot_product_attention(query_HNK, key_HMK, value_HMK, mask_NM).transpose(0, 1)
+
+
+@cache
+def has_row_kernels(device: torch.device, dtype: torch.dtype, d_head: int) -> bool:
+    """Whether `attend_rows` computes its definition on a device, in a number format, for heads of a width.
+
+    It is tried once in a process. If it fails or differs, a line says so, and another kernel is used.
+    """
+    if device.type != "cuda" or d_head > LARGEST_HEAD or reason_against_compiling(device) is not None:
+        return False
+    try:
+        with torch.inference_mode(False), torch.enable_grad():
+            error = max(error_of(attend_rows, device, dtype, d_head, is_causal) for is_causal in (False, True))
+    except Exception as problem:  # Of the compiler or the driver, whose kinds no list names.
+        failure = f"fails here ({reason(problem)})"
+    else:
+        if error < _LARGEST_ERROR:
+            return True
+        failure = f"is wrong here (error {error:.1%})"
+    say(f"note: our attention kernel {failure}; PyTorch's is used, which takes longer")
+    return False
+
+
+_LARGEST_ERROR = 0.02
+"""Norm of a difference, relative to the norm of the definition; half precision rounds to 0.2 to 0.8 %."""
+
+
+def error_of(
+    attention: Callable[..., Tensor], device: torch.device, dtype: torch.dtype, d_head: int, is_causal: bool
+) -> float:
+    """Largest relative error of an attention and its three gradients, compared with the definition in fp32.
+
+    Sequences begin and end inside of tiles, and some are empty.
+    """
+    lengths = np.array([5, 40, 1, 0, 70, 130, 33, 9]), np.array([30, 2, 0, 7, 64, 100, 65, 20])
+    target, source = (shaped_layout(side, 320, 16, 256) for side in (lengths[0], lengths[0 if is_causal else 1]))
+    generator = torch.Generator().manual_seed(1)
+    inputs = [torch.randn(320, 2, d_head, generator=generator).to(dtype) for _ in range(3)]
+
+    def results(function: Callable[..., Tensor], place: torch.device, precision: torch.dtype) -> list[Tensor]:
+        leaves = [x.to(place, precision).requires_grad_() for x in inputs]
+        layouts = [layout.moved(lambda x: x.to(place)) for layout in (target, source)]
+        mixed_NHK = function(*leaves, *layouts, is_causal)
+        return [mixed_NHK.detach(), *torch.autograd.grad(mixed_NHK.square().sum(), leaves)]
+
+    ours = results(attention, device, dtype)
+    definition = results(attention_of_sequences, torch.device("cpu"), torch.float32)
+    errors = ((x.cpu().float() - right).norm() / right.norm() for x, right in zip(ours, definition, strict=True))
+    return float(torch.stack(list(errors)).max())
 
 
 @torch.library.custom_op("mt::attend_rows", mutates_args=())

@@ -27,6 +27,7 @@ from mt_cli.config.sections import ModelConfig
 from mt_cli.model.attention import Append, Attended, AttentionWeights, MultiHeadAttention
 from mt_cli.model.cache import KeyValueCache
 from mt_cli.model.kernels import add_dropped, bias_of, drop, has_variable_length, mark_rows
+from mt_cli.model.packed_attention import has_row_kernels
 from mt_cli.model.positions import Embedding, Rotation
 from mt_cli.model.static_cache import StaticCache
 
@@ -125,7 +126,8 @@ class Transformer(nn.Module):
             tensors = x_ND, layout.starts, layout.sequences, layout.rotary_factors
             mark_rows(*(x for x in tensors if x is not None))
         if layout.starts is not None and (layout.mask is None or self._takes_variable_length(x_ND)):
-            return x_ND, layout.without_grid()
+            has_kernels = has_row_kernels(x_ND.device, x_ND.dtype, self.config.d_head)
+            return x_ND, layout.without_grid(keeps_sequences=has_kernels)
         return x_ND, layout.with_heads(self.config.num_heads)
 
     def _takes_variable_length(self, x: Tensor) -> bool:

@@ -3,7 +3,6 @@
 import itertools
 import os
 from copy import deepcopy
-from dataclasses import replace
 
 import pytest
 import torch
@@ -14,8 +13,8 @@ from mt_cli.batching.packing import shape_of, shaped_layout
 from mt_cli.config.sections import ModelConfig
 from mt_cli.config.training import TrainingConfig
 from mt_cli.machine.devices import can_compile
-from mt_cli.model import kernels
 from mt_cli.model.kernels import attend_packed
+from mt_cli.model.packed_attention import has_row_kernels
 from mt_cli.model.transformer import Transformer
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
@@ -102,15 +101,19 @@ def test_compiled_layers_learn_as_others():
     assert (weights - expected_weights).norm() <= 0.2 * change.norm()
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_our_attention_kernel_is_used_where_it_compiles(dtype):
+    assert all(has_row_kernels(CUDA, dtype, d_head) == can_compile(CUDA) for d_head in (24, 32, 64, 128))
+
+
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("d_head", [24, 32, 64, 128])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("has_triton", [False, True])
-def test_attention_without_a_grid_is_that_of_its_definition(is_causal, d_head, dtype, has_triton, monkeypatch):
+@pytest.mark.parametrize("with_row_kernels", [False, True])
+def test_attention_without_a_grid_is_that_of_its_definition(is_causal, d_head, dtype, with_row_kernels):
     """With padding in sequences of its own, and empty sequences."""
-    if has_triton and not can_compile(CUDA):
+    if with_row_kernels and not can_compile(CUDA):
         pytest.skip("Triton cannot make kernels here")
-    monkeypatch.setattr(kernels, "_HAS_TRITON", has_triton)
     lengths = torch.randint(1, 70, (2, 30), generator=torch.Generator().manual_seed(3)).numpy()
     if is_causal:
         lengths[0] = lengths[1]
@@ -127,7 +130,7 @@ def test_attention_without_a_grid_is_that_of_its_definition(is_causal, d_head, d
     for device, precision in ((CUDA, dtype), (torch.device("cpu"), torch.float32)):
         leaves = [x.to(dtype).to(device, precision).requires_grad_() for x in inputs]
         layouts = [
-            replace(layout, starts=layout.starts.to(device), sequences=layout.sequences.to(device))
+            layout.moved(lambda x, device=device: x.to(device)).without_grid(keeps_sequences=with_row_kernels)
             for layout in ((keys, keys) if is_causal else (queries, keys))
         ]
         mixed = attend_packed(*leaves, *layouts, None, is_causal=is_causal)

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 from itertools import product
 
@@ -11,8 +12,9 @@ import pytest
 import torch
 
 from mt_cli.batching.packing import packed_layout, shaped_layout
+from mt_cli.model import packed_attention
 from mt_cli.model.kernels import attend_packed
-from mt_cli.model.packed_attention import attend_rows
+from mt_cli.model.packed_attention import _LARGEST_ERROR, attend_rows, attention_of_sequences, error_of
 
 # Lengths of the sequences of queries and of keys, with empty ones on both sides; and numbers of rows, with padding.
 LENGTHS = [
@@ -49,6 +51,34 @@ def check(index, d_head, dtype, is_causal):
     for ours, definition in zip(*results, strict=True):
         error = float((ours.detach().float() - definition.detach()).norm() / definition.detach().norm())
         assert error <= tolerance, (index, d_head, dtype, is_causal, error)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_the_trial_of_the_kernels_tells_rounding_from_errors(dtype, is_causal):
+    """It allows what half precision rounds; not a row that sees a neighbour too many, nor one sequence too few."""
+    cpu = torch.device("cpu")
+
+    def shifted(*arguments):
+        *tensors, queries, keys, causal = arguments
+        return attention_of_sequences(*tensors, queries, replace(keys, starts=keys.starts + 1), causal)
+
+    def silent(*arguments):
+        mixed = attention_of_sequences(*arguments)
+        return mixed * (torch.arange(len(mixed)) > 5)[:, None, None]
+
+    assert error_of(attention_of_sequences, cpu, dtype, 32, is_causal) < _LARGEST_ERROR / 2
+    for wrong in (shifted, silent):
+        assert not error_of(wrong, cpu, dtype, 32, is_causal) < 2 * _LARGEST_ERROR
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_kernels_that_fail_are_not_used_and_a_line_says_so(monkeypatch, capsys):
+    monkeypatch.setattr(packed_attention, "reason_against_compiling", lambda device: None)
+    packed_attention.has_row_kernels.cache_clear()
+    assert not packed_attention.has_row_kernels(torch.device("cuda"), torch.bfloat16, 32)
+    assert "attention kernel fails here" in capsys.readouterr().err
+    packed_attention.has_row_kernels.cache_clear()
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed; PyTorch for GPUs brings it")

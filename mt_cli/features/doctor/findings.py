@@ -88,8 +88,8 @@ def _bf16(device: torch.device) -> str:
 def _means_of_training(device: torch.device) -> Iterator[Finding]:
     """Attention kernel, compiling and graphs of a GPU. Training works without each of them, but takes longer."""
     is_varlen = has_varlen_attention(device, pick_precision("auto", device))
-    kernel = "variable-length FlashAttention" if is_varlen else "grid of padded sentences"
-    advice = "variable-length FlashAttention needs bf16 (Ampere or newer) and PyTorch 2.11"
+    kernel = "of variable length, without padding" if is_varlen else "grid of padded sentences"
+    advice = "attention without padding needs bf16 (Ampere or newer) and PyTorch 2.11"
     yield _finding(is_varlen, "attention", kernel, advice, "note")
     problem = reason_against_compiling(device)
     yield Finding(
