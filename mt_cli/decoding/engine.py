@@ -115,8 +115,9 @@ class TransformerEngine:
         if limit is not None and max(lengths, default=0) >= limit:
             raise InputError(f"a side has {max(lengths):,} tokens; this model has positions for {limit - 1:,}")
         decoded: dict[int, ForcedDecoding] = {}
-        is_cuda = next(self.model.parameters()).is_cuda
-        batch_tokens = _FORCED_BATCH_TOKENS_OF_A_GPU if is_cuda else _FORCED_BATCH_TOKENS
+        batch_tokens, fitting = _FORCED_BATCH_TOKENS, self.means.fitting_tokens
+        if fitting is not None:  # On a GPU. Logits and attention weights take several times as much as in a search.
+            batch_tokens = max(batch_tokens, min(_FORCED_BATCH_TOKENS_OF_A_GPU, fitting // 16))
         for indices in batches_in_order(lengths, batch_tokens):
             decoded.update(zip(indices, self._force_decode([pairs[index] for index in indices]), strict=True))
         return [decoded[index] for index in range(len(pairs))]

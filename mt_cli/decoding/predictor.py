@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from mt_cli.machine.devices import is_out_of_memory
 from mt_cli.machine.graphs import GraphPool
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.static_cache import Arena, CacheShape, StaticCache
@@ -86,7 +87,7 @@ class GraphedPredictor:
 
     def __init__(self, model: Transformer) -> None:
         self._model, self._lock = model, Lock()
-        self._places: tuple[int, ...] = ()
+        self._places: tuple[tuple[int, torch.dtype], ...] = ()
         self.num_recorded = 0
         """Number of steps recorded so far."""
         self._can_record = True
@@ -106,8 +107,8 @@ class GraphedPredictor:
     def start(self, src_ids: Tensor, num_beams: int) -> Iterator[Prediction]:
         """See `Predictor`."""
         with self._lock:
-            places = tuple(weight.data_ptr() for weight in self._model.parameters())
-            if places != self._places:  # The model was moved since.
+            places = tuple((weight.data_ptr(), weight.dtype) for weight in self._model.parameters())
+            if places != self._places:  # The model was moved since, or has another number format.
                 self._places = places
                 self._forget_everything()
             with torch.inference_mode():
@@ -165,7 +166,9 @@ class GraphedPredictor:
         try:
             with _RECORDING:
                 graph = self._pool.capture(write_logits)
-        except torch.OutOfMemoryError:
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
             self._can_record = False
             self._forget_graphs()
             return None

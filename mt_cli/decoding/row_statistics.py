@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mt_cli.errors import one_line
+from mt_cli.machine.console import say
 from mt_cli.machine.devices import can_compile
 
 SEGMENT = 64
@@ -47,7 +49,7 @@ class RowStatistics:
         if not logits_RV.is_cuda:
             return False
         self._num_logits += logits_RV.numel()
-        return self._num_logits > _LOGITS_BEFORE_COMPILING and _can_compile(logits_RV.device)
+        return self._num_logits > _LOGITS_BEFORE_COMPILING and has_kernel(logits_RV.device, logits_RV.dtype)
 
     def of(self, logits_RV: Tensor) -> tuple[Tensor, Tensor]:
         """See `plain_statistics`."""
@@ -66,7 +68,22 @@ def compiled_statistics(logits_RV: Tensor) -> tuple[Tensor, Tensor]:
     return log_sums_R1, maxima_RG
 
 
-_can_compile = cache(can_compile)
+@cache
+def has_kernel(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether the kernel computes its definition on a device, in a number format; tried once in a process."""
+    if not can_compile(device):
+        return False
+    logits_RV = torch.randn(3, 1000, generator=torch.Generator().manual_seed(1)).to(device, dtype)
+    try:
+        with torch.cuda.device_of(logits_RV):
+            ours, definition = compiled_statistics(logits_RV), plain_statistics(logits_RV)
+    except Exception as problem:  # Of the compiler or the driver, whose kinds no list names.
+        say(f"note: our kernel for likely tokens fails here ({one_line(problem)}); PyTorch's are used")
+        return False
+    is_right = all(torch.allclose(x.float(), y.float(), rtol=1e-3) for x, y in zip(ours, definition, strict=True))
+    if not is_right:
+        say("note: our kernel for likely tokens is wrong here; PyTorch's are used")
+    return is_right
 
 
 @cache

@@ -17,12 +17,13 @@ class Arriving:
     """Values on their way to the CPU."""
 
     def __init__(self, values: Tensor) -> None:
-        self._values, self._arrived = values, None
+        self._values = values
+        self._arrived: torch.cuda.Event | None = None
         if values.is_cuda:
             pinned = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
             self._values = pinned.copy_(values.contiguous(), non_blocking=True)
-            self._arrived = torch.cuda.Event()
-            self._arrived.record()
+            # Of the device of the values, which may not be the current one.
+            self._arrived = torch.cuda.current_stream(values.device).record_event()
 
     def read(self) -> Tensor:
         """Values on the CPU; waits until they have arrived."""

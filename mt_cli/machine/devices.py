@@ -162,7 +162,7 @@ def seed_device(device: torch.device, *numbers: int) -> None:
 
 def is_out_of_memory(error: RuntimeError) -> bool:
     """Whether an error of PyTorch means that a device has too little memory."""
-    messages = ("can't allocate memory", "not enough memory", "backend out of memory")
+    messages = ("can't allocate memory", "not enough memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
     return isinstance(error, torch.OutOfMemoryError) or any(message in str(error) for message in messages)
 
 
@@ -202,9 +202,13 @@ def limited_memory(device: torch.device, share: float = 2 / 3) -> Iterator[None]
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that this process can still use on a CUDA device, those that PyTorch keeps for later included."""
-    free, _ = torch.cuda.mem_get_info(device)
-    return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
+    """Bytes that this process can still use on a CUDA device; memory of CUDA graphs is not free, even if unused.
+
+    What PyTorch keeps for later is given back to the device first.
+    """
+    with torch.cuda.device(device):
+        torch.cuda.empty_cache()
+        return torch.cuda.mem_get_info(device)[0]
 
 
 def describe_hardware(device: torch.device) -> dict[str, Any]:

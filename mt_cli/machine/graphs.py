@@ -47,6 +47,11 @@ class GraphPool:
         graph = torch.cuda.CUDAGraph()
         # Other threads may prepare the next batches in pinned memory meanwhile.
         recorded = torch.cuda.graph(graph, self._memory, self._stream, capture_error_mode="thread_local")
-        with torch.cuda.device(self.device), recorded:
-            function()
+        outside = torch.cuda.current_stream(self.device)
+        try:
+            with torch.cuda.device(self.device), recorded:
+                function()
+        except RuntimeError:
+            torch.cuda.set_stream(outside)  # If recording fails at its end, PyTorch leaves its stream.
+            raise
         return graph.replay

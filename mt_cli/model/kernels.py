@@ -72,7 +72,8 @@ def has_variable_length(device: torch.device, dtype: torch.dtype, d_head: int) -
     return has_varlen_attention(device, dtype) and d_head % 8 == 0 and d_head <= _LARGEST_FLASH_HEAD
 
 
-_LARGEST_FLASH_HEAD = 256
+_LARGEST_FLASH_HEAD = 192
+"""Wider heads have a backward pass on some GPUs only."""
 
 
 def attend_packed(

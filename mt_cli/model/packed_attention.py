@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mt_cli.batching.packing import PackedLayout, shaped_layout
-from mt_cli.errors import reason
+from mt_cli.errors import one_line
 from mt_cli.machine.console import say
 from mt_cli.machine.devices import reason_against_compiling
 
@@ -83,13 +83,13 @@ def has_row_kernels(device: torch.device, dtype: torch.dtype, d_head: int) -> bo
         return False
     try:
         with torch.inference_mode(False), torch.enable_grad():
-            error = max(error_of(attend_rows, device, dtype, d_head, is_causal) for is_causal in (False, True))
+            errors = [error_of(attend_rows, device, dtype, d_head, is_causal) for is_causal in (False, True)]
     except Exception as problem:  # Of the compiler or the driver, whose kinds no list names.
-        failure = f"fails here ({reason(problem)})"
+        failure = f"fails here ({one_line(problem)})"
     else:
-        if error < _LARGEST_ERROR:
+        if all(error < _LARGEST_ERROR for error in errors):  # Never NaN.
             return True
-        failure = f"is wrong here (error {error:.1%})"
+        failure = f"is wrong here (errors {', '.join(f'{error:.1%}' for error in errors)})"
     say(f"note: our attention kernel {failure}; PyTorch's is used, which takes longer")
     return False
 

@@ -99,11 +99,11 @@ class GradientAccumulator:
             moments = [torch.empty_like(weight) for weight in self.parameters for _ in range(num_moments)]
             sums, gradients = self.loss_and_gradients(batch, num_target_tokens)
             del moments
+            self.add_gradients(gradients)  # Allocates before it adds.
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
             return None
-        self.add_gradients(gradients)
         self.is_empty = False
         return sums
 

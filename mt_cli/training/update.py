@@ -10,6 +10,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from torch import Tensor
 from mt_cli.batching.batches import Batch
 from mt_cli.config.sections import ModelConfig
 from mt_cli.config.training import TrainingConfig
+from mt_cli.errors import one_line
 from mt_cli.machine.devices import is_out_of_memory, reason_against_compiling
 from mt_cli.machine.graphs import GraphPool
 from mt_cli.machine.group import ALONE, Group
@@ -74,6 +76,7 @@ class GraphedUpdate(Update):
         self._cross_entropy = torch.zeros((), device=gradients.device)
         self._norm_and_finite = torch.zeros(2, device=gradients.device)
         self._num_calls = 0
+        self._pool = GraphPool(gradients.device)  # Of its own, so that the other graphs can be given up.
         self._work: Callable[[], None] = self._apply_to_memory
 
     def apply(self, cross_entropy: Tensor, rate: float) -> Applied:
@@ -82,12 +85,20 @@ class GraphedUpdate(Update):
         self._cross_entropy.copy_(cross_entropy)
         self._num_calls += 1
         if self._num_calls == 2:
-            self._work = self.gradients.pool.capture(self._apply_to_memory)
+            self._record()
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="This instance was constructed with capturable=True")
             self._work()
         grad_norm, is_finite = self._norm_and_finite.clone()
         return Applied(grad_norm, is_finite.bool())
+
+    def _record(self) -> None:
+        """Record the work, unless the memory does not suffice."""
+        try:
+            self._work = self._pool.capture(self._apply_to_memory)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
 
     def _apply_to_memory(self) -> None:
         applied = self._apply(self._cross_entropy)
@@ -98,7 +109,7 @@ class GraphedUpdate(Update):
 class _Graph:
     """Recorded work, and the memory that it reads."""
 
-    batch: Batch
+    tensors: list[Tensor]  # Of a batch.
     replay: Callable[[], None]
     buffers: list[Tensor]  # Tables of positions, which the model replaces by larger ones.
 
@@ -128,16 +139,28 @@ class GraphedGradientAccumulator(GradientAccumulator):
         key = batch.shape, self.objective.is_twice, self.is_empty
         if batch.shape is not None and key in self._seen and key not in self._graphs:
             self._record(batch, key)
-        self._seen.add(key)
         if key not in self._graphs:
             with self.pool.stream():
-                return super()._add(batch, self._num_target_tokens)
+                sums = super()._add(batch, self._num_target_tokens)
+            if batch.num_rows < self._smallest_too_large:  # It was computed whole.
+                self._seen.add(key)
+            return sums
         graph = self._graphs[key]
-        for place, tensor in zip(graph.batch.tensors, batch.tensors, strict=True):
+        for place, tensor in zip(graph.tensors, batch.tensors, strict=True):
             place.copy_(tensor, non_blocking=True)
         graph.replay()
         self.is_empty = False
         return LossSums(*self._sums.clone())
+
+    def try_batch(self, batch: Batch, num_target_tokens: Number, num_moments: int = 0) -> LossSums | None:
+        """See `GradientAccumulator`. If the memory does not suffice beside the graphs, they are given up."""
+        sums = super().try_batch(batch, num_target_tokens, num_moments)
+        if sums is None and self._graphs:
+            self._graphs.clear()
+            self._max_graphs = 0
+            torch.cuda.empty_cache()
+            sums = super().try_batch(batch, num_target_tokens, num_moments)
+        return sums
 
     def _all_reduce(self, sums: LossSums) -> LossSums:
         if self.is_empty:  # This process had no micro-batch at the end of the epoch.
@@ -162,7 +185,7 @@ class GraphedGradientAccumulator(GradientAccumulator):
                 raise
             self._max_graphs = len(self._graphs)
             return
-        self._graphs[key] = _Graph(memory, replay, list(self.objective.buffers()))
+        self._graphs[key] = _Graph(memory.tensors, replay, list(self.objective.buffers()))
 
 
 def build_update(
@@ -213,4 +236,18 @@ def reason_against_graphs(
         return "there is no attention kernel of variable length for this GPU, number format, size of heads or PyTorch"
     if config.recompute_layers:
         return "training.recompute_layers"
-    return reason_against_compiling(device)
+    return reason_against_compiling(device) or _failure_of_compiler(device)
+
+
+@cache
+def _failure_of_compiler(device: torch.device) -> str | None:
+    """Reason why compiling a small function fails on a GPU, in one line; None if it works. Tried once in a process."""
+    try:
+        torch.compile(_square)(torch.ones(8, device=device))
+    except Exception as error:  # Of Triton, a C compiler or the driver, whose kinds no list names.
+        return f"compiling fails: {one_line(error)}"
+    return None
+
+
+def _square(x: Tensor) -> Tensor:
+    return x * x

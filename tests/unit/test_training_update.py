@@ -113,6 +113,44 @@ def test_a_recorded_update_skips_a_step_whose_loss_is_not_finite(optimizer):
         assert (after.sum() == before.sum()) == bool(cross_entropy.isnan())
 
 
+def limited(gradients, does_not_fit):
+    """Let batches for which a function is true exceed the memory."""
+    compute = gradients.loss_and_gradients
+
+    def compute_or_fail(batch, num_target_tokens):
+        if does_not_fit(batch):
+            raise RuntimeError("not enough memory: you tried to allocate")
+        return compute(batch, num_target_tokens)
+
+    gradients.loss_and_gradients = compute_or_fail
+
+
+def test_graphs_are_given_up_for_a_batch_that_does_not_fit_beside_them():
+    *_, update = trained("graphed")
+    gradients, batch = update.gradients, collate(some_pairs(), range(100), 2000)
+    assert gradients._graphs
+    limited(gradients, lambda batch: bool(gradients._graphs))
+    gradients.accumulate([batch], batch.num_target_tokens)
+    assert not gradients._graphs and gradients.num_splits == 0
+    gradients.accumulate([batch], batch.num_target_tokens)
+    assert not gradients._graphs  # From now on, none is recorded.
+
+
+def test_the_shape_of_a_batch_that_was_split_is_not_recorded():
+    *_, update = trained("graphed", num_steps=0)
+    gradients, batch = update.gradients, collate(some_pairs(), range(16), 400)
+    gradients.accumulate([batch], batch.num_target_tokens)
+    expected = [parameter.grad.clone() for parameter in gradients.parameters]
+    limited(gradients, lambda batch: batch.num_sentences > 20)
+    larger = collate(some_pairs(), range(40), 400)
+    for _ in range(3):
+        gradients.accumulate([larger], larger.num_target_tokens)
+    assert gradients.num_splits and not gradients._graphs
+    gradients.accumulate([batch], batch.num_target_tokens)
+    for parameter, whole in zip(gradients.parameters, expected, strict=True):
+        assert torch.allclose(parameter.grad, whole, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("options", "model", "reason"),
     [
