@@ -106,6 +106,8 @@ def test_every_command_of_a_page_runs(samples, root, tmp_path, page):
             continue
         if kind == "console":
             for command in lines_of(text):
+                if "[OPTIONS]" in command:  # Usage, not a command.
+                    continue
                 result = shell(shortened(command), folder, root)
                 assert result.returncode == 0, f"{page}: $ {command}\n{result.stdout}{result.stderr}"
         if kind == "yaml" and (name := re.match(r"# (\w+\.yaml)", text)):
