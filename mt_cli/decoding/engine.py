@@ -47,7 +47,7 @@ class Engine(Protocol):
 
 
 class SearchMeans:
-    """What all searches with a model share, made by the first one."""
+    """Objects that all searches with a model share, made by the first one."""
 
     def __init__(self, model: Transformer | Ensemble) -> None:
         self.model = model

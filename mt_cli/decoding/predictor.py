@@ -17,7 +17,6 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from mt_cli.machine.devices import is_out_of_memory
 from mt_cli.machine.graphs import GraphPool
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.static_cache import Arena, CacheShape, StaticCache
@@ -163,12 +162,9 @@ class GraphedPredictor:
         def write_logits() -> None:
             logits_RV.copy_(self._predict())
 
-        try:
-            with _RECORDING:
-                graph = self._pool.capture(write_logits)
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
+        with _RECORDING:
+            graph = self._pool.capture(write_logits)
+        if graph is None:
             self._can_record = False
             self._forget_graphs()
             return None

@@ -8,7 +8,6 @@ or files.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -135,7 +134,6 @@ class ShardedState(ReplicatedState):
         device: torch.device,
         config: TrainingConfig,
     ) -> None:
-        gc.collect()  # Frees the shards of a training that diverged, whose modules refer to each other.
         self._stored, self._stored_optimizer, self._stored_average = objective.model, optimizer, average
         self._dtype, self._group = dtype, group
         self._model = skeleton(self._stored)

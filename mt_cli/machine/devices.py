@@ -10,7 +10,7 @@ import random
 import shutil
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import metadata
 from importlib.util import find_spec
@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from mt_cli.errors import InputError
+from mt_cli.errors import InputError, one_line
+from mt_cli.machine.console import say
 from mt_cli.machine.cpus import threads_if_busy
 from mt_cli.machine.group import ALONE, Group
 
@@ -96,19 +97,14 @@ def has_varlen_attention(device: torch.device, dtype: torch.dtype) -> bool:
 
 
 def reason_against_compiling(device: torch.device) -> str | None:
-    """Reason why `torch.compile` cannot make kernels for a device, in a few words; None if it can."""
+    """Reason why Triton, and `torch.compile` with it, cannot make kernels for a device, in a few words; None if it can.
+
+    When Triton starts, it builds a library with a C compiler and the header files of Python.
+    """
     if device.type != "cuda":
         return "only GPUs with CUDA compile"
     if torch.cuda.get_device_capability(device) < (7, 0):
         return "Triton needs compute capability 7.0 (Volta) or newer"
-    return reason_against_triton()
-
-
-def reason_against_triton() -> str | None:
-    """Reason why Triton, which makes kernels, cannot run on this machine, in a few words; None if it can.
-
-    When it starts, it builds a library with a C compiler and the header files of Python.
-    """
     if find_spec("triton") is None:
         return "Triton is not installed"
     if not any(map(shutil.which, [os.environ["CC"]] if "CC" in os.environ else ["gcc", "clang"])):
@@ -119,6 +115,17 @@ def reason_against_triton() -> str | None:
     if not Path(folder, "Python.h").exists():
         return "no header files of Python; install python3-dev"
     return None
+
+
+def is_right(name: str, is_equal: Callable[[], bool]) -> bool:
+    """Whether a trial of one of our kernels equals its definition; if it fails or differs, a line says so."""
+    try:
+        problem = "" if is_equal() else "is wrong here"
+    except Exception as error:  # Of the compiler or the driver, whose kinds no list names.
+        problem = f"fails here ({one_line(error)})"
+    if problem:
+        say(f"note: our {name} kernel {problem}; PyTorch's is used, which takes longer")
+    return not problem
 
 
 def can_compile(device: torch.device) -> bool:

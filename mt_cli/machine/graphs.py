@@ -12,6 +12,8 @@ from contextlib import contextmanager
 
 import torch
 
+from mt_cli.machine.devices import is_out_of_memory
+
 
 class GraphPool:
     """Graphs that run one after the other and share their memory for intermediate values."""
@@ -36,11 +38,11 @@ class GraphPool:
             yield
         outside.wait_stream(self._stream)
 
-    def capture(self, function: Callable[[], None]) -> Callable[[], None]:
+    def capture(self, function: Callable[[], None]) -> Callable[[], None] | None:
         """Record the work that a function starts on the GPU, without doing it; call the result to do it.
 
         Call the function before, with the same shapes: kernels that are compiled or loaded at their first use cannot be
-        recorded. On other devices, the result is the function itself. Raises `torch.OutOfMemoryError`, a RuntimeError.
+        recorded. The result is None if the memory does not suffice, and on other devices the function itself.
         """
         if self.device.type != "cuda":
             return function
@@ -51,7 +53,9 @@ class GraphPool:
         try:
             with torch.cuda.device(self.device), recorded:
                 function()
-        except RuntimeError:
+        except RuntimeError as error:
             torch.cuda.set_stream(outside)  # If recording fails at its end, PyTorch leaves its stream.
-            raise
+            if not is_out_of_memory(error):
+                raise
+            return None
         return graph.replay

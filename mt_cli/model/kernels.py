@@ -6,7 +6,6 @@ unless stated otherwise). `tests/unit/test_model_kernels.py` tests the implement
 
 from __future__ import annotations
 
-import inspect
 import math
 from typing import Any, cast
 
@@ -66,8 +65,8 @@ def attend(
 def has_variable_length(device: torch.device, dtype: torch.dtype, d_head: int) -> bool:
     """Whether attention between packed rows needs no grid, because there is a kernel of variable length.
 
-    That of FlashAttention (Dao 2023) needs CUDA since Ampere, half precision, heads of certain widths, and no dropout.
-    `_attends_rows` says whether a faster one replaces it.
+    FlashAttention (Dao 2023) needs CUDA since Ampere, half precision, heads of certain widths, and no dropout.
+    `has_row_kernels` says whether our kernel replaces it.
     """
     return has_varlen_attention(device, dtype) and d_head % 8 == 0 and d_head <= _LARGEST_FLASH_HEAD
 
@@ -120,19 +119,9 @@ def _attend_variable_length(
         return attend_rows(query_NHK, key_MHK, value_MHK, queries, keys, is_causal)
     if query_NHK.is_cuda:
         starts, longest = (queries.starts, keys.starts), (queries.longest, keys.longest)
-        options = _CAUSAL if is_causal else _NOT_CAUSAL
-        return cast("Tensor", varlen_attn(query_NHK, key_MHK, value_MHK, *starts, *longest, **options))
+        window = (-1, 0) if is_causal else (-1, -1)  # Keys before and after the query; -1: all.
+        return cast("Tensor", varlen_attn(query_NHK, key_MHK, value_MHK, *starts, *longest, window_size=window))
     return attention_of_sequences(query_NHK, key_MHK, value_MHK, queries, keys, is_causal)
-
-
-def _causal_options(is_causal: bool) -> dict[str, Any]:
-    """Options of `varlen_attn` for a causal mask or none; PyTorch 2.11 replaced `is_causal` by a window."""
-    if varlen_attn is None or "is_causal" in inspect.signature(varlen_attn).parameters:
-        return {"is_causal": is_causal}
-    return {"window_size": (-1, 0)} if is_causal else {}
-
-
-_CAUSAL, _NOT_CAUSAL = _causal_options(True), _causal_options(False)
 
 
 def attention_weights(query_BHTK: Tensor, key_BHSK: Tensor, bias: Tensor) -> Tensor:

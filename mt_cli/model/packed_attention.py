@@ -16,9 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mt_cli.batching.packing import PackedLayout, shaped_layout
-from mt_cli.errors import one_line
-from mt_cli.machine.console import say
-from mt_cli.machine.devices import reason_against_compiling
+from mt_cli.machine.devices import can_compile, is_right
 
 # Legend of the shapes: N rows of queries, M rows of keys, B sequences, H heads, K d_head.
 
@@ -79,19 +77,15 @@ def has_row_kernels(device: torch.device, dtype: torch.dtype, d_head: int) -> bo
 
     It is tried once in a process. If it fails or differs, a line says so, and another kernel is used.
     """
-    if device.type != "cuda" or d_head > LARGEST_HEAD or reason_against_compiling(device) is not None:
+    if device.type != "cuda" or d_head > LARGEST_HEAD or not can_compile(device):
         return False
-    try:
+
+    def is_equal() -> bool:
         with torch.inference_mode(False), torch.enable_grad():
             errors = [error_of(attend_rows, device, dtype, d_head, is_causal) for is_causal in (False, True)]
-    except Exception as problem:  # Of the compiler or the driver, whose kinds no list names.
-        failure = f"fails here ({one_line(problem)})"
-    else:
-        if all(error < _LARGEST_ERROR for error in errors):  # Never NaN.
-            return True
-        failure = f"is wrong here (errors {', '.join(f'{error:.1%}' for error in errors)})"
-    say(f"note: our attention kernel {failure}; PyTorch's is used, which takes longer")
-    return False
+        return all(error < _LARGEST_ERROR for error in errors)  # Never NaN.
+
+    return is_right("attention", is_equal)
 
 
 _LARGEST_ERROR = 0.02

@@ -81,7 +81,7 @@ def problems_to_show(data: Data, config: Config, cache: Cache) -> Sequence[Findi
 def trained_state(context: TrainingContext) -> ReplicatedState:
     """Weights and optimizer as training changes them: whole in every process, or sharded."""
     training, parts = context.config.training, (context.objective, context.optimizer)
-    gc.collect()  # Frees the graphs of a training that diverged, whose objects refer to each other.
+    gc.collect()  # Frees graphs or shards of a training that diverged, whose objects refer to each other.
     if not context.is_sharded:
         update = build_update(*parts, training, context.dtype, context.group, context.compiles_layers)
         return ReplicatedState(context.model, update, context.average)

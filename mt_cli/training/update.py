@@ -19,7 +19,7 @@ from mt_cli.batching.batches import Batch
 from mt_cli.config.sections import ModelConfig
 from mt_cli.config.training import TrainingConfig
 from mt_cli.errors import one_line
-from mt_cli.machine.devices import is_out_of_memory, reason_against_compiling
+from mt_cli.machine.devices import reason_against_compiling
 from mt_cli.machine.graphs import GraphPool
 from mt_cli.machine.group import ALONE, Group
 from mt_cli.model.kernels import has_variable_length
@@ -85,20 +85,12 @@ class GraphedUpdate(Update):
         self._cross_entropy.copy_(cross_entropy)
         self._num_calls += 1
         if self._num_calls == 2:
-            self._record()
+            self._work = self._pool.capture(self._apply_to_memory) or self._work
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="This instance was constructed with capturable=True")
             self._work()
         grad_norm, is_finite = self._norm_and_finite.clone()
         return Applied(grad_norm, is_finite.bool())
-
-    def _record(self) -> None:
-        """Record the work, unless the memory does not suffice."""
-        try:
-            self._work = self._pool.capture(self._apply_to_memory)
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
 
     def _apply_to_memory(self) -> None:
         applied = self._apply(self._cross_entropy)
@@ -178,14 +170,10 @@ class GraphedGradientAccumulator(GradientAccumulator):
             self.add_gradients(gradients)
             self._sums.copy_(torch.stack([value.float() for value in vars(sums).values()]))
 
-        try:
-            replay = self.pool.capture(add)
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
+        if (replay := self.pool.capture(add)) is None:
             self._max_graphs = len(self._graphs)
-            return
-        self._graphs[key] = _Graph(memory.tensors, replay, list(self.objective.buffers()))
+        else:
+            self._graphs[key] = _Graph(memory.tensors, replay, list(self.objective.buffers()))
 
 
 def build_update(

@@ -209,10 +209,7 @@ def test_no_more_graphs_are_kept_than_the_limit_and_the_oldest_goes(records_soon
 
 
 def test_without_memory_for_graphs_a_search_goes_on(records_soon, monkeypatch):
-    def fail(pool, function):
-        raise torch.OutOfMemoryError("no memory left")
-
-    monkeypatch.setattr(GraphPool, "capture", fail)
+    monkeypatch.setattr(GraphPool, "capture", lambda pool, function: None)
     model, src_ids = tiny(), padded(some_sources(8))
     graphed = GraphedPredictor(model)
     assert_equal(search(model, src_ids, DecodingConfig(), predictor=graphed), search(model, src_ids, DecodingConfig()))

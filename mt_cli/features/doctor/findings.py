@@ -108,7 +108,8 @@ def problem_of_graphs(device: torch.device) -> str | None:
 
     count()  # Kernels that are loaded at their first use cannot be recorded.
     try:
-        replay = GraphPool(device).capture(count)
+        if (replay := GraphPool(device).capture(count)) is None:
+            return "the memory does not suffice"
         replay()
         replay()
     except RuntimeError as error:
