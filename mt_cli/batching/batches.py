@@ -21,7 +21,7 @@ from torch import Tensor
 
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.batching.packing import PackedLayout, Shape, pack, packed_layout, padded_layout, shape_of, shaped_layout
-from mt_cli.tokenizer.special import EOS_ID, PAD_ID, SOS_ID
+from mt_cli.tokenizer.special_tokens import EOS_ID, PAD_ID, SOS_ID
 
 # Legend of the shapes: B sentences, T positions, N rows of tokens.
 

@@ -28,7 +28,7 @@ from mt_cli.corpus.reading import Advance
 from mt_cli.machine.console import Progress
 from mt_cli.machine.cpus import in_threads
 from mt_cli.machine.storage import check_free_disk
-from mt_cli.tokenizer.special import UNK_ID
+from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
 
 Ids = NDArray[np.unsignedinteger[Any]]

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mt_cli.tokenizer.special import PAD_ID
+from mt_cli.tokenizer.special_tokens import PAD_ID
 
 # Legend of the shapes: N rows of tokens, B sequences, T positions, H heads.
 

@@ -13,11 +13,11 @@ from mt_cli.batching.batches import Pool, TrainingPairs
 from mt_cli.batching.encoded import EncodedPairs, encode_block
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.corpus.cleaning import STATUS_NAMES, Block, Mask, drop_repeated
-from mt_cli.corpus.identity import AS_WRITTEN, Hashes, Spelling, hashes_of
 from mt_cli.corpus.read_report import ReadReport
 from mt_cli.corpus.reading import clean_rows
 from mt_cli.corpus.rows import Pair, Row
 from mt_cli.corpus.sources import read_rows
+from mt_cli.corpus.text_hashes import AS_WRITTEN, Hashes, Spelling, hashes_of
 from mt_cli.machine.cpus import in_threads
 from mt_cli.machine.group import ALONE, Group
 from mt_cli.tokenizer.tokenizer import Tokenizer

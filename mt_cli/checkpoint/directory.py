@@ -23,7 +23,7 @@ from filelock import FileLock, Timeout
 from mt_cli.checkpoint.checkpoints import Checkpoints
 from mt_cli.config.loading import differences, load_config
 from mt_cli.config.sections import Config, may_change
-from mt_cli.corpus.identity import PairHashes
+from mt_cli.corpus.text_hashes import PairHashes
 from mt_cli.errors import RunError, reason
 from mt_cli.machine.console import say
 from mt_cli.machine.group import ALONE, Group

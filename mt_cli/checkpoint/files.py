@@ -26,7 +26,7 @@ from mt_cli.checkpoint.state import RunState
 from mt_cli.checkpoint.untrusted_weights import FLOATS
 from mt_cli.errors import DamagedFileError, RunError, reason
 from mt_cli.machine.storage import check_regular, write_atomically
-from mt_cli.model.trainable import saved_weights
+from mt_cli.model.trainable_weights import saved_weights
 
 FORMAT = 2
 """Version of the checkpoint format; raised when older checkpoints can no longer be read."""

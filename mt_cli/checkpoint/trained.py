@@ -10,11 +10,11 @@ from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.files import open_checkpoint, save_checkpoint
 from mt_cli.checkpoint.state import Ancestor, RunState
 from mt_cli.config.sections import Config, InitConfig
-from mt_cli.corpus.identity import PairHashes
+from mt_cli.corpus.text_hashes import PairHashes
 from mt_cli.errors import DamagedFileError, InputError, RunError
 from mt_cli.machine.console import say
 from mt_cli.machine.storage import new_folder, real_path
-from mt_cli.model.trainable import add_adapters, merge_adapters
+from mt_cli.model.trainable_weights import add_adapters, merge_adapters
 from mt_cli.model.transformer import Transformer, outline
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 

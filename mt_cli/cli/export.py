@@ -43,8 +43,8 @@ def export(
         raise InputError("--license is for --format huggingface")
     spin_less_if_busy()
     from mt_cli.checkpoint.trained import TrainedRun
-    from mt_cli.features.exchange.agreement import sample_sentences
     from mt_cli.features.exchange.bundle import export_bundle
+    from mt_cli.features.exchange.comparison import sample_sentences
     from mt_cli.features.exchange.ctranslate2 import export_ctranslate2
 
     path = run_path(run)

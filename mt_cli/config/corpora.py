@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from mt_cli.config.checks import Changeable, Section, without_problems
+from mt_cli.config.base import Changeable, Section, without_problems
 from mt_cli.config.directions import Tagging, tag_of, targets_of, written_out
 from mt_cli.config.sources import (
     FilterConfig,

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar, get_args
 import yaml
 from pydantic import ValidationError
 
-from mt_cli.config.checks import WILL_BE_FILLED, Section
+from mt_cli.config.base import WILL_BE_FILLED, Section
 from mt_cli.config.presets import PRESETS, Values, begins_with_run, filled
 from mt_cli.config.sections import Config
 from mt_cli.config.sources import KINDS

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from mt_cli.config.checks import Section
+from mt_cli.config.base import Section
 from mt_cli.config.sections import Config, may_change
 from mt_cli.config.sources import KINDS, FilterConfig, TextSource
 

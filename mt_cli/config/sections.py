@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from mt_cli.config.checks import MAY_CHANGE, Changeable, Section, if_complete, without_problems
+from mt_cli.config.base import MAY_CHANGE, Changeable, Section, if_complete, without_problems
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.training import TrainingConfig
 from mt_cli.config.writing import to_yaml

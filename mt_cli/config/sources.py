@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
-from mt_cli.config.checks import Section, TwoColumns, TwoTexts, without_problems
+from mt_cli.config.base import Section, TwoColumns, TwoTexts, without_problems
 
 FormatName = Literal["tsv", "plain_tsv", "quoted_tsv", "csv", "json"]
 _TMX = re.compile(r"\.tmx(\.gz|\.zst)?$")

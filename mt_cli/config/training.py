@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from mt_cli.config.checks import Changeable, Section, if_complete
+from mt_cli.config.base import Changeable, Section, if_complete
 
 
 def _checked_switch(value: object) -> object:

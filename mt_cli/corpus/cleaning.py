@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mt_cli.config.sources import FilterConfig
-from mt_cli.corpus.identity import AS_WRITTEN, Hashes, Spelling, hashes_of
 from mt_cli.corpus.languages import COMMON_WORDS, primary, scripts_of, words_of
 from mt_cli.corpus.rows import Languages, Row
+from mt_cli.corpus.text_hashes import AS_WRITTEN, Hashes, Spelling, hashes_of
 from mt_cli.errors import CorpusError
 
 STATUS_NAMES = (

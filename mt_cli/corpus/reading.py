@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sources import FilterConfig, Source, TextSource
-from mt_cli.corpus.agreement import check_languages, key_of
 from mt_cli.corpus.cache import Cache, fingerprint
 from mt_cli.corpus.cleaning import (
     HELD_OUT,
@@ -36,12 +35,13 @@ from mt_cli.corpus.cleaning import (
     seem_swapped,
 )
 from mt_cli.corpus.corpus import ROWS_PER_BLOCK, Corpus, SourceRows
-from mt_cli.corpus.identity import AS_WRITTEN, Hashes, Spelling, pair_hashes
+from mt_cli.corpus.language_checks import check_languages, key_of
 from mt_cli.corpus.lines import COMPRESSIONS
-from mt_cli.corpus.orthography import find_stretches
+from mt_cli.corpus.mixed_orthography import find_stretches
 from mt_cli.corpus.read_report import ReadReport
 from mt_cli.corpus.rows import BlankRow, Languages, Pair, Row
 from mt_cli.corpus.sources import commit_of, content_of, files_of, in_blocks, names_of, read_rows
+from mt_cli.corpus.text_hashes import AS_WRITTEN, Hashes, Spelling, pair_hashes
 from mt_cli.errors import CorpusError
 from mt_cli.machine.console import say
 from mt_cli.machine.cpus import in_threads

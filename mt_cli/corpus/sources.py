@@ -21,15 +21,15 @@ from mt_cli.config.sources import (
     TextSource,
 )
 from mt_cli.corpus.cache import digest_of_file
+from mt_cli.corpus.dataset import commit_of_dataset, identity_of_dataset, read_dataset
 from mt_cli.corpus.folder import content_of_folder, files_in_folder, places_in_folder, read_folder
 from mt_cli.corpus.formats import FORMATS, format_of, read_file
-from mt_cli.corpus.hub import commit_of_dataset, identity_of_dataset, read_dataset
 from mt_cli.corpus.lines import count_lines, read_lines
+from mt_cli.corpus.misalignment import first_misaligned_line
 from mt_cli.corpus.practice import reverse_words
 from mt_cli.corpus.quoting import note_on_quoting
 from mt_cli.corpus.read_report import Item, ReadOptions, ReadReport, options_of
 from mt_cli.corpus.rows import Languages, Row
-from mt_cli.corpus.slips import first_misaligned_line
 from mt_cli.errors import CorpusError
 
 _LINES_PER_BLOCK = 10_000

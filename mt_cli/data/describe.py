@@ -16,7 +16,7 @@ from mt_cli.corpus.sources import commit_of, names_of
 from mt_cli.corpus.varieties import notes_on_mixtures
 from mt_cli.data.prepare import Data, times_per_epoch
 from mt_cli.evaluation.notes import note_on_short_references
-from mt_cli.evaluation.texts import best_metric_of, scorer_of
+from mt_cli.evaluation.scores import best_metric_of, scorer_of
 
 _MANY_DROPPED = 0.1
 

@@ -15,14 +15,14 @@ from mt_cli.batching.encoded import EncodedPairs, Statistics, encode_corpora
 from mt_cli.batching.streamed import StreamedPairs, first_pairs
 from mt_cli.config.sections import Config
 from mt_cli.corpus import languages
-from mt_cli.corpus.agreement import key_of
 from mt_cli.corpus.cache import Cache, fingerprint
 from mt_cli.corpus.cleaning import KEPT, STATUS_CODES, Mask, on_either_side
 from mt_cli.corpus.corpus import Corpus
-from mt_cli.corpus.identity import Hashes, PairHashes, hashes_of, pair_hashes
+from mt_cli.corpus.language_checks import key_of
 from mt_cli.corpus.reading import read_corpora
 from mt_cli.corpus.rows import Pair, untagged
 from mt_cli.corpus.sources import content_of, names_of, notes_on_files
+from mt_cli.corpus.text_hashes import Hashes, PairHashes, hashes_of, pair_hashes
 from mt_cli.errors import CorpusError
 from mt_cli.machine.console import Progress, say
 from mt_cli.machine.devices import release_memory

@@ -18,7 +18,7 @@ from mt_cli.decoding.engine import ForcedDecoding, Ids
 from mt_cli.decoding.next_tokens import NEVER_PRODUCED, max_length
 from mt_cli.decoding.search import Hypothesis, penalty
 from mt_cli.errors import InputError
-from mt_cli.tokenizer.special import UNK_ID
+from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 
 

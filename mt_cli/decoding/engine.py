@@ -19,7 +19,7 @@ from mt_cli.errors import InputError
 from mt_cli.machine.devices import free_memory
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer
-from mt_cli.tokenizer.special import EOS_ID, SOS_ID
+from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID
 
 Ids = Sequence[int]
 _FORCED_BATCH_TOKENS, _FORCED_BATCH_TOKENS_OF_A_GPU = 2048, 16_384

@@ -19,7 +19,7 @@ from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.row_statistics import SEGMENT, RowStatistics, segment_maxima
 from mt_cli.decoding.transfers import send
 from mt_cli.model.kernels import is_cpu
-from mt_cli.tokenizer.special import EOS_ID, PAD_ID, SOS_ID, UNK_ID
+from mt_cli.tokenizer.special_tokens import EOS_ID, PAD_ID, SOS_ID, UNK_ID
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -21,7 +21,7 @@ from mt_cli.machine.graphs import GraphPool
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.static_cache import Arena, CacheShape, StaticCache
 from mt_cli.model.transformer import Transformer
-from mt_cli.tokenizer.special import SOS_ID
+from mt_cli.tokenizer.special_tokens import SOS_ID
 
 _STEPS_BEFORE_RECORDING = 24
 """Steps of one shape that are launched one by one. Recording takes as long as about ten of them."""

@@ -23,7 +23,7 @@ from mt_cli.decoding.predictor import EagerPredictor, Predictor
 from mt_cli.decoding.transfers import Arriving, send
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer
-from mt_cli.tokenizer.special import EOS_ID, PAD_ID, SOS_ID
+from mt_cli.tokenizer.special_tokens import EOS_ID, PAD_ID, SOS_ID
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ import numpy as np
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.corpus.cleaning import Mask
-from mt_cli.corpus.identity import pair_hashes
 from mt_cli.corpus.plain_text import input_lines
 from mt_cli.corpus.rows import BlankRow, Languages, Pair, untagged
+from mt_cli.corpus.text_hashes import pair_hashes
 from mt_cli.errors import InputError
 from mt_cli.translation.translator import Translator
 

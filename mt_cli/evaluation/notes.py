@@ -10,7 +10,7 @@ from unicodedata import normalize
 
 from mt_cli.corpus.languages import writes_spaces
 from mt_cli.corpus.rows import BlankRow, Languages
-from mt_cli.evaluation.texts import METRICS, Scorer, by_direction, rows_by_direction
+from mt_cli.evaluation.scores import METRICS, Scorer, by_direction, rows_by_direction
 from mt_cli.translation.stream import listed_lines
 
 FEWEST_SENTENCES = 100

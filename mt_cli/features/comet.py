@@ -10,7 +10,7 @@ import torch
 
 from mt_cli.corpus.rows import Pair
 from mt_cli.errors import InputError, one_line
-from mt_cli.evaluation.texts import Score
+from mt_cli.evaluation.scores import Score
 
 
 def load_comet(name: str) -> Any:

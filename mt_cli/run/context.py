@@ -15,9 +15,9 @@ from mt_cli.features.fine_tuning.parent import ParentRun
 from mt_cli.features.training_pairs import training_pairs
 from mt_cli.machine.devices import pick_precision, precision_of, seed_everything
 from mt_cli.machine.group import Group
-from mt_cli.model.trainable import add_adapters, freeze
+from mt_cli.model.trainable_weights import add_adapters, freeze
 from mt_cli.model.transformer import Transformer, skeleton
-from mt_cli.run.decide import Plan
+from mt_cli.run.plan import Plan
 from mt_cli.run.validation import Validator
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 from mt_cli.training.averaging import MovingAverage

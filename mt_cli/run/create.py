@@ -12,7 +12,7 @@ from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.files import save_checkpoint
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import Cache
-from mt_cli.corpus.identity import PairHashes, pair_hashes
+from mt_cli.corpus.text_hashes import PairHashes, pair_hashes
 from mt_cli.data.prepare import Data, read, training_pair_hashes
 from mt_cli.errors import DeviceMemoryError
 from mt_cli.features.data_check.problems import find_problems, refuse_processed
@@ -23,7 +23,7 @@ from mt_cli.machine.storage import format_bytes
 from mt_cli.model.transformer import outline
 from mt_cli.run.compose import prepare_new, with_batch_tokens
 from mt_cli.run.context import new_model
-from mt_cli.run.decide import Plan
+from mt_cli.run.plan import Plan
 from mt_cli.training.gradients import fits_memory, largest_batch
 from mt_cli.training.objective import Objective
 

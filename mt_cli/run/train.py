@@ -11,7 +11,7 @@ from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import Cache
 from mt_cli.data.prepare import Data, prepare
-from mt_cli.evaluation.texts import scorer_of
+from mt_cli.evaluation.scores import scorer_of
 from mt_cli.features.fine_tuning.parent import ParentRun
 from mt_cli.machine.console import say
 from mt_cli.machine.devices import keep_memory, pick_device
@@ -20,10 +20,10 @@ from mt_cli.machine.storage import write_text
 from mt_cli.reporting.report import Report, format_summary
 from mt_cli.run.context import build_context
 from mt_cli.run.create import create_run
-from mt_cli.run.decide import Plan, decide
 from mt_cli.run.describe import describe_training
 from mt_cli.run.finish import finish
 from mt_cli.run.loop import optimize
+from mt_cli.run.plan import Plan, decide
 from mt_cli.run.resuming import restore
 
 

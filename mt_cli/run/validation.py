@@ -14,7 +14,7 @@ from mt_cli.corpus.sources import names_of
 from mt_cli.data.prepare import Data, longest_source
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import DivergenceError
-from mt_cli.evaluation.texts import (
+from mt_cli.evaluation.scores import (
     Score,
     Scorer,
     best_metric_of,
@@ -23,7 +23,7 @@ from mt_cli.evaluation.texts import (
     score_directions,
     scorer_of,
 )
-from mt_cli.evaluation.tokens import score_tokens
+from mt_cli.evaluation.token_loss import score_tokens
 from mt_cli.features.inspection.trace import attention_pictures
 from mt_cli.machine.console import Progress, truncate
 from mt_cli.machine.group import ALONE, Group

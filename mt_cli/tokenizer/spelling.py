@@ -8,7 +8,7 @@ from typing import Any
 from tokenizers import Regex, normalizers
 
 from mt_cli.config.sections import ALL_APOSTROPHES, TokenizerConfig
-from mt_cli.corpus.identity import AS_WRITTEN, Spelling
+from mt_cli.corpus.text_hashes import AS_WRITTEN, Spelling
 
 APOSTROPHES = ALL_APOSTROPHES.removeprefix("'")
 """Characters that are written for the apostrophe `'` inside words."""

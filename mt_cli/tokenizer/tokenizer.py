@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from mt_cli.config.sections import Config, TokenizerConfig
 from mt_cli.errors import RunError, one_line
 from mt_cli.machine.storage import read_regular, reading, write_text
-from mt_cli.tokenizer.special import ABSENT, BYTES, EOS_ID, PAD_ID, SOS_ID, SPACE, SPECIAL_TOKENS, UNK, UNK_ID
-from mt_cli.tokenizer.trust import read_backend
+from mt_cli.tokenizer.special_tokens import ABSENT, BYTES, EOS_ID, PAD_ID, SOS_ID, SPACE, SPECIAL_TOKENS, UNK, UNK_ID
+from mt_cli.tokenizer.untrusted_files import read_backend
 
 MAX_FILE_BYTES = 2**28
 

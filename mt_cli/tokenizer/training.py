@@ -16,9 +16,9 @@ from mt_cli.corpus.rows import untagged
 from mt_cli.errors import ConfigError
 from mt_cli.machine.console import Progress
 from mt_cli.tokenizer.spacing import DEFAULT_SUBWORDS, has_bytes, untrained_backend
-from mt_cli.tokenizer.special import BYTES, JOINER, NEVER_SEEN, SPACE, SPECIAL_TOKENS
+from mt_cli.tokenizer.special_tokens import BYTES, JOINER, NEVER_SEEN, SPACE, SPECIAL_TOKENS
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
-from mt_cli.tokenizer.trust import MAX_ENTRY_CHARACTERS, sanitize
+from mt_cli.tokenizer.untrusted_files import MAX_ENTRY_CHARACTERS, sanitize
 
 _MIN_SUBWORDS = 16
 _MAX_CHARACTERS = 0.75

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from mt_cli.model.trainable import saved_weights
+from mt_cli.model.trainable_weights import saved_weights
 from mt_cli.model.transformer import Transformer
 
 

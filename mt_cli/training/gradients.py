@@ -17,7 +17,7 @@ from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.errors import DeviceMemoryError
 from mt_cli.machine.devices import is_out_of_memory
 from mt_cli.machine.group import ALONE, Group, copy_all
-from mt_cli.tokenizer.special import UNK_ID
+from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.training.objective import LossSums, Objective
 
 Number = int | Tensor

@@ -22,7 +22,7 @@ from mt_cli.config.training import TrainingConfig
 from mt_cli.model.fused_loss import Workspace, fused_loss
 from mt_cli.model.kernels import mark_rows
 from mt_cli.model.transformer import Transformer
-from mt_cli.tokenizer.special import PAD_ID
+from mt_cli.tokenizer.special_tokens import PAD_ID
 
 
 @dataclass(frozen=True)

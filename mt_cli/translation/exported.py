@@ -15,7 +15,7 @@ from mt_cli.config.sections import DecodingConfig, TokenizerConfig
 from mt_cli.decoding.ctranslate2 import CTranslate2Engine, import_ctranslate2
 from mt_cli.errors import InputError, reason
 from mt_cli.machine.storage import check_regular, read_model
-from mt_cli.tokenizer.special import SPECIAL_TOKENS
+from mt_cli.tokenizer.special_tokens import SPECIAL_TOKENS
 from mt_cli.tokenizer.tokenizer import TokenizerPair, load_pair
 
 DESCRIPTION = "model.json"

@@ -18,7 +18,7 @@ from mt_cli.config.directions import Tagging
 from mt_cli.corpus.languages import writes_spaces
 from mt_cli.corpus.rows import untagged
 from mt_cli.decoding.search import Hypothesis
-from mt_cli.tokenizer.special import BYTES, SPACE, UNK, UNK_ID
+from mt_cli.tokenizer.special_tokens import BYTES, SPACE, UNK, UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
 from mt_cli.translation.sentences import (
     has_letters,

@@ -27,11 +27,11 @@ from mt_cli.machine.devices import pick_device, pick_precision, use_threads
 from mt_cli.machine.group import ALONE, Group
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer
-from mt_cli.tokenizer.special import EOS, UNK_ID
+from mt_cli.tokenizer.special_tokens import EOS, UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
-from mt_cli.translation.details import attended_words, details_of
 from mt_cli.translation.exported import load_exported
 from mt_cli.translation.lines import LineSplitter, Segment, TextHypothesis, Translation
+from mt_cli.translation.token_details import attended_words, details_of
 
 _MOST_HYPOTHESES = 1000
 _PAIRS_FORCED_AT_ONCE = 512

@@ -23,7 +23,7 @@ import torch
 from figures import record
 
 from mt_cli.checkpoint.trained import TrainedRun
-from mt_cli.evaluation.texts import Scorer
+from mt_cli.evaluation.scores import Scorer
 from mt_cli.machine.devices import keep_memory
 from mt_cli.translation.translator import Translator
 

@@ -32,7 +32,7 @@ from mt_cli.config.training import TrainingConfig
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.machine.devices import describe_hardware, keep_memory, pick_device, pick_precision, seed_everything
 from mt_cli.model.transformer import Transformer
-from mt_cli.tokenizer.special import EOS_ID, SOS_ID, SPECIAL_TOKENS
+from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID, SPECIAL_TOKENS
 from mt_cli.training.averaging import MovingAverage, in_format
 
 BEAMS = (1, 4)

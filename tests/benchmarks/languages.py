@@ -13,8 +13,8 @@ import common
 
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.languages import writes_spaces
-from mt_cli.evaluation.texts import Scorer
-from mt_cli.tokenizer.special import UNK_ID
+from mt_cli.evaluation.scores import Scorer
+from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.training import train_tokenizer
 
 ALGORITHMS = ("word_level", "bpe", "unigram", "char")

@@ -23,7 +23,7 @@ from mt_cli.corpus.cache import Cache
 from mt_cli.data.prepare import prepare
 from mt_cli.features.training_pairs import training_pairs
 from mt_cli.machine.devices import keep_memory, pick_precision
-from mt_cli.model.trainable import add_adapters
+from mt_cli.model.trainable_weights import add_adapters
 from mt_cli.run.context import new_model
 from mt_cli.training.averaging import MovingAverage
 

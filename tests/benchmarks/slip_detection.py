@@ -15,7 +15,7 @@ from pathlib import Path
 import common
 from figures import record
 
-from mt_cli.corpus.slips import find_slips
+from mt_cli.corpus.misalignment import find_misaligned_stretches
 
 CORPORA = {
     "captions en-de": ("multi30k/train.en", "multi30k/train.de"),
@@ -49,7 +49,7 @@ def read_blocks(folder: Path) -> dict[str, list[tuple[Lines, Lines]]]:
 def is_found(sources: Lines, targets: Lines, num_removed: int, is_middle: bool) -> bool:
     """Whether the search finds the slip after lines are removed from the targets."""
     place = len(sources) // 2 if is_middle else 0
-    stretches = find_slips(sources, targets[:place] + targets[place + num_removed :]).stretches
+    stretches = find_misaligned_stretches(sources, targets[:place] + targets[place + num_removed :]).stretches
     return len(stretches) == 1 and stretches[0][2] == -num_removed and abs(stretches[0][0] - 1 - place) <= 10
 
 
@@ -63,7 +63,7 @@ def main() -> None:
     for name, blocks in read_blocks(options.data).items():
         if options.texts and name not in options.texts:
             continue
-        clean = [find_slips(*block) for block in blocks]
+        clean = [find_misaligned_stretches(*block) for block in blocks]
         num_alarms = sum(len(alignment.stretches) + alignment.is_unrelated for alignment in clean)
         counts = [sum(is_found(*block, *case) for block in blocks) for case in CASES]
         common.print_row(name, len(blocks), *counts, num_alarms)

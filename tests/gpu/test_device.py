@@ -24,7 +24,7 @@ from mt_cli.decoding.row_statistics import compiled_statistics, plain_statistics
 from mt_cli.decoding.search import Beams, Samples
 from mt_cli.machine.devices import can_compile
 from mt_cli.model.transformer import Transformer
-from mt_cli.tokenizer.special import EOS_ID, SOS_ID
+from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID
 from mt_cli.training.averaging import MovingAverage
 from mt_cli.training.gradients import GradientAccumulator, fits_memory, largest_batch
 from mt_cli.training.objective import Objective

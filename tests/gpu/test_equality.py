@@ -12,7 +12,7 @@ from mt_cli.batching.batches import MixedPairs
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.sections import ModelConfig
 from mt_cli.config.training import TrainingConfig
-from mt_cli.evaluation.tokens import score_tokens
+from mt_cli.evaluation.token_loss import score_tokens
 from mt_cli.model.transformer import Transformer
 from mt_cli.training.gradients import GradientAccumulator
 from mt_cli.training.objective import Objective

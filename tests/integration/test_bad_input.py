@@ -11,7 +11,7 @@ import typer
 import yaml
 from command_lines import COMMANDS
 
-from mt_cli.config.checks import Section
+from mt_cli.config.base import Section
 from mt_cli.config.sections import Config
 from mt_cli.errors import InputError
 

@@ -269,7 +269,7 @@ def test_a_file_that_is_too_large_is_not_read(attempt, run, commands):
 
 
 def test_every_command_refuses_an_untrusted_tokenizer(attempt, run, commands):
-    """`tests/unit/test_tokenizer_trust.py` has more of them."""
+    """`tests/unit/test_tokenizer_untrusted_files.py` has more of them."""
     pattern = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
     path = run / "tokenizer.source.json"
     tree = json.loads(path.read_text(encoding="utf-8")) | {"pre_tokenizer": pattern}

@@ -15,7 +15,7 @@ from mt_cli.batching.batches import (
     shares_by_temperature,
 )
 from mt_cli.batching.encoded import EncodedPairs
-from mt_cli.tokenizer.special import EOS_ID, PAD_ID, SOS_ID
+from mt_cli.tokenizer.special_tokens import EOS_ID, PAD_ID, SOS_ID
 
 
 def pairs_of(lengths, part_sizes=None):

@@ -11,9 +11,9 @@ from mt_cli.batching.streamed import StreamedPairs, first_pairs
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.cache import Cache
-from mt_cli.corpus.identity import hashes_of
 from mt_cli.corpus.reading import read_corpora
-from mt_cli.tokenizer.special import UNK_ID
+from mt_cli.corpus.text_hashes import hashes_of
+from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.training import train_tokenizer
 
 WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]

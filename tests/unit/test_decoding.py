@@ -15,7 +15,7 @@ from mt_cli.decoding.predictor import EagerPredictor
 from mt_cli.decoding.search import Beams, Samples, penalty, run_search, search
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer
-from mt_cli.tokenizer.special import EOS_ID, SOS_ID, UNK_ID
+from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID, UNK_ID
 
 
 def tiny(vocab_size=7, seed=0, spread=1.5):

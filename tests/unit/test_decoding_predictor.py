@@ -19,7 +19,7 @@ from mt_cli.machine.graphs import GraphPool
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.static_cache import Arena, StaticCache, rounded_positions, rounded_sentences
 from mt_cli.model.transformer import Transformer
-from mt_cli.tokenizer.special import EOS_ID
+from mt_cli.tokenizer.special_tokens import EOS_ID
 
 POSITIONS = ["sinusoidal", "rotary", "learned"]
 SEARCHES = [

@@ -8,7 +8,7 @@ from mt_cli.corpus.reading import read_corpora
 from mt_cli.corpus.sources import names_of
 from mt_cli.data.prepare import notes_on_tags
 from mt_cli.errors import ConfigError, InputError
-from mt_cli.evaluation.texts import (
+from mt_cli.evaluation.scores import (
     Scorer,
     best_metric_of,
     metric_id_of,

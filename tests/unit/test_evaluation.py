@@ -13,8 +13,8 @@ from mt_cli.config.sections import ModelConfig
 from mt_cli.config.training import TrainingConfig
 from mt_cli.errors import InputError
 from mt_cli.evaluation.error_rates import ErrorRate
-from mt_cli.evaluation.texts import BLEU_TOKENIZERS, Scorer
-from mt_cli.evaluation.tokens import TokenScores, score_tokens
+from mt_cli.evaluation.scores import BLEU_TOKENIZERS, Scorer
+from mt_cli.evaluation.token_loss import TokenScores, score_tokens
 from mt_cli.model.transformer import Transformer
 from mt_cli.training.objective import Objective
 

@@ -13,10 +13,10 @@ from texts import TEXTS
 from mt_cli.config.directions import NO_TAGS, Tagging
 from mt_cli.corpus.rows import BlankRow
 from mt_cli.decoding.engine import TransformerEngine
-from mt_cli.evaluation import evaluate
-from mt_cli.evaluation.evaluate import Baseline, SplitScores, compare, format_scores
+from mt_cli.evaluation import test_sets
 from mt_cli.evaluation.notes import note_on_left_out, notes_on_texts
-from mt_cli.evaluation.texts import LOWER_IS_BETTER, METRICS, Scorer
+from mt_cli.evaluation.scores import LOWER_IS_BETTER, METRICS, Scorer
+from mt_cli.evaluation.test_sets import Baseline, SplitScores, compare, format_scores
 
 ITALIAN = [
     f"{who} {what}, {when}."
@@ -152,9 +152,9 @@ def test_progress_counts_each_sentence_once_whatever_an_engine_reports(reports, 
     """An engine reports segments, of which a sentence has several or none; some engines report nothing."""
     done = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluate, "_SENTENCES_AT_ONCE", size)
+        patch.setattr(test_sets, "_SENTENCES_AT_ONCE", size)
         pairs = [(str(index), "") for index in range(number)]
-        assert evaluate.translations_of(Reporting(reports), pairs, done.append) == [source for source, _ in pairs]
+        assert test_sets.translations_of(Reporting(reports), pairs, done.append) == [source for source, _ in pairs]
     assert sum(done) == number and all(each >= 0 for each in done)
 
 

@@ -19,14 +19,14 @@ from mt_cli.decoding.next_tokens import FREE, Constraints, TokenMask, best_by_st
 from mt_cli.decoding.row_statistics import plain_statistics
 from mt_cli.decoding.search import Beams, Samples, search, start_search
 from mt_cli.errors import DivergenceError
-from mt_cli.evaluation.tokens import score_tokens
+from mt_cli.evaluation.token_loss import score_tokens
 from mt_cli.machine.devices import seed_device
 from mt_cli.model import kernels
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer, outline
 from mt_cli.run.describe import notes_on_device
 from mt_cli.run.training_log import TrainingLog
-from mt_cli.tokenizer.special import EOS_ID, SOS_ID
+from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID
 from mt_cli.training.gradients import GradientAccumulator
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer

@@ -9,7 +9,7 @@ from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import ModelConfig
 from mt_cli.corpus.cache import Cache
 from mt_cli.data.prepare import prepare
-from mt_cli.evaluation.tokens import score_tokens
+from mt_cli.evaluation.token_loss import score_tokens
 from mt_cli.machine.console import truncate
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.validation import Validator, sample_lines

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.languages import SPACELESS
 from mt_cli.errors import ConfigError, RunError
-from mt_cli.tokenizer.special import BYTES, EOS_ID, PAD_ID, SOS_ID, SPECIAL_TOKENS, UNK_ID, character_ends
+from mt_cli.tokenizer.special_tokens import BYTES, EOS_ID, PAD_ID, SOS_ID, SPECIAL_TOKENS, UNK_ID, character_ends
 from mt_cli.tokenizer.tokenizer import Tokenizer
 from mt_cli.tokenizer.training import train_tokenizer
 

@@ -14,7 +14,7 @@ from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.sections import ModelConfig
 from mt_cli.config.training import TrainingConfig
 from mt_cli.errors import DeviceMemoryError
-from mt_cli.evaluation.tokens import score_tokens
+from mt_cli.evaluation.token_loss import score_tokens
 from mt_cli.model.transformer import Transformer, outline
 from mt_cli.training.gradients import GradientAccumulator, fits_memory, largest_batch
 from mt_cli.training.objective import Objective

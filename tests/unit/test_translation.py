@@ -11,12 +11,12 @@ from mt_cli.config.sections import DecodingConfig, TokenizerConfig
 from mt_cli.corpus.languages import SPACELESS
 from mt_cli.decoding.engine import ForcedDecoding
 from mt_cli.decoding.search import Hypothesis
-from mt_cli.tokenizer.special import UNK_ID
+from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.training import train_tokenizer
-from mt_cli.translation.details import attended_words
 from mt_cli.translation.lines import Segment
 from mt_cli.translation.sentences import has_words, sentences_of, split_point, symbol_ends, units
 from mt_cli.translation.stream import note_on_repetition, repeats_itself
+from mt_cli.translation.token_details import attended_words
 from mt_cli.translation.translator import Translator
 
 MIXED = st.text("今夜は。、ーไทย ่ខ។་།한ab,. (\u0301\u3099字é", max_size=30)

@@ -19,7 +19,7 @@ from mt_cli.batching.batches import ChangedPairs, Indices, Pool, TrainingPairs
 from mt_cli.batching.encoded import EncodedPairs, Ids, as_batch, ragged
 from mt_cli.config.sections import Config
 from mt_cli.corpus.languages import scripts_in
-from mt_cli.tokenizer.special import BYTES, SPACE, UNK
+from mt_cli.tokenizer.special_tokens import BYTES, SPACE, UNK
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 
 _END_OF_SEEDS = 0x41  # Keeps the random numbers apart from others of the same pool.

@@ -13,10 +13,10 @@ import numpy as np
 from mt_cli.batching.encoded import SIDES
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cleaning import KEPT, STATUS_NAMES, clean
-from mt_cli.corpus.identity import pair_hashes
 from mt_cli.corpus.languages import writes_spaces
-from mt_cli.corpus.orthography import find_stretches
+from mt_cli.corpus.mixed_orthography import find_stretches
 from mt_cli.corpus.rows import Languages, Pair, by_language, untagged
+from mt_cli.corpus.text_hashes import pair_hashes
 from mt_cli.data.prepare import Data, sample, training_pair_hashes
 from mt_cli.features.data_check.findings import Finding
 from mt_cli.features.orthography.recognition import other_language_of_texts

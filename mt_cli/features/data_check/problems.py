@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from mt_cli.batching.encoded import SIDES
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sections import Config
-from mt_cli.corpus import cleaning, languages, slips
+from mt_cli.corpus import cleaning, languages, misalignment
 from mt_cli.corpus.cache import Cache, digest_of_file, fingerprint
 from mt_cli.corpus.cleaning import KEPT
 from mt_cli.corpus.corpus import Corpus
@@ -30,7 +30,10 @@ from mt_cli.features.data_check.marks import DAMAGED, IN_MARKUP, PROCESSED
 from mt_cli.features.data_check.stretches import find_stretches
 from mt_cli.features.data_check.usage import Usage, count_usage, notes_on_usage
 
-_CODE = [*Path(__file__).parent.glob("*.py"), *(Path(str(module.__file__)) for module in (cleaning, languages, slips))]
+_CODE = [
+    *Path(__file__).parent.glob("*.py"),
+    *(Path(str(module.__file__)) for module in (cleaning, languages, misalignment)),
+]
 """Files of the code that decides what is a problem."""
 _MANY_PAIRS, _MANY_TARGETS = 0.35, 20
 """Tatoeba, whose sentences have alternatives on purpose, has up to 22 % of the pairs and 15 targets of one source."""

@@ -21,8 +21,8 @@ from mt_cli.config.corpora import CorpusConfig
 from mt_cli.corpus.cleaning import KEPT, STATUS_CODES, are_foreign, seem_swapped
 from mt_cli.corpus.corpus import Corpus, SourceRows
 from mt_cli.corpus.languages import COMMON_WORDS, language_of, primary, words_of
+from mt_cli.corpus.misalignment import features_of, find_misaligned_stretches
 from mt_cli.corpus.rows import Languages, Row, untagged
-from mt_cli.corpus.slips import features_of, find_slips
 from mt_cli.corpus.sources import places_in
 from mt_cli.features.data_check.findings import Finding, spread_blocks
 
@@ -70,7 +70,7 @@ def _misaligned_stretches(block: Sequence[Row]) -> Iterator[_Stretch]:
     if not rows:
         return
     numbers, sources, targets = zip(*rows, strict=True)
-    alignment = find_slips(sources, targets)
+    alignment = find_misaligned_stretches(sources, targets)
     for first, last, slip in alignment.stretches:
         text = "source and target do not seem to correspond here, nor a few lines up or down"
         if slip is not None:

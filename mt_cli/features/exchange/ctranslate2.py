@@ -14,11 +14,11 @@ from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.sections import ModelConfig
 from mt_cli.decoding.ctranslate2 import CTranslate2Engine, import_ctranslate2
 from mt_cli.errors import InputError
-from mt_cli.features.exchange.agreement import Agreement, check_export
+from mt_cli.features.exchange.comparison import Agreement, check_export
 from mt_cli.features.exchange.names import LAYER
 from mt_cli.machine.storage import new_folder
 from mt_cli.model.positions import LearnedPositions, sinusoids
-from mt_cli.tokenizer.special import EOS, SOS, UNK
+from mt_cli.tokenizer.special_tokens import EOS, SOS, UNK
 from mt_cli.translation.exported import describe
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16")

@@ -21,11 +21,11 @@ from mt_cli.decoding.next_tokens import max_length
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.errors import InputError, MtError, one_line
 from mt_cli.features.exchange import names
-from mt_cli.features.exchange.agreement import Agreement, check_export
+from mt_cli.features.exchange.comparison import Agreement, check_export
 from mt_cli.features.exchange.sentencepiece import entry_names, model_file
 from mt_cli.machine.storage import new_folder
 from mt_cli.model.positions import sinusoids
-from mt_cli.tokenizer.special import EOS, EOS_ID, PAD, PAD_ID, SOS, SOS_ID, UNK, UNK_ID
+from mt_cli.tokenizer.special_tokens import EOS, EOS_ID, PAD, PAD_ID, SOS, SOS_ID, UNK, UNK_ID
 
 MAX_LENGTH = 512
 """Most tokens that `generate` makes of any source by default, with the one that a translation begins with."""

@@ -15,9 +15,9 @@ from tokenizers import models
 from mt_cli.errors import InputError, one_line
 from mt_cli.machine.storage import read_regular, reading
 from mt_cli.tokenizer.spacing import sentencepiece_backend
-from mt_cli.tokenizer.special import ABSENT, SPECIAL_TOKENS, UNK, UNK_ID
+from mt_cli.tokenizer.special_tokens import ABSENT, SPECIAL_TOKENS, UNK, UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
-from mt_cli.tokenizer.trust import check_charsmap, check_entries, check_merges, no_panic
+from mt_cli.tokenizer.untrusted_files import check_charsmap, check_entries, check_merges, no_panic
 
 _MAX_FILE_BYTES = 2**24
 _UNIGRAM, _BPE = 1, 2

@@ -16,9 +16,9 @@ import tokenizers
 from tokenizers import models, trainers
 
 from mt_cli.corpus.rows import untagged
-from mt_cli.tokenizer.special import ABSENT, BYTES, SPECIAL_TOKENS
+from mt_cli.tokenizer.special_tokens import ABSENT, BYTES, SPECIAL_TOKENS
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
-from mt_cli.tokenizer.trust import MAX_ENTRY_CHARACTERS
+from mt_cli.tokenizer.untrusted_files import MAX_ENTRY_CHARACTERS
 
 _MAX_CHARACTERS = 0.75
 """Maximum share of new subwords that are single characters."""

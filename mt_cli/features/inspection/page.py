@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, Template
 from mt_cli.config.loading import differences
 from mt_cli.config.writing import on_one_line
 from mt_cli.errors import MtError
-from mt_cli.evaluation.texts import LOWER_IS_BETTER, METRICS
+from mt_cli.evaluation.scores import LOWER_IS_BETTER, METRICS
 from mt_cli.features.inspection.figures import Curve, line_chart, shown_token
 from mt_cli.features.inspection.trace import trace_translation
 from mt_cli.machine.console import clock

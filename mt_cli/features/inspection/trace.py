@@ -18,7 +18,7 @@ from mt_cli.features.inspection.figures import attention_pixels, save_attention,
 from mt_cli.model.positions import LearnedPositions, sinusoids
 from mt_cli.model.transformer import Transformer
 from mt_cli.reporting.records import Sample
-from mt_cli.tokenizer.special import BYTES, EOS, EOS_ID, SOS, SOS_ID, SPECIAL_TOKENS
+from mt_cli.tokenizer.special_tokens import BYTES, EOS, EOS_ID, SOS, SOS_ID, SPECIAL_TOKENS
 from mt_cli.tokenizer.tokenizer import Tokenizer
 from mt_cli.translation.translator import Translator
 

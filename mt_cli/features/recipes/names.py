@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mt_cli.config.sources import DatasetSource, FileSource, FilesSource, FolderSource, Source
-from mt_cli.corpus.hub import splits_of
+from mt_cli.corpus.dataset import splits_of
 from mt_cli.corpus.languages import (
     LANGUAGE_CODE,
     NO_CODES,

@@ -17,7 +17,7 @@ from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.cleaning import KEPT
 from mt_cli.corpus.corpus import Corpus
 from mt_cli.corpus.languages import is_common
-from mt_cli.corpus.orthography import find_stretches
+from mt_cli.corpus.mixed_orthography import find_stretches
 from mt_cli.corpus.rows import Languages, Row
 from mt_cli.corpus.sources import read_rows
 from mt_cli.data.describe import notes_on_reading

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mt_cli.config.sources import DatasetSource, FileSource, FilesSource, FolderSource, Source
+from mt_cli.corpus.dataset import names_in_dataset
 from mt_cli.corpus.delimited import ROLES
 from mt_cli.corpus.folder import varieties_in_folder
 from mt_cli.corpus.formats import format_of, names_in, suffix_of
-from mt_cli.corpus.hub import names_in_dataset
 from mt_cli.corpus.languages import LANGUAGE_CODE, code_in_heading, is_common, is_known, primary
 from mt_cli.corpus.rows import Columns, Names
 from mt_cli.corpus.sources import files_of

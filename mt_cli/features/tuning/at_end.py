@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.sections import Config
 from mt_cli.data.prepare import Data
-from mt_cli.evaluation.evaluate import translations_of
-from mt_cli.evaluation.texts import scorer_of
+from mt_cli.evaluation.scores import scorer_of
+from mt_cli.evaluation.test_sets import translations_of
 from mt_cli.features.tuning import tuning
 from mt_cli.features.tuning.tuning import OutOfTimeError, TuningSet
 from mt_cli.machine.console import clock, say

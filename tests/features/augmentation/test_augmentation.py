@@ -13,7 +13,7 @@ from mt_cli.data.describe import _changes_of_pairs
 from mt_cli.data.prepare import longest_source
 from mt_cli.features.augmentation.pairs import AugmentedPairs, Words, made_up_words, words_of
 from mt_cli.tokenizer.spacing import sentencepiece_backend
-from mt_cli.tokenizer.special import SPACE, SPECIAL_TOKENS, UNK_ID
+from mt_cli.tokenizer.special_tokens import SPACE, SPECIAL_TOKENS, UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
 from mt_cli.tokenizer.training import train_tokenizer
 

@@ -18,7 +18,7 @@ from mt_cli.errors import InputError
 from mt_cli.features.exchange.bundle import export_bundle
 from mt_cli.features.exchange.ctranslate2 import export_ctranslate2
 from mt_cli.model.transformer import Transformer
-from mt_cli.tokenizer.special import BYTES
+from mt_cli.tokenizer.special_tokens import BYTES
 from mt_cli.tokenizer.training import train_tokenizer
 from mt_cli.translation.translator import Translator
 

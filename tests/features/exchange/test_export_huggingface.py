@@ -14,7 +14,7 @@ from mt_cli.features.exchange.bundle import export_bundle
 from mt_cli.features.exchange.card import model_card
 from mt_cli.features.exchange.huggingface import export_huggingface
 from mt_cli.reporting.report import Report, RunSummary
-from mt_cli.tokenizer.special import EOS_ID, PAD_ID
+from mt_cli.tokenizer.special_tokens import EOS_ID, PAD_ID
 from mt_cli.tokenizer.training import train_tokenizer
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")

@@ -9,7 +9,7 @@ from marian_files import LINES, entries_of, forget_padding, write_marian, write_
 
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.features.exchange.marian_files import read_vocabulary
-from mt_cli.tokenizer.special import ABSENT, EOS_ID, SOS_ID
+from mt_cli.tokenizer.special_tokens import ABSENT, EOS_ID, SOS_ID
 from mt_cli.translation.translator import Translator
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")

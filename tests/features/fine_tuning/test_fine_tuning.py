@@ -15,7 +15,7 @@ from mt_cli.config.loading import load_config, parse_config
 from mt_cli.errors import ConfigError
 from mt_cli.features.fine_tuning.parent import inherited
 from mt_cli.run.train import train
-from mt_cli.tokenizer.special import EOS_ID, SOS_ID
+from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID
 
 TREE = {
     "name": "parent",

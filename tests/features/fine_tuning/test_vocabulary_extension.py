@@ -2,7 +2,7 @@ import pytest
 
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.features.fine_tuning.vocabulary_extension import extended, old_ids_of_entries
-from mt_cli.tokenizer.special import UNK_ID
+from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
 from mt_cli.tokenizer.training import train_tokenizer
 

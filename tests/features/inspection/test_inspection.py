@@ -11,7 +11,7 @@ from mt_cli.config.directions import Tagging
 from mt_cli.config.sections import ModelConfig, TokenizerConfig
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import InputError
-from mt_cli.evaluation.texts import METRICS, Scorer
+from mt_cli.evaluation.scores import METRICS, Scorer
 from mt_cli.features.inspection.page import better_values
 from mt_cli.features.inspection.trace import (
     KINDS,

@@ -1,7 +1,7 @@
 import pytest
 
 from mt_cli.config.sections import TokenizerConfig
-from mt_cli.evaluation.texts import Scorer
+from mt_cli.evaluation.scores import Scorer
 from mt_cli.features.orthography.spellings import mixed_spellings, spellings_to_normalize
 from mt_cli.tokenizer.spelling import APOSTROPHES, respelled
 from mt_cli.tokenizer.training import train_tokenizer

@@ -11,10 +11,10 @@ from mt_cli.batching.encoded import EncodedPairs, encode_block
 from mt_cli.batching.streamed import StreamedPairs
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sections import TokenizerConfig
-from mt_cli.corpus.identity import hashes_of
+from mt_cli.corpus.text_hashes import hashes_of
 from mt_cli.features.subword_sampling.pairs import ResegmentedPairs
 from mt_cli.features.subword_sampling.sampling import Lattice, MergeDropout, Segmenter, numbered
-from mt_cli.tokenizer.special import BYTES, UNK_ID
+from mt_cli.tokenizer.special_tokens import BYTES, UNK_ID
 from mt_cli.tokenizer.training import train_tokenizer
 
 TEXTS = [

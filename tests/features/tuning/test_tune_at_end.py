@@ -14,7 +14,7 @@ from mt_cli.config.loading import load_config
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.corpus.cache import Cache
 from mt_cli.data.prepare import prepare
-from mt_cli.evaluation.texts import Scorer
+from mt_cli.evaluation.scores import Scorer
 from mt_cli.features.tuning.at_end import Limits, has_learned, tune_at_end, tuning_set
 from mt_cli.features.tuning.tuning import TuningSet
 

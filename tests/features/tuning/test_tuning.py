@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from mt_cli.config.directions import Tagging
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.errors import ConfigError, InputError
-from mt_cli.evaluation.texts import Scorer
+from mt_cli.evaluation.scores import Scorer
 from mt_cli.features.tuning import tuning
 from mt_cli.features.tuning.tuning import Trial, TuningSet, choose, format_tuning, search_grid, tune
 

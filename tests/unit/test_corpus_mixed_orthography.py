@@ -8,7 +8,7 @@ from test_corpus import corpora_of, table
 
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.corpus.cleaning import STATUS_CODES
-from mt_cli.corpus.orthography import divergence, find_stretches
+from mt_cli.corpus.mixed_orthography import divergence, find_stretches
 
 SHARES = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 20), min_size=1).map(
     lambda counts: {letter: count / sum(counts.values()) for letter, count in counts.items()}

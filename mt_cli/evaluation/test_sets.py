@@ -15,7 +15,7 @@ from mt_cli.corpus.rows import BlankRow, Languages, Pair
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import MtError
 from mt_cli.evaluation.notes import FEWEST_SENTENCES, notes_on_style, notes_on_texts
-from mt_cli.evaluation.texts import LOWER_IS_BETTER, METRICS, DirectionScores, Score, Scorer, score_directions
+from mt_cli.evaluation.scores import LOWER_IS_BETTER, METRICS, DirectionScores, Score, Scorer, score_directions
 from mt_cli.machine.console import Progress, say
 from mt_cli.machine.storage import make_folder, write_text
 from mt_cli.tokenizer.spelling import respelled

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mt_cli.corpus.rows import untagged
 from mt_cli.decoding.engine import ForcedDecoding
-from mt_cli.tokenizer.special import EOS, UNK_ID, character_ends
+from mt_cli.tokenizer.special_tokens import EOS, UNK_ID, character_ends
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
 from mt_cli.translation.lines import Alignment, Details, Segment, Translation
 from mt_cli.translation.sentences import units

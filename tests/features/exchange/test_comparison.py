@@ -7,7 +7,7 @@ from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.engine import ForcedDecoding
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.errors import MtError
-from mt_cli.features.exchange.agreement import compare
+from mt_cli.features.exchange.comparison import compare
 
 OUTPUT = Path("served")
 SOURCES = [[5, 6, 7], [6], [7, 8], [8, 9], [9]]

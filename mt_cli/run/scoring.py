@@ -11,9 +11,9 @@ from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.sections import Config
 from mt_cli.corpus.rows import Languages, untagged
 from mt_cli.data.evaluation_set import EvaluationSet
-from mt_cli.evaluation import evaluate as scoring
+from mt_cli.evaluation import test_sets
 from mt_cli.evaluation.baseline import notes_on_seen_pairs, read_translations, translate_as_baseline
-from mt_cli.evaluation.texts import Scorer, scorer_of
+from mt_cli.evaluation.scores import Scorer, scorer_of
 from mt_cli.features.comet import comet_score, load_comet
 from mt_cli.machine.console import say
 from mt_cli.machine.storage import real_path
@@ -49,7 +49,7 @@ def evaluate_system(
     against: Path | None,
     load: Callable[[Path], Translator],
     comet: str | None,
-) -> scoring.SplitScores:
+) -> test_sets.SplitScores:
     """Score the translations of a test set; print notes and, for a single run, write the translations into it.
 
     `against` is the baseline: a run, which `load` loads, or a file of translations. `comet` is the name of a model.
@@ -59,12 +59,12 @@ def evaluate_system(
     plain = [(untagged(source, translator.tags), target) for source, target in pairs]
     notes = [*notes_on_seen_pairs(system.paths, baseline_run, plain), test_set.note_on_changed_text(path)]
     if system.config is not None:
-        notes.append(scoring.note_on_spelling(system.config.tokenizer, [target for _, target in pairs]))
+        notes.append(test_sets.note_on_spelling(system.config.tokenizer, [target for _, target in pairs]))
     for note in filter(None, notes):
         say(f"note: {note}")
     model = load_comet(comet) if comet else None
     languages, left_out = test_set.languages, test_set.left_out
-    scores, hypotheses = scoring.evaluate(
+    scores, hypotheses = test_sets.evaluate(
         translator, pairs, test_set.name, scorer, languages, left_out, **system.search
     )
     scores.run = system.name
@@ -76,7 +76,7 @@ def evaluate_system(
         scores.against = _compare(system, test_set, scorer, hypotheses, against, load)
     if system.config is not None and len(system.paths) == 1:  # After reading `against`, which may be the same file.
         name = f"{test_set.name}.{system.checkpoint}" if system.checkpoint else test_set.name
-        scoring.write_hypotheses(path, name, hypotheses)
+        test_sets.write_hypotheses(path, name, hypotheses)
     return scores
 
 
@@ -87,7 +87,7 @@ def _compare(
     hypotheses: Sequence[str],
     against: Path,
     load: Callable[[Path], Translator],
-) -> scoring.Baseline:
+) -> test_sets.Baseline:
     """Scores of the baseline, with p-values of the differences."""
     sources, references = map(list, zip(*test_set.pairs, strict=True))
     reports = []
@@ -97,7 +97,7 @@ def _compare(
         reports = [read_report(RunDirectory(path)) for path in (*system.paths, against)]
     else:
         texts = read_translations(against, len(sources), test_set.left_out)
-    scores = scoring.compare(str(against), scorer, hypotheses, texts, references, test_set.languages)
+    scores = test_sets.compare(str(against), scorer, hypotheses, texts, references, test_set.languages)
     scores.notes += notes_on_comparison(reports)
     return scores
 

@@ -1,4 +1,4 @@
-"""Slips: stretches of lines in which two sides of a corpus do not translate each other line by line.
+"""Stretches of lines in which two sides of a corpus do not translate each other line by line.
 
 A missing line shifts all lines after it: line N of the source then translates line N + 1 of the target; the slip is 1.
 Four features measure how well a line matches its candidate lines in any language: length (Gale and Church 1993),
@@ -67,8 +67,8 @@ Stretch = tuple[int, int, int | None]
 
 
 @dataclass(frozen=True)
-class Slips:
-    """Slips between two sides."""
+class Alignment:
+    """Misaligned stretches of two sides, and whether the sides are unrelated."""
 
     stretches: list[Stretch]
     """Stretches of lines with a slip."""
@@ -93,15 +93,15 @@ def _end_of(line: str) -> int:
     return _SENTENCE_ENDS.get(last, -1 if last.isalnum() else -2)
 
 
-def find_slips(sources: Sequence[str], targets: Sequence[str]) -> Slips:
+def find_misaligned_stretches(sources: Sequence[str], targets: Sequence[str]) -> Alignment:
     """Find the slips between two sides; the longer side is truncated to the length of the shorter."""
     num_lines = min(len(sources), len(targets))
     if num_lines < _MIN_LINES:
-        return Slips([], False)
+        return Alignment([], False)
     sources, targets = sources[:num_lines], targets[:num_lines]
     is_equal = np.fromiter(map(str.__eq__, sources, targets), bool, num_lines)
     if num_lines - np.count_nonzero(is_equal) < _MIN_LINES:
-        return Slips([], False)
+        return Alignment([], False)
     source, target = features_of(sources), features_of(targets)
     slips = _candidate_slips(source[0], target[0])
     values, exists = _compare(source, target, slips)
@@ -112,10 +112,10 @@ def find_slips(sources: Sequence[str], targets: Sequence[str]) -> Slips:
     if evidence < _WEAK_EVIDENCE:
         # Lists of words, for example, give no evidence.
         has_units = all((matrix >= 0).sum(axis=1).mean() >= _MIN_UNITS for matrix, _ in units)
-        return Slips([], has_units and num_lines >= _MIN_LINES_TO_CALL_UNRELATED)
+        return Alignment([], has_units and num_lines >= _MIN_LINES_TO_CALL_UNRELATED)
     nowhere, straight = np.zeros((1, num_lines)), slips.index(0)
     stretches = _stretches([*slips, None], _likeliest_slips(np.concatenate([log_odds, nowhere]), straight))
-    return Slips([stretch for stretch in stretches if not _is_clean(stretch, log_odds, exists, straight)], False)
+    return Alignment([stretch for stretch in stretches if not _is_clean(stretch, log_odds, exists, straight)], False)
 
 
 def _is_clean(stretch: Stretch, log_odds: Floats, exists: Bools, straight: int) -> bool:
@@ -136,7 +136,7 @@ def _is_clean(stretch: Stretch, log_odds: Floats, exists: Bools, straight: int) 
 
 def first_misaligned_line(sources: Sequence[str], targets: Sequence[str]) -> int | None:
     """First line, from 1, that does not belong to the same line of the other side; None if there is none."""
-    stretches = find_slips(sources, targets).stretches
+    stretches = find_misaligned_stretches(sources, targets).stretches
     return stretches[0][0] if stretches else None
 
 

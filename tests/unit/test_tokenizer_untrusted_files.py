@@ -11,10 +11,10 @@ from tokenizers import models, normalizers
 
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.errors import ConfigError, RunError
-from mt_cli.tokenizer import trust
+from mt_cli.tokenizer import untrusted_files
 from mt_cli.tokenizer.tokenizer import Tokenizer
 from mt_cli.tokenizer.training import train_tokenizer
-from mt_cli.tokenizer.trust import MAX_PIECE_CHARACTERS, check_charsmap, no_panic
+from mt_cli.tokenizer.untrusted_files import MAX_PIECE_CHARACTERS, check_charsmap, no_panic
 
 CONFIGS = {
     algorithm: TokenizerConfig(
@@ -163,8 +163,8 @@ def test_a_panic_of_the_library_is_a_value_error_and_other_signals_are_not():
 
 @pytest.mark.parametrize("algorithm", ["bpe", "unigram"])
 def test_no_tokenizer_is_trained_that_could_not_be_read(monkeypatch, contents, parse, algorithm):
-    monkeypatch.setattr(trust, "MAX_MERGED_CHARACTERS", 200)
-    monkeypatch.setattr(trust, "MAX_PIECE_BYTES", 1600)
+    monkeypatch.setattr(untrusted_files, "MAX_MERGED_CHARACTERS", 200)
+    monkeypatch.setattr(untrusted_files, "MAX_PIECE_BYTES", 1600)
     texts = [f"{'abcdefghij' * 3} some words {number} {number * 7919}" for number in range(99)]
     with pytest.raises(ConfigError, match=r"tokenizer\.vocab_size"):
         train_tokenizer(texts, TokenizerConfig(algorithm=algorithm, vocab_size=900))

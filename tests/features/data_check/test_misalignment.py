@@ -5,8 +5,8 @@ import pytest
 from formats import read
 
 from mt_cli.config.sources import FilesSource
+from mt_cli.corpus.misalignment import Alignment, find_misaligned_stretches, first_misaligned_line
 from mt_cli.corpus.reading import read_pairs
-from mt_cli.corpus.slips import Slips, find_slips, first_misaligned_line
 from mt_cli.errors import CorpusError
 
 
@@ -41,7 +41,7 @@ SCRIPTS = [(1, " "), (2, "")]
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
 def test_clean_text_has_no_slips(script, separator, seed):
     for number in (100, 150, 400, 1_500):
-        assert find_slips(*sides(number, seed, script, separator)) == Slips([], False)
+        assert find_misaligned_stretches(*sides(number, seed, script, separator)) == Alignment([], False)
 
 
 def random_words(number, seed):
@@ -65,14 +65,14 @@ SENTENCES, TRANSLATIONS = sides(99)
     ],
 )
 def test_lines_without_evidence_are_no_slip(sources, targets):
-    alignment = find_slips(sources, targets)
+    alignment = find_misaligned_stretches(sources, targets)
     assert alignment.stretches == [] and not alignment.is_unrelated
     assert first_misaligned_line(sources, targets) is None
 
 
 def assert_stretch(sources, targets, first, last, slips, tolerance=8):
     """There is one stretch, about from `first` to `last`, with one of these slips."""
-    ((found_first, found_last, slip),) = find_slips(sources, targets).stretches
+    ((found_first, found_last, slip),) = find_misaligned_stretches(sources, targets).stretches
     assert slip in slips and abs(found_first - first) <= tolerance and abs(found_last - last) <= 8
 
 
@@ -114,7 +114,7 @@ def test_a_stretch_has_its_ends_and_no_invented_slip(change, first, last, slips,
 def test_sides_that_do_not_translate_each_other_are_unrelated():
     sources, targets = sides(2_000)
     random.Random(0).shuffle(targets)
-    assert find_slips(sources, targets) == Slips([], True)
+    assert find_misaligned_stretches(sources, targets) == Alignment([], True)
 
 
 def random_words(number, seed):
@@ -137,7 +137,7 @@ def random_words(number, seed):
     ids=["none", "few", "blank", "number", "letter", "mark", "lists", "numbers", "questions"],
 )
 def test_lines_without_evidence_have_no_slip_and_are_not_unrelated(sources, targets):
-    assert find_slips(sources, targets) == Slips([], False)
+    assert find_misaligned_stretches(sources, targets) == Alignment([], False)
 
 
 def test_the_first_misaligned_line_is_that_of_the_lost_one():
@@ -157,12 +157,12 @@ def with_names(sources, targets, place, number):
 @pytest.mark.parametrize("number", [100, 400])
 def test_lines_that_are_not_translated_are_no_evidence(number):
     sources, targets = with_names(*sides(800), 500, number)
-    assert find_slips(sources, targets).stretches == []
+    assert find_misaligned_stretches(sources, targets).stretches == []
     for place in (300, 500 + number + 150):  # Slips before and after the names are found.
-        stretches = find_slips(sources, lost(targets, place, 1)).stretches
+        stretches = find_misaligned_stretches(sources, lost(targets, place, 1)).stretches
         assert {slip for _, _, slip in stretches} == {-1}
         assert abs(stretches[0][0] - 1 - place) <= 8 and stretches[-1][1] == len(targets) - 1
-    assert find_slips(sources[500 : 500 + number], targets[500 : 500 + number]).stretches == []
+    assert find_misaligned_stretches(sources[500 : 500 + number], targets[500 : 500 + number]).stretches == []
 
 
 def test_a_list_of_new_terms_among_sentences_belongs_to_its_lines_unless_it_is_shuffled():
@@ -173,9 +173,9 @@ def test_a_list_of_new_terms_among_sentences_belongs_to_its_lines_unless_it_is_s
     others = ["".join(generator.choices("αεηιουβγδζ", k=length + generator.randrange(2))) for length in lengths]
     sources, targets = sides()
     sources = [*sources[:700], *terms, *sources[700:]]
-    assert find_slips(sources, [*targets[:700], *others, *targets[700:]]).stretches == []
+    assert find_misaligned_stretches(sources, [*targets[:700], *others, *targets[700:]]).stretches == []
     generator.shuffle(others)
-    ((first, last, slip),) = find_slips(sources, [*targets[:700], *others, *targets[700:]]).stretches
+    ((first, last, slip),) = find_misaligned_stretches(sources, [*targets[:700], *others, *targets[700:]]).stretches
     assert (abs(first - 701) <= 8, abs(last - 850) <= 8, slip) == (True, True, None)
 
 
@@ -187,7 +187,7 @@ def test_catalogues_of_technical_text_have_no_slips(real_text):
         except CorpusError:
             continue  # One of them is not in the format.
         sources, targets = zip(*rows, strict=True) if rows else ((), ())
-        assert find_slips(sources, targets) == Slips([], False), path
+        assert find_misaligned_stretches(sources, targets) == Alignment([], False), path
 
 
 PAIRS = [
@@ -203,9 +203,9 @@ PAIRS = [
 
 
 def assert_slips_are_found(sources, targets, places=((0, 1), (500, 1), (0, 5), (500, 5))):
-    assert find_slips(sources, targets).stretches == []
+    assert find_misaligned_stretches(sources, targets).stretches == []
     for place, number in places:
-        ((first, _, slip),) = find_slips(sources, lost(targets, place, number)).stretches
+        ((first, _, slip),) = find_misaligned_stretches(sources, lost(targets, place, number)).stretches
         assert slip == -number
         assert abs(first - 1 - place) <= 15
 
@@ -228,7 +228,7 @@ def test_a_shuffled_part_belongs_nowhere_and_gets_no_invented_slip():
     sources, targets = sides()
     part = targets[800:]
     random.Random(0).shuffle(part)
-    ((first, last, slip),) = find_slips(sources, targets[:800] + part).stretches
+    ((first, last, slip),) = find_misaligned_stretches(sources, targets[:800] + part).stretches
     assert (slip, last) == (None, 1_500)
     assert abs(first - 801) <= 8
 
@@ -236,7 +236,7 @@ def test_a_shuffled_part_belongs_nowhere_and_gets_no_invented_slip():
 @pytest.mark.parametrize("number", [8, 20, 60])
 def test_many_lines_lost_shortly_before_the_end_give_the_right_slip_or_none(number):
     sources, targets = sides()
-    ((first, last, slip),) = find_slips(sources, lost(targets, 1_390, number)).stretches
+    ((first, last, slip),) = find_misaligned_stretches(sources, lost(targets, 1_390, number)).stretches
     assert slip in (None, -number)
     assert last == 1_500 - number and abs(first - 1_391) <= number
 

@@ -21,7 +21,7 @@ from tokenizers import models
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.errors import one_line
 from mt_cli.tokenizer.spacing import has_bytes, sentencepiece_backend, untrained_backend
-from mt_cli.tokenizer.special import SPECIAL_TOKENS, UNK, UNK_ID
+from mt_cli.tokenizer.special_tokens import SPECIAL_TOKENS, UNK, UNK_ID
 
 MAX_ENTRY_CHARACTERS = 2**16
 """Maximum length of an entry."""

@@ -17,8 +17,8 @@ from typing import Any
 
 from mt_cli.config.sources import DatasetSource
 from mt_cli.corpus.cache import digest_of_file
+from mt_cli.corpus.dataset_files import Dataset, split_names
 from mt_cli.corpus.delimited import hint_at_heading
-from mt_cli.corpus.hub_dataset import Dataset, split_names
 from mt_cli.corpus.lines import folder_note
 from mt_cli.corpus.rows import Languages, Names, Row
 from mt_cli.corpus.tables import pick_columns, rows_of_tables

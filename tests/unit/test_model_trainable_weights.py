@@ -3,7 +3,14 @@ import torch
 
 from mt_cli.config.sections import InitConfig, ModelConfig
 from mt_cli.errors import ConfigError
-from mt_cli.model.trainable import LowRankLinear, add_adapters, check_trainable, freeze, merge_adapters, saved_weights
+from mt_cli.model.trainable_weights import (
+    LowRankLinear,
+    add_adapters,
+    check_trainable,
+    freeze,
+    merge_adapters,
+    saved_weights,
+)
 from mt_cli.model.transformer import Transformer
 
 SIZES = {"d_model": 16, "d_ff": 32, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 1}
