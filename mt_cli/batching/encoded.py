@@ -24,6 +24,7 @@ from mt_cli.config.corpora import CorpusConfig
 from mt_cli.corpus.cache import Cache, fingerprint
 from mt_cli.corpus.cleaning import Mask
 from mt_cli.corpus.corpus import Corpus
+from mt_cli.corpus.protected_text import UNPROTECTED, Protection
 from mt_cli.corpus.reading import Advance
 from mt_cli.machine.console import Progress
 from mt_cli.machine.cpus import in_threads
@@ -156,9 +157,10 @@ def _offsets_and_ids(column: pa.ListArray) -> tuple[NDArray[np.int32], Ids]:
 
 
 def encode_block(
-    texts: Sequence[Sequence[str]], tokenizers: Sequence[Tokenizer], max_tokens: int
+    texts: Sequence[Sequence[str]], tokenizers: Sequence[Tokenizer], max_tokens: int, protection: Protection
 ) -> tuple[pa.RecordBatch, Mask]:
     """Encode sources and targets; return their ids, and the mask of pairs with at most `max_tokens` on both sides."""
+    texts = protection.protect_columns(texts)
     sides = [tokenizer.encode_flat(side) for tokenizer, side in zip(tokenizers, texts, strict=True)]
     is_kept: Mask = np.maximum(*(lengths for _, lengths in sides)) <= max_tokens
     return as_batch(sides), is_kept
@@ -174,16 +176,21 @@ def as_batch(sides: Iterable[tuple[Ids, NDArray[np.int32]]]) -> pa.RecordBatch:
 
 
 def encode_corpus(
-    corpus: Corpus, tokenizers: Sequence[Tokenizer], max_tokens: int, path: Path, advance: Advance = lambda done: None
+    corpus: Corpus,
+    tokenizers: Sequence[Tokenizer],
+    max_tokens: int,
+    path: Path,
+    advance: Advance = lambda done: None,
+    protection: Protection = UNPROTECTED,
 ) -> Statistics:
     """Write an Arrow file of the pairs with at most `max_tokens` on both sides, and a `.npy` file of their mask."""
-    schema = encode_block([[], []], tokenizers, max_tokens)[0].schema
+    schema = encode_block([[], []], tokenizers, max_tokens, protection)[0].schema
     num_tokens, num_unknown = [0, 0], [0, 0]
     length_counts = np.zeros((2, _MAX_COUNTED_LENGTH + 1), dtype=np.int64)
     masks = [np.empty(0, bool)]
 
     def encode(block: pa.RecordBatch) -> tuple[pa.RecordBatch, Mask]:
-        return encode_block([block.column(side).to_pylist() for side in SIDES], tokenizers, max_tokens)
+        return encode_block([block.column(side).to_pylist() for side in SIDES], tokenizers, max_tokens, protection)
 
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:
         for batch, is_kept in in_threads(encode, corpus.blocks()):
@@ -208,14 +215,17 @@ def encode_corpora(
 ) -> tuple[dict[str, EncodedPairs], dict[str, Statistics], dict[str, Mask]]:
     """Encoded pairs of each corpus, their statistics, and the masks of pairs that are short enough; cached."""
     text_key = next(iter(corpora.values())).fingerprint
-    key = fingerprint(text_key, [tokenizer.to_json() for tokenizer in tokenizers], config.max_tokens, config.tags)
+    protection = Protection.of(config)
+    vocabularies = [tokenizer.to_json() for tokenizer in tokenizers]
+    key = fingerprint(text_key, vocabularies, config.max_tokens, config.tags, *protection.key)
 
     def encode(folder: Path) -> None:
         num_bytes = sum({corpus.file: corpus.file.size() for corpus in corpora.values()}.values())
         check_free_disk(folder, num_bytes, "the encoded corpus")
         for name, corpus in corpora.items():
             with Progress(f"encoding {name}", len(corpus), "pair").counting() as advance:
-                statistics = encode_corpus(corpus, tokenizers, config.max_tokens, folder / f"{name}.arrow", advance)
+                path, most = folder / f"{name}.arrow", config.max_tokens
+                statistics = encode_corpus(corpus, tokenizers, most, path, advance, protection)
             (folder / f"{name}.json").write_text(json.dumps(asdict(statistics)), encoding="utf-8")
 
     def load(folder: Path) -> tuple[dict[str, EncodedPairs], dict[str, Statistics], dict[str, Mask]]:

@@ -13,6 +13,7 @@ from mt_cli.batching.batches import Pool, TrainingPairs
 from mt_cli.batching.encoded import EncodedPairs, encode_block
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.corpus.cleaning import STATUS_NAMES, Block, Mask, drop_repeated
+from mt_cli.corpus.protected_text import Protection
 from mt_cli.corpus.read_report import ReadReport
 from mt_cli.corpus.reading import clean_rows
 from mt_cli.corpus.rows import Pair, Row
@@ -75,7 +76,8 @@ class StreamedPairs(TrainingPairs):
 
     def _encode_blocks(self, blocks: Sequence[Block]) -> list[tuple[pa.RecordBatch, Mask]]:
         texts = (block.kept_texts() for block in blocks)
-        return list(in_threads(lambda sides: encode_block(sides, self._tokenizers, self._config.max_tokens), texts))
+        max_tokens, protection = self._config.max_tokens, Protection.of(self._config)
+        return list(in_threads(lambda sides: encode_block(sides, self._tokenizers, max_tokens, protection), texts))
 
 
 def first_pairs(config: CorpusConfig, number: int, spelling: Spelling = AS_WRITTEN) -> list[Pair]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
+import regex
 from pydantic import Field, model_validator
 
 from mt_cli.config.base import Changeable, Section, without_problems
@@ -19,6 +20,7 @@ from mt_cli.config.sources import (
     as_list,
 )
 
+_LONGEST_PATTERN = 1_000
 _ONE_LINE = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
 
 
@@ -63,6 +65,15 @@ class CorpusConfig(Section):
     temperature: float | None = Field(default=None, ge=1, le=1_000_000)
     """Sample the corpora of `train`, or the directions if there are several, in proportion to their sizes to the power
     of 1/temperature. 1 keeps the proportions; larger values make them more equal."""
+    protect: tuple[
+        Literal["rest", "markdown", "markup", "urls", "emails", "dollars", "braces", "printf", "numbers"], ...
+    ] = Field(default=(), strict=False)
+    """Spans that translations keep as they are: roles, literals and links of reStructuredText (`rest`) or `markdown`;
+    tags and entities of XML and HTML (`markup`); `urls`, `emails`; placeholders such as `${x}` (`dollars`), `{name}`
+    (`braces`) and `%(name)s` (`printf`); `numbers`. Each span is one entry of the vocabulary."""
+    protect_patterns: tuple[str, ...] = Field(default=(), strict=False)
+    """Own regular expressions of such spans, before all of `protect`. If groups of a pattern match, they are the spans,
+    and the text between them is translated."""
     max_tokens: int = Field(default=256, ge=1)
     """Maximum length of a side in tokens. Longer pairs are dropped and counted."""
     shuffle_buffer: int = Field(default=100_000, ge=1)
@@ -87,6 +98,18 @@ class CorpusConfig(Section):
         for name, key in options:
             if any(isinstance(source, TextSource) and getattr(source, key) for source in groups[name]):
                 yield f"{name}: only corpora of train have `{key}`; valid and test are used whole"
+
+    @without_problems
+    def _patterns_are_valid(self) -> Iterator[str]:
+        for pattern in self.protect_patterns:
+            shown = f"protect_patterns: {pattern!r:.80}"
+            try:
+                if len(pattern) > _LONGEST_PATTERN:
+                    yield f"{shown}: longer than {_LONGEST_PATTERN} characters"
+                elif regex.compile(pattern).search("", timeout=1):
+                    yield f"{shown}: matches an empty text"
+            except (regex.error, TimeoutError) as error:
+                yield f"{shown}: not a regular expression: {error}"
 
     @without_problems
     def _mixture_is_clear(self) -> Iterator[str]:
@@ -143,6 +166,11 @@ class CorpusConfig(Section):
         if not isinstance(share, HeldOut):
             return None
         return share.fraction, training_seed if share.seed is None else share.seed
+
+    @property
+    def has_protection(self) -> bool:
+        """Whether spans are protected, so that the vocabulary has reserved entries."""
+        return bool(self.protect or self.protect_patterns)
 
     @property
     def is_streaming(self) -> bool:

@@ -19,6 +19,7 @@ from mt_cli.corpus.cache import Cache, fingerprint
 from mt_cli.corpus.cleaning import KEPT, STATUS_CODES, Mask, on_either_side
 from mt_cli.corpus.corpus import Corpus
 from mt_cli.corpus.language_checks import key_of
+from mt_cli.corpus.protected_text import Protection
 from mt_cli.corpus.reading import read_corpora
 from mt_cli.corpus.rows import Pair, untagged
 from mt_cli.corpus.sources import content_of, names_of, notes_on_files
@@ -92,7 +93,8 @@ def _trained_tokenizers(corpora: Mapping[str, Corpus], config: Config, cache: Ca
     settings = config.tokenizer.model_dump(mode="json", exclude={"bpe_dropout", "unigram_alpha"})
     if config.corpus.temperature is not None:
         settings["temperature"] = config.corpus.temperature
-    key = fingerprint(corpora["train"].fingerprint, settings, config.training.seed, config.corpus.tags)
+    protected = Protection.of(config.corpus).key
+    key = fingerprint(corpora["train"].fingerprint, settings, config.training.seed, config.corpus.tags, *protected)
 
     def make(folder: Path) -> None:
         save_tokenizers(folder, train_tokenizers(tokenizer_pairs(corpora, config), config))
@@ -104,8 +106,17 @@ def _trained_tokenizers(corpora: Mapping[str, Corpus], config: Config, cache: Ca
 def tokenizer_pairs(corpora: Mapping[str, Corpus], config: Config) -> Callable[[], Iterable[Pair]]:
     """Reader of the pairs that tokenizers are trained on; of a stream, the first pairs.
 
-    `corpus.temperature` also sets the proportions of these pairs, so that small languages get subwords.
+    `corpus.temperature` also sets the proportions of these pairs, so that small languages get subwords. Protected
+    spans are replaced.
     """
+    protection, read_pairs = Protection.of(config.corpus), _tokenizer_pairs(corpora, config)
+    if not protection:
+        return read_pairs
+    return lambda: (protection.protect_pair(*pair) for pair in read_pairs())
+
+
+def _tokenizer_pairs(corpora: Mapping[str, Corpus], config: Config) -> Callable[[], Iterable[Pair]]:
+    """Reader of the pairs as they are written."""
     number = config.tokenizer.sample_pairs
     if "train" not in corpora:
         pairs = first_pairs(config.corpus, number or 0, spelling_of(config.tokenizer))

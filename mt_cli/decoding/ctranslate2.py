@@ -15,7 +15,7 @@ import torch
 
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.engine import ForcedDecoding, Ids
-from mt_cli.decoding.next_tokens import NEVER_PRODUCED, max_length
+from mt_cli.decoding.next_tokens import NEVER_PRODUCED, ReservedIds, max_length
 from mt_cli.decoding.search import Hypothesis, penalty
 from mt_cli.errors import InputError
 from mt_cli.tokenizer.special_tokens import UNK_ID
@@ -53,6 +53,9 @@ def load_translator(ctranslate2: Any, path: bytes, device: str, num_threads: int
     return load(compute_type=compute_type)
 
 
+_FEWEST_BEAMS_AGAIN = 8
+
+
 class CTranslate2Engine:
     """CTranslate2's search. Its length penalty divides by length^alpha, ours by ((5 + length) / 6)^alpha.
 
@@ -61,9 +64,15 @@ class CTranslate2Engine:
     """
 
     def __init__(
-        self, ctranslate2: Any, folder: Path, tokenizers: TokenizerPair, device: str = "auto", is_strict: bool = False
+        self,
+        ctranslate2: Any,
+        folder: Path,
+        tokenizers: TokenizerPair,
+        device: str = "auto",
+        is_strict: bool = False,
+        reserved: ReservedIds | None = None,
     ) -> None:
-        self._library, self._tokenizers = ctranslate2, tokenizers
+        self._library, self._tokenizers, self._reserved = ctranslate2, tokenizers, reserved
         path = os.fsencode(folder)  # It may not be UTF-8.
         self._translator = load_translator(ctranslate2, path, device, torch.get_num_threads())
         target = tokenizers[1]
@@ -73,9 +82,14 @@ class CTranslate2Engine:
     def search(
         self, sources: Sequence[Ids], decoding: DecodingConfig, num_best: int = 1, prefixes: Sequence[Ids] = ()
     ) -> list[list[Hypothesis]]:
-        """See `Engine`. Sources with [UNK] in a hypothesis are searched again to get its attention."""
+        """See `Engine`. Sources with [UNK] in a hypothesis are searched again to get its attention.
+
+        So are, with more beams, sources of which a hypothesis has not all reserved entries once.
+        """
         requests = list(zip_longest(sources, prefixes, fillvalue=()))
         hypotheses = self._search(requests, decoding, num_best)
+        if self._reserved is not None:
+            self._replace_wrong_copies(self._reserved, requests, decoding, num_best, hypotheses)
         if decoding.unk == "copy":
             rows = [
                 row for row, nbest in enumerate(hypotheses) if any(UNK_ID in hypothesis.ids for hypothesis in nbest)
@@ -84,6 +98,25 @@ class CTranslate2Engine:
             for row, nbest in zip(rows, again, strict=True):
                 hypotheses[row] = nbest
         return hypotheses
+
+    def _replace_wrong_copies(
+        self,
+        reserved: ReservedIds,
+        requests: Sequence[tuple[Ids, Ids]],
+        decoding: DecodingConfig,
+        num_best: int,
+        hypotheses: list[list[Hypothesis]],
+    ) -> None:
+        """Replace hypotheses that lack reserved entries of their sources, if a search with more beams finds others."""
+
+        def is_wrong(row: int, hypothesis: Hypothesis) -> bool:
+            copied = reserved.counts(torch.tensor(hypothesis.ids, dtype=torch.int64), reserved.target)
+            return not torch.equal(copied, reserved.counts(torch.tensor(list(requests[row][0])), reserved.source))
+
+        rows = [row for row, nbest in enumerate(hypotheses) if any(is_wrong(row, best) for best in nbest)]
+        again = self._search([requests[row] for row in rows], decoding, max(2 * num_best, _FEWEST_BEAMS_AGAIN))
+        for row, nbest in zip(rows, again, strict=True):
+            hypotheses[row] = sorted([*hypotheses[row], *nbest], key=partial(is_wrong, row))[:num_best]
 
     def _search(
         self, requests: Sequence[tuple[Ids, Ids]], decoding: DecodingConfig, num_best: int, with_attention: bool = False

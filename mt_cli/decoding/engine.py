@@ -13,6 +13,7 @@ from torch import Tensor
 from mt_cli.batching.batches import batches_in_order, pad
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.batch_size import batches_that_recur, bytes_per_token, fitting_batch_tokens
+from mt_cli.decoding.next_tokens import ReservedIds
 from mt_cli.decoding.predictor import Predictor, predictor_of
 from mt_cli.decoding.search import Hypothesis, Results, start_search
 from mt_cli.errors import InputError
@@ -71,6 +72,8 @@ class TransformerEngine:
     model: Transformer | Ensemble
     on_done: Callable[[int], object] = lambda number: None
     """Is called with the number of sentences after each batch of a search."""
+    reserved: ReservedIds | None = None
+    """Entries for protected spans; a translation has those of its source."""
     means: SearchMeans = field(default=None, repr=False, compare=False)  # type: ignore[assignment]
     """Shared by copies of an engine with the same model."""
 
@@ -95,7 +98,9 @@ class TransformerEngine:
             src_ids = pad([sources[index] for index in indices], end=EOS_ID)
             of_batch = [prefixes[index] for index in indices] if prefixes else []
             predictor = self.means.predictor
-            results = start_search(self.model, src_ids, decoding, num_best, of_batch, predictor, finish_last)
+            results = start_search(
+                self.model, src_ids, decoding, num_best, of_batch, predictor, self.reserved, finish_last
+            )
             finish_last = partial(finish, indices, results)
         finish_last()
         return [hypotheses[index] for index in range(len(sources))]

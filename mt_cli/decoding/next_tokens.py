@@ -20,6 +20,7 @@ from mt_cli.decoding.row_statistics import SEGMENT, RowStatistics, segment_maxim
 from mt_cli.decoding.transfers import send
 from mt_cli.model.kernels import is_cpu
 from mt_cli.tokenizer.special_tokens import EOS_ID, PAD_ID, SOS_ID, UNK_ID
+from mt_cli.tokenizer.tokenizer import TokenizerPair
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -52,7 +53,7 @@ class TokenMask:
 
     forbidden: tuple[int, ...]  # In all rows.
     forced: Tensor | None = None  # R, the only token that may come, or FREE; None if all rows are free.
-    repeated: Tensor | None = None  # RxK, tokens that a row may not produce, padded with [PAD].
+    repeated: Tensor | None = None  # RxC, tokens that a row may not produce, padded with [PAD].
 
     @property
     def is_by_row(self) -> bool:
@@ -80,6 +81,35 @@ class TokenMask:
 
 
 @dataclass(frozen=True)
+class ReservedIds:
+    """Entries of K reserved characters. A translation has each character as often as its source."""
+
+    source: Tensor  # V, number of the character of each entry; K for other entries.
+    target: Tensor  # V, the same for entries of the target.
+    target_ids: Tensor  # KxA, entries of each character.
+
+    @classmethod
+    def of(cls, tokenizers: TokenizerPair) -> ReservedIds | None:
+        """Reserved entries of tokenizers; None if they have none."""
+        ids = [torch.tensor(tokenizer.reserved_ids) for tokenizer in tokenizers]
+        if not all(map(len, ids)):
+            return None
+        numbers = [torch.full((tokenizer.vocab_size,), len(ids[0])) for tokenizer in tokenizers]
+        for numbers_V, ids_KA in zip(numbers, ids, strict=True):
+            numbers_V[ids_KA] = torch.arange(len(ids_KA))[:, None]
+        return cls(numbers[0], numbers[1], ids[1])
+
+    def to(self, device: torch.device) -> ReservedIds:
+        """Entries as tensors on a device."""
+        return ReservedIds(send(self.source, device), send(self.target, device), send(self.target_ids, device))
+
+    def counts(self, ids: Tensor, numbers_V: Tensor) -> Tensor:
+        """How often each character occurs in ids ...xT: ...xK."""
+        counts = ids.new_zeros(*ids.shape[:-1], len(self.target_ids) + 1)
+        return counts.scatter_add_(-1, numbers_V[ids], torch.ones_like(ids))[..., :-1]
+
+
+@dataclass(frozen=True)
 class Constraints:
     """Limits of the translations of a batch."""
 
@@ -87,9 +117,18 @@ class Constraints:
     ends_at: frozenset[int]  # The values of `max_lengths`, so that no step has to read them from the device.
     max_lengths: Tensor  # B, tokens before [EOS].
     prefixes: Tensor  # BxP, the tokens that a translation begins with; FREE after them.
+    reserved: ReservedIds | None = None
+    copies: Tensor | None = None  # BxK, how often a translation has each reserved character.
 
     @classmethod
-    def of(cls, src_ids: Tensor, decoding: DecodingConfig, prefixes: Prefixes, limit: int | None) -> Constraints:
+    def of(
+        cls,
+        src_ids: Tensor,
+        decoding: DecodingConfig,
+        prefixes: Prefixes,
+        limit: int | None,
+        reserved: ReservedIds | None = None,
+    ) -> Constraints:
         """Constraints for sources BxS; a translation has at most `limit` tokens, [EOS] included."""
         max_lengths_B = (((src_ids != PAD_ID).sum(dim=1) - 1) * decoding.max_length_ratio).long() + TOKENS_BESIDE_RATIO
         if decoding.max_length is not None:
@@ -100,11 +139,15 @@ class Constraints:
         max_lengths_B = torch.maximum(max_lengths_B, (prefixes_BP != FREE).sum(dim=1))
         if limit is not None:
             max_lengths_B = max_lengths_B.clamp(max=limit - 1)
-        return cls(decoding, frozenset(max_lengths_B.tolist()), max_lengths_B, prefixes_BP)
+        copies_BK = None if reserved is None else reserved.counts(src_ids, reserved.source)
+        return cls(decoding, frozenset(max_lengths_B.tolist()), max_lengths_B, prefixes_BP, reserved, copies_BK)
 
     def to(self, device: torch.device) -> Constraints:
         """Constraints with their tensors on a device."""
-        return replace(self, max_lengths=send(self.max_lengths, device), prefixes=send(self.prefixes, device))
+        moved = replace(self, max_lengths=send(self.max_lengths, device), prefixes=send(self.prefixes, device))
+        if self.reserved is None or self.copies is None:
+            return moved
+        return replace(moved, reserved=self.reserved.to(device), copies=send(self.copies, device))
 
     def next_after(self, ids_BNT: Tensor) -> TokenMask:
         """Tokens that may follow these hypotheses."""
@@ -127,7 +170,18 @@ class Constraints:
             last_R1C = ids_BNT.flatten(0, 1)[:, None, length - size + 1 :]
             is_repeated_RK = (windows_RKC[..., :-1] == last_R1C).all(dim=-1)
             repeated = torch.where(is_repeated_RK, windows_RKC[..., -1], PAD_ID)
+        if (copied := self._without_right_copies(ids_BNT)) is not None:
+            repeated = copied if repeated is None else torch.cat([repeated, copied], dim=1)
         return TokenMask(tuple(forbidden), forced_R, repeated)
+
+    def _without_right_copies(self, ids_BNT: Tensor) -> Tensor | None:
+        """RxC tokens that would copy a reserved character once too often, and [EOS] while one is missing."""
+        if self.reserved is None or self.copies is None:
+            return None
+        is_missing_BNK = self.copies[:, None] > self.reserved.counts(ids_BNT, self.reserved.target)
+        copied_BNKA = torch.where(is_missing_BNK[..., None], PAD_ID, self.reserved.target_ids)
+        ends_BN1 = torch.where(is_missing_BNK.any(dim=-1, keepdim=True), EOS_ID, PAD_ID)
+        return torch.cat([copied_BNKA.flatten(2), ends_BN1], dim=2).flatten(0, 1)
 
 
 def best_tokens(logits_RV: Tensor, number: int, mask: TokenMask) -> tuple[Tensor, Tensor]:

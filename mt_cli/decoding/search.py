@@ -18,7 +18,15 @@ from torch import Tensor
 
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.finished import SHRINKING_LATE, Flags, reads_late, worth_keeping
-from mt_cli.decoding.next_tokens import Constraints, Prefixes, TokenMask, best_tokens, sampled_tokens, select
+from mt_cli.decoding.next_tokens import (
+    Constraints,
+    Prefixes,
+    ReservedIds,
+    TokenMask,
+    best_tokens,
+    sampled_tokens,
+    select,
+)
 from mt_cli.decoding.predictor import EagerPredictor, Predictor
 from mt_cli.decoding.transfers import Arriving, send
 from mt_cli.model.ensemble import Ensemble
@@ -47,12 +55,14 @@ def search(
     num_best: int = 1,
     prefixes: Prefixes = (),
     predictor: Predictor | None = None,
+    reserved: ReservedIds | None = None,
 ) -> list[list[Hypothesis]]:
     """The `num_best` hypotheses (or samples) of each sentence of `src_ids` BxS, best first.
 
-    A hypothesis begins with the prefix of its sentence, if `prefixes` are given. `predictor` is one of this model.
+    A hypothesis begins with the prefix of its sentence, if `prefixes` are given, and has the `reserved` entries of its
+    source. `predictor` is one of this model.
     """
-    return start_search(model, src_ids, decoding, num_best, prefixes, predictor)()
+    return start_search(model, src_ids, decoding, num_best, prefixes, predictor, reserved)()
 
 
 def start_search(
@@ -62,6 +72,7 @@ def start_search(
     num_best: int = 1,
     prefixes: Prefixes = (),
     predictor: Predictor | None = None,
+    reserved: ReservedIds | None = None,
     meanwhile: Callable[[], object] = lambda: None,
 ) -> Results:
     """Search as `search`, but let a GPU work on the last position; `meanwhile` is called when it has its first work.
@@ -70,7 +81,7 @@ def start_search(
     for the GPU at the start.
     """
     device = next(model.parameters()).device
-    constraints = Constraints.of(src_ids, decoding, prefixes, model.max_positions)
+    constraints = Constraints.of(src_ids, decoding, prefixes, model.max_positions, reserved)
     predictor, num_beams = predictor or EagerPredictor(model), max(decoding.beam_size, num_best)
     state: Samples | Beams
     if decoding.sample or num_beams == 1:

@@ -10,9 +10,11 @@ import torch
 from numpy.typing import NDArray
 
 from mt_cli.config.sections import Config
+from mt_cli.corpus.protected_text import Protection
 from mt_cli.corpus.sources import names_of
 from mt_cli.data.prepare import Data, longest_source
 from mt_cli.decoding.engine import TransformerEngine
+from mt_cli.decoding.next_tokens import ReservedIds
 from mt_cli.errors import DivergenceError
 from mt_cli.evaluation.scores import (
     Score,
@@ -96,11 +98,20 @@ class Validator:
         pairs = data.corpora["valid"].pairs
         sources, references = zip(*pairs, strict=True)
         with Progress("validate", len(sources), "sentence", leave=False) as progress:
-            engine = TransformerEngine(objective.model, progress.advance)
+            engine = TransformerEngine(objective.model, progress.advance, ReservedIds.of(data.tokenizers))
             max_tokens = self.longest_source or config.corpus.max_tokens
             corpus, greedy, most = config.corpus, config.greedy_decoding, config.corpus.max_tokens
             tagging = corpus.tagging.of_corpora
-            translator = Translator(engine, data.tokenizers, greedy, max_tokens, tagging, corpus.languages, most)
+            translator = Translator(
+                engine,
+                data.tokenizers,
+                greedy,
+                max_tokens,
+                tagging,
+                corpus.languages,
+                most,
+                Protection.of(corpus),
+            )
             hypotheses = group.map_shares(lambda share: _translated(translator, share), sources)
         languages = data.corpora["valid"].languages(corpus.languages_of("valid"))
         scores, directions = score_directions(self._scorer, languages, (hypotheses, references), _quick_scores)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import tokenizers
@@ -10,6 +11,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 
 from mt_cli.config.sections import WITHOUT_SUBWORDS, TokenizerConfig
 from mt_cli.corpus.languages import SPACELESS
+from mt_cli.corpus.protected_text import RESERVED
 from mt_cli.tokenizer.special_tokens import BYTES, JOINER, NEVER_SEEN, SPACE, SPECIAL_TOKENS, UNK
 from mt_cli.tokenizer.spelling import normalization
 
@@ -24,9 +26,26 @@ def has_bytes(config: TokenizerConfig) -> bool:
     return config.byte_fallback and config.algorithm in ("bpe", "unigram")
 
 
-def untrained_backend(config: TokenizerConfig, tags: Sequence[str] = ()) -> tuple[tokenizers.Tokenizer, Any]:
-    """Tokenizer of the library with the steps of a config and an empty vocabulary, and a trainer for it."""
-    special_tokens = [*SPECIAL_TOKENS, *tags, *(BYTES if has_bytes(config) else ())]
+def reserved_entries(config: TokenizerConfig) -> list[list[str]]:
+    """Entries of each reserved character: with `word_level`, one for each place of joiners."""
+    is_joined = config.algorithm == "word_level"
+    return [joined(character) if is_joined else [character] for character in RESERVED]
+
+
+def joined(mark: str) -> list[str]:
+    """A punctuation mark without joiners, and with joiners before, after, or on both sides."""
+    return [before + mark + after for before in ("", JOINER) for after in ("", JOINER)]
+
+
+def untrained_backend(
+    config: TokenizerConfig, tags: Sequence[str] = (), has_reserved: bool = False
+) -> tuple[tokenizers.Tokenizer, Any]:
+    """Tokenizer of the library with the steps of a config and an empty vocabulary, and a trainer for it.
+
+    With `has_reserved`, the vocabulary will have entries for reserved characters.
+    """
+    reserved = [*chain(*reserved_entries(config))] if has_reserved else []
+    special_tokens = [*SPECIAL_TOKENS, *tags, *reserved, *(BYTES if has_bytes(config) else ())]
     common: dict[str, Any] = {"special_tokens": special_tokens, "show_progress": False}
     subwords = common | {"vocab_size": config.vocab_size or DEFAULT_SUBWORDS, "initial_alphabet": [SPACE]}
     words = common | {"vocab_size": config.vocab_size or 2**31 - 1, "min_frequency": config.min_frequency}
@@ -36,7 +55,7 @@ def untrained_backend(config: TokenizerConfig, tags: Sequence[str] = ()) -> tupl
         model, trainer = models.WordLevel(unk_token=UNK), trainers.WordLevelTrainer(**words)
         spacing = _word_spacing() if config.algorithm == "word_level" else _character_spacing()
     else:
-        spacing = _subword_spacing(config.byte_fallback)
+        spacing = _subword_spacing(config.byte_fallback, has_reserved)
         if config.algorithm == "bpe":
             model = models.BPE(unk_token=UNK, byte_fallback=config.byte_fallback)
             trainer = trainers.BpeTrainer(min_frequency=config.min_frequency, **subwords)
@@ -90,12 +109,15 @@ def _character_spacing() -> _Spacing:
     return [(SPACE, NEVER_SEEN), (" ", SPACE)], pre_tokenizer, [decoders.Fuse(), decoders.Replace(SPACE, " ")]
 
 
-def _subword_spacing(has_bytes: bool) -> _Spacing:
+def _subword_spacing(has_bytes: bool, has_reserved: bool) -> _Spacing:
     """Words and single punctuation marks, each with the space before it as `▁`; the first word has a `▁` too.
 
-    In scripts without spaces between words, `▁` is a unit of its own, and occurs only for a space of the text.
+    In scripts without spaces between words, `▁` is a unit of its own, and occurs only for a space of the text. So are
+    reserved characters.
     """
-    words = rf"{SPACE}?[{_LETTER}&&[^{SPACELESS}]]+|{SPACE}?[^{_LETTER}{SPACELESS}{SPACE}]|{SPACE}"
+    reserved = f"[{RESERVED[0]}-{RESERVED[-1]}]"
+    before_words = f"{reserved}|{SPACE}(?={reserved})|" if has_reserved else ""
+    words = rf"{before_words}{SPACE}?[{_LETTER}&&[^{SPACELESS}]]+|{SPACE}?[^{_LETTER}{SPACELESS}{SPACE}]|{SPACE}"
     unit = rf"{words}|[{SPACELESS}&&[{_LETTER}]]+|[{SPACELESS}]"
     first_word = Regex(rf"\A(?={SPACE}|[^{SPACELESS}]+\z)")
     escapes = _ESCAPES if has_bytes else {SPACE: NEVER_SEEN}

@@ -24,8 +24,10 @@ import tokenizers
 from numpy.typing import NDArray
 
 from mt_cli.config.sections import Config, TokenizerConfig
+from mt_cli.corpus.protected_text import RESERVED
 from mt_cli.errors import RunError, one_line
 from mt_cli.machine.storage import read_regular, reading, write_text
+from mt_cli.tokenizer.spacing import joined
 from mt_cli.tokenizer.special_tokens import ABSENT, BYTES, EOS_ID, PAD_ID, SOS_ID, SPACE, SPECIAL_TOKENS, UNK, UNK_ID
 from mt_cli.tokenizer.untrusted_files import read_backend
 
@@ -75,10 +77,19 @@ class Tokenizer:
         """Ids of the tags."""
         return [index for index in self._tag_ids.values() if index is not None]
 
+    @property
+    def reserved_ids(self) -> list[list[int]]:
+        """Ids of the entries of each reserved character, which stand for protected spans; empty if it has none."""
+        vocab = self._backend.get_vocab()
+        if RESERVED[0] not in vocab:
+            return []
+        entries = [[vocab[entry] for entry in joined(character) if entry in vocab] for character in RESERVED]
+        return [[*ids, *[ids[0]] * (max(map(len, entries)) - len(ids))] for ids in entries]
+
     def subwords(self) -> dict[str, int]:
         """Ids of the entries whose characters are entries too; neither special tokens nor tags nor bytes."""
         entries = self._backend.get_vocab()
-        for entry in (*SPECIAL_TOKENS, *self._tag_ids, *BYTES):
+        for entry in (*SPECIAL_TOKENS, *self._tag_ids, *BYTES, *RESERVED):
             entries.pop(entry, None)
         return {text: index for text, index in entries.items() if all(character in entries for character in text)}
 

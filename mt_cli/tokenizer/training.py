@@ -6,16 +6,18 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 
 import tokenizers
 from tokenizers import normalizers
 
 from mt_cli.config.sections import Config, TokenizerConfig
+from mt_cli.corpus.protected_text import RESERVED
 from mt_cli.corpus.rows import untagged
 from mt_cli.errors import ConfigError
 from mt_cli.machine.console import Progress
-from mt_cli.tokenizer.spacing import DEFAULT_SUBWORDS, has_bytes, untrained_backend
+from mt_cli.tokenizer.spacing import DEFAULT_SUBWORDS, has_bytes, reserved_entries, untrained_backend
 from mt_cli.tokenizer.special_tokens import BYTES, JOINER, NEVER_SEEN, SPACE, SPECIAL_TOKENS
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
 from mt_cli.tokenizer.untrusted_files import MAX_ENTRY_CHARACTERS, sanitize
@@ -26,8 +28,12 @@ _MAX_CHARACTERS = 0.75
 tokens with this share at 1,000 to 4,000 entries, and up to a fifth more tokens without a limit."""
 
 
-def train_tokenizer(texts: Iterable[str], config: TokenizerConfig, tags: Sequence[str] = ()) -> Tokenizer:
+def train_tokenizer(
+    texts: Iterable[str], config: TokenizerConfig, tags: Sequence[str] = (), has_reserved: bool = False
+) -> Tokenizer:
     """Tokenizer with a vocabulary learnt from `texts`, and an entry for each tag.
+
+    With `has_reserved`, each reserved character has an entry too.
 
     The same texts give the same tokenizer, except with `unigram`: its trainer adds probabilities in no fixed order,
     so two trainings may differ in a few pieces. `texts` may be iterated over three times; an iterator is copied.
@@ -38,15 +44,17 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig, tags: Sequenc
         raise ConfigError(
             "tokenizer.algorithm: sentencepiece models are imported (mt import) and not trained; use bpe or unigram"
         )
-    markers = str.maketrans("", "", JOINER + SPACE + NEVER_SEEN)
+    markers = str.maketrans("", "", JOINER + SPACE + NEVER_SEEN + "".join(RESERVED))
     texts = list(texts) if isinstance(texts, Iterator) else texts
     cleaned = _Reread(
         lambda: (untagged(text, tags).translate(markers) for text in texts if len(text) <= MAX_ENTRY_CHARACTERS)
     )
-    limit = _character_limit(config, tags)
-    backend = _trained_backend(cleaned, config, tags)
-    if limit is not None and (backend is None or sum(len(entry) == 1 for entry in backend.get_vocab()) > limit):
-        backend = _trained_backend(cleaned, config, tags, limit)
+    reserved = [*chain(*reserved_entries(config))] if has_reserved else []
+    limit = _character_limit(config, [*tags, *reserved])
+    learn = partial(_trained_backend, cleaned, config, tags, has_reserved)
+    backend = learn()
+    if limit is not None and (backend is None or _num_characters(backend, reserved) > limit):
+        backend = learn(limit)
     if backend is None:
         raise ConfigError(
             f"tokenizer.vocab_size: {config.vocab_size or DEFAULT_SUBWORDS:,} entries cannot hold all characters "
@@ -81,7 +89,7 @@ def train_tokenizers(pairs: Callable[[], Iterable[tuple[str, str]]], config: Con
     def learn(side: str, sides: Sequence[int], tags: Sequence[str]) -> Tokenizer:
         with Progress(f"learning the {side}vocabulary", None, "sentence") as bar:
             texts = _Reread(lambda: bar.over(pair[side] for pair in pairs() for side in sides))
-            return train_tokenizer(texts, config.tokenizer, tags)
+            return train_tokenizer(texts, config.tokenizer, tags, config.corpus.has_protection)
 
     if config.tokenizer.shared:
         shared = learn("", (0, 1), config.corpus.tags)
@@ -102,11 +110,20 @@ def _character_limit(config: TokenizerConfig, tags: Sequence[str]) -> int | None
     return int((num_entries - num_fixed) * _MAX_CHARACTERS)
 
 
+def _num_characters(backend: tokenizers.Tokenizer, reserved: Sequence[str]) -> int:
+    """Number of entries that are single characters of the text."""
+    return sum(len(entry) == 1 for entry in backend.get_vocab()) - sum(len(entry) == 1 for entry in reserved)
+
+
 def _trained_backend(
-    texts: Iterable[str], config: TokenizerConfig, tags: Sequence[str], max_characters: int | None = None
+    texts: Iterable[str],
+    config: TokenizerConfig,
+    tags: Sequence[str],
+    has_reserved: bool,
+    max_characters: int | None = None,
 ) -> tokenizers.Tokenizer | None:
     """Backend trained on the most frequent characters; None if these do not fit in a `unigram` vocabulary."""
-    backend, trainer = untrained_backend(config, tags)
+    backend, trainer = untrained_backend(config, tags, has_reserved)
     normalizer = backend.normalizer
     if max_characters is not None:
         counts = Counter(chain.from_iterable(map(normalizer.normalize_str, texts)))

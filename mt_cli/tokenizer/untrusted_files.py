@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from tokenizers import models
 
 from mt_cli.config.sections import TokenizerConfig
+from mt_cli.corpus.protected_text import RESERVED
 from mt_cli.errors import one_line
 from mt_cli.tokenizer.spacing import has_bytes, sentencepiece_backend, untrained_backend
 from mt_cli.tokenizer.special_tokens import SPECIAL_TOKENS, UNK, UNK_ID
@@ -61,7 +62,9 @@ def read_backend(text: str, config: TokenizerConfig) -> tokenizers.Tokenizer:
     if not isinstance(tree, dict) or not isinstance(tree.get("model"), dict):
         raise ValueError("it has no model")
     is_imported = config.algorithm == "sentencepiece"
-    backend = _sentencepiece_backend(tree) if is_imported else untrained_backend(config)[0]
+    vocab = tree["model"]["vocab"]
+    has_reserved = RESERVED[0] in (vocab if isinstance(vocab, dict) else [piece for piece, _ in vocab])
+    backend = _sentencepiece_backend(tree) if is_imported else untrained_backend(config, has_reserved=has_reserved)[0]
     trusted = json.loads(backend.to_str())
     for part in _STEPS:
         if not _agrees(tree.get(part) or None, trusted[part] or None):

@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import regex
 from pydantic import BaseModel, Field
 
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.directions import Tagging, tag_of
 from mt_cli.config.sections import DecodingConfig, TokenizerConfig
+from mt_cli.corpus.protected_text import Protection
 from mt_cli.decoding.ctranslate2 import CTranslate2Engine, import_ctranslate2
+from mt_cli.decoding.next_tokens import ReservedIds
 from mt_cli.errors import InputError, reason
 from mt_cli.machine.storage import check_regular, read_model
 from mt_cli.tokenizer.special_tokens import SPECIAL_TOKENS
@@ -39,6 +42,9 @@ class Description(BaseModel):
     """Tokens of the longest source of the training."""
     most_tokens: int | None = Field(default=None, ge=1, le=2**31)
     """`corpus.max_tokens`, the limit for a source; None, in exports of earlier versions, means `max_tokens`."""
+    protect: tuple[str, ...] = ()
+    protect_patterns: tuple[str, ...] = ()
+    """`corpus.protect` and `corpus.protect_patterns`, the spans that become reserved entries."""
     source_vocab_size: int = 0
     target_vocab_size: int = 0
     special_tokens: dict[str, int] = {token: index for index, token in enumerate(SPECIAL_TOKENS)}
@@ -52,6 +58,11 @@ class Description(BaseModel):
         is_older = "default_tag" not in self.model_fields_set
         default = by_target if is_older and by_target in self.tags else self.default_tag
         return Tagging(self.tags, default, self.is_tag_required)
+
+    @property
+    def protection(self) -> Protection:
+        """Spans that are protected."""
+        return Protection(self.protect, self.protect_patterns)
 
 
 def describe(run: TrainedRun, folder: Path) -> None:
@@ -70,6 +81,8 @@ def describe(run: TrainedRun, folder: Path) -> None:
         is_tag_required=config.corpus.tagging.is_required,
         max_tokens=run.max_tokens,
         most_tokens=config.corpus.max_tokens,
+        protect=config.corpus.protect,
+        protect_patterns=config.corpus.protect_patterns,
         source_vocab_size=source.vocab_size,
         target_vocab_size=target.vocab_size,
     )
@@ -97,8 +110,9 @@ def load_exported(
             check_regular(path)  # CTranslate2 itself would block on a pipe.
         description = read_model(folder / DESCRIPTION, Description)
         tokenizers = load_pair(folder, TokenizerConfig.model_validate(description.tokenizer), description.tags)
-        engine = CTranslate2Engine(ctranslate2, folder, tokenizers, device)
-    except (OSError, ValueError, RuntimeError, InputError) as error:  # RuntimeError includes RecursionError.
+        description.protection.spans(" ")  # Raises for a pattern that is none.
+        engine = CTranslate2Engine(ctranslate2, folder, tokenizers, device, reserved=ReservedIds.of(tokenizers))
+    except (OSError, ValueError, RuntimeError, InputError, regex.error) as error:  # And RecursionError.
         raise InputError(
             f"{folder}: no model for --engine ctranslate2 ({reason(error)}); write one with "
             "`mt export --format ctranslate2 --output FOLDER` and use it with --run FOLDER"

@@ -16,6 +16,7 @@ from unicodedata import digit
 
 from mt_cli.config.directions import Tagging
 from mt_cli.corpus.languages import writes_spaces
+from mt_cli.corpus.protected_text import NO_TEXT, UNPROTECTED, ProtectedText, Protection, Restored
 from mt_cli.corpus.rows import untagged
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.tokenizer.special_tokens import BYTES, SPACE, UNK, UNK_ID
@@ -78,11 +79,22 @@ class Segment:
     """The text between the translations of this segment and the next."""
     hypotheses: Sequence[TextHypothesis] = (TextHypothesis("", Hypothesis([], 0.0)),)
     """Translations, best first; an empty segment is not searched but may have copied text."""
+    protected: ProtectedText = NO_TEXT
+    """`text`, or the copied text, with its protected spans."""
 
     @classmethod
     def copied(cls, text: str, start: int, glue: str = "") -> Segment:
         """A segment that the model does not read: its text is its translation."""
-        return cls("", [], (), start, glue, (TextHypothesis(text, Hypothesis([], 0.0)),))
+        return cls("", [], (), start, glue, (TextHypothesis(text, Hypothesis([], 0.0)),), ProtectedText(text))
+
+    @property
+    def copy(self) -> str:
+        """Text of a segment that is copied."""
+        return self.hypotheses[0].text
+
+    def restored(self, rank: int = 0) -> Restored:
+        """Text of a translation with the protected spans of the segment."""
+        return self.protected.restore(self.hypotheses[rank].text) if self.text else Restored(self.protected.original)
 
 
 @dataclass(frozen=True)
@@ -98,6 +110,8 @@ class Translation:
     """Whether the line, or one of its sentences, is longer than the model was trained for."""
     plain: str
     """The line without its tag."""
+    protected: ProtectedText = NO_TEXT
+    """`normalised` with its protected spans; segments are parts of it."""
     details: Details | None = None
 
     @cached_property
@@ -109,7 +123,7 @@ class Translation:
         """
         hypotheses = []
         for rank in range(min((len(segment.hypotheses) for segment in self.searched), default=1)):
-            texts = [segment.hypotheses[rank if segment.text else 0].text + segment.glue for segment in self.segments]
+            texts = [segment.restored(rank).text + segment.glue for segment in self.segments]
             scores = [segment.hypotheses[rank].hypothesis.score for segment in self.searched]
             hypotheses.append(("".join(texts), sum(scores) / len(scores) if scores else 0.0))
         return hypotheses
@@ -123,6 +137,11 @@ class Translation:
     def score(self) -> float:
         """Score of the best translation."""
         return self.hypotheses[0][1]
+
+    @property
+    def lost_spans(self) -> tuple[str, ...]:
+        """Protected spans of the line that the best translation lacks."""
+        return tuple(span for segment in self.segments for span in segment.restored().lost)
 
     @property
     def unknown_words(self) -> tuple[str, ...]:
@@ -176,6 +195,7 @@ class LineSplitter(NamedTuple):
     """Source and target."""
     most_tokens: int = 0
     """`corpus.max_tokens`: no segment has more tokens, unless `max_tokens` is larger."""
+    protection: Protection = UNPROTECTED
 
     def split(self, source: str, tag: str | None, split_sentences: bool) -> Translation:
         """Split a line into segments; each begins with the tag of the line, or with the tag that `Tagging` chooses."""
@@ -184,7 +204,25 @@ class LineSplitter(NamedTuple):
         if not has_words(plain):
             is_whole = plain and plain == text and not {"\r", "\n"} & set(source)
             return Translation(source, text, [], False, source if is_whole else plain).copied()
-        before, start = self.tagging.tagged(text, tag).removesuffix(plain), len(text) - len(plain)
+        protected = self.protection.protect(plain)
+        if not has_words(protected.text):
+            return Translation(source, text, [], False, plain).copied()
+        line = ProtectedText(text.removesuffix(plain) + protected.text, protected.contents)
+        segments, is_too_long = self._split(line.text, protected.text, tag, split_sentences)
+        num_before = len(self._before(line.text, protected.text, tag))
+        segments = [
+            replace(part, protected=line.part(part.start + num_before * bool(part.text), part.text or part.copy))
+            for part in segments
+        ]
+        return Translation(source, text, segments, is_too_long, plain, line)
+
+    def _before(self, text: str, plain: str, tag: str | None) -> str:
+        """The tag before each segment of a line, and a space."""
+        return self.tagging.tagged(text, tag).removesuffix(plain)
+
+    def _split(self, text: str, plain: str, tag: str | None, split_sentences: bool) -> tuple[list[Segment], bool]:
+        """Segments of a line, given with its tag and without; also whether the line or a sentence of it is too long."""
+        before, start = self._before(text, plain, tag), len(text) - len(plain)
         head, tail = self._unknown_symbols(plain)
         segments = [Segment.copied(head.rstrip(), start, head[len(head.rstrip()) :])] if head else []
         start, body = start + len(head), plain[len(head) : len(plain) - len(tail)]
@@ -198,7 +236,7 @@ class LineSplitter(NamedTuple):
         if tail:
             segments[-1] = replace(segments[-1], glue=tail[: len(tail) - len(tail.lstrip())])
             segments.append(Segment.copied(tail.lstrip(), start + len(tail) - len(tail.lstrip())))
-        return Translation(source, text, segments, is_too_long, plain)
+        return segments, is_too_long
 
     def _unknown_symbols(self, text: str) -> tuple[str, str]:
         """Emoji at both ends of a text that are not in the vocabulary, with the spaces beside them."""

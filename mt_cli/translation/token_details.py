@@ -10,6 +10,7 @@ from operator import itemgetter
 import torch
 from torch import Tensor
 
+from mt_cli.corpus.protected_text import ProtectedText, Restored
 from mt_cli.corpus.rows import untagged
 from mt_cli.decoding.engine import ForcedDecoding
 from mt_cli.tokenizer.special_tokens import EOS, UNK_ID, character_ends
@@ -29,6 +30,7 @@ def details_of(
     alignment: Alignment = []
     word_pairs: set[tuple[int, int]] = set()
     words, before = units(line.normalised), ""
+    original = line.protected.restore(line.protected.text) if line.protected.text else Restored(line.normalised)
     for segment in line.segments:
         best = segment.hypotheses[0]
         if segment.text:
@@ -37,14 +39,19 @@ def details_of(
             alignment += [(len(source_tokens) + source, len(tokens) + target) for source, target in pairs]
             shift, body_start = segment.start, len(segment.text) - len(untagged(segment.text, tags))
             spans = source_tokenizer.spans(segment.text)  # A space before the first word has an empty span.
-            source_words = [_overlapped(words, shift + start, shift + max(body_start + 1, end)) for start, end in spans]
-            target_words = _target_words(target_tokenizer, best.hypothesis.ids, before)
+            ends = [max(body_start + 1, end) for _, end in spans]
+            source_words = [
+                _overlapped(words, original.place(max(0, shift + start)), original.place(shift + end))
+                for (start, _), end in zip(spans, ends, strict=True)
+            ]
+            target_words = _target_words(target_tokenizer, best.hypothesis.ids, before, segment.protected)
             for source, target in pairs:
                 word_pairs.update(product(source_words[source], target_words[target]))
-            source_tokens += source_tokenizer.tokens(segment.ids)
-            tokens += [*target_tokenizer.tokens(best.hypothesis.ids), EOS]
+            shown = segment.protected.show
+            source_tokens += map(shown, source_tokenizer.tokens(segment.ids))
+            tokens += [*map(shown, target_tokenizer.tokens(best.hypothesis.ids)), EOS]
             token_scores += forced.log_probs
-        before += best.text + segment.glue
+        before += segment.restored().text + segment.glue
     return Details(source_tokens, tokens, token_scores, alignment, sorted(word_pairs))
 
 
@@ -56,13 +63,14 @@ def _alignment(text: str, forced: ForcedDecoding, tags: Sequence[str]) -> Alignm
     return [(source + num_tags, target) for target, source in enumerate(weights.argmax(dim=1).tolist())]
 
 
-def _target_words(tokenizer: Tokenizer, ids: Sequence[int], before: str) -> list[range]:
+def _target_words(tokenizer: Tokenizer, ids: Sequence[int], before: str, protected: ProtectedText) -> list[range]:
     """Range of words for each token of a segment; `before` is the translation before the segment."""
     tokens = tokenizer.tokens(ids)
-    words = units(before + tokenizer.join(tokens))
+    translation = protected.restore(tokenizer.join(tokens))
+    words = units(before + translation.text)
     word_ranges, start = [], 0
     for index, last_index in enumerate(character_ends(tokens)):
-        end = max(1, len(tokenizer.join(tokens[: last_index + 1])))
+        end = max(1, translation.place(len(tokenizer.join(tokens[: last_index + 1]))))
         word_ranges.append(_overlapped(words, len(before) + start, len(before) + end))
         if index == last_index:
             start = end

@@ -19,7 +19,9 @@ from mt_cli.config.directions import NO_TAGS, Tagging
 from mt_cli.config.loading import changed_section
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.corpus.languages import primary
+from mt_cli.corpus.protected_text import UNPROTECTED, Protection
 from mt_cli.decoding.engine import Engine, ForcedDecoding, Ids, TransformerEngine
+from mt_cli.decoding.next_tokens import ReservedIds
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.errors import InputError
 from mt_cli.machine.console import say
@@ -65,6 +67,7 @@ class Translator:
     languages: tuple[str, str] = ("", "")
     most_tokens: int | None = None
     """`corpus.max_tokens`, the limit of positions and exports; None means `max_tokens`."""
+    protection: Protection = UNPROTECTED
 
     @classmethod
     def load(
@@ -88,18 +91,21 @@ class Translator:
         paths = [run] if isinstance(run, str | Path) else list(run)
         if engine == "ctranslate2":
             exported, tokenizers, of = load_exported(paths, device, precision, checkpoint)
-            languages = of.source_language, of.target_language
-            return cls(exported, tokenizers, of.decoding, of.max_tokens, of.tagging, languages, of.most_tokens)
+            languages, limits = (of.source_language, of.target_language), (of.max_tokens, of.most_tokens)
+            return cls(exported, tokenizers, of.decoding, limits[0], of.tagging, languages, limits[1], of.protection)
         if engine != "mt":
             raise InputError(f"engine {engine}: use mt or ctranslate2")
         first, *_ = runs = load_together(paths, "an ensemble", checkpoint)
         torch_device, corpus = pick_device(device, group), first.config.corpus
         model = Ensemble([run.model for run in runs]) if len(runs) > 1 else first.model
-        transformer = TransformerEngine(model.to(torch_device, pick_precision(precision, torch_device)).eval())
+        transformer = TransformerEngine(
+            model.to(torch_device, pick_precision(precision, torch_device)).eval(),
+            reserved=ReservedIds.of(first.tokenizers),
+        )
         max_tokens = min(run.max_tokens for run in runs)
         most = min(run.config.corpus.max_tokens for run in runs)
-        decoding, tagging = first.config.decoding, corpus.tagging
-        return cls(transformer, first.tokenizers, decoding, max_tokens, tagging, corpus.languages, most)
+        decoding, tagging, protection = first.config.decoding, corpus.tagging, Protection.of(corpus)
+        return cls(transformer, first.tokenizers, decoding, max_tokens, tagging, corpus.languages, most, protection)
 
     @property
     def source_tokenizer(self) -> Tokenizer:
@@ -181,7 +187,9 @@ class Translator:
             known = ", ".join(self.tags) or "none"
             raise InputError(f"decoding.length_penalties: {min(unknown)!r} is no tag of this model; it knows {known}")
         most_tokens = self.most_tokens or self.max_tokens
-        splitter = LineSplitter(self.source_tokenizer, self.max_tokens, self.tagging, self.languages, most_tokens)
+        splitter = LineSplitter(
+            self.source_tokenizer, self.max_tokens, self.tagging, self.languages, most_tokens, self.protection
+        )
         lines = self._search([splitter.split(text, tag, split_sentences) for text in texts], settings, num_best, prefix)
         return self._with_details(lines) if with_details else lines
 
@@ -194,8 +202,9 @@ class Translator:
         sides = [[" ".join(text.split()) for text in _checked(texts)] for texts in (sources, targets)]
         if len(sides[0]) != len(sides[1]):
             raise InputError(f"found {len(sides[0]):,} sources and {len(sides[1]):,} targets; give one for each")
-        source_ids = self.source_tokenizer.encode([self.tagging.tagged(text, tag) for text in sides[0]])
-        target_ids = self.target_tokenizer.encode(sides[1])
+        sources, targets = self.protection.protect_columns(sides)
+        source_ids = self.source_tokenizer.encode([self.tagging.tagged(text, tag) for text in sources])
+        target_ids = self.target_tokenizer.encode(targets)
         decoded = self.engine.force_decode(list(zip(source_ids, target_ids, strict=True)))
         tokens = ([*self.target_tokenizer.tokens(ids), EOS] for ids in target_ids)
         return [PairScore(row, forced.log_probs) for row, forced in zip(tokens, decoded, strict=True)]
@@ -205,6 +214,7 @@ class Translator:
 
         `tag` is as in `translate`. Raises InputError if a side is longer than the model was trained for.
         """
+        sentence, translation = self.protection.protect_pair(sentence, translation)
         tagged, most_tokens = self.tagging.tagged(sentence, tag), self.most_tokens or self.max_tokens
         (source,), (target,) = self.source_tokenizer.encode([tagged]), self.target_tokenizer.encode([translation])
         if max(len(source), len(target)) > most_tokens:
@@ -232,7 +242,11 @@ class Translator:
     ) -> list[Translation]:
         """Add hypotheses to each segment of the lines."""
         segments = [segment for line in lines for segment in line.searched]
-        prefixes = [prefix * (number == 0) for line in lines for number in range(len(line.searched))]
+        prefixes = [
+            part.protected.protect(prefix) if number == 0 else ""
+            for line in lines
+            for number, part in enumerate(line.searched)
+        ]
         prefix_ids = self.target_tokenizer.encode(prefixes) if prefix else []
         hypotheses = self._hypotheses(segments, decoding, num_best, prefix_ids)
         results = zip(segments, prefixes, hypotheses, strict=True)

@@ -1,0 +1,252 @@
+"""Protected spans: parts of a text that a translation keeps as they are, such as placeholders, markup and addresses.
+
+Before a text is tokenised, each span is replaced by a reserved character, which is one entry of the vocabulary. After
+the search, the reserved characters are replaced by the spans again. Knows texts; does not know tokens or models.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import regex
+
+from mt_cli.config.corpora import CorpusConfig
+from mt_cli.errors import InputError
+
+RESERVED = tuple(chr(0x10FF00 + number) for number in range(32))
+"""Reserved characters. They are for private use, and no font or standard uses them."""
+_IS_RESERVED = frozenset(RESERVED)
+_RESERVED = regex.compile(f"[{RESERVED[0]}-{RESERVED[-1]}]")
+PATTERNS: Mapping[str, str] = {
+    "rest": (
+        r"(:[\w:.+-]{1,40}:`)[^`<>]{1,300}?(\s?<[^`>]{1,300}>`)"  # A role with a title, which is translated.
+        r"|:[\w:.+-]{1,40}:`[^`]{1,300}`"
+        r"|``(?:[^`]|`(?!`)){1,300}+``"
+        r"|(?<![`\w:])(`)[^`<>]{1,300}?(\s?<[^`>]{1,500}>`__?)"  # A link with a title.
+        r"|(?<![`\w:])`[^`]{1,300}`__?(?!\w)"
+        r"|\|\w[\w .-]{0,40}\|(?:__?)?|\[(?:\#\w{0,40}|\*|\d{1,4})\]_"
+    ),
+    "markdown": (
+        r"(?<!`)`(?!`)[^`]{1,500}+`(?!`)|(?<!`)``(?!`)(?:[^`]|`(?!`)){1,500}+``(?!`)"
+        r"|(!?\[)[^\[\]]{1,300}(\]\([^()\s]{0,500}(?:\s\"[^\"]{0,200}\")?\))"
+        r"|(\[)[^\[\]]{1,300}(\]\[[^\[\]]{0,100}\])"
+    ),
+    "markup": (
+        r"</?[A-Za-z][\w:.-]{0,60}(?:\s[^<>]{0,1000})?/?>|<!--(?:[^-]|-(?!->)){0,500}+-->"
+        r"|&(?:[A-Za-z]\w{1,30}|\#\d{1,7}|\#[xX][0-9A-Fa-f]{1,6});"
+    ),
+    "urls": r"(?:https?|ftps?)://[^\s<>\"`{}|\\^]{1,1000}(?<![.,;:!?)'\]])",
+    "emails": r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}",
+    "dollars": r"\$\{[^{}\s]{1,80}\}|\$\([^()\s]{1,80}\)",
+    "braces": r"\{\{[^{}]{1,80}\}\}|\{[^{}\s]{0,80}\}",
+    "printf": (
+        r"%%|(?<![\d%])%(?:\(\w{1,40}\)|\d{1,2}\$)?[-+\#0']{0,5}(?:\*|\d{1,4})?(?:\.(?:\*|\d{1,4}))?"
+        r"(?:hh?|ll?|[Lqjzt])?[diouxXeEfFgGcrsaAp@n](?![^\W\d_])"
+    ),
+    "numbers": r"(?<![\w.,])\d{1,30}(?:[.,:/]\d{1,30}){0,10}(?![\w])",
+}
+"""Regular expression of each value of `corpus.protect`. If groups of it match, these are the spans, and the text
+between them is translated. Each repetition is bounded, so that no text takes long."""
+_BEGINNINGS = {
+    "rest": "`|[",
+    "markdown": "`[",
+    "markup": "<&",
+    "urls": ":",
+    "emails": "@",
+    "dollars": "$",
+    "braces": "{",
+    "printf": "%",
+    "numbers": "0123456789",
+}
+"""A text without these characters has no span of a kind."""
+_MAX_SECONDS = 2.0
+"""Maximum time of a pattern of the user for one text."""
+
+Spans = list[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class ProtectedText:
+    """A text whose spans are replaced by reserved characters."""
+
+    text: str
+    contents: tuple[str, ...] = ()
+    """The spans, in the order of the reserved characters."""
+
+    def part(self, start: int, text: str) -> ProtectedText:
+        """The part of this text that begins at `start`, as a protected text of its own."""
+        first = len(_RESERVED.findall(self.text[:start]))
+        return ProtectedText(text, self.contents[first : first + len(_RESERVED.findall(text))])
+
+    def protect(self, translation: str) -> str:
+        """Replace the spans that a translation of this text has, as far as they are known by their content."""
+        replaced: dict[str, list[str]] = {}
+        for character, content in zip(_RESERVED.findall(self.text), self.contents, strict=True):
+            replaced.setdefault(content, []).append(character)
+        for content in sorted(replaced, key=len, reverse=True):
+            for character in replaced[content]:
+                translation = translation.replace(content, character, 1)
+        return translation
+
+    def show(self, token: str) -> str:
+        """A token with the spans that its reserved characters stand for."""
+        contents = dict(zip(_RESERVED.findall(self.text), self.contents, strict=True)) if self.contents else {}
+        return "".join(contents.get(character, character) for character in token)
+
+    @property
+    def original(self) -> str:
+        """The text before its spans were replaced."""
+        return self.restore(self.text).text if self.contents else self.text
+
+    def restore(self, translation: str) -> Restored:
+        """Replace the reserved characters of a translation of this text by the spans."""
+        if not self.contents and not _RESERVED.search(translation):
+            return Restored(translation)
+        waiting = defaultdict[str, deque[str]](deque)
+        for character, content in zip(_RESERVED.findall(self.text), self.contents, strict=True):
+            waiting[character].append(content)
+        parts, offsets, place = [], [0], 0
+        for character in translation:
+            queue = waiting[character] if character in _IS_RESERVED else None
+            part = character if queue is None else queue.popleft() if queue else ""
+            parts.append(part)
+            place += len(part)
+            offsets.append(place)
+        return Restored("".join(parts), tuple(span for queue in waiting.values() for span in queue), offsets)
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A translation with the spans of its source."""
+
+    text: str
+    lost: tuple[str, ...] = ()
+    """Spans of the source that the translation lacks."""
+    offsets: Sequence[int] = ()
+    """For each place of the translation before its reserved characters were replaced, the place in `text`; the same
+    places if empty."""
+
+    def place(self, place: int) -> int:
+        """Place in `text` of a place in the translation with reserved characters."""
+        return self.offsets[place] if self.offsets else place
+
+
+@dataclass(frozen=True)
+class Protection:
+    """The kinds of span that a run protects; none by default."""
+
+    kinds: tuple[str, ...] = ()
+    """Keys of `PATTERNS`."""
+    patterns: tuple[str, ...] = ()
+    """Regular expressions of the user, which go before the kinds."""
+
+    @classmethod
+    def of(cls, config: CorpusConfig) -> Protection:
+        """Protection that a config asks for."""
+        return cls(config.protect, config.protect_patterns)
+
+    def __bool__(self) -> bool:
+        return bool(self.kinds or self.patterns)
+
+    @property
+    def key(self) -> list[Sequence[str]]:
+        """Values on which the result depends, with the regular expressions; empty without protection."""
+        return [self.kinds, self.patterns, [PATTERNS[kind] for kind in self.kinds]] if self else []
+
+    @cached_property
+    def _pattern(self) -> regex.Pattern[str]:
+        kinds = (PATTERNS[kind] for kind in PATTERNS if kind in self.kinds)
+        return regex.compile("|".join([_RESERVED.pattern, *(f"(?:{own})" for own in self.patterns), *kinds]))
+
+    @cached_property
+    def _beginnings(self) -> regex.Pattern[str] | None:
+        """Characters of which a text with a span has one; None if that is not known."""
+        if self.patterns:
+            return None
+        characters = {*RESERVED, *"".join(_BEGINNINGS[kind] for kind in self.kinds)}
+        return regex.compile(f"[{regex.escape(''.join(sorted(characters)))}]")
+
+    def spans(self, text: str) -> Spans:
+        """Start and end of each span of a text, in order.
+
+        Raises InputError if a pattern of the user takes too long.
+        """
+        if not self or (self._beginnings is not None and not self._beginnings.search(text)):
+            return []
+        try:
+            return list(self._spans(text, 0, len(text)))
+        except TimeoutError:
+            raise InputError(
+                f"corpus.protect_patterns: takes more than {_MAX_SECONDS:.0f} seconds for {text!r:.60}; "
+                "repeat nothing inside a repetition"
+            ) from None
+
+    def _spans(self, text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+        timeout = _MAX_SECONDS if self.patterns else None
+        for match in self._pattern.finditer(text, start, end, timeout=timeout):
+            groups = sorted(match.span(number) for number in range(1, len(match.regs)) if match[number])
+            if not groups:
+                if match[0]:
+                    yield match.span()
+                continue
+            for number, group in enumerate(groups):
+                if number:
+                    yield from self._spans(text, groups[number - 1][1], group[0])
+                yield group
+
+    def protect(self, text: str) -> ProtectedText:
+        """Replace the spans of a text to translate."""
+        return _replaced(text, self.spans(text), text)
+
+    def protect_pair(self, source: str, target: str) -> tuple[str, str]:
+        """Replace the spans that both texts have; other spans stay as they are."""
+        source_spans, target_spans = self.spans(source), self.spans(target)
+        if not (source_spans and target_spans):
+            return source, target
+        waiting = defaultdict[str, deque[int]](deque)
+        for number, (start, end) in enumerate(source_spans):
+            waiting[source[start:end]].append(number)
+        matches = {
+            place: waiting[content].popleft()
+            for place, (start, end) in enumerate(target_spans)
+            if waiting[content := target[start:end]]
+        }
+        kept = sorted(matches.values())
+        characters = dict(zip(kept, _characters(source, len(kept)), strict=True))
+        new_source = _substituted(source, [(source_spans[number], characters[number]) for number in kept])
+        new_target = [(target_spans[place], characters[number]) for place, number in matches.items()]
+        return new_source, _substituted(target, new_target)
+
+    def protect_columns(self, texts: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
+        """Replace the spans of pairs, given as a list of sources and a list of targets."""
+        if not self:
+            return texts
+        pairs = [self.protect_pair(*pair) for pair in zip(*texts, strict=True)]
+        return [[pair[side] for pair in pairs] for side in (0, 1)]
+
+
+NO_TEXT, UNPROTECTED = ProtectedText(""), Protection()
+
+
+def _characters(text: str, number: int) -> list[str]:
+    """Reserved characters for the spans of a text; the first one depends on the text, so that all are trained."""
+    first = zlib.crc32(text.encode("utf-8", "surrogatepass"))
+    return [RESERVED[(first + index) % len(RESERVED)] for index in range(number)]
+
+
+def _replaced(text: str, spans: Spans, seed: str) -> ProtectedText:
+    characters = _characters(seed, len(spans))
+    contents = tuple(text[start:end] for start, end in spans)
+    return ProtectedText(_substituted(text, list(zip(spans, characters, strict=True))), contents)
+
+
+def _substituted(text: str, replacements: Iterable[tuple[tuple[int, int], str]]) -> str:
+    parts, place = [], 0
+    for (start, end), character in replacements:
+        parts += [text[place:start], character]
+        place = end
+    return "".join([*parts, text[place:]])
