@@ -48,6 +48,9 @@ def translate(
     ] = None,
     output_file: Annotated[File, file_option(_TEXT, "File for translations.", "standard output", "--output")] = None,
     split_sentences: Annotated[bool, flag(_TEXT, "--split-sentences", "Split lines into sentences first.")] = False,
+    strict: Annotated[
+        bool, flag(_TEXT, "--strict", "Exit status 1 if a translation lacks a protected span (corpus.protect).")
+    ] = False,
     as_lines: options.AsLinesOption = False,
     to: options.ToOption = None,
     tag: options.TagOption = None,
@@ -116,7 +119,7 @@ def translate(
         lines = _blocks(sentences, input_file, interactive, as_lines, has_bar)
         items = (item for block in lines for item in translated(translator, block, search, group))
         draw = partial(_draw_attention, translator, attention, search["tag"]) if attention else None
-        _write(items, group.on_main(lambda: outputs) or {}, draw)
+        _write(items, group.on_main(lambda: outputs) or {}, draw, strict)
 
 
 def _check_sources(sentences: list[str] | None, path: Path | None, interactive: bool, as_lines: bool) -> None:
@@ -199,12 +202,13 @@ def _write(
     items: Iterable[Translation],
     outputs: Mapping[Output, Callable[[Translation], str]],
     draw: Callable[[Translation], None] | None,
+    is_strict: bool,
 ) -> None:
     """Write each translation to each output, and print notices."""
     from mt_cli.translation.stream import LineNotices
 
     with ExitStack() as stack:
-        notices = stack.enter_context(LineNotices())
+        notices = stack.enter_context(LineNotices(is_strict))
         for output in outputs:
             stack.enter_context(output)
         for item in items:

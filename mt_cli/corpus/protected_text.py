@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -200,13 +200,13 @@ class Protection:
 
     def protect(self, text: str) -> ProtectedText:
         """Replace the spans of a text to translate."""
-        return _replaced(text, self.spans(text), text)
+        spans = self.spans(text)
+        characters = dict(enumerate(_characters(text, len(spans))))
+        return ProtectedText(_substituted(text, spans, characters), tuple(text[start:end] for start, end in spans))
 
     def protect_pair(self, source: str, target: str) -> tuple[str, str]:
-        """Replace the spans that both texts have; other spans stay as they are."""
+        """Replace the spans that both texts have; other spans stay as they are, but for reserved characters."""
         source_spans, target_spans = self.spans(source), self.spans(target)
-        if not (source_spans and target_spans):
-            return source, target
         waiting = defaultdict[str, deque[int]](deque)
         for number, (start, end) in enumerate(source_spans):
             waiting[source[start:end]].append(number)
@@ -217,9 +217,8 @@ class Protection:
         }
         kept = sorted(matches.values())
         characters = dict(zip(kept, _characters(source, len(kept)), strict=True))
-        new_source = _substituted(source, [(source_spans[number], characters[number]) for number in kept])
-        new_target = [(target_spans[place], characters[number]) for place, number in matches.items()]
-        return new_source, _substituted(target, new_target)
+        in_target = {place: characters[number] for place, number in matches.items()}
+        return _substituted(source, source_spans, characters), _substituted(target, target_spans, in_target)
 
     def protect_columns(self, texts: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
         """Replace the spans of pairs, given as a list of sources and a list of targets."""
@@ -238,15 +237,11 @@ def _characters(text: str, number: int) -> list[str]:
     return [RESERVED[(first + index) % len(RESERVED)] for index in range(number)]
 
 
-def _replaced(text: str, spans: Spans, seed: str) -> ProtectedText:
-    characters = _characters(seed, len(spans))
-    contents = tuple(text[start:end] for start, end in spans)
-    return ProtectedText(_substituted(text, list(zip(spans, characters, strict=True))), contents)
-
-
-def _substituted(text: str, replacements: Iterable[tuple[tuple[int, int], str]]) -> str:
+def _substituted(text: str, spans: Spans, characters: Mapping[int, str]) -> str:
+    """Text with a character for some of its spans, by number; other reserved characters become U+FFFD."""
     parts, place = [], 0
-    for (start, end), character in replacements:
-        parts += [text[place:start], character]
+    for number, (start, end) in enumerate(spans):
+        content = text[start:end]
+        parts += [text[place:start], characters.get(number, _RESERVED.sub("\ufffd", content))]
         place = end
     return "".join([*parts, text[place:]])

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from mt_cli.errors import MtError
 from mt_cli.machine.console import say
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def format_json(item: Translation) -> str:
         "token_scores": [round(score, 4) for score in item.details.token_scores],
         "alignment": item.details.alignment,
         "word_alignment": item.details.word_alignment,
+        "lost_spans": item.lost_spans,
     }
     return json.dumps(row, ensure_ascii=False)
 
@@ -69,13 +71,15 @@ def format_alignment(item: Translation) -> str:
 class LineNotices:
     """Context manager that collects notices about translated lines and prints them when it ends.
 
-    Unknown words of the first few lines are printed at once.
+    Unknown words of the first few lines are printed at once. With `is_strict`, lost spans are an error.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, is_strict: bool = False) -> None:
+        self._is_strict = is_strict
         self._num_lines = self._num_with_unknown_words = 0
         self._long_lines: list[str] = []
         self._repeating_lines: list[str] = []
+        self._lines_with_losses: list[str] = []
 
     def __enter__(self) -> LineNotices:
         return self
@@ -89,6 +93,8 @@ class LineNotices:
             self._long_lines.append(f"{self._num_lines:,}{how}")
         if repeats_itself(line.plain, line.text):
             self._repeating_lines.append(f"{self._num_lines:,}")
+        if line.lost_spans:
+            self._lines_with_losses.append(f"{self._num_lines:,}")
         if words := line.unknown_words:
             self._num_with_unknown_words += 1
             if self._num_with_unknown_words <= _MOST_NAMED:
@@ -103,6 +109,12 @@ class LineNotices:
             say(f"note: {have} more tokens than the longest training sentence ({listed_lines(lines)})")
         if self._repeating_lines:
             say(f"note: {_note_on_repetition(self._repeating_lines)}")
+        if lines := self._lines_with_losses:
+            have = "1 translation lacks" if len(lines) == 1 else f"{len(lines):,} translations lack"
+            message = f"{have} a protected span of the source ({listed_lines(lines)}); --json names the spans"
+            if self._is_strict and error[0] is None:
+                raise MtError(message)
+            say(f"note: {message}")
 
 
 def repeats_itself(source: str, translation: str) -> bool:

@@ -1,0 +1,220 @@
+import itertools
+from collections import Counter
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mt_cli.config.sections import Config, DecodingConfig, ModelConfig, TokenizerConfig
+from mt_cli.corpus.protected_text import PATTERNS, RESERVED, ProtectedText, Protection
+from mt_cli.decoding.engine import ForcedDecoding, TransformerEngine
+from mt_cli.decoding.next_tokens import ReservedIds
+from mt_cli.decoding.search import Hypothesis
+from mt_cli.errors import ConfigError, InputError
+from mt_cli.model.transformer import Transformer
+from mt_cli.tokenizer.special_tokens import UNK_ID
+from mt_cli.tokenizer.tokenizer import Tokenizer
+from mt_cli.tokenizer.training import train_tokenizer
+from mt_cli.translation.translator import Translator
+
+ALL = Protection(tuple(PATTERNS))
+ALGORITHMS = ["word_level", "bpe", "unigram", "char"]
+WORDS = ["the file of the user", "a new file", "save the file now.", "user, file"]
+MARKUP = st.text("ab1 .,:`<>/&;{}%$()[]|_@#-" + RESERVED[0] + RESERVED[5], max_size=40)
+
+SPANS = [
+    ("See :ref:`the title <foo>` and :mod:`os` or ``x = 1``.", [":ref:`", " <foo>`", ":mod:`os`", "``x = 1``"]),
+    ("`Python <https://python.org>`_, `foo`_ |ver| [1]_", ["`", " <https://python.org>`_", "`foo`_", "|ver|", "[1]_"]),
+    ("[a {x}](http://u.v/w) ![a](b.png) `code`", ["[", "{x}", "](http://u.v/w)", "![", "](b.png)", "`code`"]),
+    ("<b>Bold</b> &amp; <br/> a < b", ["<b>", "</b>", "&amp;", "<br/>"]),
+    ("{name} {0:.2f} {{ x }} ${x} { no }", ["{name}", "{0:.2f}", "{{ x }}", "${x}"]),
+    ("%s %(name)d %1$s %5.2f %d%% 100% de", ["%s", "%(name)d", "%1$s", "%5.2f", "%d", "%%", "100"]),
+    ("Visit https://a.org/b_(c)?x=1. Mail me@x.org.", ["https://a.org/b_(c)?x=1", "me@x.org"]),
+    ("3.5 and 1,000 in 2020, not v2", ["3.5", "1,000", "2020"]),
+    ("No span: a_b, 'quoted', \"so\" (and so on) - @ # $", []),
+]
+
+
+def spans_of(text, protection=ALL):
+    return [text[start:end] for start, end in protection.spans(text)]
+
+
+@pytest.mark.parametrize(("text", "expected"), SPANS)
+def test_spans_of_each_kind(text, expected):
+    assert spans_of(text) == expected
+
+
+@given(st.text(max_size=60) | MARKUP)
+def test_restoring_a_protected_text_gives_the_text(text):
+    protected = ALL.protect(text)
+    assert protected.original == text
+    assert protected.restore(protected.text).text == text
+    assert protected.restore(protected.text).lost == ()
+    reserved = [character for character in protected.text if character in RESERVED]
+    assert len(reserved) == len(protected.contents) == len(ALL.spans(text))
+
+
+@given(MARKUP, MARKUP)
+def test_a_protected_pair_has_the_same_reserved_characters_on_both_sides(source, target):
+    sides = ALL.protect_pair(source, target)
+    counts = [Counter(character for character in side if character in RESERVED) for side in sides]
+    assert counts[0] == counts[1]
+    spans = [Counter(spans_of(text)) for text in (source, target)]
+    assert counts[0].total() == (spans[0] & spans[1]).total()
+
+
+def test_spans_of_a_pair_are_matched_by_their_text():
+    source, target = ALL.protect_pair("Copy %s to {x}, %s!", "{x} <b> %s %s")
+    assert "%" not in source + target and "{" not in source + target and "<b>" in target
+    assert sorted(set(source) & set(RESERVED)) == sorted(set(target) & set(RESERVED))
+    assert ALL.protect_pair("Copy {x}", "Copy {y}") == ("Copy {x}", "Copy {y}")
+
+
+def test_a_missing_span_is_lost_and_a_span_too_many_is_dropped():
+    protected = ALL.protect("Copy {x} to {y}")
+    first, second = (character for character in protected.text if character in RESERVED)
+    restored = protected.restore(f"Kopiere {second}{second}")
+    assert restored.text == "Kopiere {y}"
+    assert restored.lost == ("{x}",)
+    assert ProtectedText("a").restore(f"b{first}").text == "b"
+
+
+def test_own_patterns_come_first_and_their_groups_are_spans():
+    protection = Protection(("braces",), (r"(&)\w", r"@\w+"))
+    assert spans_of("&File {x} @user{y}", protection) == ["&", "{x}", "@user", "{y}"]
+
+
+def test_a_pattern_that_takes_too_long_is_an_error():
+    protection = Protection((), (r"(?:\w|\w\w)+!",))
+    with pytest.raises(InputError, match="protect_patterns"):
+        protection.spans("a" * 60 + "b")
+
+
+@pytest.mark.parametrize("pattern", ["(", "a*", "", "a" * 1001])
+def test_a_pattern_that_is_no_pattern_or_matches_nothing_is_refused(pattern):
+    corpus = {"source": "en", "target": "it", "train": {"file": "a.tsv"}, "valid": {"fraction": 0.1}}
+    with pytest.raises(ValueError, match="protect_patterns"):
+        Config.model_validate({"name": "a", "corpus": {**corpus, "protect_patterns": [pattern]}})
+
+
+HOSTILE = ["`", "<a", "%", "{", "[", ":a", "a@", "http://", "1,", "``a", ":x:`a <", "[a](", "a."]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_long_hostile_texts_have_an_end(text):
+    assert isinstance(ALL.spans(text * 20_000), list)
+
+
+def tokenizer_of(algorithm):
+    size = 400 if algorithm in ("bpe", "unigram") else None
+    return train_tokenizer(WORDS, TokenizerConfig(algorithm=algorithm, vocab_size=size), ("<2it>",), has_reserved=True)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@given(parts=st.lists(st.sampled_from([*RESERVED[:3], RESERVED[-1], "file", "user", ",", ".", " "]), max_size=9))
+def test_a_reserved_character_is_one_token_wherever_it_stands(algorithm, parts):
+    tokenizer = _tokenizers.setdefault(algorithm, tokenizer_of(algorithm))
+    text = "".join(parts)
+    (ids,) = tokenizer.encode([text])
+    known = {index for entries in tokenizer.reserved_ids for index in entries}
+    assert sum(index in known for index in ids) == sum(character in RESERVED for character in text)
+    assert UNK_ID in ids or tokenizer.decode([ids]) == [text]
+
+
+_tokenizers: dict[str, Tokenizer] = {}
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_tokenizer_file_keeps_its_reserved_entries(algorithm, tmp_path):
+    tokenizer = tokenizer_of(algorithm)
+    size = 400 if algorithm in ("bpe", "unigram") else None
+    config = TokenizerConfig(algorithm=algorithm, vocab_size=size)
+    read = Tokenizer.parse(tokenizer.to_json().encode(), tmp_path, config, ("<2it>",))
+    assert read.reserved_ids == tokenizer.reserved_ids and len(read.reserved_ids) == len(RESERVED)
+    plain = train_tokenizer(WORDS, config)
+    assert plain.reserved_ids == []
+
+
+SEARCHES = [{"beam_size": 1}, {"beam_size": 3}, {"sample": True}, {"beam_size": 3, "no_repeat_ngram": 2}]
+
+
+@pytest.mark.parametrize(("algorithm", "search"), list(itertools.product(["word_level", "bpe"], SEARCHES)))
+def test_each_translation_has_the_reserved_entries_of_its_source(algorithm, search):
+    tokenizer = tokenizer_of(algorithm)
+    reserved = ReservedIds.of((tokenizer, tokenizer))
+    torch.manual_seed(2)
+    model = Transformer(ModelConfig(d_model=16, d_ff=16, num_heads=2), tokenizer.vocab_size, tokenizer.vocab_size)
+    sources = tokenizer.encode([f"the {RESERVED[0]} of{RESERVED[1]}, {RESERVED[0]}.", "a new file", RESERVED[2]])
+    decoding = DecodingConfig(max_length=20, max_length_ratio=20.0, **search)
+    expected = [reserved.counts(torch.tensor(ids), reserved.source).tolist() for ids in sources]
+    for nbest, counts in zip(
+        TransformerEngine(model, reserved=reserved).search(sources, decoding, 2), expected, strict=True
+    ):
+        for ids in (hypothesis.ids for hypothesis in nbest if len(hypothesis.ids) < 20):
+            assert reserved.counts(torch.tensor(ids, dtype=torch.int64), reserved.target).tolist() == counts
+
+
+class Forgetful:
+    """An engine that repeats its source, without its first reserved entry."""
+
+    def __init__(self, tokenizer, forgets):
+        self.known = {index for entries in tokenizer.reserved_ids for index in entries} if forgets else set()
+
+    def search(self, sources, decoding, num_best=1, prefixes=()):
+        return [[Hypothesis(self._copied(ids), -1.0)] * num_best for ids in sources]
+
+    def _copied(self, ids):
+        first = next((place for place, index in enumerate(ids) if index in self.known), len(ids))
+        return [*ids[:first], *ids[first + 1 :]]
+
+    def force_decode(self, pairs):
+        return [ForcedDecoding([-0.5] * (len(t) + 1), torch.eye(len(t) + 1, len(s) + 1)) for s, t in pairs]
+
+
+def translator(algorithm="bpe", forgets=False):
+    tokenizer = tokenizer_of(algorithm)
+    engine = Forgetful(tokenizer, forgets)
+    return Translator(engine, (tokenizer, tokenizer), DecodingConfig(), 60, protection=ALL)
+
+
+@pytest.mark.parametrize("algorithm", ["word_level", "bpe"])
+@pytest.mark.parametrize("split_sentences", [False, True])
+def test_a_copied_line_keeps_its_spans(algorithm, split_sentences):
+    lines = ["the file {x} of <b>the user</b>. save %s now.", "{x}", "a new file", "", "user, :ref:`the file <a>`"]
+    items = translator(algorithm).translate_fully(lines, split_sentences=split_sentences, with_details=True)
+    assert [item.text for item in items] == lines
+    assert not any(item.lost_spans for item in items)
+    for item in items:
+        words = item.text.split()
+        assert all(source == target for source, target in item.details.word_alignment)
+        assert {source for source, _ in item.details.word_alignment} <= set(range(3 * len(words)))
+        assert not set(RESERVED) & set("".join(item.details.source_tokens + item.details.tokens))
+
+
+def test_lost_spans_are_reported():
+    (item,) = translator(forgets=True).translate_fully(["the {x} of %s"])
+    assert item.lost_spans == ("{x}",)
+    assert item.text == "the of %s"
+
+
+def test_a_prefix_may_have_spans_of_the_source():
+    seen = []
+    model = translator()
+    model.engine.search = lambda sources, decoding, num_best=1, prefixes=(): (
+        seen.extend(prefixes) or [[Hypothesis(list(prefix), -1.0)] for prefix in prefixes]
+    )
+    assert model.translate(["the {x}"], prefix="file {x}") == ["file {x}"]
+    assert any(index in seen[0] for entries in model.target_tokenizer.reserved_ids for index in entries)
+
+
+def test_scores_of_a_pair_do_not_depend_on_the_content_of_its_spans():
+    model = translator()
+    one, two = (model.score([f"the {span}"], [f"file {span}"])[0] for span in ("{x}", "{y}"))
+    assert len(one.tokens) == len(two.tokens)
+
+
+def test_an_unknown_kind_of_span_is_refused():
+    corpus = {"source": "en", "target": "it", "train": {"file": "a.tsv"}, "valid": {"fraction": 0.1}}
+    with pytest.raises((ConfigError, ValueError), match="protect"):
+        Config.model_validate({"name": "a", "corpus": {**corpus, "protect": ["placeholders"]}})
