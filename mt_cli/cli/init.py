@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 from functools import partial
 from pathlib import Path
-from textwrap import fill
 from typing import Annotated
 
 from mt_cli.cli.options import RUNS, argument, check_languages, flag, option
@@ -26,8 +23,8 @@ def init(
     file: Annotated[str | None, _text("FILE", "A file of pairs, such as pairs.tsv or .tmx.")] = None,
     dataset: Annotated[str | None, _text("ID", "Hugging Face hub id, or such a folder.")] = None,
     example: Annotated[str | None, _text("NAME", "A config of mt itself, such as quickstart.")] = None,
-    source_language: Annotated[str | None, _found("CODE", "Source language.", "by names and texts")] = None,
-    target_language: Annotated[str | None, _found("CODE", "Target language.", "by names and texts")] = None,
+    source_language: Annotated[str | None, _found("CODE", "Source language.", "by names")] = None,
+    target_language: Annotated[str | None, _found("CODE", "Target language.", "by names")] = None,
     valid: Annotated[
         list[str] | None,
         _found("FILE", "Pairs for validation: a file, folder or split; twice for two files.", "by its name"),
@@ -73,13 +70,6 @@ def init(
     """
     options = InitOptions(**locals())
     check_languages(source_language, target_language)
-    path = write_config(options, RUNS, lambda line: say(_fitted_to_terminal(line)))
+    path = write_config(options, RUNS)
     say(f"Next:  mt train --config {path}")
     show(str(path))
-
-
-def _fitted_to_terminal(line: str) -> str:
-    """The line, broken between words if standard error is a terminal that is narrower."""
-    if not sys.stderr.isatty():
-        return line
-    return fill(line, shutil.get_terminal_size().columns, subsequent_indent=" " * 13, break_on_hyphens=False)

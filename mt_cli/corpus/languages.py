@@ -113,29 +113,21 @@ def _registered(language: str) -> str | None:
     return langcodes.standardize_tag(language).partition("-")[0] if langcodes.tag_is_valid(language) else None
 
 
-def code_of(text: str) -> str | None:
-    """Code of a language in `languages.tsv`, given as a code or as an English name such as `German`."""
-    return text if is_common(text) else _CODES_BY_NAME.get(text.strip().lower())
-
-
 def code_in_heading(name: str) -> str | None:
     """Language that the name of a column stands for: `en`, `German`, `text_en`, `de-source`, `sentence_por_Latn`.
 
     A code beside a word counts if the word says that text stands there, or if the code has a script.
     """
-    if code := code_of(name):
+    if is_common(name):
+        return name
+    if code := _CODES_BY_NAME.get(name.strip().lower()):
         return code
-    word, code = code_beside_word(name)
-    return code if is_common(code) and (word.lower() in _WORDS_FOR_TEXT or _script_of(code)) else None
-
-
-def code_beside_word(name: str) -> tuple[str, str]:
-    """Word and possible code in a name such as `text_en` or `de-source`; two empty strings for other names."""
     match = _CODE_BESIDE_WORD.fullmatch(name)
     if match is None:
-        return "", ""
-    code = match["second"] or match["first"]
-    return (match["before"] or match["after"], code) if code.lower() not in _NUMBERS_OF_TEXT else ("", "")
+        return None
+    word, code = match["before"] or match["after"], match["second"] or match["first"]
+    is_language = is_common(code) and code.lower() not in _NUMBERS_OF_TEXT
+    return code if is_language and (word.lower() in _WORDS_FOR_TEXT or _script_of(code)) else None
 
 
 def scripts_of(language: str) -> tuple[str, ...] | None:
@@ -191,15 +183,6 @@ def bleu_tokenizer(language: str) -> str:
     if writes_spaces(language):
         return "char" if primary(language) == "ko" and _script_of(language) != "latn" else "13a"
     return "zh" if primary(language) in CHINESE else "char"
-
-
-def language_by_script(texts: str) -> str | None:
-    """Only language of `languages.tsv` that uses the scripts of a text; None if no or several languages do."""
-    scripts = scripts_in(texts)
-    if scripts == {"Han"}:
-        return "zh"
-    codes = [code for code, of in _SCRIPTS.items() if scripts and scripts <= {*of} and {of[0], of[-1]} & scripts]
-    return codes[0] if len(codes) == 1 else None
 
 
 def words_of(text: str) -> set[str]:

@@ -1,7 +1,7 @@
-"""Recognition of languages: by common words, by script, and by the package `py3langid`, which knows 139 languages.
+"""Text that is in another language than its name says, by the package `py3langid`, which knows 139 languages.
 
 `py3langid` takes a language that it does not know for its nearest neighbour, so a result for a line counts only if
-nearly all lines agree. Only `mt init` and `mt data check` use this module: training never depends on it.
+nearly all lines agree. Only `mt data check` uses this module: training never depends on it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from mt_cli.corpus.languages import language_by_script, language_of, primary
+from mt_cli.corpus.languages import language_of, primary
 
 _LETTERS = re.compile(r"[^\W\d_]+")
 _LINES_EXAMINED, _FEWEST_LINES = 100, 5
@@ -27,11 +27,6 @@ _WHOLES = {
     **{"uzs": "uz", "wuu": "zh", "yue": "zh"},
 }
 """Languages by the codes of their parts."""
-
-
-def language_of_texts(texts: Sequence[str]) -> str | None:
-    """Language by common words, by a script that only one known language has, or by agreement of nearly all lines."""
-    return _language_by_words(texts) or language_by_script(" ".join(texts)) or _language_by_vote(texts)
 
 
 def other_language_of_texts(texts: Sequence[str], language: str) -> str | None:

@@ -20,7 +20,7 @@ from mt_cli.features.exchange.huggingface import unsupported
 from mt_cli.features.fine_tuning.parent import adopt, inherited
 from mt_cli.features.recipes.choices import Choice, Choices, Epoch, choose, expectation, values_of
 from mt_cli.features.recipes.facts import Facts, find_facts
-from mt_cli.features.recipes.names import Tree
+from mt_cli.features.recipes.sides import Tree
 from mt_cli.features.training_pairs import training_pairs
 from mt_cli.machine.console import say
 from mt_cli.reporting.report import read_report

@@ -1,4 +1,4 @@
-"""`mt init`: a commented config for some parallel text. Names and texts answer what the user is not asked."""
+"""`mt init`: a commented config for some parallel text."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from textwrap import wrap
 
+from mt_cli.batching.encoded import SIDES
 from mt_cli.config.loading import config_of_text, parse_config
 from mt_cli.config.sections import Config
 from mt_cli.config.sources import DatasetSource, FilesSource, FolderSource, HeldOut, Source
@@ -16,9 +17,8 @@ from mt_cli.config.writing import on_one_line
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.cleaning import KEPT
 from mt_cli.corpus.corpus import Corpus
-from mt_cli.corpus.languages import is_common
 from mt_cli.corpus.mixed_orthography import find_stretches
-from mt_cli.corpus.rows import Languages, Row
+from mt_cli.corpus.rows import Languages
 from mt_cli.corpus.sources import read_rows
 from mt_cli.data.describe import notes_on_reading
 from mt_cli.data.prepare import read
@@ -28,9 +28,8 @@ from mt_cli.features.data_check.problems import find_problems
 from mt_cli.features.fine_tuning.parent import inherited
 from mt_cli.features.recipes.auto import Decision, begun_with, decide, describe, notes_on_parents
 from mt_cli.features.recipes.choices import Choice, expectation, is_limited_by_cpu
-from mt_cli.features.recipes.names import Tree, text_for_evaluation
-from mt_cli.features.recipes.sides import IN_NAMES, NAME_COLUMNS, Given, Sides, resolve_sides, title_of
-from mt_cli.features.recipes.texts import Detected, detect_languages
+from mt_cli.features.recipes.evaluation_text import text_for_evaluation
+from mt_cli.features.recipes.sides import NAME_COLUMNS, Given, Sides, Tree, resolve_sides, title_of
 
 _ROWS_EXAMINED = 1_000
 _MIN_PAIRS = 10
@@ -132,8 +131,7 @@ def _other_orthography(corpora: Mapping[str, Corpus], config: Config) -> tuple[l
 def _corpora_described(config: Config, given: Mapping[str, Source]) -> Iterator[str]:
     """Describe the text for training and evaluation; the sources of the roles `given` are from options."""
     corpus = config.corpus
-    groups = {"train": corpus.train, "valid": corpus.valid, "test": corpus.test or (), **corpus.extra_tests}
-    for role, sources in groups.items():
+    for role, sources in {"train": corpus.train, "valid": corpus.valid, "test": corpus.test or ()}.items():
         origin = f", from --{role}" if role in given else ", found by its name" if role != "train" else ""
         for source in sources:
             if isinstance(source, HeldOut):
@@ -141,84 +139,54 @@ def _corpora_described(config: Config, given: Mapping[str, Source]) -> Iterator[
                     f"{role}: {source.fraction:g} of train, held out: no name says that a file or split is for "
                     "validation; --valid gives one"
                 )
-            elif isinstance(source, DatasetSource):
-                yield f"{role}: split {source.split} of {title_of(source)}" + (origin if role in given else "")
-            else:
-                columns = zip(corpus.languages, getattr(source, "columns", None) or (), strict=False)
-                named = "".join(f", {language} from `{column}`" for language, column in columns if language != column)
-                yield f"{role}: {title_of(source)}{named}{', sides exchanged' * source.reverse}{origin}"
+                continue
+            part = f"split {source.split} of " if isinstance(source, DatasetSource) else ""
+            columns = " and ".join(getattr(source, "columns", None) or ())
+            yield f"{role}: {part}{title_of(source)}{columns and f', columns {columns}'}{origin}"
 
 
-def _corpus_of(source: Source, given: Given, evaluation: Mapping[str, Source]) -> tuple[Tree, Detected]:
+def _corpus_of(source: Source, given: Given, evaluation: Mapping[str, Source]) -> tuple[Tree, Sides]:
     """Section `corpus` for a source, and its languages."""
     title, sides, by_name = title_of(source), resolve_sides(source, given), text_for_evaluation(source)
-    rows, num_rows = _beginning(source, sides)
-    if rows and all(first == second for _, first, second in rows):
-        raise CorpusError(f"{title}: both sides are the same text")
+    train, num_rows = _examined(source, sides)
     if num_rows < _MIN_PAIRS and "valid" not in {*by_name, *evaluation}:
         raise CorpusError(
             f"{title}: {num_rows} pairs are too few to hold some of them out for validation; add pairs, or a file for "
             "validation beside it"
         )
-    detected = detect_languages(given, sides, rows, source)
-    train = _as_tree(source, sides, detected.is_exchanged)
-    options: Tree = {key: train[key] for key in ("columns", "format", "reverse", "skip_damaged") if key in train}
-    trees = {role: _evaluation_tree(other, detected.languages, sides) for role, other in evaluation.items()}
+    options = {key: train[key] for key in ("columns", "format", "skip_damaged") if key in train}
+    trees = {role: tree | options for role, tree in by_name.items()}
+    for role, other in evaluation.items():
+        trees[role], _ = _examined(other, resolve_sides(other, sides.languages, train.get("columns")))
     if train in trees.values():
         raise InputError(f"{title}: is the text to train on; give other text for evaluation")
-    for role, tree in by_name.items():
-        # Further test sets are not wanted beside the one that is given.
-        is_wanted = role not in evaluation and (role == "valid" or "test" not in evaluation)
-        if is_wanted and (tree | options) not in trees.values():
-            trees[role] = tree | options
+    if trees.get("valid") == trees.get("test"):  # One is from an option, the other by its name.
+        trees = {role: tree for role, tree in trees.items() if role in evaluation}
     share = float(f"{min(_LARGEST_SHARE, _PAIRS_HELD_OUT / num_rows):.1g}")
-    corpus: Tree = {"source": detected.languages[0], "target": detected.languages[1], "train": train}
-    corpus["valid"] = trees.pop("valid", {"fraction": share, "seed": 1})
-    corpus |= {"test": trees.pop("test")} if "test" in trees else {}
-    return corpus | ({"extra_tests": trees} if trees else {}), detected
+    corpus: Tree = {"source": sides.languages[0], "target": sides.languages[1], "train": train}
+    return corpus | {"valid": {"fraction": share, "seed": 1}} | trees, sides
 
 
-def _as_tree(source: Source, sides: Sides, is_exchanged: bool = False) -> Tree:
-    """Source as in a config, with its columns."""
-    tree = source.model_dump(mode="json", exclude_unset=True)
-    tree |= {"columns": list(sides.columns)} if sides.columns else {}
-    tree |= {"reverse": True} if is_exchanged else {}
-    return {key: tree[key] for key in sorted(tree, key={"skip_damaged", "inline_codes", "reverse"}.__contains__)}
+def _examined(source: Source, sides: Sides) -> tuple[Tree, int]:
+    """Source as in a config, and its number of rows.
 
-
-def _evaluation_tree(source: Source, languages: Languages, train: Sides) -> Tree:
-    """Source for validation or test as in a config, with the columns of the training text if it has them.
-
-    Raises InputError if it cannot be read in these languages.
+    Raises CorpusError if it is empty, or the first rows have no letters on a side or one text on both.
     """
-    sides = resolve_sides(source, languages)
-    columns = train.columns or ()
-    is_numbered = sides.origin == IN_NAMES and all(map(str.isdecimal, columns))
-    if columns and not isinstance(source, FilesSource) and (is_numbered or set(columns) <= set(sides.names)):
-        source = source.model_copy(update={"columns": train.columns})
-        sides = resolve_sides(source, languages)
-    rows, _ = _beginning(source, sides)
-    return _as_tree(source, sides, detect_languages(languages, sides, rows, source).is_exchanged)
-
-
-def _beginning(source: Source, sides: Sides) -> tuple[list[Row], int]:
-    """First rows with text on both sides, and number of all rows; raises CorpusError if there are none."""
-    with_columns = type(source).model_validate(_as_tree(source, sides))
-    num_rows, beginning = 0, list[Row]()
+    title, tree = title_of(source), source.model_dump(mode="json", exclude_unset=True) | sides.options
+    rows = read_rows(type(source).model_validate(tree), sides.languages)
     try:
-        for row in read_rows(with_columns, (sides.languages[0] or "source", sides.languages[1] or "target")):
-            num_rows += 1
-            if len(beginning) < _ROWS_EXAMINED and row[1].strip() and row[2].strip():
-                beginning.append(row)
+        beginning = list(islice(rows, _ROWS_EXAMINED))
+        num_rows = len(beginning) + sum(1 for _ in rows)
     except ColumnError as error:
-        listed = ", ".join(sides.names)
-        raise CorpusError(f"{error.problem}; there are the columns {listed}; {NAME_COLUMNS}") from None
+        raise CorpusError(f"{error.problem}; {NAME_COLUMNS}") from None
     if not num_rows:
-        raise CorpusError(f"{title_of(source)}: the corpus is empty")
-    if not beginning:
-        listed = f"; it has {', '.join(sides.names)}" if any(sides.names) else ""
-        raise CorpusError(f"{title_of(source)}: no pair has text on both sides{listed}")
-    return beginning, num_rows
+        raise CorpusError(f"{title}: the corpus is empty")
+    if all(source == target for _, source, target in beginning):
+        raise CorpusError(f"{title}: both sides are the same text")
+    for side, lines in zip(SIDES, list(zip(*beginning, strict=True))[1:], strict=True):
+        if not any(map(str.isalpha, "".join(lines))):
+            raise CorpusError(f"{title}: the {side} has no letters in the first {len(lines):,} pairs; {NAME_COLUMNS}")
+    return tree, num_rows
 
 
 def _name_of(source: Source, languages: Languages) -> str:
@@ -229,9 +197,8 @@ def _name_of(source: Source, languages: Languages) -> str:
         stem = Path(source.folder).absolute().name
     else:
         path = Path(source.files[0] if isinstance(source, FilesSource) else str(getattr(source, "file", "")))
-        parts = re.split(r"[._-]", path.name.split(".")[0])
-        words = [word for word in parts if word and not is_common(word) and word not in languages]
-        stem = "_".join(words) if words and words != ["train"] else path.absolute().parent.name
+        stem = path.name.split(".")[0]
+        stem = path.absolute().parent.name if stem == "train" else stem
     # Names of directories have a limit in bytes.
     return re.sub(r"[^\w-]+", "_", f"{stem[:40]}_{languages[0]}_{languages[1]}").lstrip("_-")[:60]
 

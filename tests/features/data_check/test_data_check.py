@@ -4,12 +4,14 @@ import json
 import random
 from functools import partial
 
+import pyarrow as pa
 import pytest
 import yaml
 from corpora import WORDS, sentences, write_config
 from texts import TEXTS
 
 from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.features.data_check.usage import Usage, count_usage
 from mt_cli.tokenizer.tokenizer import load_tokenizers
 
 
@@ -304,6 +306,13 @@ def test_a_tag_is_no_text_of_its_sentence(check, tmp_path):
     write_tsv(tmp_path, "all", lines, [f"kuimba'e {line[-2:]} óga guasu" for line in lines])
     status, out = check(("gn", "es"), train={"file": "all.tsv", "tag": "<2es>", "reverse": True})
     assert status == 0 and "PROBLEM" not in out and "digits" not in out, out
+
+
+def test_the_order_of_scripts_is_by_number_and_then_by_the_alphabet():
+    usage = Usage()
+    texts = ["ab гд εζ աբ בג कख กข ကဂ", "ab"]  # Each hash seed has another order of the scripts of one sentence.
+    count_usage(usage, "xx", "part", [1, 2], pa.array(texts))
+    assert [*usage.scripts] == ["Latin", "Armenian", "Cyrillic", "Devanagari", "Greek", "Hebrew", "Myanmar", "Thai"]
 
 
 def test_mixed_spellings_are_reported_with_counts_and_examples(check, tmp_path):
