@@ -62,9 +62,8 @@ def _set_option(panel: str, example: str) -> Any:
 
 _model, _search, _hardware = (partial(option, panel) for panel in (MODEL, SEARCH, HARDWARE))
 NEWEST_RUN, OF_RUN = "the newest below ./runs", "from the run"
-CONFIG_HELP = "Config, such as configs/quickstart.yaml."
 File = Path | None
-ConfigOption = Annotated[Path, file_option(CONFIG, CONFIG_HELP, names="--config")]
+ConfigOption = Annotated[Path, file_option(CONFIG, "Config, such as configs/quickstart.yaml.", names="--config")]
 SetOption = Annotated[list[str] | None, _set_option(CONFIG, "training.max_epochs=5")]
 SetCorpusOption = Annotated[list[str] | None, _set_option(CONFIG, "corpus.filters.identical=false")]
 SetTokenizerOption = Annotated[list[str] | None, _set_option(CONFIG, "tokenizer.vocab_size=4000")]

@@ -199,15 +199,13 @@ def begun_with(run: Path, tree: Tree, cache: Cache, runs: Path) -> tuple[Tree, D
             tree["tokenizer"] = spelling
     config, tokenizers, _ = adopt(parse_config(tree, "mt init"), cache, runs / tree["name"], None)
     decision = decide(config, cache, PresetContext(tokenizers=tokenizers))
-    choices = {"training": decision.choices["training"]}
-    if "tokenizer" in tree:
-        reasons = {key: choice.why for key, choice in decision.choices["tokenizer"].items()}
-        chosen = {
-            key: Choice(value, (f"of {run}, and " if getattr(parent.tokenizer, key) else "") + reasons[key])
-            for key, value in tree["tokenizer"].items()
-        }
-        choices = {"tokenizer": chosen, **choices}
-    return tree, replace(decision, choices=choices)
+    spellings = {
+        key: Choice(value, (f"of {run}, and " if getattr(parent.tokenizer, key) else "") + why)
+        for key, (_, why) in decision.choices["tokenizer"].items()
+        if (value := tree.get("tokenizer", {}).get(key))
+    }
+    choices = {"tokenizer": spellings} if spellings else {}
+    return tree, replace(decision, choices={**choices, "training": decision.choices["training"]})
 
 
 def _tagged(corpus: Mapping[str, Any], tagging: Tagging, run: Path) -> dict[str, Any]:
@@ -219,9 +217,7 @@ def _tagged(corpus: Mapping[str, Any], tagging: Tagging, run: Path) -> dict[str,
             "with `init: {run: ...}` and a `tag` for each corpus"
         )
     groups = {name: corpus[name] for name in ("train", "valid", "test") if name in corpus}
-    tagged = {name: tree if "fraction" in tree else {**tree, "tag": tag} for name, tree in groups.items()}
-    extra = {name: {**tree, "tag": tag} for name, tree in corpus.get("extra_tests", {}).items()}
-    return tagged | ({"extra_tests": extra} if extra else {})
+    return {name: tree if "fraction" in tree else {**tree, "tag": tag} for name, tree in groups.items()}
 
 
 def merge_letters(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:

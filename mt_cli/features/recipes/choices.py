@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import ceil, exp, inf, log
+from math import exp, inf, log
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -149,17 +149,8 @@ def expectation(facts: Facts) -> str:
     recipe = recipe_for(facts)
     if not recipe.is_smaller:
         return recipe.level.expectation
-    worse = f"worse translations than these pairs allow: {recipe.why_size}."
-    if facts.device == "cpu" and recipe.size == DATA["largest_on_cpu"]:
-        return worse
-    num_tokens = recipe.level.num_updates * _tokens_per_step(recipe.level, recipe.level.preset)
-    num_tokens *= facts.num_directions if facts.is_diverse else 1
-    speed = DATA["tokens_per_minute"][facts.device][_SIZES[_SIZES.index(recipe.size) + 1]]
-    minutes = 10 * ceil(num_tokens / speed / DATA["share_of_updates"] / 10)
-    return (
-        f"{worse} For one, use preset: auto and training.max_minutes: {minutes}, with no other option of tokenizer, "
-        "model and training."
-    )
+    more = "" if facts.device == "cpu" and recipe.size == DATA["largest_on_cpu"] else "; or raise training.max_minutes"
+    return f"worse translations than these pairs allow: {recipe.why_size}{more}."
 
 
 def choose(facts: Facts, epoch: Epoch | None = None) -> Choices:

@@ -7,16 +7,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mt_cli
 from mt_cli.errors import InputError
 from mt_cli.machine.console import say
 from mt_cli.machine.storage import refusal
-
-if TYPE_CHECKING:
-    from mt_cli.config.sections import Config
-    from mt_cli.corpus.cache import Cache
 
 _WAYS = (
     "give a FOLDER, or one of --files SOURCE TARGET, --file FILE, --dataset ID and --example NAME; for a second file "
@@ -82,7 +78,7 @@ def write_config(options: InitOptions, runs: Path) -> Path:
     # Checks the options by the rules for configs.
     corpus: Tree = {"source": languages[0] or "source", "target": languages[1] or "target", "train": train}
     corpus |= {"valid": {"fraction": 0.1}} | evaluation
-    checked = parse_config({"name": options.name or "new", "corpus": corpus, "preset": "auto"}, "mt init")
+    checked = parse_config({"name": options.name or "new", "corpus": corpus, "preset": "auto"}, "options")
     sources = checked.corpus.groups
     new = new_config(
         sources["train"][0],
@@ -100,14 +96,6 @@ def write_config(options: InitOptions, runs: Path) -> Path:
     for line in new.lines:
         say(line)
     return _write(path, new.text)
-
-
-def config_of_folder(folder: str, cache: Cache) -> Config:
-    """Config that `mt init FOLDER` writes; raises the errors of `new_config`."""
-    from mt_cli.config.sources import FolderSource
-    from mt_cli.features.recipes.new_config import new_config
-
-    return new_config(FolderSource.model_validate(_folder(folder)), (None, None), None, cache).config
 
 
 def _training_text(options: InitOptions) -> Tree:

@@ -10,6 +10,7 @@ from pathlib import Path
 from textwrap import wrap
 
 from mt_cli.batching.encoded import SIDES
+from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.loading import config_of_text, parse_config
 from mt_cli.config.sections import Config
 from mt_cli.config.sources import DatasetSource, FilesSource, FolderSource, HeldOut, Source
@@ -69,18 +70,15 @@ def new_config(
     corpus, sides = _corpus_of(source, languages, evaluation or {})
     corpus |= {"accept_processed": True} if accept_processed else {}
     tree = {"name": name or _name_of(source, sides.languages), "corpus": corpus, "preset": "auto"}
-    try:
-        corpora = read(parse_config(tree, "mt init"), cache)
-        stretches, notes = _other_orthography(corpora, parse_config(tree, "mt init"))
-        if stretches:
-            corpus["filters"] = {"other_orthography": True}
-        if parent is None:
-            decision = _with_planned_device(decide(parse_config(tree, "mt init"), cache))
-        else:
-            tree, decision = begun_with(parent, tree, cache, runs or Path("runs"))
-    except CorpusError as error:  # Filters drop text in another language.
-        raise CorpusError("; ".join([str(error), *sides.notes])) from None
-    text = _as_yaml(tree, decision, sides.languages, parent, stretches)
+    corpora = read(parse_config(tree, "mt init"), cache)
+    left_out, notes = _other_orthography(corpora, parse_config(tree, "mt init").corpus)
+    if left_out:
+        corpus["filters"] = {"other_orthography": True}
+    if parent is None:
+        decision = _with_planned_device(decide(parse_config(tree, "mt init"), cache))
+    else:
+        tree, decision = begun_with(parent, tree, cache, runs or Path("runs"))
+    text = _as_yaml(tree, decision, sides.languages, parent, left_out)
     written = config_of_text(text, "mt init")
     if (inherited(written, decision.config, "mt init") if parent else written) != decision.config:
         raise InputError(f"{title_of(source)}: its names cannot be written in a config; rename them, or use other ones")
@@ -110,19 +108,18 @@ def _with_planned_device(decision: Decision) -> Decision:
     )
 
 
-def _other_orthography(corpora: Mapping[str, Corpus], config: Config) -> tuple[list[str], list[str]]:
+def _other_orthography(corpora: Mapping[str, Corpus], config: CorpusConfig) -> tuple[list[str], list[str]]:
     """Parts of `train` to leave out, which are spelled otherwise than `valid` or `test`, and notes on all such parts.
 
     Nothing is left out if it is half of `train` or more.
     """
-    train, compared = corpora["train"], config.corpus.compared
-    stretches = list(find_stretches(train, corpora.get(compared or ""), config.corpus, range(len(train.parts))))
+    train, compared = corpora["train"], config.compared
+    stretches = list(find_stretches(train, corpora.get(compared or ""), config, range(len(train.parts))))
     num_pairs = len({row for part in stretches for row in part.rows[train.statuses[part.rows] == KEPT].tolist()})
     is_left_out = 0 < num_pairs < len(train) / 2
     end = "left out by corpus.filters.other_orthography" if is_left_out else "not left out, as it is most of train"
     notes = [
-        f"{part}: letters in {part.language} unlike those of {compared} ({part.difference}), as in another "
-        f"orthography; {end}"
+        f"{part}: letters in {part.language} unlike those of {compared} ({part.difference}): another orthography; {end}"
         for part in stretches
     ]
     return [" ".join(str(part).split()) for part in stretches] if is_left_out else [], notes

@@ -163,8 +163,11 @@ def _chosen_codes(title: str, given: Given, codes: Sequence[str], listed: str) -
         counts = Counter(variety_of(code).language for code in codes)
         varieties = [code.replace("-", "_") for code in codes if counts[variety_of(code).language] > 1]
         example = f", such as {varieties[0]}" if varieties else ""
+        unknown = [language for language, fits in zip(given, fitting, strict=True) if language and not fits]
+        problem = f"has no {' and no '.join(unknown)}; " if unknown else ""
         raise InputError(
-            f"{title}: there are the languages {listed}; choose with --source-language and --target-language{example}"
+            f"{title}: {problem}there are the languages {listed}; choose with --source-language and "
+            f"--target-language{example}"
         )
     return first, second
 

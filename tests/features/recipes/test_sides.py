@@ -205,8 +205,7 @@ def write_columns(path, columns):
     elif path.suffix == ".jsonl":
         write(path, [json.dumps(dict(zip(columns, row, strict=True))) for row in rows])
     else:
-        mark = {".tsv": "\t", ".csv": ","}[path.suffix]
-        write(path, [mark.join(map(str, row)) for row in [[*columns], *rows]])
+        write(path, [",".join(map(str, row)) for row in [[*columns], *rows]])
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet", "csv"])
