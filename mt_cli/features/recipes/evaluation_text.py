@@ -32,10 +32,9 @@ def text_for_evaluation(source: Source) -> dict[str, Tree]:
             "(--split, --valid, --test)"
         )
     tree = source.model_dump(mode="json", exclude_unset=True)
-    named = {
-        role: [word for word in words if word in splits and word not in source.split] for role, words in _WORDS.items()
-    }
-    return {role: {**tree, "split": words[0]} for role, words in named.items() if words}
+    free = [split for split in splits if split not in source.split]
+    named = {role: next((word for word in words if word in free), None) for role, words in _WORDS.items()}
+    return {role: {**tree, "split": split} for role, split in named.items() if split}
 
 
 def _files_beside(paths: Sequence[str], words: Sequence[str]) -> list[str]:

@@ -19,7 +19,7 @@ from mt_cli.corpus.dataset import names_in_dataset
 from mt_cli.corpus.delimited import ROLES
 from mt_cli.corpus.folder import varieties_in_folder
 from mt_cli.corpus.formats import FORMATS, format_of, names_in
-from mt_cli.corpus.languages import LANGUAGE_CODE, code_in_heading, is_known, primary
+from mt_cli.corpus.languages import LANGUAGE_CODE, NO_CODES, code_in_heading, is_known, primary
 from mt_cli.corpus.lines import COMPRESSIONS
 from mt_cli.corpus.rows import Columns, Languages, Names
 from mt_cli.corpus.sources import files_of
@@ -144,7 +144,7 @@ def _sides_of_memory(source: FileSource | FolderSource, varieties: Varieties, gi
     languages = [
         plain_code(code) if counts[variety_of(code).language] == 1 else code.replace("-", "_") for code in codes
     ]
-    return _complete(title, given, languages, ("from xml:lang",) * 2, {"columns": codes} if source.columns else {})
+    return _complete(title, given, languages, ("from xml:lang",) * 2)
 
 
 def _chosen_codes(title: str, given: Given, codes: Sequence[str], listed: str) -> tuple[str, str]:
@@ -220,14 +220,15 @@ def _sides_of_table(
     code_of = {name: code for name in headings if (code := _code_of_column(name, names.are_languages or name in given))}
     if len(headings) > 2 and "id" not in given:
         code_of.pop("id", None)  # Numbers, rather than Indonesian.
-    has_preferred = set(preferred or ()) <= set(headings) or all(map(str.isdecimal, preferred or ()))
-    columns = source.columns or (preferred if has_preferred else None)
+    if preferred and not set(preferred) <= set(headings) and not (may_be_text and all(map(str.isdecimal, preferred))):
+        preferred = None
+    columns = source.columns or preferred
     if columns is not None:
         by_number = {str(number): name for number, name in enumerate(headings, start=1) if str(number) not in headings}
         by_name = [code_of.get(by_number.get(name, name)) for name in columns]
         return _complete(title, given, by_name, options={"columns": list(columns)})
     columns = next((pair for pair in ROLES if set(pair) <= set(headings)), None)
-    is_heading = len(code_of) > 1 and not (may_be_text and not any(map(code_in_heading, code_of)))
+    is_heading = len(code_of) > 1 and (not may_be_text or any(map(code_in_heading, code_of)))
     if columns is None and is_heading:
         codes = list(dict.fromkeys(code_of.values()))
         chosen = _chosen_codes(title, given, codes, ", ".join(codes))
@@ -241,6 +242,6 @@ def _sides_of_table(
 
 def _code_of_column(name: str, is_language: bool) -> str | None:
     """Language that a column or key stands for; with `is_language`, also if its code is in no registry."""
-    if is_known(name) or (is_language and LANGUAGE_CODE.fullmatch(name)):
+    if is_known(name) or (is_language and LANGUAGE_CODE.fullmatch(name) and name.lower() not in NO_CODES):
         return name
     return code_in_heading(name)

@@ -244,6 +244,7 @@ def write_nested(path, keys, sides=(ENGLISH, MADE_UP)):
         (("en", "xyz"), ("en", "xx"), None),
         (("eng", "xyz"), ("en", "xyz"), ("en", "xyz")),
         (("src", "tgt"), ("en", "xx"), ("en", "xx")),
+        (("src", "tgt"), (None, "xx"), None),
         (("en", "xyz", "uvw"), (None, None), None),
         (("en", "xyz", "uvw"), ("en", "uvw"), ("en", "uvw")),
     ],
