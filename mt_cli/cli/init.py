@@ -8,11 +8,17 @@ from typing import Annotated
 
 from mt_cli.cli.options import RUNS, argument, check_languages, flag, option
 from mt_cli.cli.streams import show
-from mt_cli.features.recipes.init import InitOptions, write_config
+from mt_cli.features.recipes.init import write_config
 from mt_cli.machine.console import say
 
 _FOUND, _WRITTEN = "Found by itself", "What it writes"
 _text, _found, _written = (partial(option, panel) for panel in ("Your text (give one)", _FOUND, _WRITTEN))
+
+_SOURCE = (
+    *("paths", "files", "file", "dataset", "example", "columns", "format", "skip_damaged", "subset", "split"),
+    *("revision", "data_files"),
+)
+"""Parameters of the command that describe the text to train on."""
 
 
 def init(
@@ -68,8 +74,17 @@ def init(
 
     More: docs/recipes.md
     """
-    options = InitOptions(**locals())
+    given = locals()
     check_languages(source_language, target_language)
-    path = write_config(options, RUNS)
+    path = write_config(
+        {key: given[key] for key in _SOURCE if given[key] not in (None, False)},
+        (source_language, target_language),
+        {role: names for role, names in {"valid": valid, "test": test}.items() if names},
+        RUNS,
+        name=name,
+        output=output,
+        begin_with=begin_with,
+        accept_processed=accept_processed,
+    )
     say(f"Next:  mt train --config {path}")
     show(str(path))

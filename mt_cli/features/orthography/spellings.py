@@ -12,6 +12,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from math import sqrt
 
 from mt_cli.config.sections import ALL_APOSTROPHES
@@ -65,18 +66,17 @@ class MixedSpelling:
 
 def mixed_spellings(texts: Sequence[str]) -> list[MixedSpelling]:
     """Forms that occur beside others in the texts of one language; a rare slip is not reported."""
-    inside, spaced, examples = _count_apostrophes(texts)
-    counts = {"inside a word": inside.total(), "after a space": spaced.total()}
+    inside, spaced = _count_apostrophes(texts)
     has_markup = sum(_MARKUP.search(text) is not None for text in texts) > _MAX_MARKUP * len(texts)
     is_split = spaced.total() >= max(_MIN_SPACED, inside.total() + 1) and not has_markup
     forms = inside + spaced if is_split else inside
     mixed = []
     if forms.total() - max(forms.values(), default=0) >= max(_MIN_COUNT, _MIN_SHARE * forms.total()):
         ranked = dict(forms.most_common())
-        shown = [example for form in list(ranked)[1:] for example in examples.get(form, ())]
-        mixed.append(MixedSpelling("apostrophes", ranked, tuple(shown[:_NUM_EXAMPLES])))
+        mixed.append(MixedSpelling("apostrophes", ranked, _examples(texts, INSIDE, [*ranked][1:])))
     if is_split:  # An apostrophe that begins some words, as in Wixarika, is more often inside of them.
-        mixed.append(MixedSpelling("joined_apostrophes", counts, tuple(examples[" "])))
+        counts = {"inside a word": inside.total(), "after a space": spaced.total()}
+        mixed.append(MixedSpelling("joined_apostrophes", counts, _examples(texts, _SPACED, [*spaced])))
     if decomposed := [text for text in texts if not unicodedata.is_normalized("NFC", text)]:
         counts = {"composed": len(texts) - len(decomposed), "decomposed": len(decomposed)}
         mixed.append(MixedSpelling("nfc", counts, tuple(map(_first_decomposed, decomposed[:_NUM_EXAMPLES]))))
@@ -97,35 +97,30 @@ def spellings_to_normalize(sides: Sequence[tuple[Sequence[str], Sequence[str]]])
 
 def _most_frequent_apostrophe(train: Sequence[str], valid: Sequence[str]) -> str | None:
     """The most frequent apostrophe of the validation text or, if it has hardly any, of the training text."""
-    in_train, in_valid = (sum(_count_apostrophes(texts)[:2], Counter[str]()) for texts in (train, valid))
+    in_train, in_valid = (sum(_count_apostrophes(texts), Counter[str]()) for texts in (train, valid))
     scale = sum(map(len, valid)) / max(1, sum(map(len, train)))
     is_used = in_valid.total() >= max(_MIN_COUNT, _MIN_USED * scale * in_train.total())
     forms = in_valid if is_used else in_train
     return forms.most_common(1)[0][0] if forms.total() >= _MIN_COUNT else None
 
 
-def _count_apostrophes(texts: Sequence[str]) -> tuple[Counter[str], Counter[str], dict[str, list[str]]]:
-    """Number of each apostrophe inside words, and inside with a space before it; examples by form, `" "` for a space.
+def _count_apostrophes(texts: Sequence[str]) -> tuple[Counter[str], Counter[str]]:
+    """Number of each apostrophe inside words, and inside with a space before it.
 
     Backticks of a text with markup, which come in pairs, are no apostrophes.
     """
-    inside, spaced, examples = Counter[str](), Counter[str](), dict[str, list[str]]()
+    inside, spaced = Counter[str](), Counter[str]()
     for text in texts:
-        for match in INSIDE.finditer(text):
-            if match[0] == "`" and _MARKUP.search(text):
-                continue
-            inside[match[0]] += 1
-            _add_example(examples, match[0], text, match.start())
+        inside.update(mark for mark in INSIDE.findall(text) if mark != "`" or not _MARKUP.search(text))
         if not _CLOSING.search(text):  # Otherwise the apostrophes may be quotation marks.
-            for match in _SPACED.finditer(text):
-                spaced[match[0].strip()] += 1
-                _add_example(examples, " ", text, match.start())
-    return inside, spaced, examples
+            spaced.update(map(str.strip, _SPACED.findall(text)))
+    return inside, spaced
 
 
-def _add_example(examples: dict[str, list[str]], form: str, text: str, place: int) -> None:
-    if len(shown := examples.setdefault(form, [])) < _NUM_EXAMPLES:
-        shown.append(_around(text, place))
+def _examples(texts: Sequence[str], pattern: re.Pattern[str], forms: Sequence[str]) -> tuple[str, ...]:
+    """Some matches of a pattern that are one of the forms, with the characters around them."""
+    matches = (match for text in texts for match in pattern.finditer(text) if match[0].strip() in forms)
+    return tuple(_around(match.string, match.start()) for match in islice(matches, _NUM_EXAMPLES))
 
 
 def _first_decomposed(text: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,102 +17,80 @@ _WAYS = (
     "give a FOLDER, or one of --files SOURCE TARGET, --file FILE, --dataset ID and --example NAME; for a second file "
     "of --valid or --test, repeat the option"
 )
-_OPTIONS_OF_SOURCES = ("columns", "format", "skip_damaged", "subset", "split", "revision", "data_files")
+_KINDS = ("files", "file", "dataset", "example")
 _FORMATS_OF_FOLDERS = (".po", ".tmx")
-_NOT_FOR_EXAMPLES = ("name", "source_language", "target_language", "valid", "test", "begin_with", "accept_processed")
 Tree = dict[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class InitOptions:
-    """Options of `mt init` by the names of the parameters of the command; None where they are not given."""
-
-    paths: Sequence[str] | None = None
-    """Arguments without an option: a folder, a file with both sides, or two files."""
-    files: tuple[str, str] | None = None
-    file: str | None = None
-    dataset: str | None = None
-    example: str | None = None
-    source_language: str | None = None
-    target_language: str | None = None
-    valid: list[str] | None = None
-    test: list[str] | None = None
-    columns: tuple[str, str] | None = None
-    format: str | None = None
-    skip_damaged: bool = False
-    subset: str | None = None
-    split: str | None = None
-    revision: str | None = None
-    data_files: str | None = None
-    begin_with: Path | None = None
-    accept_processed: bool = False
-    name: str | None = None
-    output: Path | None = None
-
-
-def write_config(options: InitOptions, runs: Path) -> Path:
+def write_config(
+    source: Mapping[str, Any],
+    languages: tuple[str | None, str | None],
+    evaluation: Mapping[str, list[str]],
+    runs: Path,
+    *,
+    name: str | None = None,
+    output: Path | None = None,
+    begin_with: Path | None = None,
+    accept_processed: bool = False,
+) -> Path:
     """Write the config for some text, or an example, into a new file, and return the file.
 
-    `runs` is the folder of the runs and of the cache. The choices are printed. Raises InputError for options that do
-    not fit together or files that exist already, and the errors of `new_config`.
+    `source` has the options of the command on the text to train on, by the keys of a config, and `paths`: a folder, a
+    file with both sides, or two files. `evaluation` has the names that `--valid` and `--test` give. `runs` is the
+    folder of the runs and of the cache. The choices are printed. Raises InputError for options that do not fit
+    together or files that exist already, and the errors of `new_config`.
     """
-    train = _training_text(options)
+    train = _training_text(source)
     if "example" in train:
-        if any(getattr(options, key) for key in (*_NOT_FOR_EXAMPLES, *_OPTIONS_OF_SOURCES)):
+        if len(train) > 1 or any((*languages, evaluation, name, begin_with, accept_processed)):
             raise InputError("--example: an example has a name, languages and text; give --output alone beside it")
-        return _write(options.output or Path(f"{options.example}.yaml"), _example(train["example"]))
-    if options.output is not None or options.name is not None:
-        _check_new(options.output or Path(f"{options.name}.yaml"))
+        return _write(output or Path(f"{train['example']}.yaml"), _example(train["example"]))
+    if output is not None or name is not None:
+        _check_new(output or Path(f"{name}.yaml"))
     from mt_cli.config.loading import parse_config
     from mt_cli.corpus.cache import Cache
     from mt_cli.features.data_check.problems import refuse_processed
     from mt_cli.features.recipes.new_config import new_config
 
-    evaluation = {
-        role: _evaluation_text(f"--{role}", names, train, options.skip_damaged)
-        for role, names in {"valid": options.valid, "test": options.test}.items()
-        if names
+    trees = {
+        role: _evaluation_text(f"--{role}", names, train, bool(source.get("skip_damaged")))
+        for role, names in evaluation.items()
     }
-    languages = options.source_language, options.target_language
     # Checks the options by the rules for configs.
     corpus: Tree = {"source": languages[0] or "source", "target": languages[1] or "target", "train": train}
-    corpus |= {"valid": {"fraction": 0.1}} | evaluation
-    checked = parse_config({"name": options.name or "new", "corpus": corpus, "preset": "auto"}, "options")
+    corpus |= {"valid": {"fraction": 0.1}} | trees
+    checked = parse_config({"name": name or "new", "corpus": corpus, "preset": "auto"}, "options")
     sources = checked.corpus.groups
     new = new_config(
         sources["train"][0],
         languages,
-        options.name,
+        name,
         Cache(runs / ".cache", say),
-        evaluation={role: sources[role][0] for role in evaluation},
-        runs=runs,
-        parent=options.begin_with,
-        accept_processed=options.accept_processed,
+        {role: sources[role][0] for role in trees},
+        runs,
+        begin_with,
+        accept_processed,
     )
     refuse_processed(new.problems, "add --accept-processed")
-    path = options.output or Path(f"{new.config.name}.yaml")
+    path = output or Path(f"{new.config.name}.yaml")
     _check_new(path)
     for line in new.lines:
         say(line)
     return _write(path, new.text)
 
 
-def _training_text(options: InitOptions) -> Tree:
+def _training_text(source: Mapping[str, Any]) -> Tree:
     """Source as in a config, or `example`; raises InputError unless the options name one."""
-    kinds = ("files", "file", "dataset", "example")
-    given = {kind: value for kind in kinds if (value := getattr(options, kind)) is not None}
-    paths = list(options.paths or ())
+    given = {kind: source[kind] for kind in _KINDS if kind in source}
+    paths = source.get("paths", ())
     if len(given) + bool(paths) != 1 or len(paths) > 2:
         raise InputError("".join(f"{path}: " for path in paths[-1:]) + _WAYS)
     if len(paths) == 2:
         given = {"files": tuple(paths)}
-    elif paths and os.path.isdir(paths[0]):
-        given = _folder(paths[0])
     elif paths:
-        given = {"file": paths[0]}
+        given = _folder(paths[0]) if os.path.isdir(paths[0]) else {"file": paths[0]}
     _check_sides("mt init", given.get("files", ()))
-    more = {key: value for key in _OPTIONS_OF_SOURCES if (value := getattr(options, key)) not in (None, False)}
-    return given | more
+    return given | {key: value for key, value in source.items() if key not in (*_KINDS, "paths")}
 
 
 def _check_sides(option: str, files: Sequence[str]) -> None:

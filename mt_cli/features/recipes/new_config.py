@@ -56,10 +56,10 @@ def new_config(
     languages: Given,
     name: str | None,
     cache: Cache,
-    evaluation: Mapping[str, Source] | None = None,
-    runs: Path | None = None,
-    parent: Path | None = None,
-    accept_processed: bool = False,
+    evaluation: Mapping[str, Source],
+    runs: Path,
+    parent: Path | None,
+    accept_processed: bool,
 ) -> NewConfig:
     """Make a config that trains on a source; `languages`, `name` and `evaluation` count where they are given.
 
@@ -67,7 +67,7 @@ def new_config(
     pairs, a note names a run below `runs` to begin with. `accept_processed` is written into the config. Raises
     CorpusError if a source cannot be read, InputError if its languages cannot be found, and the errors of `begun_with`.
     """
-    corpus, sides = _corpus_of(source, languages, evaluation or {})
+    corpus, sides = _corpus_of(source, languages, evaluation)
     corpus |= {"accept_processed": True} if accept_processed else {}
     tree = {"name": name or _name_of(source, sides.languages), "corpus": corpus, "preset": "auto"}
     corpora = read(parse_config(tree, "mt init"), cache)
@@ -77,7 +77,7 @@ def new_config(
     if parent is None:
         decision = _with_planned_device(decide(parse_config(tree, "mt init"), cache))
     else:
-        tree, decision = begun_with(parent, tree, cache, runs or Path("runs"))
+        tree, decision = begun_with(parent, tree, cache, runs)
     text = _as_yaml(tree, decision, sides.languages, parent, left_out)
     written = config_of_text(text, "mt init")
     if (inherited(written, decision.config, "mt init") if parent else written) != decision.config:
@@ -87,9 +87,9 @@ def new_config(
     (first, second), origins = sides.languages, sides.origins
     lines = [f"languages: {first} to {second} ({first} {origins[0]}, {second} {origins[1]})"]
     lines += [f"note: {note}" for note in notes]
-    lines += _corpora_described(decision.config, evaluation or {})
+    lines += _corpora_described(decision.config, evaluation)
     lines += describe(decision, parse_config(tree, "mt init"))
-    if runs is not None and parent is None and decision.facts.num_target_words <= _FEW_WORDS:
+    if parent is None and decision.facts.num_target_words <= _FEW_WORDS:
         lines += [f"note: {note}" for note in islice(notes_on_parents(runs, sides.languages), 1)]
     return NewConfig(decision.config, text, lines, problems)
 
