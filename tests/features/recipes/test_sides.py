@@ -47,6 +47,10 @@ def test_a_memory_with_two_varieties_asks_which_one_is_meant(init, pairs_of, tmp
     err, corpus = init("--file", "m.tmx", "--target-language", "pt_PT")
     assert corpus.languages == ("en", "pt_PT") and pairs_of(corpus)[0] == (ENGLISH[0], MADE_UP[0])
     assert "note: m.tmx: `pt_PT` is read from pt-PT" in err
+    write_memory(tmp_path / "tm/a.tmx", en=ENGLISH[:20], pt_BR=PORTUGUESE[:20])
+    write_memory(tmp_path / "tm/b.tmx", en=ENGLISH[20:], pt_PT=MADE_UP[20:])
+    assert "pt-BR (20), pt-PT (20); choose with --source-language and --target-language" in init("tm")[0]
+    assert init("tm", "--target-language", "pt_BR")[1].languages == ("en", "pt_BR")
 
 
 def test_a_memory_of_one_variety_is_called_by_its_language_and_unlikely_script(init, tmp_path):
@@ -56,28 +60,14 @@ def test_a_memory_of_one_variety_is_called_by_its_language_and_unlikely_script(i
     assert init("--file", "m.tmx", "--source-language", "pt_PT")[1].languages == ("pt_PT", "pt_BR")
 
 
-def test_a_variety_in_a_folder_of_memories_is_chosen_for_all_files(init, tmp_path):
-    write_memory(tmp_path / "tm/a.tmx", en=ENGLISH[:20], pt_BR=PORTUGUESE[:20])
-    write_memory(tmp_path / "tm/b.tmx", en=ENGLISH[20:], pt_PT=MADE_UP[20:])
-    assert "pt-BR (20), pt-PT (20); choose with --source-language and --target-language" in init("tm")[0]
-    assert init("tm", "--target-language", "pt_BR")[1].languages == ("en", "pt_BR")
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("--source-language", "it", "--target-language", "en"),
-        ("--source-language", "it"),
-        ("--target-language", "en"),
-    ],
-)
-def test_catalogues_are_reversed_if_the_languages_are_given_in_the_other_order(init, pairs_of, tmp_path, arguments):
+def test_catalogues_are_reversed_if_the_languages_are_given_in_the_other_order(init, pairs_of, tmp_path):
     write_catalogue(tmp_path / "po/a.po", "it", ENGLISH, ITALIAN)
     write_catalogue(tmp_path / "held/b.po", "it", *zip(*HELD, strict=True))
-    err, corpus = init("po", *arguments, "--valid", "held")
-    assert corpus.languages == ("it", "en") and corpus.train[0].reverse and corpus.valid[0].reverse
-    assert "the translations are the source, the messages the target (`reverse: true`)" in err
-    assert pairs_of(corpus)[0] == (ITALIAN[0], ENGLISH[0])
+    for arguments in ("--source-language it --target-language en", "--source-language it", "--target-language en"):
+        err, corpus = init("po", *arguments.split(), "--valid", "held")
+        assert corpus.languages == ("it", "en") and corpus.train[0].reverse and corpus.valid[0].reverse
+        assert "the translations are the source, the messages the target (`reverse: true`)" in err
+        assert pairs_of(corpus)[0] == (ITALIAN[0], ENGLISH[0])
 
 
 FILES = [
@@ -151,17 +141,14 @@ def test_columns_are_chosen_by_number(init, pairs_of, tmp_path):
     assert corpus.languages == ("eng", "ita") and pairs_of(corpus) == PAIRS
 
 
-@pytest.mark.parametrize("name", ["pairs.txt", "pairs"])
-def test_a_given_format_is_also_the_format_of_the_text_for_evaluation(init, pairs_of, tmp_path, name):
-    write_table(tmp_path / name, PAIRS)
-    write_table(tmp_path / "held.txt", HELD)
+def test_a_given_format_is_also_the_format_of_the_text_for_evaluation(init, pairs_of, tmp_path):
+    for name, rows in (("pairs", PAIRS), ("held.txt", HELD), ("train.txt", PAIRS), ("valid.txt", HELD)):
+        write_table(tmp_path / name, rows)
     languages = ("--source-language", "en", "--target-language", "it")
-    err, corpus = init(name, *languages)
+    err, corpus = init("pairs", *languages)
     assert corpus is None and "(mt init: --format tsv)" in err
-    _, corpus = init(name, "--format", "tsv", "--valid", "held.txt", *languages)
+    _, corpus = init("pairs", "--format", "tsv", "--valid", "held.txt", *languages)
     assert pairs_of(corpus) == PAIRS and pairs_of(corpus, "valid") == HELD
-    write_table(tmp_path / "train.txt", PAIRS)
-    write_table(tmp_path / "valid.txt", HELD)
     _, corpus = init("train.txt", "--format", "plain_tsv", *languages)
     assert (corpus.valid[0].file, corpus.valid[0].format) == ("valid.txt", "plain_tsv")
 
