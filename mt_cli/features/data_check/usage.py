@@ -154,9 +154,10 @@ def _candidates(texts: Sequence[str], language: str) -> list[str]:
     """Scripts that some sentences are in; for Chinese, the two standards. Empty if the language mixes scripts."""
     if primary(language) in _MIXED_BY_NATURE:
         return []
-    counts = Counter(name for text in texts for name in scripts_in(text))
-    # Sets of names have no order, so equally common scripts are sorted.
-    names = sorted(counts.keys() & {*_RE2_SCRIPTS.split()}, key=lambda name: (-counts[name], name))
+    scripts = {*_RE2_SCRIPTS.split()}
+    # Sorted, because the order of a set changes from process to process.
+    counts = Counter(name for text in texts for name in sorted(scripts_in(text) & scripts))
+    names = [name for name, _ in counts.most_common()]
     return [*_HAN] if primary(language) in CHINESE and names[:1] == ["Han"] else names
 
 
