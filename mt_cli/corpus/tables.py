@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import json
-import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -15,11 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mt_cli.corpus.lines import CHUNK_BYTES, LONGEST, not_utf8, opened, read_chunks, read_lines
+from mt_cli.corpus.lines import CHUNK_BYTES, not_utf8, opened, read_lines
 from mt_cli.corpus.rows import Columns, Languages, Names, Row
 from mt_cli.errors import ColumnError, CorpusError, one_line
 
-_NOT_BLANK = re.compile(r"[^ \t\r\n]")
 _ROWS_WITH_KEYS = 100
 
 
@@ -70,54 +68,23 @@ class InvalidJsonError(CorpusError):
 
 
 def _objects(path: Path, advice: str) -> Iterator[tuple[int, Any]]:
-    """Values of a JSON or JSON lines file, each with the line where it begins."""
-    decoder = json.JSONDecoder(object_pairs_hook=_unique_keys)
+    """Values of a JSON lines file with their lines, or of an array, which is read at once, with their numbers."""
     with opened(path) as file:
-        beginning = file.read(CHUNK_BYTES).removeprefix(codecs.BOM_UTF8).lstrip()
-    if beginning.startswith(b"["):
-        yield from _objects_of_array(path, read_chunks(path), decoder, advice)
-        return
-    for number, line in enumerate(read_lines(path), start=1):
+        beginning = file.read(CHUNK_BYTES)
+        is_array = beginning.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"[")
+        texts: Iterable[str | bytes] = [beginning + file.read()] if is_array else read_lines(path)
+    for number, text in enumerate(texts, start=1):
         try:
-            if line.strip():
-                yield number, decoder.decode(line)
+            value: Any = json.loads(text, object_pairs_hook=_unique_keys) if text.strip() else None
         except (ValueError, RecursionError) as error:
-            if number == 1 and line.startswith("{"):
+            if number == 1 and isinstance(text, str) and text.startswith("{"):
                 advice += f"; if an object holds the array: jq -c '.KEY[]' {shlex.quote(path.name)} > pairs.jsonl"
-            raise InvalidJsonError(f"{path}, line {number:,}: not valid JSON: {error}; {advice}") from None
-
-
-def _objects_of_array(
-    path: Path, chunks: Iterator[str], decoder: json.JSONDecoder, advice: str
-) -> Iterator[tuple[int, Any]]:
-    """Objects of an array, one of which is in memory at a time."""
-    text, place, line, expected, is_last = "", 0, 1, "[", False
-    while not is_last:
-        chunk = next(chunks, "")
-        text, place, is_last = text[place:] + chunk, 0, not chunk
-        while (start := _NOT_BLANK.search(text, place)) is not None:
-            line += text.count("\n", place, start.start())
-            place = start.start()
-            where = f"{path}, line {line:,}"
-            if text[place] not in expected:
-                raise InvalidJsonError(f"{where}: found {text[place:][:40]!r} in a JSON array; {advice}")
-            if text[place] != "{":
-                expected = {"[": "{]", ",": "{", "]": " "}[text[place]]
-                place += 1
-                continue
-            try:
-                record, end = decoder.raw_decode(text, place)
-            except (ValueError, RecursionError) as error:
-                if not is_last and len(text) - place <= LONGEST:
-                    break  # It may continue in the next chunk.
-                problem = getattr(error, "msg", error)  # The line and column of the error count from the chunk.
-                raise InvalidJsonError(f"{where}: not valid JSON: {problem}; {advice}") from None
-            yield line, record
-            line += text.count("\n", place, end)
-            place, expected = end, ",]"
-    if expected != " ":
-        line += text.count("\n", place)
-        raise InvalidJsonError(f"{path}, line {line:,}: not valid JSON: the array does not end; {advice}")
+            line = getattr(error, "lineno", number) if is_array else number
+            raise InvalidJsonError(f"{path}, line {line:,}: not valid JSON: {error}; {advice}") from None
+        if is_array:
+            yield from enumerate(value, start=1)
+        elif text.strip():
+            yield number, value
 
 
 def _has(names: Collection[str], columns: Columns) -> bool:
@@ -138,12 +105,24 @@ def _without_surrogates(text: str) -> str:
 
 
 def read_parquet(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
-    """Rows of two text columns, or of a column `translation`."""
+    """Rows of two text columns, or of a column `translation`, whose keys may be the `columns`; a null is blank."""
+    number = 0
     with opened(path) as stream:
         try:
             with pq.ParquetFile(stream) as file:
-                picked, keys = pick_columns(file.schema_arrow.names, languages, columns, str(path))
-                yield from rows_of_tables(file.iter_batches(10_000, columns=list(picked)), picked, keys, str(path))
+                names = file.schema_arrow.names
+                is_nested = "translation" in names and not _has(names, columns)
+                sides = columns or languages
+                chosen = checked_columns(("translation",) if is_nested else sides, names, str(path))
+                for table in file.iter_batches(10_000, columns=list(chosen)):
+                    if is_nested:
+                        nested = table.column("translation")
+                        texts = [_texts_in_language(nested, language, str(path), number) for language in sides]
+                    else:
+                        texts = [_texts(table.column(name), f"{path}, column {name!r}", number) for name in sides]
+                    for source, target in zip(*texts, strict=True):
+                        number += 1
+                        yield number, source or "", target or ""
         except (pa.ArrowException, OSError) as error:
             raise CorpusError(f"{path}: not a readable Parquet file: {one_line(error)}") from None
 
@@ -165,34 +144,6 @@ def names_in_parquet(path: Path) -> Names:
     return Names([], False)
 
 
-def pick_columns(
-    names: Sequence[str], languages: Languages, columns: Columns, where: str
-) -> tuple[Sequence[str], Languages]:
-    """Columns to read, and keys of `translation` to read; raises CorpusError.
-
-    The order of preference: `columns`; the column `translation`, whose keys may be the `columns`; columns named like
-    the languages.
-    """
-    if "translation" in names and not _has(names, columns):
-        return checked_columns(("translation",), names, where), columns or languages
-    return checked_columns(columns or languages, names, where), languages
-
-
-def rows_of_tables(tables: Iterable[Any], columns: Sequence[str], languages: Languages, where: str) -> Iterator[Row]:
-    """Rows of Arrow tables with two text columns, or with one that maps languages to text; a null is blank."""
-    number = 0
-    for table in tables:
-        places = [f"{where}, column {column!r}" for column in columns]
-        sides = [table.column(column) for column in columns]
-        if len(columns) == 1:
-            sides = [_side_of(sides[0], language, places[0], number) for language in languages]
-            places = [f"{places[0]}, language {language!r}" for language in languages]
-        texts = [_texts(side, place, number) for side, place in zip(sides, places, strict=True)]
-        for source, target in zip(*texts, strict=True):
-            number += 1
-            yield number, source or "", target or ""
-
-
 def _texts(column: Any, where: str, number: int) -> list[str | None]:
     """Texts of a column, which may be dictionary-encoded; `number` rows are before it."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
@@ -201,21 +152,21 @@ def _texts(column: Any, where: str, number: int) -> list[str | None]:
     return _values(column, where, number)
 
 
-def _side_of(column: Any, language: str, where: str, number: int) -> Any:
-    """Texts in one language of a column of {language: text}, a struct or a map, as a column."""
+def _texts_in_language(column: Any, language: str, path: str, number: int) -> list[str | None]:
+    """Texts in one language of a column of {language: text}, a struct or a map."""
+    where = f"{path}, column 'translation'"
     if pa.types.is_struct(column.type):
         names = [field.name for field in column.type]
         checked_columns((language,), names, where, kind="language")
-        return pc.struct_field(column, [names.index(language)])
-    if str(column.type) == "extension<arrow.json>":  # How `datasets` reads objects with different keys.
-        rows = [json.loads(text) if text else {} for text in _values(column, where, number)]
-        return pa.array([row.get(language) if isinstance(row, dict) else None for row in rows], pa.string())
-    if not pa.types.is_map(column.type) or not str(column.type.key_type).endswith("string"):
+        column = pc.struct_field(column, [names.index(language)])
+    elif pa.types.is_map(column.type) and str(column.type.key_type).endswith("string"):
+        for row, pairs in enumerate(_values(column, where, number), start=number + 1):
+            if pairs is not None:
+                checked_columns((language,), [name for name, _ in pairs], f"{where}, row {row:,}", kind="language")
+        column = pc.map_lookup(column, pa.scalar(language, column.type.key_type), "first")
+    else:
         raise ColumnError(f"{where}: holds {column.type}, not {{language: text}}")
-    for row, pairs in enumerate(_values(column, where, number), start=number + 1):
-        if pairs is not None:
-            checked_columns((language,), [name for name, _ in pairs], f"{where}, row {row:,}", kind="language")
-    return pc.map_lookup(column, pa.scalar(language, column.type.key_type), "first")
+    return _texts(column, f"{where}, language {language!r}", number)
 
 
 def _values(column: Any, where: str, number: int) -> list[Any]:

@@ -124,7 +124,7 @@ def text_for_evaluation(source: Source) -> dict[str, Tree]:
     if not isinstance(source, DatasetSource):
         return neighbours([source.file]) if isinstance(source, FileSource) else {}
     splits = splits_of(source)
-    if source.split not in splits and not re.search(r"[\[+]", source.split):
+    if source.split not in splits:
         raise CorpusError(
             f"dataset {source.dataset}: no split {source.split!r} among {', '.join(splits)}; choose one of them "
             "(--split, --valid, --test)"
