@@ -17,12 +17,16 @@ from mt_cli.config.sources import KINDS, BuiltinSource, DatasetSource, FileSourc
 from mt_cli.corpus import sources
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.cleaning import STATUS_CODES
-from mt_cli.corpus.reading import read_corpora, read_pairs
+from mt_cli.corpus.reading import read_corpora, read_evaluation_pairs
 from mt_cli.corpus.sources import content_of, names_of, places_in, read_rows
 from mt_cli.errors import CorpusError, InputError, MtError
 from mt_cli.tokenizer.spelling import spelling_of
 
 LANGUAGES = ("en", "it")
+
+
+def read_pairs(sources):
+    return read_evaluation_pairs(sources, LANGUAGES, [LANGUAGES], "k")[0]
 
 
 def write(path, lines):
@@ -50,7 +54,7 @@ def test_two_files_and_a_table_give_the_same_pairs(tmp_path):
     italian = write(tmp_path / "a.it", ["uno due", "\ufefftre"])
     both = table(tmp_path / "a.tsv", [("one\u2028two", "uno due"), ("three", "\ufefftre")])
     files = FilesSource(files=(english, italian))
-    assert read_pairs([files], LANGUAGES, "k") == read_pairs([FileSource(**both)], LANGUAGES, "k")
+    assert read_pairs([files]) == read_pairs([FileSource(**both)])
 
 
 def test_a_pair_with_an_empty_side_is_dropped_and_counted_and_nothing_shifts(tmp_path):
@@ -83,7 +87,7 @@ def test_the_held_out_share_depends_on_the_seed_alone(tmp_path):
     assert first["valid"].pairs == again["valid"].pairs != other["valid"].pairs
     assert 75 < len(first["valid"]) < 125, "a share of 0.2 of 500, by the content of each pair"
     assert not set(first["valid"].pairs) & set(first["train"].pairs)
-    whole = read_pairs([BuiltinSource(builtin="reverse-words", split="valid")], LANGUAGES, "k")
+    whole = read_pairs([BuiltinSource(builtin="reverse-words", split="valid")])
     assert {*first["valid"].pairs, *first["train"].pairs} == {*whole}
     assert held_out("d", 2, seed=1)["valid"].pairs == first["valid"].pairs, "a share may have its own seed"
 
@@ -419,7 +423,7 @@ def test_a_folder_without_files_is_refused(tmp_path, monkeypatch, folder, patter
 
 def test_an_unknown_split_of_a_builtin_corpus_is_refused():
     with pytest.raises(CorpusError, match="no split"):
-        read_pairs([BuiltinSource(builtin="reverse-words", split="exam")], LANGUAGES, "k")
+        read_pairs([BuiltinSource(builtin="reverse-words", split="exam")])
 
 
 def test_codes_fit_into_a_byte():
