@@ -4,9 +4,7 @@ import json
 import os
 import shutil
 import signal
-import sys
 import time
-import urllib.request
 
 import pytest
 import yaml
@@ -376,14 +374,3 @@ def test_a_config_is_written_for_a_dataset_of_the_hub(hub, mt_from_hub, tmp_path
     assert {corpus["source"], corpus["target"]} == {"en", "de"}
     assert corpus["valid"]["split"] == "validation" and corpus["test"]["split"] == "test"
     assert mt_from_hub("init", "--dataset", "Helsinki-NLP/opus_books", "--output", "two.yaml")[0] == 2
-
-
-def test_a_folder_is_served_by_hand(root, start, tmp_path):
-    (tmp_path / "models/org/name/a").mkdir(parents=True)
-    (tmp_path / "models/org/name/a/b.txt").write_text("c", encoding="utf-8")
-    server = start([sys.executable, root / "tests" / "hub_server.py", tmp_path], stdout=-1, encoding="utf-8")
-    lines = [server.stdout.readline() for _ in range(2)]
-    endpoint = lines[1].strip().removeprefix("HF_ENDPOINT=")
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(f"{endpoint}/org/name/resolve/main/a/b.txt") as reply:
-        assert reply.read() == b"c" and reply.headers["X-Repo-Commit"] == lines[0].split()[-1]

@@ -315,10 +315,8 @@ def test_a_local_dataset_is_read_or_refused_by_one_message(tmp_path, monkeypatch
     good = pa.array(["a", "b", "c"])
     bad = pa.Array.from_buffers(pa.string(), 3, [None, good.buffers()[1], pa.py_buffer(b"a\xe9c")])
     tables = {
-        "column 'it', row 2: not UTF-8": pa.table({"en": good, "it": bad}),
-        "language 'it', row 2: not UTF-8": pa.table(
-            {"translation": pa.StructArray.from_arrays([good, bad], ["en", "it"])}
-        ),
+        "row 0: not UTF-8": pa.table({"en": good, "it": bad}),
+        "after row 0: not UTF-8": pa.table({"translation": pa.StructArray.from_arrays([good, bad], ["en", "it"])}),
         "column 'en' occurs 2 times": pa.table([good] * 3, names=["en", "it", "en"]),
     }
     for number, (message, table) in enumerate(tables.items()):
