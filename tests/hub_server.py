@@ -11,6 +11,7 @@ import json
 import re
 import socket
 import socketserver
+import sys
 import threading
 import traceback
 from dataclasses import dataclass, field

@@ -18,8 +18,8 @@ from mt_cli.errors import CorpusError, reason
 LONGEST = 10_000_000
 """Maximum bytes of a line, a table's cell or a translation unit, which are held in memory."""
 CHUNK_BYTES = 1 << 20
-COMPRESSIONS = {".gz": ("gzip", b"\x1f\x8b"), ".zst": ("zstd", b"\x28\xb5\x2f\xfd")}
-"""Compression and first bytes of a file by the suffix of its name."""
+COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+"""Compression of a file by the suffix of its name."""
 
 _BEGINNINGS = {
     b"\x1f\x8b": "it is compressed with gzip; end its name in .gz, or decompress it",
@@ -40,7 +40,7 @@ def opened(path: Path) -> Iterator[io.BufferedReader]:
 
     Raises CorpusError if it is not a file, or cannot be opened or decompressed.
     """
-    name, magic = COMPRESSIONS.get(path.suffix, (None, b""))
+    name = COMPRESSIONS.get(path.suffix)
     try:
         refuse_devices(path)
         with path.open("rb") as file:
@@ -52,10 +52,7 @@ def opened(path: Path) -> Iterator[io.BufferedReader]:
             stream = pa.CompressedInputStream(pa.PythonFile(file, "r"), name)
             yield io.BufferedReader(cast(io.RawIOBase, stream), CHUNK_BYTES)
     except OSError as error:
-        problem = unreadable(path, error)
-        if name and error.errno is None and not _begins_with(magic, path):
-            problem = f"not compressed with {name}, in spite of its name"
-        raise CorpusError(f"{path}: {problem}") from None
+        raise CorpusError(f"{path}: {unreadable(path, error)}") from None
 
 
 def unreadable(path: Path, error: OSError) -> str:
@@ -76,11 +73,6 @@ def refuse_devices(path: Path) -> None:
         raise CorpusError(f"{str(path)!r}: not a file name: {error}") from None
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise CorpusError(f"{path}: not a file but a device or a pipe; corpora are read more than once")
-
-
-def _begins_with(magic: bytes, path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(len(magic)) == magic
 
 
 def read_lines(path: Path) -> Iterator[str]:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, TypeVar
-from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from mt_cli.errors import InputError, MtError, one_line
@@ -129,8 +128,7 @@ def _problem_of(error: BaseException) -> str:
         return f"{host} allows no more requests {'for now' if seconds is None else f'for {seconds} s'}"
     if status is not None:
         return f"{host} answered with status {status}"
-    proxy = urlsplit(getproxies().get(_endpoint().partition(":")[0], "")).hostname
-    through = f" through the proxy {proxy}" if proxy else ""
+    through = " through a proxy" if getproxies().get(_endpoint().partition(":")[0]) else ""
     connection = "no connection to" if isinstance(error, _timeouts()) else "a lost connection to"
     return f"{connection} {host}{through} ({one_line(error)})"
 

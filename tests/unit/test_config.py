@@ -311,9 +311,7 @@ def test_no_option_takes_a_number_that_fp32_cannot_hold(value):
     assert numbers > 60
 
 
-@pytest.mark.parametrize(
-    ("text", "value"), [("auto", "auto"), ("on", True), ("true", True), ("no", False), ("false", False)]
-)
+@pytest.mark.parametrize(("text", "value"), [("auto", "auto"), ("true", True), ("false", False)])
 def test_compiling_is_automatic_on_or_off(text, value):
     assert (
         config_of_text(yaml.safe_dump(with_values()), "f.yaml", [f"training.compile={text}"]).training.compile == value
