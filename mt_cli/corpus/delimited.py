@@ -153,12 +153,10 @@ def _place_of_pair(cells: Sequence[str], languages: Languages, columns: Columns,
             return _numbered(cells, numbers, languages, where, hint)
         source, target = (cells.index(name) for name in checked_columns(columns, cells, where, hint))
         return _Place(source, target, True)
-    if set(languages) <= set(cells):
-        source, target = (cells.index(name) for name in checked_columns(languages, cells, where, hint))
-        return _Place(source, target, True)
-    for names in ROLES:
+    for names in (languages, *ROLES):
         if set(names) <= set(cells):
-            return _Place(cells.index(names[0]), cells.index(names[1]), True)
+            source, target = (cells.index(name) for name in checked_columns(names, cells, where, hint))
+            return _Place(source, target, True)
     codes = [_code_of(cell) for cell in cells]
     matches = [
         [index for index, code in enumerate(codes) if code and is_variety_of(code, language)] for language in languages

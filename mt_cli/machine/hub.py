@@ -23,8 +23,6 @@ from mt_cli.machine.storage import check_free_disk, format_bytes, read_model, re
 
 _MAX_RECORD_BYTES = 2**26
 _NOTICE_BYTES = 1_000_000
-_ANNOUNCED: set[str] = set()
-"""Commits that this process has printed."""
 
 
 class RemoteFile(BaseModel, frozen=True):
@@ -75,10 +73,9 @@ def find_repository(kind: Kind, name: str, revision: str | None, note: str = "")
         if repository is None:
             repository = _request_repository(kind, name, revision)
             _write_record(repository, name)
-    if repository.commit not in _ANNOUNCED:
-        _ANNOUNCED.add(repository.commit)
-        origin = "" if revision == repository.commit else f" ({revision}, downloaded on {repository.downloaded_on})"
-        say(f"{kind} {repository.id} at commit {repository.commit}{origin}")
+    if revision != repository.commit:
+        origin = f"{revision}, downloaded on {repository.downloaded_on}"
+        say(f"{kind} {repository.id} at commit {repository.commit} ({origin})")
     return repository
 
 

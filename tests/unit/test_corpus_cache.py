@@ -7,7 +7,7 @@ import pytest
 
 from mt_cli.corpus.cache import Cache, digest_of_file, fingerprint
 from mt_cli.errors import CorpusError, MtError
-from mt_cli.machine.storage import format_bytes, size_of
+from mt_cli.machine.storage import size_of
 
 
 @pytest.fixture
@@ -159,10 +159,3 @@ def test_a_digest_depends_on_the_content_alone(tmp_path):
     assert size_of([tmp_path]) == 3
     with pytest.raises(CorpusError, match="none: no such file"):
         digest_of_file(tmp_path / "none")
-
-
-@pytest.mark.parametrize(
-    ("number", "text"), [(0, "0 bytes"), (999, "999 bytes"), (1_300, "1.3 kB"), (2.5e12, "2.5 TB")]
-)
-def test_sizes_are_readable(number, text):
-    assert format_bytes(number) == text
