@@ -86,7 +86,6 @@ def read_lines(path: Path) -> Iterator[str]:
 def read_whole_lines(path: Path) -> Iterator[str]:
     """Lines of a UTF-8 file with their ends."""
     with opened(path) as file:
-        _refuse_other_kinds(path, file)
         yield from decode_lines(file, str(path))
 
 
@@ -107,11 +106,6 @@ def decode_lines(file: BinaryIO, name: str) -> Iterator[str]:
         except UnicodeDecodeError as error:
             place = error.start + len(line) - len(error.object)  # `error.object` has no byte order mark.
             raise CorpusError(f"{name}, line {number:,}, byte {place + 1:,}: {not_utf8(line, place)}") from None
-
-
-def _refuse_other_kinds(path: Path, file: io.BufferedReader) -> None:
-    if problem := other_kind(file.peek(CHUNK_BYTES)[:8192]):
-        raise CorpusError(f"{path}: {problem}")
 
 
 def count_lines(path: Path) -> int:
