@@ -179,7 +179,7 @@ def test_a_given_format_is_also_the_format_of_the_text_for_evaluation(init, pair
     write_table(tmp_path / name, PAIRS)
     write_table(tmp_path / "held.txt", HELD)
     err, corpus = init(name)
-    assert corpus is None and "(mt init: --format tsv)" in err
+    assert corpus is None and "(mt init --format) to tsv" in err
     _, corpus = init(name, "--format", "tsv", "--valid", "held.txt")
     assert pairs_of(corpus) == PAIRS and pairs_of(corpus, "valid") == HELD
     write_table(tmp_path / "train.txt", PAIRS)
