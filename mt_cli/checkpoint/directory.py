@@ -10,10 +10,9 @@ import errno
 import hashlib
 import json
 import os
-import re
 import zlib
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,6 @@ from mt_cli.machine.group import ALONE, Group
 from mt_cli.machine.storage import (
     check_plain,
     check_regular,
-    is_folder,
     read_regular,
     reading,
     refusal,
@@ -57,7 +55,7 @@ class RunDirectory(Checkpoints):
         self.bad_batch_path = path / "bad_batch.jsonl"
         self.training_pairs_path = path / "training_pairs.bin"
         # The lock ends with its process. A mere file would outlive a killed process, and the run could not resume.
-        options: dict[str, Any] = {"thread_local": False, "fallback_to_soft": False, "on_acquired": _write_owner}
+        options: dict[str, Any] = {"thread_local": False, "fallback_to_soft": False}
         self._lock = FileLock(path / LOCK, blocking=False, **options)
 
     def create(self, config: Config, tokenizers: TokenizerPair) -> None:
@@ -92,7 +90,7 @@ class RunDirectory(Checkpoints):
 
     def config(self) -> Config:
         """Config of the run; raises RunError if this is no run directory."""
-        if not is_folder(self.path):
+        if not os.path.isdir(self.path):
             near = difflib.get_close_matches(self.path.name, [path.name for path in Path("runs").glob("[!.]*")], n=1)
             hint = f", did you mean {Path('runs') / near[0]}?" if near else ""
             raise RunError(f"{self.path}: no such run directory{hint}")
@@ -203,10 +201,8 @@ class RunDirectory(Checkpoints):
             check_plain(self.path)
             self._lock.acquire()
         except Timeout:
-            owner = _owner_of(self.path / LOCK)
-            raise RunError(
-                f"{self.path}: another process ({owner}) trains this run; wait for it, or give the config another name"
-            ) from None
+            advice = "wait for it, or give the config another name"
+            raise RunError(f"{self.path}: another process trains this run; {advice}") from None
         except FileExistsError:
             raise RunError(
                 f"{self.path}: a file or a broken link has this name; remove it, or rename the run"
@@ -228,22 +224,6 @@ class RunDirectory(Checkpoints):
             (aside / LOCK).unlink(missing_ok=True)
             self._take_lock()
         return aside
-
-
-def _write_owner(descriptor: int) -> None:
-    """Write the number of this process into its lock file."""
-    with suppress(OSError):  # On a full disk the lock still holds.
-        os.truncate(descriptor, 0)
-        # Windows locks the first byte, which other processes then cannot read.
-        os.write(descriptor, f" process {os.getpid()}".encode("ascii"))
-
-
-def _owner_of(path: Path) -> str:
-    with suppress(OSError), path.open("rb", buffering=0) as file:
-        file.seek(1)
-        if number := re.search(rb"[0-9]+", file.read(100)):
-            return f"process {number[0].decode('ascii')}"
-    return "unknown"
 
 
 def _short(value: Any) -> str:

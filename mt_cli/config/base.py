@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
@@ -11,7 +11,6 @@ T = TypeVar("T")
 WILL_BE_FILLED = {"is_complete": False}
 """Context of validation in which options need not fit together yet, because values of a preset or of another run will
 replace defaults."""
-_BOOLEANS = {"yes": True, "on": True, "no": False, "off": False}
 _TOO_LARGE = 2**31
 
 
@@ -32,14 +31,6 @@ class Section(BaseModel):
         texts = value if isinstance(value, list | tuple) else [value]
         if any(isinstance(text, str) and "\0" in text for text in texts):
             raise ValueError("found a NUL character, which is not allowed in names")
-        return value
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _words_of_yaml_1_1_are_booleans(cls, value: object, info: ValidationInfo) -> object:
-        annotation = cls.model_fields[str(info.field_name)].annotation
-        if isinstance(value, str) and bool in (annotation, *get_args(annotation)):
-            return _BOOLEANS.get(value.lower(), value)
         return value
 
 

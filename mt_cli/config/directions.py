@@ -97,7 +97,7 @@ def written_out(tree: Mapping[str, Any]) -> Mapping[str, Any]:
     With `both_directions`, each list of sources is followed by the same sources with `reverse`. Values of a wrong type
     stay as they are, for validation to explain. Raises ValueError if a direction would have no tag.
     """
-    has_both, tag = str(tree.get("both_directions")).lower() in ("true", "yes", "on"), tree.get("tag")
+    has_both, tag = tree.get("both_directions") is True, tree.get("tag")
     tags = [tag, *(source.get("tag") for _, sources in _lists_of(tree) for source in sources)]
     if not has_both and TO_TARGET not in tags:
         return tree

@@ -202,9 +202,7 @@ def _explain_problem(problem: Mapping[str, Any], tree: Any, root: type[Section])
         hint = f", did you mean `{near[0]}`?" if near else f"; known here: {', '.join(section.model_fields)}"
         return f"{where}unknown key `{key}`{hint}"
     if problem["type"] == "missing" and isinstance(problem["loc"][-1], int):
-        pair = dotted.rpartition(".")[0]
-        hint = "; `file` takes one file with both sides" if pair.endswith("files") else ""
-        return f"{pair}: found {len(problem['input'])}; give two, of source and target{hint}"
+        return f"{dotted.rpartition('.')[0]}: found {len(problem['input'])}; give two, of source and target"
     if problem["type"] == "missing":
         return f"{where}missing; a config needs it"
     message: str = problem["msg"].removeprefix("Value error, ")

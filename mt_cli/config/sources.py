@@ -74,7 +74,7 @@ class TextSource(Section):
 
 
 class DatasetSource(TextSource):
-    """Parallel text read with Hugging Face `datasets`."""
+    """Parallel text in a repository of the Hugging Face hub, or in a local folder with the same layout."""
 
     dataset: str = Field(min_length=1)
     """Hub id, or a local folder with the same layout."""
@@ -85,7 +85,7 @@ class DatasetSource(TextSource):
     data_files: str | Annotated[tuple[str, ...], Field(strict=False)] | None = None
     """Files of the split, as paths or patterns inside the dataset; `null`: those that the dataset names itself."""
     split: str = "train"
-    """Split of the dataset, or, except in a stream, a slice such as `train[:1000]`."""
+    """Split of the dataset."""
     columns: TwoTexts | None = None
     """Source and target column, or keys of `translation`; `null`: by the names of the languages."""
 

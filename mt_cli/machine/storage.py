@@ -12,7 +12,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -31,14 +31,6 @@ def is_out_of_room(error: OSError) -> bool:
 def is_wrong_path(error: OSError) -> bool:
     """Whether a path cannot be used at all: its name is too long, its links are a loop, or it may not be read."""
     return error.errno in (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EACCES, errno.EPERM)
-
-
-def is_folder(path: Path) -> bool:
-    """Whether a path is a folder; raises OSError if it cannot be used, as `Path.is_dir` does up to Python 3.13."""
-    try:
-        return stat.S_ISDIR(path.stat().st_mode)
-    except (FileNotFoundError, NotADirectoryError, ValueError):
-        return False
 
 
 def refusal(path: Path, error: Exception, advice: str = "") -> MtError:
@@ -62,17 +54,10 @@ def reading(path: Path, error_class: type[MtError] = InputError) -> Iterator[Non
         yield
     except OSError as error:
         raise error_class(f"{path}: {reason(error)}") from None
-    except ValueError:
-        if _can_be_a_name(path):
+    except ValueError as error:
+        if "\0" not in str(path) and not isinstance(error, UnicodeEncodeError):
             raise
         raise error_class(f"{str(path)!a:.300}: no file can have this name") from None
-
-
-def _can_be_a_name(path: Path) -> bool:
-    try:
-        return b"\0" not in os.fsencode(path)
-    except UnicodeEncodeError:
-        return False
 
 
 @contextmanager
@@ -186,16 +171,13 @@ def new_folder(folder: Path) -> Iterator[Path]:
     if folder.name in ("", "..") or not is_free(folder):
         raise InputError(f"{folder}: exists already; give a new folder")
     unfinished = folder.with_name(f"{folder.name}.unfinished-{os.urandom(4).hex()}")
-    with ExitStack() as removals:
+    made: list[Path] = []
+    try:
         try:
-            for parent in reversed([parent for parent in folder.parents if not parent.exists()]):
-                with suppress(FileExistsError):  # Another process was faster.
-                    parent.mkdir()
-                    removals.callback(remove_empty, parent)
-            unfinished.mkdir()
+            made += [parent for parent in folder.parents if not parent.exists()]
+            unfinished.mkdir(parents=True)
         except (OSError, ValueError) as error:
-            raise refusal(folder, error, "; give another folder") from None
-        removals.callback(shutil.rmtree, unfinished, ignore_errors=True)
+            raise refusal(folder, error) from None
         with writing(folder):
             try:
                 yield unfinished
@@ -212,6 +194,9 @@ def new_folder(folder: Path) -> Iterator[Path]:
                 if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
                     raise
                 raise InputError(f"{folder}: another process has made it in the meantime; give a new folder") from None
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        remove_empty(*made)
     with suppress(OSError):
         flush(folder.parent)
 

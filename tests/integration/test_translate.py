@@ -71,7 +71,7 @@ def test_a_document_is_refused_by_every_command_that_reads_lines_unless_it_is_as
     write("in.tsv", ["one two.\tONE TWO."])
     write("in.txt", ["one two."])
     write("page.txt", ["<!DOCTYPE html>"])
-    for document, kind in (("in.tsv", "a table"), ("page.txt", "a document with markup")):
+    for document in ("in.tsv", "page.txt"):
         for command in (
             ("translate", "--input", document),
             ("score", "--source", document, "--target", "in.txt"),
@@ -81,7 +81,7 @@ def test_a_document_is_refused_by_every_command_that_reads_lines_unless_it_is_as
             ("evaluate", "--source", "in.txt", "--reference", "in.txt", "--against", document),
         ):
             status, out, err = mt(*command, "--run", trained)
-            assert (status, out) == (2, "") and f"{document}: {kind}" in err and "--as-lines" in err
+            assert (status, out) == (2, "") and document in err and "--as-lines" in err
             assert mt(*command, "--run", trained, "--as-lines")[0] == 0
     subtitles = b"WEBVTT\n\n00:01.000 --> 00:02.000\none two.\n"
     for options, expected in (((), 2), (("--interactive",), 2), (("--as-lines",), 0)):

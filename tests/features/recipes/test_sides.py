@@ -146,7 +146,7 @@ def test_a_given_format_is_also_the_format_of_the_text_for_evaluation(init, pair
         write_table(tmp_path / name, rows)
     languages = ("--source-language", "en", "--target-language", "it")
     err, corpus = init("pairs", *languages)
-    assert corpus is None and "(mt init: --format tsv)" in err
+    assert corpus is None and "(mt init --format) to tsv" in err
     _, corpus = init("pairs", "--format", "tsv", "--valid", "held.txt", *languages)
     assert pairs_of(corpus) == PAIRS and pairs_of(corpus, "valid") == HELD
     _, corpus = init("train.txt", "--format", "plain_tsv", *languages)
