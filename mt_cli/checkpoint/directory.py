@@ -1,6 +1,6 @@
 """Run directory: its files, its lock, the newest run, and whether a config may resume a run.
 
-The base class in `checkpoints.py` has the checkpoints.
+The base class in `checkpoints.py` manages the checkpoints.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class RunDirectory(Checkpoints):
         self.report_path = path / "report.json"
         self.bad_batch_path = path / "bad_batch.jsonl"
         self.training_pairs_path = path / "training_pairs.bin"
-        # The lock ends with its process. A mere file would outlive a killed process, and the run could not resume.
+        # The lock ends with its process. A mere file would outlive a killed process and prevent resuming.
         options: dict[str, Any] = {"thread_local": False, "fallback_to_soft": False}
         self._lock = FileLock(path / LOCK, blocking=False, **options)
 
     def create(self, config: Config, tokenizers: TokenizerPair) -> None:
-        """Make the directory, with the complete config and the tokenizers."""
+        """Make the directory, and write the complete config and the tokenizers into it."""
         try:
             self.last_path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -107,9 +107,9 @@ class RunDirectory(Checkpoints):
         return load_tokenizers(self.path, config)
 
     def frozen_file_digests(self) -> dict[str, str]:
-        """SHA-256 of tokenizer files, and of the frozen weights below adapters: training changes neither.
+        """SHA-256 of the files that training never changes: the tokenizers, and the frozen weights below adapters.
 
-        Raises RunError if one cannot be read.
+        Raises RunError if a file cannot be read.
         """
         digests = {}
         for path in sorted(self.path.glob("tokenizer*.json")):
@@ -146,7 +146,7 @@ class RunDirectory(Checkpoints):
         return False
 
     def check_resumable(self, previous: Config, config: Config) -> list[str]:
-        """List the options that changed, a line each; raise RunError if some of them would give another model."""
+        """Lines with the options that changed; raises RunError if a changed option would give another model."""
         changed = {
             key: f"{key}: was {_short(old)}, now {_short(new)}"
             for key, (old, new) in differences(previous, config).items()
@@ -214,7 +214,7 @@ class RunDirectory(Checkpoints):
             say(f"mt: {self.path}: {problem}; make sure that no other process trains this run")
 
     def move_aside(self) -> Path:
-        """Rename the directory to the first free `NAME.old-N`; return its path. If it was locked, lock a new one."""
+        """Rename the directory to the first free `NAME.old-N`; return that path. Lock a new one if it was locked."""
         number = 1
         while os.path.lexists(aside := self.path.with_name(f"{self.path.name}.old-{number}")):
             number += 1

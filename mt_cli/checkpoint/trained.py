@@ -90,7 +90,7 @@ def _note_missing_best(path: Path, state: RunState) -> None:
 
 
 def load_together(paths: Sequence[str | Path], purpose: str, checkpoint: str | None = None) -> list[TrainedRun]:
-    """Load several runs for a `purpose` that needs equal languages, vocabularies and tags; else raise InputError."""
+    """Load several runs; raise InputError, with the `purpose`, unless languages, vocabularies and tags are equal."""
     runs = [TrainedRun.load(path, checkpoint) for path in paths]
     first = runs[0].config.corpus
     vocabularies = [tokenizer.to_json() for tokenizer in runs[0].tokenizers]

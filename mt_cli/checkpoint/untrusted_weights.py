@@ -29,7 +29,7 @@ from mt_cli.model.transformer import Transformer, outline
 FLOATS = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F64": torch.float64}
 """Number formats of weights, by their names in safetensors files."""
 _MAX_EXPANSION = 4
-"""Largest ratio of declared to stored bytes or numbers: a table of embeddings may have four names."""
+"""Largest ratio of declared to stored bytes or numbers; one table of embeddings may be declared under four names."""
 
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:
@@ -54,7 +54,7 @@ def read_pickle(path: Path) -> dict[str, Tensor]:
             if any(member.compress_type != zipfile.ZIP_STORED for member in members):
                 raise ValueError("it is compressed")
             _check_expansion(size, (member.file_size for member in members))
-        # Mapped, tensors are never larger than the file. Files of before PyTorch 1.6 cannot be mapped.
+        # Mapped tensors are never larger than the file. Files from before PyTorch 1.6 cannot be mapped.
         weights = torch.load(path, "cpu", weights_only=True, mmap=is_zip)
         if not isinstance(weights, dict) or not all(isinstance(name, str) for name in weights):
             raise ValueError("it holds other values than the weights of a model")
@@ -77,7 +77,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
         for member in members:
             name = member.filename.removesuffix(".npy")
             with archive.open(member) as file:
-                content = BytesIO(file.read(member.file_size))  # With the size, no more is unpacked.
+                content = BytesIO(file.read(member.file_size))  # The size limits what is unpacked.
             array = np.lib.format.read_array(content, allow_pickle=False)
             if content.read(1):
                 raise ValueError(f"{name} has more bytes than its header declares")
@@ -113,7 +113,7 @@ def load_model(
     weights: Mapping[str, Tensor],
     rename: Callable[[Transformer], Mapping[str, Tensor]],
 ) -> Transformer:
-    """Model with the weights of a folder; raises InputError, before memory is allocated, if these do not fit it.
+    """Model with the weights of a folder; raises InputError, before memory is allocated, if the weights do not fit.
 
     `rename` gives the weights the names and shapes of a model on the device `meta`.
     """
@@ -139,7 +139,7 @@ def _reading(path: Path) -> Iterator[None]:
             yield
     except pickle.UnpicklingError:
         raise InputError(f"{path}: is damaged, or holds more than tensors and is not read") from None
-    except Exception as error:  # For damaged content, libraries raise nearly everything.
+    except Exception as error:  # For damaged content, libraries raise errors of many types.
         problem = reason(error) if isinstance(error, OSError) else one_line(error)
         raise InputError(f"{path}: cannot be read: {problem}") from None
 

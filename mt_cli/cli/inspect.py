@@ -71,7 +71,7 @@ def inspect(
 
 
 def _lineage(run: Path, checkpoint: str | None) -> list[str]:
-    """Lines on the runs that the weights of a run come from, and an empty line after them."""
+    """Lines about the ancestors of a run, then an empty line."""
     from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.checkpoint.files import open_checkpoint
     from mt_cli.checkpoint.state import describe_lineage
@@ -82,7 +82,7 @@ def _lineage(run: Path, checkpoint: str | None) -> list[str]:
 
 
 def _folder(run: Path, output: Path | None) -> Path:
-    """Folder for pictures, which is created if it is missing."""
+    """Folder for pictures; created if it is missing."""
     from mt_cli.machine.storage import make_folder, refusal
 
     folder = run / "pictures" if output is None else output

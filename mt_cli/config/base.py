@@ -9,8 +9,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationIn
 
 T = TypeVar("T")
 WILL_BE_FILLED = {"is_complete": False}
-"""Context of validation in which options need not fit together yet, because values of a preset or of another run will
-replace defaults."""
+"""Validation context of a config that is not complete: options need not fit together yet, because values of a preset or
+of another run will replace defaults."""
 _TOO_LARGE = 2**31
 
 
@@ -35,12 +35,12 @@ class Section(BaseModel):
 
 
 def without_problems(check: Callable[[T], Iterable[str]]) -> Any:
-    """Make a validator of a function that yields the problems of a section, a line each."""
+    """Make a validator from a function that yields the problems of a section, one line per problem."""
     return model_validator(mode="after")(lambda section: _checked(section, check))
 
 
 def if_complete(check: Callable[[T], Iterable[str]]) -> Any:
-    """Like `without_problems`, but without a check if the context is `WILL_BE_FILLED`."""
+    """Like `without_problems`, but skip the check if the validation context is `WILL_BE_FILLED`."""
 
     def validate(section: T, info: ValidationInfo) -> T:
         return section if info.context == WILL_BE_FILLED else _checked(section, check)
@@ -55,7 +55,7 @@ def _checked(section: T, check: Callable[[T], Iterable[str]]) -> T:
 
 
 def _numbers_as_text(value: Any) -> Any:
-    """Names, with numbers written as text."""
+    """Convert numbers in a list of names to text."""
     if isinstance(value, list | tuple):
         return tuple(str(name) if type(name) is int else name for name in value)
     return value

@@ -1,8 +1,8 @@
 """Prepared data on disk by fingerprint. Knows folders, not their content.
 
 A folder in `runs/.cache` is written under another name and renamed when it is complete, with the size and checksum of
-each file. Both are checked at every start, and a damaged folder is rebuilt. So the cache may be deleted at any time,
-even while a run trains on it.
+each file. Size and checksum are verified when a command first uses the folder, and a damaged folder is rebuilt. The
+cache may be deleted at any time, even while a run trains on it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mt_cli.errors import CorpusError, InputError, MtError, reason
 from mt_cli.machine.storage import check_regular, new_folder, read_regular, remove
 
 FORMAT = 9
-"""Version of the cache; increased when the same data gives other content."""
+"""Version of the cache; increase it when the same data gives other content."""
 
 _CONTENTS = "contents.json"
 _MAX_CONTENTS_BYTES = 2**20
@@ -99,7 +99,7 @@ class Cache:
             ) from error
 
     def _remove_stale(self) -> None:
-        """Remove the unfinished folders of killed processes, which are too old to be in use."""
+        """Remove unfinished folders that are too old to be in use; killed processes left them."""
         for path in self.path.glob("*.unfinished-*"):
             with suppress(OSError):  # Another process may be removing it.
                 if time.time() - path.lstat().st_mtime > _STALE_AFTER_SECONDS:
@@ -113,7 +113,7 @@ def _write_contents(folder: Path) -> None:
 
 
 def _damage_of(folder: Path) -> str:
-    """Damage of a folder since `_write_contents`; empty if it is intact."""
+    """Description of the damage to a folder since `_write_contents`; empty if the folder is intact."""
     try:
         contents = json.loads(read_regular(folder / _CONTENTS, _MAX_CONTENTS_BYTES))
         changed = [name for name, expected in contents.items() if _size_and_checksum(folder / name) != expected]
@@ -125,7 +125,7 @@ def _damage_of(folder: Path) -> str:
 
 
 def _size_and_checksum(path: Path) -> list[int]:
-    """Size in bytes, and a fast checksum, which detects accidents, not attacks."""
+    """Size in bytes, and a fast checksum that detects accidents but not attacks."""
     check_regular(path)
     size = checksum = 0
     with path.open("rb") as file:

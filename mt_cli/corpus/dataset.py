@@ -26,7 +26,7 @@ from mt_cli.machine.hub import Repository, download, find_repository, is_recorde
 from mt_cli.machine.storage import writing
 
 _READER = 4
-"""Version of the rows read from a dataset; increase it if another version of `mt` reads other rows."""
+"""Version of the rows read from a dataset; increase it when a change of `mt` changes these rows."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def commit_of_dataset(source: DatasetSource) -> str | None:
 def identity_of_dataset(source: DatasetSource) -> Any:
     """JSON value that changes when the rows of a source change; raises CorpusError if it cannot be read."""
     if not _is_local(source):
-        return [_repository(source).commit, _READER]  # The rows of a commit depend on options alone.
+        return [_repository(source).commit, _READER]  # Apart from the commit, only options decide the rows.
     dataset = _open(source)
     names = _files_of_split(source, dataset)
     return [_READER, *([name, digest_of_file(dataset.root / name)] for name in names)]
@@ -129,7 +129,7 @@ def _open(source: DatasetSource) -> _Dataset:
     if is_recorded("dataset", source.dataset):
         say(f"dataset {path}: read from the folder of this name, not from the hub")
     if subset and (path / subset).is_dir() and not (path / "README.md").is_file():
-        # A subset that no dataset card declares is the folder with its name.
+        # If no dataset card declares the subset, it is the folder of this name.
         path, subset = path / subset, None
     root = path.resolve()
     return _Dataset(root, _splits_of_folder(source, root, subset), None)
@@ -177,7 +177,7 @@ def _data_files(title: str, root: Path, subset: str | None, files: Any) -> dict[
         metadata = (metadata_load(card) if card.is_file() else None) or {}
         if "://" in json.dumps([files, metadata.get("configs")]):
             raise CorpusError(f"{title}: data_files names files of another place; only its own files are read")
-        with TemporaryDirectory(prefix="mt-") as folder:  # For its locks.
+        with TemporaryDirectory(prefix="mt-") as folder:  # The builder writes its locks there.
             builder = datasets.load_dataset_builder(str(root), subset, data_files=files, cache_dir=folder)
             paths: dict[str, Sequence[str]] | None = builder.config.data_files
             return paths

@@ -183,8 +183,8 @@ def _numbered(cells: Sequence[str], numbers: Sequence[int], languages: Languages
 def _is_heading(cells: Sequence[str], languages: Languages) -> bool:
     """Whether cells are names of columns: two or more languages, or a source and a target, and nothing else.
 
-    Many words are codes, so cells count as languages only if all are common codes, or one is common and one is
-    expected.
+    Many words are also codes of languages, so cells count as languages only if all are codes of common languages, or if
+    one is such a code and one is an expected language.
     """
     if any(sorted(cells) == sorted(names) for names in ROLES):
         return True

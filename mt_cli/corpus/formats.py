@@ -68,7 +68,7 @@ def suffix_of(path: Path) -> str | None:
 
 
 def format_of(path: Path, name: str | None = None) -> Format:
-    """The format called `name`, otherwise the one of the suffix; raises CorpusError if it is unknown."""
+    """Format called `name`, or without a name the format of the suffix; raises CorpusError if it is unknown."""
     if name is not None:
         return FORMATS[name]
     suffix = suffix_of(path)

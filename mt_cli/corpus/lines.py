@@ -16,7 +16,7 @@ from typing import BinaryIO, cast
 from mt_cli.errors import CorpusError, reason
 
 LONGEST = 10_000_000
-"""Maximum bytes of a line, a table's cell or a translation unit, which are held in memory."""
+"""Maximum size in bytes of a line, a cell of a table or a translation unit; each is held in memory."""
 CHUNK_BYTES = 1 << 20
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 """Compression of a file by the suffix of its name."""
@@ -61,7 +61,7 @@ def unreadable(path: Path, error: OSError) -> str:
 
 
 def folder_note(path: Path) -> str:
-    """End of a message about a missing file: the folder of relative paths; empty if the path is absolute."""
+    """End of a message about a missing file: the folder where a relative path starts; empty for an absolute path."""
     return "" if path.is_absolute() else f"; relative paths are read from {Path.cwd()}"
 
 
@@ -92,7 +92,7 @@ def read_whole_lines(path: Path) -> Iterator[str]:
 def decode_lines(file: BinaryIO, name: str) -> Iterator[str]:
     """Lines of UTF-8 text with their ends, the first one without byte order mark.
 
-    Raises CorpusError, which begins with the name, for anything but lines of UTF-8 of limited length.
+    Raises CorpusError, whose message begins with `name`, for anything but lines of UTF-8 of limited length.
     """
     for number, line in enumerate(iter(partial(file.readline, LONGEST + 1), b""), start=1):
         if number == 1 and (problem := other_kind(line)):

@@ -1,4 +1,4 @@
-"""Lines of plain text from a file or standard input. Documents are refused with advice how to convert them."""
+"""Lines of plain text from a file or standard input. Refuses documents, with advice on how to convert them."""
 
 from __future__ import annotations
 

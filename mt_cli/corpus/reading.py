@@ -47,7 +47,7 @@ from mt_cli.machine.cpus import in_threads
 from mt_cli.machine.storage import check_free_disk, size_of
 
 Advance = Callable[[int], object]
-"""Receives the number of rows that are done, for a progress bar."""
+"""Callback with the number of rows done, for a progress bar."""
 
 _SCHEMA = pa.schema([("number", pa.int64()), ("source", pa.string()), ("target", pa.string())])
 
@@ -62,8 +62,8 @@ def read_corpora(
 ) -> dict[str, Corpus]:
     """Read `train` (unless it is a stream), `valid` and, if the config has them, `test` and the extra tests.
 
-    They come from the cache unless their data or options have changed. A held-out share depends only on `seed` and the
-    pairs. Duplicates and overlap are found after `spelling` is applied. With `stream_rows`, the first
+    Corpora come from the cache unless their data or options have changed. A held-out share depends only on `seed` and
+    the pairs. `spelling` is applied before texts are compared for duplicates and overlap. With `stream_rows`, the first
     `stream_rows` rows of each stream are read as `train`. Raises CorpusError if a corpus cannot be read, holds no pair
     or cannot be in its languages, and MtError if the disk is full.
     """
@@ -109,7 +109,7 @@ class _Stored:
     parts: list[SourceRows]
     statuses: NDArray[np.uint8]
     hashes: Hashes
-    """Of shape 2xN."""
+    """Hashes of sources and targets, 2xN."""
 
     def open(self) -> Corpus:
         """Corpus after the filters applied so far."""
@@ -238,7 +238,7 @@ def _open(folder: Path, name: str) -> Corpus:
 
 
 def _store_rows(path: Path, sources: Sequence[Source], request: _Request, is_train: bool, advance: Advance) -> _Stored:
-    """Write the rows of sources, each filtered by itself; only those of `train` have filters and a limit."""
+    """Write the rows of sources, each row filtered by itself; only rows of `train` have filters and a limit."""
     config, num_rows = request.config, 0
     parts, statuses, hashes = list[SourceRows](), [np.empty(0, np.uint8)], [np.empty((2, 0), np.int64)]
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, _SCHEMA) as writer:
@@ -263,7 +263,7 @@ def _store_rows(path: Path, sources: Sequence[Source], request: _Request, is_tra
 
 def _add_texts(digest: Any, column: pa.Array) -> None:
     """Update a digest with texts and with the offset of each."""
-    whole = pa.concat_arrays([column, pa.array([], column.type)])  # Copied: a slice keeps the buffers of the whole.
+    whole = pa.concat_arrays([column, pa.array([], column.type)])  # Copied: a slice keeps all buffers.
     for buffer in whole.buffers()[1:]:
         if buffer is not None:
             digest.update(buffer)

@@ -99,7 +99,8 @@ def commit_of(source: TextSource) -> str | None:
 def with_commits(corpus: CorpusConfig, previous: CorpusConfig | None = None) -> CorpusConfig:
     """Give each dataset of the hub a revision, so that a saved config describes the same text.
 
-    A missing revision is taken from `previous`, otherwise the current commit. Raises the errors of `commit_of_dataset`.
+    A missing revision comes from `previous` or, if that has none, is the current commit. Raises the errors of
+    `commit_of_dataset`.
     """
     before = previous.groups if previous else {}
 

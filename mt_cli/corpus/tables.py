@@ -1,4 +1,4 @@
-"""Readers of JSON lines, JSON and Parquet: two columns, or one of {language: text}."""
+"""Readers of JSON lines, JSON and Parquet: two text columns, or one column of objects {language: text}."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _sides(record: dict[str, Any], languages: Languages, columns: Columns, where
 
 
 class InvalidJsonError(CorpusError):
-    """A file is not the JSON that is expected."""
+    """A file is not JSON, or not of the expected form."""
 
 
 def _objects(path: Path, advice: str) -> Iterator[tuple[int, Any]]:

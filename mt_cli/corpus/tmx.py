@@ -1,7 +1,7 @@
 """Reader of translation memories (TMX 1.4b, Translation Memory eXchange).
 
-Each `<tu>...</tu>` is found in the text and parsed on its own, so damage ends with its unit. A unit has no document
-type declaration: entities are never expanded, and no other file is read. Text between units is not examined.
+Each unit `<tu>...</tu>` is parsed separately, so damage ends with its unit. A unit has no document type declaration:
+entities are never expanded, and no other file is read. Text between units is not examined.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TOKEN = re.compile(
     r"|(?P<end></tu\s*>)|(?P<last></tmx\s*>)",
     re.DOTALL,
 )
-"""Comments (without `--` inside: otherwise a comment has lost its end), CDATA sections, and tags of units."""
+"""Comments, CDATA sections, and tags of units. A comment with `--` inside has lost its end."""
 _LONGEST_TAG = 100
 """Number of characters at the end of the text so far that may hold an incomplete tag."""
 _PIECE = 1 << 14
@@ -111,7 +111,7 @@ def names_in_tmx(path: Path) -> Names:
 
 
 def _units(path: Path, skip_damaged: bool) -> Iterator[Unit | Skipped]:
-    """Units of a file. Raises CorpusError for the first damaged one or, if they are skipped, if most are damaged."""
+    """Units of a file. Raises CorpusError for the first damaged unit; with `skip_damaged`, only if most are damaged."""
     num_intact, num_damaged, first = 0, 0, ""
     for part in parts_of(_text_of(path)):
         unit = _unit(part)
@@ -180,9 +180,9 @@ def _text_of(path: Path) -> Iterator[str]:
 
 
 def parts_of(pieces: Iterable[str], longest: int = LONGEST) -> Iterator[Part]:
-    """Units and damaged parts of a text; comments are no units, and text between units is no damage.
+    """Units and damaged parts of a text; a commented unit does not count, and text between units is not damage.
 
-    Parts longer than `longest` characters are not held in memory, but are damaged.
+    A part longer than `longest` characters counts as damaged and is not held in memory.
     """
     text, line = "", 1  # Text that is not yet in a part, and its first line. An open unit begins with it.
     place, is_open, is_complete = 0, False, False
@@ -192,7 +192,7 @@ def parts_of(pieces: Iterable[str], longest: int = LONGEST) -> Iterator[Part]:
             may_be_incomplete = token.end() == len(text) or token.start() > len(text) - _LONGEST_TAG
             if piece is not None and may_be_incomplete and len(text) <= longest:
                 break
-            if not token[0].endswith(">"):  # It has lost its end.
+            if not token[0].endswith(">"):  # The token has lost its end.
                 place = token.start() + 1
                 continue
             place = token.end()

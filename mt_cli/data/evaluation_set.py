@@ -1,4 +1,4 @@
-"""Pairs to score: a corpus of a run's config, or two files."""
+"""Pairs to score, from a corpus of a config or from two files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FILES_KEY = "--source and --reference"
 
 @dataclass(frozen=True)
 class EvaluationSet:
-    """Pairs to score."""
+    """Pairs to score, with their languages."""
 
     name: str
     pairs: Sequence[Pair]
@@ -36,7 +36,7 @@ class EvaluationSet:
     """Fingerprints of all corpora of the run, if the pairs are held out from `train`."""
 
     def into(self, target: str) -> EvaluationSet:
-        """Pairs into one target language, with the language in the name; pairs in files stay as they are."""
+        """Only the pairs into a target language, with the language in the name; pairs from files stay as they are."""
         if not self.languages:
             return self
         rows = [row for row, languages in enumerate(self.languages) if languages[1] == target]
@@ -70,7 +70,7 @@ class EvaluationSet:
 
 
 def read_split(config: Config, split: str | None, cache: Cache) -> EvaluationSet:
-    """Read the corpus of a config that is called `split`; None stands for `test` or, without it, `valid`."""
+    """Read the corpus of a config with the name `split`; None means `test`, or `valid` if there is no `test`."""
     if is_imported(config):
         raise InputError(f"{config.name} was imported, so its corpora are not known; mt evaluate --source --reference")
     corpus = config.corpus

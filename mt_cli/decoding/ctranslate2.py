@@ -32,14 +32,14 @@ def import_ctranslate2() -> Any:
 
 
 _FORMATS_ON_GPU = {"float32": "float16", "int8": "int8_float16", "int8_float32": "int8_float16"}
-"""Number format in which a GPU computes, by the format of the file; other formats stay."""
+"""Number format in which a GPU computes, by the format of the file; other formats are kept."""
 
 
 def load_translator(ctranslate2: Any, path: bytes, device: str, num_threads: int) -> Any:
     """The library's translator of an exported model. On a GPU, floating-point numbers have 16 bits.
 
-    A CPU computes in the format of the file. The library finds the device of `auto` and the format of a file only by
-    loading it, so a GPU loads a file of fp32 numbers twice.
+    A CPU computes in the format of the file. The device that `auto` means and the format of a file are known only after
+    loading, so a file of fp32 numbers is loaded twice on a GPU.
     """
     kind, _, index = device.partition(":")
     load = partial(ctranslate2.Translator, path, kind, device_index=int(index or 0), intra_threads=num_threads)
@@ -57,7 +57,7 @@ class CTranslate2Engine:
     """CTranslate2's search. Its length penalty divides by length^alpha, ours by ((5 + length) / 6)^alpha.
 
     A model that has learned nothing may generate special tokens that our search never generates. With `is_strict`, they
-    are suppressed, which changes scores: CTranslate2 then shares out their probability among other tokens.
+    are suppressed, which changes scores, because CTranslate2 then gives their probability to other tokens.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class CTranslate2Engine:
     def search(
         self, sources: Sequence[Ids], decoding: DecodingConfig, num_best: int = 1, prefixes: Sequence[Ids] = ()
     ) -> list[list[Hypothesis]]:
-        """See `Engine`. Sources with [UNK] in a hypothesis are searched again to get its attention."""
+        """See `Engine`. If a hypothesis contains [UNK], its source is searched again, with attention."""
         requests = list(zip_longest(sources, prefixes, fillvalue=()))
         hypotheses = self._search(requests, decoding, num_best)
         if decoding.unk == "copy":
@@ -90,8 +90,8 @@ class CTranslate2Engine:
     ) -> list[list[Hypothesis]]:
         """Hypotheses of each source, which begin with its prefix.
 
-        CTranslate2 has one maximum length for all sources. Sources whose translations are longer than their own maximum
-        are searched again with it, so that a translation does not depend on the other sources.
+        CTranslate2 has one maximum length for all sources. If a translation exceeds the maximum of its source, it
+        is searched again with this maximum, so that a translation does not depend on the other sources.
         """
         limits = [max(max_length(len(ids), decoding), len(prefix), decoding.min_length) for ids, prefix in requests]
         hypotheses: list[list[Hypothesis]] = [[] for _ in requests]

@@ -58,8 +58,8 @@ class Repository(BaseModel, frozen=True):
 def find_repository(kind: Kind, name: str, revision: str | None, note: str = "") -> Repository:
     """Look up a repository in the records of earlier commands or, without a record, on the hub.
 
-    Raises InputError if there is no such repository or revision, and MtError if the hub cannot be reached; `note` ends
-    messages about a repository that was not found.
+    Raises InputError if there is no such repository or revision, and MtError if the hub cannot be reached. `note`
+    is appended to messages about a repository that was not found.
     """
     start_client()
     revision = revision or "main"
@@ -104,7 +104,7 @@ def download(repository: Repository, names: Sequence[str]) -> Path:
         for name in missing:
             path = repository.downloads / name
             options: dict[str, Any] = {"revision": repository.commit, "force_download": path.exists()}
-            remove(path)  # The client keeps a link, which may lead to any file.
+            remove(path)  # The client would keep a link, and a link may lead to any file.
             retry(partial(hf_hub_download, repository.id, name, repo_type=repository.kind, **options))
             if _size(path) != repository.files[name].size:
                 raise MtError(f"{repository}: {name} arrived with another size than the hub says; {LOGIN_HINT}")

@@ -58,7 +58,7 @@ def _messages() -> list[tuple[Any, type[MtError], str]]:
 def hub_errors(kind: Kind, name: str, note: str = "") -> Iterator[None]:
     """Context manager that turns errors of the client into InputError or MtError; other errors pass.
 
-    The first cause of an error that is in the table counts. `note` ends messages about a repository that was not found.
+    The first cause of an error that is in the table counts. `note` is appended if a repository was not found.
     """
     from huggingface_hub import get_token
 
@@ -82,7 +82,7 @@ def hub_errors(kind: Kind, name: str, note: str = "") -> Iterator[None]:
 def retry(request: Callable[[], T]) -> T:
     """Send a request; send it once more if the hub is busy or the connection is lost.
 
-    A silent hub is not asked again: there may be no network, and the client has repeated a download already.
+    Timeouts are not retried: there may be no network, and the client has already retried a download.
     """
     try:
         return request()

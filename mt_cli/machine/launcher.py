@@ -1,6 +1,6 @@
 """Start several processes with PyTorch's launcher, join them, and end all of them with one message and one status.
 
-A process joins others only if the environment of a launcher (`torchrun`, `mt train --devices`) says so.
+A process joins a group only if a launcher (`torchrun`, `mt train --devices`) has set its environment variables.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def launched_group(if_lost: str = "") -> Iterator[Group]:
 
     Only the first process that fails raises its error. The others raise SystemExit with its status, so that there is
     one message. Raises InputError if the variables of a launcher are incomplete, or the processes cannot find each
-    other; LostProcessError, which ends with `if_lost`, if another process has ended without an error of its own.
+    other; LostProcessError, whose message ends with `if_lost`, if another process has ended without reporting an error.
     """
     global _failed_status
     if launched_processes() is None:
@@ -65,7 +65,7 @@ def launched_group(if_lost: str = "") -> Iterator[Group]:
             raise SystemExit(_failed_status) from None
         _write_status(_failed_status)
         is_exchange = isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error))
-        if is_exchange:  # In a pass through a sharded model, which exchanges weights and gradients.
+        if is_exchange:  # A sharded model exchanges weights and gradients in its passes.
             error = lost(error)
         if isinstance(error, LostProcessError):
             raise LostProcessError("; ".join(filter(None, (str(error), if_lost)))) from None
@@ -78,7 +78,7 @@ def launched_group(if_lost: str = "") -> Iterator[Group]:
 def launched_processes() -> int | None:
     """Number of processes that a launcher started; None without a launcher.
 
-    Raises InputError if its variables are incomplete: this process must not train alone then.
+    Raises InputError if the variables of a launcher are incomplete, because this process must not train alone then.
     """
     if "WORLD_SIZE" not in os.environ:
         return None
@@ -95,8 +95,8 @@ def launched_processes() -> int | None:
 def launch(num_devices: int, arguments: Sequence[str]) -> int:
     """Run `mt` with these arguments in several processes of this machine; return the exit status.
 
-    If a process fails, PyTorch's launcher ends the others; it passes a signal on to all. Raises InputError if there are
-    more processes than devices or CPUs.
+    If a process fails, PyTorch's launcher ends the others. It passes signals on to all processes. Raises InputError if
+    there are more processes than devices or CPUs.
     """
     most = max(num_usable_cpus(), torch.cuda.device_count(), _ALWAYS_ALLOWED)
     if num_devices > most:
@@ -146,7 +146,7 @@ def _join() -> tuple[Group, Any]:
     loopback = [name for _, name in socket.if_nameindex() if name in ("lo", "lo0")]
     if os.environ["MASTER_ADDR"] in ("127.0.0.1", "::1", "localhost") and loopback:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback[0])  # The name of the machine may have no address.
-    # While PyTorch waits for the other processes, only a signal without a handler of Python ends this one at once.
+    # While PyTorch waits for other processes, Python's handlers do not run: only a default action ends this process.
     previous = _replace_signal_handlers(signal.SIG_DFL)
     try:
         store, rank, size = next(rendezvous("env://", timeout=_JOIN_TIMEOUT))

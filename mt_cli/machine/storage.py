@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def is_out_of_room(error: OSError) -> bool:
-    """Whether a disk is full, read-only or broken: the work fails, and no other command line would help."""
+    """Whether a disk is full, read-only or broken, so that the work fails and no other command line would help."""
     return error.errno in (errno.ENOSPC, errno.EFBIG, errno.EROFS, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
@@ -138,8 +138,8 @@ def write_bytes(path: Path, content: bytes) -> None:
 def write_atomically(path: Path, write: Callable[[str], object]) -> None:
     """Have `write` fill a temporary file, flush it to disk and rename it: a crash leaves the old file or the new one.
 
-    A link with the name of either is replaced; its target does not change. Raises MtError if the file cannot be
-    written; the old file is then unchanged.
+    If `path` or the temporary file is a link, the link is replaced and its target stays unchanged. Raises MtError if
+    the file cannot be written; the old file then stays unchanged.
     """
     temporary = path.with_name(path.name + ".tmp")
     with writing(path, "; the previous file is unchanged" if path.exists() else ""):
@@ -162,10 +162,10 @@ def write_atomically(path: Path, write: Callable[[str], object]) -> None:
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """Context manager that gives an empty folder, and renames it to `folder` at the end, or removes it after an error.
+    """Context manager that yields a new empty folder; renames it to `folder` at the end, or removes it after an error.
 
-    Nothing is replaced but an empty folder of this name. A process that is killed leaves `NAME.unfinished-XXXXXXXX`,
-    which does not prevent a second attempt. Raises InputError if the name is taken or the folder cannot be made,
+    Only an empty folder of this name is replaced. A killed process leaves `NAME.unfinished-XXXXXXXX`, which does not
+    prevent a second attempt. Raises InputError if the name is taken or the folder cannot be made,
     MtError if it cannot be written.
     """
     if folder.name in ("", "..") or not is_free(folder):
@@ -202,7 +202,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 
 def is_free(folder: Path) -> bool:
-    """Whether a folder can be made under this path, which must not exist or be an empty folder."""
+    """Whether a folder can be made at this path: nothing is there, or an empty folder."""
     if not os.path.lexists(folder):
         return True
     with suppress(OSError):
@@ -217,7 +217,7 @@ def remove(path: Path) -> None:
 
 
 def remove_empty(*folders: Path) -> None:
-    """Remove the empty ones of these folders, in this order."""
+    """Remove the folders that are empty, in the given order."""
     for folder in folders:
         with suppress(OSError):
             folder.rmdir()

@@ -36,7 +36,7 @@ class Description(BaseModel):
     is_tag_required: bool = False
     """Whether every training sentence had a tag."""
     max_tokens: int = Field(ge=1, le=2**31)
-    """Tokens of the longest source of the training."""
+    """Number of tokens of the longest training source."""
     most_tokens: int | None = Field(default=None, ge=1, le=2**31)
     """`corpus.max_tokens`, the limit for a source; None, in exports of earlier versions, means `max_tokens`."""
     source_vocab_size: int = 0
@@ -47,7 +47,7 @@ class Description(BaseModel):
 
     @property
     def tagging(self) -> Tagging:
-        """Tags and their default; an older description has the tag of the target language, if it is among them."""
+        """Tags and the default tag; in an older description, the tag of the target language is the default, if any."""
         by_target = tag_of(self.target_language)
         is_older = "default_tag" not in self.model_fields_set
         default = by_target if is_older and by_target in self.tags else self.default_tag
@@ -83,7 +83,7 @@ def load_exported(
     """Load a model that `mt export --format ctranslate2` wrote; `paths` has only its folder.
 
     Raises InputError if ctranslate2 is not installed, the folder has no such model, or a precision or checkpoint is
-    given: an exported model has only one of each.
+    given, because an exported model has only one precision and one checkpoint.
     """
     if precision != "auto":
         raise InputError("precision: an exported model has its own number format; see mt export --quantization")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _FIRST_BLOCK, _LARGEST_BLOCK = 32, 2048
 _MOST_NAMED, _LONGEST_WORD = 5, 60
-"""Largest number of lines that a notice names, and of characters of an unknown word that are shown."""
+"""Maximum number of lines that a notice names, and maximum number of characters of an unknown word in a notice."""
 _LOOP = re.compile(r"(.{2,80}?)\1{3,}", re.DOTALL)
 """The same characters, four times or more in a row."""
 _FEWEST_CHARACTERS, _SHARE, _MOST_CHARACTERS = 24, 1 / 3, 20_000

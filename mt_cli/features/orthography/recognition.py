@@ -17,20 +17,20 @@ from mt_cli.corpus.languages import language_of, primary
 _LETTERS = re.compile(r"[^\W\d_]+")
 _LINES_EXAMINED, _FEWEST_LINES = 100, 5
 _CONFIDENCE, _AGREEMENT = 0.5, 0.8
-"""Confidence that a line needs, and the share of all lines that has to be confident of one language."""
+"""Minimum confidence for a line, and minimum share of lines that confidently have the same language."""
 _NOT_BELIEVED = frozenset({"und", "zxx", "dz"})
-"""Labels for texts that are in no language, and Dzongkha, the label for Tibetan too."""
+"""Labels that are ignored: labels for no language, and Dzongkha, which is also the label for Tibetan."""
 _NEAR = 20
-"""Languages with a smaller distance in CLDR, such as Norwegian and Danish, are not told apart."""
+"""Distance in CLDR below which languages, such as Norwegian and Danish, are not told apart."""
 _WHOLES = {
     **{"ary": "ar", "arz": "ar", "ckb": "ku", "grc": "el", "hbo": "he", "nb": "no", "nn": "no", "sdh": "ku"},
     **{"uzs": "uz", "wuu": "zh", "yue": "zh"},
 }
-"""Languages by the codes of their parts."""
+"""Macrolanguages by the codes of languages that belong to them."""
 
 
 def other_language_of_texts(texts: Sequence[str], language: str) -> str | None:
-    """Language that texts are clearly in, although they should be in `language`; None if they may be in it."""
+    """Language of the texts if it is clearly another one than `language`; None otherwise."""
     expected = primary(language)
     if _language_by_words(texts) == expected or expected not in _identifier().labels:
         return None

@@ -36,7 +36,7 @@ _ROWS_EXAMINED = 1_000
 _MIN_PAIRS = 10
 _LARGEST_SHARE, _PAIRS_HELD_OUT = 0.1, 1_000
 _FEW_WORDS = 300_000
-"""Target words up to which another run to begin with is named."""
+"""Number of target words up to which a note names another run to begin with."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def new_config(
     parent: Path | None,
     accept_processed: bool,
 ) -> NewConfig:
-    """Make a config that trains on a source; `languages`, `name` and `evaluation` count where they are given.
+    """Make a config that trains on a source; `languages`, `name` and `evaluation` are optional.
 
     `evaluation` has the sources of `valid` and `test`. Training begins with the run `parent`; without one, for few
     pairs, a note names a run below `runs` to begin with. `accept_processed` is written into the config. Raises
@@ -109,9 +109,9 @@ def _with_planned_device(decision: Decision) -> Decision:
 
 
 def _other_orthography(corpora: Mapping[str, Corpus], config: CorpusConfig) -> tuple[list[str], list[str]]:
-    """Parts of `train` to leave out, which are spelled otherwise than `valid` or `test`, and notes on all such parts.
+    """Parts of `train` to leave out, because they are spelled unlike `valid` or `test`, and notes on all such parts.
 
-    Nothing is left out if it is half of `train` or more.
+    If they are half of `train` or more, nothing is left out.
     """
     train, compared = corpora["train"], config.compared
     stretches = list(find_stretches(train, corpora.get(compared or ""), config, range(len(train.parts))))

@@ -39,7 +39,7 @@ Tree = dict[str, Any]
 NAME_COLUMNS = "name the two columns with --columns SOURCE TARGET"
 _LANGUAGE_OF_MESSAGES = "en"
 _SHARE_OF_MISTAKES = 0.05
-"""Languages in fewer of the headers of catalogues are mistakes of people who copied a header."""
+"""Share of headers of catalogues below which a language counts as a mistake, such as a copied header."""
 
 
 @dataclass(frozen=True)
