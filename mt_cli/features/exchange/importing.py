@@ -76,8 +76,11 @@ def import_model(
     folder = Path(name) if repository is None else _download(repository, allow_pickle)
     if (folder / "config.yaml").exists():
         raise InputError(f"{folder}: is a run already; use it with --run")
-    if not any((folder / file).exists() for file in (DESCRIPTION, "config.json", "decoder.yml")):
-        raise InputError(f"{folder}: has no model: no config.json, decoder.yml or {DESCRIPTION}")
+    if not any((folder / file).exists() for file in (DESCRIPTION, "config.json")):
+        advice = ""
+        if (folder / "decoder.yml").exists():
+            advice = "; files of Marian itself must be converted first (docs/model_formats.md)"
+        raise InputError(f"{folder}: has no model: neither config.json nor {DESCRIPTION}{advice}")
     if (folder / DESCRIPTION).exists():
         config, tokenizers, model, longest = read_bundle(folder, output.name, languages)
     else:

@@ -1,7 +1,7 @@
 """Published Marian models as our model and tokenizers; `importing.py` makes the run.
 
-Folders of Hugging Face `transformers`, of Marian itself, and of our own exports are read. The architecture of Marian,
-or of Pegasus, is expressed by the options of `model`. The differences:
+Folders of Hugging Face `transformers` and of our own exports are read. The architecture of Marian, or of Pegasus, is
+expressed by the options of `model`. The differences:
 
 - Our special tokens are the first four entries. The token that begins a translation has an entry of its own, with the
   embedding of the padding that Marian begins with, and can never be generated.
@@ -26,7 +26,6 @@ from mt_cli.config.sections import TokenizerConfig, is_replacement
 from mt_cli.errors import InputError, one_line
 from mt_cli.features.exchange import names
 from mt_cli.features.exchange.marian_config import MarianConfig
-from mt_cli.features.exchange.marian_files import is_native, ordered, read_native
 from mt_cli.features.exchange.sentencepiece import Pieces, missing_pieces, read_pieces, tokenizer_of
 from mt_cli.machine.storage import read_model, read_regular, reading
 from mt_cli.model.positions import sinusoids
@@ -77,22 +76,17 @@ class _Side:
 
 
 def read_marian(folder: Path, allow_pickle: bool = False) -> Imported:
-    """The model in a folder of MarianMT, of Marian itself (`decoder.yml`), or of `mt export --format huggingface`.
+    """The model in a folder of MarianMT, or of `mt export --format huggingface`.
 
     Raises InputError if a file is missing or damaged, or the model has something that a run cannot have. Weights in
     `pytorch_model.bin` are read only with `allow_pickle`, by the loader of PyTorch that runs no code.
     """
-    if is_native(folder):
-        config, vocabularies, weights = read_native(folder)
-    else:
-        config = read_model(folder / "config.json", MarianConfig)
-        if (folder / "tokenizer.json").exists() and not (folder / "source.spm").exists():
-            return _read_exported(folder, config, _read_weights(folder, allow_pickle))
-        paths = [folder / "vocab.json", folder / "target_vocab.json"]
-        # Tables may be separate and have one vocabulary.
-        has_two = not config.share_encoder_decoder_embeddings and paths[1].exists()
-        vocabularies = [ordered(read_model(path, dict[str, int]), path) for path in paths[: 1 + has_two]]
-        weights = _read_weights(folder, allow_pickle)
+    config, weights = read_model(folder / "config.json", MarianConfig), _read_weights(folder, allow_pickle)
+    if (folder / "tokenizer.json").exists() and not (folder / "source.spm").exists():
+        return _read_exported(folder, config, weights)
+    # Tables may be separate and have one vocabulary.
+    has_two = not config.share_encoder_decoder_embeddings and (folder / "target_vocab.json").exists()
+    vocabularies = [_read_vocabulary(folder / name) for name in ("vocab.json", "target_vocab.json")[: 1 + has_two]]
     _check_ids(folder, config, vocabularies[-1])
     pieces = [read_pieces(folder / f"{side}.spm") for side in ("source", "target")]
     is_shared = len(vocabularies) == 1
@@ -154,8 +148,22 @@ def _tokenizer_options(state: Mapping[str, Any]) -> dict[str, Any]:
     states = {name: [json.loads(step.__getstate__()) for step in ours] for name, ours in NORMALIZATIONS.items()}
     normalize = [name for name, ours in states.items() if all(state in steps for state in ours)]
     replacements = [(step["pattern"].get("String"), step["content"]) for step in steps if step["type"] == "Replace"]
-    letters = {old: new for old, new in replacements if isinstance(old, str) and is_replacement(old, new)}
+    letters: dict[str, str] = {}
+    for old, new in replacements:
+        is_other_case = (old, new) in ((lower.swapcase(), other.swapcase()) for lower, other in letters.items())
+        if isinstance(old, str) and is_replacement(old, new) and not is_other_case:
+            letters[old] = new
     return options | {"normalize": normalize, "letters": letters}
+
+
+def _read_vocabulary(path: Path) -> dict[str, int]:
+    """Entries in the order of their ids; raises InputError unless these are 0, 1, 2 ... and there is `<unk>`."""
+    vocabulary = read_model(path, dict[str, int])
+    if sorted(vocabulary.values()) != list(range(len(vocabulary))):
+        raise InputError(f"{path}: the ids of its entries are not 0 to {len(vocabulary) - 1:,}")
+    if "<unk>" not in vocabulary:
+        raise InputError(f"{path}: has no entry <unk>")
+    return dict(sorted(vocabulary.items(), key=lambda item: item[1]))
 
 
 def _read_weights(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
