@@ -26,7 +26,7 @@ def data_check(
     ] = None,
     progress: options.ProgressOption = "auto",
 ) -> None:
-    """Report kept, dropped and suspicious pairs.
+    """Report kept and dropped pairs, and problems of their text.
 
     The exit status is 2 if lines have slipped, sides are swapped, a language is wrong or text is processed already.
 

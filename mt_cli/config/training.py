@@ -101,10 +101,9 @@ class TrainingConfig(Section):
     tune_decoding: Changeable[bool] = False
     """At the end, choose the length penalty (1, 1.5, 2, 3, 4) and `no_repeat_ngram` (off, 3) with the best
     `best_metric` on validation pairs, and write them into the config of the run. Translations may be at most a
-    quarter longer than references. With several directions, each tag has its own length penalty unless one for all
-    scores higher. Takes at most a quarter of the training time, or two minutes. For models of few pairs, whose
-    translations are too short or repeat themselves; not for greedy search and sampling. For a finished run, use `mt
-    tune-decoding`."""
+    quarter longer than references. Takes at most a quarter of the training time, or two minutes. For models of few
+    pairs, whose translations are too short or repeat themselves; not for greedy search and sampling. For a finished
+    run, use `mt tune-decoding`."""
     max_bad_steps: Changeable[int] = Field(default=10, ge=1)
     """After this number of steps in a row whose loss or gradient is not finite (they are skipped), training returns
     to the last good state with half the learning rate, at most twice."""

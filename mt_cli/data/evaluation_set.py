@@ -30,7 +30,7 @@ class EvaluationSet:
     pairs: Sequence[Pair]
     languages: Sequence[Languages] = ()
     """Direction of each pair; empty for pairs in files."""
-    left_out: Sequence[BlankRow] = ()
+    skipped: Sequence[BlankRow] = ()
     """Rows that are not scored, because a side is blank."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     """Fingerprints of all corpora of the run, if the pairs are held out from `train`."""
@@ -43,13 +43,13 @@ class EvaluationSet:
         if not rows:
             targets = ", ".join(dict.fromkeys(target for _, target in self.languages))
             raise InputError(f"--to {target}: {self.name} has no pairs into this language, only into {targets}")
-        left_out = [
+        skipped = [
             replace(row, num_before=bisect_left(rows, row.num_before))
-            for row in self.left_out
+            for row in self.skipped
             if row.languages is None or row.languages[1] == target
         ]
         pairs, languages = ([values[row] for row in rows] for values in (self.pairs, self.languages))
-        return replace(self, name=f"{self.name}.{target}", pairs=pairs, languages=languages, left_out=left_out)
+        return replace(self, name=f"{self.name}.{target}", pairs=pairs, languages=languages, skipped=skipped)
 
     def tagged(self, tagging: Tagging, tag: str | None) -> EvaluationSet:
         """Copy with a tag before the sources; raises InputError if the model needs a tag and none is chosen."""
@@ -93,13 +93,13 @@ def read_files(source: Path, reference: Path, as_lines: bool) -> EvaluationSet:
     """Read two files or pipes that are aligned line by line."""
     files = FilesSource(files=(str(source), str(reference)))
     if all(path.is_file() or not path.exists() for path in (source, reference)):
-        pairs, _, left_out = read_evaluation_pairs([files], ("", ""), [("", "")], _FILES_KEY)
-        return EvaluationSet("files", pairs, (), left_out)
+        pairs, _, skipped = read_evaluation_pairs([files], ("", ""), [("", "")], _FILES_KEY)
+        return EvaluationSet("files", pairs, (), skipped)
     sides = [list(input_lines(path, as_lines)) for path in (source, reference)]  # A pipe can be read only once.
     if len(sides[0]) != len(sides[1]):
         raise InputError(
             f"{_FILES_KEY}: {len(sides[0]):,} lines and {len(sides[1]):,}; line N of one translates line N of the other"
         )
     rows = zip(range(1, len(sides[0]) + 1), *sides, strict=True)
-    pairs, left_out = pairs_of(clean_rows(rows, files, ("", ""), None), _FILES_KEY)
-    return EvaluationSet("files", pairs, (), left_out)
+    pairs, skipped = pairs_of(clean_rows(rows, files, ("", ""), None), _FILES_KEY)
+    return EvaluationSet("files", pairs, (), skipped)

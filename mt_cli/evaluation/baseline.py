@@ -20,11 +20,11 @@ _MANY = 0.01
 """Share of the pairs that makes a comparison unfair; short sentences such as greetings are in most corpora."""
 
 
-def read_translations(path: Path, num_pairs: int, left_out: Sequence[BlankRow]) -> list[str]:
+def read_translations(path: Path, num_pairs: int, skipped: Sequence[BlankRow]) -> list[str]:
     """Read the translations in a file; skip its lines for rows that are not scored, if it has such lines."""
     lines = list(input_lines(path, as_lines=True))
-    if len(lines) == num_pairs + len(left_out):
-        blank = {row.num_before + place for place, row in enumerate(left_out)}
+    if len(lines) == num_pairs + len(skipped):
+        blank = {row.num_before + place for place, row in enumerate(skipped)}
         lines = [line for place, line in enumerate(lines) if place not in blank]
     if len(lines) != num_pairs:
         raise InputError(f"{path}: has {len(lines):,} lines for {num_pairs:,} sentences")

@@ -74,8 +74,6 @@ class Scorer:
     """Number of random samples for confidence intervals and p-values (bootstrap resampling, Koehn 2004)."""
     spelling: tuple[str, ...] = ()
     """Changes that the tokenizer makes to hypotheses; signatures name them, because references are not changed."""
-    on_sentence: Callable[[], object] = lambda: None
-    """Callback after each sentence of TER, the only slow metric: seconds for a line of a hundred reordered words."""
 
     @classmethod
     def of(cls, language: str, bleu_tokenizer: str = "auto", num_resamples: int = _NUM_RESAMPLES) -> Scorer:
@@ -172,16 +170,16 @@ class Scorer:
         return not writes_spaces(self.language) and primary(self.language) in (*CHINESE, "ja")
 
     def _metric(self, name: str) -> Any:
-        from sacrebleu.metrics import BLEU, CHRF
+        from sacrebleu.metrics import BLEU, CHRF, TER
 
-        from mt_cli.evaluation.error_rates import CountedTER, ErrorRate
+        from mt_cli.evaluation.error_rates import ErrorRate
 
         match name:
             case "bleu":
                 # `force`: no advice in the words of sacreBLEU; `notes.py` has ours.
                 return BLEU(tokenize=self.bleu_tokenizer, force=True)
             case "ter":
-                return CountedTER(self.on_sentence, normalized=self._is_asian, asian_support=self._is_asian)
+                return TER(normalized=self._is_asian, asian_support=self._is_asian)
             case "chrf" | "chrf++":
                 return CHRF(word_order=2 if name == "chrf++" else 0)
         return ErrorRate("word" if name == "wer" else "character")

@@ -35,7 +35,7 @@ class DataRow(BaseModel, extra="allow"):
     dropped: dict[str, int] = {}
 
     @property
-    def left_out(self) -> dict[str, int]:
+    def excluded(self) -> dict[str, int]:
         """Number of excluded pairs, by reason."""
         return self.dropped | ({"held out for valid": self.num_held_out} if self.num_held_out else {})
 

@@ -63,9 +63,9 @@ def evaluate_system(
     for note in filter(None, notes):
         say(f"note: {note}")
     model = load_comet(comet) if comet else None
-    languages, left_out = test_set.languages, test_set.left_out
+    languages, skipped = test_set.languages, test_set.skipped
     scores, hypotheses = test_sets.evaluate(
-        translator, pairs, test_set.name, scorer, languages, left_out, **system.search
+        translator, pairs, test_set.name, scorer, languages, skipped, **system.search
     )
     scores.run = system.name
     if system.checkpoint:
@@ -96,7 +96,7 @@ def _compare(
         texts = translate_as_baseline(against, load, sources, languages, system.translator.tags, system.search)
         reports = [read_report(RunDirectory(path)) for path in (*system.paths, against)]
     else:
-        texts = read_translations(against, len(sources), test_set.left_out)
+        texts = read_translations(against, len(sources), test_set.skipped)
     scores = test_sets.compare(str(against), scorer, hypotheses, texts, references, test_set.languages)
     scores.notes += notes_on_comparison(reports)
     return scores

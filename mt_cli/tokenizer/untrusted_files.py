@@ -21,7 +21,7 @@ from tokenizers import models
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.errors import one_line
 from mt_cli.tokenizer.spacing import has_bytes, sentencepiece_backend, untrained_backend
-from mt_cli.tokenizer.special_tokens import SPECIAL_TOKENS, UNK, UNK_ID
+from mt_cli.tokenizer.special_tokens import ABSENT, SPECIAL_TOKENS, UNK, UNK_ID
 
 MAX_ENTRY_CHARACTERS = 2**16
 """Maximum length of an entry."""
@@ -123,8 +123,8 @@ def sanitize(model: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 def check_entries(entries: Sequence[str], is_unigram: bool) -> None:
     """Raise ValueError if an entry is too long, or all together are."""
-    limit = MAX_PIECE_CHARACTERS + 1 if is_unigram else MAX_ENTRY_CHARACTERS  # 1 for a marker.
-    longest = max(entries, key=len, default="")
+    limit = MAX_PIECE_CHARACTERS if is_unigram else MAX_ENTRY_CHARACTERS
+    longest = max((entry.removeprefix(ABSENT) for entry in entries), key=len, default="")
     if len(longest) > limit:
         raise ValueError(f"its entry {longest[:20]!r}... has {len(longest):,} characters, more than {limit:,}")
     total = sum(len(entry.encode("utf-8")) for entry in entries) if is_unigram else 0

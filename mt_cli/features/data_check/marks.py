@@ -1,12 +1,12 @@
 """Marks of other programs in a sentence, and damage that can be seen in it. Knows sentences and languages, no corpus.
 
 `PROCESSED` has a detector for each kind of text that another program has processed, `DAMAGED` one for each kind of
-damage. A detector marks sentences of an array; its shares say when the marked ones are a problem or worth a note.
+damage and markup. A detector marks sentences of an array; its shares say when the marked ones are a problem or worth a
+note.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -38,18 +38,18 @@ _TAG = (
 )
 """Tags of a language, as mt, OPUS-MT, M2M-100, mBART-50, NLLB and others write them: `<2it>`, `>>ita<<`, `__it__`,
 `[2it]`, `ita_Latn`, `it_IT`."""
-_IN_BRACKETS = r"(?P<name>[<\[{@](?i:lang[_:=-]?|to[_-])?[A-Za-z]{2,3}(?:[_-][A-Za-z]{2,4})?[>\]}@])"
-"""A tag only if a language or an origin of text is in it, as in `[it]` and `<bt>`: `<anna>`, `[adj]` and `{max}` are
-text."""
-_ORIGINS = frozenset({"bt", "ft", "syn"})
-_PREFIX = r"^(?i:translate) \pL+ to \pL+ ?:"
-"""The prefix of T5: `translate English to German: `."""
-_HTML = r"</|^<(?i:br|hr|p|li|img|em|strong|td|tr|th|ul|ol|div|span|code|pre|sub|sup)>"
+_AT_END = rf"^<2[a-z]{{2,3}}(?:_[A-Za-z]{{2,4}})?>|^{_TAG}(?: |$)|(?:^| ){_TAG}$|^(?i:translate) \pL+ to \pL+ ?:"
+"""A tag, or the prefix of T5: `translate English to German: `."""
 _SPECIAL_TOKENS = (
     r"(?:^| )</?s>(?: |$)|^[^<]+</s>$"
     r"|<(?i:pad|unk|eos|bos|sos|go|start|end|sep|cls|mask|extra_id_[0-9]+)>|<\|[a-z_]{2,20}\|>|\x{2047}"
     r"|\[(?:UNK|CLS|SEP|PAD|MASK|BOS|EOS|START|END|start|end)\]|(?:^| )_(?:UNK|EOS|GO|PAD)(?: |$)"
 )
+_TAG_NAMES = (
+    "a|b|br|button|code|div|em|font|g|h[1-6]|hr|i|img|input|label|li|mrk|ol|option|p|ph|pre|select|small|span|strong|sub"
+    "|sup|table|tbody|td|th|thead|tr|tt|u|ul|x"
+)
+"""Names of HTML and XLIFF."""
 _INVISIBLE = r"[\x{200b}\x{2060}\x{00ad}]"
 _ESCAPES = r"\\[ntr](?:[^a-z]|$)|\\n|\\u[0-9a-fA-F]{4}"
 _GARBLED = (
@@ -129,21 +129,6 @@ def _is_segmented(texts: pa.StringArray, language: str) -> Mask:
     return is_segmented & (not writes_spaces(language))
 
 
-def _has_tag(texts: pa.StringArray, _: str) -> Mask:
-    mask = matches(texts, rf"^<2[a-z]{{2,3}}(?:_[A-Za-z]{{2,4}})?>|^{_TAG}(?: |$)|(?:^| ){_TAG}$|{_PREFIX}")
-    for pattern in (rf"^{_IN_BRACKETS}(?: |$)", rf" {_IN_BRACKETS}$"):
-        names = pc.struct_field(pc.extract_regex(texts, pattern), "name")
-        tags = [name for name in pc.unique(names).to_pylist() if name and _is_tag(name)]
-        mask |= pc.is_in(names, value_set=pa.array(tags, pa.string())).to_numpy(zero_copy_only=False)
-    return mask & ~matches(texts, _HTML)
-
-
-def _is_tag(text: str) -> bool:
-    """Whether brackets have a language or an origin of text in them."""
-    name = re.sub(r"^(?:lang[_:=-]?|to[_-])", "", text[1:-1], flags=re.IGNORECASE)
-    return name.lower() in _ORIGINS or (is_common(name) and (name.islower() or "_" in name or "-" in name))
-
-
 PROCESSED = (
     Detector("BPE marks (`@@`, `￭` or `</w>`)", _has(_BPE), 0.02),
     Detector("SentencePiece marks (`▁`)", _has(r"▁(?:[\pL\pN\pP ]|$)"), 0.02),
@@ -154,7 +139,7 @@ PROCESSED = (
     Detector("separators of fields (`|||`)", _has(r"(?:^| )\|\|\|(?: |$)"), 0.02),
     Detector("byte pieces (`<0xE2>`)", _has(r"<0x[0-9A-F]{2}>"), 0.02),
     Detector("special tokens of a model (`<s>`, `<unk>`, `[SEP]`)", _has(_SPECIAL_TOKENS), 0.02),
-    Detector("tags at the beginning or end (`<2it>`, `>>ita<<`, `ita_Latn`)", _has_tag, 0.1, 0.02),
+    Detector("tags at the beginning or end (`<2it>`, `>>ita<<`, `ita_Latn`)", _has(_AT_END), 0.1, 0.02),
     Detector("spaces before punctuation, as tokenised text has", _has_lone_punctuation, 0.5, 0.1, _has_punctuation),
     Detector(
         "spaces between all letters",
@@ -172,16 +157,7 @@ DAMAGED = (
     Detector("escapes as text (`\\n`, `\\t`)", _has(_ESCAPES), _NEVER, 0.01),
     Detector("letters that look garbled, as of a wrong encoding", _has(_GARBLED), _NEVER, 0.002),
     Detector("question marks inside words, as for lost letters", _has(r"\pL\?\pL"), _NEVER, 0.01),
-)
-
-_TAG_NAMES = (
-    "a|b|br|button|code|div|em|font|g|h[1-6]|hr|i|img|input|label|li|mrk|ol|option|p|ph|pre|select|small|span|strong|sub"
-    "|sup|table|tbody|td|th|thead|tr|tt|u|ul|x"
-)
-"""Names of HTML and XLIFF."""
-IN_MARKUP = (
     Detector("entities (`&amp;`)", _has(r"&(?:[a-zA-Z]{2,8}|#[0-9]{2,5}|#x[0-9a-fA-F]{2,5});"), _NEVER, 0.01),
     # Other words in angle brackets are labels (`:ref:`text <label>``), placeholders or addresses.
     Detector("tags (`<b>`)", _has(rf"</[a-zA-Z][\w-]*>|(?i:<(?:{_TAG_NAMES})(?:\s[^<>]*)?/?>)"), _NEVER, 0.01),
 )
-"""Markup, which text may have by nature, on any side of a pair."""

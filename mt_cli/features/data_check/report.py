@@ -21,13 +21,9 @@ from mt_cli.data.prepare import Data, notes_on_tags, notes_on_words
 from mt_cli.errors import InputError
 from mt_cli.features.data_check import notes
 from mt_cli.features.data_check.findings import Finding, shorten
-from mt_cli.features.data_check.problems import contradictions_in
-from mt_cli.features.data_check.stretches import odd_pairs
 from mt_cli.features.training_pairs import training_pairs
 from mt_cli.machine.storage import refusal
 
-_NUM_ODD = 10
-_BAR, _WIDTH = "█", 30
 _FILTERS = STATUS_NAMES[HELD_OUT + 1 :]
 
 
@@ -48,15 +44,11 @@ def examine(data: Data, config: Config, problems: Sequence[Finding]) -> dict[str
             *notes_on_reading(data.corpora),
             *notes_on_overlap(rows),
             *notes.notes_on_leaks(data, config),
-            *notes.notes_on_languages(data, config, problems),
-            *notes.notes_on_evaluation_sets(data, config),
             *notes.notes_on_unknown_tokens(data, config),
             *notes.notes_on_texts(data, config),
             *(problem.message for problem in problems if problem.is_note),
         ],
         "problems": [asdict(problem) for problem in problems if not problem.is_note],
-        "contradictions": asdict(contradictions_in(data.corpora["train"], config.corpus)),
-        "suspicious": odd_pairs(data.corpora["train"], config.corpus, _NUM_ODD),
     }
 
 
@@ -74,20 +66,10 @@ def format_examination(report: Mapping[str, Any]) -> Iterator[str]:
     yield f"{report['run']}\n"
     yield from _format_counts(report["corpora"])
     yield from _format_tokens(report)
-    yield from _format_lengths(report["tokens"].get("train") or next(iter(report["tokens"].values())))
-    counts = report["contradictions"]
-    if number := counts["num_contradictory"]:
-        yield f"sources of train with several different targets: {number:,} of {counts['num_sources']:,}\n"
     for note in report["notes"]:
         yield f"note: {note}"
     for problem in report["problems"]:
         yield str(Finding(**problem))
-    if report["suspicious"]:
-        yield "\nthe kept pairs whose sides fit each other least (clean text has such pairs, too)"
-    for pair in report["suspicious"]:
-        yield f"  {pair['part']}, {pair['place']}: {', '.join(pair['why'])}"
-        yield f"    {shorten(pair['source'])}"
-        yield f"    {shorten(pair['target'])}"
 
 
 def _format_counts(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -117,24 +99,6 @@ def _format_tokens(report: Mapping[str, Any]) -> Iterator[str]:
         )
         yield f"  {name:<18}{'  '.join(cells)}"
     yield f"  {'vocabulary':<18}{report['vocabulary']['source']:>14,}{report['vocabulary']['target']:>37,}"
-    yield ""
-
-
-def _format_lengths(sides: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Histogram of both sides, with bins up to the 99th percentile."""
-    counts = [np.array(sides[side]["length_counts"], int) for side in SIDES]
-    longest = max(map(len, counts))
-    counts = [np.pad(side, (0, longest - len(side))) for side in counts]
-    most = int(np.searchsorted(np.cumsum(sum(counts)), 0.99 * sum(map(np.sum, counts))))
-    step = next(step for step in (1, 2, 5, 10, 20, 50, 100) if step == 100 or most / step <= 12)
-    starts = list(range(0, max(most, 1) + step, step))  # The last bin has all longer sentences.
-    bins = [np.add.reduceat(np.pad(side, (0, starts[-1] + 1)), starts) for side in counts]
-    highest = max(1, *(count for side in bins for count in side))
-    yield f"{'length in tokens':<20}{'source':<{_WIDTH + 12}}target"
-    for start, pair in zip(starts, zip(*bins, strict=True), strict=True):
-        label = f"{start:>4} and more" if start == starts[-1] else f"{start:>4} to {start + step - 1}"
-        bars = (f"{_BAR * round(_WIDTH * count / highest):<{_WIDTH}}{count:>10,}" for count in pair)
-        yield f"  {label:<18}{'  '.join(bars)}"
     yield ""
 
 

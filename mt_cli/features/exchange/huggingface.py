@@ -110,25 +110,16 @@ class Unsupported(NamedTuple):
 
 def unsupported(config: Config) -> list[Unsupported]:
     """Options that prevent the export of a run of this config, and what to choose instead before it is trained."""
-    model, tokenizer = config.model, config.tokenizer
-    tied = f"model.tie_embeddings: {model.tie_embeddings} with norm_order: pre"
-    separate = "tokenizers of two vocabularies (tokenizer.shared: false)"
+    model, is_shared = config.model, config.tokenizer.shared or config.tokenizer.algorithm == "sentencepiece"
+    is_pre, is_tied = model.norm_order == "pre", model.tie_embeddings == "all"
     problems = (
-        (
-            model.activation not in names.ACTIVATIONS,
-            "model.activation",
-            f"model.activation: {model.activation}",
-            "relu",
-        ),
-        (model.positions != "sinusoidal", "model.positions", f"model.positions: {model.positions}", "sinusoidal"),
-        (
-            model.norm_order == "post" and model.ends_in_norm,
-            *("model.final_norm", "model.final_norm with norm_order: post", "null"),
-        ),
-        (model.norm_order == "pre" and model.tie_embeddings != "all", "model.tie_embeddings", tied, "all"),
-        (tokenizer.algorithm != "sentencepiece" and not tokenizer.shared, "tokenizer.shared", separate, "true"),
+        (model.activation not in names.ACTIVATIONS, "model.activation", model.activation, "relu"),
+        (model.positions != "sinusoidal", "model.positions", model.positions, "sinusoidal"),
+        (not is_pre and model.ends_in_norm, "model.final_norm", "true with norm_order: post", "null"),
+        (is_pre and not is_tied, "model.tie_embeddings", f"{model.tie_embeddings} with norm_order: pre", "all"),
+        (not is_shared, "tokenizer.shared", "false (two vocabularies)", "true"),
     )
-    return [Unsupported(key, text, f"{key}: {value}") for is_problem, key, text, value in problems if is_problem]
+    return [Unsupported(key, f"{key}: {value}", f"{key}: {other}") for is_bad, key, value, other in problems if is_bad]
 
 
 def _write_config(transformers: Any, run: TrainedRun, layout: _Layout, folder: Path) -> None:

@@ -20,7 +20,6 @@ from mt_cli.corpus.rows import Languages
 from mt_cli.errors import InputError
 from mt_cli.features.exchange.bundle import read_bundle, unknown_corpus
 from mt_cli.features.exchange.marian import PICKLE_ADVICE, PICKLED_WEIGHTS, WEIGHTS, Imported, read_marian
-from mt_cli.features.exchange.marian_config import ARCHITECTURES
 from mt_cli.machine.hub import Repository, download, find_repository
 from mt_cli.machine.storage import read_model
 from mt_cli.translation.exported import DESCRIPTION
@@ -29,7 +28,7 @@ _MAX_TOKENS, _LONGEST = 512, 2**14
 """`corpus.max_tokens` if a model does not say how long its sources were, or says more than the second number."""
 _FILES = (
     *(DESCRIPTION, "config.json", "generation_config.json", "tokenizer_config.json", "vocab.json", "target_vocab.json"),
-    *("source.spm", "target.spm", "tokenizer.json", "tokenizer.source.json", "tokenizer.target.json"),
+    *("source.spm", "target.spm", "tokenizer.source.json", "tokenizer.target.json"),
 )
 """Files of a repository that are needed beside its weights, where they exist."""
 T = TypeVar("T", bound=BaseModel)
@@ -76,8 +75,11 @@ def import_model(
     folder = Path(name) if repository is None else _download(repository, allow_pickle)
     if (folder / "config.yaml").exists():
         raise InputError(f"{folder}: is a run already; use it with --run")
-    if not any((folder / file).exists() for file in (DESCRIPTION, "config.json", "decoder.yml")):
-        raise InputError(f"{folder}: has no model: no config.json, decoder.yml or {DESCRIPTION}")
+    if not any((folder / file).exists() for file in (DESCRIPTION, "config.json")):
+        advice = ""
+        if (folder / "decoder.yml").exists():
+            advice = "; files of Marian itself must be converted first (docs/model_formats.md)"
+        raise InputError(f"{folder}: has no model: neither config.json nor {DESCRIPTION}{advice}")
     if (folder / DESCRIPTION).exists():
         config, tokenizers, model, longest = read_bundle(folder, output.name, languages)
     else:
@@ -125,18 +127,16 @@ def _download(repository: Repository, allow_pickle: bool) -> Path:
         )
     if weights == PICKLED_WEIGHTS and not allow_pickle:
         raise InputError(f"{repository}: {PICKLE_ADVICE}")
-    if "source.spm" in files and "tokenizer.json" in files:
-        files.remove("tokenizer.json")
     return download(repository, [*files, weights])
 
 
 def _check_architecture(name: str, folder: Path) -> None:
     """Raise InputError, with what can be done instead, if a folder has a model of an architecture that is not read."""
     architecture = _read_optional(folder / "config.json", _Architecture).model_type
-    if architecture not in (None, *ARCHITECTURES):
+    if architecture not in (None, "marian"):
         raise InputError(
             f"{name}: has the architecture {architecture!r:.80}, which mt import does not read; it reads MarianMT, "
-            "such as Helsinki-NLP/opus-mt-en-it, and what mt export writes (docs/model_formats.md). Begin with such a "
+            "such as Helsinki-NLP/opus-mt-en-it, and bundles of mt export (docs/model_formats.md). Begin with such a "
             "model (init.run), or translate text with this one in its own program and train on the pairs"
         )
 

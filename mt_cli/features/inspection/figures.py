@@ -75,19 +75,6 @@ def save_positions(table_PD: Tensor, path: Path) -> None:
         _save(figure, path)
 
 
-def save_norms(norms: dict[str, Tensor], path: Path) -> None:
-    """Write curves of embedding norms, each a tensor of V, by rank in the vocabulary; raises as `save_attention`."""
-    with _figure((7.5, 3.5), layout="constrained") as figure:
-        axes = figure.subplots()
-        for name, norms_V in norms.items():
-            axes.plot(norms_V.float().cpu().numpy(), marker=".", markersize=1.5, linestyle="none", label=name)
-        axes.set(xlabel="entry, frequent ones first", ylabel="norm of the embedding", title="embeddings")
-        axes.set_ylim(bottom=0)
-        axes.legend(frameon=False, markerscale=6)
-        axes.spines[["top", "right"]].set_visible(False)
-        _save(figure, path)
-
-
 def line_chart(curves: Sequence[Curve]) -> str:
     """Address of an SVG picture of curves, `data:...`, for a page with a background of any colour."""
     from matplotlib.ticker import EngFormatter
