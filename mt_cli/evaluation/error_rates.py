@@ -1,4 +1,4 @@
-"""Character and word error rates as sacreBLEU metrics: sacreBLEU resamples, compares and signs them."""
+"""Character and word error rates as sacreBLEU metrics, so that sacreBLEU adds resampling, comparison and signatures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sacrebleu.utils import sum_of_lists
 
 
 class _UnitSignature(Signature):  # type: ignore[misc]
-    """A signature that names the unit."""
+    """Signature with the unit of an error rate."""
 
     def __init__(self, args: dict[str, Any]) -> None:
         super().__init__(args)

@@ -1,4 +1,4 @@
-"""Notes on scores: problems of the scored texts that the numbers hide."""
+"""Notes beside scores: problems of the scored texts that the scores do not show."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mt_cli.evaluation.scores import METRICS, Scorer, by_direction, rows_by_dire
 from mt_cli.translation.stream import listed_lines
 
 FEWEST_SENTENCES = 100
-"""Below this number, intervals and p-values of the bootstrap are too small, and single sentences decide."""
+"""Number of sentences below which the intervals and p-values of the bootstrap are too small."""
 _FEWEST_LINES = 3
 _COMMON, _RARE = 0.5, 0.1
 """Smallest share of lines for a common habit, and largest share for a rare one."""
@@ -53,9 +53,9 @@ def notes_on_texts(
 
 
 def note_on_short_references(scorer: Scorer, references: Sequence[str]) -> str | None:
-    """A note if most references are too short for BLEU, which counts sequences of up to four tokens.
+    """Note that most references are too short for BLEU, which counts sequences of up to four tokens; None if not.
 
-    BLEU of such text is 0 for perfect translations, and rises if poor ones repeat themselves.
+    For such text, BLEU is 0 for perfect translations, and rises for poor translations that repeat themselves.
     """
     if scorer.bleu_tokenizer != "13a" or not is_short(references):
         return None
@@ -71,7 +71,7 @@ def is_short(texts: Sequence[str]) -> bool:
 
 
 def note_on_skipped_rows(skipped: Sequence[BlankRow], num_pairs: int) -> str | None:
-    """Number of rows that are not scored because a side is blank, with their places; None if there are none."""
+    """Note on rows that are not scored because a side is blank: number and places; None if there are none."""
     if not skipped:
         return None
     parts = []
@@ -85,16 +85,16 @@ def note_on_skipped_rows(skipped: Sequence[BlankRow], num_pairs: int) -> str | N
 
 @dataclass(frozen=True)
 class _Habit:
-    """Habit of writing that one text may have and another may lack."""
+    """Habit of writing, such as lower case only, that one text may have and another may lack."""
 
     description: str
     can_show: Callable[[str], bool]
     """Whether a line can show the habit or its absence."""
     shows: Callable[[str], bool]
     remove: Callable[[str], str]
-    """Rewrites a line so that it is equal with and without the habit."""
+    """Function that rewrites a line so that it is the same with and without the habit."""
     spelling: str = ""
-    """Name of the same change in `Scorer.spelling`, which another note covers."""
+    """Name of the same change in `Scorer.spelling`; another note covers it."""
 
     def count(self, texts: Sequence[str]) -> tuple[int, int]:
         """Number of lines with the habit, and number of lines that can show it."""
@@ -152,7 +152,7 @@ def notes_on_style(
 ) -> list[str]:
     """Notes on habits in which translations and references differ, and that lower the scores.
 
-    Each note has the score without the difference. `name` says whose translations they are. Several directions get
+    Each note gives the score without the difference. `name` is a name for the translations. Several directions get
     separate notes.
     """
 

@@ -71,7 +71,7 @@ class SplitScores(_Scores):
     speed: dict[str, FiniteFloat] = {}
     comet: Score | None = None
     notes: list[str] = []
-    """Problems of the texts that the scores hide."""
+    """Problems of the texts that the scores do not show."""
     against: Baseline | None = None
 
 
@@ -84,7 +84,7 @@ def evaluate(
     skipped: Sequence[BlankRow] = (),
     **decoding: Any,
 ) -> tuple[SplitScores, list[str]]:
-    """Scores of a translator on pairs, by each metric that suits the language, and its translations.
+    """Scores of a translator on pairs, by all metrics that suit the language, and the translations.
 
     `languages` has the direction of each pair if the model has several; `skipped` has the rows that are not scored.
     """
@@ -144,7 +144,7 @@ def translations_of(
     num_reported = limit = 0
 
     def report(number: int) -> None:
-        """Report up to a limit: a sentence of several segments is searched several times."""
+        """Report sentences up to their number, because a sentence of several segments is searched several times."""
         nonlocal num_reported
         number = min(number, limit - num_reported)
         num_reported += number
@@ -163,7 +163,7 @@ def translations_of(
 
 
 def write_hypotheses(run: Path, split: str, hypotheses: Sequence[str]) -> None:
-    """Write translations into the run directory, one a line; if that fails, only print why."""
+    """Write translations into the run directory, one a line; if that fails, only print the reason."""
     path = run / "hypotheses" / f"{split}.txt"
     try:
         make_folder(path.parent)
@@ -173,7 +173,7 @@ def write_hypotheses(run: Path, split: str, hypotheses: Sequence[str]) -> None:
 
 
 def note_on_spelling(config: TokenizerConfig, references: Sequence[str]) -> str | None:
-    """A note if more than a few references have spellings that translations cannot have."""
+    """Note that more than a few references have spellings that translations cannot have; None if there are fewer."""
     spellings = [(text, respelled(text, config)) for text in references] if config.changes_of_spelling else []
     changed = [(old, new) for old, new in spellings if old != new]
     if not changed or len(changed) < _MANY_OTHERS * len(references):
@@ -213,7 +213,7 @@ def format_scores(result: SplitScores) -> str:
 def _comparison(
     scores: dict[str, Score], baseline: dict[str, Score], label: str, num_sentences: int = FEWEST_SENTENCES
 ) -> Iterator[str]:
-    """For each metric, the score of the baseline and whether the difference is better and significant."""
+    """For each metric, the score of the baseline, and whether the difference is an improvement and significant."""
     for name in [name for name in baseline if name in scores]:
         ours, theirs = scores[name].score, baseline[name].score
         difference, p_value = round(ours, 2) - round(theirs, 2), baseline[name].p_value

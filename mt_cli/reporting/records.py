@@ -1,4 +1,4 @@
-"""Records of a run: `metrics.jsonl`, TensorBoard events and `samples.txt`; written, truncated on resuming, and read.
+"""Records of a run (`metrics.jsonl`, TensorBoard events, `samples.txt`): writing, truncation on resuming, reading.
 
 The tags are explained in `docs/runs.md`. A row of `metrics.jsonl` holds what TensorBoard shows for its step.
 """
@@ -76,7 +76,7 @@ class Records(EventFile):
                 self._add_points(row)
 
     def write_metrics(self, step: int, elapsed_seconds: float, metrics: Mapping[str, float]) -> None:
-        """Add one row to the metrics and one point to its curves; values that are not finite are omitted."""
+        """Add a row to `metrics.jsonl` and a point to each curve; values that are not finite are omitted."""
         finite = {tag: value for tag, value in metrics.items() if math.isfinite(value)}
         row = {"step": step, "elapsed_seconds": round(elapsed_seconds, 3), **finite}
         with writing(self._metrics), self._metrics.open("a", encoding="utf-8") as file:

@@ -1,7 +1,7 @@
 """Reading of untrusted tokenizer files: the steps come from a config, and entries, scores and merges from the file.
 
-The `tokenizers` library recurses over pieces, allocates what a file declares, and ends the process if that fails. So
-the content is checked against limits first. Knows the files of the library and the compiled normalisation of
+The `tokenizers` library recurses over pieces, allocates what a file declares, and ends the process if an allocation
+fails, so the content is checked against limits first. Knows the files of the library and the compiled normalisation of
 SentencePiece; does not know how text is split.
 """
 
@@ -28,7 +28,8 @@ MAX_ENTRY_CHARACTERS = 2**16
 MAX_PIECE_CHARACTERS = 512
 """Maximum length of an entry of a unigram model, and of a piece of SentencePiece, whose trainer has this limit too."""
 MAX_PIECE_BYTES = 2**21
-"""Maximum length of all entries of a unigram model together: 250,000 pieces. In the library, each byte takes 200."""
+"""Maximum length of all entries of a unigram model together: 250,000 pieces. The library needs 200 bytes of memory
+for each."""
 MAX_MERGED_CHARACTERS = 2**23
 """Maximum total length of the merged pieces; the 600,000 merges of a model of 256,000 pieces make about 4,000,000."""
 _MAX_CHARSMAP_BYTES = 2**20
@@ -133,7 +134,7 @@ def check_entries(entries: Sequence[str], is_unigram: bool) -> None:
 
 
 def check_merges(num_characters: int) -> None:
-    """Raise ValueError if merges make pieces of too many characters, each counted as often as it is made."""
+    """Raise ValueError if merges make pieces of too many characters in all; a piece counts each time it is made."""
     if num_characters > MAX_MERGED_CHARACTERS:
         raise ValueError(f"its merges make more than {MAX_MERGED_CHARACTERS:,} characters")
 
@@ -168,7 +169,7 @@ def check_charsmap(charsmap: bytes) -> None:
 
 
 def _offsets(units: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For each unit, the difference (exclusive or) to the place of its children."""
+    """For each unit, the number that is combined (exclusive-or) with its place to give the place of its children."""
     return (units >> 10) << ((units & 0x200) >> 6)
 
 

@@ -23,9 +23,9 @@ from mt_cli.training.averaging import mean
 
 
 def mean_of(paths: Sequence[Path], model: Transformer) -> dict[str, Tensor]:
-    """Mean in fp32 of the weights in checkpoints of a model like this one, by name; the model stays as it is.
+    """Mean in fp32 of the weights in checkpoints that fit `model`, by name; does not change `model`.
 
-    Raises RunError if one does not fit the model, and DamagedFileError if one is damaged.
+    Raises RunError if a checkpoint does not fit the model, and DamagedFileError if one is damaged.
     """
 
     def weights(path: Path) -> dict[str, Tensor]:
@@ -38,7 +38,7 @@ def mean_of(paths: Sequence[Path], model: Transformer) -> dict[str, Tensor]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Checkpoint]:
-    """Open a checkpoint as a context manager; if it is damaged, the message says what to do."""
+    """Context manager that opens a checkpoint; the message about a damaged checkpoint says what to do."""
     try:
         with open_checkpoint(path) as checkpoint:
             yield checkpoint
@@ -76,9 +76,9 @@ def average_runs(paths: Sequence[Path], output: Path) -> list[str]:
     """Write the mean of the weights of related runs as a run into the new folder `output`; return lines for people.
 
     Means of models that were fine-tuned from one parent are often better than each model (Wortsman et al. 2022, "Model
-    soups"). Of one run with adapters, this is the run with merged adapters. Raises InputError if languages,
-    vocabularies or tags differ, or two runs have no common ancestor: a mean of models that began with different random
-    weights is of no use.
+    soups"). For a single run with adapters, the result is the run with merged adapters. Raises InputError if
+    languages, vocabularies or tags differ, or if two runs have no common ancestor: a mean of models that began with
+    different random weights is useless.
     """
     if len({real_path(path) for path in paths}) < len(paths):
         raise InputError("a run is given twice; give different runs")

@@ -15,7 +15,7 @@ Mask = NDArray[np.bool_]
 Kind = Literal["stretch", "processed", "segmented", "text"]
 
 MIN_SENTENCES = 3
-"""Number of sentences from which on something is reported; one or two are a slip."""
+"""Minimum number of sentences that is reported; one or two may be a mistake."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ class Finding:
     """Numbers of the first and the last line."""
     text: str
     kind: Kind = "stretch"
-    """`stretch`: neighbouring lines; the others: sentences anywhere, whose places are in `text`."""
+    """`stretch`: neighbouring lines. Other kinds: sentences anywhere, whose places are in `text`."""
     is_note: bool = False
-    """Whether it is worth a note, and no reason to stop."""
+    """Whether the finding is only a note and no reason to stop."""
 
     @property
     def is_refused(self) -> bool:
-        """Whether it is text that another program has processed, on which no new run begins."""
+        """Whether another program has processed the text, so that a new run refuses it."""
         return self.kind in ("processed", "segmented") and not self.is_note
 
     @property
@@ -50,7 +50,7 @@ class Finding:
 
 
 def spread_blocks(part: SourceRows, most: int) -> Iterator[slice]:
-    """Rows of at most `most` blocks of a source, evenly spread over it."""
+    """Rows of at most `most` blocks of a source; the blocks are evenly spread over the source."""
     num_blocks = -(-part.num_rows // ROWS_PER_BLOCK)
     for index in np.unique(np.linspace(0, num_blocks - 1, min(num_blocks, most)).astype(int)).tolist():
         first = part.first_row + index * ROWS_PER_BLOCK

@@ -19,15 +19,15 @@ from mt_cli.corpus.languages import COMMON_WORDS, is_common, primary, writes_spa
 from mt_cli.features.data_check.findings import MIN_SENTENCES, Mask
 
 Marker = Callable[[pa.StringArray, str], Mask]
-"""A function that finds the sentences in a language that have a mark."""
+"""Function from sentences and their language to the mask of the sentences with a mark."""
 
 _NEVER = 2.0
 _LEAST_OF_ALL = 0.01
-"""Share of all sentences that have a mark at least, where only few could have it."""
+"""Minimum share of marked sentences among all, for marks that only few sentences could have."""
 _BPE = r"[^\s@]@@(?: |$)|￭|\S￨\S|\S</w>(?: |$)"
 """Marks of subword-nmt, the tokenizer of OpenNMT, and GPT; the `+` of Morfessor is a letter of Wixarika."""
 _UNDERSCORES = (r"(?:^| )_\pL[\pL\pN'-]*(?:[^_\pL\pN'-]|$)", r"(?:^| )\pL[\pL\pN'-]*_(?: |$)")
-"""Marks before or after words, of Tensor2Tensor or SentencePiece in ASCII; on both sides they are Markdown."""
+"""Marks before or after words, from Tensor2Tensor or from SentencePiece in ASCII; marks on both sides are Markdown."""
 _MIN_UNDERSCORES = 3
 _LETTER_BY_LETTER = r"(?:^| )(?:\pL ){7}\pL(?: |$)"
 _SPACES_A_CHARACTER, _MIN_CHARACTERS = 0.15, 8
@@ -64,19 +64,19 @@ class Detector:
     """One kind of mark."""
 
     name: str
-    """Words for messages, after "sentences have"."""
+    """Name of the mark, which follows "sentences have" in messages."""
     mark: Marker
     problem_share: float
-    """Share of sentences from which on marks are a problem."""
+    """Minimum share of marked sentences that is a problem."""
     note_share: float = 0.0
-    """Share from which on they are worth a note."""
+    """Minimum share of marked sentences that is worth a note."""
     is_relevant: Marker | None = None
-    """Function that finds the sentences that could have the mark; None: all. Shares are shares of these sentences."""
+    """Function that finds the sentences that could have the mark; None means all. Shares refer to these sentences."""
     is_segmentation: bool = False
     """Whether a tokenizer that splits at spaces needs such text."""
 
     def level(self, num_marked: int, num_relevant: int, num_all: int) -> str | None:
-        """Consequence of some marked sentences: `problem`, `note` or None."""
+        """Level of the finding for a number of marked sentences: `problem`, `note` or None."""
         share = num_marked / max(1, num_relevant)
         least = MIN_SENTENCES if self.is_relevant is None else max(MIN_SENTENCES, _LEAST_OF_ALL * num_all)
         if num_marked < least or share < self.note_share:
@@ -96,7 +96,7 @@ def _has(pattern: str, applies: Callable[[str], bool] = lambda language: True) -
 
 
 def _has_lone_punctuation(texts: pa.StringArray, language: str) -> Mask:
-    """Numbers of lists (`12 . Text`) and spaced dots (`. . .`) do not count."""
+    """Mask of sentences with a mark after a space; numbers of lists (`12 . Text`) and dots (`. . .`) do not count."""
     marks = _marks_without_space(language)
     return (matches(texts, rf"[^\s.\d] [{marks}](?: |$)") & ~matches(texts, r"\. \. \.")) | matches(texts, r" @-@ ")
 
@@ -107,7 +107,7 @@ def _has_punctuation(texts: pa.StringArray, language: str) -> Mask:
 
 
 def _marks_without_space(language: str) -> str:
-    """Punctuation that no language writes after a space and, where its usage is known, that this one does not."""
+    """Punctuation that no language writes after a space, and marks that this language is known not to write so."""
     code = primary(language)
     return ".,!?" if code in COMMON_WORDS and code != "fr" else ".,"
 
@@ -143,7 +143,7 @@ PROCESSED = (
     Detector("spaces before punctuation, as tokenised text has", _has_lone_punctuation, 0.5, 0.1, _has_punctuation),
     Detector(
         "spaces between all letters",
-        # Letters of a made-up language may be what a model is to learn.
+        # In a made-up language, single letters may be the text to learn.
         _has(_LETTER_BY_LETTER, lambda language: is_common(language) and writes_spaces(language)),
         0.5,
         0.1,

@@ -26,7 +26,8 @@ _FEWEST_LEAKS, _MIN_LEAKED = 3, 0.01
 _NUM_EXAMPLES = 2
 _WORD = re.compile(r"\w+")
 _FACTOR, _MARGIN = 1.5, 0.02
-"""Later news of the same kind has up to 1.6 to 2 times the new words of shuffled text, another domain 2 to 20 times."""
+"""New words that are noted: this many times the expected share, and this much above it. Later news of the same kind has
+up to 1.6 to 2 times the new words of shuffled text; another domain has 2 to 20 times."""
 _MIN_WORDS = 200
 _LINES_RECOGNISED = 200
 _SENTENCES_EXAMINED, _MIN_LETTERS = 2_000, 8
@@ -38,9 +39,9 @@ Texts = Mapping[str, Mapping[str, Sequence[str]]]
 
 
 def notes_on_leaks(data: Data, config: Config) -> Iterator[str]:
-    """Note evaluation sets of which `train` keeps pairs that differ in case, punctuation or form of letters.
+    """Note leaks: pairs of evaluation sets that `train` keeps with other case, punctuation or form of letters.
 
-    With `corpus.filters.overlap: false`, equal pairs count, too.
+    With `corpus.filters.overlap: false`, equal pairs count too.
     """
     trained = training_pair_hashes(data, config)
     if trained is None:
@@ -155,7 +156,7 @@ def _notes_on_spellings(language: str, train: Sequence[str], config: Config) -> 
 def _notes_on_letters(
     language: str, train: Sequence[str], name: str, compared: Sequence[str], config: Config
 ) -> Iterator[str]:
-    """Note letters of `train` that the text that it is compared with writes otherwise."""
+    """Note letters of `train` that the compared text writes as other letters."""
     for letter in other_letters(train, compared):
         is_replaced = config.tokenizer.letters.get(letter.old) == letter.new
         option = json.dumps({letter.old: letter.new}, ensure_ascii=False)
@@ -169,7 +170,7 @@ def _notes_on_letters(
 def _notes_on_new_words(name: str, evaluated: dict[str, list[str]], train: dict[str, list[str]]) -> Iterator[str]:
     """Note languages in which an evaluation set has more new words than another sample of `train` would have.
 
-    Text of the same kind has as large a share of them as the words that occur once in `train` (Good 1953).
+    The expected share of new words is the share of the words that occur once in `train` (Good 1953).
     """
     for language, texts in evaluated.items():
         if not writes_spaces(language):
@@ -192,7 +193,7 @@ def _words(text: str) -> list[str]:
 
 
 def _notes_on_orthography(data: Data, config: Config) -> Iterator[str]:
-    """Note stretches of `train` in another orthography than `valid` or `test`, left out or not."""
+    """Note stretches of `train` in another orthography than `valid` or `test`, even if they are left out."""
     corpus, compared = config.corpus, data.corpora.get(config.corpus.compared or "")
     for number in corpus.once("train"):
         is_dropped = corpus.filters_of(corpus.train[number]).other_orthography

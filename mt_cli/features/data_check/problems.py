@@ -34,7 +34,7 @@ _CODE = [
     *Path(__file__).parent.glob("*.py"),
     *(Path(str(module.__file__)) for module in (cleaning, languages, misalignment)),
 ]
-"""Files of the code that decides what is a problem."""
+"""Files with the code that finds problems; cached results depend on them."""
 _MAX_BLOCKS, _NUM_PLACES = 20, 3
 _Block = tuple[pa.Int64Array, pa.StringArray, pa.StringArray]
 """Numbers of lines, sources and targets."""
@@ -45,8 +45,8 @@ _RAW_TEXT = "give the raw text (join subwords, detokenise, and remove tags, whic
 def find_problems(corpora: Mapping[str, Corpus], config: Config, cache: Cache) -> list[Finding]:
     """Problems and notes on the text of corpora; a held-out share is in the text of `train`.
 
-    Text that another program has processed is a problem only in `train`, and not if the config accepts it. Segmented
-    text is what a word-level tokenizer needs.
+    Text that another program has processed is a problem only in `train`, and only if the config does not accept it.
+    Segmented text is not a problem for a word-level tokenizer.
     """
 
     def examine(folder: Path) -> None:
@@ -69,7 +69,7 @@ def find_problems(corpora: Mapping[str, Corpus], config: Config, cache: Cache) -
 
 
 def refuse_problems(problems: Sequence[Finding]) -> None:
-    """Raise InputError if training on the corpora would go wrong; the problems themselves have been reported."""
+    """Raise InputError if problems forbid training; the problems themselves must have been printed before."""
     reasons = []
     if any(problem.kind == "stretch" for problem in problems):
         reasons.append("the corpora have problems, see above; check these lines before training on them")

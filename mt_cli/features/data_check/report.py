@@ -105,8 +105,8 @@ def _format_tokens(report: Mapping[str, Any]) -> Iterator[str]:
 def shown_pairs(data: Data, config: Config, name: str, number: int, dropped: str | None) -> list[str]:
     """Lines that show pairs of a corpus, evenly spread, as the model sees them; or pairs with the status `dropped`.
 
-    With `any` there are, where possible, equally many pairs of each filter. Raises InputError if the corpus or the
-    status does not exist.
+    `any` shows, if possible, equally many pairs for each filter. Raises InputError if the corpus or the status does not
+    exist.
     """
     if name not in data.corpora:
         raise InputError(f"--split {name}: this config has no such corpus, only {', '.join(data.corpora)}")
@@ -134,8 +134,8 @@ def shown_pairs(data: Data, config: Config, name: str, number: int, dropped: str
 def pairs_of_epoch(data: Data, config: Config, epoch: int, number: int) -> list[str]:
     """Lines that show the first pairs of an epoch of training, from epoch 1, in the order in which they are batched.
 
-    Segmentations are sampled and pairs are changed as the options of the config say. Raises InputError if the size of a
-    batch, on which this depends, is not known before training.
+    Segmentations are sampled and pairs are augmented as in training. Raises InputError if the size of a batch, which
+    decides the order, is not known before training.
     """
     if config.training.batch_tokens == "auto":
         raise InputError("--epoch: training.batch_tokens is auto, which is found when training begins; give a number")
@@ -154,7 +154,7 @@ def _shown_side(label: str, text: str, tokens: Sequence[str]) -> list[str]:
 
 
 def _evenly_spread(statuses: NDArray[np.uint8], codes: Sequence[int], number: int) -> NDArray[np.bool_]:
-    """Mask of at most `number` rows, with nearly as many rows of each status, as far as there are enough."""
+    """Mask of at most `number` rows, with about the same number of rows for each status if there are enough."""
     mask = np.zeros(len(statuses), dtype=bool)
     rows_of_codes = sorted((np.flatnonzero(statuses == code) for code in codes), key=len)
     for index, rows in enumerate(rows_of_codes):

@@ -20,9 +20,9 @@ from mt_cli.corpus.sources import places_in
 from mt_cli.features.data_check.findings import Finding, spread_blocks
 
 _EXCLUDED = [STATUS_CODES[name] for name in ("other_orthography", "blank_pair", "blank_source", "blank_target")]
-"""Statuses of rows that make no stretch a problem."""
+"""Statuses that do not count: a stretch with only such rows is not a problem."""
 _MAX_BLOCKS = 50
-"""Blocks examined of a part, evenly spread."""
+"""Maximum number of blocks of a part that are examined, evenly spread."""
 _WINDOW = 500
 _FOREIGN_SHARE = 0.25
 _MIN_LINES = 10
@@ -32,7 +32,7 @@ _Stretch = tuple[int, int, str]
 
 
 def find_stretches(name: str, corpus: Corpus, config: CorpusConfig) -> Iterator[Finding]:
-    """Find stretches that are misaligned or in other languages, except those left out as another orthography."""
+    """Find stretches that are misaligned or in other languages, except stretches of rows that are left out."""
     findings = []
     for part, languages in zip(corpus.parts, config.languages_of(name), strict=True):
         for block, statuses in _blocks(corpus, part, config.tags):
@@ -85,7 +85,7 @@ def _foreign_stretches(block: Sequence[Row], languages: Languages) -> Iterator[_
             if code and code != primary_code
         ]
         is_foreign = bool(foreign) or num_foreign > max(_FOREIGN_SHARE * len(numbers), _MIN_LINES)
-        # The target in the source language is enough: the words of the target language may not be known.
+        # A target in the source language is enough evidence, because the words of the target language may not be known.
         is_target_in_source_language = prevailing[1] == expected[0] != expected[1] and prevailing[0] != expected[0]
         if is_target_in_source_language or (is_foreign and seem_swapped(sources, targets, languages)):
             yield numbers[0], numbers[-1], "the two languages seem to be swapped"
@@ -95,7 +95,7 @@ def _foreign_stretches(block: Sequence[Row], languages: Languages) -> Iterator[_
 
 
 def _prevailing_language(texts: Iterable[str], expected: str) -> str | None:
-    """Language of most texts by their common words; None if unclear."""
+    """Language of most texts, judged by common words; None if unclear."""
     guesses = [language_of(words_of(text)) for text in texts]
     votes = Counter(code for code in guesses if code is not None)
     for code, number in votes.most_common(1):

@@ -38,9 +38,9 @@ PICKLE_ADVICE = (
     "the source, add --allow-pickle, which reads tensors alone (weights_only of torch.load)"
 )
 _NEVER = -1e4
-"""Logit of an entry that is never generated; not so low that label smoothing, which sees it, loses digits."""
+"""Logit of an entry that is never generated; not lower, because label smoothing would lose digits."""
 _HALF_PRECISION = 1e-2
-"""Largest difference between sines and their values in a file, which may be in half precision."""
+"""Largest difference between sinusoidal positions and the values in a file, which may be in half precision."""
 _TAG = re.compile(r">>\S+<<")
 
 
@@ -95,7 +95,7 @@ class MarianConfig(BaseModel):
 
 @dataclass(frozen=True)
 class Imported:
-    """A model of another program as a run has it."""
+    """Model of another program, converted to the parts of a run."""
 
     model: Transformer
     tokenizers: TokenizerPair
@@ -116,7 +116,7 @@ class _Side:
     rows: list[int]
     """For each id, the id of the same entry in Marian."""
     num_known: int
-    """Number of entries that Marian has; the pieces after them are unknown to it."""
+    """Number of entries of `entries` that Marian has; it does not know the pieces after them."""
     size: int
     """Number of entries in Marian, special tokens included."""
 
@@ -130,7 +130,7 @@ def read_marian(folder: Path, allow_pickle: bool = False) -> Imported:
     config, weights = read_model(folder / "config.json", MarianConfig), _read_weights(folder, allow_pickle)
     if not (folder / "source.spm").exists():
         raise InputError(f"{folder}: has no source.spm; a run of mt is imported from mt export --format bundle")
-    # Tables may be separate and have one vocabulary.
+    # The embedding tables may be separate although they share a vocabulary.
     has_two = not config.share_encoder_decoder_embeddings and (folder / "target_vocab.json").exists()
     vocabularies = [_read_vocabulary(folder / name) for name in ("vocab.json", "target_vocab.json")[: 1 + has_two]]
     _check_ids(folder, config, vocabularies[-1])
@@ -139,10 +139,10 @@ def read_marian(folder: Path, allow_pickle: bool = False) -> Imported:
     pad, eos = config.pad_token_id, config.eos_token_id
     target = _side(folder, vocabularies[-1], pieces if is_shared else pieces[1:], pad, eos)
     source = target
-    if not is_shared:  # The config has the ids of the target alone.
+    if not is_shared:  # The config has only the ids of the target.
         if "</s>" not in vocabularies[0]:
             raise InputError(f"{folder}: the vocabulary of the source has no entry </s>")
-        # The padding may have no entry here: attention never sees it.
+        # The vocabulary of the source may lack the padding, because attention never sees it.
         ids = vocabularies[0].get("<pad>"), vocabularies[0]["</s>"]
         source = _side(folder, vocabularies[0], pieces[:1], *ids)
     tags = tuple(name for name in source.entries if _TAG.fullmatch(name))
@@ -173,7 +173,7 @@ def _read_weights(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
 
 
 def _check_ids(folder: Path, config: MarianConfig, target: Mapping[str, int]) -> None:
-    """Raise InputError unless the end and the padding in the config have their entries in the vocabulary."""
+    """Raise InputError unless the ids of the end and the padding in the config belong to these entries."""
     if config.decoder_start_token_id != config.pad_token_id:
         raise InputError(f"{folder}: not supported: translations do not begin with the padding")
     for key, name in (("eos_token_id", "</s>"), ("pad_token_id", "<pad>")):
@@ -223,9 +223,9 @@ def _our_layers(weights: Mapping[str, Tensor], planned: Transformer) -> dict[str
 
 
 def _our_tables(weights: Mapping[str, Tensor], config: MarianConfig, source: _Side, target: _Side) -> dict[str, Tensor]:
-    """Embeddings, projection and its bias; raises ValueError unless they fit the vocabularies and are as tied.
+    """Embeddings, projection and its bias; raises ValueError if sizes or tied tables do not fit the config.
 
-    One table may be stored under each of its names. Without `tie_word_embeddings`, `transformers` ties no tables.
+    A tied table may be stored under several names. Without `tie_word_embeddings`, `transformers` ties no tables.
     """
     order, bias = names.interleaved(config.d_model), weights[names.BIAS].flatten()
     for key, size in (("vocab_size", source.size), ("decoder_vocab_size", target.size)):

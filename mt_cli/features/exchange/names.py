@@ -14,9 +14,9 @@ class Names(NamedTuple):
 
     ours: str
     transformers: str
-    """In MarianMT and Pegasus."""
+    """Name in MarianMT and Pegasus."""
     ctranslate2: str
-    """A place in the specification of a layer; maps with one place are concatenated."""
+    """Place in the specification of a layer; maps with the same place are concatenated."""
 
 
 LAYER = (

@@ -66,7 +66,7 @@ def _template() -> Template:
 
 
 def _charts(runs: Sequence[RunSummary]) -> Iterator[_Chart]:
-    """Charts of the metrics that a run has. One run has a colour for each metric; of several, each has one colour."""
+    """Charts of the metrics of the runs. With one run, each metric has a colour; with several, each run has one."""
     is_alone = len(runs) == 1
     for title, tags in _CHARTS.items():
         curves = []

@@ -35,7 +35,7 @@ class Choice:
     token: str
     probability: float
     runners_up: list[tuple[str, float]]
-    """The likeliest tokens beside the chosen one with their probabilities, best first."""
+    """The likeliest tokens after the chosen token, with their probabilities, best first."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Trace:
     """A sentence, its greedy translation, and the attention weights of every head."""
 
     source_tokens: list[str]
-    """With [EOS]."""
+    """Source tokens with [EOS]."""
     target_tokens: list[str]
     """Input of the decoder: [SOS] and the translation."""
     output_tokens: list[str]
@@ -113,7 +113,7 @@ def parameter_table(model: Transformer) -> list[str]:
 
 
 def choice_table(trace: Trace) -> Iterator[str]:
-    """A line for each step: the token, its probability, and the runners-up with theirs."""
+    """A line for each step: the token and the runners-up, with their probabilities."""
     width = max(len(choice.token) for choice in trace.choices) + 2
     yield f"{'step':>4}  {'token':<{width}}{'probability':>11}   runners-up"
     for step, choice in enumerate(trace.choices, start=1):

@@ -1,4 +1,4 @@
-"""`training.tune_decoding`: options of the search, chosen when training ends."""
+"""`training.tune_decoding`: choice of search options at the end of training."""
 
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ from mt_cli.translation.translator import Translator
 
 @dataclass(frozen=True)
 class Limits:
-    """Settings that are tried when training ends, and limits of text and time."""
+    """Settings that are tried at the end of training, and limits on text and time."""
 
     penalties: tuple[float, ...] = (1.0, 1.5, 2.0, 3.0, 4.0)
     no_repeat_ngrams: tuple[int | None, ...] = (None, 3)
     longest: float = 1.25
-    """Largest length ratio of translations to references: chrF goes on rising with translations that are far too long
+    """Largest length ratio of translations to references; chrF keeps rising even if translations are far too long
     (docs/recipes.md)."""
     margin: float = 0.5
-    """Smaller gains on `valid` may be losses on the test set: captions lost 0.35 BLEU there for 0.12 on `valid`."""
+    """Smallest gain on `valid` that counts. Smaller gains may be losses on the test set: captions gained 0.12 BLEU on
+    `valid` and lost 0.35 on the test set."""
     margin_of_chrf: float = 0.25
-    """chrF, by which weak models are compared, varies less."""
+    """Smallest gain that counts for chrF, which varies less; weak models are compared by chrF."""
     fewest_pairs: int = 100
     num_pairs: int = 600
     tokens_of_sentence: int = 40
-    """If sentences are longer, in particular those of a character-level model, fewer are translated."""
+    """Tokens of a sentence; if sentences are longer, as in character-level models, fewer are translated."""
     share_of_time: float = 0.25
     least_seconds: float = 120.0
-    """Tuning takes at most `share_of_time` of the training time, or this time if it is longer."""
+    """Seconds that tuning may take even if `share_of_time` of the training time is less."""
 
 
 def tune_at_end(
@@ -56,7 +57,7 @@ def tune_at_end(
     penalties = [*limits.penalties, decoding.length_penalty, *decoding.length_penalties.values()]
     ngrams = [*limits.no_repeat_ngrams, decoding.no_repeat_ngram]
     settings = tuning.search_grid(decoding, [decoding.beam_size], penalties, ngrams)
-    # If the time ends early, settings with and without `no_repeat_ngram` were tried.
+    # In this order, settings with and without `no_repeat_ngram` are tried even if the time ends early.
     settings.sort(key=lambda setting: (setting.length_penalty, setting.no_repeat_ngram or 0))
     seconds = max(limits.least_seconds, limits.share_of_time * training_seconds)
     say(
@@ -79,7 +80,7 @@ def tune_at_end(
 
 
 def tuning_set(config: Config, data: Data, limits: Limits) -> TuningSet:
-    """The pairs to choose by: a sample of `valid`, smaller if sentences are long."""
+    """Pairs for comparing settings: a sample of `valid`, smaller if sentences are long."""
     valid, scorer = data.corpora["valid"], scorer_of(config, "valid")
     languages = valid.languages(config.corpus.languages_of("valid"))
     compared = TuningSet(valid.pairs, languages, scorer, tuning.metric_of(config, scorer))

@@ -33,7 +33,7 @@ class Trial:
     beam_size: int
     length_penalty: float
     score: float
-    """Of the metric that is tuned, 0-100."""
+    """Score by the tuned metric, 0-100."""
     length_ratio: float
     """Characters of the translations divided by characters of the references, spaces excluded."""
     seconds: float
@@ -52,9 +52,9 @@ def search_grid(
     length_penalties: Sequence[float],
     no_repeat_ngrams: Sequence[int | None],
 ) -> list[DecodingConfig]:
-    """The settings to try, by beam size, `no_repeat_ngram` and length penalty; other options are from `decoding`.
+    """Settings to try, ordered by beam size, `no_repeat_ngram` and length penalty; other options come from `decoding`.
 
-    Settings have no `length_penalties`. Raises InputError for sampling and for a value that `decoding` does not allow.
+    No setting has `length_penalties`. Raises InputError for sampling and for a value that `decoding` does not allow.
     """
     if decoding.sample:
         raise InputError("decoding.sample is true in the config of this run; only a search has a beam to tune")
@@ -79,7 +79,7 @@ class TuningSet:
 
     pairs: Sequence[Pair]
     languages: Sequence[Languages]
-    """Of each pair; empty if there is only one direction."""
+    """Direction of each pair; empty if there is only one direction."""
     scorer: Scorer
     metric: str
 
@@ -108,11 +108,11 @@ class TuningSet:
 
 
 def choose(trials: Sequence[Trial], margin: float, longest: float = inf) -> Trial:
-    """The smallest beam whose score is at most `margin` below the best one.
+    """The trial with the smallest beam whose score is at most `margin` below the best score.
 
-    Among the settings of that beam within the margin, those with most default values are preferred, then the highest
-    score, then the penalty closest to the default. Length ratios above `longest` are not chosen; if all are above it,
-    the setting with most default values and the smallest ratio is.
+    Among the settings of this beam size within the margin, the setting with the most default values is chosen, then the
+    highest score, then the penalty closest to the default. Settings with a length ratio above `longest` are excluded;
+    if all are above it, the setting with the most default values and the smallest ratio is chosen.
     """
     possible = [trial for trial in trials if trial.length_ratio <= longest]
     if not possible:
@@ -170,10 +170,10 @@ class OutOfTimeError(Exception):
 def _trials(
     translator: Translator, compared: TuningSet, settings: Sequence[DecodingConfig], max_seconds: float
 ) -> dict[Trial, list[str]]:
-    """The trial of each setting and its translations; of fewer settings after `max_seconds`.
+    """Trial and translations of each setting; settings that are not reached within `max_seconds` are left out.
 
-    The length penalty does not change greedy search, which is done once. With other beams, each penalty needs a search
-    because it decides when a search ends.
+    The length penalty does not change greedy search, which is run once. With larger beams, each penalty needs a search,
+    because the penalty decides when a search ends.
     """
     trials: dict[Trial, list[str]] = {}
     results: dict[tuple[int, int | None, float], tuple[float, float, float, list[str]]] = {}
