@@ -47,6 +47,8 @@ def opened(path: Path) -> Iterator[io.BufferedReader]:
             if name is None:
                 yield file
                 return
+            if not file.peek(1):
+                raise CorpusError(f"{path}: has no content, not even that of an empty {name} file")
             import pyarrow as pa
 
             stream = pa.CompressedInputStream(pa.PythonFile(file, "r"), name)

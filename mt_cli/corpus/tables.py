@@ -55,7 +55,7 @@ def read_parquet(path: Path, languages: Languages, columns: Columns) -> Iterator
     number = 0
     with opened(path) as stream:
         try:
-            with pq.ParquetFile(stream) as file:
+            with pq.ParquetFile(stream, page_checksum_verification=True) as file:
                 names = file.schema_arrow.names
                 is_nested = "translation" in names and not _has(names, columns)
                 chosen = checked_columns(("translation",) if is_nested else columns or languages, names, str(path))

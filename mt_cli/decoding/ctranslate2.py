@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -17,7 +18,7 @@ from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.engine import ForcedDecoding, Ids
 from mt_cli.decoding.next_tokens import NEVER_PRODUCED, max_length
 from mt_cli.decoding.search import Hypothesis, penalty
-from mt_cli.errors import InputError
+from mt_cli.errors import InputError, one_line
 from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 
@@ -53,6 +54,16 @@ def load_translator(ctranslate2: Any, path: bytes, device: str, num_threads: int
     return load(compute_type=compute_type)
 
 
+def _within_positions(work: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """Call the library; raises InputError if a side has more tokens than the exported model has positions."""
+    try:
+        return work(*arguments, **options)
+    except RuntimeError as error:
+        if "position encodings" not in str(error):
+            raise
+        raise InputError(f"a side has more tokens than this exported model has positions: {one_line(error)}") from None
+
+
 class CTranslate2Engine:
     """CTranslate2's search. Its length penalty divides by length^alpha, ours by ((5 + length) / 6)^alpha.
 
@@ -83,7 +94,28 @@ class CTranslate2Engine:
             again = self._search([requests[row] for row in rows], decoding, num_best, with_attention=True)
             for row, nbest in zip(rows, again, strict=True):
                 hypotheses[row] = nbest
-        return hypotheses
+        return self._rescored(requests, hypotheses, decoding)
+
+    def _rescored(
+        self, requests: Sequence[tuple[Ids, Ids]], hypotheses: Sequence[list[Hypothesis]], decoding: DecodingConfig
+    ) -> list[list[Hypothesis]]:
+        """Hypotheses with our scores where those of the library count other tokens.
+
+        Our score leaves out the tokens of a prefix, and includes [EOS] if the maximum length ends a hypothesis.
+        """
+        places = [
+            (row, rank)
+            for row, (ids, prefix) in enumerate(requests)
+            for rank, best in enumerate(hypotheses[row])
+            if prefix or len(best.ids) >= max_length(len(ids), decoding)
+        ]
+        pairs = [(requests[row][0], hypotheses[row][rank].ids) for row, rank in places]
+        changed = [list(nbest) for nbest in hypotheses]
+        for (row, rank), forced in zip(places, self.force_decode(pairs), strict=True):
+            best, counted = changed[row][rank], forced.log_probs[len(requests[row][1]) :]
+            score = sum(counted) / penalty(len(best.ids) + 1, decoding.length_penalty)
+            changed[row][rank] = replace(best, score=score)
+        return [sorted(nbest, key=lambda hypothesis: -hypothesis.score) for nbest in changed]
 
     def _search(
         self, requests: Sequence[tuple[Ids, Ids]], decoding: DecodingConfig, num_best: int, with_attention: bool = False
@@ -122,7 +154,8 @@ class CTranslate2Engine:
             "sampling_topp": decoding.top_p or 1.0,
             "sampling_temperature": decoding.temperature,
         }
-        results: list[Any] = self._translator.translate_batch(
+        results: list[Any] = _within_positions(
+            self._translator.translate_batch,
             [source.tokens(ids) for ids, _ in requests],
             target_prefix=[target.tokens(prefix) for _, prefix in requests] if any(p for _, p in requests) else None,
             max_batch_size=max(1, decoding.batch_tokens // num_beams),
@@ -156,7 +189,8 @@ class CTranslate2Engine:
         """See `Engine`; without attention."""
         source, target = self._tokenizers
         sources, targets = [source.tokens(ids) for ids, _ in pairs], [target.tokens(ids) for _, ids in pairs]
-        results = self._translator.score_batch(sources, targets, max_input_length=0) if pairs else []
+        score = partial(_within_positions, self._translator.score_batch, max_input_length=0)
+        results = score(sources, targets) if pairs else []
         return [
             ForcedDecoding([log_prob if math.isfinite(log_prob) else -math.inf for log_prob in result.log_probs], None)
             for result in results

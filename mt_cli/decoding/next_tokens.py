@@ -59,6 +59,13 @@ class TokenMask:
         """Whether the allowed tokens differ between rows."""
         return self.forced is not None or self.repeated is not None
 
+    def without_prefix(self, log_probs_RC: Tensor) -> Tensor:
+        """Log-probabilities in which a token of a prefix counts nothing, because it is given and not chosen."""
+        if self.forced is None:
+            return log_probs_RC
+        is_given_R1 = ((self.forced != FREE) & (self.forced != EOS_ID))[:, None]
+        return log_probs_RC.masked_fill(is_given_R1 & log_probs_RC.isfinite(), 0.0)
+
     def apply(self, log_probs_RV: Tensor) -> Tensor:
         """Write -inf for tokens that are not allowed; [EOS] is allowed if no other token is."""
         can_be_stuck = self.is_by_row or log_probs_RV.shape[1] <= len(self.forbidden)

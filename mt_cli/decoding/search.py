@@ -177,6 +177,7 @@ class Samples:
             chosen = sampled_tokens(logits_RV, self.random_numbers[:, :, position].flatten(), decoding, mask)
         else:
             chosen = best_tokens(logits_RV, 1, mask)
+        chosen = mask.without_prefix(chosen[0]), chosen[1]
         log_probs_BN, tokens_BN = (values.view_as(self.scores) for values in chosen)
         ids_BNT = torch.cat([self.ids, tokens_BN[..., None]], dim=2)
         scores_BN = torch.where(self.is_active, self.scores + log_probs_BN, self.scores)
@@ -223,7 +224,8 @@ class Beams:
         sentences are done.
         """
         num_beams = self.ids.shape[1]
-        candidates = best_tokens(logits_RV, 2 * num_beams, mask)
+        log_probs_RC, tokens_RC = best_tokens(logits_RV, 2 * num_beams, mask)
+        candidates = mask.without_prefix(log_probs_RC), tokens_RC
         log_probs_BNC, tokens_BNC = (values.unflatten(0, (-1, num_beams)) for values in candidates)
         num_candidates = tokens_BNC.shape[2]
         totals_BNC = self.scores[..., None] + log_probs_BNC

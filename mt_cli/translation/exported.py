@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.directions import Tagging, tag_of
 from mt_cli.config.sections import DecodingConfig, TokenizerConfig
+from mt_cli.corpus.cache import digest_of_file
 from mt_cli.decoding.ctranslate2 import CTranslate2Engine, import_ctranslate2
 from mt_cli.errors import InputError, reason
 from mt_cli.machine.storage import check_regular, read_model
@@ -19,6 +20,7 @@ from mt_cli.tokenizer.special_tokens import SPECIAL_TOKENS
 from mt_cli.tokenizer.tokenizer import TokenizerPair, load_pair
 
 DESCRIPTION = "model.json"
+_WEIGHTS = ("model.safetensors", "model.bin")
 
 
 class Description(BaseModel):
@@ -41,6 +43,8 @@ class Description(BaseModel):
     """`corpus.max_tokens`, the limit for a source; None, in exports of earlier versions, means `max_tokens`."""
     source_vocab_size: int = 0
     target_vocab_size: int = 0
+    sha256: dict[str, str] = {}
+    """Digests of the files of weights; exports of earlier versions have none."""
     special_tokens: dict[str, int] = {token: index for index, token in enumerate(SPECIAL_TOKENS)}
     source: str = "tokens followed by [EOS]"
     target: str = "[SOS] followed by tokens; a translation ends with [EOS]"
@@ -52,6 +56,13 @@ class Description(BaseModel):
         is_older = "default_tag" not in self.model_fields_set
         default = by_target if is_older and by_target in self.tags else self.default_tag
         return Tagging(self.tags, default, self.is_tag_required)
+
+
+def check_weights(folder: Path, description: Description) -> None:
+    """Raise InputError if a file of weights has changed since it was exported."""
+    for name in _WEIGHTS:
+        if name in description.sha256 and digest_of_file(folder / name) != description.sha256[name]:
+            raise InputError(f"{folder / name}: has changed since it was exported; export the run again")
 
 
 def describe(run: TrainedRun, folder: Path) -> None:
@@ -72,6 +83,7 @@ def describe(run: TrainedRun, folder: Path) -> None:
         most_tokens=config.corpus.max_tokens,
         source_vocab_size=source.vocab_size,
         target_vocab_size=target.vocab_size,
+        sha256={name: digest_of_file(folder / name) for name in _WEIGHTS if (folder / name).exists()},
     )
     text = json.dumps(description.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
     (folder / DESCRIPTION).write_text(text, encoding="utf-8")
@@ -96,6 +108,7 @@ def load_exported(
         for path in folder.iterdir():
             check_regular(path)  # CTranslate2 itself would block on a pipe.
         description = read_model(folder / DESCRIPTION, Description)
+        check_weights(folder, description)
         tokenizers = load_pair(folder, TokenizerConfig.model_validate(description.tokenizer), description.tags)
         engine = CTranslate2Engine(ctranslate2, folder, tokenizers, device)
     except (OSError, ValueError, RuntimeError, InputError) as error:  # RuntimeError includes RecursionError.

@@ -76,6 +76,7 @@ class LineNotices:
         self._num_lines = self._num_with_unknown_words = 0
         self._long_lines: list[str] = []
         self._repeating_lines: list[str] = []
+        self._empty_lines: list[str] = []
 
     def __enter__(self) -> LineNotices:
         return self
@@ -87,6 +88,8 @@ class LineNotices:
             num_segments = len(line.searched)
             how = f" in {num_segments:,} segments" if num_segments > 1 else "" if num_segments else " copied"
             self._long_lines.append(f"{self._num_lines:,}{how}")
+        if line.plain and not line.text:
+            self._empty_lines.append(f"{self._num_lines:,}")
         if repeats_itself(line.plain, line.text):
             self._repeating_lines.append(f"{self._num_lines:,}")
         if words := line.unknown_words:
@@ -101,6 +104,9 @@ class LineNotices:
         if lines := self._long_lines:
             have = "1 line has" if len(lines) == 1 else f"{len(lines):,} lines have"
             say(f"note: {have} more tokens than the longest training sentence ({listed_lines(lines)})")
+        if lines := self._empty_lines:
+            are = "1 translation is" if len(lines) == 1 else f"{len(lines):,} translations are"
+            say(f"note: {are} empty ({listed_lines(lines)}): the model ends at once, as if there were nothing to say")
         if self._repeating_lines:
             say(f"note: {_note_on_repetition(self._repeating_lines)}")
 

@@ -116,6 +116,13 @@ def test_long_lines_and_translations_that_repeat_themselves_are_noted_once_a_fil
     assert "7 translations repeat themselves (lines 2, 4, 6, 8, 10 and 2 more)" in capsys.readouterr().err
 
 
+def test_empty_translations_of_lines_with_words_are_noted(capsys):
+    with LineNotices() as notices:
+        for plain, text in (("one", ""), ("", ""), ("two", "due")):
+            notices.add(SimpleNamespace(is_too_long=False, unknown_words=(), plain=plain, text=text))
+    assert "1 translation is empty (line 1)" in capsys.readouterr().err
+
+
 def test_a_missing_best_checkpoint_is_noted_once_by_each_command(mt, trained, tmp_path, write):
     shutil.copytree(trained, tmp_path / "run")
     (tmp_path / "run/checkpoints/best.safetensors").unlink()
@@ -180,7 +187,10 @@ def test_a_checkpoint_can_be_named(mt, trained):
 
 def test_a_damaged_checkpoint_is_refused_with_advice(mt, trained, tmp_path):
     shutil.copytree(trained, tmp_path / "run")
-    for name, options, advice in (("last", ("--checkpoint", "last"), "another checkpoint"), ("best", (), "tiny back")):
+    for name, options, advice in (
+        ("last", ("--checkpoint", "last"), "another checkpoint"),
+        ("best", (), "config.yaml` make"),
+    ):
         with (tmp_path / f"run/checkpoints/{name}.safetensors").open("ab") as file:
             file.write(b"x")
         status, _, err = mt("translate", "one.", "--run", "run", *options)

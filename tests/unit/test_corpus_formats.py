@@ -264,3 +264,19 @@ def test_the_error_of_a_parquet_file_names_the_column(tmp_path, table, place):
     pq.write_table(table, tmp_path / "a.parquet")
     with pytest.raises(CorpusError, match=rf"a\.parquet.*{place}"):
         read(tmp_path / "a.parquet")
+
+
+def test_a_damaged_page_of_parquet_is_refused(tmp_path):
+    path = tmp_path / "a.parquet"
+    table = pa.table({"en": [f"house {n}" for n in range(50)], "it": [f"casa {n}" for n in range(50)]})
+    pq.write_table(table, path, compression="none", use_dictionary=False, write_page_checksum=True)
+    path.write_bytes(path.read_bytes().replace(b"house 7", b"horse 7"))
+    with pytest.raises(CorpusError, match="Parquet"):
+        read(path)
+
+
+@pytest.mark.parametrize("name", ["a.tsv.gz", "a.jsonl.zst"])
+def test_a_compressed_file_without_content_is_refused(tmp_path, name):
+    (tmp_path / name).touch()
+    with pytest.raises(CorpusError, match="no content"):
+        read(tmp_path / name)

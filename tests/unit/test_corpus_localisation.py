@@ -74,10 +74,12 @@ def test_a_catalogue_gives_plurals_without_fuzzy_or_obsolete_translations(tmp_pa
     (tmp_path / "it.po").write_text(
         'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n'
         'msgid "%d file"\nmsgid_plural "%d files"\nmsgstr[0] "%d documento"\nmsgstr[1] "%d documenti"\n\n'
-        '#, fuzzy\nmsgid "doubtful"\nmsgstr "dubbio"\n\n#~ msgid "old"\n#~ msgstr "vecchio"\n',
+        '#, fuzzy\nmsgid "doubtful"\nmsgstr "dubbio"\n\n#, fuzzy\n#~ msgid "old"\n#~ msgstr "vecchio"\n\n'
+        'msgid "new"\nmsgstr "nuovo"\n',
         encoding="utf-8",
     )
-    assert read(tmp_path / "it.po") == [("%d file", "%d documento"), ("%d files", "%d documenti"), ("doubtful", "")]
+    plurals = [("%d file", "%d documento"), ("%d files", "%d documenti")]
+    assert read(tmp_path / "it.po") == [*plurals, ("doubtful", ""), ("new", "nuovo")]
 
 
 @pytest.mark.parametrize("encoding", ["iso-8859-1", "windows-1252", "shift_jis", "utf-16", "utf-16-le", "utf-8-sig"])

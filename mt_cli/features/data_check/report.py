@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from mt_cli.batching.encoded import SIDES, SideStatistics
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_CODES, STATUS_NAMES
+from mt_cli.corpus.delimited import is_quoted, quoted
 from mt_cli.corpus.rows import untagged
 from mt_cli.corpus.sources import places_in
 from mt_cli.data.describe import notes_on_overlap, notes_on_reading, report_on_data
@@ -164,16 +165,22 @@ def _evenly_spread(statuses: NDArray[np.uint8], codes: Sequence[int], number: in
     return mask
 
 
+def _write_tsv(path: Path, mode: str, data: Data, config: Config, written: Callable[[str], str]) -> None:
+    """Write the training pairs without tags, each cell as `written` gives it."""
+    with path.open(mode, encoding="utf-8", newline="\n") as file:
+        for _, source, target in data.corpora["train"].rows(data.statuses("train") == KEPT):
+            file.write(f"{written(untagged(source, config.corpus.tags))}\t{written(target)}\n")
+
+
 def write_clean(data: Data, config: Config, path: Path) -> int:
     """Write the training pairs without tags as a new TSV file; return their number.
 
     Raises InputError if the file exists or cannot be made, MtError if there is no room for it.
     """
-    is_kept = data.statuses("train") == KEPT
     try:
-        with path.open("x", encoding="utf-8", newline="\n") as file:
-            for _, source, target in data.corpora["train"].rows(is_kept):
-                file.write(f"{untagged(source, config.corpus.tags)}\t{target}\n")
+        _write_tsv(path, "x", data, config, str)
+        if is_quoted(path):  # The marks of all cells look like those of a spreadsheet, which are no text.
+            _write_tsv(path, "w", data, config, quoted)
     except OSError as error:
         raise refusal(path, error) from None
-    return int(is_kept.sum())
+    return int((data.statuses("train") == KEPT).sum())

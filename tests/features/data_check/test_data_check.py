@@ -4,11 +4,9 @@ import json
 import random
 from functools import partial
 
-import pyarrow as pa
 import pytest
 import yaml
 from corpora import WORDS, sentences, write_config
-from mt_cli.features.data_check.usage import Usage, count_usage
 from texts import TEXTS
 
 from mt_cli.checkpoint.directory import RunDirectory
@@ -153,6 +151,19 @@ def test_kept_pairs_can_be_written_and_read_again(mt, config, tmp_path):
     assert "clean.tsv: " in err and "new name" in err
 
 
+@pytest.mark.parametrize("text", ['"Sentence {}"', '"Sentence" {}', "Sentence {}", 'Sentence ""{}'])
+def test_clean_pairs_keep_their_quotation_marks(mt, config, tmp_path, text):
+    pairs = [(text.format(number), f"Satz {text.format(number)}") for number in range(30)]
+    rows = (json.dumps({"en": source, "de": target}) for source, target in pairs)
+    (tmp_path / "pairs.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    source = ("--config", config([("a", "b")]), "--set")
+    assert mt("data", "check", *source, "corpus.train={file: pairs.jsonl}", "--write-clean", "q.tsv")[0] == 0
+    status, out, _ = mt("data", "show", *source, "corpus.train={file: q.tsv}", "-n", "30")
+    assert status == 0
+    for side in pairs[7]:
+        assert f"  {side}\n" in out
+
+
 def test_dropped_pairs_of_each_filter_are_shown(mt, config):
     path = config([*sentences(40), *sentences(40), ("same", "same"), ("x " * 300, "y " * 300)])
     for number, expected in (
@@ -285,13 +296,6 @@ def test_a_tag_is_no_text_of_its_sentence(check, tmp_path):
     write_tsv(tmp_path, "all", lines, [f"kuimba'e {line[-2:]} óga guasu" for line in lines])
     status, out = check(("gn", "es"), train={"file": "all.tsv", "tag": "<2es>", "reverse": True})
     assert status == 0 and "PROBLEM" not in out, out
-
-
-def test_the_order_of_equally_common_scripts_does_not_depend_on_the_process():
-    usage = Usage()
-    texts = ["ab гд εζ աբ בג कख กข ကဂ", "ab"]  # Each hash seed has another order of the scripts of one sentence.
-    count_usage(usage, "xx", "part", [1, 2], pa.array(texts))
-    assert [*usage.scripts] == ["Latin", "Armenian", "Cyrillic", "Devanagari", "Greek", "Hebrew", "Myanmar", "Thai"]
 
 
 def test_mixed_spellings_are_reported_with_counts_and_examples(check, tmp_path):
