@@ -97,6 +97,8 @@ class RunDirectory(Checkpoints):
         if not os.path.lexists(self.config_path):
             is_export = (self.path / "model.json").is_file() or (self.path / "config.json").is_file()
             hint = "; it may be an exported or published model, which `mt import` makes a run" if is_export else ""
+            if (self.path / "model.bin").is_file():
+                hint = "; it may be a model for --engine ctranslate2"
             raise RunError(f"{self.path}: not a run directory, there is no config.yaml in it{hint}")
         with reading(self.config_path, RunError):
             check_regular(self.config_path)

@@ -22,7 +22,8 @@ def data_check(
     overrides: options.SetCorpusOption = None,
     as_json: options.JsonOption = False,
     clean: Annotated[
-        Path | None, file_option(OUTPUT, "New TSV file for the pairs that are kept.", names="--write-clean")
+        Path | None,
+        file_option(OUTPUT, "New TSV file for the kept pairs of train, without held-out ones.", names="--write-clean"),
     ] = None,
     progress: options.ProgressOption = "auto",
 ) -> None:

@@ -140,7 +140,7 @@ def describe(decision: Decision, given: Config) -> Iterator[str]:
         yield f"  of the config  {', '.join(from_config)}"
     max_steps, warmup_steps = resolved.training.max_steps, resolved.training.warmup_steps
     if max_steps and max_steps < 2 * warmup_steps:
-        yield f"  too short  training.max_steps {max_steps:,} is little more than the warm-up of {warmup_steps:,} steps"
+        yield f"  too short  training.max_steps {max_steps:,} is less than twice the warm-up of {warmup_steps:,}"
     if parent is not None:
         yield f"  compare    the scores of {parent} on valid are printed before training"
         return

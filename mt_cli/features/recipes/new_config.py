@@ -83,10 +83,10 @@ def new_config(
     if (inherited(written, decision.config, "mt init") if parent else written) != decision.config:
         raise InputError(f"{title_of(source)}: its names cannot be written in a config; rename them, or use other ones")
     problems = find_problems(read(decision.config, cache), decision.config, cache)
-    notes = [*sides.notes, *notes_on_reading(corpora), *notes, *(each.message for each in problems if each.is_note)]
+    notes = [*sides.notes, *notes_on_reading(corpora), *notes]
     (first, second), origins = sides.languages, sides.origins
     lines = [f"languages: {first} to {second} ({first} {origins[0]}, {second} {origins[1]})"]
-    lines += [f"note: {note}" for note in notes]
+    lines += [f"note: {note}" for note in notes] + [str(problem) for problem in problems if not problem.is_refused]
     lines += _corpora_described(decision.config, evaluation)
     lines += describe(decision, parse_config(tree, "mt init"))
     if parent is None and decision.facts.num_target_words <= _FEW_WORDS:
