@@ -10,6 +10,7 @@ made from a seed. A failure names the family and the seed: `config 17` is repeat
 """
 
 import copy
+import dataclasses
 import encodings.aliases
 import gzip
 import io
@@ -535,7 +536,7 @@ def change_model(path, chance):
 
 
 CHANGED = (".json", ".spm", ".safetensors", ".bin")
-PUBLISHED = ("safetensors", "pickle", "bpe", "two", "bundle")
+PUBLISHED = ("safetensors", "pickle", "bpe", "two", "bundle", "exported")
 
 
 @pytest.fixture(scope="module")
@@ -544,6 +545,8 @@ def published(trained, tmp_path_factory):
     marian_files = pytest.importorskip("marian_files")
     from mt_cli.checkpoint.trained import TrainedRun
     from mt_cli.features.exchange.bundle import export_bundle
+    from mt_cli.features.exchange.huggingface import export_huggingface
+    from mt_cli.model.transformer import Transformer
 
     folder = tmp_path_factory.mktemp("published")
     made = {name: folder / f"{name}-en-de" for name in PUBLISHED}
@@ -555,7 +558,15 @@ def published(trained, tmp_path_factory):
     shutil.copytree(made["safetensors"], made["pickle"])
     (made["pickle"] / "model.safetensors").unlink()
     torch.save(original.state_dict(), made["pickle"] / "pytorch_model.bin")
-    export_bundle(TrainedRun.load(trained), made["bundle"])
+    run = TrainedRun.load(trained)
+    export_bundle(run, made["bundle"])
+    _, shared = run.tokenizers
+    changes = {"model": run.config.model.model_copy(update={"tie_embeddings": "all"})}
+    changes["tokenizer"] = run.config.tokenizer.model_copy(update={"shared": True})
+    model = Transformer(changes["model"], shared.vocab_size, shared.vocab_size)
+    config = run.config.model_copy(update=changes)
+    run = dataclasses.replace(run, config=config, tokenizers=(shared, shared), model=model)
+    export_huggingface(run, made["exported"], ["one two."], "card")
     return made
 
 

@@ -20,6 +20,7 @@ from mt_cli.corpus.rows import Languages
 from mt_cli.errors import InputError
 from mt_cli.features.exchange.bundle import read_bundle, unknown_corpus
 from mt_cli.features.exchange.marian import PICKLE_ADVICE, PICKLED_WEIGHTS, WEIGHTS, Imported, read_marian
+from mt_cli.features.exchange.marian_config import ARCHITECTURES
 from mt_cli.machine.hub import Repository, download, find_repository
 from mt_cli.machine.storage import read_model
 from mt_cli.translation.exported import DESCRIPTION
@@ -28,7 +29,7 @@ _MAX_TOKENS, _LONGEST = 512, 2**14
 """`corpus.max_tokens` for a model that gives no maximum length, or a length above the second number."""
 _FILES = (
     *(DESCRIPTION, "config.json", "generation_config.json", "tokenizer_config.json", "vocab.json", "target_vocab.json"),
-    *("source.spm", "target.spm", "tokenizer.source.json", "tokenizer.target.json"),
+    *("source.spm", "target.spm", "tokenizer.json", "tokenizer.source.json", "tokenizer.target.json"),
 )
 """Files that are downloaded besides the weights, if a repository has them."""
 T = TypeVar("T", bound=BaseModel)
@@ -127,16 +128,18 @@ def _download(repository: Repository, allow_pickle: bool) -> Path:
         )
     if weights == PICKLED_WEIGHTS and not allow_pickle:
         raise InputError(f"{repository}: {PICKLE_ADVICE}")
+    if "source.spm" in files and "tokenizer.json" in files:
+        files.remove("tokenizer.json")
     return download(repository, [*files, weights])
 
 
 def _check_architecture(name: str, folder: Path) -> None:
     """Raise InputError, with advice, if a folder has a model of an unsupported architecture."""
     architecture = _read_optional(folder / "config.json", _Architecture).model_type
-    if architecture not in (None, "marian"):
+    if architecture not in (None, *ARCHITECTURES):
         raise InputError(
             f"{name}: has the architecture {architecture!r:.80}, which mt import does not read; it reads MarianMT, "
-            "such as Helsinki-NLP/opus-mt-en-it, and bundles of mt export (docs/model_formats.md). Begin with such a "
+            "such as Helsinki-NLP/opus-mt-en-it, and what mt export writes (docs/model_formats.md). Begin with such a "
             "model (init.run), or translate text with this one in its own program and train on the pairs"
         )
 

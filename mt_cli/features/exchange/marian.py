@@ -1,7 +1,7 @@
 """Published Marian models as our model and tokenizers; `importing.py` makes the run.
 
-Folders of Hugging Face `transformers` are read. The architecture of Marian is expressed by the options of `model`. The
-differences:
+Folders of Hugging Face `transformers` and of our own exports are read. The architecture of Marian, or of Pegasus, is
+expressed by the options of `model`. The differences:
 
 - Our special tokens are the first four entries. The token that begins a translation has an entry of its own, with the
   embedding of the padding that Marian begins with, and can never be generated.
@@ -11,26 +11,28 @@ differences:
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from pydantic import BaseModel, Field, model_validator
 from torch import Tensor
 
 from mt_cli.checkpoint.untrusted_weights import load_model, read_pickle, read_safetensors
-from mt_cli.config.sections import ModelConfig
-from mt_cli.errors import InputError
+from mt_cli.config.sections import TokenizerConfig, is_replacement
+from mt_cli.errors import InputError, one_line
 from mt_cli.features.exchange import names
+from mt_cli.features.exchange.marian_config import MarianConfig
 from mt_cli.features.exchange.sentencepiece import Pieces, missing_pieces, read_pieces, tokenizer_of
-from mt_cli.machine.storage import read_model
+from mt_cli.machine.storage import read_model, read_regular, reading
 from mt_cli.model.positions import sinusoids
 from mt_cli.model.transformer import Transformer
-from mt_cli.tokenizer.special_tokens import PAD_ID, SOS_ID, SPECIAL_TOKENS, UNK_ID
-from mt_cli.tokenizer.tokenizer import TokenizerPair
+from mt_cli.tokenizer.special_tokens import EOS_ID, PAD_ID, SOS_ID, SPECIAL_TOKENS, UNK_ID
+from mt_cli.tokenizer.spelling import NORMALIZATIONS
+from mt_cli.tokenizer.tokenizer import MAX_FILE_BYTES, Tokenizer, TokenizerPair
 
 WEIGHTS, PICKLED_WEIGHTS = "model.safetensors", "pytorch_model.bin"
 PICKLE_ADVICE = (
@@ -42,55 +44,7 @@ _NEVER = -1e4
 _HALF_PRECISION = 1e-2
 """Largest difference between sinusoidal positions and the values in a file, which may be in half precision."""
 _TAG = re.compile(r">>\S+<<")
-
-
-class MarianConfig(BaseModel):
-    """Description of a model, `config.json`: keys that are needed; a `Literal` has the values that a run can have."""
-
-    model_type: Literal["marian"]
-    d_model: int = Field(ge=2, le=2**16, multiple_of=2)
-    vocab_size: int = Field(ge=4, le=2**24)
-    decoder_vocab_size: int | None = None
-    encoder_layers: int = Field(ge=1, le=1000)
-    decoder_layers: int = Field(ge=1, le=1000)
-    encoder_attention_heads: int = Field(ge=1)
-    decoder_attention_heads: int = Field(ge=1)
-    encoder_ffn_dim: int = Field(ge=1, le=2**20)
-    decoder_ffn_dim: int = Field(ge=1)
-    activation_function: Literal["relu", "gelu", "silu", "swish"]
-    dropout: float = Field(default=0.1, ge=0, le=0.99)
-    attention_dropout: float = Field(default=0.0, ge=0, le=0.99)
-    activation_dropout: float = Field(default=0.0, ge=0, le=0.99)
-    scale_embedding: Literal[True]
-    normalize_before: Literal[False] = False
-    share_encoder_decoder_embeddings: bool = True
-    tie_word_embeddings: bool = True
-    pad_token_id: int = Field(ge=0)
-    eos_token_id: int = Field(ge=0)
-    decoder_start_token_id: int = Field(ge=0)
-    num_beams: int = Field(default=6, ge=1, le=1000)
-
-    @model_validator(mode="after")
-    def _check(self) -> MarianConfig:
-        for keys in names.OPTIONS.values():
-            if len({getattr(self, key) for key in keys}) > 1:
-                raise ValueError(f"{' and '.join(keys)} differ")
-        if self.d_model % self.encoder_attention_heads:
-            raise ValueError("d_model is no multiple of encoder_attention_heads")
-        return self
-
-    def our_options(self) -> ModelConfig:
-        """Section `model` of a config."""
-        activations = {name: ours for ours, name in names.ACTIVATIONS.items()}
-        ties = "all" if self.share_encoder_decoder_embeddings else "target"
-        tree = {ours: getattr(self, keys[0]) for ours, keys in names.OPTIONS.items()}
-        tree |= {
-            "norm_order": "post",
-            "activation": activations.get(self.activation_function, self.activation_function),
-            "tie_embeddings": ties if self.tie_word_embeddings else "none",
-            "output_bias": True,
-        }
-        return ModelConfig.model_validate(tree)
+_ALGORITHMS = {"BPE": "bpe", "Unigram": "unigram"}
 
 
 @dataclass(frozen=True)
@@ -122,14 +76,14 @@ class _Side:
 
 
 def read_marian(folder: Path, allow_pickle: bool = False) -> Imported:
-    """The model in a folder of MarianMT.
+    """The model in a folder of MarianMT, or of `mt export --format huggingface`.
 
     Raises InputError if a file is missing or damaged, or the model has something that a run cannot have. Weights in
     `pytorch_model.bin` are read only with `allow_pickle`, by the loader of PyTorch that runs no code.
     """
     config, weights = read_model(folder / "config.json", MarianConfig), _read_weights(folder, allow_pickle)
-    if not (folder / "source.spm").exists():
-        raise InputError(f"{folder}: has no source.spm; a run of mt is imported from mt export --format bundle")
+    if (folder / "tokenizer.json").exists() and not (folder / "source.spm").exists():
+        return _read_exported(folder, config, weights)
     # The embedding tables may be separate although they share a vocabulary.
     has_two = not config.share_encoder_decoder_embeddings and (folder / "target_vocab.json").exists()
     vocabularies = [_read_vocabulary(folder / name) for name in ("vocab.json", "target_vocab.json")[: 1 + has_two]]
@@ -150,6 +104,56 @@ def read_marian(folder: Path, allow_pickle: bool = False) -> Imported:
     model = _model(folder, config, weights, source, target)
     options = {"algorithm": "sentencepiece", "shared": is_shared}
     return Imported(model, tokenizers, options, tags, config.num_beams, target.rows[UNK_ID])
+
+
+def _read_exported(folder: Path, config: MarianConfig, weights: Mapping[str, Tensor]) -> Imported:
+    """The model in a folder that `mt export` wrote, in which ids are those of the run."""
+    ids = config.pad_token_id, config.decoder_start_token_id, config.eos_token_id
+    if ids != (PAD_ID, SOS_ID, EOS_ID):
+        raise InputError(f"{folder}: not supported: special tokens have other ids than those of mt")
+    tokenizer, tags, options = _read_exported_tokenizer(folder / "tokenizer.json")
+    size = tokenizer.vocab_size
+    side = _Side(tokenizer.tokens(range(len(SPECIAL_TOKENS), size)), list(range(size)), size, size)
+    model = _model(folder, config, weights, side, side)
+    return Imported(model, (tokenizer, tokenizer), options, tags, config.num_beams, UNK_ID)
+
+
+def _read_exported_tokenizer(path: Path) -> tuple[Tokenizer, tuple[str, ...], dict[str, Any]]:
+    """Tokenizer of both sides, its tags and the options of `tokenizer`; raises InputError if it is not one of ours.
+
+    The export has added what `transformers` needs: special tokens and tags as added tokens, and the end of a sentence.
+    """
+    with reading(path):
+        content = read_regular(path, MAX_FILE_BYTES)
+    try:
+        state = json.loads(content)
+        tags = tuple(str(token["content"]) for token in state["added_tokens"] if not token["special"])
+        original = json.dumps(state | {"added_tokens": [], "post_processor": None})
+        options = _tokenizer_options(state)
+        config = TokenizerConfig.model_validate(options)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(f"{path}: not a tokenizer of `mt`: {one_line(error)}") from None
+    return Tokenizer.parse(original.encode("utf-8"), path, config, tags), tags, options
+
+
+def _tokenizer_options(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of `tokenizer` that a tokenizer of `mt` was trained with, as far as its file shows them."""
+    steps = state["normalizer"]["normalizers"]
+    kinds = {step["type"] for step in steps}
+    words = "char" if "Regex" in state["pre_tokenizer"].get("pattern", {}) else "word_level"  # Words end at a space.
+    options: dict[str, Any] = {"algorithm": _ALGORITHMS.get(state["model"]["type"], words), "shared": True}
+    options |= {"lowercase": "Lowercase" in kinds, "nfkc": "NFKC" in kinds}
+    if options["algorithm"] in _ALGORITHMS.values():
+        options["byte_fallback"] = bool(state["model"].get("byte_fallback"))
+    states = {name: [json.loads(step.__getstate__()) for step in ours] for name, ours in NORMALIZATIONS.items()}
+    normalize = [name for name, ours in states.items() if all(state in steps for state in ours)]
+    replacements = [(step["pattern"].get("String"), step["content"]) for step in steps if step["type"] == "Replace"]
+    letters: dict[str, str] = {}
+    for old, new in replacements:
+        is_other_case = (old, new) in ((lower.swapcase(), other.swapcase()) for lower, other in letters.items())
+        if isinstance(old, str) and is_replacement(old, new) and not is_other_case:
+            letters[old] = new
+    return options | {"normalize": normalize, "letters": letters}
 
 
 def _read_vocabulary(path: Path) -> dict[str, int]:
@@ -255,6 +259,7 @@ def _our_tables(weights: Mapping[str, Tensor], config: MarianConfig, source: _Si
                 raise ValueError(f"{name} differs from {present[0]}, and config.json ties them")
         ours[f"{module}.weight"] = table[side.rows][:, order]
     bias = bias[target.rows]
-    bias[[PAD_ID, SOS_ID]] = _NEVER
+    if target.rows[PAD_ID] == target.rows[SOS_ID]:  # Our exports have both, with their own biases.
+        bias[[PAD_ID, SOS_ID]] = _NEVER
     bias[target.num_known :] = _NEVER
     return ours | {"projection.bias": bias}

@@ -6,8 +6,8 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 
-from mt_cli.checkpoint.trained import TrainedRun
-from mt_cli.config.sections import DecodingConfig
+from mt_cli.checkpoint.trained import TrainedRun, write_run
+from mt_cli.config.sections import DecodingConfig, TokenizerConfig
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import InputError, MtError
 from mt_cli.features.exchange.bundle import export_bundle
@@ -15,6 +15,7 @@ from mt_cli.features.exchange.card import model_card
 from mt_cli.features.exchange.huggingface import export_huggingface
 from mt_cli.reporting.report import Report, RunSummary
 from mt_cli.tokenizer.special_tokens import EOS_ID, PAD_ID
+from mt_cli.tokenizer.training import train_tokenizer
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
@@ -137,9 +138,61 @@ def test_the_card_says_what_transformers_divides_log_probabilities_by(shared_run
         assert float(output.sequences_scores[0]) == pytest.approx(ours, rel=1e-4)
 
 
-def test_an_export_with_a_tokenizer_of_mt_is_refused_with_another_format(shared_run, mt, tmp_path):
-    export_huggingface(
-        shared_run({"norm_order": "post", "tie_embeddings": "all"}), tmp_path / "a-en-xx", SENTENCES, "card"
-    )
-    status, _, err = mt("import", "a-en-xx", "--output", "runs/again")
-    assert status == 2 and "mt export --format bundle" in err
+@pytest.mark.parametrize(
+    ("options", "tokenizer", "decoding"),
+    [
+        pytest.param({"tie_embeddings": "all"}, {"algorithm": "word_level"}, {}, marks=pytest.mark.slow),
+        (
+            {"tie_embeddings": "all", "activation": "gelu", "qkv_bias": False, "output_bias": True},
+            {
+                **{"algorithm": "bpe", "vocab_size": 300, "nfkc": True},
+                **{"normalize": ("nfc", "joined_apostrophes", "apostrophes"), "letters": {"ã": "â", "o": "e"}},
+            },
+            {"beam_size": 3, "length_penalty": 0.6, "unk": "avoid", "no_repeat_ngram": 2},
+        ),
+        (
+            {"norm_order": "post", "tie_embeddings": "none"},
+            {"algorithm": "unigram", "vocab_size": 300, "lowercase": True},
+            {"beam_size": 1},
+        ),
+        pytest.param(
+            {"norm_order": "post", "tie_embeddings": "target", "activation": "silu"},
+            {"algorithm": "char"},
+            {},
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["word_level", "bpe", "unigram", "char"],
+)
+def test_an_exported_run_that_is_imported_again_translates_the_same(
+    trained, corpus, with_random_model, export, run_of, mt, tmp_path, options, tokenizer, decoding
+):
+    run, learnt, tags = TrainedRun.load(trained), TokenizerConfig(**tokenizer, shared=True), ("<a>", "<b>")
+    lines = [(corpus / f"train.{side}").read_text(encoding="utf-8").splitlines() for side in ("en", "xx")]
+    pieces = train_tokenizer([*lines[0], *lines[1]], learnt, tags)
+    run = with_random_model(replace(run, tokenizers=(pieces, pieces)), options)
+    tagged = [run.config.corpus.train[0].model_copy(update={"tag": tag, "name": tag}) for tag in tags]
+    changes = {
+        "corpus": run.config.corpus.model_copy(update={"train": tuple(tagged), "max_tokens": 20}),
+        "tokenizer": learnt,
+        "decoding": DecodingConfig(**decoding),
+    }
+    write_run(tmp_path / "runs/one", run.config.model_copy(update=changes), (pieces, pieces), run.model, 20)
+    export("runs/one", "huggingface", "model")
+    one, two = TrainedRun.load(tmp_path / "runs/one"), run_of("model", "again")
+    assert pieces.to_json() == two.tokenizers[0].to_json() == two.tokenizers[1].to_json()
+    unknown = {"vocab_size": None}
+    assert one.config.tokenizer.model_copy(update=unknown) == two.config.tokenizer
+    assert (one.config.decoding, one.max_tokens) == (two.config.decoding, two.max_tokens)
+    corpora = one.config.corpus, two.config.corpus
+    assert (corpora[0].languages, corpora[0].tags) == (corpora[1].languages, corpora[1].tags)
+    sentences = ["two.", "Ünknown wörds, one.", "one two three four five six seven. " * 3]
+    texts = []
+    for name in ("one", "again"):
+        status, out, _ = mt("translate", "--run", f"runs/{name}", "--json", "--tag", "<b>", *sentences)
+        texts.append([json.loads(line)["translation"] for line in out.splitlines()])
+        assert status == 0 and len(texts[-1]) == len(sentences)
+    assert texts[0] == texts[1]
+    with torch.inference_mode():
+        ids = torch.tensor([pieces.encode(["one two three."])[0]])
+        torch.testing.assert_close(two.model.eval()(ids, ids), one.model.eval()(ids, ids), atol=1e-5, rtol=1e-5)
