@@ -9,9 +9,9 @@ from typing import NoReturn
 
 
 def main() -> NoReturn:
-    """Run the command line; a signal while modules are imported or released leaves no traceback.
+    """Run the command line, without a traceback if a signal arrives while modules are imported or released.
 
-    A command that was interrupted ends with status 130 also if more signals follow.
+    An interrupted command ends with status 130, even if more signals follow.
     """
     _set_signals(signal.SIG_DFL)
     sys.unraisablehook = _end_if_interrupted
@@ -20,7 +20,7 @@ def main() -> NoReturn:
     status: object = None
     try:
         run()
-    except KeyboardInterrupt:  # Of a second signal, while the message about the first was printed.
+    except KeyboardInterrupt:  # A second signal arrived while the message about the first was printed.
         status = 130
         sys.exit(status)
     except SystemExit as end:
@@ -31,7 +31,7 @@ def main() -> NoReturn:
 
 
 def _set_signals(action: signal.Handlers) -> None:
-    """Let the signals that interrupt end the process or do nothing, unless they are ignored already."""
+    """Set the action of the signals that interrupt, unless they are ignored already."""
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)  # Windows has only the first two.
         if number and signal.getsignal(number) is not signal.SIG_IGN:
@@ -39,7 +39,7 @@ def _set_signals(action: signal.Handlers) -> None:
 
 
 def _end_if_interrupted(failure: sys.UnraisableHookArgs) -> None:
-    """End the process if Python is about to ignore a KeyboardInterrupt where nothing can be raised."""
+    """End the process if Python is about to ignore a KeyboardInterrupt, for example in a destructor."""
     if issubclass(failure.exc_type, KeyboardInterrupt):
         os._exit(130)
     sys.__unraisablehook__(failure)

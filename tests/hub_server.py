@@ -3,11 +3,8 @@
 `HF_ENDPOINT` gives its address to unmodified clients (`datasets`, `huggingface_hub`), which read it when they are
 imported. Errors are known to the client by the header `X-Error-Code` (`utils/_http.py:hf_raise_for_status`), and files
 in its cache by `ETag` (`file_download.py:get_hf_file_metadata`). The hub itself sends the files, without a CDN or Xet.
-
-`python tests/hub_server.py FOLDER` serves FOLDER/datasets/ORG/NAME and FOLDER/models/ORG/NAME until it is interrupted.
 """
 
-import argparse
 import contextlib
 import hashlib
 import json
@@ -19,13 +16,12 @@ import threading
 import traceback
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
-from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import yaml
 from hub_faults import Faults
 
-_PLACE = re.compile(r"(/api)?/(datasets/|models/)?([^/]+/[^/]+)/(revision|tree|resolve)/([^/]+)/?(.*)")
+_PLACE = re.compile(r"(/api)?/(datasets/|models/)?([^/]+/[^/]+)/(revision|resolve)/([^/]+)/?(.*)")
 
 
 @dataclass
@@ -79,15 +75,6 @@ class Repository:
         about = {"id": self.id, "sha": oid, "private": self.private, "gated": "auto" if self.gated else False}
         about |= {"tags": [], "downloads": 0, "likes": 0, "cardData": (yaml.safe_load(card[1]) if card else None) or {}}
         return about | {"siblings": siblings}
-
-    def tree(self, oid, folder):
-        """Files directly in a folder, for `RepoFile` in `hf_api.py`."""
-        prefix = folder + "/" if folder else ""
-        paths = [path for path in self.commits[oid] if path.startswith(prefix) and "/" not in path[len(prefix) :]]
-        return [
-            {"type": "file", "path": path, **_size_and_checksum(self.commits[oid][path], "oid", "oid")}
-            for path in paths
-        ]
 
 
 def checksum(content):
@@ -185,12 +172,10 @@ class Hub:
             info = repository.info(oid)
             keys = parse_qs(address.query).get("expand", info)
             return _json({key: value for key, value in info.items() if key in {"id", *keys}})
-        if operation == "tree":
-            return _json(repository.tree(oid, unquote(rest)))
         content = repository.commits[oid].get(unquote(rest))
         if content is None:
             return _error(404, "EntryNotFound", "Entry not found")
-        return 200, {"X-Repo-Commit": oid, "ETag": f'"{checksum(content)}"', "Accept-Ranges": "bytes"}, content
+        return 200, {"X-Repo-Commit": oid, "ETag": f'"{checksum(content)}"'}, content
 
 
 def _json(value):
@@ -250,12 +235,6 @@ class _Handler(BaseHTTPRequestHandler):
             status, headers, body = fault.status, fault.headers, fault.body
         else:
             status, headers, body = hub.answer(self.path, token)
-            span = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
-            if span and status == 200:
-                first, end = int(span[1]), min(int(span[2] or len(body)) + 1, len(body))
-                status = 206 if first < end else 416
-                headers |= {"Content-Range": f"bytes {first}-{end - 1}/{len(body)}"}
-                body = body[first:end]
         self.send_response(status)
         for name, value in {"Content-Length": str(len(body)), **headers}.items():
             self.send_header(name, value)
@@ -273,23 +252,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *arguments):
         """Requests are in the list of the hub."""
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--port", type=int, default=0)
-    arguments = parser.parse_args()
-    hub = Hub(arguments.port)
-    for kind, commit in (("datasets", hub.dataset), ("models", hub.model)):
-        for folder in sorted((arguments.folder / kind).glob("*/*/")):
-            paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-            name = f"{folder.parent.name}/{folder.name}"
-            print(kind, name, commit(name, {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}))
-    with hub, contextlib.suppress(KeyboardInterrupt):
-        print(f"HF_ENDPOINT={hub.endpoint}", flush=True)
-        threading.Event().wait()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,14 +1,9 @@
-"""Published models as files: random MarianMT models with locally trained SentencePiece models, in two formats."""
+"""Published models as files: random MarianMT models with locally trained SentencePiece models."""
 
 import json
-import shutil
 
-import numpy as np
 import pytest
 import torch
-import yaml
-
-from mt_cli.features.exchange.names import marian_names
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 sentencepiece = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
@@ -112,38 +107,3 @@ def write_two_vocabularies(folder, source_lines=LINES, target_lines=LINES[:40]):
     forget_padding(model)
     model.save_pretrained(folder)
     return model, models
-
-
-def write_native(model, source_folder, folder, is_tied=True):
-    """The same model in Marian's own files; the embedding of its padding must be zeros, and its last entry."""
-    folder.mkdir()
-    state, config = {name: weight.numpy() for name, weight in model.state_dict().items()}, model.config
-    arrays = {"Wemb": state["model.shared.weight"][:-1]} if is_tied else {}
-    if not is_tied:
-        arrays |= {f"{side}_Wemb": state[f"model.{side}.embed_tokens.weight"][:-1] for side in ("encoder", "decoder")}
-        arrays["decoder_ff_logit_out_W"] = state["lm_head.weight"][:-1].T
-    arrays["decoder_ff_logit_out_b"] = state["final_logits_bias"][:, :-1]
-    for name, native, is_matrix in marian_names({"encoder": config.encoder_layers, "decoder": config.decoder_layers}):
-        arrays[native] = state[name].T if is_matrix else state[name][None]
-    options = {
-        **{"type": "transformer", "dim-emb": config.d_model, "enc-depth": config.encoder_layers},
-        **{"dec-depth": config.decoder_layers, "transformer-heads": config.encoder_attention_heads},
-        **{"transformer-dim-ffn": config.encoder_ffn_dim, "transformer-ffn-activation": config.activation_function},
-        **{"transformer-preprocess": "", "transformer-postprocess": "dan", "transformer-postprocess-emb": "d"},
-        **{"transformer-postprocess-top": "", "transformer-decoder-autoreg": "self-attention"},
-        **{"transformer-no-projection": False, "transformer-guided-alignment-layer": "last"},
-    }
-    arrays["special:model.yml"] = np.frombuffer(yaml.safe_dump(options).encode() + b"\0", np.int8)
-    np.savez(folder / "model.npz", **arrays)
-    has_two = (source_folder / "target_vocab.json").exists()
-    for name, vocabulary in (
-        ("vocab.yml", entries_of(source_folder)),
-        ("vocab.trg.yml", entries_of(source_folder, "target_vocab.json" if has_two else "vocab.json")),
-    ):
-        entries = [entry for entry in sorted(vocabulary, key=vocabulary.__getitem__) if entry != "<pad>"]
-        lines = [f"{json.dumps(entry, ensure_ascii=False)}: {index}\n" for index, entry in enumerate(entries)]
-        (folder / name).write_text("".join(lines), encoding="utf-8")
-    vocabs = ["vocab.yml", "vocab.yml" if is_tied else "vocab.trg.yml"]
-    (folder / "decoder.yml").write_text(yaml.safe_dump({"models": ["model.npz"], "vocabs": vocabs, "beam-size": 6}))
-    for side in ("source", "target"):
-        shutil.copy(source_folder / f"{side}.spm", folder)

@@ -1,1 +1,1 @@
-"""The dataset and collator layer. Knows ids; does not know text or models."""
+"""Encoded pairs, their packed layout, and their batches (dataset and collator). Knows ids; no text or models."""

@@ -1,8 +1,8 @@
 """Batches of pairs of similar length, and their order. Knows ids; does not know text or models.
 
 The order of an epoch is a function of (seed, epoch): every process that computes it gets the same batches in the same
-order. An epoch is split into pools of about 200 batches, which are made one after the other. A position in an epoch is
-two numbers: the pool, and the number of its batches that are done.
+order. An epoch is split into pools of about 200 batches; the batches of a pool are made when the pool is reached. A
+position in an epoch is two numbers: the pool, and the number of batches of this pool that are done.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from mt_cli.tokenizer.special_tokens import EOS_ID, PAD_ID, SOS_ID
 
 Indices = NDArray[np.signedinteger[Any]]
 Pool = tuple[EncodedPairs, Indices]
-"""Pairs, and the indices of the ones to train on next, in random order."""
+"""Pairs, and the indices of the pairs to train on next, in random order."""
 Move = Callable[[Tensor], Tensor]
-"""Function that returns a tensor in another memory, such as on a device."""
+"""Function that returns a copy of a tensor in other memory, such as on a device."""
 
 _BATCHES_PER_POOL = 200
 
@@ -63,8 +63,8 @@ class Batch:
     target: Side
     tgt_output_ids: Tensor  # N, each target sentence followed by [EOS].
     pairs: EncodedPairs
-    indices: Sequence[int] | Indices  # Of the sentences in `pairs`.
-    shape: Shape | None = None  # None with a grid, whose shape no other batch may have.
+    indices: Sequence[int] | Indices  # Places of the batch's sentences in `pairs`.
+    shape: Shape | None = None  # None for a batch with a grid, whose shape may never recur.
 
     @property
     def num_source_tokens(self) -> int:
@@ -114,7 +114,7 @@ class Batch:
         return [self.tgt_output_ids, *(x for x in chain.from_iterable(of_sides) if isinstance(x, Tensor))]
 
     def without_targets(self) -> Batch:
-        """Batch with its target tokens as padding: its loss and its gradient are zero."""
+        """Batch with all target tokens replaced by padding, so that loss and gradient are zero."""
         target = replace(self.target, layout=replace(self.target.layout, num_tokens=0))
         return replace(self, target=target, tgt_output_ids=torch.full_like(self.tgt_output_ids, PAD_ID))
 
@@ -128,7 +128,7 @@ class Batch:
 def collate(pairs: EncodedPairs, indices: Sequence[int] | Indices, shaped_for: int | None = None) -> Batch:
     """Batch of the pairs with these indices.
 
-    With `shaped_for`, the maximum number of tokens of a batch, it has no grid, and a shape that recurs.
+    `shaped_for` is the maximum number of tokens of a batch. With it, the batch has no grid, and sizes that recur.
     """
     source, target = zip(*(pairs[int(index)] for index in indices), strict=True)
     lengths = np.array([[len(ids) + 1 for ids in side] for side in (source, target)])
@@ -157,7 +157,7 @@ def pad(sequences: Sequence[Sequence[int]], start: int | None = None, end: int |
     rows = [[*first, *ids, *last] for ids in sequences]
     lengths = np.array([len(row) for row in rows])
     padded = np.full((len(rows), lengths.max()), PAD_ID, dtype=np.int64)
-    # One conversion for all rows: 2,048 sentences in 1 ms instead of 27, in which a GPU would have no work.
+    # One conversion for all rows takes 1 ms for 2,048 sentences; one for each row takes 27, while a GPU has no work.
     padded[np.arange(padded.shape[1]) < lengths[:, None]] = np.fromiter(chain.from_iterable(rows), np.int64)
     return torch.from_numpy(padded)
 
@@ -172,7 +172,7 @@ class TrainingPairs(ABC):
 
     @abstractmethod
     def first_place(self, pool: int) -> int:
-        """Number of the first pair of a pool; its other pairs follow. Pools of an epoch share no number."""
+        """Number of the first pair of a pool; the others have the next numbers. Pools of an epoch share no number."""
 
     @abstractmethod
     def pools(self, epoch: int, first: int) -> Iterator[Pool]:
@@ -201,8 +201,8 @@ class ChangedPairs(TrainingPairs):
 class MixedPairs(TrainingPairs):
     """Pairs of a corpus, in an order that depends on a seed and on the epoch.
 
-    `times` is the number of repetitions per epoch for each part of the corpus. With a fraction, the next epochs
-    continue with other pairs until all have been seen. Pools have about 200 batches of `batch_tokens`.
+    `times` is the number of repetitions per epoch for each part of the corpus. If it is a fraction, the next epoch
+    continues with other pairs until all have been seen. Pools have about 200 batches of `batch_tokens`.
     """
 
     def __init__(self, pairs: EncodedPairs, times: Sequence[float], batch_tokens: int, seed: int) -> None:
@@ -238,7 +238,7 @@ class MixedPairs(TrainingPairs):
         pieces: list[Indices] = [np.empty(0, dtype)]
         first_index = 0
         for part, (part_size, size) in enumerate(zip(self.pairs.part_sizes, self._sizes, strict=True)):
-            # Epochs read one endless sequence of copies of the part; a copy that two epochs share is shuffled.
+            # Epochs read successive pieces of an endless sequence of copies of the part. A shared copy is shuffled.
             place, end = epoch * size, (epoch + 1) * size
             while place < end:
                 copy, start = divmod(place, part_size)
@@ -257,9 +257,9 @@ class MixedPairs(TrainingPairs):
 def shares_by_temperature(
     part_sizes: Sequence[int], temperature: float, groups: Sequence[Hashable] | None = None
 ) -> list[float]:
-    """Repetitions of the pairs of each part per epoch, for shares proportional to size^(1/temperature).
+    """Repetitions per epoch of the pairs of each part, so that shares are proportional to size^(1/temperature).
 
-    Parts of one group count as one. The number of pairs per epoch does not change. Arivazhagan et al. 2019, "Massively
+    Parts of a group count as one. The number of pairs per epoch does not change. Arivazhagan et al. 2019, "Massively
     Multilingual Neural Machine Translation in the Wild", section 4.2.
     """
     groups = range(len(part_sizes)) if groups is None else groups
@@ -280,7 +280,7 @@ class PlacedBatch:
     indices: Indices
     pool: int
     num_batches: int
-    """Number of batches of this pool that are done after this one."""
+    """Number of batches of the pool that are done once this batch is done."""
 
     @property
     def num_target_tokens(self) -> int:
@@ -313,8 +313,8 @@ def split_by_length(order: Indices, sides: NDArray[np.int32], batch_tokens: int)
     """Split indices, with their 2xB lengths, into batches of pairs of similar length, longest first.
 
     Pairs with the same longest side are sorted by the difference of their sides, in alternating direction, so that
-    neighbours are similar on both sides. This leaves 3.1 % padding in batches of 4,096 tokens of the captions, against
-    5.4 % when such pairs are sorted by the length of the target.
+    neighbours are similar on both sides. The captions then have 3.1 % padding in batches of 4,096 tokens. They have
+    5.4 % if such pairs are sorted by the length of the target.
     """
     longest = sides.max(axis=0)
     rank = np.lexsort(((sides[0] - sides[1]) * np.where(longest % 2, 1, -1), -longest))

@@ -94,7 +94,7 @@ class EncodedPairs:
 
     @classmethod
     def open(cls, path: Path, part_sizes: Sequence[int]) -> EncodedPairs:
-        """Pairs in a file of `encode_corpus`, which may be deleted as soon as it is open."""
+        """Pairs in a file that `encode_corpus` wrote; the file may be deleted once it is open."""
         with path.open("rb") as file:
             mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         reader = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapping)))
@@ -121,7 +121,7 @@ class EncodedPairs:
         return lengths
 
     def take(self, indices: NDArray[np.integer[Any]]) -> list[tuple[Ids, NDArray[np.int32]]]:
-        """Ids of each side of one or more pairs, one pair after the other, and their lengths; `indices` ascends."""
+        """For each side, the ids of one or more pairs, concatenated, and their lengths. `indices` must ascend."""
         sides: list[list[tuple[Ids, NDArray[np.int32]]]] = [[], []]
         for chunk, rows, _ in self._by_chunk(indices):
             for side, (offsets, ids) in zip(sides, chunk, strict=True):
@@ -130,7 +130,7 @@ class EncodedPairs:
         return [(np.concatenate([ids for ids, _ in side]), np.concatenate([n for _, n in side])) for side in sides]
 
     def _by_chunk(self, indices: NDArray[np.integer[Any]]) -> Iterator[tuple[_Chunk, NDArray[Any], slice]]:
-        """Chunks that contain some of the ascending indices, their rows, and the places of these rows in `indices`."""
+        """Chunks that contain some of the ascending indices, each with its rows and their places in `indices`."""
         bounds = np.searchsorted(indices, self._bounds)
         for chunk, first_row, start, end in zip(self._chunks, self._bounds, bounds, bounds[1:], strict=False):
             if end > start:
@@ -146,13 +146,13 @@ class EncodedPairs:
 
 
 def ragged(values: NDArray[Any], starts: NDArray[np.integer[Any]], lengths: NDArray[np.integer[Any]]) -> NDArray[Any]:
-    """Values of ranges, given by their starts and lengths, one range after the other."""
+    """Values in ranges, concatenated; the ranges are given by their starts and lengths."""
     shifts = starts - (np.cumsum(lengths, dtype=np.int64) - lengths)
     return values[np.repeat(shifts, lengths) + np.arange(int(lengths.sum(dtype=np.int64)))]
 
 
 def _offsets_and_ids(column: pa.ListArray) -> tuple[NDArray[np.int32], Ids]:
-    """Offset of each sequence in a column, with the end of the last one; and all ids, one after the other."""
+    """Offset of each sequence in a column, then the end of the last one; and all ids, concatenated."""
     return column.offsets.to_numpy(), column.values.to_numpy()
 
 
@@ -167,7 +167,7 @@ def encode_block(
 
 
 def as_batch(sides: Iterable[tuple[Ids, NDArray[np.int32]]]) -> pa.RecordBatch:
-    """Record batch of pairs, from the ids of each side, one pair after the other, and their lengths."""
+    """Record batch of pairs, from the concatenated ids and the lengths of each side."""
     columns = []
     for ids, lengths in sides:
         offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int32)
@@ -213,7 +213,7 @@ def encode_corpus(
 def encode_corpora(
     corpora: Mapping[str, Corpus], tokenizers: Sequence[Tokenizer], config: CorpusConfig, cache: Cache
 ) -> tuple[dict[str, EncodedPairs], dict[str, Statistics], dict[str, Mask]]:
-    """Encoded pairs of each corpus, their statistics, and the masks of pairs that are short enough; cached."""
+    """Encoded pairs and statistics of each corpus, and the mask of its pairs that are short enough, from the cache."""
     text_key = next(iter(corpora.values())).fingerprint
     protection = Protection.of(config)
     vocabularies = [tokenizer.to_json() for tokenizer in tokenizers]

@@ -1,9 +1,9 @@
 """Packed layouts: where the tokens of sequences lie in memory. Knows lengths and ids; does not know models.
 
 Most operations treat each token by itself, so training packs tokens one after the other, without padding. Attention
-alone needs to know which tokens belong together. Kernels of variable length read the starts of the sequences. Other
-kernels need a grid, a matrix of sequences x positions: they gather its slots from the rows of tokens by index, and the
-rows from the slots, which costs no more than the copy that splitting heads needs anyway.
+alone needs to know which tokens belong together. Variable-length kernels read the starts of the sequences. Other
+kernels need a grid, a matrix of sequences x positions. Its slots are gathered from the rows of tokens by index, and
+rows from slots, at the cost of the copy that splitting heads needs anyway.
 """
 
 from __future__ import annotations
@@ -22,42 +22,43 @@ from mt_cli.tokenizer.special_tokens import PAD_ID
 # Legend of the shapes: N rows of tokens, B sequences, T positions, H heads.
 
 _SHORTEST_SEQUENCES, _SEQUENCES_OF_SHAPES_PER_OCTAVE = 64, 4
-"""Of shapes: the smallest `longest`, and number of sizes between a number of sequences and its double."""
+"""For `Shape`: the smallest `longest`, and the number of sizes between a number of sequences and its double."""
 _TOKENS_PER_OCTAVE, _SEQUENCES_PER_OCTAVE, _MULTIPLE_OF_POSITIONS = 16, 8, 2
-"""Number of sizes between a number and its double. Few sizes make shapes recur: on CPUs, a new shape of a bf16 product
-costs half a millisecond and some memory, and a batch has thirty products. An epoch of the captions has 60 shapes of
-matrices instead of 93, and 13 numbers of tokens instead of hundreds."""
+"""Numbers of sizes of tokens and of sequences between a number and its double, and the multiple of positions. With few
+sizes, shapes recur. On CPUs, a new shape of a bf16 product costs half a millisecond and some memory, and a batch has
+thirty products. An epoch of the captions has 60 shapes of matrices instead of 93, and 13 numbers of tokens instead of
+hundreds."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Numbers that decide the shapes of a batch without a grid, so that batches of one shape can share a CUDA graph."""
+    """Sizes of all tensors of a batch without a grid; batches with equal sizes can share a CUDA graph."""
 
     source_rows: int
     target_rows: int
-    num_sequences: int  # Of padding and empty ones, too.
-    longest: int  # Rows of the longest sequence, at most.
+    num_sequences: int  # Includes sequences of padding and empty sequences.
+    longest: int  # Upper limit for the rows of the longest sequence.
 
 
 @dataclass(frozen=True)
 class PackedLayout:
     """Sequence and position of each row of tokens, as starts of sequences and as a grid of B sequences x T positions.
 
-    Packed tokens follow each other; `rows` and `slots` map slots of the grid to rows and back. Padding rows round up
-    the number of tokens, and further sequences the number of sequences. The padding belongs to these sequences: no
-    token attends to it, and it has no gradient. Padded tokens are the grid itself: row b*T + t is slot (b, t).
+    Packed tokens follow each other; `rows` and `slots` map slots of the grid to rows and back. The number of tokens is
+    rounded up by padding rows, and the number of sequences by further sequences, to which the padding rows belong. No
+    token attends to padding, and padding has no gradient. Padded tokens are the grid: row b*T + t is slot (b, t).
     """
 
     positions: Tensor  # N, the position of each row in its sequence; or one position for all.
     num_positions: int  # Larger than every position.
     mask: Tensor | None  # BxT, True where a token may be attended to, and in one slot of each sequence of padding.
-    num_tokens: int  # Rows without those added to round up.
-    num_sequences: int  # Sequences without those added to round up.
-    rows: Tensor | None = None  # BxT, the row in each slot, of padding where there is no token. With heads, BxHxT.
+    num_tokens: int  # Rows without padding rows.
+    num_sequences: int  # Sequences without sequences of padding.
+    rows: Tensor | None = None  # BxT, the row in each slot; a padding row if there is no token. With heads, BxHxT.
     slots: Tensor | None = None  # N, the slot b*T + t of each row. With heads, NxH.
     starts: Tensor | None = None  # B+1 (int32), the first row of each sequence, and N. None for padded tokens.
     sequences: Tensor | None = None  # N (int32), the sequence of each row. None for padded tokens.
-    longest: int = 0  # Rows of the longest sequence, or more.
+    longest: int = 0  # Upper limit for the rows of the longest sequence.
     rotary_factors: Tensor | None = None  # NxCx2, cosine and sine for each of the C pairs of elements of a row.
 
     def twice(self) -> PackedLayout:
@@ -86,7 +87,7 @@ class PackedLayout:
         return replace(self, **tensors)
 
     def without_grid(self, keeps_sequences: bool = True) -> PackedLayout:
-        """Layout for kernels of variable length; without `sequences`, for those that only need the starts."""
+        """Layout for variable-length kernels; unless `keeps_sequences`, for kernels that need only the starts."""
         sequences = self.sequences if keeps_sequences else None
         return replace(self, mask=None, rows=None, slots=None, sequences=sequences)
 
@@ -113,7 +114,7 @@ def padded_layout(ids_BT: Tensor) -> PackedLayout:
 
 
 def packed_layout(lengths: NDArray[np.integer[Any]]) -> PackedLayout:
-    """Packed layout of sequences with these lengths: at least one sequence, none of them empty."""
+    """Packed layout of one or more sequences with these lengths; no sequence may be empty."""
     num_sequences, num_tokens = len(lengths), int(lengths.sum())
     num_rows = round_up(num_tokens + 1, _TOKENS_PER_OCTAVE)
     num_columns = -(-int(lengths.max()) // _MULTIPLE_OF_POSITIONS) * _MULTIPLE_OF_POSITIONS
@@ -144,7 +145,7 @@ def packed_layout(lengths: NDArray[np.integer[Any]]) -> PackedLayout:
 
 
 def shaped_layout(lengths: NDArray[np.integer[Any]], num_rows: int, num_sequences: int, longest: int) -> PackedLayout:
-    """Packed layout without a grid, of these sizes; the rows of padding are sequences of up to `longest` rows."""
+    """Packed layout of these sizes without a grid; padding rows form sequences of up to `longest` rows."""
     num_tokens = int(lengths.sum())
     positions = np.zeros(num_rows, dtype=np.int64)
     positions[:num_tokens] = _positions(lengths)
@@ -167,11 +168,11 @@ def shaped_layout(lengths: NDArray[np.integer[Any]], num_rows: int, num_sequence
 
 
 def shape_of(lengths: NDArray[np.integer[Any]], batch_tokens: int) -> Shape:
-    """Shape for sequences with the lengths 2xB, in a batch of at most `batch_tokens` rows a side: few shapes recur.
+    """Rounded-up sizes for sequences with the lengths 2xB, in a batch of at most `batch_tokens` rows a side.
 
-    Rows are rounded up to eighths of `batch_tokens`. The captions have 16 shapes in batches of 25,000, of which 5 % is
-    padding; pairs of random lengths from 8 to 40 have 56, of which 4 % is. Kernels of variable length start work for
-    128 rows of every sequence, even of an empty one.
+    Rows are rounded up to eighths of `batch_tokens`, so that batches have few shapes. In batches of 25,000 tokens, the
+    captions have 16 shapes and 5 % padding; pairs of random lengths from 8 to 40 have 56 shapes and 4 % padding.
+    Variable-length kernels launch work for 128 rows of every sequence, even of an empty one.
     """
     longest = max(_SHORTEST_SEQUENCES, 1 << (int(lengths.max()) - 1).bit_length())
     multiple = max(8, -(-batch_tokens // 64) * 8)
@@ -205,7 +206,7 @@ def round_up(number: int, sizes_per_octave: int) -> int:
 
 
 def pack(ids: NDArray[np.integer[Any]], layout: PackedLayout, special: int, at_end: bool) -> Tensor:
-    """N ids (int64): consecutive sequences, each with the id `special` at its end or else at its start, and padding."""
+    """N ids (int64) of consecutive sequences and padding; each sequence has `special` at its end, or at its start."""
     is_first = layout.positions.numpy()[: layout.num_tokens] == 0
     is_special = np.append(is_first[1:], True) if at_end else is_first
     packed = np.full(len(layout.positions), PAD_ID, dtype=np.int64)

@@ -43,7 +43,7 @@ class StreamedPairs(TrainingPairs):
         self._config, self._tokenizers, self._seed, self._group = config, tokenizers, seed, group
         self._evaluation_hashes, self._spelling = evaluation_hashes, spelling
         self.counts: list[Counter[str]] = [Counter() for _ in config.train]
-        """`damaged` counts skipped files and units."""
+        """Rows by status for each corpus; the key `damaged` counts skipped files and units."""
 
     def first_place(self, pool: int) -> int:
         """Number of the first pair of a pool, which has fewer than 2^32 pairs."""

@@ -1,4 +1,4 @@
-"""Checkpoints of a run: states to resume from, the best, validated ones for averages, frozen weights below adapters.
+"""Checkpoints of a run: states to resume from, the best, validated weights for averages, frozen weights of adapters.
 
 `Checkpoints` is the base class of `RunDirectory`, which adds the other files of a run (`directory.py`).
 """
@@ -45,7 +45,7 @@ class Checkpoints:
 
     @contextmanager
     def _opened_frozen_weights(self) -> Iterator[Checkpoint]:
-        """Context manager that opens the weights below adapters, which later training cannot restore."""
+        """Context manager that opens the frozen weights below adapters, which training cannot recreate."""
         try:
             with open_checkpoint(self.base_path) as checkpoint:
                 yield checkpoint
@@ -94,7 +94,7 @@ class Checkpoints:
         save_checkpoint(self.last_path.with_name(f"validated-{step}.safetensors"), model, state)
 
     def prune_validated(self, steps: Collection[int]) -> None:
-        """Remove all validated checkpoints except for the ones of these steps."""
+        """Remove all validated checkpoints except those of the given steps."""
         for step, path in self.validated().items():
             if step not in steps:
                 remove(path)
@@ -111,9 +111,9 @@ class Checkpoints:
     ) -> None:
         """Write everything that resuming needs as `last`; the `keep_last` good states before it stay as `step-N`.
 
-        A state is good unless training is diverging; the last good one stays then, whatever `keep_last` is. The state
-        before the first step is `step-0`, never `last`, because it holds no trained model. Raises MtError if it cannot
-        be written; the previous states are then untouched.
+        A state is good unless training is diverging. Then the last good state is kept, whatever `keep_last` is.
+        The state before the first step is `step-0`, never `last`, because it holds no trained model. Raises MtError
+        if the state cannot be written; the previous states then stay unchanged.
         """
         if self._step_of_good_last is not None and self._step_of_good_last != step:
             _keep_as(self.last_path, self._path_of_step(self._step_of_good_last))
@@ -137,7 +137,7 @@ class Checkpoints:
     def save_best(self, model: nn.Module, state: Mapping[str, Any]) -> None:
         """Write the weights of the best step; the previous best is kept until the next state is saved.
 
-        Raises MtError if they cannot be written; the previous best is then untouched.
+        Raises MtError if the weights cannot be written; the previous best then stays unchanged.
         """
         if self.best_path.exists() and not self.former_best_path.exists():
             _keep_as(self.best_path, self.former_best_path)
@@ -146,8 +146,8 @@ class Checkpoints:
     def save_average(self, model: nn.Module, state: Mapping[str, Any], steps: Sequence[int]) -> None:
         """Write an average of checkpoints as `best`; keep the best unaveraged checkpoint as `before_average`.
 
-        Resuming puts the previous best back, as for any `best` that is newer than the saved state. Raises MtError if
-        the average cannot be written; `best` is then untouched.
+        Resuming restores the previous best, as for any `best` that is newer than the saved state. Raises MtError if the
+        average cannot be written; `best` then stays unchanged.
         """
         best = self.best_state()
         if best is not None and not best.averaged_steps:
@@ -155,15 +155,15 @@ class Checkpoints:
         self.save_best(model, {**state, "averaged_steps": list(steps)})
 
     def best_state(self) -> RunState | None:
-        """State that was saved with the best checkpoint; None if that is missing or damaged."""
+        """State that was saved with the best checkpoint; None if the checkpoint is missing or damaged."""
         with suppress(RunError), open_checkpoint(self.best_path) as checkpoint:
             return checkpoint.state
         return None
 
     def restore_best(self, step: int) -> None:
-        """Put the previous best checkpoint back if it belongs to this step.
+        """Restore the previous best checkpoint if it belongs to this step.
 
-        There is a previous one only if a run was stopped between a validation and the next save.
+        A previous best exists only if a run was stopped between a validation and the next save.
         """
         with suppress(RunError), open_checkpoint(self.former_best_path) as checkpoint:
             if checkpoint.state.best_step == step:
@@ -181,5 +181,5 @@ def _keep_as(path: Path, copy: Path) -> None:
     except FileNotFoundError:
         return
     except OSError:
-        with suppress(OSError):  # If something is in the way, only this older file is lost.
+        with suppress(OSError):  # If the name is taken, only this older file is lost.
             path.rename(copy)

@@ -1,6 +1,6 @@
 """Run directory: its files, its lock, the newest run, and whether a config may resume a run.
 
-The base class in `checkpoints.py` has the checkpoints.
+The base class in `checkpoints.py` manages the checkpoints.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ import errno
 import hashlib
 import json
 import os
-import re
 import zlib
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,6 @@ from mt_cli.machine.group import ALONE, Group
 from mt_cli.machine.storage import (
     check_plain,
     check_regular,
-    is_folder,
     read_regular,
     reading,
     refusal,
@@ -56,12 +54,12 @@ class RunDirectory(Checkpoints):
         self.report_path = path / "report.json"
         self.bad_batch_path = path / "bad_batch.jsonl"
         self.training_pairs_path = path / "training_pairs.bin"
-        # The lock ends with its process. A mere file would outlive a killed process, and the run could not resume.
-        options: dict[str, Any] = {"thread_local": False, "fallback_to_soft": False, "on_acquired": _write_owner}
+        # The lock ends with its process. A mere file would outlive a killed process and prevent resuming.
+        options: dict[str, Any] = {"thread_local": False, "fallback_to_soft": False}
         self._lock = FileLock(path / LOCK, blocking=False, **options)
 
     def create(self, config: Config, tokenizers: TokenizerPair) -> None:
-        """Make the directory, with the complete config and the tokenizers."""
+        """Make the directory, and write the complete config and the tokenizers into it."""
         try:
             self.last_path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -92,13 +90,15 @@ class RunDirectory(Checkpoints):
 
     def config(self) -> Config:
         """Config of the run; raises RunError if this is no run directory."""
-        if not is_folder(self.path):
+        if not os.path.isdir(self.path):
             near = difflib.get_close_matches(self.path.name, [path.name for path in Path("runs").glob("[!.]*")], n=1)
             hint = f", did you mean {Path('runs') / near[0]}?" if near else ""
             raise RunError(f"{self.path}: no such run directory{hint}")
         if not os.path.lexists(self.config_path):
             is_export = (self.path / "model.json").is_file() or (self.path / "config.json").is_file()
             hint = "; it may be an exported or published model, which `mt import` makes a run" if is_export else ""
+            if (self.path / "model.bin").is_file():
+                hint = "; it may be a model for --engine ctranslate2"
             raise RunError(f"{self.path}: not a run directory, there is no config.yaml in it{hint}")
         with reading(self.config_path, RunError):
             check_regular(self.config_path)
@@ -109,9 +109,9 @@ class RunDirectory(Checkpoints):
         return load_tokenizers(self.path, config)
 
     def frozen_file_digests(self) -> dict[str, str]:
-        """SHA-256 of tokenizer files, and of the frozen weights below adapters: training changes neither.
+        """SHA-256 of the files that training never changes: the tokenizers, and the frozen weights below adapters.
 
-        Raises RunError if one cannot be read.
+        Raises RunError if a file cannot be read.
         """
         digests = {}
         for path in sorted(self.path.glob("tokenizer*.json")):
@@ -148,7 +148,7 @@ class RunDirectory(Checkpoints):
         return False
 
     def check_resumable(self, previous: Config, config: Config) -> list[str]:
-        """List the options that changed, a line each; raise RunError if some of them would give another model."""
+        """Lines with the options that changed; raises RunError if a changed option would give another model."""
         changed = {
             key: f"{key}: was {_short(old)}, now {_short(new)}"
             for key, (old, new) in differences(previous, config).items()
@@ -203,10 +203,8 @@ class RunDirectory(Checkpoints):
             check_plain(self.path)
             self._lock.acquire()
         except Timeout:
-            owner = _owner_of(self.path / LOCK)
-            raise RunError(
-                f"{self.path}: another process ({owner}) trains this run; wait for it, or give the config another name"
-            ) from None
+            advice = "wait for it, or give the config another name"
+            raise RunError(f"{self.path}: another process trains this run; {advice}") from None
         except FileExistsError:
             raise RunError(
                 f"{self.path}: a file or a broken link has this name; remove it, or rename the run"
@@ -218,7 +216,7 @@ class RunDirectory(Checkpoints):
             say(f"mt: {self.path}: {problem}; make sure that no other process trains this run")
 
     def move_aside(self) -> Path:
-        """Rename the directory to the first free `NAME.old-N`; return its path. If it was locked, lock a new one."""
+        """Rename the directory to the first free `NAME.old-N`; return that path. Lock a new one if it was locked."""
         number = 1
         while os.path.lexists(aside := self.path.with_name(f"{self.path.name}.old-{number}")):
             number += 1
@@ -228,22 +226,6 @@ class RunDirectory(Checkpoints):
             (aside / LOCK).unlink(missing_ok=True)
             self._take_lock()
         return aside
-
-
-def _write_owner(descriptor: int) -> None:
-    """Write the number of this process into its lock file."""
-    with suppress(OSError):  # On a full disk the lock still holds.
-        os.truncate(descriptor, 0)
-        # Windows locks the first byte, which other processes then cannot read.
-        os.write(descriptor, f" process {os.getpid()}".encode("ascii"))
-
-
-def _owner_of(path: Path) -> str:
-    with suppress(OSError), path.open("rb", buffering=0) as file:
-        file.seek(1)
-        if number := re.search(rb"[0-9]+", file.read(100)):
-            return f"process {number[0].decode('ascii')}"
-    return "unknown"
 
 
 def _short(value: Any) -> str:

@@ -29,7 +29,7 @@ from mt_cli.machine.storage import check_regular, write_atomically
 from mt_cli.model.trainable_weights import saved_weights
 
 FORMAT = 2
-"""Version of the checkpoint format; raised when older checkpoints can no longer be read."""
+"""Version of the checkpoint format; increase it when older checkpoints can no longer be read."""
 _MAX_HEADER_BYTES = 2**25
 _CHUNK_BYTES = 2**22
 _NUM_NUMPY_KEYS = 624
@@ -49,7 +49,7 @@ def save_checkpoint(
     """Write weights, `asdict` of a state and, with an optimizer, everything that exact resumption needs.
 
     `average` has the moving average of each weight, which `load_weights_into` prefers. Raises MtError if the file
-    cannot be written; the previous file is then untouched.
+    cannot be written; the previous file then stays unchanged.
     """
     tensors = {f"model.{name}": weight.detach() for name, weight in saved_weights(model).items()}
     tensors |= {f"average.{name}": weight for name, weight in (average or {}).items()}
@@ -75,10 +75,10 @@ def save_checkpoint(
 
 @contextmanager
 def open_checkpoint(path: Path, is_verified: bool = False) -> Iterator[Checkpoint]:
-    """Context manager that gives the checkpoint in a file, after verifying it unless `is_verified`.
+    """Context manager that opens the checkpoint in a file and verifies it, unless `is_verified`.
 
     Raises RunError if the file is missing, of another format, or in a folder whose name is not UTF-8, and
-    DamagedFileError if it is damaged, perhaps only inside the context.
+    DamagedFileError if it is damaged; some damage is noticed only inside the context.
     """
     try:
         str(path).encode("utf-8")
@@ -126,7 +126,7 @@ class Checkpoint:
                     raise RunError(f"{self.path}: {name} is {saved}, but config and tokenizers require {expected}")
 
     def load_weights_into(self, model: nn.Module) -> None:
-        """Fill a model for translation: with the average if the file has one. Raises RunError as `check_fits`."""
+        """Fill a model for translation, with the average if the file has one. Raises RunError as `check_fits` does."""
         self.check_fits(model)
         self._copy("average" if self._has_average else "model", saved_weights(model))
 
@@ -135,7 +135,7 @@ class Checkpoint:
     ) -> None:
         """Fill model, optimizer, random generators and the average, if there is one, to resume training.
 
-        Raises RunError as `check_fits`.
+        Raises RunError as `check_fits` does.
         """
         self.check_fits(model)
         self._copy("model", saved_weights(model))
@@ -172,7 +172,7 @@ class Checkpoint:
 
     def _fill_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         parameters = [(group, weight) for group in optimizer.param_groups for weight in group["params"]]
-        has_state = any(name.startswith("optimizer.") for name in self._shapes)  # Not before the first step.
+        has_state = any(name.startswith("optimizer.") for name in self._shapes)  # No state before the first step.
         state: dict[int, dict[str, Tensor]] = {}
         for index, (group, weight) in enumerate(parameters if has_state else ()):
             shapes = {"step": [], "exp_avg": list(weight.shape), "exp_avg_sq": list(weight.shape)}

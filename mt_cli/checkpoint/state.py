@@ -20,14 +20,14 @@ _LARGEST_COUNT, _LARGEST_VALUE, _MOST_PROCESSES = 10**15, 1e30, 2**20
 
 
 class UnloggedStep(NamedTuple):
-    """Part of a step in the next row of `metrics.jsonl`; a skipped step has no tokens."""
+    """Contribution of a step to the next row of `metrics.jsonl`; a skipped step has no tokens."""
 
     cross_entropy: float
     """Sum over the target tokens, in nats."""
     num_target_tokens: int
     seconds: float
     num_correct: int | None = None
-    """Target tokens for which the reference had the highest score; None in states of versions that did not count it."""
+    """Target tokens for which the reference had the highest score; None in states of versions without this count."""
 
 
 class ValidatedStep(NamedTuple):
@@ -41,7 +41,7 @@ class ValidatedStep(NamedTuple):
 
 @dataclass
 class Ancestor:
-    """Run that gave the first weights of another run or of an average of runs."""
+    """Run whose weights another run, or an average of runs, began with."""
 
     run: str
     """Name of the run."""
@@ -50,7 +50,7 @@ class Ancestor:
     weights: str
     """SHA-256 of the checkpoint."""
     parents: list[Ancestor] = field(default_factory=list)
-    """Parents of the run itself."""
+    """Parents of this run."""
 
 
 def describe_lineage(parents: Sequence[Ancestor], depth: int = 0) -> Iterator[str]:
@@ -76,7 +76,7 @@ def best_of(validations: Sequence[ValidatedStep], number: int) -> list[Validated
 class RunState:
     """State of a run, without weights, saved with every checkpoint.
 
-    `optimization_steps` advances the position; the methods alone change everything else.
+    `optimization_steps` advances the position; only the methods change everything else.
     """
 
     position: Position = field(default_factory=Position)
@@ -103,21 +103,21 @@ class RunState:
     """Number of steps skipped because their loss or gradient was not finite."""
     num_bad_steps_in_row: int = 0
     num_restarts: int = 0
-    """Number of times that training went back after too many bad steps, always with half the learning rate."""
+    """Number of times that training went back after too many bad steps; each time, the learning rate was halved."""
     tracked_bytes: dict[str, int] = field(default_factory=dict)
     """Sizes, when this state was saved, of the files that grow during training."""
     loss_scale: dict[str, int | float] = field(default_factory=dict)
-    """With fp16, factor of the loss and the rule by which it changes (`torch.amp.GradScaler.state_dict`)."""
+    """With fp16, the scale of the loss and how it changes (`torch.amp.GradScaler.state_dict`)."""
     longest_source: int | None = None
     """Number of tokens of the longest training source; None if unknown, as for streams."""
     fingerprints: dict[str, str] = field(default_factory=dict)
     """Fingerprints of corpora and tokenizers at the start of the run."""
     parents: list[Ancestor] = field(default_factory=list)
-    """Parent, whose weights this run began with; for an average of runs, all averaged runs."""
+    """Parent whose weights this run began with; for an average of runs, all averaged runs."""
     launch_id: str = ""
     """Launch in which the run began, if a launcher started its processes; see `Group`."""
     averaged_steps: list[int] | None = None
-    """Steps of the averaged checkpoints if the weights saved with this state are an average."""
+    """Steps of the averaged checkpoints, if the weights that were saved with this state are an average."""
 
     @classmethod
     def from_state(cls, state: Any) -> RunState:
@@ -190,7 +190,7 @@ class RunState:
         if is_best:
             self.set_best(step, value, loss, metric)
             self.num_validations_without_better = 0
-        elif step > warmup_steps:  # Earlier, scores near zero rise and fall by chance.
+        elif step > warmup_steps:  # During the warm-up, scores near zero rise and fall by chance.
             self.num_validations_without_better += 1
         return is_best
 

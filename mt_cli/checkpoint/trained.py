@@ -13,7 +13,7 @@ from mt_cli.config.sections import Config, InitConfig
 from mt_cli.corpus.text_hashes import PairHashes
 from mt_cli.errors import DamagedFileError, InputError, RunError
 from mt_cli.machine.console import say
-from mt_cli.machine.storage import new_folder, real_path
+from mt_cli.machine.storage import new_folder
 from mt_cli.model.trainable_weights import add_adapters, merge_adapters
 from mt_cli.model.transformer import Transformer, outline
 from mt_cli.tokenizer.tokenizer import TokenizerPair
@@ -75,8 +75,6 @@ class TrainedRun:
                 return cls(config, tokenizers, model, saved.state, max_tokens, saved.digest)
         except DamagedFileError as error:
             advice = f"have `mt train --config {directory.config_path}` make another of the last state"
-            if config.name != real_path(directory.path).name:
-                advice = f"give the folder its name {config.name} back below runs/, and {advice}"
             if checkpoint not in (None, "best"):
                 advice = "use another checkpoint"
             raise DamagedFileError(f"{error}; restore it, or {advice}") from None
@@ -92,7 +90,7 @@ def _note_missing_best(path: Path, state: RunState) -> None:
 
 
 def load_together(paths: Sequence[str | Path], purpose: str, checkpoint: str | None = None) -> list[TrainedRun]:
-    """Load several runs for a `purpose` that needs equal languages, vocabularies and tags; else raise InputError."""
+    """Load several runs; raise InputError, with the `purpose`, unless languages, vocabularies and tags are equal."""
     runs = [TrainedRun.load(path, checkpoint) for path in paths]
     first = runs[0].config.corpus
     vocabularies = [tokenizer.to_json() for tokenizer in runs[0].tokenizers]

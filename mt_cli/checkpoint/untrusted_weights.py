@@ -1,4 +1,4 @@
-"""Weights of other programs in untrusted files: safetensors, pickles of PyTorch, and archives of numpy.
+"""Weights of other programs in untrusted files: safetensors, and pickles of PyTorch.
 
 Memory is allocated only after two checks: the declared sizes against the size of the file, and the described model
 against the weights. Only tensors are unpickled.
@@ -11,13 +11,9 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from io import BytesIO
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -29,7 +25,7 @@ from mt_cli.model.transformer import Transformer, outline
 FLOATS = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F64": torch.float64}
 """Number formats of weights, by their names in safetensors files."""
 _MAX_EXPANSION = 4
-"""Largest ratio of declared to stored bytes or numbers: a table of embeddings may have four names."""
+"""Largest ratio of declared to stored bytes or numbers; one table of embeddings may be declared under four names."""
 
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:
@@ -54,38 +50,13 @@ def read_pickle(path: Path) -> dict[str, Tensor]:
             if any(member.compress_type != zipfile.ZIP_STORED for member in members):
                 raise ValueError("it is compressed")
             _check_expansion(size, (member.file_size for member in members))
-        # Mapped, tensors are never larger than the file. Files of before PyTorch 1.6 cannot be mapped.
+        # Mapped tensors are never larger than the file. Files from before PyTorch 1.6 cannot be mapped.
         weights = torch.load(path, "cpu", weights_only=True, mmap=is_zip)
         if not isinstance(weights, dict) or not all(isinstance(name, str) for name in weights):
             raise ValueError("it holds other values than the weights of a model")
         if wrong := [name for name, weight in weights.items() if not _is_plain(weight)]:
             raise ValueError(f"it holds other values than the weights of a model: {wrong[0][:60]}")
         return _in_fp32({name: weight.detach() for name, weight in weights.items()}, size)
-
-
-def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """Read the arrays in a `.npz`: floating-point numbers as fp32, and bytes (int8) in arrays called `special:...`.
-
-    Raises InputError if it is damaged, or has other values.
-    """
-    with _reading(path), zipfile.ZipFile(path) as archive:
-        members = archive.infolist()
-        if any(member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for member in members):
-            raise ValueError("it is compressed in an unknown way")
-        _check_expansion(check_regular(path), (member.file_size for member in members))
-        arrays = {}
-        for member in members:
-            name = member.filename.removesuffix(".npy")
-            with archive.open(member) as file:
-                content = BytesIO(file.read(member.file_size))  # With the size, no more is unpacked.
-            array = np.lib.format.read_array(content, allow_pickle=False)
-            if content.read(1):
-                raise ValueError(f"{name} has more bytes than its header declares")
-            if array.dtype != np.int8 if name.startswith("special:") else array.dtype.kind != "f":
-                raise ValueError(f"{name} has values of type {array.dtype}, not finite numbers in floating point")
-            with np.errstate(over="ignore"):
-                arrays[name] = array.astype(np.float32) if array.dtype.kind == "f" else array
-        return arrays
 
 
 def check_finite(weights: Mapping[str, Tensor]) -> None:
@@ -113,7 +84,7 @@ def load_model(
     weights: Mapping[str, Tensor],
     rename: Callable[[Transformer], Mapping[str, Tensor]],
 ) -> Transformer:
-    """Model with the weights of a folder; raises InputError, before memory is allocated, if these do not fit it.
+    """Model with the weights of a folder; raises InputError, before memory is allocated, if the weights do not fit.
 
     `rename` gives the weights the names and shapes of a model on the device `meta`.
     """
@@ -139,7 +110,7 @@ def _reading(path: Path) -> Iterator[None]:
             yield
     except pickle.UnpicklingError:
         raise InputError(f"{path}: is damaged, or holds more than tensors and is not read") from None
-    except Exception as error:  # For damaged content, libraries raise nearly everything.
+    except Exception as error:  # For damaged content, libraries raise errors of many types.
         problem = reason(error) if isinstance(error, OSError) else one_line(error)
         raise InputError(f"{path}: cannot be read: {problem}") from None
 

@@ -6,33 +6,28 @@ import json
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from mt_cli.cli import options
-from mt_cli.cli.options import CONFIG_HELP, OUTPUT, RUNS, argument, file_option, load_config, option
+from mt_cli.cli.options import OUTPUT, RUNS, file_option, load_config, option
 from mt_cli.cli.streams import check_output, show
 from mt_cli.errors import InputError
 from mt_cli.machine.console import say
 
-if TYPE_CHECKING:
-    from mt_cli.config.sections import Config
-
 _pairs = partial(option, "Pairs")
-_FolderArgument = Annotated[str | None, argument("FOLDER", "Folder of .po or .tmx files, instead of --config.")]
-_ConfigOption = Annotated[Path | None, file_option(options.CONFIG, CONFIG_HELP, names="--config")]
 
 
 def data_check(
-    folder: _FolderArgument = None,
-    config: _ConfigOption = None,
+    config: options.ConfigOption,
     overrides: options.SetCorpusOption = None,
     as_json: options.JsonOption = False,
     clean: Annotated[
-        Path | None, file_option(OUTPUT, "New TSV file for the pairs that are kept.", names="--write-clean")
+        Path | None,
+        file_option(OUTPUT, "New TSV file for the kept pairs of train, without held-out ones.", names="--write-clean"),
     ] = None,
     progress: options.ProgressOption = "auto",
 ) -> None:
-    """Report kept, dropped and suspicious pairs.
+    """Report kept and dropped pairs, and problems of their text.
 
     The exit status is 2 if lines have slipped, sides are swapped, a language is wrong or text is processed already.
 
@@ -42,7 +37,7 @@ def data_check(
 
     More: docs/data.md
     """
-    loaded = _load(config, folder, overrides)
+    loaded = load_config(config, overrides)
     if clean is not None and os.path.lexists(clean):
         raise InputError(f"{clean}: exists already; give the clean pairs a new name")
     check_output(clean)
@@ -62,8 +57,7 @@ def data_check(
 
 
 def data_show(
-    folder: _FolderArgument = None,
-    config: _ConfigOption = None,
+    config: options.ConfigOption,
     overrides: options.SetCorpusOption = None,
     number: Annotated[int, _pairs("N", "Number of pairs.", names="-n --number", min=1)] = 5,
     dropped: Annotated[
@@ -88,7 +82,7 @@ def data_show(
     """
     if epoch is not None and (dropped is not None or split != "train"):
         raise InputError("--epoch: shows pairs of training; leave out --dropped and --split")
-    loaded = _load(config, folder, overrides)
+    loaded = load_config(config, overrides)
     from mt_cli.corpus.cache import Cache
     from mt_cli.features.data_check.report import pairs_of_epoch, shown_pairs
     from mt_cli.run.compose import prepare_new
@@ -101,19 +95,3 @@ def data_show(
     if lines:
         return show(*lines)
     return say(f"no pairs of {split} were dropped{'' if dropped == 'any' else f' by {dropped}'}")
-
-
-def _load(path: Path | None, folder: str | None, overrides: list[str] | None) -> Config:
-    """Config of a file, or the config that `mt init` would write for a folder."""
-    if folder and not os.path.isdir(folder):
-        raise InputError(f"{folder}: no such folder; a config is given with --config")
-    if (path is None) == (folder is None):
-        raise InputError("give --config FILE, or a folder of .po or .tmx files")
-    if path is not None:
-        return load_config(path, overrides)
-    if overrides:
-        raise InputError("--set: changes a config; write one with mt init, and give it with --config")
-    from mt_cli.corpus.cache import Cache
-    from mt_cli.features.recipes.init import config_of_folder
-
-    return config_of_folder(str(folder), Cache(RUNS / ".cache", say))

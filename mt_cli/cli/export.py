@@ -34,7 +34,7 @@ def export(
         mt export --run runs/my_run --output served --quantization int8
         mt export --format huggingface --output hub --license cc-by-4.0
 
-    More: docs/fine_tuning.md
+    More: docs/export.md
     """
     check_choice("--format", kind, "ctranslate2", "huggingface", "bundle")
     if kind != "ctranslate2" and quantization:

@@ -23,8 +23,7 @@ def import_model(
 ) -> None:
     """Make a run of a published model.
 
-    Reads folders of Hugging Face transformers (MarianMT), such as those of OPUS-MT, Marian's own files (decoder.yml)
-    and bundles of mt export.
+    Reads folders of Hugging Face transformers (MarianMT), such as those of OPUS-MT, and exports of mt.
 
     Examples:
         mt import Helsinki-NLP/opus-mt-en-it --output runs/opus-en-it

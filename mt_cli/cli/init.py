@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 from functools import partial
 from pathlib import Path
-from textwrap import fill
 from typing import Annotated
 
 from mt_cli.cli.options import RUNS, argument, check_languages, flag, option
 from mt_cli.cli.streams import show
-from mt_cli.features.recipes.init import InitOptions, write_config
+from mt_cli.features.recipes.init import write_config
 from mt_cli.machine.console import say
 
 _FOUND, _WRITTEN = "Found by itself", "What it writes"
 _text, _found, _written = (partial(option, panel) for panel in ("Your text (give one)", _FOUND, _WRITTEN))
+
+_SOURCE = (
+    *("paths", "files", "file", "dataset", "example", "columns", "format", "skip_damaged", "subset", "split"),
+    *("revision", "data_files"),
+)
+"""Parameters of the command that describe the text to train on."""
 
 
 def init(
@@ -26,8 +29,8 @@ def init(
     file: Annotated[str | None, _text("FILE", "A file of pairs, such as pairs.tsv or .tmx.")] = None,
     dataset: Annotated[str | None, _text("ID", "Hugging Face hub id, or such a folder.")] = None,
     example: Annotated[str | None, _text("NAME", "A config of mt itself, such as quickstart.")] = None,
-    source_language: Annotated[str | None, _found("CODE", "Source language.", "by names and texts")] = None,
-    target_language: Annotated[str | None, _found("CODE", "Target language.", "by names and texts")] = None,
+    source_language: Annotated[str | None, _found("CODE", "Source language.", "by names")] = None,
+    target_language: Annotated[str | None, _found("CODE", "Target language.", "by names")] = None,
     valid: Annotated[
         list[str] | None,
         _found("FILE", "Pairs for validation: a file, folder or split; twice for two files.", "by its name"),
@@ -71,15 +74,17 @@ def init(
 
     More: docs/recipes.md
     """
-    options = InitOptions(**locals())
+    given = locals()
     check_languages(source_language, target_language)
-    path = write_config(options, RUNS, lambda line: say(_fitted_to_terminal(line)))
+    path = write_config(
+        {key: given[key] for key in _SOURCE if given[key] not in (None, False)},
+        (source_language, target_language),
+        {role: names for role, names in {"valid": valid, "test": test}.items() if names},
+        RUNS,
+        name=name,
+        output=output,
+        begin_with=begin_with,
+        accept_processed=accept_processed,
+    )
     say(f"Next:  mt train --config {path}")
     show(str(path))
-
-
-def _fitted_to_terminal(line: str) -> str:
-    """The line, broken between words if standard error is a terminal that is narrower."""
-    if not sys.stderr.isatty():
-        return line
-    return fill(line, shutil.get_terminal_size().columns, subsequent_indent=" " * 13, break_on_hyphens=False)

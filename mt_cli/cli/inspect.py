@@ -25,15 +25,12 @@ def inspect(
         Path | None, _picture("DIR", "Folder for pictures.", "pictures in the run directory", callback=None)
     ] = None,
     suffix: Annotated[str, _picture("NAME", "Format: png or svg.", names="--picture")] = "png",
-    positions: Annotated[
-        int | None, _picture("N", "Positions of the encoding to draw.", "100", min=1, max=100_000)
-    ] = None,
     device: options.DeviceOption = "auto",
 ) -> None:
     """Show parameters, or one translation.
 
-    Draws the positional encoding and the embeddings or, with a sentence, the attention of every head. If a picture of
-    attention is pale and its rows are alike, the model has not learned yet where to look.
+    Draws the positional encoding or, with a sentence, the attention of every head. If a picture of attention is pale
+    and its rows are alike, the model has not learned yet where to look.
 
     Examples:
         mt inspect --run runs/quickstart
@@ -42,8 +39,6 @@ def inspect(
     More: docs/tutorial.md
     """
     check_choice("--picture", suffix, "png", "svg")
-    if sentence is not None and positions is not None:
-        raise InputError("--positions: the positional encoding is drawn without a sentence; give one of the two")
     if sentence is None and (to or tag):
         raise InputError(f"{'--to' if to else '--tag'}: is for a translation; give a sentence, too")
     check_no_files([] if sentence is None else [sentence], "give the sentence itself")
@@ -53,7 +48,7 @@ def inspect(
     from mt_cli.features.inspection.figures import font_note
 
     if sentence is None:
-        pictures = inspection.draw_model(translator, _folder(path, output), suffix, positions)
+        pictures = inspection.draw_model(translator.model, _folder(path, output), suffix)
         show(*_lineage(path, checkpoint), *inspection.parameter_table(translator.model))
     else:
         trace = inspection.trace_translation(translator, sentence, translator.target_tag(to, tag))
@@ -71,7 +66,7 @@ def inspect(
 
 
 def _lineage(run: Path, checkpoint: str | None) -> list[str]:
-    """Lines on the runs that the weights of a run come from, and an empty line after them."""
+    """Lines about the ancestors of a run, then an empty line."""
     from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.checkpoint.files import open_checkpoint
     from mt_cli.checkpoint.state import describe_lineage
@@ -82,7 +77,7 @@ def _lineage(run: Path, checkpoint: str | None) -> list[str]:
 
 
 def _folder(run: Path, output: Path | None) -> Path:
-    """Folder for pictures, which is created if it is missing."""
+    """Folder for pictures; created if it is missing."""
     from mt_cli.machine.storage import make_folder, refusal
 
     folder = run / "pictures" if output is None else output

@@ -46,12 +46,12 @@ _PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
 """Commands by panel of the help and by name. `data`, a group of commands, stands after `init`."""
 _DATA_COMMANDS: Mapping[str, Callable[..., None]] = {"check": data_check, "show": data_show}
 _UsageError: Any = typer.BadParameter.__base__
-"""Base class of Typer's exceptions for wrong command lines, which has no public name there."""
+"""Base class of Typer's exceptions for wrong command lines; Typer has no public name for it."""
 _is_interrupted = False
 
 
 class _Group(TyperGroup):
-    """The commands in the order of the help; Typer lists groups last."""
+    """Group that lists its commands in the order of the help; Typer would list subgroups last."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return sorted(self.commands, key=lambda name: ("init", "data").index(name) if name in ("init", "data") else 2)
@@ -133,7 +133,7 @@ def main() -> NoReturn:
         _end("interrupted", 130)
     except MemoryError:
         _end("out of memory", 1)
-    except UnicodeEncodeError as error:  # A file name; all other texts have been checked.
+    except UnicodeEncodeError as error:  # A file name, because all other texts have been checked.
         name = str(error.object)[:200]
         _end(f"{name}: cannot be written in {error.encoding}; use UTF-8 (PYTHONUTF8=1) for names", 2)
     except OSError as error:
@@ -141,7 +141,7 @@ def main() -> NoReturn:
             raise
         _end(f"{os.fsdecode(error.filename or 'output')}: {reason(error)}", 1 if is_out_of_room(error) else 2)
     except Exception:
-        if not _is_interrupted:  # A library may hide the KeyboardInterrupt, above all while modules are imported.
+        if not _is_interrupted:  # A library may hide the KeyboardInterrupt, especially while modules are imported.
             raise
         _end("interrupted", 130)
 
@@ -152,7 +152,7 @@ def _status() -> int:
         status: int = app(prog_name="mt", standalone_mode=False) or 0
     except SystemExit as end:
         cause = None if end.__suppress_context__ else end.__context__
-        if isinstance(cause, BrokenPipeError):  # Of a connection; `streams.py` handles standard output.
+        if isinstance(cause, BrokenPipeError):  # A broken connection; `streams.py` handles standard output.
             raise cause from None
         raise
     if status == 130:
@@ -178,7 +178,7 @@ def _handle_signals(termination: Any) -> None:
     """
     with suppress(ValueError):  # Only the main thread can set handlers.
         for number in (signal.SIGINT, getattr(signal, "SIGHUP", signal.SIGINT)):
-            if signal.getsignal(number) == signal.SIG_DFL:  # As `mt_cli.__main__` leaves it.
+            if signal.getsignal(number) == signal.SIG_DFL:  # The state in which `mt_cli.__main__` leaves it.
                 signal.signal(number, _interrupt)
         signal.signal(signal.SIGTERM, termination)
         if hasattr(signal, "SIGUSR1"):

@@ -1,4 +1,4 @@
-"""Options that several commands share, and the objects that they name."""
+"""Options that several commands share, and loading of the configs, runs and translators that they name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ENGINES = ("mt", "ctranslate2")
 RUNS = Path("runs")
 MODEL, CONFIG, SEARCH, HARDWARE, OUTPUT = "Model", "Config", "Search", "Hardware", "Output"
-"""Panels of the help that several commands have."""
+"""Names of panels in the help of several commands."""
 
 
 def utf8(parameter: CallbackParam, value: Any) -> Any:
@@ -62,9 +62,8 @@ def _set_option(panel: str, example: str) -> Any:
 
 _model, _search, _hardware = (partial(option, panel) for panel in (MODEL, SEARCH, HARDWARE))
 NEWEST_RUN, OF_RUN = "the newest below ./runs", "from the run"
-CONFIG_HELP = "Config, such as configs/quickstart.yaml."
 File = Path | None
-ConfigOption = Annotated[Path, file_option(CONFIG, CONFIG_HELP, names="--config")]
+ConfigOption = Annotated[Path, file_option(CONFIG, "Config, such as configs/quickstart.yaml.", names="--config")]
 SetOption = Annotated[list[str] | None, _set_option(CONFIG, "training.max_epochs=5")]
 SetCorpusOption = Annotated[list[str] | None, _set_option(CONFIG, "corpus.filters.identical=false")]
 SetTokenizerOption = Annotated[list[str] | None, _set_option(CONFIG, "tokenizer.vocab_size=4000")]
@@ -80,7 +79,7 @@ ProgressOption = Annotated[
     str,
     Option(metavar="NAME", callback=show_progress, help="bar, plain (lines), none, or auto: a bar on a terminal."),
 ]
-"""Is applied when it is parsed, so commands only declare it."""
+"""Option `--progress`, which takes effect when it is parsed; commands only declare it."""
 EngineOption = Annotated[str, _model("NAME", "mt, or ctranslate2 for a folder made by mt export.")]
 CheckpointOption = Annotated[str | None, _model("NAME", "Checkpoint: best, last, step-N, ...", "best")]
 ToOption = Annotated[str | None, _model("CODE", "Target language, of a model for several directions.", names="--to")]
@@ -99,17 +98,17 @@ def check_choice(option: str, value: str, *choices: str) -> None:
 
 
 def check_no_files(texts: Sequence[str], advice: str) -> None:
-    """Raise InputError, with the advice, if all texts of the command line are names of files."""
+    """Raise InputError, with the advice, if all texts of the command line are names of existing files."""
     if texts and all(" " not in text and os.path.exists(text) and not os.path.isdir(text) for text in texts):
         raise InputError(f"{texts[0]}: this is a file; {advice}")
 
 
 @contextmanager
 def together(devices: int, if_lost: str, check: Callable[[], object]) -> Iterator[Group]:
-    """Context manager that gives the processes that work together; with several devices, it starts them.
+    """Context manager that yields the group of this process; with several devices, it starts the processes first.
 
-    `if_lost` says what to do if one of them is lost. `check` raises errors of the command line before processes are
-    started. Torch is not loaded for one process alone.
+    `if_lost` is advice for the case that a process is lost. `check` raises errors of the command line before processes
+    are started. For a single process, torch is not loaded.
     """
     if "WORLD_SIZE" not in os.environ and devices == 1:
         yield ALONE
@@ -129,7 +128,7 @@ def together(devices: int, if_lost: str, check: Callable[[], object]) -> Iterato
 def refuse_launcher(command: str) -> None:
     """Raise InputError in the first process of a launcher that started several, and end the others.
 
-    Variables that are not those of a launcher, which clusters may set, change nothing.
+    Other environment variables, which clusters may set, have no effect.
     """
     count, rank = (os.environ.get(name, "") for name in ("WORLD_SIZE", "RANK"))
     if not (count.isdecimal() and rank.isdecimal() and "LOCAL_RANK" in os.environ and int(count) > 1):
@@ -147,7 +146,7 @@ def load_config(path: Path, overrides: list[str] | None) -> Config:
 
 
 def search_options(overrides: list[str] | None, **options: Any) -> dict[str, Any]:
-    """Options of the section `decoding`: those of `--set`, and with precedence the `options` that are not None."""
+    """Options of the section `decoding`: `options` that are not None, otherwise the values of `--set`."""
     from mt_cli.config.loading import section_overrides
 
     changes = {name: value for name, value in options.items() if value is not None}
@@ -155,7 +154,7 @@ def search_options(overrides: list[str] | None, **options: Any) -> dict[str, Any
 
 
 def run_path(run: Path | None) -> Path:
-    """Directory of the run, by default of the newest one, whose name is then printed on standard error."""
+    """Directory of the run; by default the newest run, whose name is then printed on standard error."""
     if run is not None:
         return run
     from mt_cli.checkpoint.directory import newest_run
@@ -166,7 +165,7 @@ def run_path(run: Path | None) -> Path:
 
 
 def run_paths(runs: list[Path] | None) -> list[Path]:
-    """Directories of the runs, by default of the newest one."""
+    """Directories of the runs; by default the newest run."""
     return runs or [run_path(None)]
 
 
@@ -199,7 +198,7 @@ def load_translator(
     num_threads: int | None = None,
     group: Group = ALONE,
 ) -> Translator:
-    """Translator that `Translator.load` returns; memory is kept for searches of many sizes."""
+    """Load a translator with `Translator.load`; keep freed memory for searches of many sizes."""
     from mt_cli.machine.devices import keep_memory
     from mt_cli.translation.translator import Translator
 

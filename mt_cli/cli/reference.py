@@ -1,4 +1,4 @@
-"""The reference of the commands, which Typer writes.
+"""The reference of the commands, generated from the help of Typer.
 
     python -m mt_cli.cli.reference
 

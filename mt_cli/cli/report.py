@@ -8,10 +8,9 @@ from typing import Annotated
 from typer import Option
 
 from mt_cli.cli import options
-from mt_cli.cli.options import file_option, load_translator, option, run_path, utf8
+from mt_cli.cli.options import file_option, option, run_path, utf8
 from mt_cli.cli.streams import Output, show
 from mt_cli.errors import MtError
-from mt_cli.machine.console import say
 
 
 def report(
@@ -39,12 +38,7 @@ def report(
 
     page = Output(output) if output else None
     runs = [RunSummary.read(directory) for directory in [path, *(against or []), *(compare or [])]]
-    try:
-        translator = load_translator(path, "auto", "fp32")
-    except MtError as error:
-        say(f"mt: attention is not drawn: {error}")
-        translator = None
-    text = page_of(runs, translator)
+    text = page_of(runs)
     if page is None:
         try:
             write_text(path / "report.html", text + "\n")

@@ -53,12 +53,12 @@ class _Results(io.TextIOWrapper):
         try:
             yield
         except OSError as error:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())  # So that nothing is written again at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())  # Prevents a second attempt to write at exit.
             raise _failure(None, error) from None
 
 
 class _Notices(io.TextIOWrapper):
-    """Standard error. Control characters cannot reach the terminal, and a failure to write ends no command."""
+    """Standard error. Control characters cannot reach the terminal, and a failed write does not end a command."""
 
     def write(self, text: str) -> int:
         end = _CURSOR_MOVES.match(text).end()  # type: ignore[union-attr]
@@ -115,12 +115,12 @@ class Output:
             try:
                 self._file.close()
             except OSError as failure:
-                if error is None:  # Otherwise it is the same failure again.
+                if error is None:  # After an error, closing fails in the same way again.
                     raise _failure(self._path, failure) from None
 
 
 def _failure(path: Path | None, error: OSError) -> Exception:
-    """Exception for results that cannot be written. It is no error that a reader such as `head` has gone."""
+    """Exception for results that cannot be written. It is not an error if a reader such as `head` has gone."""
     if isinstance(error, BrokenPipeError):
         return typer.Exit(0)
     return MtError(f"{path or 'standard output'}: {reason(error)}")
@@ -142,7 +142,7 @@ def check_distinct(files: Mapping[str, Path | int | None]) -> None:
 
 
 def _is_same_file(one: Path | int, two: Path | int) -> bool:
-    """Whether both are one regular file, which may not exist yet."""
+    """Whether both are the same regular file, which need not exist yet."""
     try:
         return os.path.samefile(one, two) and os.path.isfile(one)
     except (OSError, ValueError):

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 T = TypeVar("T")
 WILL_BE_FILLED = {"is_complete": False}
-"""Context of validation in which options need not fit together yet, because values of a preset or of another run will
-replace defaults."""
-_BOOLEANS = {"yes": True, "on": True, "no": False, "off": False}
+"""Validation context of a config that is not complete: options need not fit together yet, because values of a preset or
+of another run will replace defaults."""
 _TOO_LARGE = 2**31
 
 
@@ -34,22 +33,14 @@ class Section(BaseModel):
             raise ValueError("found a NUL character, which is not allowed in names")
         return value
 
-    @field_validator("*", mode="before")
-    @classmethod
-    def _words_of_yaml_1_1_are_booleans(cls, value: object, info: ValidationInfo) -> object:
-        annotation = cls.model_fields[str(info.field_name)].annotation
-        if isinstance(value, str) and bool in (annotation, *get_args(annotation)):
-            return _BOOLEANS.get(value.lower(), value)
-        return value
-
 
 def without_problems(check: Callable[[T], Iterable[str]]) -> Any:
-    """Make a validator of a function that yields the problems of a section, a line each."""
+    """Make a validator from a function that yields the problems of a section, one line per problem."""
     return model_validator(mode="after")(lambda section: _checked(section, check))
 
 
 def if_complete(check: Callable[[T], Iterable[str]]) -> Any:
-    """Like `without_problems`, but without a check if the context is `WILL_BE_FILLED`."""
+    """Like `without_problems`, but skip the check if the validation context is `WILL_BE_FILLED`."""
 
     def validate(section: T, info: ValidationInfo) -> T:
         return section if info.context == WILL_BE_FILLED else _checked(section, check)
@@ -64,7 +55,7 @@ def _checked(section: T, check: Callable[[T], Iterable[str]]) -> T:
 
 
 def _numbers_as_text(value: Any) -> Any:
-    """Names, with numbers written as text."""
+    """Convert numbers in a list of names to text."""
     if isinstance(value, list | tuple):
         return tuple(str(name) if type(name) is int else name for name in value)
     return value

@@ -25,7 +25,7 @@ _ONE_LINE = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
 
 
 def _with_common_filters(tree: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Complete the filters of each source by the filters of the corpus in a tree of `corpus`."""
+    """Complete the filters of each source with the filters of the section, in a tree of the section `corpus`."""
     common = tree.get("filters")
     if not isinstance(common, Mapping) or "train" not in tree:
         return tree
@@ -59,7 +59,7 @@ class CorpusConfig(Section):
     """Train on text that other programs have processed (subword marks, tokenised punctuation, special tokens, typed
     tags), which `mt train` otherwise refuses."""
     tag: Literal["to_target"] | None = None
-    """`to_target`: each corpus without a `tag` has one of its target language, such as `<2it>`."""
+    """`to_target`: each corpus without a `tag` gets a tag with its target language, such as `<2it>`."""
     both_directions: bool = False
     """Train, validate and test in both directions: each corpus is used once more with `reverse`."""
     temperature: float | None = Field(default=None, ge=1, le=1_000_000)
@@ -146,18 +146,18 @@ class CorpusConfig(Section):
         return self.source, self.target
 
     def languages_of(self, name: str) -> list[tuple[str, str]]:
-        """Source and target language of each source of a corpus; of a held-out share, of each source of `train`."""
+        """Source and target language of each source of a corpus; for a held-out share, of each source of `train`."""
         return [source.languages or self.languages for source in self.groups.get(name, self.train)]
 
     def once(self, name: str) -> list[int]:
-        """Indices of the sources of a corpus, without repetitions of an earlier source with its sides exchanged."""
+        """Indices of the sources of a corpus, except sources that repeat an earlier one with its sides exchanged."""
         sources = self.groups.get(name, self.train)  # A held-out share is in the sources of `train`.
         seen = [(source.model_dump(exclude={*TextSource.model_fields}), source.reverse) for source in sources]
         return [number for number, (text, is_reverse) in enumerate(seen) if (text, not is_reverse) not in seen[:number]]
 
     @property
     def has_reverse(self) -> bool:
-        """Whether the sides of a corpus are exchanged, so that a sentence may be a source here and a target there."""
+        """Whether any corpus has its sides exchanged, so that a sentence can be both a source and a target."""
         return any(source.reverse for sources in self.groups.values() for source in sources)
 
     def held_out(self, training_seed: int) -> tuple[float, int] | None:
@@ -183,7 +183,7 @@ class CorpusConfig(Section):
 
     @property
     def has_target_tags(self) -> bool:
-        """Whether each corpus of `train` has a tag as `to_target` makes it, perhaps of another language."""
+        """Whether each corpus of `train` has a tag in the form of `to_target`, possibly with another language."""
         return all(
             source.tag in [tag_of(language) for language in targets_of([source.tag or ""])] for source in self.train
         )
@@ -192,9 +192,9 @@ class CorpusConfig(Section):
     def tagging(self) -> Tagging:
         """Tags of all corpora, and the default tag of a sentence without one.
 
-        The first of `test`, `valid` and `train` with corpora from `source` to `target` decides the default; if there
-        are none, the first with corpora into `target`. There is no default if it has several tags, none of them for
-        `target`, or if the sentences of an evaluation set have no tag.
+        The default is the tag of the first of `test`, `valid` and `train` that has corpora from `source` to `target`.
+        If none has, the first with corpora into `target` decides. There is no default if that set has several tags and
+        none of them is for `target`, or if sentences of an evaluation set have no tag.
         """
         if not self.tags:
             return Tagging()
@@ -225,6 +225,6 @@ class CorpusConfig(Section):
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """Tags of all corpora, each once, in order."""
+        """Distinct tags of all corpora, in order."""
         sources = (source for group in self.groups.values() for source in group)
         return tuple(dict.fromkeys(source.tag for source in sources if source.tag))

@@ -32,11 +32,11 @@ class Tagging:
 
     tags: tuple[str, ...] = ()
     default: str | None = None
-    """Tag of a sentence if none is chosen."""
+    """Tag of sentences if the user chooses none."""
     is_required: bool = False
     """Whether every training sentence had a tag."""
     languages: Mapping[str, str] = field(default_factory=dict)
-    """Target languages of tags whose names do not tell them."""
+    """Target languages of tags that do not name a language."""
 
     @property
     def targets(self) -> list[str]:
@@ -52,7 +52,7 @@ class Tagging:
         return self.languages.get(tag) or next(iter(targets_of([tag])), None)
 
     def chosen(self, tag: str | None) -> str | None:
-        """Tag of sentences without a tag: the given one, otherwise the default.
+        """Tag for sentences without a tag: `tag` if it is given, otherwise the default.
 
         Raises InputError for a tag that the model does not know.
         """
@@ -92,12 +92,12 @@ NO_TAGS = Tagging()
 
 
 def written_out(tree: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Write out `both_directions` and `tag` of a tree of `corpus`: a source for each direction, with its tag.
+    """Expand `both_directions` and `tag` in a tree of the section `corpus` into one source per direction, with its tag.
 
     With `both_directions`, each list of sources is followed by the same sources with `reverse`. Values of a wrong type
     stay as they are, for validation to explain. Raises ValueError if a direction would have no tag.
     """
-    has_both, tag = str(tree.get("both_directions")).lower() in ("true", "yes", "on"), tree.get("tag")
+    has_both, tag = tree.get("both_directions") is True, tree.get("tag")
     tags = [tag, *(source.get("tag") for _, sources in _lists_of(tree) for source in sources)]
     if not has_both and TO_TARGET not in tags:
         return tree

@@ -1,6 +1,6 @@
 """Configs as files: YAML, `--set`, and messages that list every problem.
 
-Precedence: defaults < preset < YAML < `--set`. Values are not converted: a quoted number is text, and no number.
+Precedence: defaults < preset < YAML < `--set`. Values are not converted: a quoted number is text, not a number.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ S = TypeVar("S", bound=Section)
 
 MAX_CONFIG_BYTES = 1_000_000
 _LONGEST_SHOWN = 80
-"""Characters of a key in a message."""
+"""Maximum number of characters of a key in a message."""
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as PyYAML reads it, but booleans are those of YAML 1.2, 1e-3 is a number, and dates are text.
+    """PyYAML's loader, except that booleans follow YAML 1.2, `1e-3` is a number, and dates are text.
 
-    A key that occurs twice is an error, and so is an alias: a few lines of aliases expand to gigabytes.
+    A repeated key is an error. An alias is an error too, because a few lines of aliases can expand to gigabytes.
     """
 
     yaml_implicit_resolvers: ClassVar = {  # type: ignore[misc]
@@ -79,7 +79,7 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
 
 
 def config_of_text(text: str, origin: str, overrides: Sequence[str] = ()) -> Config:
-    """Parse the config of a YAML text; the message of a ConfigError begins with `origin`."""
+    """Parse a config from YAML text; the message of a ConfigError begins with `origin`."""
     tree = parse_yaml(text, origin)
     if not isinstance(tree, dict):
         raise ConfigError(f"{origin}: a config is a mapping with the keys {', '.join(Config.model_fields)}")
@@ -89,7 +89,7 @@ def config_of_text(text: str, origin: str, overrides: Sequence[str] = ()) -> Con
 
 
 def parse_config(tree: Mapping[str, Any], origin: str) -> Config:
-    """Parse the config of a tree of plain values, in which a preset except `auto` is replaced by its values.
+    """Parse a config from a tree of plain values; replace a preset other than `auto` by its values.
 
     The message of a ConfigError begins with `origin`.
     """
@@ -111,9 +111,9 @@ def _will_be_filled(tree: Mapping[str, Any]) -> bool:
 
 
 def with_values(config: Config, values: Values) -> Config:
-    """Replace `preset: auto` by values, where neither the file of the config nor `--set` has others.
+    """Replace `preset: auto` by values, except for options that the config file or `--set` gives.
 
-    Raises ConfigError if they do not fit together.
+    Raises ConfigError if the values do not fit together.
     """
     return parse_config(filled(config.model_dump(mode="json", exclude_unset=True), values), f"preset {config.preset}")
 
@@ -131,7 +131,7 @@ def changed_section(section: S, changes: Mapping[str, Any]) -> S:
 
 
 def flat(tree: Any, name: str = "") -> dict[str, Any]:
-    """Values of a config, or of a section, list or value called `name`, by dotted key."""
+    """Values by dotted key, from a config or from a section, list or value called `name`."""
     tree = tree.model_dump(mode="json") if isinstance(tree, Section) else tree
     children: dict[str, Any] = {}
     if isinstance(tree, dict):
@@ -202,9 +202,7 @@ def _explain_problem(problem: Mapping[str, Any], tree: Any, root: type[Section])
         hint = f", did you mean `{near[0]}`?" if near else f"; known here: {', '.join(section.model_fields)}"
         return f"{where}unknown key `{key}`{hint}"
     if problem["type"] == "missing" and isinstance(problem["loc"][-1], int):
-        pair = dotted.rpartition(".")[0]
-        hint = "; `file` takes one file with both sides" if pair.endswith("files") else ""
-        return f"{pair}: found {len(problem['input'])}; give two, of source and target{hint}"
+        return f"{dotted.rpartition('.')[0]}: found {len(problem['input'])}; give two, of source and target"
     if problem["type"] == "missing":
         return f"{where}missing; a config needs it"
     message: str = problem["msg"].removeprefix("Value error, ")

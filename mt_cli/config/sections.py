@@ -15,7 +15,7 @@ from mt_cli.config.training import TrainingConfig
 from mt_cli.config.writing import to_yaml
 
 ALL_APOSTROPHES = "'’ʼ‘ʻ`´′ʹꞌ＇"
-"""The apostrophe, and characters written for it inside words."""
+"""The apostrophe, and characters that are written in its place inside words."""
 TUNED = ("length_penalty", "length_penalties", "no_repeat_ngram")
 """Options of `decoding` that `training.tune_decoding` chooses."""
 WITHOUT_SUBWORDS = ("word_level", "char")
@@ -26,12 +26,12 @@ RUN_NAME_RULE = "letters, digits, dots, hyphens and underscores, at most 100, th
 
 
 def is_replacement(old: str, new: str) -> bool:
-    """Whether `tokenizer.letters` may replace one by the other: a letter or an apostrophe by another or by nothing."""
+    """Whether `tokenizer.letters` may replace `old` by `new`: a letter or an apostrophe, by another one or nothing."""
     return old != new and _is_letter(old) and (not new or _is_letter(new))
 
 
 def _is_letter(text: str) -> bool:
-    """Whether a text is one letter, composed, with its marks, or one apostrophe."""
+    """Whether a text is one composed letter, with its marks, or one apostrophe."""
     first, marks = text[:1], text[1:_MAX_LETTER]
     is_first = bool(first) and (unicodedata.category(first)[0] == "L" or first in ALL_APOSTROPHES)
     has_marks = len(text) <= _MAX_LETTER and all(unicodedata.category(mark) == "Mn" for mark in marks)
@@ -42,9 +42,9 @@ class TokenizerConfig(Section):
     """Tokenisation: how text is split into tokens."""
 
     algorithm: Literal["word_level", "bpe", "unigram", "char", "sentencepiece"] = "word_level"
-    """Words and punctuation marks, byte-pair encoding, a unigram language model, or characters. Two trainings of
-    `unigram` on one text differ slightly, whatever the seed; a run keeps its own. `sentencepiece`: models of an
-    imported run, which `mt` does not train."""
+    """Words and punctuation marks, byte-pair encoding, a unigram language model, or characters. Training
+    `unigram` twice on the same text gives slightly different vocabularies, whatever the seed; a run keeps the one that
+    it has. `sentencepiece`: models of an imported run, which `mt` does not train."""
     vocab_size: int | None = Field(default=None, ge=8, le=2**24)
     """Maximum size of a vocabulary; `null`: no limit for words and characters, 8,000 for bpe and unigram."""
     min_frequency: int = Field(default=1, ge=1)

@@ -36,10 +36,10 @@ class FilterConfig(Section):
     wrong_language: bool = True
     """Drop pairs with a side that has three common words of another language and none of its own (20 languages)."""
     other_orthography: bool = False
-    """Drop stretches of 250 pairs or more in which a side has other letters than `valid` (if that is held out:
-    `test`), as in an old dictionary."""
+    """Drop stretches of 250 pairs or more in which a side has other letters than `valid` (`test` if `valid` is held
+    out), as in an old dictionary."""
     duplicates: bool = True
-    """Drop repeated pairs, in this corpus or in one earlier in the list."""
+    """Drop pairs that repeat a pair of this corpus or of a corpus earlier in the list."""
     max_targets_per_source: int | None = Field(default=None, ge=1)
     """Maximum number of pairs with the same source sentence."""
     overlap: bool = True
@@ -57,7 +57,7 @@ class TextSource(Section):
     """Token prepended to each source sentence, such as `<bt>`; `to_target`: the target language, as `<2it>` (see `mt
     translate --to`)."""
     reverse: bool = False
-    """Exchange the sides: the second text is the source. `languages` are those after the exchange."""
+    """Exchange the sides: the second text is the source. `languages` names the sides after the exchange."""
     weight: float | None = Field(default=None, ge=1e-9, le=1000)
     """Number of times each pair is seen per epoch (for a stream: its relative share); `null`: once, or by
     `temperature`."""
@@ -74,7 +74,7 @@ class TextSource(Section):
 
 
 class DatasetSource(TextSource):
-    """Parallel text read with Hugging Face `datasets`."""
+    """Parallel text in a repository of the Hugging Face hub, or in a local folder with the same layout."""
 
     dataset: str = Field(min_length=1)
     """Hub id, or a local folder with the same layout."""
@@ -83,9 +83,9 @@ class DatasetSource(TextSource):
     revision: str | None = Field(default=None, min_length=1)
     """Branch, tag or commit of a hub id; `null`: the newest commit of `main` when it is first downloaded."""
     data_files: str | Annotated[tuple[str, ...], Field(strict=False)] | None = None
-    """Files of the split, as paths or patterns inside the dataset; `null`: those that the dataset names itself."""
+    """Files of the split, as paths or patterns inside the dataset; `null`: the files that the dataset declares."""
     split: str = "train"
-    """Split of the dataset, or, except in a stream, a slice such as `train[:1000]`."""
+    """Split of the dataset."""
     columns: TwoTexts | None = None
     """Source and target column, or keys of `translation`; `null`: by the names of the languages."""
 
@@ -152,7 +152,7 @@ class BuiltinSource(TextSource):
 
 
 class HeldOut(Section):
-    """A seeded share of `train` that is held out, by the text of each pair. Pairs that share a sentence are dropped."""
+    """A seeded share of `train`, held out by the text of each pair. Pairs with a held-out sentence are dropped."""
 
     fraction: float = Field(gt=0, lt=1)
     """Share of the pairs, between 0 and 1; it is reached only approximately."""

@@ -1,4 +1,4 @@
-"""The section `training`."""
+"""The section `training`: length, batches, loss, optimizer, validation, checkpoints and hardware."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _checked_switch(value: object) -> object:
 
 
 class TrainingConfig(Section):
-    """Optimisation. It stops at the first limit reached of `max_steps`, `max_epochs`, `max_minutes` and `patience`."""
+    """Optimisation. Training stops when `max_steps`, `max_epochs`, `max_minutes` or `patience` is reached first."""
 
     seed: int = Field(default=1, ge=0, lt=2**31)
     """Seed of initial weights, order of pairs, dropout and held-out share."""
@@ -31,7 +31,7 @@ class TrainingConfig(Section):
     `cosine` schedules then follow the clock, so the exact result depends on the speed of the machine."""
     patience: Changeable[int | None] = Field(default=None, ge=1)
     """Stop after this number of validations in a row without a better `best_metric`. Validations during the warm-up
-    do not count. A note says if the run ends before that is possible."""
+    do not count. A note says so if the run is too short for that."""
     best_metric: Changeable[Literal["auto", "bleu", "chrf", "loss"]] = "auto"
     """Metric on the validation pairs that selects the best checkpoint; ties go to the lower loss. `auto`: `bleu` if
     its tokenizer for the target language is `13a`, otherwise `chrf`."""
@@ -63,8 +63,8 @@ class TrainingConfig(Section):
     """Decay of the learning rate after the warm-up. `linear` and `cosine` reach zero at the first of `max_steps`,
     `max_epochs` and `max_minutes`."""
     warmup_steps: int = Field(default=400, ge=0)
-    """Number of updates during which the learning rate rises from zero to its peak. If they take more than half of
-    the run, `linear` and `cosine` decay from half of it on, and the lower of the two rates counts."""
+    """Number of updates during which the learning rate rises from zero to its peak. If the warm-up takes
+    more than half of the run, `linear` and `cosine` begin to decay halfway, and the lower of the two rates counts."""
     adam_betas: Annotated[
         tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]], Field(strict=False)
     ] = (0.9, 0.98)
@@ -93,18 +93,17 @@ class TrainingConfig(Section):
     """Number of earlier states to keep in case the last one is damaged. Each has three times the size of the
     model."""
     keep_validated: Changeable[int] = Field(default=0, ge=0)
-    """Number of validated checkpoints to keep for `mt average`, of the last and of the best ones. Each has the size
-    of the model."""
+    """Number of validated checkpoints to keep for `mt average`: this number of the last ones, and this number of the
+    best ones. Each has the size of the model."""
     average_checkpoints: Changeable[int | None] = Field(default=None, ge=2)
-    """At the end, average this number of the last and of the best validated checkpoints, which are kept for it. The
-    better mean becomes the best checkpoint if it is better than every step. `null`: off."""
+    """At the end, compute two means of this number of validated checkpoints: of the last ones and of the best ones. The
+    better mean becomes the best checkpoint if it scores higher than every step. `null`: off."""
     tune_decoding: Changeable[bool] = False
     """At the end, choose the length penalty (1, 1.5, 2, 3, 4) and `no_repeat_ngram` (off, 3) with the best
     `best_metric` on validation pairs, and write them into the config of the run. Translations may be at most a
-    quarter longer than references. With several directions, each tag has its own length penalty unless one for all
-    scores higher. Takes at most a quarter of the training time, or two minutes. For models of few pairs, whose
-    translations are too short or repeat themselves; not for greedy search and sampling. For a finished run, use `mt
-    tune-decoding`."""
+    quarter longer than references. Takes at most a quarter of the training time, or two minutes. For models of few
+    pairs, whose translations are too short or repeat themselves; not for greedy search and sampling. For a finished
+    run, use `mt tune-decoding`."""
     max_bad_steps: Changeable[int] = Field(default=10, ge=1)
     """After this number of steps in a row whose loss or gradient is not finite (they are skipped), training returns
     to the last good state with half the learning rate, at most twice."""
@@ -138,8 +137,8 @@ class TrainingConfig(Section):
     """Recompute the hidden states of a layer in the backward pass instead of keeping them (activation checkpointing,
     Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost"). Same result, less memory, more time."""
     shard_model: Changeable[bool] = False
-    """Share out weights, gradients and AdamW's moments between several processes, for models that do not fit in the
-    memory of one device (ZeRO stage 3, Rajbhandari et al. 2020; `docs/scaling.md`). Same result up to rounding, more
+    """Shard weights, gradients and AdamW's moments across several processes, for models that do not fit in the memory
+    of one device (ZeRO stage 3, Rajbhandari et al. 2020; `docs/scaling.md`). Same result up to rounding, more
     traffic."""
     num_threads: Changeable[int | None] = Field(default=None, ge=1, le=1024)
     """Number of CPU threads; `null`: PyTorch's default."""
@@ -177,16 +176,16 @@ class TrainingConfig(Section):
 
     @property
     def is_augmented(self) -> bool:
-        """Whether training pairs are derived from others."""
+        """Whether training pairs are derived from other pairs."""
         return self.concatenated_pairs > 0 or self.inserted_words > 0
 
     def is_sharded(self, num_processes: int) -> bool:
-        """Whether this number of processes share out the weights."""
+        """Whether the weights are sharded across this number of processes."""
         return self.shard_model and num_processes > 1
 
     @property
     def num_validated_kept(self) -> int:
-        """Number of validated checkpoints that are kept, of the last and of the best ones."""
+        """Number of last and number of best validated checkpoints that are kept."""
         return max(self.keep_validated, self.average_checkpoints or 0)
 
     @if_complete

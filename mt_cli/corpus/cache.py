@@ -1,8 +1,8 @@
 """Prepared data on disk by fingerprint. Knows folders, not their content.
 
 A folder in `runs/.cache` is written under another name and renamed when it is complete, with the size and checksum of
-each file. Both are checked at every start, and a damaged folder is rebuilt. So the cache may be deleted at any time,
-even while a run trains on it.
+each file. Size and checksum are verified when a command first uses the folder, and a damaged folder is rebuilt. The
+cache may be deleted at any time, even while a run trains on it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 import shutil
 import time
 import zlib
@@ -20,15 +19,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mt_cli.corpus.lines import refuse_devices, unreadable
-from mt_cli.errors import CorpusError, MtError, reason
-from mt_cli.machine.storage import check_regular, flush, read_regular, remove, remove_empty
+from mt_cli.errors import CorpusError, InputError, MtError, reason
+from mt_cli.machine.storage import check_regular, new_folder, read_regular, remove
 
 FORMAT = 9
-"""Version of the cache; increased when the same data gives other content."""
+"""Version of the cache; increase it when the same data gives other content."""
 
 _CONTENTS = "contents.json"
 _MAX_CONTENTS_BYTES = 2**20
-_NUM_ATTEMPTS = 3
 _STALE_AFTER_SECONDS = 24 * 3600
 _CHUNK_BYTES = 1 << 22
 
@@ -81,56 +79,41 @@ class Cache:
         return self.once(name, lambda: self._verified(self.path / name, make, load))
 
     def _verified(self, folder: Path, make: Callable[[Path], object], load: Callable[[Path], T]) -> T:
-        for _ in range(_NUM_ATTEMPTS):
-            if damage := _damage_of(folder):
-                if os.path.lexists(folder):
-                    self._say(f"{folder}: {damage}; it is rebuilt")
-                self._make(folder, make)
+        if damage := _damage_of(folder):
+            if os.path.lexists(folder):
+                self._say(f"{folder}: {damage}; it is rebuilt")
+                _remove(folder)
+            self._remove_stale()
             try:
-                return load(folder)
-            except Exception:
-                if not _damage_of(folder):  # Otherwise another process is deleting it.
-                    raise
-        raise MtError(f"{folder}: was removed {_NUM_ATTEMPTS} times as soon as it was made, by another program")
-
-    def _make(self, folder: Path, make: Callable[[Path], object]) -> None:
-        missing = [path for path in (self.path, self.path.parent) if not path.is_dir()]
-        unfinished = folder.with_name(f"{folder.name}.unfinished-{secrets.token_hex(8)}")
-        previous = unfinished.with_name(f"{unfinished.name}-previous")
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            _remove_stale(self.path)
-            unfinished.mkdir()
-            make(unfinished)
-            _write_contents(unfinished)
-            if _damage_of(folder):
-                with suppress(FileNotFoundError):
-                    folder.rename(previous)
-            try:
-                unfinished.rename(folder)
-            except OSError:
+                with new_folder(folder) as unfinished:
+                    make(unfinished)
+                    _write_contents(unfinished)
+            except InputError:
                 if _damage_of(folder):  # Otherwise another process has made the same entry first.
                     raise
-        except OSError as error:
-            if isinstance(error, FileNotFoundError) and not unfinished.exists():
-                return  # Another process is deleting it.
-            raise MtError(f"{folder}: cannot be written: {reason(error)}") from error
-        finally:
-            _remove(unfinished)
-            _remove(previous)
-            remove_empty(*missing)
+        try:
+            return load(folder)
+        except FileNotFoundError as error:
+            raise MtError(
+                f"{folder}: cannot be read: {reason(error)}; if it was removed, run the command again"
+            ) from error
+
+    def _remove_stale(self) -> None:
+        """Remove unfinished folders that are too old to be in use; killed processes left them."""
+        for path in self.path.glob("*.unfinished-*"):
+            with suppress(OSError):  # Another process may be removing it.
+                if time.time() - path.lstat().st_mtime > _STALE_AFTER_SECONDS:
+                    _remove(path)
 
 
 def _write_contents(folder: Path) -> None:
-    """Write the size and checksum of each file of a folder, and flush all files to disk."""
+    """Write the size and checksum of each file of a folder."""
     contents = {path.name: _size_and_checksum(path) for path in sorted(folder.iterdir())}
     (folder / _CONTENTS).write_text(json.dumps(contents), encoding="utf-8")
-    for name in (*contents, _CONTENTS):
-        flush(folder / name)
 
 
 def _damage_of(folder: Path) -> str:
-    """Damage of a folder since `_write_contents`; empty if it is intact."""
+    """Description of the damage to a folder since `_write_contents`; empty if the folder is intact."""
     try:
         contents = json.loads(read_regular(folder / _CONTENTS, _MAX_CONTENTS_BYTES))
         changed = [name for name, expected in contents.items() if _size_and_checksum(folder / name) != expected]
@@ -142,21 +125,13 @@ def _damage_of(folder: Path) -> str:
 
 
 def _size_and_checksum(path: Path) -> list[int]:
-    """Size in bytes, and a fast checksum, which detects accidents, not attacks."""
+    """Size in bytes, and a fast checksum that detects accidents but not attacks."""
     check_regular(path)
     size = checksum = 0
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK_BYTES):
             size, checksum = size + len(chunk), zlib.crc32(chunk, checksum)
     return [size, checksum]
-
-
-def _remove_stale(cache: Path) -> None:
-    """Remove the unfinished folders of killed processes, which are too old to be in use."""
-    for path in cache.glob("*.unfinished-*"):
-        with suppress(OSError):  # Another process may be removing it.
-            if time.time() - path.lstat().st_mtime > _STALE_AFTER_SECONDS:
-                _remove(path)
 
 
 def _remove(path: Path) -> None:

@@ -36,12 +36,12 @@ _GARBLED = r"\x{fffd}|[ÃÂ][\x{80}-\x{bf}]|â€[\x{80}-\x{bf}œ™˜“”¦]|
 _ADDED_CHARACTERS = 10
 _DEFAULT_SCRIPT_SHARE = 0.5
 _HASH_MULTIPLIER = np.int64(-7046029254386353131)
-"""2^64 over the golden ratio, an odd number: combines two hashes so that their order matters."""
+"""2^64 divided by the golden ratio, an odd number. It combines two hashes so that their order matters."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """Rows as columns, with normalised white space, the status of each row, and hashes of its sides without the tag."""
+    """Rows as columns with normalised white space, the status of each row, and hashes of both sides without the tag."""
 
     numbers: NDArray[np.int64]
     source: pa.StringArray
@@ -109,7 +109,7 @@ def _mask(values: pa.BooleanArray) -> Mask:
 
 
 def _are_identical(source: pa.StringArray, target: pa.StringArray) -> Mask:
-    """Whether both sides are equal and have letters; numbers stay the same in translation."""
+    """Whether both sides are equal and have letters; a number is its own translation."""
     mask = _mask(pc.equal(source, target)).copy()
     rows = np.flatnonzero(mask)
     mask[rows] = _mask(pc.match_substring_regex(source.take(pa.array(rows)), r"\p{L}"))
@@ -128,7 +128,7 @@ def _outside_script(side: pa.StringArray, language: str, min_share: float) -> Ma
         return np.zeros(len(side), dtype=bool)
     inside = "".join(rf"\p{{{script}}}" for script in scripts)
     foreign_letter = rf"[^\P{{L}}{inside}]"
-    # Most texts have no foreign letter, which is a fast test; letters are counted in the others only.
+    # Most texts pass the fast test for foreign letters; letters are counted only in the rest.
     mask = _mask(pc.match_substring_regex(side, foreign_letter))
     if len(rows := np.flatnonzero(mask)):
         examined = side.take(pa.array(rows))
@@ -146,10 +146,10 @@ def _in_another_language(side: pa.StringArray, texts: Sequence[str], language: s
     expected = COMMON_WORDS.get(code)
     if expected is None:
         return np.zeros(len(texts), dtype=bool)
-    # RE2 has no Unicode word boundaries. With a space at both ends, each word is between two marks.
+    # RE2 has no Unicode word boundaries. With a space at both ends of the text, each word is between two marks.
     padded = pc.binary_join_element_wise("", side, "", " ")
     mask = ~_mask(pc.match_substring_regex(padded, rf"(?i)[\s\pP](?:{'|'.join(sorted(expected))})[\s\pP]"))
-    # Related languages such as Norwegian, Danish and Swedish share words; these do not count.
+    # Words that related languages share, such as Norwegian, Danish and Swedish, do not count.
     foreign = [common - expected for other, common in COMMON_WORDS.items() if other != code]
     for row in np.flatnonzero(mask).tolist():
         words = words_of(texts[row])
@@ -158,7 +158,7 @@ def _in_another_language(side: pa.StringArray, texts: Sequence[str], language: s
 
 
 def are_foreign(sources: Sequence[str], targets: Sequence[str], languages: Languages) -> Mask:
-    """Whether a side of each pair seems to be in another script or language than it should be."""
+    """Mask of the pairs with a side that seems to be in another script or language than expected."""
     mask = np.zeros(len(sources), dtype=bool)
     for texts, language in ((sources, languages[0]), (targets, languages[1])):
         side = pa.array(texts, pa.string())
@@ -184,7 +184,7 @@ def drop_repeated(
 ) -> None:
     """Drop kept rows because of other rows: duplicates, many targets of one source, overlap with evaluation sets.
 
-    `filters` has the length and the filters of each stretch of rows. Hashes have a row of sources and one of targets.
+    `filters` has the length and the filters of each stretch of rows; `hashes` has a row of sources and one of targets.
     """
     lengths = [length for length, _ in filters]
     source_hashes, target_hashes = hashes
@@ -237,10 +237,10 @@ def hold_out(
     keys: NDArray[np.uint64],
     either_side: bool = False,
 ) -> None:
-    """Mark a share of the kept rows as held out, and drop other rows with a held-out sentence.
+    """Mark a share of the kept rows as held out, and drop other rows that contain a held-out sentence.
 
-    Only `keys`, hashes of the rows, decide: a held-out row stays held out when rows are added. With `either_side`,
-    a held-out sentence on the other side counts, too. Raises CorpusError if `train` or `valid` would be empty.
+    Only `keys`, hashes of the rows, decide, so a held-out row stays held out when rows are added. With `either_side`,
+    a held-out sentence is also matched on the other side. Raises CorpusError if `train` or `valid` would be empty.
     """
     rows = np.flatnonzero(statuses == KEPT)
     is_chosen = keys[rows] < np.uint64(share * 2.0**64)

@@ -39,12 +39,12 @@ class SourceRows:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Rows in a file; the corpus consists of the rows with the status `code`."""
+    """Rows in a file; the corpus consists of the rows whose status is `code`."""
 
     fingerprint: str
     """Fingerprint of the text and of the options that the rows depend on."""
     file: pa.NativeFile
-    """Open file, because the cache may be deleted."""
+    """File with the rows, kept open because the cache may be deleted."""
     statuses: NDArray[np.uint8]
     """Status code of each row, an index into `STATUS_NAMES`."""
     parts: tuple[SourceRows, ...]
@@ -54,7 +54,7 @@ class Corpus:
         return int(np.count_nonzero(self.statuses == self.code))
 
     def blocks(self, mask: NDArray[np.bool_] | None = None) -> Iterator[pa.RecordBatch]:
-        """Rows of a mask, by default the corpus, in blocks with the columns `number`, `source`, `target`."""
+        """Rows under a mask, by default all of the corpus, in blocks with the columns `number`, `source`, `target`."""
         mask = self.statuses == self.code if mask is None else mask
         # All blocks are full except the last one of each part.
         size = ROWS_PER_BLOCK
@@ -66,16 +66,16 @@ class Corpus:
                     yield block if kept.all() else block.filter(pa.array(kept))
 
     def rows(self, mask: NDArray[np.bool_] | None = None) -> Iterator[Row]:
-        """Rows of a mask, by default the corpus."""
+        """Rows under a mask, by default all of the corpus."""
         for block in self.blocks(mask):
             yield from zip(*(column.to_pylist() for column in block.columns), strict=True)
 
     def part_of(self, row: int) -> SourceRows:
-        """Part of the corpus that has a row."""
+        """Part of the corpus that contains a row."""
         return next(part for part in self.parts if row < part.first_row + part.num_rows)
 
     def of_parts(self, numbers: Collection[int]) -> Corpus:
-        """Corpus with the rows of some parts alone."""
+        """Copy of the corpus with only the rows of some parts."""
         statuses = self.statuses.copy()
         for number, part in enumerate(self.parts):
             if number not in numbers:
@@ -89,7 +89,7 @@ class Corpus:
     def untagged_pairs(
         self, of_parts: Sequence[Languages], tags: Sequence[str], mask: NDArray[np.bool_] | None = None
     ) -> list[tuple[Languages, Pair]]:
-        """Pairs of a mask, by default the corpus, without tags, and the languages of their parts."""
+        """Pairs under a mask (default: all of the corpus) without tags, each with the languages of its part."""
         mask = self.statuses == self.code if mask is None else mask
         rows = zip(self._part_of_each_row()[mask].tolist(), self.rows(mask), strict=True)
         return [(of_parts[part], (untagged(source, tags), target)) for part, (_, source, target) in rows]

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import csv
 import re
-import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
 from mt_cli.corpus.languages import code_in_heading, is_known, primary
-from mt_cli.corpus.lines import COMPRESSIONS, LONGEST, read_lines, read_whole_lines
-from mt_cli.corpus.quoting import quoting_of
+from mt_cli.corpus.lines import LONGEST, read_lines, read_whole_lines
 from mt_cli.corpus.rows import Columns, Languages, Names, Row
 from mt_cli.corpus.tables import checked_columns
 from mt_cli.corpus.varieties import is_variety_of
@@ -21,11 +19,9 @@ from mt_cli.errors import ColumnError, CorpusError
 
 TableRecord = tuple[int, list[str]]
 """Line where a record begins, from 1, and its cells."""
-_SEPARATORS = {"tab": "\t", "semicolon": ";", "bar": "|", "comma": ",", "space": "  "}
+_SEPARATORS = {"tab": "\t", "semicolon": ";", "bar": "|", "comma": ","}
+_QUOTED_CELL = re.compile(r'"[^"]*+(?:""[^"]*+)*+"')
 _LINES_COMPARED = 20
-_MIN_LINES_COMPARED = 6
-_LONGEST_NAME = 40
-_LINES_SHOWN = 5
 ROLES = (("source", "target"), ("src", "tgt"), ("src", "trg"))
 """Headings of columns that are named by their role."""
 
@@ -39,86 +35,59 @@ class _Place(NamedTuple):
     """Whether the first row is a heading."""
 
 
-class _Width(NamedTuple):
-    """Number of cells in a row of a table: as in the heading, or as in most of the first rows."""
+def is_quoted(path: Path) -> bool:
+    """Whether a spreadsheet wrote the quotation marks of a tab-separated file; otherwise they are text.
 
-    fewest: int
-    """Number of cells, without cells at the end that are empty in the heading or in all rows."""
-    most: int
-    by_heading: bool
+    A spreadsheet puts a cell with marks between marks, and doubles the marks inside. So every cell with marks has this
+    form, and one of them has doubled marks unless all cells are between marks.
+    """
+    has_doubled = has_plain = has_marks = False
+    for line in read_lines(path):
+        for cell in line.split("\t") if '"' in line else ():
+            if '"' in cell and not _QUOTED_CELL.fullmatch(cell):
+                return False
+            has_doubled |= '""' in cell[1:-1]
+            has_plain |= bool(cell) and '"' not in cell
+            has_marks = True
+        has_plain |= bool(line) and '"' not in line
+    return has_doubled or (has_marks and not has_plain)
 
-    def fits(self, cells: Sequence[str]) -> bool:
-        """Whether a row has this width; empty cells beyond it do not count."""
-        return self.fewest <= len(cells) <= self.most or (
-            len(cells) > self.most and len(_without_empty_end(cells)) <= self.fewest
-        )
+
+def quoted(cell: str) -> str:
+    """Write a cell of a tab-separated file as a spreadsheet does."""
+    doubled = cell.replace('"', '""')
+    return f'"{doubled}"' if '"' in cell else cell
 
 
 def tsv_records(path: Path) -> Iterator[TableRecord]:
-    """Records of a TSV file: tab-separated lines, or quoted records if a spreadsheet wrote the file.
-
-    The kind is decided at the first quotation mark; before it, both readings are equal.
-    """
-    lines = enumerate(read_whole_lines(path), start=1)
-    for number, line in lines:
-        if '"' in line:
-            rest = chain([(number, line)], lines)
-            if quoting_of(path).is_quoted:
-                yield from quoted_records(path, "\t", (text for _, text in rest), number - 1)
-            else:
-                yield from ((place, _cells(text)) for place, text in rest)
-            return
-        yield number, _cells(line)
+    """Records of a TSV file: tab-separated lines, or quoted records if a spreadsheet wrote the file."""
+    return quoted_records(path, "\t") if is_quoted(path) else plain_records(path)
 
 
 def plain_records(path: Path) -> Iterator[TableRecord]:
     """Tab-separated lines in which quotation marks are text."""
-    return ((number, _cells(line)) for number, line in enumerate(read_whole_lines(path), start=1))
+    return ((number, line.split("\t")) for number, line in enumerate(read_lines(path), start=1))
 
 
-def _cells(line: str) -> list[str]:
-    return line.removesuffix("\n").removesuffix("\r").split("\t")
-
-
-def quoted_records(
-    path: Path, separator: str, lines: Iterator[str] | None = None, num_lines_before: int = 0
-) -> Iterator[TableRecord]:
+def quoted_records(path: Path, separator: str) -> Iterator[TableRecord]:
     """Records of the lines of a file, with quotation marks as in RFC 4180."""
     csv.field_size_limit(LONGEST)  # A longer field has an opening quotation mark without a closing one.
-    reader = csv.reader(lines or read_whole_lines(path), delimiter=separator, strict=True)
-    before = num_lines_before
+    reader = csv.reader(read_whole_lines(path), delimiter=separator, strict=True)
+    before = 0
     try:
         for record in reader:
             yield before + 1, record or [""]
-            before = num_lines_before + reader.line_num
+            before = reader.line_num
     except csv.Error as error:
-        last = num_lines_before + reader.line_num
-        line = next(islice(read_lines(path), last - 1, None), "")
-        hint = _hint_at_separator([line], "comma") if separator == "," and re.search(r'"[;|\t]"', line) else ""
-        hint = "; if quotation marks are text, set `format: plain_tsv`" if separator == "\t" else hint
-        kind = "CSV" if separator == "," else "TSV with quotation marks"
+        kind, hint = "CSV", "; a .csv file has commas between cells"
+        if separator == "\t":
+            kind, hint = "TSV with quotation marks", "; if quotation marks are text, set `format: plain_tsv`"
         raise CorpusError(f"{path}, line {before + 1:,}: not valid {kind}: {error}{hint}") from None
 
 
 def first_cells(records: Iterator[TableRecord]) -> Names:
     """Cells of the first record that is not blank."""
     return Names(next((cells for _, cells in records if not _is_blank(cells)), [""]), False)
-
-
-def _hint_at_separator(lines: Sequence[str], expected: str, names: Iterable[str] = _SEPARATORS) -> str:
-    """A hint if all lines have another separator than the expected one, otherwise an empty string."""
-    for name in names:
-        if name != expected and all(_SEPARATORS[name] in line for line in lines):
-            return f"; the columns seem to be separated by {name}s: a .tsv file has tabs, a .csv file commas"
-    return ""
-
-
-def hint_at_heading(names: Sequence[str]) -> str:
-    """Hint for a heading that seems to be text, or to have another separator; otherwise an empty string."""
-    if len(names) == 1 and (hint := _hint_at_separator(names, "tab", ("semicolon", "bar", "comma"))):
-        return hint
-    is_text = any(len(name) > _LONGEST_NAME or name.count(" ") > 1 for name in names)
-    return "; a CSV or TSV file of a dataset needs a first line with the names of its columns" if is_text else ""
 
 
 def read_table(
@@ -132,36 +101,43 @@ def read_table(
     else:
         return
     where = f"{path}, line {number:,}"
-    if re.fullmatch("sep=.?", heading[0]):
-        raise CorpusError(f"{where}: found {heading[0]!r}, which is a note to Excel; remove this line")
     beginning = [(number, heading), *islice(records, _LINES_COMPARED)]
-    lines = [_SEPARATORS[separator].join(cells) for _, cells in beginning if not _is_blank(cells)]
-    hint = _hint_at_separator(lines, separator) if len(heading) == 1 else ""
+    hint = _hint_at_separator(beginning, separator) if len(heading) == 1 else ""
     place = _place_of_pair(heading, languages, columns, where, hint)
-    if columns is None and not place.has_heading and separator == "comma":
-        _refuse_other_separator(path, lines)
-    width = _width_of(heading if place.has_heading else None, beginning)
-    if width.most <= max(place[:2]):
-        problem = f"found {width.most} column{'s' * (width.most != 1)}"
+    fewest, most = _width_of([heading] if place.has_heading else [cells for _, cells in beginning])
+    if most <= max(place[:2]):
+        problem = f"found {most} column{'s' * (most != 1)}"
         raise CorpusError(f"{where}: {problem}; each line needs a source, a {separator} and a target{hint}")
-    rows = chain(beginning[place.has_heading :], records)
-    for number, cells in rows:
-        if width.fits(cells):
-            padded = [*cells, *[""] * (width.most - len(cells))]  # Empty cells at the end may be missing.
-            yield number, padded[place.source], padded[place.target]
-        elif _is_blank(cells):
+    for number, cells in chain(beginning[place.has_heading :], records):
+        if _is_blank(cells):
             yield number, "", ""
+        elif fewest <= len(cells) <= most or len(_without_empty_end(cells)) <= fewest < len(cells):
+            padded = [*cells, *[""] * (most - len(cells))]  # Empty cells at the end may be missing.
+            yield number, padded[place.source], padded[place.target]
         else:
-            raise _ragged_row(path, (number, cells), rows, width, separator)
+            expected = f"{'the heading has' if place.has_heading else 'the others have'} {most:,}"
+            shifts = f"a {separator} {'inside a sentence shifts the pair' if len(cells) > most else 'is missing'}"
+            marks = "; if quotation marks are around cells, set `format: quoted_tsv`" if separator == "tab" else ""
+            raise CorpusError(
+                f"{path}, line {number:,}: has {len(cells):,} cell{'s' * (len(cells) != 1)}, and {expected}; {shifts}: "
+                f"repair such rows{marks}"
+            )
 
 
-def _width_of(heading: Sequence[str] | None, beginning: Sequence[TableRecord]) -> _Width:
-    """Width of the heading or, without one, of most of the first rows."""
-    if heading is not None:
-        return _Width(len(_without_empty_end(heading)), len(heading), True)
-    rows = [cells for _, cells in beginning if not _is_blank(cells)]
+def _hint_at_separator(records: Sequence[TableRecord], expected: str) -> str:
+    """A hint if all records have another separator than the expected one, otherwise an empty string."""
+    lines = [_SEPARATORS[expected].join(cells) for _, cells in records if not _is_blank(cells)]
+    for name, mark in _SEPARATORS.items():
+        if name != expected and all(mark in line for line in lines):
+            return f"; the columns seem to be separated by {name}s: a .tsv file has tabs, a .csv file commas"
+    return ""
+
+
+def _width_of(records: Sequence[Sequence[str]]) -> tuple[int, int]:
+    """Most frequent number of cells, without those at the end that are empty in all records, and with them."""
+    rows = [cells for cells in records if not _is_blank(cells)]
     most = Counter(map(len, rows)).most_common(1)[0][0]
-    return _Width(max(len(_without_empty_end(cells)) for cells in rows if len(cells) == most), most, False)
+    return max(len(_without_empty_end(cells)) for cells in rows if len(cells) == most), most
 
 
 def _is_blank(cells: Sequence[str]) -> bool:
@@ -175,43 +151,6 @@ def _without_empty_end(cells: Sequence[str]) -> Sequence[str]:
     return cells[:end]
 
 
-def _ragged_row(
-    path: Path, first: TableRecord, rest: Iterator[TableRecord], width: _Width, separator: str
-) -> CorpusError:
-    """Error for a row with a wrong number of cells, as from a separator in a sentence; counts all further such rows."""
-    number, cells = first
-    num_rows, lines = 1, [number]
-    for line, record in rest:
-        num_rows += 1
-        lines += [line] * (not width.fits(record) and not _is_blank(record))
-    expected = f"{'the heading has' if width.by_heading else 'the others have'} {width.most:,}"
-    problem = f"has {len(cells):,} cell{'s' * (len(cells) != 1)}, and {expected}"
-    if len(lines) > 1:
-        shown = [f"{line:,}" for line in lines[:_LINES_SHOWN]] + ["..."] * (len(lines) > _LINES_SHOWN)
-        problem += f"; there are {len(lines):,} such rows (lines {', '.join(shown)})"
-    shifts = f"a {separator} inside a sentence shifts the pair"
-    advice = f"{shifts if len(cells) > width.most else f'a {separator} is missing'}: repair such rows"
-    if width.by_heading and len(lines) == num_rows > 1:
-        advice = "repair the heading, which should name every column"
-    elif separator == "comma":
-        advice += ", with quotation marks around a cell that has commas"
-    elif any('"' in cell for cell in cells):
-        advice += " or, if quotation marks are around cells, set `format: quoted_tsv`"
-    elif path.suffix not in COMPRESSIONS and not quoting_of(path).is_quoted:
-        program = f"awk -F'\\t' 'NF == {width.most}' {shlex.quote(path.name)} > repaired.tsv"
-        advice += f", or drop them: {program}"
-    return CorpusError(f"{path}, line {number:,}: {problem}; {advice}")
-
-
-def _refuse_other_separator(path: Path, lines: Sequence[str]) -> None:
-    """Raise CorpusError if each of the first lines of a CSV file has exactly one mark that may be the separator."""
-    # Text alone would hardly have exactly one such mark in each line.
-    for name in ("tab", "semicolon", "bar") if len(lines) >= _MIN_LINES_COMPARED else ():
-        if all(line.count(_SEPARATORS[name]) == 1 for line in lines):
-            advice = _hint_at_separator(lines, "comma", [name])
-            raise CorpusError(f"{path}: each of its first {len(lines)} lines has one {name}{advice}")
-
-
 def _place_of_pair(cells: Sequence[str], languages: Languages, columns: Columns, where: str, hint: str) -> _Place:
     """Choose the cells of the pair by the first record: `columns`, columns of the languages, or the first two."""
     if columns is not None:
@@ -220,12 +159,10 @@ def _place_of_pair(cells: Sequence[str], languages: Languages, columns: Columns,
             return _numbered(cells, numbers, languages, where, hint)
         source, target = (cells.index(name) for name in checked_columns(columns, cells, where, hint))
         return _Place(source, target, True)
-    if set(languages) <= set(cells):
-        source, target = (cells.index(name) for name in checked_columns(languages, cells, where, hint))
-        return _Place(source, target, True)
-    for names in ROLES:
+    for names in (languages, *ROLES):
         if set(names) <= set(cells):
-            return _Place(cells.index(names[0]), cells.index(names[1]), True)
+            source, target = (cells.index(name) for name in checked_columns(names, cells, where, hint))
+            return _Place(source, target, True)
     codes = [_code_of(cell) for cell in cells]
     matches = [
         [index for index, code in enumerate(codes) if code and is_variety_of(code, language)] for language in languages
@@ -252,8 +189,8 @@ def _numbered(cells: Sequence[str], numbers: Sequence[int], languages: Languages
 def _is_heading(cells: Sequence[str], languages: Languages) -> bool:
     """Whether cells are names of columns: two or more languages, or a source and a target, and nothing else.
 
-    Many words are codes, so cells count as languages only if all are common codes, or one is common and one is
-    expected.
+    Many words are also codes of languages, so cells count as languages only if all are codes of common languages, or if
+    one is such a code and one is an expected language.
     """
     if any(sorted(cells) == sorted(names) for names in ROLES):
         return True

@@ -10,7 +10,7 @@ from pathlib import Path, PurePath
 from mt_cli.config.sources import FolderSource
 from mt_cli.corpus.cache import digest_of_file
 from mt_cli.corpus.formats import format_of, read_file
-from mt_cli.corpus.read_report import SKIP_HINT, Item, ReadOptions, Skipped, options_of
+from mt_cli.corpus.read_report import SKIP_HINT, Item, Skipped, options_of
 from mt_cli.corpus.rows import Languages
 from mt_cli.corpus.varieties import Varieties, chosen_varieties
 from mt_cli.errors import ColumnError, CorpusError
@@ -75,29 +75,16 @@ def _items_of_files(source: FolderSource, languages: Languages) -> Iterator[tupl
         yield paths[0], chosen
     options = options_of(source, chosen)
     for path in paths:
-        if source.skip_damaged and (damage := _damage(path, source, languages, options)):
-            damaged.append(damage.removeprefix(f"{Path(source.folder)}/"))
-            yield path, Skipped("file", damaged[-1], len(paths))
-            continue
         try:
-            for item in read_file(path, languages, source.columns, options):
-                yield path, item
+            items = read_file(path, languages, source.columns, options)
+            # A file is skipped as a whole, so its rows wait for its end.
+            yield from ((path, item) for item in (list(items) if source.skip_damaged else items))
         except ColumnError:
             raise
         except CorpusError as error:
-            hint = "" if SKIP_HINT in str(error) or source.skip_damaged else f"; {SKIP_HINT}"
-            raise CorpusError(f"{error}{hint}") from None
+            if not source.skip_damaged:
+                raise CorpusError(f"{error}{'' if SKIP_HINT in str(error) else f'; {SKIP_HINT}'}") from None
+            damaged.append(str(error).removeprefix(f"{Path(source.folder)}/"))
+            yield path, Skipped("file", damaged[-1], len(paths))
     if len(damaged) == len(paths):
         raise CorpusError(f"folder {source.folder}: all of its files are damaged, the first: {damaged[0]}")
-
-
-def _damage(path: Path, source: FolderSource, languages: Languages, options: ReadOptions) -> str:
-    """Error message if a file cannot be read to its end; empty if it can."""
-    try:
-        for _ in read_file(path, languages, source.columns, options):
-            pass
-    except ColumnError:
-        raise
-    except CorpusError as error:
-        return str(error)
-    return ""

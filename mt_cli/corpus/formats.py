@@ -7,8 +7,6 @@ records or table rows from 1. Text is not changed, and blank sides are included.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, get_args
 
@@ -16,7 +14,7 @@ from mt_cli.config.sources import FormatName
 from mt_cli.corpus import delimited, tables
 from mt_cli.corpus.delimited import TableRecord
 from mt_cli.corpus.gettext import read_po, target_in_po
-from mt_cli.corpus.lines import COMPRESSIONS, read_lines
+from mt_cli.corpus.lines import COMPRESSIONS
 from mt_cli.corpus.read_report import Item, ReadOptions
 from mt_cli.corpus.rows import Columns, Languages, Names, Row
 from mt_cli.corpus.tmx import names_in_tmx, read_tmx, varieties_in
@@ -59,7 +57,6 @@ FORMATS: Mapping[str, Format] = {
 }
 """Formats by name; the option `format` of a source takes the names in `FormatName`."""
 BY_SUFFIX: Mapping[str, Format] = {suffix: format for format in FORMATS.values() for suffix in format.suffixes}
-_LINES_EXAMINED = 20
 
 
 def suffix_of(path: Path) -> str | None:
@@ -71,27 +68,16 @@ def suffix_of(path: Path) -> str | None:
 
 
 def format_of(path: Path, name: str | None = None) -> Format:
-    """The format called `name`, otherwise the one of the suffix; raises CorpusError if it is unknown."""
+    """Format called `name`, or without a name the format of the suffix; raises CorpusError if it is unknown."""
     if name is not None:
         return FORMATS[name]
     suffix = suffix_of(path)
     if suffix is None:
-        raise CorpusError(f"{path}: unknown format; {_advice_on_format(path)}")
+        raise CorpusError(
+            f"{path}: unknown format; use one of {', '.join(BY_SUFFIX)}, or set `format` (mt init --format) to "
+            f"{', '.join(get_args(FormatName))}; of two files with a sentence per line, give both"
+        )
     return BY_SUFFIX["." + suffix.split(".")[1]]
-
-
-def _advice_on_format(path: Path) -> str:
-    """Advice on how to name the format of a file with an unknown suffix, by its first lines."""
-    lines: list[str] = []
-    with suppress(CorpusError):
-        lines = [line for line in islice(read_lines(path), _LINES_EXAMINED) if line.strip()]
-    if lines and all("\t" in line for line in lines):
-        return "its lines have tabs: set `format: tsv` (mt init: --format tsv)"
-    if lines and all(line.lstrip().startswith("{") for line in lines):
-        return "its lines are JSON objects: set `format: json` (mt init: --format json)"
-    names = ", ".join(get_args(FormatName))
-    suffixes = f"use one of {', '.join(BY_SUFFIX)}"
-    return f"{suffixes}, or set `format` to {names}; of two files with a sentence per line, give both"
 
 
 def read_file(path: Path, languages: Languages, columns: Columns, options: ReadOptions) -> Iterator[Item]:

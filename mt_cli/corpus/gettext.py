@@ -27,6 +27,8 @@ def read_po(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]
     for number, line in enumerate(read_lines(path), start=1):
         line = line.strip()
         if not line or line.startswith("#"):
+            if line.startswith("#~"):  # The flags before it are those of an obsolete entry.
+                next_is_fuzzy = False
             next_is_fuzzy |= line.startswith("#,") and "fuzzy" in re.split(r"[,\s]+", line)
             continue
         where = f"{path}, line {number:,}"

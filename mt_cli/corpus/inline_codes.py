@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from xml.etree.ElementTree import Element
 
 from mt_cli.corpus.languages import SPACELESS
 
 _PAIRED = frozenset(("bpt", "ept", "bx", "ex"))
 _CODES = _PAIRED | {"it", "ph", "ut", "x"}
-_PLACEHOLDERS = frozenset(("ph", "x"))
 _BREAK = re.compile(
     r"\W*(?:br|p|div|li|ul|ol|dl|dt|dd|table|tr|td|th|h[1-6]|hr|pre|blockquote|section|lb|pb|par|line|tab|page|sect)"
     r"(?![^\W_])",
@@ -23,8 +23,8 @@ _BREAK = re.compile(
 """Native markup that breaks a line or begins a block."""
 _BREAK_TYPES = frozenset(("lb", "pb", "x-lb", "x-pb", "struct"))
 """Values of the attribute `type` for such markup."""
-_CLOSING = frozenset(",.;:!?…)]}、。，．；：！？）】」』")
-_SENTENCE_END = frozenset(".!?…,;:")
+_GAP = re.compile(r"\s*\0[\s\0]*")
+"""Dropped codes, as NUL characters, and the white space around them."""
 _SPACELESS = re.compile(f"[{SPACELESS}]")
 
 
@@ -41,51 +41,41 @@ class SegmentText:
         """Number of dropped codes with content, and of placeholders without content."""
         self.first_code = ""
         self._keep = keep_codes
-        self._parts: list[str] = []  # Not empty.
-        self._has_gap = False
-        self._add_element(segment)
-        self.text = "".join(self._parts)
+        self.text = _GAP.sub(_without_gap, "".join(self._parts_of(segment)))
 
-    def _add_element(self, element: Element) -> None:
-        self._add_text(element.text or "")
+    def _parts_of(self, element: Element) -> Iterator[str]:
+        yield element.text or ""
         for child in element:
-            (self._add_code if child.tag in _CODES else self._add_element)(child)
-            self._add_text(child.tail or "")
+            if child.tag in _CODES:
+                yield self._part_of_code(child)
+            else:
+                yield from self._parts_of(child)
+            yield child.tail or ""
 
-    def _add_code(self, code: Element) -> None:
+    def _part_of_code(self, code: Element) -> str:
         content = "".join(code.itertext())
         if content.strip() and self._keep:
-            return self._add_text(content)
-        if content.strip() or code.tag in _PLACEHOLDERS:  # Trados writes placeholders without their content.
+            return content
+        if content.strip() or code.tag in ("ph", "x"):  # Trados writes placeholders without their content.
             self.num_codes += 1
             self.first_code = self.first_code or content.strip() or f"<{code.tag}/>"
         is_break = code.tag not in _PAIRED or code.get("type", "").lower() in _BREAK_TYPES
-        self._has_gap |= is_break or bool(_BREAK.match(content)) or content != content.strip()
+        return "\0" if is_break or _BREAK.match(content) or content != content.strip() else ""
 
-    def _add_text(self, text: str) -> None:
-        if self._has_gap:
-            before = self._parts[-1][-1] if self._parts else ""
-            if before.isspace():
-                if text[:1] in _CLOSING:
-                    self._remove_last_spaces()
-                text = text.lstrip()
-            elif text and _is_separated(before, text[0]):
-                text = f" {text}"
-        if text:
-            self._parts.append(text)
-            self._has_gap = False
 
-    def _remove_last_spaces(self) -> None:
-        while self._parts:
-            if last := self._parts.pop().rstrip():
-                return self._parts.append(last)
+def _without_gap(match: re.Match[str]) -> str:
+    """Space in place of dropped codes, or nothing."""
+    before, after = match.string[: match.start()][-1:], match.string[match.end() :][:1]
+    if not match[0].strip("\0"):
+        return " " if _is_separated(before, after) else ""
+    return "" if match[0].endswith("\0") and after in ",.;:!?…)]}、。，．；：！？）】」』" else " "
 
 
 def _is_separated(before: str, after: str) -> bool:
     """Whether a space belongs between two characters that stood on both sides of a code."""
-    if not (before and _is_of_word(after)) or _SPACELESS.match(before) or _SPACELESS.match(after):
+    if not (before and after and _is_of_word(after)) or _SPACELESS.match(before) or _SPACELESS.match(after):
         return False
-    return _is_of_word(before) or (before in _SENTENCE_END and after.isalpha())
+    return _is_of_word(before) or (before in ".!?…,;:" and after.isalpha())
 
 
 def _is_of_word(character: str) -> bool:

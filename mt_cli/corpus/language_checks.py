@@ -12,7 +12,7 @@ from mt_cli.corpus.varieties import is_same_variety
 from mt_cli.errors import CorpusError
 
 _LANGUAGES_OF_BUILTINS = {"phrasebook-en-it": ("en", "it")}
-"""First and second language of the built-in corpora that are in languages."""
+"""First and second language of the built-in corpora whose text is in natural languages."""
 
 
 def key_of(name: str) -> str:

@@ -2,7 +2,7 @@
 
 `languages.tsv` has a line for each common language: its code in ISO 639-1 (or 639-3), its English name, its codes in
 ISO 639-2 and 639-3, the Unicode names of its scripts, and function words in lower case that tell it from other
-languages. The codes of all others are in the registry of BCP 47, which the package `langcodes` has.
+languages. The codes of other languages are in the registry of BCP 47, which is part of the package `langcodes`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NO_CODES = frozenset(
     | {"raw", "ref", "seg", "sgm", "spm", "src", "sys", "tc", "tgt", "tmp", "tok", "trg", "two", "txt", "url", "val"}
     | {"vec", "xml"}
 )
-"""Names of files and columns that are no languages, although most of them are codes in the registry."""
+"""Names of files and columns that do not stand for languages, although most are codes in the registry."""
 _WORDS_FOR_TEXT = frozenset(
     {"caption", "content", "input", "lang", "language", "line", "output", "phrase", "segment", "sent", "sentence"}
     | {"source", "src", "string", "target", "text", "tgt", "translation", "trg", "utterance"}
@@ -83,7 +83,7 @@ def is_common(code: str) -> bool:
 def is_known(code: str) -> bool:
     """Whether a text is the code of a language in `languages.tsv` or the registry, perhaps with script and region.
 
-    Many short words are codes in the registry: `all`, `the`, `dog`. Those of `NO_CODES` do not count.
+    Many short words are codes in the registry: `all`, `the`, `dog`. Names in `NO_CODES` do not count.
     """
     language = re.split("[_-]", code.lower())[0]
     return (primary(code) in _SCRIPTS or _registered(language) is not None) and _has_form_of_code(code)
@@ -113,29 +113,21 @@ def _registered(language: str) -> str | None:
     return langcodes.standardize_tag(language).partition("-")[0] if langcodes.tag_is_valid(language) else None
 
 
-def code_of(text: str) -> str | None:
-    """Code of a language in `languages.tsv`, given as a code or as an English name such as `German`."""
-    return text if is_common(text) else _CODES_BY_NAME.get(text.strip().lower())
-
-
 def code_in_heading(name: str) -> str | None:
     """Language that the name of a column stands for: `en`, `German`, `text_en`, `de-source`, `sentence_por_Latn`.
 
-    A code beside a word counts if the word says that text stands there, or if the code has a script.
+    A code beside a word counts if the word stands for text, such as `sentence`, or if the code has a script.
     """
-    if code := code_of(name):
+    if is_common(name):
+        return name
+    if code := _CODES_BY_NAME.get(name.strip().lower()):
         return code
-    word, code = code_beside_word(name)
-    return code if is_common(code) and (word.lower() in _WORDS_FOR_TEXT or _script_of(code)) else None
-
-
-def code_beside_word(name: str) -> tuple[str, str]:
-    """Word and possible code in a name such as `text_en` or `de-source`; two empty strings for other names."""
     match = _CODE_BESIDE_WORD.fullmatch(name)
     if match is None:
-        return "", ""
-    code = match["second"] or match["first"]
-    return (match["before"] or match["after"], code) if code.lower() not in _NUMBERS_OF_TEXT else ("", "")
+        return None
+    word, code = match["before"] or match["after"], match["second"] or match["first"]
+    is_language = is_common(code) and code.lower() not in _NUMBERS_OF_TEXT
+    return code if is_language and (word.lower() in _WORDS_FOR_TEXT or _script_of(code)) else None
 
 
 def scripts_of(language: str) -> tuple[str, ...] | None:
@@ -157,13 +149,13 @@ def _script_of(language: str) -> str | None:
 
 
 def code_with_script(language: str, script: str) -> str:
-    """Code of a language with one of its scripts, by the Unicode name: `sr_Cyrl` for Cyrillic."""
+    """Code of a language with a script, given by its Unicode name: `sr_Cyrl` for Serbian and Cyrillic."""
     codes = [code for code, names in _SCRIPT_CODES.items() if names == script]
     return "_".join([language.replace("-", "_").split("_")[0], *(code.title() for code in codes[:1])])
 
 
 def scripts_in(text: str) -> set[str]:
-    """Unicode names, as in `languages.tsv`, of the scripts of a tenth or more of the letters of a text."""
+    """Unicode names, as in `languages.tsv`, of the scripts to which a tenth or more of the letters of a text belong."""
     names = (unicodedata.name(letter, "?").split()[0].title() for letter in text if letter.isalpha())
     counts = Counter("Han" if name == "Cjk" else name for name in names)
     return {script for script, count in counts.items() if 10 * count >= counts.total()}
@@ -191,15 +183,6 @@ def bleu_tokenizer(language: str) -> str:
     if writes_spaces(language):
         return "char" if primary(language) == "ko" and _script_of(language) != "latn" else "13a"
     return "zh" if primary(language) in CHINESE else "char"
-
-
-def language_by_script(texts: str) -> str | None:
-    """Only language of `languages.tsv` that uses the scripts of a text; None if no or several languages do."""
-    scripts = scripts_in(texts)
-    if scripts == {"Han"}:
-        return "zh"
-    codes = [code for code, of in _SCRIPTS.items() if scripts and scripts <= {*of} and {of[0], of[-1]} & scripts]
-    return codes[0] if len(codes) == 1 else None
 
 
 def words_of(text: str) -> set[str]:

@@ -5,9 +5,7 @@ A line ends at a line feed, or at a carriage return and line feed, and nowhere e
 
 from __future__ import annotations
 
-import codecs
 import io
-import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,10 +16,10 @@ from typing import BinaryIO, cast
 from mt_cli.errors import CorpusError, reason
 
 LONGEST = 10_000_000
-"""Maximum bytes of a line, a table's cell or a translation unit, which are held in memory."""
+"""Maximum size in bytes of a line, a cell of a table or a translation unit; each is held in memory."""
 CHUNK_BYTES = 1 << 20
-COMPRESSIONS = {".gz": ("gzip", b"\x1f\x8b"), ".zst": ("zstd", b"\x28\xb5\x2f\xfd")}
-"""Compression and first bytes of a file by the suffix of its name."""
+COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+"""Compression of a file by the suffix of its name."""
 
 _BEGINNINGS = {
     b"\x1f\x8b": "it is compressed with gzip; end its name in .gz, or decompress it",
@@ -32,9 +30,8 @@ _BEGINNINGS = {
     b"PAR1\x15": "it is a Parquet file; end its name in .parquet",
 }
 _MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
-_WIDE_CODECS = ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be")
-_NOT_ASCII = re.compile(rb"[\x80-\xff]+")
-_WESTERN_MARKS = frozenset("’‘“”„–—…«»°§¿¡€£·®©™\xa0")
+_FEWEST_NULS = 8
+"""Every eighth byte or more is NUL in UTF-16 and UTF-32, whose spaces and line ends have NUL bytes."""
 
 
 @contextmanager
@@ -43,22 +40,21 @@ def opened(path: Path) -> Iterator[io.BufferedReader]:
 
     Raises CorpusError if it is not a file, or cannot be opened or decompressed.
     """
-    name, magic = COMPRESSIONS.get(path.suffix, (None, b""))
+    name = COMPRESSIONS.get(path.suffix)
     try:
         refuse_devices(path)
         with path.open("rb") as file:
             if name is None:
                 yield file
                 return
+            if not file.peek(1):
+                raise CorpusError(f"{path}: has no content, not even that of an empty {name} file")
             import pyarrow as pa
 
             stream = pa.CompressedInputStream(pa.PythonFile(file, "r"), name)
             yield io.BufferedReader(cast(io.RawIOBase, stream), CHUNK_BYTES)
     except OSError as error:
-        problem = unreadable(path, error)
-        if name and error.errno is None and not _begins_with(magic, path):
-            problem = f"not compressed with {name}, in spite of its name"
-        raise CorpusError(f"{path}: {problem}") from None
+        raise CorpusError(f"{path}: {unreadable(path, error)}") from None
 
 
 def unreadable(path: Path, error: OSError) -> str:
@@ -67,7 +63,7 @@ def unreadable(path: Path, error: OSError) -> str:
 
 
 def folder_note(path: Path) -> str:
-    """End of a message about a missing file: the folder of relative paths; empty if the path is absolute."""
+    """End of a message about a missing file: the folder where a relative path starts; empty for an absolute path."""
     return "" if path.is_absolute() else f"; relative paths are read from {Path.cwd()}"
 
 
@@ -81,11 +77,6 @@ def refuse_devices(path: Path) -> None:
         raise CorpusError(f"{path}: not a file but a device or a pipe; corpora are read more than once")
 
 
-def _begins_with(magic: bytes, path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(len(magic)) == magic
-
-
 def read_lines(path: Path) -> Iterator[str]:
     """Lines of a UTF-8 file without their ends; a byte order mark at the start is skipped.
 
@@ -97,14 +88,13 @@ def read_lines(path: Path) -> Iterator[str]:
 def read_whole_lines(path: Path) -> Iterator[str]:
     """Lines of a UTF-8 file with their ends."""
     with opened(path) as file:
-        _refuse_other_kinds(path, file)
         yield from decode_lines(file, str(path))
 
 
 def decode_lines(file: BinaryIO, name: str) -> Iterator[str]:
     """Lines of UTF-8 text with their ends, the first one without byte order mark.
 
-    Raises CorpusError, which begins with the name, for anything but lines of UTF-8 of limited length.
+    Raises CorpusError, whose message begins with `name`, for anything but lines of UTF-8 of limited length.
     """
     for number, line in enumerate(iter(partial(file.readline, LONGEST + 1), b""), start=1):
         if number == 1 and (problem := other_kind(line)):
@@ -118,29 +108,6 @@ def decode_lines(file: BinaryIO, name: str) -> Iterator[str]:
         except UnicodeDecodeError as error:
             place = error.start + len(line) - len(error.object)  # `error.object` has no byte order mark.
             raise CorpusError(f"{name}, line {number:,}, byte {place + 1:,}: {not_utf8(line, place)}") from None
-
-
-def read_chunks(path: Path) -> Iterator[str]:
-    """Text of a UTF-8 file in pieces, for formats whose lines may be longer than a sentence."""
-    with opened(path) as file:
-        _refuse_other_kinds(path, file)
-        decoder = codecs.getincrementaldecoder("utf-8-sig")()
-        line, chunk = 1, b"first"
-        while chunk:
-            chunk = file.read(CHUNK_BYTES)
-            try:
-                text = decoder.decode(chunk, final=not chunk)
-            except UnicodeDecodeError as error:
-                line += error.object.count(b"\n", 0, error.start)
-                raise CorpusError(f"{path}, line {line:,}: {not_utf8(error.object, error.start)}") from None
-            line += chunk.count(b"\n")
-            if text:
-                yield text
-
-
-def _refuse_other_kinds(path: Path, file: io.BufferedReader) -> None:
-    if problem := other_kind(file.peek(CHUNK_BYTES)[:8192]):
-        raise CorpusError(f"{path}: {problem}")
 
 
 def count_lines(path: Path) -> int:
@@ -158,31 +125,13 @@ def other_kind(beginning: bytes) -> str | None:
     for magic, problem in _BEGINNINGS.items():
         if beginning.startswith(magic):
             return problem
-    wide = next((name for mark, name in _MARKS.items() if beginning.startswith(mark)), None) or _wide(beginning)
+    wide = next((name for mark, name in _MARKS.items() if beginning.startswith(mark)), None)
+    if wide is None and beginning.count(b"\0") > len(beginning) // _FEWEST_NULS:
+        wide = "UTF-16 or UTF-32"
     return f"not UTF-8 but {wide}; convert the file to UTF-8" if wide else None
-
-
-def _wide(beginning: bytes) -> str | None:
-    """`UTF-16` or `UTF-32` for such text, in which spaces and line ends have NUL bytes."""
-    num_spaces = sum(map(beginning.count, (b"\n", b" ")))
-    for codec in _WIDE_CODECS if b"\0" in beginning else ():
-        text = beginning.decode(codec, "replace")
-        if text.count("\0") == 0 and sum(map(text.count, "\n ")) * 2 > num_spaces:
-            return codec[:6].upper()
-    return None
 
 
 def not_utf8(piece: bytes, place: int) -> str:
     """Problem of a piece of a file whose byte at `place` is not UTF-8."""
-    guess = "it looks like windows-1252 or a similar encoding; " if _is_western(piece) else ""
-    return f"not UTF-8 (found 0x{piece[place]:02X}); {guess}convert the file to UTF-8"
-
-
-def _is_western(piece: bytes) -> bool:
-    """Whether bytes are likely to be in an encoding of Western Europe with one byte per character."""
-    high = b"".join(_NOT_ASCII.findall(piece))
-    if len(piece.decode("utf-8", "ignore").encode()) - (len(piece) - len(high)) > len(high) // 2:
-        return False  # Most of it is UTF-8: the text is damaged.
-    letters = [letter for letter in piece.decode("cp1252", "replace") if letter.isalpha()]
-    marks = set(high.decode("cp1252", "replace")) - _WESTERN_MARKS
-    return all(map(str.isalpha, marks)) and 3 * sum(not letter.isascii() for letter in letters) < len(letters)
+    advice = "convert the file to UTF-8, from windows-1252 or another encoding"
+    return f"not UTF-8 (found 0x{piece[place]:02X}); {advice}"

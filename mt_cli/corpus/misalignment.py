@@ -1,10 +1,11 @@
 """Stretches of lines in which two sides of a corpus do not translate each other line by line.
 
-A missing line shifts all lines after it: line N of the source then translates line N + 1 of the target; the slip is 1.
+A missing line shifts all lines after it: line N of the source then belongs to line N + 1 of the target. This difference
+is called the slip; here it is 1.
 Four features measure how well a line matches its candidate lines in any language: length (Gale and Church 1993),
 numbers, the final mark, and words that occur in corresponding lines more often than by chance. Words are counted over
-all candidate slips, so that no slip is favoured. Dynamic programming finds the most likely sequence of slips; every
-change has a cost.
+all candidate slips, so that no slip is favoured. Dynamic programming finds the most likely sequence of slips, with a
+cost for each change of slip.
 
 Legend of the shapes: F features, S slips, N lines, W units of a line.
 """
@@ -36,21 +37,22 @@ _NEAR_SLIPS = 5
 _FAR_SLIPS = 200
 """Slips up to this number of lines are candidates if the lengths of lines suggest them."""
 _LINES_PER_WINDOW = 500
-"""Neighbouring windows overlap by half."""
+"""Number of lines of a window; neighbouring windows overlap by half."""
 _CLEAR_CORRELATION = 7.0
 """Minimum correlation of lengths at a far slip, in standard errors."""
 _COST_OF_A_CHANGE = 20.0
 """Evidence in nats that a change of slip needs."""
 _CLEAR_FIT, _CLEAR_FIT_ERRORS = 0.7, 7.0
-"""Nats per line, and standard errors, by which lines must fit their partners better than other lines.
-Lists of terms among sentences have 1 to 2 nats, shuffled lines and lines after a large slip at most 0.5."""
+"""Minimum advantage of a line's partner over other lines, in nats per line and in standard errors. Lists of terms among
+sentences have an advantage of 1 to 2 nats; shuffled lines and lines after a large slip have at most 0.5."""
 _NUMBERS = 1
 """Index of the feature for numbers."""
 _WEAK_EVIDENCE = 0.3
-"""Nats per line below which sides are unrelated: parallel text of 19 languages has 1.4 to 4, shuffled text 0.1."""
+"""Mean evidence in nats per line below which sides are unrelated: parallel text has 1.4 to 4 (19 languages), shuffled
+text 0.1."""
 _MIN_LINES_TO_CALL_UNRELATED = 300
 _MIN_UNITS = 3
-"""Minimum mean number of units per line to call sides without evidence unrelated."""
+"""Minimum mean number of units per line for sides without evidence to count as unrelated."""
 _UNITS_PER_LINE = 10
 _LARGEST_SHARE = 0.1
 """Words in more than this share of the lines are ignored."""
@@ -63,7 +65,7 @@ _SENTENCE_ENDS = {
     mark: kind for kind, marks in enumerate((".。।။།៕።", "?？؟;", "!！", ":：", ",،、")) for mark in marks
 }
 Stretch = tuple[int, int, int | None]
-"""First and last line, from 1, and slip: line N belongs to target line N + slip. None: no candidate slip fits."""
+"""First and last line, from 1, and the slip; None if no candidate slip fits."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Alignment:
     stretches: list[Stretch]
     """Stretches of lines with a slip."""
     is_unrelated: bool
-    """Whether the sides are translations of each other at no candidate slip."""
+    """Whether the sides do not translate each other at any candidate slip."""
 
 
 def features_of(lines: Iterable[str]) -> Features:
@@ -119,9 +121,9 @@ def find_misaligned_stretches(sources: Sequence[str], targets: Sequence[str]) ->
 
 
 def _is_clean(stretch: Stretch, log_odds: Floats, exists: Bools, straight: int) -> bool:
-    """Whether a stretch without a slip only differs from other text, as a list of terms does.
+    """Whether a stretch for which no slip fits is aligned after all, and only unlike other text, as a list of terms is.
 
-    Its lines then fit their partners clearly better than lines a few places up or down.
+    The lines of such a stretch fit their partners clearly better than the lines a few places up or down.
     """
     first, last, slip = stretch
     lines = first - 1 + np.flatnonzero(exists[straight, first - 1 : last])
@@ -135,7 +137,7 @@ def _is_clean(stretch: Stretch, log_odds: Floats, exists: Bools, straight: int) 
 
 
 def first_misaligned_line(sources: Sequence[str], targets: Sequence[str]) -> int | None:
-    """First line, from 1, that does not belong to the same line of the other side; None if there is none."""
+    """First line, from 1, that does not belong to the line with its number on the other side; None if all do."""
     stretches = find_misaligned_stretches(sources, targets).stretches
     return stretches[0][0] if stretches else None
 
@@ -167,7 +169,7 @@ def _overlap(slip: int, num_lines: int) -> tuple[slice, slice]:
 
 
 def _compare(source: Features, target: Features, slips: Sequence[int]) -> tuple[Floats, Bools]:
-    """FxSxN similarity of lines at each slip in length, numbers and final mark; SxN whether lines have a partner."""
+    """Similarity FxSxN of lines and partners in length, numbers and final mark; mask SxN of lines with a partner."""
     num_lines = len(source[0])
     values = np.zeros((3, len(slips), num_lines))
     exists = np.zeros((len(slips), num_lines), dtype=bool)
@@ -214,10 +216,10 @@ def _rarest_units(lines: Sequence[str]) -> Units:
 
 
 def _common_units(source: Units, target: Units, slips: Sequence[int], exists: Bools) -> Floats:
-    """SxN: excess over chance with which the units of a line and of its partner occur in corresponding lines.
+    """Score SxN of how much more often than by chance the units of a line and its partner occur in corresponding lines.
 
-    Only the best partner of each unit counts, by the logarithm of observed over expected lines with both. Pairs of
-    units are counted by hash, without the pair of lines that is scored.
+    A unit is scored by its best partner: the logarithm of the observed over the expected number of pairs of lines that
+    contain both. Pairs of units are counted by hash; the pair of lines that is scored does not count.
     """
     (source_units, source_counts), (target_units, target_counts) = source, target
     num_lines = len(source_units)
@@ -237,7 +239,7 @@ def _common_units(source: Units, target: Units, slips: Sequence[int], exists: Bo
 
 
 def _pairs_of_units(source_units: Integers, target_units: Integers, slip: int) -> tuple[Integers, Bools]:
-    """Hashes of all pairs of units of corresponding lines, lines x W x W, and whether they are not padding."""
+    """Hashes of all pairs of units of corresponding lines, lines x W x W, and mask of the pairs without padding."""
     here, there = _overlap(slip, len(source_units))
     source, target = source_units[here, :, None], target_units[there, None, :]
     mixed = (source * 0x2545F491 + target * 0x9E3779B1) * 0x1B873593
@@ -272,7 +274,7 @@ def _log_odds(values: Floats, exists: Bools) -> tuple[Floats, float]:
 
 
 def _likeliest_slips(log_odds: Floats, straight: int) -> list[int]:
-    """Index of the slip of each line: the sequence with the most evidence (Viterbi 1967), beginning `straight`."""
+    """Index of the slip of each line: the sequence with the most evidence (Viterbi 1967) that begins `straight`."""
     num_slips, num_lines = log_odds.shape
     total = np.full(num_slips, -_COST_OF_A_CHANGE)
     total[straight] = 0.0

@@ -1,7 +1,7 @@
 """Stretches of `train` in another orthography than `valid` or `test`, found by their letters. Knows no language.
 
-Letters are counted in distinct words, because one sentence of a form that has a hundred rows would count a hundred
-times. What `tokenizer.normalize` makes equal is equal here. Scripts without spaces are not compared.
+Letters are counted in distinct words; otherwise a sentence that is repeated in a hundred rows would count a hundred
+times. Spellings that `tokenizer.normalize` makes equal count as equal. Scripts without spaces are not compared.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ Letters = Counter[str]
 Shares = Mapping[str, float]
 """Share of each letter, 0 to 1."""
 Differences = tuple[tuple[str, float, float], ...]
-"""Letters, each with its share here and in the compared text."""
+"""Letters, each with its share in the stretch and in the compared text."""
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Rows of a source with a side that is spelled otherwise than the compared text."""
+    """Rows of a source in which one side is spelled differently from the compared text."""
 
     name: str
     """Name of the file or the source."""
@@ -95,8 +95,8 @@ def find_stretches(
 ) -> Iterator[Stretch]:
     """Stretches of some sources of `train`, of 250 rows or more, with other letters than the corpus `compared`.
 
-    `compared` is the corpus `config.compared`; without one, there are none. Only languages that it has are compared.
-    A stretch counts only if less than a hundredth of the compared texts is spelled like it.
+    `compared` is the corpus that `config.compared` names; there are no stretches without it. Only its languages are
+    compared. A stretch counts only if less than a hundredth of the compared texts has its spelling.
     """
     if compared is None or config.compared is None:
         return

@@ -73,7 +73,6 @@ class ReadReport:
     _skipped: dict[str, list[str]] = field(default_factory=dict)
     _num_codes: int = 0
     _first_code: DroppedCodes | None = None
-    _codes_have_content: bool = False  # False if all codes are placeholders, as Trados writes them.
     _notes: list[str] = field(default_factory=list)
 
     def rows(self, items: Iterable[Item]) -> Iterator[Row]:
@@ -94,7 +93,6 @@ class ReadReport:
         elif isinstance(event, DroppedCodes):
             self._num_codes += event.number
             self._first_code = self._first_code or event
-            self._codes_have_content |= not event.content.startswith(("<ph", "<x/"))
         else:
             self.varieties |= event.codes
             self._notes += event.notes
@@ -114,8 +112,7 @@ class ReadReport:
             yield f"{number:,} of {total:,} {kind}{'s' * (total != 1)} {are} skipped: {'; '.join(problems)}{more}"
         if self._first_code is not None:
             codes = f"{self._num_codes:,} inline code{'s' * (self._num_codes != 1)}"
-            keeps = "`inline_codes: keep` keeps it"
-            advice = keeps if self._codes_have_content else "the file does not say what they stand for"
+            advice = "`inline_codes: keep` keeps what the file has of it"
             example = f"`{self._first_code.content[:40]}` ({self._first_code.place})"
             yield f"the content of {codes} is dropped, such as {example}; {advice}"
         yield from self._notes

@@ -11,7 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import chain, islice, repeat
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,6 @@ from mt_cli.corpus.cleaning import (
     drop_repeated,
     hold_out,
     on_either_side,
-    seem_swapped,
 )
 from mt_cli.corpus.corpus import ROWS_PER_BLOCK, Corpus, SourceRows
 from mt_cli.corpus.language_checks import check_languages, key_of
@@ -48,7 +47,7 @@ from mt_cli.machine.cpus import in_threads
 from mt_cli.machine.storage import check_free_disk, size_of
 
 Advance = Callable[[int], object]
-"""Receives the number of rows that are done, for a progress bar."""
+"""Callback with the number of rows done, for a progress bar."""
 
 _SCHEMA = pa.schema([("number", pa.int64()), ("source", pa.string()), ("target", pa.string())])
 
@@ -63,8 +62,8 @@ def read_corpora(
 ) -> dict[str, Corpus]:
     """Read `train` (unless it is a stream), `valid` and, if the config has them, `test` and the extra tests.
 
-    They come from the cache unless their data or options have changed. A held-out share depends only on `seed` and the
-    pairs. Duplicates and overlap are found after `spelling` is applied. With `stream_rows`, the first
+    Corpora come from the cache unless their data or options have changed. A held-out share depends only on `seed` and
+    the pairs. `spelling` is applied before texts are compared for duplicates and overlap. With `stream_rows`, the first
     `stream_rows` rows of each stream are read as `train`. Raises CorpusError if a corpus cannot be read, holds no pair
     or cannot be in its languages, and MtError if the disk is full.
     """
@@ -110,7 +109,7 @@ class _Stored:
     parts: list[SourceRows]
     statuses: NDArray[np.uint8]
     hashes: Hashes
-    """Of shape 2xN."""
+    """Hashes of sources and targets, 2xN."""
 
     def open(self) -> Corpus:
         """Corpus after the filters applied so far."""
@@ -129,24 +128,12 @@ def _read_corpora(request: _Request, cache: Cache, advance: Advance) -> dict[str
     return cache.entry(f"pairs-{key}", store, lambda folder: {name: _open(folder, name) for name in names})
 
 
-def read_pairs(sources: Sequence[Source], languages: Languages, key: str) -> list[Pair]:
-    """Read the pairs of sources into memory, without blank sides; messages name the corpus by `key`.
-
-    Raises CorpusError if a source cannot be read, or no pair is left.
-    """
-    reports = [ReadReport() for _ in sources]
-    blocks = chain.from_iterable(map(_unfiltered, sources, repeat(languages), reports))
-    pairs, _ = pairs_of(blocks, key)
-    _say_notes(reports)
-    return pairs
-
-
 def read_evaluation_pairs(
     sources: Sequence[Source], languages: Languages, languages_of_sources: Sequence[Languages], key: str
 ) -> tuple[list[Pair], list[Languages], list[BlankRow]]:
     """Read the pairs of an evaluation corpus, the languages of each pair, and the rows with a blank side.
 
-    Raises CorpusError as `read_pairs` does, for each source.
+    Raises CorpusError, which names the corpus by `key`, if a source cannot be read or holds no pair.
     """
     pairs, languages_of_pairs, blank_rows = list[Pair](), list[Languages](), list[BlankRow]()
     reports = [ReadReport() for _ in sources]
@@ -226,7 +213,7 @@ def _filter_together(train: _Stored, request: _Request, evaluation_hashes: Hashe
             statuses[stretch.rows[statuses[stretch.rows] == KEPT]] = STATUS_CODES["other_orthography"]
     either = on_either_side(evaluation_hashes) if config.has_reverse else evaluation_hashes
     drop_repeated(statuses, train.hashes, filters_of_rows, either)
-    _check_not_empty(statuses, key_of("train"), lambda: _note_on_swap(train.path, config))
+    _check_not_empty(statuses, key_of("train"))
     if share := config.held_out(request.seed):
         fraction, seed = share
         keys = np.zeros(len(statuses), np.uint64)
@@ -235,23 +222,11 @@ def _filter_together(train: _Stored, request: _Request, evaluation_hashes: Hashe
         hold_out(statuses, train.hashes, filters_of_rows, fraction, keys, config.has_reverse)
 
 
-def _check_not_empty(statuses: NDArray[np.uint8], key: str, note: Callable[[], str] = lambda: "") -> None:
+def _check_not_empty(statuses: NDArray[np.uint8], key: str) -> None:
     if not (statuses == KEPT).any():
         counts = sorted(Counter(statuses.tolist()).items())
         dropped = ", ".join(f"{count:,} {STATUS_NAMES[code]}" for code, count in counts if code != HELD_OUT)
-        raise CorpusError(f"{key}: the corpus is empty{f' (dropped: {dropped})' if dropped else ''}{note()}")
-
-
-def _note_on_swap(path: Path, config: CorpusConfig) -> str:
-    """A note if the first rows of a stored corpus seem to have their sides exchanged, otherwise an empty string."""
-    with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
-        if not reader.num_record_batches:
-            return ""
-        _, sources, targets = (column.to_pylist() for column in reader.get_batch(0).columns)
-    source, target = languages = config.train[0].languages or config.languages
-    if not seem_swapped(sources, targets, languages):
-        return ""
-    return f"; the two sides seem to be swapped: the source should be `{source}` and the target `{target}`"
+        raise CorpusError(f"{key}: the corpus is empty{f' (dropped: {dropped})' if dropped else ''}")
 
 
 def _open(folder: Path, name: str) -> Corpus:
@@ -263,7 +238,7 @@ def _open(folder: Path, name: str) -> Corpus:
 
 
 def _store_rows(path: Path, sources: Sequence[Source], request: _Request, is_train: bool, advance: Advance) -> _Stored:
-    """Write the rows of sources, each filtered by itself; only those of `train` have filters and a limit."""
+    """Write the rows of sources, each row filtered by itself; only rows of `train` have filters and a limit."""
     config, num_rows = request.config, 0
     parts, statuses, hashes = list[SourceRows](), [np.empty(0, np.uint8)], [np.empty((2, 0), np.int64)]
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, _SCHEMA) as writer:
@@ -288,7 +263,7 @@ def _store_rows(path: Path, sources: Sequence[Source], request: _Request, is_tra
 
 def _add_texts(digest: Any, column: pa.Array) -> None:
     """Update a digest with texts and with the offset of each."""
-    whole = pa.concat_arrays([column, pa.array([], column.type)])  # Copied: a slice keeps the buffers of the whole.
+    whole = pa.concat_arrays([column, pa.array([], column.type)])  # Copied: a slice keeps all buffers.
     for buffer in whole.buffers()[1:]:
         if buffer is not None:
             digest.update(buffer)

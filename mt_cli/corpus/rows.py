@@ -14,7 +14,7 @@ Row = tuple[int, str, str]
 Languages = tuple[str, str]
 """Codes of the source and the target language."""
 Columns = tuple[str, str] | None
-"""Columns of the source and the target; None if they are found by the languages."""
+"""Columns of the source and the target; None if the languages decide."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class BlankRow:
     status: str
     """`blank_source`, `blank_target` or `blank_pair`."""
     origin: str = ""
-    """Name of its source, if the corpus has several."""
+    """Name of the source of the row, if the corpus has several sources."""
     languages: Languages | None = None
 
 
@@ -37,7 +37,7 @@ class Names(NamedTuple):
 
     names: list[str]
     are_languages: bool
-    """Whether all are languages; otherwise they are columns, or the first cells of a table."""
+    """Whether all names are languages; otherwise they are columns, or the first cells of a table."""
 
 
 def by_language(pairs: Iterable[tuple[Languages, Pair]]) -> dict[str, list[str]]:

@@ -22,12 +22,12 @@ from mt_cli.config.sources import (
 )
 from mt_cli.corpus.cache import digest_of_file
 from mt_cli.corpus.dataset import commit_of_dataset, identity_of_dataset, read_dataset
+from mt_cli.corpus.delimited import is_quoted
 from mt_cli.corpus.folder import content_of_folder, files_in_folder, places_in_folder, read_folder
 from mt_cli.corpus.formats import FORMATS, format_of, read_file
 from mt_cli.corpus.lines import count_lines, read_lines
 from mt_cli.corpus.misalignment import first_misaligned_line
 from mt_cli.corpus.practice import reverse_words
-from mt_cli.corpus.quoting import note_on_quoting
 from mt_cli.corpus.read_report import Item, ReadOptions, ReadReport, options_of
 from mt_cli.corpus.rows import Languages, Row
 from mt_cli.errors import CorpusError
@@ -85,10 +85,9 @@ def notes_on_files(corpus: CorpusConfig) -> list[str]:
     notes: list[str] = []
     for source in (source for sources in corpus.groups.values() for source in sources):
         if isinstance(source, FileSource | FolderSource):
-            tables = [path for path in files_of(source) if format_of(path, source.format) is FORMATS["tsv"]]
-            quoted = [note for path in tables if (note := note_on_quoting(path))]
-            more = f" (likewise {len(quoted) - 1:,} more of the folder)" if len(quoted) > 1 else ""
-            notes += [quoted[0] + more] if quoted else []
+            tables = (path for path in files_of(source) if format_of(path, source.format) is FORMATS["tsv"])
+            quoted = next(filter(is_quoted, tables), None)
+            notes += [f"{quoted}: quoted as spreadsheets do; read without the quotation marks"] if quoted else []
     return list(dict.fromkeys(notes))
 
 
@@ -100,7 +99,8 @@ def commit_of(source: TextSource) -> str | None:
 def with_commits(corpus: CorpusConfig, previous: CorpusConfig | None = None) -> CorpusConfig:
     """Give each dataset of the hub a revision, so that a saved config describes the same text.
 
-    A missing revision is taken from `previous`, otherwise the current commit. Raises the errors of `commit_of_dataset`.
+    A missing revision comes from `previous` or, if that has none, is the current commit. Raises the errors of
+    `commit_of_dataset`.
     """
     before = previous.groups if previous else {}
 

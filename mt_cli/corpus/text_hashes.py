@@ -1,4 +1,4 @@
-"""Hashes that are equal for equal texts, as a tokenizer spells them or without case, punctuation and letter forms."""
+"""Hashes of texts and pairs, after a tokenizer's spelling, or without case, punctuation and letter forms."""
 
 from __future__ import annotations
 

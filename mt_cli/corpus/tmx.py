@@ -1,7 +1,7 @@
 """Reader of translation memories (TMX 1.4b, Translation Memory eXchange).
 
-Each `<tu>...</tu>` is found in the text and parsed on its own, so damage ends with its unit. A unit has no document
-type declaration: entities are never expanded, and no other file is read. Text between units is not examined.
+Each unit `<tu>...</tu>` is parsed separately, so damage ends with its unit. A unit has no document type declaration:
+entities are never expanded, and no other file is read. Text between units is not examined.
 """
 
 from __future__ import annotations
@@ -19,34 +19,25 @@ from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 from mt_cli.corpus.inline_codes import SegmentText
-from mt_cli.corpus.lines import LONGEST, not_utf8, opened, other_kind
+from mt_cli.corpus.lines import LONGEST, opened, other_kind
 from mt_cli.corpus.read_report import SKIP_HINT, DroppedCodes, Item, ReadOptions, Skipped
 from mt_cli.corpus.rows import Columns, Languages, Names
 from mt_cli.corpus.varieties import Varieties, Variety, chosen_varieties, plain_code, variety_of
 from mt_cli.errors import CorpusError
 
 _TOKEN = re.compile(
-    r"<!--(?:-?[^-])*+(?:-->|-{0,2}\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|(?P<start><tu(?=[\s/>]))[^>]*(?:>|\Z)"
+    r"<!--(?:-?[^-])*+(?:-->|-{0,2}\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|(?P<start><tu(?=[\s/>]))[^>]*(?:(?<!/)>|\Z)"
     r"|(?P<end></tu\s*>)|(?P<last></tmx\s*>)",
     re.DOTALL,
 )
-"""Comments (without `--` inside: otherwise a comment has lost its end), CDATA sections, and tags of units."""
+"""Comments, CDATA sections, and tags of units. A comment with `--` inside has lost its end."""
 _LONGEST_TAG = 100
 """Number of characters at the end of the text so far that may hold an incomplete tag."""
-_CONTENT = re.compile(r"<(?:tuv|seg)[\s/>]")
-_PIECE = 1 << 16
+_PIECE = 1 << 14
 _DECLARED = re.compile(rb"<\?xml[^>]*encoding\s*=\s*[\"']([\w.:-]+)")
 _BEGINNINGS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 _BEGINNINGS |= {b"<\0": "utf-16-le", b"\0<": "utf-16-be"}
 _UNDECODABLE = re.compile("[\udc80-\udcff]")
-_ADVICE = {
-    re.compile(r"&(?!#?\w+;)"): "; write &amp; for &",
-    re.compile(r"&(?!amp|lt|gt|quot|apos)\w+;"): "; write the character itself",
-}
-_SHOWN = 200
-"""Number of characters on each side of an undecodable byte that are used to guess the encoding."""
-_MANY_DAMAGED = 10
-"""With more damaged units than this, and more damaged than intact ones, the whole file counts as damaged."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +47,6 @@ class Unit:
     line: int
     segments: list[tuple[str, Element]]
     """Code of the language and element of each segment."""
-    num_without_segment: int
-    """Number of `<tuv>` elements that have no `<seg>`."""
 
 
 class Part(NamedTuple):
@@ -107,19 +96,12 @@ def varieties_in(path: Path, skip_damaged: bool = False) -> Varieties:
 @lru_cache(maxsize=1_000)
 def _varieties_in(path: Path, skip_damaged: bool, version: object) -> Varieties:
     """Languages of a file; `version` changes with its content."""
-    varieties, num_units, num_without, first_line = Varieties(), 0, 0, 0
+    varieties = Varieties()
     for unit in _units(path, skip_damaged):
-        if isinstance(unit, Unit):
-            num_units += 1
-            for code, _ in unit.segments:
-                varieties.add(code)
-            num_without += unit.num_without_segment
-            first_line = first_line or unit.line * bool(unit.num_without_segment)
-    if num_without:
-        problem = f"a <tuv> has no <seg>, which should hold its text ({num_without:,} of them in this file)"
-        varieties.problem = f"{path}, line {first_line:,}: {problem}"
-    elif not num_units:
-        varieties.problem = f"{path}: has no <tu>, so it holds no translation unit"
+        for code, _ in unit.segments if isinstance(unit, Unit) else ():
+            varieties.add(code)
+    if not varieties.counts:
+        varieties.problem = f"{path}: has no <tu> with segments, so it holds no translation unit"
     return varieties
 
 
@@ -129,7 +111,7 @@ def names_in_tmx(path: Path) -> Names:
 
 
 def _units(path: Path, skip_damaged: bool) -> Iterator[Unit | Skipped]:
-    """Units of a file. Raises CorpusError for the first damaged one or, if they are skipped, if most are damaged."""
+    """Units of a file. Raises CorpusError for the first damaged unit; with `skip_damaged`, only if most are damaged."""
     num_intact, num_damaged, first = 0, 0, ""
     for part in parts_of(_text_of(path)):
         unit = _unit(part)
@@ -139,15 +121,13 @@ def _units(path: Path, skip_damaged: bool) -> Iterator[Unit | Skipped]:
             continue
         problem = f"{path}, {unit}"
         if not skip_damaged:
-            advice = next((advice for pattern, advice in _ADVICE.items() if pattern.search(part.text)), "")
-            raise CorpusError(f"{problem}{advice}; {SKIP_HINT}")
+            raise CorpusError(f"{problem}; {SKIP_HINT}")
         num_damaged, first = num_damaged + 1, first or problem
         yield Skipped("unit", problem)
-    if (num_damaged and not num_intact) or num_damaged > max(num_intact, _MANY_DAMAGED):
-        amount = f"{num_damaged:,} of its {num_damaged + num_intact:,}" if num_intact else "all of its"
+    if num_damaged > num_intact:
         raise CorpusError(
-            f"{path}: {amount} units are damaged, so the fault may be that of the whole file, such as its encoding; "
-            f"the first: {first}"
+            f"{path}: {num_damaged:,} of its {num_damaged + num_intact:,} units are damaged, so the fault may be that "
+            f"of the whole file, such as its encoding; the first: {first}"
         )
 
 
@@ -156,23 +136,17 @@ def _unit(part: Part) -> Unit | str:
     line, problem = part.line, part.problem
     if not problem and not part.text.isascii() and (undecodable := _UNDECODABLE.search(part.text)):
         line += part.text.count("\n", 0, undecodable.start())
-        before = part.text[: undecodable.start()][-_SHOWN:].encode()
-        rest = part.text[undecodable.start() :][:_SHOWN].encode("utf-8", "surrogateescape")
-        problem = not_utf8(before + rest, len(before))
+        problem = "a character is not in the encoding of the file (UTF-8, if none is declared)"
     if not problem:
         try:
-            unit = _element(part.text)
+            variants = [(tuv, tuv.find("seg")) for tuv in _element(part.text).iter("tuv")]
+            segments = [(tuv.get("xml:lang") or tuv.get("lang") or "", seg) for tuv, seg in variants if seg is not None]
+            if all(len(list(segment.iter("seg"))) == 1 for _, segment in segments):
+                return Unit(part.line, segments)
+            problem = "<seg> within <seg>"
         except expat.ExpatError as error:
             line += error.lineno - 1
             problem = f"not well-formed XML: {expat.errors.messages[error.code]}"
-    if not problem:
-        variants = [(tuv, tuv.find("seg")) for tuv in unit.iter("tuv")]
-        segments = [
-            (tuv.get("xml:lang") or tuv.get("lang") or "", segment) for tuv, segment in variants if segment is not None
-        ]
-        if all(len(list(segment.iter("seg"))) == 1 for _, segment in segments):
-            return Unit(part.line, segments, len(variants) - len(segments))
-        problem = "<seg> within <seg>"
     return f"line {line:,}: {problem}"
 
 
@@ -206,82 +180,37 @@ def _text_of(path: Path) -> Iterator[str]:
 
 
 def parts_of(pieces: Iterable[str], longest: int = LONGEST) -> Iterator[Part]:
-    """Units and damaged parts of a text; comments are no units, and text between units is no damage.
+    """Units and damaged parts of a text; a commented unit does not count, and text between units is not damage.
 
-    Parts longer than `longest` characters are not held in memory, but are damaged.
+    A part longer than `longest` characters counts as damaged and is not held in memory.
     """
-    scanner = _Scanner(longest)
+    text, line = "", 1  # Text that is not yet in a part, and its first line. An open unit begins with it.
+    place, is_open, is_complete = 0, False, False
     for piece in chain(pieces, [None]):
-        yield from scanner.parts(piece)
-
-
-class _Scanner:
-    """Splits a text into parts piece by piece, and holds the text of the incomplete part."""
-
-    def __init__(self, longest: int) -> None:
-        self._longest = longest
-        self._text, self._line = "", 1  # Line where the text begins, but for `_begin`.
-        self._begin, self._place = 0, 0  # Where the next part begins, and where the search continues.
-        self._is_open = False  # Whether the next part begins with `<tu`.
-        self._is_complete = False  # Whether `</tmx>` was found.
-
-    def parts(self, piece: str | None) -> Iterator[Part]:
-        """Parts that end in one more piece of the text; None ends the text."""
-        self._text = self._text[self._begin :] + (piece or "")
-        self._place -= self._begin
-        self._begin = 0
-        size = len(self._text)
-        while token := _TOKEN.search(self._text, self._place):
-            may_be_incomplete = token.end() == size or token.start() > size - _LONGEST_TAG
-            if piece is not None and may_be_incomplete and size - self._begin <= self._longest:
+        text += piece or ""
+        while token := _TOKEN.search(text, place):
+            may_be_incomplete = token.end() == len(text) or token.start() > len(text) - _LONGEST_TAG
+            if piece is not None and may_be_incomplete and len(text) <= longest:
                 break
-            if not token[0].endswith(">"):  # It has lost its end.
-                self._place = token.start() + 1
+            if not token[0].endswith(">"):  # The token has lost its end.
+                place = token.start() + 1
                 continue
-            self._place = token.end()
-            self._is_complete |= token["last"] is not None
-            yield from self._parts_at(token)
-        yield from self._end() if piece is None else self._rest(size)
-
-    def _parts_at(self, token: re.Match[str]) -> Iterator[Part]:
-        """Parts that a token ends."""
-        is_start, is_end = token["start"] is not None, token["end"] is not None
-        if is_end:
-            yield self._take(token.end(), "" if self._is_open else "its <tu> is missing")
-        elif is_start and self._is_open:
-            yield self._take(token.start(), "its </tu> is missing")
-        elif not self._is_open:
-            if _CONTENT.search(self._text, self._begin, token.start()):
-                yield self._take(token.start(), "text outside of <tu>")
-            self._drop(token.start() if is_start else token.end())
-        if is_start:
-            self._is_open = True
-            if token[0].endswith("/>"):
-                yield self._take(token.end(), "")
-
-    def _rest(self, size: int) -> Iterator[Part]:
-        """Drop text between units that cannot begin one, and take a part that is too long."""
-        if not self._is_open and not _CONTENT.search(self._text, self._begin):
-            self._drop(max(self._begin, self._place, size - _LONGEST_TAG))
-        if size - self._begin > self._longest:
-            yield self._take(size, f"more than {self._longest:,} characters without </tu>")
-
-    def _end(self) -> Iterator[Part]:
-        if self._is_open or _CONTENT.search(self._text, self._begin):
-            yield self._take(len(self._text), "its </tu> is missing: the file seems to be cut off")
-        elif not self._is_complete:
-            yield self._take(len(self._text), "the end of the file is missing: it seems to be cut off")
-
-    def _take(self, end: int, problem: str) -> Part:
-        """Remove the text up to a place and return it as a part; damage without `<tu>` has the line of its content."""
-        content = None if self._is_open else _CONTENT.search(self._text, self._begin, end)
-        line = self._line + (self._text.count("\n", self._begin, content.start()) if content else 0)
-        part = Part(line, self._text[self._begin : end], problem)
-        self._drop(end)
-        self._is_open = False
-        return part
-
-    def _drop(self, end: int) -> None:
-        self._line += self._text.count("\n", self._begin, end)
-        self._begin = end
-        self._place = max(self._place, end)
+            place = token.end()
+            is_complete |= token["last"] is not None
+            if token["end"] or (token["start"] and is_open):
+                end = token.end() if token["end"] else token.start()
+                problem = "" if is_open and token["end"] else f"its {'</tu>' if is_open else '<tu>'} is missing"
+                yield Part(line if is_open else line + text.count("\n", 0, end), text[:end], problem)
+                is_open = False
+            if token["end"] or token["start"]:
+                end, is_open = (token.start(), True) if token["start"] else (token.end(), False)
+                line, text, place = line + text.count("\n", 0, end), text[end:], place - end
+        if piece is None and (is_open or not is_complete):
+            missing = "its </tu>" if is_open else "the end of the file"
+            yield Part(line, text, f"{missing} is missing: it seems to be cut off")
+        if is_open and len(text) > longest:
+            yield Part(line, text, f"more than {longest:,} characters without </tu>")
+            is_open = False
+        place = max(place, token.start() if token else len(text) - _LONGEST_TAG)
+        if not is_open:
+            line, text, place = line + text.count("\n", 0, place), text[place:], 0

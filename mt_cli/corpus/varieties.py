@@ -25,7 +25,7 @@ _LISTED = 20
 
 
 class Variety(NamedTuple):
-    """Parts of a language code; two codes with equal parts are spellings of one variety."""
+    """Parts of a language code. Codes with equal parts are spellings of one variety."""
 
     language: str
     script: str | None
@@ -79,7 +79,7 @@ class ChosenVarieties:
 
 @lru_cache(maxsize=10_000)
 def variety_of(code: str) -> Variety:
-    """Parts of a code of any spelling; for a text that is no code, only the part before the first hyphen."""
+    """Parts of a code in any spelling; for a text that is not a code, only the part before the first hyphen."""
     import langcodes  # Takes a while.
 
     locale, _, modifier = code.replace("_", "-").partition("@")
@@ -102,7 +102,7 @@ def _script(tag: object) -> str | None:
 
     assert isinstance(tag, langcodes.Language)
     likely = tag.maximize()
-    # Languages without an entry have the script and the territory of English.
+    # For languages without an entry, `langcodes` returns the script and the territory of English.
     is_unknown = tag.script is None and tag.territory is None and tag.language != "en" and likely.territory == "US"
     script = None if is_unknown else tag.script or likely.script
     return _SAME_SCRIPTS.get(script, script) if script else None
@@ -127,10 +127,10 @@ def plain_code(code: str) -> str:
 
 
 def varieties_for(code: str, codes: Iterable[str]) -> list[str]:
-    """Codes that fit a code best: one, none, or several that fit equally well.
+    """Codes that match a code best: one, none, or several that match equally well.
 
-    An equal code is best, then the longest match of subtags without a contradiction, then any variety of the language
-    in the same script.
+    An equal code comes first, then the code with the most matching subtags and no contradiction, then any variety of
+    the language in the same script.
     """
     wanted = variety_of(code)
     ranked: dict[tuple[int, int], list[str]] = {}
@@ -160,9 +160,10 @@ def _contradicts(wanted: Variety, variety: Variety) -> bool:
 
 
 def chosen_varieties(varieties: Varieties, languages: Languages, where: str) -> ChosenVarieties:
-    """Choose the variety in a source that each language of a config means.
+    """Choose a variety in a source for each language of a config.
 
-    Raises CorpusError if a language has no segment, or several varieties fit equally well: they are never mixed.
+    Raises CorpusError if a language has no segment, or if several varieties fit equally well, because varieties are
+    never mixed.
     """
     if not varieties.counts:
         raise CorpusError(varieties.problem or f"{where}: has no segments")

@@ -1,4 +1,4 @@
-"""Contents of the corpora of a run: rows for `report.json`, and lines for people."""
+"""Description of the corpora and tokenizers of a run: rows for `report.json`, and lines of text for people."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def report_on_data(
     """One row per part of a corpus: its name, and the number of pairs read, kept, held out and dropped.
 
     Rows of `train` also have `times_per_epoch` and, with `num_seen`, `num_pairs_seen`. For streams, `streamed` counts
-    rows by status since the last start of the run; rows that were read again count again.
+    rows by status since the last start of the run, and rows that are read twice count twice.
     """
     rows = [_part_row(data, name, index) for name, corpus in data.corpora.items() for index in range(len(corpus.parts))]
     training = [row for row in rows if row["corpus"] == "train"]
@@ -112,7 +112,7 @@ def describe_data(data: Data, config: Config) -> list[str]:
 
 
 def _notes_on_metric(data: Data, config: Config) -> list[str]:
-    """Note, if BLEU selects the best checkpoint and the references are too short for it."""
+    """Note that the references are too short for BLEU, if BLEU selects the best checkpoint."""
     scorer = scorer_of(config, "valid")
     is_bleu = best_metric_of(config, scorer) == "bleu"
     note = note_on_short_references(scorer, [target for _, target in data.corpora["valid"].pairs]) if is_bleu else None

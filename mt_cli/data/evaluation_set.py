@@ -1,4 +1,4 @@
-"""Pairs to score: a corpus of a run's config, or two files."""
+"""Pairs to score, from a corpus of a config or from two files."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ _FILES_KEY = "--source and --reference"
 
 @dataclass(frozen=True)
 class EvaluationSet:
-    """Pairs to score."""
+    """Pairs to score, with their languages."""
 
     name: str
     pairs: Sequence[Pair]
     languages: Sequence[Languages] = ()
     """Direction of each pair; empty for pairs in files."""
-    left_out: Sequence[BlankRow] = ()
+    skipped: Sequence[BlankRow] = ()
     """Rows that are not scored, because a side is blank."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     """Fingerprints of all corpora of the run, if the pairs are held out from `train`."""
 
     def into(self, target: str) -> EvaluationSet:
-        """Pairs into one target language, with the language in the name; pairs in files stay as they are."""
+        """Only the pairs into a target language, with the language in the name; pairs from files stay as they are."""
         if not self.languages:
             return self
         rows = [row for row, languages in enumerate(self.languages) if languages[1] == target]
         if not rows:
             targets = ", ".join(dict.fromkeys(target for _, target in self.languages))
             raise InputError(f"--to {target}: {self.name} has no pairs into this language, only into {targets}")
-        left_out = [
+        skipped = [
             replace(row, num_before=bisect_left(rows, row.num_before))
-            for row in self.left_out
+            for row in self.skipped
             if row.languages is None or row.languages[1] == target
         ]
         pairs, languages = ([values[row] for row in rows] for values in (self.pairs, self.languages))
-        return replace(self, name=f"{self.name}.{target}", pairs=pairs, languages=languages, left_out=left_out)
+        return replace(self, name=f"{self.name}.{target}", pairs=pairs, languages=languages, skipped=skipped)
 
     def tagged(self, tagging: Tagging, tag: str | None) -> EvaluationSet:
         """Copy with a tag before the sources; raises InputError if the model needs a tag and none is chosen."""
@@ -70,7 +70,7 @@ class EvaluationSet:
 
 
 def read_split(config: Config, split: str | None, cache: Cache) -> EvaluationSet:
-    """Read the corpus of a config that is called `split`; None stands for `test` or, without it, `valid`."""
+    """Read the corpus of a config with the name `split`; None means `test`, or `valid` if there is no `test`."""
     if is_imported(config):
         raise InputError(f"{config.name} was imported, so its corpora are not known; mt evaluate --source --reference")
     corpus = config.corpus
@@ -93,13 +93,13 @@ def read_files(source: Path, reference: Path, as_lines: bool) -> EvaluationSet:
     """Read two files or pipes that are aligned line by line."""
     files = FilesSource(files=(str(source), str(reference)))
     if all(path.is_file() or not path.exists() for path in (source, reference)):
-        pairs, _, left_out = read_evaluation_pairs([files], ("", ""), [("", "")], _FILES_KEY)
-        return EvaluationSet("files", pairs, (), left_out)
+        pairs, _, skipped = read_evaluation_pairs([files], ("", ""), [("", "")], _FILES_KEY)
+        return EvaluationSet("files", pairs, (), skipped)
     sides = [list(input_lines(path, as_lines)) for path in (source, reference)]  # A pipe can be read only once.
     if len(sides[0]) != len(sides[1]):
         raise InputError(
             f"{_FILES_KEY}: {len(sides[0]):,} lines and {len(sides[1]):,}; line N of one translates line N of the other"
         )
     rows = zip(range(1, len(sides[0]) + 1), *sides, strict=True)
-    pairs, left_out = pairs_of(clean_rows(rows, files, ("", ""), None), _FILES_KEY)
-    return EvaluationSet("files", pairs, (), left_out)
+    pairs, skipped = pairs_of(clean_rows(rows, files, ("", ""), None), _FILES_KEY)
+    return EvaluationSet("files", pairs, (), skipped)

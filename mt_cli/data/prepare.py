@@ -35,7 +35,7 @@ from mt_cli.tokenizer.training import train_tokenizers
 
 @dataclass(frozen=True)
 class Data:
-    """Corpora that a run is trained, validated and tested on, by name."""
+    """Corpora for training, validation and tests, by name, with tokenizers and token ids."""
 
     corpora: Mapping[str, Corpus]
     """Text of `train` (unless it is a stream), `valid`, `test` and the extra tests."""
@@ -58,7 +58,7 @@ def prepare(
 ) -> Data:
     """Read, clean and encode all corpora except streams, and train the tokenizers unless they are given.
 
-    With `stream_rows`, the first `stream_rows` rows of a stream are its corpus. The cache keeps every result. Raises
+    With `stream_rows`, the first `stream_rows` rows of a stream stand for it. The cache keeps every result. Raises
     CorpusError if a corpus cannot be read or has no pair left, and MtError if the disk is full or cannot be written.
     """
     for note in [*notes_on_tags(config), *(notes_on_words(config) if tokenizers is None else [])]:
@@ -104,7 +104,7 @@ def _trained_tokenizers(corpora: Mapping[str, Corpus], config: Config, cache: Ca
 
 
 def tokenizer_pairs(corpora: Mapping[str, Corpus], config: Config) -> Callable[[], Iterable[Pair]]:
-    """Reader of the pairs that tokenizers are trained on; of a stream, the first pairs.
+    """Function that reads the pairs for training tokenizers; for a stream, the first pairs.
 
     `corpus.temperature` also sets the proportions of these pairs, so that small languages get subwords. Protected
     spans are replaced.
@@ -143,7 +143,7 @@ def sample(corpus: Corpus, number: int | None, seed: int) -> Mask:
 
 
 def corpus_pairs(data: Data, config: Config, group: Group = ALONE) -> TrainingPairs:
-    """Training pairs as they are in the files: in the proportions of the config, or streamed."""
+    """Unchanged training pairs of the corpora, in the proportions of the config, or streamed."""
     corpus, training = config.corpus, config.training
     if corpus.is_streaming:
         spelling, hashes = spelling_of(config.tokenizer), evaluation_hashes(data, config)
@@ -196,7 +196,7 @@ def training_pair_hashes(data: Data, config: Config) -> PairHashes | None:
 
 
 def fingerprints_of(corpora: Mapping[str, Corpus], config: Config) -> dict[str, str]:
-    """Fingerprints that change when a corpus changes; of a stream, only when its first rows change."""
+    """Fingerprints that change when a corpus changes; for a stream, only when the first rows change."""
     fingerprints: dict[str, str] = {}
     for name, corpus in corpora.items():
         for part in corpus.parts if corpus.code == KEPT else ():  # A held-out share is in the rows of `train`.
@@ -212,9 +212,10 @@ def fingerprints_of(corpora: Mapping[str, Corpus], config: Config) -> dict[str, 
 
 
 def longest_source(data: Data, config: Config, before: int | None) -> int | None:
-    """Number of tokens of the longest training source, in this run or `before`; None for a stream.
+    """Number of tokens of the longest training source; None for a stream.
 
-    Concatenation of pairs doubles the number.
+    `before` is the number for earlier training of the same weights; the larger number counts. Concatenation of pairs
+    doubles the number.
     """
     if "train" not in data.statistics:
         return None

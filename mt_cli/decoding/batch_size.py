@@ -1,4 +1,4 @@
-"""Sizes of the batches of a search on a GPU: large enough to keep it busy, and few, so that graphs are used again.
+"""Sizes of the batches of a search on a GPU: large, to keep the GPU busy, and of few shapes, to reuse graphs.
 
 Knows lengths, the sizes of a model and an amount of memory; does not ask a device for anything.
 """
@@ -16,9 +16,9 @@ from mt_cli.model.transformer import Transformer
 _TOKENS_OF_A_GPU = 65_536
 _SHARE_OF_MEMORY = 4
 _COPIES_OF_KEYS = 6
-"""Keys and values of a source token twice, while they are copied, and of four target tokens."""
+"""Keys and values per source token, in tokens: the source token twice, during a copy, and four target tokens."""
 _BYTES_OF_A_LOGIT = 16
-"""Logits of a row twice in the format of the model, and twice in fp32."""
+"""Bytes per logit: two copies in the format of the model, and two in fp32."""
 
 
 def bytes_per_token(model: Transformer | Ensemble) -> int:
@@ -36,17 +36,17 @@ def _bytes_per_token(model: Transformer) -> int:
 def fitting_batch_tokens(configured: int, fitting: int) -> int:
     """Number of tokens of a batch on a GPU whose memory has room for `fitting` tokens.
 
-    It is at least the configured number, if that fits, and otherwise as many as keep a GPU busy, in a quarter of the
-    memory.
+    This is the configured number or the number that keeps a GPU busy within a quarter of the memory, whichever is
+    larger, and never more than fits.
     """
     return max(1, min(max(configured, min(_TOKENS_OF_A_GPU, fitting // _SHARE_OF_MEMORY)), fitting))
 
 
 def batches_that_recur(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
-    """Indices of sequences in batches of similar length, longest first, whose number depends on the rounded length.
+    """Indices of sequences in batches of similar length and few shapes, longest first.
 
-    Lengths are rounded as in a cache, and the number of sequences is one that a cache has, so that the batches of a
-    text have few shapes. With padding, a batch has at most `batch_tokens`, or one sequence.
+    Lengths and numbers of sequences are rounded as in a cache. With padding, a batch has at most `batch_tokens` tokens,
+    or one sequence.
     """
     order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
     rounded = [-(-(lengths[index] + 1) // SOURCE_MULTIPLE) * SOURCE_MULTIPLE for index in order]

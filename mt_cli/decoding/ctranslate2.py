@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -17,7 +18,7 @@ from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.engine import ForcedDecoding, Ids
 from mt_cli.decoding.next_tokens import NEVER_PRODUCED, ReservedIds, max_length
 from mt_cli.decoding.search import Hypothesis, penalty
-from mt_cli.errors import InputError
+from mt_cli.errors import InputError, one_line
 from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 
@@ -32,14 +33,14 @@ def import_ctranslate2() -> Any:
 
 
 _FORMATS_ON_GPU = {"float32": "float16", "int8": "int8_float16", "int8_float32": "int8_float16"}
-"""Number format in which a GPU computes, by the format of the file; other formats stay."""
+"""Number format in which a GPU computes, by the format of the file; other formats are kept."""
 
 
 def load_translator(ctranslate2: Any, path: bytes, device: str, num_threads: int) -> Any:
     """The library's translator of an exported model. On a GPU, floating-point numbers have 16 bits.
 
-    A CPU computes in the format of the file. The library finds the device of `auto` and the format of a file only by
-    loading it, so a GPU loads a file of fp32 numbers twice.
+    A CPU computes in the format of the file. The device that `auto` means and the format of a file are known only after
+    loading, so a file of fp32 numbers is loaded twice on a GPU.
     """
     kind, _, index = device.partition(":")
     load = partial(ctranslate2.Translator, path, kind, device_index=int(index or 0), intra_threads=num_threads)
@@ -56,11 +57,21 @@ def load_translator(ctranslate2: Any, path: bytes, device: str, num_threads: int
 _FEWEST_BEAMS_AGAIN = 8
 
 
+def _within_positions(work: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """Call the library; raises InputError if a side has more tokens than the exported model has positions."""
+    try:
+        return work(*arguments, **options)
+    except RuntimeError as error:
+        if "position encodings" not in str(error):
+            raise
+        raise InputError(f"a side has more tokens than this exported model has positions: {one_line(error)}") from None
+
+
 class CTranslate2Engine:
     """CTranslate2's search. Its length penalty divides by length^alpha, ours by ((5 + length) / 6)^alpha.
 
     A model that has learned nothing may generate special tokens that our search never generates. With `is_strict`, they
-    are suppressed, which changes scores: CTranslate2 then shares out their probability among other tokens.
+    are suppressed, which changes scores, because CTranslate2 then gives their probability to other tokens.
     """
 
     def __init__(
@@ -82,9 +93,9 @@ class CTranslate2Engine:
     def search(
         self, sources: Sequence[Ids], decoding: DecodingConfig, num_best: int = 1, prefixes: Sequence[Ids] = ()
     ) -> list[list[Hypothesis]]:
-        """See `Engine`. Sources with [UNK] in a hypothesis are searched again to get its attention.
+        """See `Engine`. If a hypothesis contains [UNK], its source is searched again, with attention.
 
-        So are, with more beams, sources of which a hypothesis has not all reserved entries once.
+        If it lacks a reserved entry of its source, or has it too often, its source is searched with more beams.
         """
         requests = list(zip_longest(sources, prefixes, fillvalue=()))
         hypotheses = self._search(requests, decoding, num_best)
@@ -97,7 +108,28 @@ class CTranslate2Engine:
             again = self._search([requests[row] for row in rows], decoding, num_best, with_attention=True)
             for row, nbest in zip(rows, again, strict=True):
                 hypotheses[row] = nbest
-        return hypotheses
+        return self._rescored(requests, hypotheses, decoding)
+
+    def _rescored(
+        self, requests: Sequence[tuple[Ids, Ids]], hypotheses: Sequence[list[Hypothesis]], decoding: DecodingConfig
+    ) -> list[list[Hypothesis]]:
+        """Hypotheses with our scores where those of the library count other tokens.
+
+        Our score leaves out the tokens of a prefix, and includes [EOS] if the maximum length ends a hypothesis.
+        """
+        places = [
+            (row, rank)
+            for row, (ids, prefix) in enumerate(requests)
+            for rank, best in enumerate(hypotheses[row])
+            if prefix or len(best.ids) >= max_length(len(ids), decoding)
+        ]
+        pairs = [(requests[row][0], hypotheses[row][rank].ids) for row, rank in places]
+        changed = [list(nbest) for nbest in hypotheses]
+        for (row, rank), forced in zip(places, self.force_decode(pairs), strict=True):
+            best, counted = changed[row][rank], forced.log_probs[len(requests[row][1]) :]
+            score = sum(counted) / penalty(len(best.ids) + 1, decoding.length_penalty)
+            changed[row][rank] = replace(best, score=score)
+        return [sorted(nbest, key=lambda hypothesis: -hypothesis.score) for nbest in changed]
 
     def _replace_wrong_copies(
         self,
@@ -123,8 +155,8 @@ class CTranslate2Engine:
     ) -> list[list[Hypothesis]]:
         """Hypotheses of each source, which begin with its prefix.
 
-        CTranslate2 has one maximum length for all sources. Sources whose translations are longer than their own maximum
-        are searched again with it, so that a translation does not depend on the other sources.
+        CTranslate2 has one maximum length for all sources. If a translation exceeds the maximum of its source, it
+        is searched again with this maximum, so that a translation does not depend on the other sources.
         """
         limits = [max(max_length(len(ids), decoding), len(prefix), decoding.min_length) for ids, prefix in requests]
         hypotheses: list[list[Hypothesis]] = [[] for _ in requests]
@@ -155,7 +187,8 @@ class CTranslate2Engine:
             "sampling_topp": decoding.top_p or 1.0,
             "sampling_temperature": decoding.temperature,
         }
-        results: list[Any] = self._translator.translate_batch(
+        results: list[Any] = _within_positions(
+            self._translator.translate_batch,
             [source.tokens(ids) for ids, _ in requests],
             target_prefix=[target.tokens(prefix) for _, prefix in requests] if any(p for _, p in requests) else None,
             max_batch_size=max(1, decoding.batch_tokens // num_beams),
@@ -189,7 +222,8 @@ class CTranslate2Engine:
         """See `Engine`; without attention."""
         source, target = self._tokenizers
         sources, targets = [source.tokens(ids) for ids, _ in pairs], [target.tokens(ids) for _, ids in pairs]
-        results = self._translator.score_batch(sources, targets, max_input_length=0) if pairs else []
+        score = partial(_within_positions, self._translator.score_batch, max_input_length=0)
+        results = score(sources, targets) if pairs else []
         return [
             ForcedDecoding([log_prob if math.isfinite(log_prob) else -math.inf for log_prob in result.log_probs], None)
             for result in results

@@ -1,4 +1,4 @@
-"""What a translator needs of a model: search for translations of ids, and forced decoding of given ones."""
+"""Engines of a translator: search for translations of ids, and forced decoding of given translations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FORCED_BATCH_TOKENS, _FORCED_BATCH_TOKENS_OF_A_GPU = 2048, 16_384
 class ForcedDecoding:
     """Probabilities and attention of a given translation, by teacher forcing."""
 
-    log_probs: list[float]  # Of each token and of [EOS], in nats.
+    log_probs: list[float]  # One for each token and for [EOS], in nats.
     attention: Tensor | None
     """(T+1)x(S+1), mean over layers and heads of the cross-attention; the last row and column are [EOS]."""
 
@@ -41,14 +41,14 @@ class Engine(Protocol):
     def search(
         self, sources: Sequence[Ids], decoding: DecodingConfig, num_best: int = 1, prefixes: Sequence[Ids] = ()
     ) -> list[list[Hypothesis]]:
-        """Search for the best hypotheses of each source, best first; they begin with the prefixes, if given."""
+        """Search for the best hypotheses of each source, best first; each begins with the prefix, if one is given."""
 
     def force_decode(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
         """Compute the probabilities of the target of each pair, given its source."""
 
 
 class SearchMeans:
-    """Objects that all searches with a model share, made by the first one."""
+    """Predictor and memory limit that all searches with a model share; the first search makes them."""
 
     def __init__(self, model: Transformer | Ensemble) -> None:
         self.model = model
@@ -71,9 +71,9 @@ class TransformerEngine:
 
     model: Transformer | Ensemble
     on_done: Callable[[int], object] = lambda number: None
-    """Is called with the number of sentences after each batch of a search."""
+    """Callback after each batch of a search, with the number of its sentences."""
     reserved: ReservedIds | None = None
-    """Entries for protected spans; a translation has those of its source."""
+    """Entries for protected spans; a translation has the reserved entries of its source."""
     means: SearchMeans = field(default=None, repr=False, compare=False)  # type: ignore[assignment]
     """Shared by copies of an engine with the same model."""
 
@@ -121,7 +121,7 @@ class TransformerEngine:
             raise InputError(f"a side has {max(lengths):,} tokens; this model has positions for {limit - 1:,}")
         decoded: dict[int, ForcedDecoding] = {}
         batch_tokens, fitting = _FORCED_BATCH_TOKENS, self.means.fitting_tokens
-        if fitting is not None:  # On a GPU. Logits and attention weights take several times as much as in a search.
+        if fitting is not None:  # A GPU. Logits and attention weights need several times the memory of a search.
             batch_tokens = max(batch_tokens, min(_FORCED_BATCH_TOKENS_OF_A_GPU, fitting // 16))
         for indices in batches_in_order(lengths, batch_tokens):
             decoded.update(zip(indices, self._force_decode([pairs[index] for index in indices]), strict=True))

@@ -1,4 +1,4 @@
-"""Sentences of a batch that are done: how a search learns of them, and when it drops them. Does not know their content.
+"""Finished sentences of a batch: which are finished, and when a search drops them. Does not know their content.
 
 Legend of the shapes: B sentences.
 """
@@ -17,19 +17,19 @@ from mt_cli.errors import DivergenceError
 _SIZES_PER_OCTAVE = 4
 _LARGEST_SHARE = Fraction(5, 6)
 SHRINKING_LATE = (Fraction(1, 2), 64)
-"""On a GPU, a graph of a step is recorded for each size, and a small batch takes as long as one of 64 sentences."""
+"""`largest_share` and `fewest` for a GPU, where each size needs a graph and fewer than 64 sentences save no time."""
 
 
 def reads_late(device: torch.device) -> bool:
-    """Whether a search reads what is done one position later, because reading at once would leave a GPU without work.
+    """Whether a search reads one position later which sentences are done, because reading at once would idle a GPU.
 
-    The batch then shrinks in large steps too, to few sizes.
+    Such a search also shrinks the batch only in large steps, to few sizes.
     """
     return device.type == "cuda"
 
 
 class Flags:
-    """Which sentences are done, and which have a score that is not a number, on their way to the CPU."""
+    """Flags on their way to the CPU: which sentences are done, and which have a score that is not a number."""
 
     def __init__(self, is_done_B: Tensor, is_nan_B: Tensor) -> None:
         self._flags = Arriving(torch.stack([is_done_B, is_nan_B]))
@@ -49,8 +49,8 @@ class Flags:
 def worth_keeping(active_B: Tensor, largest_share: Fraction = _LARGEST_SHARE, fewest: int = 0) -> Tensor | None:
     """Indices of the sentences to continue with, padded with finished ones; None: all.
 
-    A batch shrinks to sizes that recur, for which oneDNN has its kernels ready, and only by a sixth or more, because
-    every key and value is copied. A batch of `fewest` sentences does not shrink.
+    A batch shrinks to sizes that recur, because oneDNN keeps the kernels of such sizes. It shrinks only by a sixth or
+    more, because every key and value is copied. A batch of at most `fewest` sentences does not shrink.
     """
     num_kept = min(len(active_B), round_up(int(active_B.sum()), _SIZES_PER_OCTAVE))
     if num_kept > largest_share * len(active_B) or len(active_B) <= fewest:

@@ -1,4 +1,4 @@
-"""The next tokens: which ones may come (length, prefix, repetitions), and the likeliest of them, or a sample.
+"""The next tokens: which are allowed (by length, prefix and repetitions), and the likeliest of them, or a sample.
 
 Exports to other engines set the same options: `features/exchange/ctranslate2.py` and `huggingface.py`.
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 NEVER_PRODUCED = (PAD_ID, SOS_ID)
-FREE = -1  # In place of a token: no token is forced.
+FREE = -1  # Stands in place of a forced token if none is forced.
 TOKENS_BESIDE_RATIO = 10
 _ELEMENTS_AT_ONCE = 2**19
 """Log-probabilities computed at a time on a CPU: as many as stay in its caches."""
@@ -36,7 +36,7 @@ S = TypeVar("S", bound="DataclassInstance")
 
 
 def select(state: S, rows: Tensor | slice) -> S:
-    """A copy of a dataclass with only these rows of each of its tensors."""
+    """Copy of a dataclass with only these rows of every tensor."""
     tensors = {name: value for name, value in vars(state).items() if isinstance(value, Tensor)}
     return replace(state, **{name: tensor[rows] for name, tensor in tensors.items()})
 
@@ -49,19 +49,26 @@ def max_length(num_source_tokens: int, decoding: DecodingConfig) -> int:
 
 @dataclass(frozen=True)
 class TokenMask:
-    """Tokens that may come next, row by row."""
+    """Tokens that are allowed next, row by row."""
 
     forbidden: tuple[int, ...]  # In all rows.
-    forced: Tensor | None = None  # R, the only token that may come, or FREE; None if all rows are free.
+    forced: Tensor | None = None  # R, the only allowed token, or FREE; None if all rows are free.
     repeated: Tensor | None = None  # RxC, tokens that a row may not produce, padded with [PAD].
 
     @property
     def is_by_row(self) -> bool:
-        """Whether rows have other tokens that may come."""
+        """Whether the allowed tokens differ between rows."""
         return self.forced is not None or self.repeated is not None
 
+    def without_prefix(self, log_probs_RC: Tensor) -> Tensor:
+        """Log-probabilities in which a token of a prefix counts nothing, because it is given and not chosen."""
+        if self.forced is None:
+            return log_probs_RC
+        is_given_R1 = ((self.forced != FREE) & (self.forced != EOS_ID))[:, None]
+        return log_probs_RC.masked_fill(is_given_R1 & log_probs_RC.isfinite(), 0.0)
+
     def apply(self, log_probs_RV: Tensor) -> Tensor:
-        """Write -inf for tokens that may not come; [EOS] may always come if nothing else may."""
+        """Write -inf for tokens that are not allowed; [EOS] is allowed if no other token is."""
         can_be_stuck = self.is_by_row or log_probs_RV.shape[1] <= len(self.forbidden)
         ends_R = log_probs_RV[:, EOS_ID].clone() if can_be_stuck else None
         if self.forced is not None:
@@ -116,7 +123,7 @@ class Constraints:
     decoding: DecodingConfig
     ends_at: frozenset[int]  # The values of `max_lengths`, so that no step has to read them from the device.
     max_lengths: Tensor  # B, tokens before [EOS].
-    prefixes: Tensor  # BxP, the tokens that a translation begins with; FREE after them.
+    prefixes: Tensor  # BxP, the first tokens of a translation, then FREE.
     reserved: ReservedIds | None = None
     copies: Tensor | None = None  # BxK, how often a translation has each reserved character.
 
@@ -150,7 +157,7 @@ class Constraints:
         return replace(moved, reserved=self.reserved.to(device), copies=send(self.copies, device))
 
     def next_after(self, ids_BNT: Tensor) -> TokenMask:
-        """Tokens that may follow these hypotheses."""
+        """Mask of the tokens that may follow these hypotheses."""
         decoding, (num_beams, length) = self.decoding, ids_BNT.shape[1:]
         forced_R = None
         if length in self.ends_at or length < self.prefixes.shape[1]:
@@ -165,7 +172,7 @@ class Constraints:
             forbidden.append(EOS_ID)
         repeated, size = None, decoding.no_repeat_ngram
         if size is not None and length >= size:
-            # Tokens that would repeat an n-gram of the row: those that followed its last n - 1 tokens before.
+            # A token repeats an n-gram of the row if it followed the last n - 1 tokens of the row before.
             windows_RKC = ids_BNT.flatten(0, 1).unfold(1, size, 1)
             last_R1C = ids_BNT.flatten(0, 1)[:, None, length - size + 1 :]
             is_repeated_RK = (windows_RKC[..., :-1] == last_R1C).all(dim=-1)
@@ -187,7 +194,7 @@ class Constraints:
 def best_tokens(logits_RV: Tensor, number: int, mask: TokenMask) -> tuple[Tensor, Tensor]:
     """RxC log-probabilities in fp32 and tokens of the `number` likeliest (at most V), best first.
 
-    Masked tokens have -inf; their probability is not given to other tokens. NaN counts as the likeliest. On a GPU, the
+    Masked tokens have -inf; their probability does not go to other tokens. NaN counts as the likeliest. On a GPU, the
     logits may be overwritten.
     """
     num_rows, size = logits_RV.shape
@@ -208,12 +215,12 @@ def best_by_statistics(
 ) -> tuple[Tensor, Tensor]:
     """`best_tokens` from the statistics of the rows before masking; overwrites the logits and the maxima.
 
-    All logits of a row are less than its log-probabilities by one number, so both have the same order.
+    The logits and the log-probabilities of a row differ by one constant, so both have the same order.
     """
     logits_RV = mask.apply(logits_RV)
     if mask.is_by_row:
         maxima_RG = segment_maxima(logits_RV)
-    elif logits_RV.shape[1] >= SEGMENT:  # The tokens that no row produces are in the first segment.
+    elif logits_RV.shape[1] >= SEGMENT:  # All tokens that are forbidden in every row are in the first segment.
         maxima_RG[:, 0] = logits_RV[:, :SEGMENT].amax(dim=1)
     values_RC, tokens_RC = largest(logits_RV, number, maxima_RG)
     return values_RC - log_sums_R1, tokens_RC
@@ -234,7 +241,7 @@ def sampled_tokens(
     The log-probabilities are those of the unchanged model.
     """
     log_probs_RV = mask.apply(log_softmax(logits_RV))
-    if decoding.top_k is None and decoding.top_p is None:  # Needs no order, and sorting takes most of the time.
+    if decoding.top_k is None and decoding.top_p is None:  # No sorting, which takes most of the time.
         return _sampled(log_probs_RV, (log_probs_RV / decoding.temperature).softmax(dim=-1), random_numbers_R)
     values_RC, tokens_RC = largest(log_probs_RV, decoding.top_k or log_probs_RV.shape[1])
     weights_RC = (values_RC / decoding.temperature).softmax(dim=-1)
@@ -252,7 +259,7 @@ def _sampled(values_RC: Tensor, weights_RC: Tensor, random_numbers_R: Tensor) ->
     total_R1 = sums_RC[:, -1:].contiguous()
     places_R1 = torch.searchsorted(sums_RC, random_numbers_R[:, None] * total_R1, right=True)
     places_R1 = places_R1.clamp(max=sums_RC.shape[1] - 1)
-    # A number near 1 may be rounded up to the total, and the sums of a GPU may rise where no weight is.
+    # A number near 1 may be rounded up to the total, and sums on a GPU may rise at places without weight.
     has_weight_R1 = weights_RC.gather(1, places_R1) > 0
     places_R1 = torch.where(has_weight_R1, places_R1, weights_RC.argmax(dim=-1, keepdim=True))
     return values_RC.gather(1, places_R1).masked_fill(total_R1.isnan(), torch.nan), places_R1
@@ -261,9 +268,9 @@ def _sampled(values_RC: Tensor, weights_RC: Tensor, random_numbers_R: Tensor) ->
 def largest(values_RV: Tensor, number: int, maxima_RG: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """RxC values and indices, largest first, of the `number` largest in each row (at most V).
 
-    They lie in the `number` segments of a row that have the largest maxima, so only these segments are sorted
-    (256 x 8,000 on one core: 1.7 ms, against 3.1 for `topk` of whole rows). On GPUs, a maximum is one kernel. The
-    maxima of the segments may be given.
+    The largest values lie in the `number` segments of a row with the largest maxima, so only these segments are sorted
+    (256 x 8,000 on one core: 1.7 ms, against 3.1 for `topk` of whole rows). On GPUs, a maximum is one kernel.
+    `maxima_RG` are the maxima of the segments, if they are known already.
     """
     size = values_RV.shape[1]
     if maxima_RG is None and number == 1 and not is_cpu(values_RV):

@@ -1,7 +1,7 @@
 """The logits of the next tokens, position by position. Knows models and their caches; does not know how to search.
 
-On a GPU, a step of a model of usual size takes less time than the launches of its kernels. `GraphedPredictor` records a
-step once for each shape of the cache and repeats it; all shapes are rounded, so that they recur.
+On a GPU, the kernels of a step take less time than their launches, for models of usual size. `GraphedPredictor` records
+a step once for each shape of the cache and replays it; all shapes are rounded, so that they recur.
 
 Legend of the shapes: B sentences, N beams, S source positions, R = B x N rows, V vocabulary.
 """
@@ -24,7 +24,7 @@ from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special_tokens import SOS_ID
 
 _STEPS_BEFORE_RECORDING = 24
-"""Steps of one shape that are launched one by one. Recording takes as long as about ten of them."""
+"""Number of steps of a shape before it is recorded. Recording takes about as long as ten steps."""
 _MOST_GRAPHS = 128
 _RECORDING = Lock()
 """Only one thread may record at a time."""
@@ -78,10 +78,10 @@ class _EagerPrediction:
 
 
 class GraphedPredictor:
-    """Predictor that records the steps of shapes that recur, and repeats them as CUDA graphs.
+    """Predictor that records the steps of recurring shapes and replays them as CUDA graphs.
 
-    Its tensors and graphs serve one batch after the other, so keep it as long as the model; another thread waits until
-    a batch is done. On other devices than CUDA, the same steps are called in place of graphs.
+    All batches use the same tensors and graphs, so keep the predictor as long as the model; another thread waits until
+    a batch is done. On devices other than CUDA, the steps are called directly.
     """
 
     def __init__(self, model: Transformer) -> None:
@@ -98,7 +98,7 @@ class GraphedPredictor:
         self._forget_graphs()
 
     def _forget_graphs(self) -> None:
-        # A pool without graphs cannot be used again.
+        # A pool cannot be used again once all of its graphs are gone.
         self._graphs: OrderedDict[CacheShape, tuple[Callable[[], None], list[Tensor]]] = OrderedDict()
         self._pool, self._num_moves = GraphPool(self._arena.device), self._arena.num_moves
 
@@ -107,7 +107,7 @@ class GraphedPredictor:
         """See `Predictor`."""
         with self._lock:
             places = tuple((weight.data_ptr(), weight.dtype) for weight in self._model.parameters())
-            if places != self._places:  # The model was moved since, or has another number format.
+            if places != self._places:  # The model was moved, or changed to another number format.
                 self._places = places
                 self._forget_everything()
             with torch.inference_mode():
@@ -148,7 +148,7 @@ class GraphedPredictor:
         return self._model.next(self._tokens(), self._cache)
 
     def _graph(self) -> Callable[[], None] | None:
-        """Recorded step for the shape of the cache; None if it has not come often enough, or cannot be recorded."""
+        """Recorded step for the shape of the cache; None if the shape is too rare so far, or cannot be recorded."""
         shape, logits_RV = self._cache.shape, self._logits()
         if self._arena.num_moves != self._num_moves:
             self._forget_graphs()
@@ -168,7 +168,7 @@ class GraphedPredictor:
             self._can_record = False
             self._forget_graphs()
             return None
-        # The model may replace its tables of positions; the graph reads those of now.
+        # The model may replace its tables of positions, but the graph reads the current tables.
         self._graphs[shape] = graph, list(self._model.buffers())
         self.num_recorded += 1
         if len(self._graphs) > _MOST_GRAPHS:

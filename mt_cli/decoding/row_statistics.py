@@ -1,7 +1,7 @@
-"""Sum and maxima of each row of logits, read once: with them, a search finds the likeliest tokens of a few segments.
+"""Sum and segment maxima of each row of logits in one pass; the likeliest tokens are in the segments of largest maxima.
 
-`log_softmax` writes all log-probabilities in fp32, and the maxima of their segments read them again: 0.5 ms for 2,048
-rows of 32,000 logits in bf16 on an H100. On a GPU, a kernel in Triton's language reads the logits alone. Knows
+`log_softmax` writes all log-probabilities in fp32, and computing maxima of segments reads them again: 0.5 ms for 2,048
+rows of 32,000 logits in bf16 on an H100. On a GPU, a kernel in Triton's language only reads the logits, once. Knows
 matrices; does not know tokens.
 
 Legend of the shapes: R rows, V vocabulary, G segments.
@@ -21,7 +21,7 @@ from mt_cli.machine.devices import can_compile, is_right
 SEGMENT = 64
 _SEGMENTS_AT_ONCE, _WARPS = 64, 8
 _LOGITS_BEFORE_COMPILING = 2**32
-"""Number of logits, 64 positions of 2,048 rows, after which the kernel is compiled, which takes a second."""
+"""Number of logits (64 positions of 2,048 rows) after which the kernel is compiled; compiling takes a second."""
 
 
 def segment_maxima(logits_RV: Tensor) -> Tensor:
@@ -37,13 +37,13 @@ def plain_statistics(logits_RV: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class RowStatistics:
-    """`plain_statistics` in one kernel, from the time when many logits were read."""
+    """`plain_statistics` in one kernel, which is compiled only after many logits."""
 
     def __init__(self) -> None:
         self._num_logits = 0
 
     def are_ready(self, logits_RV: Tensor) -> bool:
-        """Whether the kernel can be called; counts the logits."""
+        """Count the logits; return whether the kernel is ready for them."""
         if not logits_RV.is_cuda:
             return False
         self._num_logits += logits_RV.numel()
@@ -68,7 +68,7 @@ def compiled_statistics(logits_RV: Tensor) -> tuple[Tensor, Tensor]:
 
 @cache
 def has_kernel(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether the kernel computes its definition on a device, in a number format; tried once in a process."""
+    """Whether the kernel equals its definition on a device, in a number format; tried once in a process."""
     if not can_compile(device):
         return False
 
@@ -84,7 +84,7 @@ def has_kernel(device: torch.device, dtype: torch.dtype) -> bool:
 @cache
 def _kernel() -> Any:
     """Compiled function of pointers and sizes; each of its programs reads one row."""
-    global tl, _BLOCK, _COLUMNS  # Names in Triton's language are those of the module.
+    global tl, _BLOCK, _COLUMNS  # Triton's language looks up names in the module.
     triton, tl = import_module("triton"), import_module("triton.language")
     _BLOCK, _COLUMNS = tl.constexpr(_SEGMENTS_AT_ONCE), tl.constexpr(SEGMENT)
     return triton.jit(_read_row)
@@ -99,8 +99,8 @@ def _read_row(logits, log_sums, maxima, size, num_segments):  # type: ignore[no-
     row = tl.program_id(0).to(tl.int64)
     segments = tl.arange(0, _BLOCK)
     columns = segments[:, None] * _COLUMNS + tl.arange(0, _COLUMNS)[None, :]
-    # A maximum and a sum for each line of a block, so that lines meet only at the end. The least maximum is finite:
-    # exp(-inf - -inf) is not a number.
+    # Each line of a block has a maximum and a sum; lines are combined only at the end. The first maximum is finite,
+    # because exp(-inf - -inf) is not a number.
     largest = tl.full([_BLOCK], -1e30, tl.float32)
     sums = tl.zeros([_BLOCK], tl.float32)
     for start in range(0, size, _BLOCK * _COLUMNS):

@@ -45,7 +45,7 @@ class Hypothesis:
 
 
 Results = Callable[[], list[list[Hypothesis]]]
-"""Function that waits for hypotheses of some sentences, best first, and returns them; for one call."""
+"""Function that waits for the hypotheses of some sentences and returns them, best first. Call it only once."""
 
 
 def search(
@@ -60,7 +60,7 @@ def search(
     """The `num_best` hypotheses (or samples) of each sentence of `src_ids` BxS, best first.
 
     A hypothesis begins with the prefix of its sentence, if `prefixes` are given, and has the `reserved` entries of its
-    source. `predictor` is one of this model.
+    source. `predictor` must belong to `model`.
     """
     return start_search(model, src_ids, decoding, num_best, prefixes, predictor, reserved)()
 
@@ -75,10 +75,10 @@ def start_search(
     reserved: ReservedIds | None = None,
     meanwhile: Callable[[], object] = lambda: None,
 ) -> Results:
-    """Search as `search`, but let a GPU work on the last position; `meanwhile` is called when it has its first work.
+    """Search like `search`, but return while a GPU still works on the last position.
 
-    So the results of a batch can be read while the GPU works on the next one. With `src_ids` on the CPU, nothing waits
-    for the GPU at the start.
+    The results of a batch can then be read while the GPU works on the next batch. `meanwhile` is called as soon as the
+    GPU has work. With `src_ids` on the CPU, nothing waits for the GPU at the start.
     """
     device = next(model.parameters()).device
     constraints = Constraints.of(src_ids, decoding, prefixes, model.max_positions, reserved)
@@ -102,9 +102,9 @@ def run_search(
 ) -> Results:
     """Extend a state token by token until every sentence is done; the results are `num_best` hypotheses of each.
 
-    A step reads which sentences are done. On a GPU it reads them as they were one step before, while the GPU works on
-    this one; a sentence that is done does not change any more. Raises DivergenceError if a score is not a number, or
-    lets the results raise it.
+    Each step reads which sentences are done. On a GPU, it reads the flags of the step before while the GPU works on the
+    current step; sentences that are done do not change any more. If a score is not a number, this function or the
+    results raise DivergenceError.
     """
     length_penalty, last = constraints.decoding.length_penalty, max(constraints.ends_at)
     num_beams, is_late = state.ids.shape[1], reads_late(src_ids.device)
@@ -120,7 +120,7 @@ def run_search(
             state = state.extend(logits_RV, constraints.next_after(state.ids), constraints.decoding, frozen_B)
             if state.ids.shape[2] == 1:
                 meanwhile()
-            is_last = state.ids.shape[2] > last  # All are done at the last position.
+            is_last = state.ids.shape[2] > last  # At the last position, all sentences are done.
             if is_last or not is_late:
                 flags = Flags(state.is_done(length_penalty), state.is_nan())
             is_done_B = is_read_B
@@ -147,7 +147,7 @@ def run_search(
 
 
 def _joined(parts: list[tuple[list[int], Results]], flags: Flags | None) -> list[list[Hypothesis]]:
-    """Hypotheses of all parts of a batch, by their sentences; reads flags that were not read."""
+    """Hypotheses of all parts of a batch, in the order of the sentences; also reads flags that are still unread."""
     if flags is not None:
         flags.read_done()
     pairs = chain.from_iterable(zip(sentences, results(), strict=True) for sentences, results in parts)
@@ -181,13 +181,14 @@ class Samples:
     def extend(
         self, logits_RV: Tensor, mask: TokenMask, decoding: DecodingConfig, frozen_B: Tensor | None = None
     ) -> Samples:
-        """Append the likeliest token to each hypothesis, or a random one; those that ended never change."""
+        """Append the likeliest token or a sampled token to each hypothesis; ended hypotheses do not change."""
         if decoding.sample:
-            # Ended hypotheses may be longer than their random numbers.
+            # Ended hypotheses may have more tokens than random numbers.
             position = min(self.ids.shape[2], self.random_numbers.shape[2] - 1)
             chosen = sampled_tokens(logits_RV, self.random_numbers[:, :, position].flatten(), decoding, mask)
         else:
             chosen = best_tokens(logits_RV, 1, mask)
+        chosen = mask.without_prefix(chosen[0]), chosen[1]
         log_probs_BN, tokens_BN = (values.view_as(self.scores) for values in chosen)
         ids_BNT = torch.cat([self.ids, tokens_BN[..., None]], dim=2)
         scores_BN = torch.where(self.is_active, self.scores + log_probs_BN, self.scores)
@@ -212,13 +213,13 @@ class Beams:
 
     ids: Tensor  # BxNxT ids of the active hypotheses.
     scores: Tensor  # BxN, their log-probabilities.
-    parents: Tensor  # BxN, index of the hypothesis that each one continues.
+    parents: Tensor  # BxN, index of the hypothesis that each hypothesis continues.
     finished_ids: Tensor  # BxNxT ids of the best finished hypotheses, padded.
     finished_scores: Tensor  # BxN, their log-probabilities divided by the length penalty; -inf if missing.
 
     @classmethod
     def start(cls, num_sentences: int, num_beams: int, device: torch.device) -> Beams:
-        """One empty hypothesis for each sentence, beside impossible ones."""
+        """One empty hypothesis for each sentence; the other beams are impossible."""
         impossible = torch.full((num_sentences, num_beams), -math.inf, device=device)
         parents = torch.zeros_like(impossible, dtype=torch.int64)
         ids = parents.new_empty(num_sentences, num_beams, 0)
@@ -230,11 +231,12 @@ class Beams:
         """Continue each beam by its 2N best tokens and keep the best N of all continuations.
 
         Continuations that end and are among the N best become finished hypotheses. Of the 2N best continuations, at
-        most N end, so that N active ones are left. The finished hypotheses of frozen sentences, which are done, do not
-        change.
+        most N end, so N active hypotheses remain. The finished hypotheses of frozen sentences do not change; these
+        sentences are done.
         """
         num_beams = self.ids.shape[1]
-        candidates = best_tokens(logits_RV, 2 * num_beams, mask)
+        log_probs_RC, tokens_RC = best_tokens(logits_RV, 2 * num_beams, mask)
+        candidates = mask.without_prefix(log_probs_RC), tokens_RC
         log_probs_BNC, tokens_BNC = (values.unflatten(0, (-1, num_beams)) for values in candidates)
         num_candidates = tokens_BNC.shape[2]
         totals_BNC = self.scores[..., None] + log_probs_BNC
@@ -298,7 +300,7 @@ def best_samples(ids: Sequence[Sequence[int]], log_probs: Sequence[float], lengt
 
 
 def pick(values_BNT: Tensor, indices_BM: Tensor) -> Tensor:
-    """Rows BxMxT of each sentence, by their indices."""
+    """Rows BxMxT of `values_BNT` at the indices of each sentence."""
     return values_BNT.gather(1, indices_BM[..., None].expand(-1, -1, values_BNT.shape[2]))
 
 

@@ -1,4 +1,4 @@
-"""Copies between the CPU and a GPU that neither waits for. Knows tensors; does not know their content."""
+"""Asynchronous copies between the CPU and a GPU. Knows tensors; does not know their content."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def send(values: Tensor, device: torch.device) -> Tensor:
-    """Copy on a device; a GPU that has work left goes on with it."""
+    """Copy on a device; a GPU continues its work during the copy."""
     if device.type != "cuda" or values.is_cuda:
         return values.to(device)
     return values.pin_memory().to(device, non_blocking=True)
@@ -22,7 +22,7 @@ class Arriving:
         if values.is_cuda:
             pinned = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
             self._values = pinned.copy_(values.contiguous(), non_blocking=True)
-            # Of the device of the values, which may not be the current one.
+            # The device of the values may not be the current device.
             self._arrived = torch.cuda.current_stream(values.device).record_event()
 
     def read(self) -> Tensor:

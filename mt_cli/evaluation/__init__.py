@@ -1,1 +1,1 @@
-"""Quality of a model: loss and accuracy on pairs, scores of translations. Knows no files."""
+"""Quality of a model: loss and accuracy on pairs, scores of translations, and comparison with a baseline."""

@@ -17,14 +17,14 @@ from mt_cli.errors import InputError
 from mt_cli.translation.translator import Translator
 
 _MANY = 0.01
-"""Share of the pairs that makes a comparison unfair; short sentences such as greetings are in most corpora."""
+"""Share of seen pairs above which a comparison is unfair; short sentences such as greetings are in most corpora."""
 
 
-def read_translations(path: Path, num_pairs: int, left_out: Sequence[BlankRow]) -> list[str]:
-    """Read the translations in a file; skip its lines for rows that are not scored, if it has such lines."""
+def read_translations(path: Path, num_pairs: int, skipped: Sequence[BlankRow]) -> list[str]:
+    """Read the translations in a file; if the file has lines for rows that are not scored, skip these lines."""
     lines = list(input_lines(path, as_lines=True))
-    if len(lines) == num_pairs + len(left_out):
-        blank = {row.num_before + place for place, row in enumerate(left_out)}
+    if len(lines) == num_pairs + len(skipped):
+        blank = {row.num_before + place for place, row in enumerate(skipped)}
         lines = [line for place, line in enumerate(lines) if place not in blank]
     if len(lines) != num_pairs:
         raise InputError(f"{path}: has {len(lines):,} lines for {num_pairs:,} sentences")
@@ -69,8 +69,8 @@ def translate_as_baseline(
 def seen_pairs(run: Path, pairs: Sequence[Pair]) -> Mask | None:
     """Mask of the pairs that a run or one of its ancestors was trained on; None if unknown.
 
-    Two pairs are equal if their letters and digits are equal, in either direction. Exports, imported runs, runs that
-    began with such a run, and runs on streams keep no hashes. Raises RunError for a damaged file.
+    Two pairs are equal if their letters and digits are equal, in either direction. Exports, imported runs, runs on
+    streams, and runs that began with a run of these kinds have no hashes. Raises RunError for a damaged file.
     """
     directory = RunDirectory(run)
     if not directory.config_path.exists():
@@ -83,9 +83,9 @@ def seen_pairs(run: Path, pairs: Sequence[Pair]) -> Mask | None:
 
 
 def notes_on_seen_pairs(runs: Sequence[Path], against: Path | None, pairs: Sequence[Pair]) -> Iterator[str]:
-    """Notes on pairs that one of the runs was trained on; `runs` are one system, `against` is another one.
+    """Notes on pairs that a system was trained on; `runs` form one system, `against` is the baseline.
 
-    Raises InputError if one of the two systems was trained on more than a few pairs that the other has not seen.
+    Raises InputError if one system was trained on more than a few pairs that the other has not seen.
     """
     systems = [{run: seen_pairs(run, pairs) for run in system} for system in (runs, [against] if against else [])]
     for system, other in (systems, systems[::-1]) if against else ():

@@ -1,18 +1,17 @@
-"""Character and word error rates as sacreBLEU metrics: sacreBLEU resamples, compares and signs them."""
+"""Character and word error rates as sacreBLEU metrics, so that sacreBLEU adds resampling, comparison and signatures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rapidfuzz.distance import Levenshtein
-from sacrebleu.metrics import TER
 from sacrebleu.metrics.base import Metric, Score, Signature
 from sacrebleu.utils import sum_of_lists
 
 
 class _UnitSignature(Signature):  # type: ignore[misc]
-    """A signature that names the unit."""
+    """Signature with the unit of an error rate."""
 
     def __init__(self, args: dict[str, Any]) -> None:
         super().__init__(args)
@@ -52,16 +51,3 @@ class ErrorRate(Metric):  # type: ignore[misc]
         num_edits, num_units = stats
         share = num_edits / num_units if num_units else float(num_edits > 0)
         return Score(self.unit, 100 * share)
-
-
-class CountedTER(TER):  # type: ignore[misc]
-    """TER of sacreBLEU that calls a function after each sentence."""
-
-    def __init__(self, on_sentence: Callable[[], object], **options: bool) -> None:
-        super().__init__(**options)
-        self._on_sentence = on_sentence
-
-    def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict[str, Any]) -> list[int]:
-        statistics: list[int] = super()._compute_segment_statistics(hypothesis, ref_kwargs)
-        self._on_sentence()
-        return statistics

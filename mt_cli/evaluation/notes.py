@@ -1,4 +1,4 @@
-"""Notes on scores: problems of the scored texts that the numbers hide."""
+"""Notes beside scores: problems of the scored texts that the scores do not show."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mt_cli.evaluation.scores import METRICS, Scorer, by_direction, rows_by_dire
 from mt_cli.translation.stream import listed_lines
 
 FEWEST_SENTENCES = 100
-"""Below this number, intervals and p-values of the bootstrap are too small, and single sentences decide."""
+"""Number of sentences below which the intervals and p-values of the bootstrap are too small."""
 _FEWEST_LINES = 3
 _COMMON, _RARE = 0.5, 0.1
 """Smallest share of lines for a common habit, and largest share for a rare one."""
@@ -36,7 +36,7 @@ def notes_on_texts(
     hypotheses: Sequence[str],
     references: Sequence[str],
     languages: Sequence[Languages] = (),
-    left_out: Sequence[BlankRow] = (),
+    skipped: Sequence[BlankRow] = (),
 ) -> list[str]:
     """All notes on the scores of one system; `languages` has the direction of each pair, if there are several."""
     fewest = min(map(len, rows_by_direction(languages).values()), default=len(references))
@@ -45,7 +45,7 @@ def notes_on_texts(
         "sentences, where single ones decide"
     )
     notes = (
-        note_on_left_out(left_out, len(references)),
+        note_on_skipped_rows(skipped, len(references)),
         number if fewest < FEWEST_SENTENCES else None,
         note_on_short_references(scorer, references),
     )
@@ -53,9 +53,9 @@ def notes_on_texts(
 
 
 def note_on_short_references(scorer: Scorer, references: Sequence[str]) -> str | None:
-    """A note if most references are too short for BLEU, which counts sequences of up to four tokens.
+    """Note that most references are too short for BLEU, which counts sequences of up to four tokens; None if not.
 
-    BLEU of such text is 0 for perfect translations, and rises if poor ones repeat themselves.
+    For such text, BLEU is 0 for perfect translations, and rises for poor translations that repeat themselves.
     """
     if scorer.bleu_tokenizer != "13a" or not is_short(references):
         return None
@@ -70,60 +70,65 @@ def is_short(texts: Sequence[str]) -> bool:
     return 2 * sum(len(_TOKEN.findall(text)) < _LONGEST_NGRAM for text in texts) > len(texts)
 
 
-def note_on_left_out(left_out: Sequence[BlankRow], num_pairs: int) -> str | None:
-    """Number of rows that are not scored because a side is blank, with their places; None if there are none."""
-    if not left_out:
+def note_on_skipped_rows(skipped: Sequence[BlankRow], num_pairs: int) -> str | None:
+    """Note on rows that are not scored because a side is blank: number and places; None if there are none."""
+    if not skipped:
         return None
     parts = []
     for status, missing in _MISSING.items():
-        rows = [row for row in left_out if row.status == status]
+        rows = [row for row in skipped if row.status == status]
         if lines := [f"{row.number:,}" + (f" of {row.origin}" if row.origin else "") for row in rows]:
             parts.append(f"{listed_lines(lines)} {'has' if len(lines) == 1 else 'have'} {missing}")
-    are = "is" if len(left_out) == 1 else "are"
-    return f"{len(left_out):,} of {num_pairs + len(left_out):,} pairs {are} left out: {'; '.join(parts)}"
+    are = "is" if len(skipped) == 1 else "are"
+    return f"{len(skipped):,} of {num_pairs + len(skipped):,} pairs {are} left out: {'; '.join(parts)}"
 
 
 @dataclass(frozen=True)
 class _Habit:
-    """Habit of writing that one text may have and another may lack."""
+    """Habit of writing, such as lower case only, that one text may have and another may lack."""
 
     description: str
-    advice: str
     can_show: Callable[[str], bool]
     """Whether a line can show the habit or its absence."""
     shows: Callable[[str], bool]
     remove: Callable[[str], str]
-    """Rewrites a line so that it is equal with and without the habit."""
+    """Function that rewrites a line so that it is the same with and without the habit."""
     spelling: str = ""
-    """Name of the same change in `Scorer.spelling`, which another note covers."""
+    """Name of the same change in `Scorer.spelling`; another note covers it."""
+
+    def count(self, texts: Sequence[str]) -> tuple[int, int]:
+        """Number of lines with the habit, and number of lines that can show it."""
+        able = [text for text in texts if self.can_show(text)]
+        return sum(map(self.shows, able)), len(able)
 
 
 def _has_case(text: str) -> bool:
     return text.lower() != text.upper()
 
 
+def _straight(text: str) -> str:
+    return text.translate(_CURLY)
+
+
 _nfc, _nfkc = partial(normalize, "NFC"), partial(normalize, "NFKC")
 _TOKENISATION = _Habit(
     "are tokenised (a space before full stops and commas, or escapes such as &apos;)",
-    "detokenise",
     lambda text: _PUNCTUATION.search(text) is not None or _TOKENISED.search(text) is not None,
     lambda text: _TOKENISED.search(text) is not None,
     lambda text: _AROUND_PUNCTUATION.sub(r"\1", text),
 )
 _HABITS = (
-    _Habit("are all in lower case", "restore the capitals of", _has_case, lambda text: text == text.lower(), str.lower),
-    _Habit("are all in capitals", "restore the lower case of", _has_case, lambda text: text == text.upper(), str.lower),
+    _Habit("are all in lower case", _has_case, lambda text: text == text.lower(), str.lower),
+    _Habit("are all in capitals", _has_case, lambda text: text == text.upper(), str.lower),
     _Habit(
         "have typographic apostrophes or quotation marks",
-        "write the same marks in",
         lambda text: _QUOTES.search(text) is not None,
-        lambda text: text != text.translate(_CURLY),
-        lambda text: text.translate(_CURLY),
+        lambda text: text != _straight(text),
+        _straight,
         "apostrophes",
     ),
     _Habit(
         "have decomposed letters (not NFC)",
-        "compose",
         lambda text: _nfc(text) != normalize("NFD", text),
         lambda text: text != _nfc(text),
         _nfc,
@@ -131,7 +136,6 @@ _HABITS = (
     ),
     _Habit(
         "have compatibility characters such as full-width letters (not NFKC)",
-        "normalise",
         bool,
         lambda text: _nfkc(text) != _nfc(text),
         _nfkc,
@@ -148,7 +152,7 @@ def notes_on_style(
 ) -> list[str]:
     """Notes on habits in which translations and references differ, and that lower the scores.
 
-    Each note has the score without the difference. `name` says whose translations they are. Several directions get
+    Each note gives the score without the difference. `name` is a name for the translations. Several directions get
     separate notes.
     """
 
@@ -162,24 +166,18 @@ def notes_on_style(
 
 
 def _notes_on_style(scorer: Scorer, hypotheses: Sequence[str], references: Sequence[str], name: str) -> Iterator[str]:
-    tokenisation = [_TOKENISATION] if writes_spaces(scorer.language) else []
-    for habit in [*tokenisation, *_HABITS]:
-        if habit.spelling in scorer.spelling:
-            continue
-        counts = _count(habit, hypotheses), _count(habit, references)
-        if habit is _TOKENISATION and all(_is_common(*count) for count in counts):
-            shares = [f"{num_shown:,} of {num_able:,}" for num_shown, num_able in counts]
-            yield (
-                f"{shares[0]} {name} and {shares[1]} references with punctuation {habit.description}: scores are not "
-                "comparable to those of detokenised text"
-            )
-        sides = ((name, *counts[0]), ("references", *counts[1]))
+    habits = [habit for habit in _HABITS if habit.spelling not in scorer.spelling]
+    for habit in [*([_TOKENISATION] if writes_spaces(scorer.language) else []), *habits]:
+        sides = [(name, *habit.count(hypotheses)), ("references", *habit.count(references))]
+        if habit is _TOKENISATION and all(_is_common(*count) for _, *count in sides):
+            shares = " and ".join(f"{num_shown:,} of {num_able:,} {side}" for side, num_shown, num_able in sides)
+            yield f"{shares} {habit.description}: scores are not comparable to those of detokenised text"
         for (side, num_shown, num_able), (other_side, *other_count) in (sides, sides[::-1]):
             is_different = _is_common(num_shown, num_able) and _is_rare(*other_count)
             if is_different and (gain := _gain(habit, scorer, hypotheses, references)):
                 yield (
                     f"{num_shown:,} of {num_able:,} {side} {habit.description}, unlike the {other_side}: without this "
-                    f"difference {gain}; {habit.advice} the {side}"
+                    f"difference {gain}; write both in the same way"
                 )
 
 
@@ -192,12 +190,6 @@ def _gain(habit: _Habit, scorer: Scorer, hypotheses: Sequence[str], references: 
     if without - score < _LEAST_GAIN:
         return None
     return f"{METRICS[metric]} would be about {without:.1f} instead of {score:.1f}"
-
-
-def _count(habit: _Habit, texts: Sequence[str]) -> tuple[int, int]:
-    """Number of lines with a habit, and number of lines that can show it."""
-    able = [text for text in texts if habit.can_show(text)]
-    return sum(map(habit.shows, able)), len(able)
 
 
 def _is_common(num_shown: int, num_able: int) -> bool:

@@ -1,4 +1,4 @@
-"""Scores of translations: BLEU, chrF, TER and error rates, chosen by language; of one direction or several.
+"""Scores of translations in one direction or several: BLEU, chrF, TER and error rates, chosen by language.
 
 Scores are computed by sacreBLEU on detokenised text and carry its signature (Post 2018).
 """
@@ -37,7 +37,7 @@ class Score(BaseModel, extra="allow"):
     score: FiniteFloat
     signature: str = ""
     confidence_95: FiniteFloat | None = None
-    """Half the width of the interval."""
+    """Half the width of the 95 % confidence interval."""
     lower_is_better: bool = False
     """Whether the metric counts errors."""
     p_value: FiniteFloat | None = None
@@ -61,8 +61,8 @@ class Scorer:
     """Scores of translations into one language.
 
     BLEU counts the tokens of its tokenizer, which is chosen by language. TER of Chinese and Japanese uses sacreBLEU's
-    Asian normalisation. Other languages without spaces have no TER (on characters it takes minutes for a hundred
-    sentences and is nearly the character error rate), and no language without spaces has a word error rate. chrF and
+    Asian normalisation. Other languages without spaces have no TER: on characters, it takes minutes for a hundred
+    sentences and nearly equals the character error rate. Languages without spaces have no word error rate. chrF and
     the character error rate need no words. chrF++ splits words at spaces in all languages.
     """
 
@@ -74,8 +74,6 @@ class Scorer:
     """Number of random samples for confidence intervals and p-values (bootstrap resampling, Koehn 2004)."""
     spelling: tuple[str, ...] = ()
     """Changes that the tokenizer makes to hypotheses; signatures name them, because references are not changed."""
-    on_sentence: Callable[[], object] = lambda: None
-    """Callback after each sentence of TER, the only slow metric: seconds for a line of a hundred reordered words."""
 
     @classmethod
     def of(cls, language: str, bleu_tokenizer: str = "auto", num_resamples: int = _NUM_RESAMPLES) -> Scorer:
@@ -89,7 +87,7 @@ class Scorer:
         scorer = cls(language, name, num_resamples)
         try:
             scorer._metric("bleu")
-        except Exception as error:  # Any exception of packages that are missing or cannot download.
+        except Exception as error:  # Packages that are missing or cannot download raise errors of any type.
             raise InputError(f"bleu_tokenizer {name}: cannot be used here: {one_line(error)}") from None
         return scorer
 
@@ -128,9 +126,9 @@ class Scorer:
     def score_with_confidence(
         self, hypotheses: Sequence[str], references: Sequence[str], names: Sequence[str] = ()
     ) -> dict[str, Score]:
-        """The scores of `score`, with half the width of their 95 % confidence intervals.
+        """Scores as `score` computes them, with half the width of their 95 % confidence intervals.
 
-        Each metric reads the sentences once for both.
+        Each metric reads the sentences only once.
         """
         metrics = {name: self._metric(name) for name in names or self.names}
         (results,) = self._resampled([hypotheses], references, metrics)
@@ -154,7 +152,7 @@ class Scorer:
     def _resampled(
         self, systems: Sequence[Sequence[str]], references: Sequence[str], metrics: Mapping[str, Any]
     ) -> list[dict[str, Any]]:
-        """Results of sacreBLEU by metric for each system; p-values compare the others with the first."""
+        """Results of sacreBLEU by metric for each system; p-values compare the other systems with the first."""
         from sacrebleu.significance import PairedTest
 
         for system in systems:
@@ -172,16 +170,16 @@ class Scorer:
         return not writes_spaces(self.language) and primary(self.language) in (*CHINESE, "ja")
 
     def _metric(self, name: str) -> Any:
-        from sacrebleu.metrics import BLEU, CHRF
+        from sacrebleu.metrics import BLEU, CHRF, TER
 
-        from mt_cli.evaluation.error_rates import CountedTER, ErrorRate
+        from mt_cli.evaluation.error_rates import ErrorRate
 
         match name:
             case "bleu":
-                # `force`: no advice in the words of sacreBLEU; `notes.py` has ours.
+                # `force` suppresses the advice of sacreBLEU; `notes.py` gives advice instead.
                 return BLEU(tokenize=self.bleu_tokenizer, force=True)
             case "ter":
-                return CountedTER(self.on_sentence, normalized=self._is_asian, asian_support=self._is_asian)
+                return TER(normalized=self._is_asian, asian_support=self._is_asian)
             case "chrf" | "chrf++":
                 return CHRF(word_order=2 if name == "chrf++" else 0)
         return ErrorRate("word" if name == "wer" else "character")
@@ -206,7 +204,7 @@ def scorer_of(config: Config, name: str, bleu_tokenizer: str | None = None) -> S
 
 
 def best_metric_of(config: Config, scorer: Scorer) -> str:
-    """The metric that selects the best checkpoint of a run; with several directions, the mean over them counts."""
+    """Metric that selects the best checkpoint of a run; with several directions, its mean over the directions."""
     metric = config.training.best_metric
     if metric != "auto":
         return metric
@@ -214,7 +212,7 @@ def best_metric_of(config: Config, scorer: Scorer) -> str:
 
 
 def has_directions(config: Config) -> bool:
-    """Whether the validation pairs are of several directions."""
+    """Whether the validation pairs have several directions."""
     return len(set(config.corpus.languages_of("valid"))) > 1
 
 
@@ -237,7 +235,7 @@ def rows_by_direction(languages: Sequence[Languages]) -> dict[str, list[int]]:
 
 
 def sampled_rows(languages: Sequence[Languages], number: int) -> list[int]:
-    """Indices of the first pairs, of each direction in turn."""
+    """Indices of the first `number` pairs, taken from each direction in turn."""
     groups = rows_by_direction(languages).values() or [range(len(languages))]
     in_turn = (row for rows in zip_longest(*groups) for row in rows if row is not None)
     return list(islice(in_turn, number))

@@ -71,7 +71,7 @@ class SplitScores(_Scores):
     speed: dict[str, FiniteFloat] = {}
     comet: Score | None = None
     notes: list[str] = []
-    """Problems of the texts that the scores hide."""
+    """Problems of the texts that the scores do not show."""
     against: Baseline | None = None
 
 
@@ -81,12 +81,12 @@ def evaluate(
     split: str,
     scorer: Scorer,
     languages: Sequence[Languages] = (),
-    left_out: Sequence[BlankRow] = (),
+    skipped: Sequence[BlankRow] = (),
     **decoding: Any,
 ) -> tuple[SplitScores, list[str]]:
-    """Scores of a translator on pairs, by each metric that suits the language, and its translations.
+    """Scores of a translator on pairs, by all metrics that suit the language, and the translations.
 
-    `languages` has the direction of each pair if the model has several; `left_out` has the rows that are not scored.
+    `languages` has the direction of each pair if the model has several; `skipped` has the rows that are not scored.
     """
     references = [target for _, target in pairs]
     started_at = time.perf_counter()
@@ -97,13 +97,12 @@ def evaluate(
         say(f"note: {split}: {note}")
     num_tokens = sum(len(ids) + 1 for ids in translator.target_tokenizer.encode(hypotheses))
     num_equal = sum(hypothesis == reference for hypothesis, reference in zip(hypotheses, references, strict=True))
-    with Progress(f"score {split}", len(pairs), "sentence", leave=False) as progress:
-        counting, texts = replace(scorer, on_sentence=progress.advance), (hypotheses, references)
-        scores, directions = score_directions(counting, languages, texts, Scorer.score_with_confidence)
+    texts = hypotheses, references
+    scores, directions = score_directions(scorer, languages, texts, Scorer.score_with_confidence)
     tree = {
         "split": split,
         "num_sentences": len(pairs),
-        **({"num_left_out": len(left_out)} if left_out else {}),
+        **({"num_left_out": len(skipped)} if skipped else {}),
         "beam_size": decoding.get("beam_size", translator.decoding.beam_size),
         **scores,
         **({"directions": directions} if directions else {}),
@@ -114,7 +113,7 @@ def evaluate(
             "tokens_per_second": round(num_tokens / seconds, 1),
         },
     }
-    notes = notes_on_texts(scorer, hypotheses, references, languages, left_out)
+    notes = notes_on_texts(scorer, hypotheses, references, languages, skipped)
     return SplitScores.model_validate(tree | ({"notes": notes} if notes else {})), hypotheses
 
 
@@ -127,9 +126,7 @@ def compare(
     languages: Sequence[Languages] = (),
 ) -> Baseline:
     """Scores of another system, given its translations, with the p-values of the differences."""
-    with Progress("compare", 2 * len(references), "sentence", leave=False) as progress:
-        counting, texts = replace(scorer, on_sentence=progress.advance), (hypotheses, baseline, references)
-        scores, directions = score_directions(counting, languages, texts, Scorer.compare)
+    scores, directions = score_directions(scorer, languages, (hypotheses, baseline, references), Scorer.compare)
     notes = notes_on_style(scorer, baseline, references, languages, f"translations of {system}")
     tree = {"system": system, "num_resamples": scorer.num_resamples, "notes": notes, **scores}
     return Baseline.model_validate(tree | ({"directions": directions} if directions else {}))
@@ -147,7 +144,7 @@ def translations_of(
     num_reported = limit = 0
 
     def report(number: int) -> None:
-        """Report up to a limit: a sentence of several segments is searched several times."""
+        """Report sentences up to their number, because a sentence of several segments is searched several times."""
         nonlocal num_reported
         number = min(number, limit - num_reported)
         num_reported += number
@@ -166,7 +163,7 @@ def translations_of(
 
 
 def write_hypotheses(run: Path, split: str, hypotheses: Sequence[str]) -> None:
-    """Write translations into the run directory, one a line; if that fails, only print why."""
+    """Write translations into the run directory, one a line; if that fails, only print the reason."""
     path = run / "hypotheses" / f"{split}.txt"
     try:
         make_folder(path.parent)
@@ -176,7 +173,7 @@ def write_hypotheses(run: Path, split: str, hypotheses: Sequence[str]) -> None:
 
 
 def note_on_spelling(config: TokenizerConfig, references: Sequence[str]) -> str | None:
-    """A note if more than a few references have spellings that translations cannot have."""
+    """Note that more than a few references have spellings that translations cannot have; None if there are fewer."""
     spellings = [(text, respelled(text, config)) for text in references] if config.changes_of_spelling else []
     changed = [(old, new) for old, new in spellings if old != new]
     if not changed or len(changed) < _MANY_OTHERS * len(references):
@@ -216,7 +213,7 @@ def format_scores(result: SplitScores) -> str:
 def _comparison(
     scores: dict[str, Score], baseline: dict[str, Score], label: str, num_sentences: int = FEWEST_SENTENCES
 ) -> Iterator[str]:
-    """For each metric, the score of the baseline and whether the difference is better and significant."""
+    """For each metric, the score of the baseline, and whether the difference is an improvement and significant."""
     for name in [name for name in baseline if name in scores]:
         ours, theirs = scores[name].score, baseline[name].score
         difference, p_value = round(ours, 2) - round(theirs, 2), baseline[name].p_value

@@ -1,1 +1,1 @@
-"""Functions beside training and translation: recipes, data checks, exports and other models, pictures."""
+"""Features that training and translation do not need: recipes, data checks, exports, imports, pictures and others."""

@@ -26,7 +26,7 @@ def load_comet(name: str) -> Any:
         ) from None
     try:
         return comet.load_from_checkpoint(name if Path(name).is_file() else comet.download_model(name))
-    except Exception as error:  # Libraries for downloads and checkpoints raise all kinds.
+    except Exception as error:  # Libraries for downloads and checkpoints raise errors of many types.
         raise InputError(
             f"--comet {name}: this model is not available ({one_line(error)}); use a name on the Hugging Face hub, "
             "from which it is downloaded once, or the path of a checkpoint file"

@@ -98,7 +98,7 @@ def _shard(loss: nn.Module, model: Transformer, device: torch.device, compute_dt
     loss.to("meta")
     for module in (*model.encoder, *model.decoder, loss):
         sharded = fully_shard(module, mesh=mesh, mp_policy=policy)
-        sharded.set_gradient_divide_factor(1.0)  # Sums, not means.
+        sharded.set_gradient_divide_factor(1.0)  # The shards hold sums, not means.
         sharded.set_force_sum_reduction_for_comms(True)
     loss.to_empty(device=device)
     for name, buffer in loss.named_buffers():
@@ -114,12 +114,12 @@ def scatter(value: Tensor | None, shard: Tensor) -> None:
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """Whole tensor of the shards of all processes; an ordinary tensor is returned as it is."""
+    """Gather the shards of all processes into a whole tensor; return an ordinary tensor unchanged."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 class ShardedState(ReplicatedState):
-    """Shards of a model, its optimizer and its average; only the main process has them whole, on its CPU.
+    """Shards of a model, its optimizer and its average; only the main process has whole copies, on its CPU.
 
     All processes must call the same methods in the same order.
     """
@@ -150,9 +150,9 @@ class ShardedState(ReplicatedState):
                 scatter(group.on_main(weights.detach), self.average.weights[name])
 
     def _scatter_moments(self) -> None:
-        """Fill the optimizer's state: tensors are sharded as their weights, and numbers are copied to all processes."""
+        """Fill the optimizer's state: shard tensors like their weights, and copy numbers to all processes."""
         weights = [weight for group in self.optimizer.param_groups for weight in group["params"]]
-        moments = self._stored_optimizer.state_dict()["state"]  # Nothing before the first step.
+        moments = self._stored_optimizer.state_dict()["state"]  # Empty before the first step.
         is_main = self._group.rank == 0
         state: dict[int, dict[str, Any]] = self._group.from_main(
             lambda: _map_values(moments, lambda value: None if value.dim() else value.clone())
@@ -180,7 +180,7 @@ class ShardedState(ReplicatedState):
 
     @torch.no_grad()
     def store(self) -> None:
-        """Copy model, optimizer and average, as whole tensors, to the stored ones of the main process."""
+        """Gather model, optimizer and average, and copy them to the whole copies of the main process."""
         for stored, shard in zip(self._stored.parameters(), self._model.parameters(), strict=True):
             self._whole(shard, stored)
         for name, average in _weights_of(self._stored_average).items():

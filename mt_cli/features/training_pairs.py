@@ -1,4 +1,4 @@
-"""Training pairs of a run, with the changes that its config asks for."""
+"""Training pairs of a run, with subword sampling and augmentation if its config asks for them."""
 
 from __future__ import annotations
 

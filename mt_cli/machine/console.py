@@ -47,7 +47,7 @@ def show_progress(mode: str) -> None:
 
 
 def silence() -> None:
-    """Show neither progress nor notices from now on, for all processes of a group except the main one."""
+    """Suppress progress and notices from now on; every process of a group except the main one calls this."""
     global _mode, _is_silent
     _mode, _is_silent = "none", True
 
@@ -61,8 +61,8 @@ def has_bars() -> bool:
 class Progress:
     """Progress of a stage, with rate and time left: a bar on standard error, or a line every half minute.
 
-    A `total` of None is unknown. `done` is the number of items that earlier commands did. With `is_quiet`, the mode
-    `auto` shows nothing without a terminal. Without `leave`, the bar disappears at the end.
+    A `total` of None means unknown. `done` is the number of items that earlier commands completed. With `is_quiet`,
+    the mode `auto` shows nothing if there is no terminal. With `leave=False`, the bar disappears at the end.
     """
 
     description: str
@@ -100,7 +100,7 @@ class Progress:
             say(f"{self.description}: {done:,} {self.unit}s in {seconds:.0f} s ({done / seconds:,.0f} a second)")
 
     def over(self, items: Iterable[T]) -> Iterator[T]:
-        """Yield the items, and count each after its use."""
+        """Yield the items; count an item when the caller asks for the next one."""
         for item in items:
             yield item
             self.advance()

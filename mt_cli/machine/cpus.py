@@ -2,8 +2,9 @@
 
 The threads of a parallel operation wait for each other at its end. libgomp, which PyTorch uses on CPUs, lets them spin
 for milliseconds before they sleep. If another program runs, spinning threads take the CPU from the thread that they
-wait for: two threads on two CPUs did 4.7 steps a second alone, 1.5 next to one other program, and 2.4 if they spin
-less (`docs/benchmarks.md`). Spinning is set before torch is loaded; later, fewer threads have the same effect.
+wait for: two threads on two CPUs did 4.7 steps a second alone, 1.5 next to one other program, and 2.4 next to it with
+less spinning (`docs/benchmarks.md`). The limit on spinning must be set before torch is loaded; after that, using fewer
+threads has the same effect.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _MIN_SECONDS_OF_A_SHARE = 10.0
 
 
 def in_threads(work: Callable[[T], U], items: Iterable[T], num_threads: int = 2) -> Iterator[U]:
-    """`map` in threads, a few items ahead, with results in order."""
+    """Call `work` on items in threads, a few items ahead of the caller; yield the results in order."""
     from concurrent.futures import ThreadPoolExecutor  # Slow to import, and `mt --help` does not need it.
 
     with ThreadPoolExecutor(num_threads) as pool:
@@ -43,15 +44,15 @@ def in_threads(work: Callable[[T], U], items: Iterable[T], num_threads: int = 2)
 
 
 def spin_less_if_busy() -> None:
-    """Make threads sleep sooner if CPUs are busy. No effect if the user has set this, or after torch is loaded."""
+    """Let threads sleep sooner if CPUs are busy. Does nothing if the user has set this, or after torch is loaded."""
     if "torch" not in sys.modules and not _USER_SETTINGS & set(os.environ) and _idle_if_busy() is not None:
         os.environ["GOMP_SPINCOUNT"] = "1000"
 
 
 def threads_if_busy() -> int | None:
-    """Number of threads to use while other programs use CPUs; None without such programs.
+    """Number of threads to use while other programs use CPUs; None if no other program does.
 
-    Also None if the user has set the number of threads, or if threads spin less: more threads then do no harm.
+    Also None if the user has set the number of threads, or if threads spin less, because then more threads do no harm.
     """
     if {*_USER_SETTINGS, "OMP_NUM_THREADS"} & set(os.environ):
         return None
@@ -91,10 +92,10 @@ class CpuContention:
         self._before = _seconds_on_cpus()
 
     def waiting_share(self) -> float | None:
-        """Share (0 to 1) of ready time, since the last share, in which threads waited for a CPU.
+        """Share (0 to 1) of ready time since the last result in which threads waited for a CPU.
 
-        None if threads were ready for less than ten seconds; that time counts towards the next share. None except on
-        Linux.
+        Ready time is the time in which threads run or wait for a CPU. Returns None if it is below ten seconds; it then
+        counts towards the next result. Always None except on Linux.
         """
         now = _seconds_on_cpus()
         running, waiting = (max(0.0, after - before) for after, before in zip(now, self._before, strict=True))

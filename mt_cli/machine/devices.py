@@ -31,9 +31,9 @@ _PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.floa
 def pick_device(name: str, group: Group = ALONE) -> torch.device:
     """Device by name; `auto` is CUDA if available, else MPS, else CPU. Raises InputError if it is not available.
 
-    If a machine has several processes, `auto` and `cuda` give each of them another CUDA device.
+    With several processes, `auto` and `cuda` give every process of a machine a different CUDA device.
 
-    On CUDA, PyTorch no longer chooses cuDNN's attention, in the whole process: cuDNN plans each new shape on the CPU,
+    Choosing a CUDA device turns off cuDNN's attention in the whole process. cuDNN plans each new shape on the CPU,
     4 ms a call on an H100, and batches of text have a new shape in almost every step. FlashAttention needs no plan.
     """
     if name == "auto":
@@ -110,7 +110,7 @@ def reason_against_compiling(device: torch.device) -> str | None:
     if not any(map(shutil.which, [os.environ["CC"]] if "CC" in os.environ else ["gcc", "clang"])):
         return "no C compiler; install gcc"
     scheme = sysconfig.get_default_scheme()
-    # Debian's own scheme has another folder for header files than the one that its packages fill.
+    # On Debian, the scheme `posix_local` names a folder for header files that no package of Debian fills.
     folder = sysconfig.get_path("include", "posix_prefix" if scheme == "posix_local" else scheme)
     if not Path(folder, "Python.h").exists():
         return "no header files of Python; install python3-dev"
@@ -118,10 +118,10 @@ def reason_against_compiling(device: torch.device) -> str | None:
 
 
 def is_right(name: str, is_equal: Callable[[], bool]) -> bool:
-    """Whether a trial of one of our kernels equals its definition; if it fails or differs, a line says so."""
+    """Whether a trial of one of our kernels equals its definition; print a line if it differs or raises an error."""
     try:
         problem = "" if is_equal() else "is wrong here"
-    except Exception as error:  # Of the compiler or the driver, whose kinds no list names.
+    except Exception as error:  # The compiler and the driver raise errors of many types.
         problem = f"fails here ({one_line(error)})"
     if problem:
         say(f"note: our {name} kernel {problem}; PyTorch's is used, which takes longer")
@@ -142,7 +142,7 @@ def cpu_has(instructions: str) -> bool | None:
 
 
 def use_threads(number: int | None) -> None:
-    """Set the number of threads of PyTorch; None limits it to the idle CPUs if others are busy."""
+    """Set the number of threads of PyTorch; None limits it to the number of idle CPUs if other programs use some."""
     if number is None and torch.get_num_threads() > 1 and (idle := threads_if_busy()) is not None:
         number = min(idle, torch.get_num_threads())
     if number is not None:
@@ -161,7 +161,7 @@ def seed_device(device: torch.device, *numbers: int) -> None:
     seed = int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
-        with torch.cuda.device(device):  # The generator of another device would be seeded otherwise.
+        with torch.cuda.device(device):  # Otherwise the generator of another device is seeded.
             torch.cuda.manual_seed(seed)
     elif device.type == "mps":
         torch.mps.manual_seed(seed)
@@ -194,9 +194,10 @@ def memory_used(device: torch.device) -> int | None:
 
 @contextmanager
 def limited_memory(device: torch.device, share: float = 2 / 3) -> Iterator[None]:
-    """Limit PyTorch to a share of the memory of a GPU that is free or its own; what exceeds it is out of memory.
+    """Context manager that limits PyTorch to a share of the GPU memory that is free or that PyTorch holds.
 
-    The rest is for what comes later, such as CUDA graphs, whose memory other tensors cannot use.
+    An allocation beyond the limit fails as out of memory. The rest is reserved for later allocations, such as CUDA
+    graphs, whose memory other tensors cannot use.
     """
     index = torch.cuda.current_device() if device.index is None else device.index
     torch.cuda.empty_cache()
@@ -209,9 +210,9 @@ def limited_memory(device: torch.device, share: float = 2 / 3) -> Iterator[None]
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that this process can still use on a CUDA device; memory of CUDA graphs is not free, even if unused.
+    """Bytes that this process can still allocate on a CUDA device, after PyTorch's cache is returned to the device.
 
-    What PyTorch keeps for later is given back to the device first.
+    Memory that CUDA graphs hold is not free, even while they do not use it.
     """
     with torch.cuda.device(device):
         torch.cuda.empty_cache()
@@ -251,9 +252,9 @@ def keep_memory() -> None:
     huge pages. Peak memory is the same.
 
     oneDNN caches a kernel for each shape of a matrix product, 1,024 of them by default. PyTorch caches as many
-    descriptions, a quarter of a megabyte each. With 100 of both, a training of 1.8 M parameters uses 800 instead of
-    1,080 MB after 150 steps, and one of 2.5 M parameters with longer sentences 300 instead of 600 MB. The speed is
-    the same.
+    descriptions, a quarter of a megabyte each. With 100 of both, training a model of 1.8 M parameters uses 800 instead
+    of 1,080 MB after 150 steps, and training one of 2.5 M parameters on longer sentences 300 instead of 600 MB. The
+    speed is the same.
     """
     for variable in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(variable, "100")

@@ -1,4 +1,4 @@
-"""CUDA graphs: the work of a function, recorded once and repeated without its launches. Knows torch; no models.
+"""CUDA graphs: record the kernels of a function once, and replay them with one launch. Knows torch; no models.
 
 A training step of a small model launches 2,000 kernels, which takes a CPU longer than the GPU needs for their work. A
 graph launches all of them at once. It reads and writes the same memory each time, so the function works on tensors that
@@ -25,9 +25,10 @@ class GraphPool:
 
     @contextmanager
     def stream(self) -> Iterator[None]:
-        """Context manager inside which work is queued as `capture` records it, on a stream of its own.
+        """Context manager that queues work on the stream on which `capture` records.
 
-        Gradients that were computed elsewhere before cannot be recorded: autograd would wait for the other stream.
+        Compute gradients inside it before recording them: if they were first computed on another stream, autograd
+        waits for that stream, and recording fails.
         """
         if self._stream is None:
             yield
@@ -39,22 +40,22 @@ class GraphPool:
         outside.wait_stream(self._stream)
 
     def capture(self, function: Callable[[], None]) -> Callable[[], None] | None:
-        """Record the work that a function starts on the GPU, without doing it; call the result to do it.
+        """Record the kernels that a function launches, without running them; return a function that runs them.
 
-        Call the function before, with the same shapes: kernels that are compiled or loaded at their first use cannot be
-        recorded. The result is None if the memory does not suffice, and on other devices the function itself.
+        Call `function` once before, with the same shapes, because kernels that are compiled or loaded at first use
+        cannot be recorded. Returns None if the memory does not suffice, and `function` itself on other devices.
         """
         if self.device.type != "cuda":
             return function
         graph = torch.cuda.CUDAGraph()
-        # Other threads may prepare the next batches in pinned memory meanwhile.
+        # Other threads may prepare the next batches in pinned memory during recording.
         recorded = torch.cuda.graph(graph, self._memory, self._stream, capture_error_mode="thread_local")
         outside = torch.cuda.current_stream(self.device)
         try:
             with torch.cuda.device(self.device), recorded:
                 function()
         except RuntimeError as error:
-            torch.cuda.set_stream(outside)  # If recording fails at its end, PyTorch leaves its stream.
+            torch.cuda.set_stream(outside)  # If recording fails at its end, PyTorch keeps its stream.
             if not is_out_of_memory(error):
                 raise
             return None

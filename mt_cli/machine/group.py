@@ -1,8 +1,8 @@
 """The processes that train or use one model together, as a value. Knows no models, data, runs or launchers.
 
-Values of Python travel over gloo (CPUs), and gradients over NCCL if they are on GPUs. Every process must call the
-methods that exchange something in the same order; they raise LostProcessError if another process has ended. PyTorch is
-imported when something is exchanged, because each command has a group.
+Python values travel over gloo (CPUs); gradients travel over NCCL if they are on GPUs. Every process must call the
+methods that exchange values in the same order; they raise LostProcessError if another process has ended. PyTorch is
+imported at the first exchange, because every command has a group.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Group:
     """Name of the launch, kept when the same launcher restarts processes; empty without a launcher."""
 
     def on_main(self, work: Callable[[], T]) -> T | None:
-        """Call `work` in the main process and return its result; the others go on with None, without waiting."""
+        """Call `work` in the main process and return its result; other processes return None without waiting."""
         return work() if self.rank == 0 else None
 
     def from_main(self, work: Callable[[], T]) -> T:
@@ -67,7 +67,7 @@ class Group:
         return values
 
     def map_shares(self, work: Callable[[list[T]], Sequence[U]], items: Sequence[T]) -> list[U]:
-        """Results of `work` for all items, in order: each process does every N-th item."""
+        """Results of `work` for all items, in order; each of the N processes works on every N-th item."""
         shares = self.all_gather(list(work(list(items[self.rank :: self.size]))))
         results: list[Any] = [None] * len(items)
         for number, share in enumerate(shares):
@@ -75,7 +75,7 @@ class Group:
         return results
 
     def all_reduce(self, tensors: Sequence[Tensor]) -> None:
-        """Replace tensors, of the same shapes in all processes, by their sums, in few large messages."""
+        """Replace tensors by their sums over all processes, in few large messages; all processes have equal shapes."""
         if self.size == 1:
             return
         with _exchanging() as torch:
@@ -101,7 +101,7 @@ ALONE = Group()
 
 
 def copy_all(tensors: list[Tensor], places: list[Tensor]) -> None:
-    """Copy tensors into others of the same shapes, on a GPU in few kernels if this PyTorch has a function for that."""
+    """Copy tensors into `places` of the same shapes; on a GPU in few kernels if PyTorch has a function for that."""
     import torch
 
     with torch.no_grad():

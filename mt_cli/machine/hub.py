@@ -6,7 +6,6 @@ reads the same data, and needs no network. Knows neither datasets nor models; `h
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,13 +18,11 @@ from pydantic import BaseModel, Field
 
 from mt_cli.errors import InputError, MtError
 from mt_cli.machine.console import has_bars, say
-from mt_cli.machine.hub_errors import LOGIN_HINT, MAX_WAIT_SECONDS, Kind, hub_errors, retry, status_of, wait_in
+from mt_cli.machine.hub_errors import LOGIN_HINT, MAX_WAIT_SECONDS, Kind, hub_errors, requested_wait, retry
 from mt_cli.machine.storage import check_free_disk, format_bytes, read_model, remove, write_text, writing
 
 _MAX_RECORD_BYTES = 2**26
 _NOTICE_BYTES = 1_000_000
-_ANNOUNCED: set[str] = set()
-"""Commits that this process has printed."""
 
 
 class RemoteFile(BaseModel, frozen=True):
@@ -61,8 +58,8 @@ class Repository(BaseModel, frozen=True):
 def find_repository(kind: Kind, name: str, revision: str | None, note: str = "") -> Repository:
     """Look up a repository in the records of earlier commands or, without a record, on the hub.
 
-    Raises InputError if there is no such repository or revision, and MtError if the hub cannot be reached; `note` ends
-    messages about a repository that was not found.
+    Raises InputError if there is no such repository or revision, and MtError if the hub cannot be reached. `note`
+    is appended to messages about a repository that was not found.
     """
     start_client()
     revision = revision or "main"
@@ -76,10 +73,9 @@ def find_repository(kind: Kind, name: str, revision: str | None, note: str = "")
         if repository is None:
             repository = _request_repository(kind, name, revision)
             _write_record(repository, name)
-    if repository.commit not in _ANNOUNCED:
-        _ANNOUNCED.add(repository.commit)
-        origin = "" if revision == repository.commit else f" ({revision}, downloaded on {repository.downloaded_on})"
-        say(f"{kind} {repository.id} at commit {repository.commit}{origin}")
+    if revision != repository.commit:
+        origin = f"{revision}, downloaded on {repository.downloaded_on}"
+        say(f"{kind} {repository.id} at commit {repository.commit} ({origin})")
     return repository
 
 
@@ -98,33 +94,21 @@ def download(repository: Repository, names: Sequence[str]) -> Path:
         return repository.downloads
     folder = _folder(repository.kind, repository.id)
     with writing(folder), hub_errors(repository.kind, repository.id):
+        from huggingface_hub import hf_hub_download
+
         num_bytes = sum(repository.files[name].size for name in missing)
         folder.mkdir(parents=True, exist_ok=True)
         check_free_disk(folder, num_bytes, "the download")
         if num_bytes >= _NOTICE_BYTES:
             say(f"downloading {format_bytes(num_bytes)} of {repository.id}")
         for name in missing:
-            _download_file(repository, name)
-    return repository.downloads
-
-
-def _download_file(repository: Repository, name: str) -> None:
-    from huggingface_hub import hf_hub_download
-
-    path, size = repository.downloads / name, repository.files[name].size
-    for is_forced in (os.path.lexists(path), True):
-        remove(path)  # The client keeps a link, which may lead to any file.
-        options: dict[str, Any] = {"revision": repository.commit, "force_download": is_forced}
-        try:
+            path = repository.downloads / name
+            options: dict[str, Any] = {"revision": repository.commit, "force_download": path.exists()}
+            remove(path)  # The client would keep a link, and a link may lead to any file.
             retry(partial(hf_hub_download, repository.id, name, repo_type=repository.kind, **options))
-        except OSError as error:
-            if "Consistency check" not in str(error) and status_of(error) != 416:
-                raise
-        if _size(path) == size:
-            return
-    for incomplete in _folder(repository.kind, repository.id).glob("blobs/*.incomplete"):
-        remove(incomplete)  # Old clients would continue it.
-    raise MtError(f"{repository}: {name} arrived with another size than the hub says ({size:,} bytes); {LOGIN_HINT}")
+            if _size(path) != repository.files[name].size:
+                raise MtError(f"{repository}: {name} arrived with another size than the hub says; {LOGIN_HINT}")
+    return repository.downloads
 
 
 def start_client() -> None:
@@ -138,9 +122,7 @@ def start_client() -> None:
 
         session = get_session()
     except Exception as error:  # Its text may show the password of a proxy.
-        settings = "HF_ENDPOINT, a number in HF_*, or a proxy (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY)"
-        if isinstance(error, OSError):
-            settings = "SSL_CERT_FILE or SSL_CERT_DIR"
+        settings = "HF_ENDPOINT, a number in HF_*, a proxy (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY), SSL_CERT_FILE or _DIR"
         raise InputError(f"{settings}: cannot be used ({type(error).__name__})") from None
     logging.set_verbosity(logging.CRITICAL)  # Errors are in our message.
     if not has_bars():
@@ -159,12 +141,10 @@ def _limit_time(request: Any) -> None:
 
 def _refuse_long_waits(response: Any) -> None:
     """Raise the client's error if the hub asks to wait over a minute; the client would wait for hours."""
-    from huggingface_hub.utils import hf_raise_for_status
+    if response.status_code == 429 and (requested_wait(response) or 0) > MAX_WAIT_SECONDS:
+        from huggingface_hub.utils import hf_raise_for_status
 
-    if response.status_code == 429 and (seconds := wait_in(response)) is not None:
-        if seconds > MAX_WAIT_SECONDS:
-            hf_raise_for_status(response)
-        say(f"the hub allows no more requests for {seconds} s; waiting")
+        hf_raise_for_status(response)
 
 
 def _request_repository(kind: Kind, name: str, revision: str) -> Repository:
@@ -179,14 +159,8 @@ def _request_repository(kind: Kind, name: str, revision: str) -> Repository:
             for file in info.siblings or []
             if file.size is not None
         }
-        repository = Repository(
-            kind=kind,
-            id=info.id or name,
-            revision=revision,
-            commit=str(info.sha),
-            files=files,
-            downloaded_on=time.strftime("%Y-%m-%d"),
-        )
+        fields = {"id": info.id or name, "commit": str(info.sha), "downloaded_on": time.strftime("%Y-%m-%d")}
+        repository = Repository(kind=kind, revision=revision, files=files, **fields)
     except (TypeError, KeyError, ValueError) as error:
         raise MtError(f"{kind} {name}: the answer is not that of a hub; {LOGIN_HINT}") from error
     if repository.id != name:

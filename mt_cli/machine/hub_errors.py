@@ -1,4 +1,4 @@
-"""Errors of the Hugging Face hub's client: retries, and one-line messages that say what to do."""
+"""Errors of the Hugging Face hub's client: one retry, and one-line messages that say what to do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, TypeVar
-from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from mt_cli.errors import InputError, MtError, one_line
@@ -18,11 +17,8 @@ from mt_cli.machine.console import say
 Kind = Literal["dataset", "model"]
 T = TypeVar("T")
 
-MAX_WAIT_SECONDS = 60
-"""Longest wait for which the hub may ask."""
-_WAITS = (1, 2, 4)
-"""Seconds before each further attempt, unless the hub asks for another time."""
-_MAX_RETRY_SECONDS = 120
+_WAIT_SECONDS, MAX_WAIT_SECONDS = 2, 60
+"""Wait before the second attempt, and longest one for which the hub may ask."""
 _BUSY = (408, 429, 500, 502, 503, 504)
 _AGAIN = "{problem}; run the command again"
 LOGIN_HINT = "a network that asks to log in may have answered: run the command again"
@@ -48,7 +44,6 @@ def _messages() -> list[tuple[Any, type[MtError], str]]:
         (errors.HFValidationError, InputError, "not an id of the hub, which has the form `owner/name`{note}"),
         (401, InputError, "the hub refuses the token (HF_TOKEN, or the saved one); use a valid one, or none"),
         (429, MtError, "{problem}; with a token (HF_TOKEN) it allows more"),
-        (416, MtError, f"a file on the hub has another size than its description; {LOGIN_HINT}"),
         (errors.HfHubHTTPError, MtError, _AGAIN),
         (no_address, InputError, "HF_ENDPOINT is not an address such as https://huggingface.co"),
         (_timeouts(), MtError, "{problem}; check the network, and run the command again{note}"),
@@ -63,67 +58,48 @@ def _messages() -> list[tuple[Any, type[MtError], str]]:
 def hub_errors(kind: Kind, name: str, note: str = "") -> Iterator[None]:
     """Context manager that turns errors of the client into InputError or MtError; other errors pass.
 
-    The first cause of an error that is in the table counts. `note` ends messages about a repository that was not found.
+    The first cause of an error that is in the table counts. `note` is appended if a repository was not found.
     """
+    from huggingface_hub import get_token
+
     try:
         yield
     except MtError:
         raise
     except Exception as error:
-        if (described := _described(error, kind, name, note)) is not None:
-            raise described from error
+        page = f"{_endpoint()}/{'datasets/' if kind == 'dataset' else ''}{name}"
+        token = "set HF_TOKEN to a token of your account, or run `hf auth login`"
+        if get_token():
+            token = "the account of your token has no access"
+        for cause in _causes(error):
+            for key, error_class, message in _messages():
+                if _status_of(cause) == key if isinstance(key, int) else isinstance(cause, key):
+                    text = {"problem": _problem_of(cause), "text": one_line(cause), "page": page, "token": token}
+                    raise error_class(f"{kind} {name}: {message.format(note=note, **text)}") from error
         raise
 
 
-def _described(error: Exception, kind: Kind, name: str, note: str) -> MtError | None:
-    """Error with a message for users; None if no cause of the error is in the table."""
-    from huggingface_hub import get_token
-
-    page = f"{_endpoint()}/{'datasets/' if kind == 'dataset' else ''}{name}"
-    token = "set HF_TOKEN to a token of your account, or run `hf auth login`"
-    if get_token():
-        token = "the account of your token has no access"
-    for cause in _causes(error):
-        for key, error_class, message in _messages():
-            if status_of(cause) == key if isinstance(key, int) else isinstance(cause, key):
-                text = {"problem": _problem_of(cause), "text": one_line(cause), "page": page, "token": token}
-                return error_class(f"{kind} {name}: {message.format(note=note, **text)}")
-    return None
-
-
 def retry(request: Callable[[], T]) -> T:
-    """Send a request; retry it up to three times while the hub is busy or connections are lost."""
-    started_at = time.monotonic()
-    for wait in _WAITS:
-        try:
-            return request()
-        except Exception as error:
-            cause = _network_cause(error)
-            asked = wait_in(getattr(cause, "response", None))
-            seconds = wait if asked is None else asked
-            is_late = time.monotonic() - started_at > _MAX_RETRY_SECONDS
-            if not _is_transient(cause) or seconds > MAX_WAIT_SECONDS or is_late:
-                raise
-            say(f"{_problem_of(cause)}; next attempt in {seconds} s")
-        time.sleep(seconds)
-    return request()
+    """Send a request; send it once more if the hub is busy or the connection is lost.
 
-
-def _network_cause(error: BaseException) -> BaseException:
-    """First cause of an error that concerns a response or a connection; without one, the error itself."""
-    kind = _http_library().TransportError
-    causes = (cause for cause in _causes(error) if status_of(cause) is not None or isinstance(cause, kind))
-    return next(causes, error)
-
-
-def _is_transient(error: BaseException) -> bool:
-    """Whether another attempt may help: the hub was busy, or a connection was lost.
-
-    A silent hub is not asked again: there may be no network, and the client has repeated a download already.
+    Timeouts are not retried: there may be no network, and the client has already retried a download.
     """
-    http = _http_library()
-    is_lost = isinstance(error, http.NetworkError | http.RemoteProtocolError) and not isinstance(error, _timeouts())
-    return is_lost or status_of(error) in _BUSY
+    try:
+        return request()
+    except Exception as error:
+        lost = _http_library().NetworkError, _http_library().RemoteProtocolError
+        for cause in _causes(error):
+            is_lost = isinstance(cause, lost) and not isinstance(cause, _timeouts())
+            if is_lost or _status_of(cause) in _BUSY:
+                break
+        else:
+            raise
+        seconds = requested_wait(getattr(cause, "response", None)) or _WAIT_SECONDS
+        if seconds > MAX_WAIT_SECONDS:
+            raise
+        say(f"{_problem_of(cause)}; next attempt in {seconds} s")
+    time.sleep(seconds)
+    return request()
 
 
 def _timeouts() -> tuple[type[Exception], ...]:
@@ -132,30 +108,27 @@ def _timeouts() -> tuple[type[Exception], ...]:
     return http.TimeoutException, http.ConnectError, http.ProxyError
 
 
-def status_of(error: BaseException) -> int | None:
+def _status_of(error: BaseException) -> int | None:
     """Status of the response that an error is about; None without a response."""
     return getattr(getattr(error, "response", None), "status_code", None)
 
 
-def wait_in(response: Any) -> int | None:
+def requested_wait(response: Any) -> int | None:
     """Seconds that a response asks to wait: `Retry-After: 30`, or `t` in `RateLimit: "api";r=0;t=30`."""
     headers = getattr(response, "headers", {})
-    text = f"t={headers.get('retry-after', '')} {headers.get('ratelimit', '')}"
-    match = re.search(r"\bt=(\d+)", text)
+    match = re.search(r"\bt=(\d+)", f"t={headers.get('retry-after', '')} {headers.get('ratelimit', '')}")
     return int(match[1]) if match else None
 
 
 def _problem_of(error: BaseException) -> str:
     """Reason why a request failed, with the name of the hub."""
-    host = _endpoint().partition("//")[2]
-    status = status_of(error)
+    host, status = _endpoint().partition("//")[2], _status_of(error)
     if status == 429:
-        seconds = wait_in(getattr(error, "response", None))
+        seconds = requested_wait(getattr(error, "response", None))
         return f"{host} allows no more requests {'for now' if seconds is None else f'for {seconds} s'}"
     if status is not None:
         return f"{host} answered with status {status}"
-    proxy = urlsplit(getproxies().get(_endpoint().partition(":")[0], "")).hostname
-    through = f" through the proxy {proxy}" if proxy else ""
+    through = " through a proxy" if getproxies().get(_endpoint().partition(":")[0]) else ""
     connection = "no connection to" if isinstance(error, _timeouts()) else "a lost connection to"
     return f"{connection} {host}{through} ({one_line(error)})"
 

@@ -1,12 +1,11 @@
 """Start several processes with PyTorch's launcher, join them, and end all of them with one message and one status.
 
-A process joins others only if the environment of a launcher (`torchrun`, `mt train --devices`) says so.
+A process joins a group only if a launcher (`torchrun`, `mt train --devices`) has set its environment variables.
 """
 
 from __future__ import annotations
 
 import atexit
-import ctypes
 import logging
 import os
 import signal
@@ -34,12 +33,10 @@ _JOIN_TIMEOUT = timedelta(minutes=5)
 _STATUS_TIMEOUT = timedelta(seconds=10)
 _STOP_SECONDS = 600
 """Time for a launcher to wait, after a signal, until processes have finished a step and a save."""
-_PR_SET_PDEATHSIG = 1
 _ALWAYS_ALLOWED = 2  # Number of processes that any machine may start, to try training with several.
+_VARIABLES = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_PORT")
 _STATUS_FILE = "MT_STATUS_FILE"
 """Environment variable: file for the exit status. After a signal, `launch` can read it nowhere else."""
-_LAUNCHER = "MT_LAUNCHER"
-"""Environment variable: process id of `launch`."""
 _failed_status: int | None = None
 """Exit status of this process if it was in a group and failed."""
 
@@ -50,7 +47,7 @@ def launched_group(if_lost: str = "") -> Iterator[Group]:
 
     Only the first process that fails raises its error. The others raise SystemExit with its status, so that there is
     one message. Raises InputError if the variables of a launcher are incomplete, or the processes cannot find each
-    other; LostProcessError, which ends with `if_lost`, if another process has ended without an error of its own.
+    other; LostProcessError, whose message ends with `if_lost`, if another process has ended without reporting an error.
     """
     global _failed_status
     if launched_processes() is None:
@@ -68,7 +65,7 @@ def launched_group(if_lost: str = "") -> Iterator[Group]:
             raise SystemExit(_failed_status) from None
         _write_status(_failed_status)
         is_exchange = isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error))
-        if is_exchange:  # In a pass through a sharded model, which exchanges weights and gradients.
+        if is_exchange:  # A sharded model exchanges weights and gradients in its passes.
             error = lost(error)
         if isinstance(error, LostProcessError):
             raise LostProcessError("; ".join(filter(None, (str(error), if_lost)))) from None
@@ -81,26 +78,29 @@ def launched_group(if_lost: str = "") -> Iterator[Group]:
 def launched_processes() -> int | None:
     """Number of processes that a launcher started; None without a launcher.
 
-    Raises InputError if its variables are incomplete: this process must not train alone then.
+    Raises InputError if the variables of a launcher are incomplete, because this process must not train alone then.
     """
     if "WORLD_SIZE" not in os.environ:
         return None
-    missing = [name for name in ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
-    numbers = [os.environ.get(name, "") for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_PORT")]
-    if missing or not all(map(str.isdecimal, numbers)) or int(numbers[1]) >= int(numbers[0]):
-        problem = f"{', '.join(missing)} is not set" if missing else f"WORLD_SIZE, RANK, ... cannot be {numbers}"
-        advice = "start with torchrun or --devices, or unset WORLD_SIZE"
-        raise InputError(f"WORLD_SIZE is set, as launchers do, but {problem}; {advice}")
-    return int(numbers[0])
+    size, rank, *_ = values = [os.environ.get(name, "") for name in _VARIABLES]
+    is_complete = all(map(str.isdecimal, values)) and int(rank) < int(size) and "MASTER_ADDR" in os.environ
+    if not is_complete:
+        raise InputError(
+            f"WORLD_SIZE is set, as launchers do, but MASTER_ADDR is missing, or {', '.join(_VARIABLES)} cannot be "
+            f"{values}; start with torchrun or --devices, or unset WORLD_SIZE"
+        )
+    return int(size)
 
 
 def launch(num_devices: int, arguments: Sequence[str]) -> int:
     """Run `mt` with these arguments in several processes of this machine; return the exit status.
 
-    If a process fails, PyTorch's launcher ends the others; it passes a signal on to all. Raises InputError if there are
-    more processes than devices or CPUs.
+    If a process fails, PyTorch's launcher ends the others. It passes signals on to all processes. Raises InputError if
+    there are more processes than devices or CPUs.
     """
-    _check_number(num_devices)
+    most = max(num_usable_cpus(), torch.cuda.device_count(), _ALWAYS_ALLOWED)
+    if num_devices > most:
+        raise InputError(f"--devices {num_devices}: by its CPUs and CUDA devices, this machine can use at most {most}")
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -113,7 +113,6 @@ def launch(num_devices: int, arguments: Sequence[str]) -> int:
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, num_usable_cpus() // num_devices)))
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(_STOP_SECONDS))
-    os.environ[_LAUNCHER] = str(os.getpid())
     with tempfile.TemporaryDirectory(prefix="mt-") as folder:
         status_file = Path(folder) / "status"
         os.environ[_STATUS_FILE] = str(status_file)
@@ -138,25 +137,16 @@ def launch(num_devices: int, arguments: Sequence[str]) -> int:
     return 0
 
 
-def _check_number(num_devices: int) -> None:
-    num_cpus, num_gpus = num_usable_cpus(), torch.cuda.device_count()
-    most = max(num_cpus, num_gpus, _ALWAYS_ALLOWED)
-    if num_devices > most:
-        devices = f"{num_cpus} CPU{'s' * (num_cpus != 1)} and {num_gpus} CUDA device{'s' * (num_gpus != 1)}"
-        raise InputError(f"--devices {num_devices}: this machine has {devices}; use at most {most}")
-
-
 def _join() -> tuple[Group, Any]:
     """Group of this process, and the store that its processes share."""
     from torch.distributed import PrefixStore  # type: ignore[attr-defined]
     from torch.distributed.rendezvous import rendezvous
 
-    _end_with_launcher()
     atexit.register(_exit_if_failed)
     loopback = [name for _, name in socket.if_nameindex() if name in ("lo", "lo0")]
     if os.environ["MASTER_ADDR"] in ("127.0.0.1", "::1", "localhost") and loopback:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback[0])  # The name of the machine may have no address.
-    # While PyTorch waits for the other processes, only a signal without a handler of Python ends this one at once.
+    # While PyTorch waits for other processes, Python's handlers do not run: only a default action ends this process.
     previous = _replace_signal_handlers(signal.SIG_DFL)
     try:
         store, rank, size = next(rendezvous("env://", timeout=_JOIN_TIMEOUT))
@@ -183,14 +173,6 @@ def _replace_signal_handlers(handler: signal.Handlers) -> dict[int, Any]:
     numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
     active = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
     return {number: signal.signal(number, handler) for number in active}
-
-
-def _end_with_launcher() -> None:
-    """Make Linux send SIGTERM to this process when its launcher ends, even if the launcher is killed."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.environ.get(_LAUNCHER, str(os.getppid())) != str(os.getppid()):
-        signal.raise_signal(signal.SIGTERM)  # The launcher ended before the request.
 
 
 def _record_failure(group: Group, store: Any, status: int) -> tuple[bool, int]:

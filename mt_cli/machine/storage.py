@@ -12,7 +12,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,21 +24,13 @@ T = TypeVar("T")
 
 
 def is_out_of_room(error: OSError) -> bool:
-    """Whether a disk is full, read-only or broken: the work fails, and no other command line would help."""
+    """Whether a disk is full, read-only or broken, so that the work fails and no other command line would help."""
     return error.errno in (errno.ENOSPC, errno.EFBIG, errno.EROFS, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
 def is_wrong_path(error: OSError) -> bool:
     """Whether a path cannot be used at all: its name is too long, its links are a loop, or it may not be read."""
     return error.errno in (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EACCES, errno.EPERM)
-
-
-def is_folder(path: Path) -> bool:
-    """Whether a path is a folder; raises OSError if it cannot be used, as `Path.is_dir` does up to Python 3.13."""
-    try:
-        return stat.S_ISDIR(path.stat().st_mode)
-    except (FileNotFoundError, NotADirectoryError, ValueError):
-        return False
 
 
 def refusal(path: Path, error: Exception, advice: str = "") -> MtError:
@@ -62,17 +54,10 @@ def reading(path: Path, error_class: type[MtError] = InputError) -> Iterator[Non
         yield
     except OSError as error:
         raise error_class(f"{path}: {reason(error)}") from None
-    except ValueError:
-        if _can_be_a_name(path):
+    except ValueError as error:
+        if "\0" not in str(path) and not isinstance(error, UnicodeEncodeError):
             raise
         raise error_class(f"{str(path)!a:.300}: no file can have this name") from None
-
-
-def _can_be_a_name(path: Path) -> bool:
-    try:
-        return b"\0" not in os.fsencode(path)
-    except UnicodeEncodeError:
-        return False
 
 
 @contextmanager
@@ -153,8 +138,8 @@ def write_bytes(path: Path, content: bytes) -> None:
 def write_atomically(path: Path, write: Callable[[str], object]) -> None:
     """Have `write` fill a temporary file, flush it to disk and rename it: a crash leaves the old file or the new one.
 
-    A link with the name of either is replaced; its target does not change. Raises MtError if the file cannot be
-    written; the old file is then unchanged.
+    If `path` or the temporary file is a link, the link is replaced and its target stays unchanged. Raises MtError if
+    the file cannot be written; the old file then stays unchanged.
     """
     temporary = path.with_name(path.name + ".tmp")
     with writing(path, "; the previous file is unchanged" if path.exists() else ""):
@@ -177,25 +162,22 @@ def write_atomically(path: Path, write: Callable[[str], object]) -> None:
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """Context manager that gives an empty folder, and renames it to `folder` at the end, or removes it after an error.
+    """Context manager that yields a new empty folder; renames it to `folder` at the end, or removes it after an error.
 
-    Nothing is replaced but an empty folder of this name. A process that is killed leaves `NAME.unfinished-XXXXXXXX`,
-    which does not prevent a second attempt. Raises InputError if the name is taken or the folder cannot be made,
+    Only an empty folder of this name is replaced. A killed process leaves `NAME.unfinished-XXXXXXXX`, which does not
+    prevent a second attempt. Raises InputError if the name is taken or the folder cannot be made,
     MtError if it cannot be written.
     """
     if folder.name in ("", "..") or not is_free(folder):
         raise InputError(f"{folder}: exists already; give a new folder")
     unfinished = folder.with_name(f"{folder.name}.unfinished-{os.urandom(4).hex()}")
-    with ExitStack() as removals:
+    made: list[Path] = []
+    try:
         try:
-            for parent in reversed([parent for parent in folder.parents if not parent.exists()]):
-                with suppress(FileExistsError):  # Another process was faster.
-                    parent.mkdir()
-                    removals.callback(remove_empty, parent)
-            unfinished.mkdir()
+            made += [parent for parent in folder.parents if not parent.exists()]
+            unfinished.mkdir(parents=True)
         except (OSError, ValueError) as error:
-            raise refusal(folder, error, "; give another folder") from None
-        removals.callback(shutil.rmtree, unfinished, ignore_errors=True)
+            raise refusal(folder, error) from None
         with writing(folder):
             try:
                 yield unfinished
@@ -212,12 +194,15 @@ def new_folder(folder: Path) -> Iterator[Path]:
                 if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
                     raise
                 raise InputError(f"{folder}: another process has made it in the meantime; give a new folder") from None
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        remove_empty(*made)
     with suppress(OSError):
         flush(folder.parent)
 
 
 def is_free(folder: Path) -> bool:
-    """Whether a folder can be made under this path, which must not exist or be an empty folder."""
+    """Whether a folder can be made at this path: nothing is there, or an empty folder."""
     if not os.path.lexists(folder):
         return True
     with suppress(OSError):
@@ -232,7 +217,7 @@ def remove(path: Path) -> None:
 
 
 def remove_empty(*folders: Path) -> None:
-    """Remove the empty ones of these folders, in this order."""
+    """Remove the folders that are empty, in the given order."""
     for folder in folders:
         with suppress(OSError):
             folder.rmdir()

@@ -22,7 +22,7 @@ Append = Callable[[KeysValues], KeysValues]
 
 
 class Attended(NamedTuple):
-    """Keys and values, their layout, and their bias Bx1x1xS: 0 where a key may be attended to and -inf elsewhere."""
+    """Keys and values, their layout, and their bias Bx1x1xS: 0 for keys that may be attended to, -inf for others."""
 
     bias: Tensor | None
     keys_values: KeysValues
@@ -38,9 +38,9 @@ class AttentionWeights(NamedTuple):
 
 
 class MultiHeadAttention(nn.Module):
-    """Several attentions over slices of the width, in parallel. Rotary positions apply to self-attention only.
+    """Attention over several slices of the width in parallel. Rotary positions apply to self-attention only.
 
-    `is_causal` says that the bias is the causal mask whenever rows attend to their own sentence alone.
+    With `is_causal`, the bias of self-attention without a cache is the causal mask.
     """
 
     def __init__(self, config: ModelConfig, is_self: bool = False, is_causal: bool = False) -> None:
@@ -55,7 +55,7 @@ class MultiHeadAttention(nn.Module):
         self.output = nn.Linear(config.d_model, config.d_model)
 
     def keys_values(self, x_MD: Tensor, layout: PackedLayout) -> KeysValues:
-        """Keys and values of rows: BxHxSxK of padded ones, MxHxK of packed ones."""
+        """Keys and values of rows: BxHxSxK for padded rows, MxHxK for packed rows."""
         keys = self._split_and_rotate(self.key(x_MD), layout)
         return keys, split_heads(self.value(x_MD), layout, self.num_heads)
 
@@ -70,8 +70,8 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """NxD to NxD: rows attend to `memory` or, without it, to their sentence and the cached rows of `append`.
 
-        `bias` is that of the attended keys without `memory`, and broadcasts to BxHxTxS; packed rows without a grid need
-        none. The attention weights of padded rows are added to the list `weights`, if one is given.
+        `bias` is the bias of self-attention and broadcasts to BxHxTxS; `memory` has its own bias. Packed rows without a
+        grid need none. The attention weights of padded rows are appended to the list `weights`, if it is given.
         """
         keys_layout = layout
         if memory is not None:
@@ -95,7 +95,7 @@ class MultiHeadAttention(nn.Module):
         return self.output(mixed_BHTK.transpose(1, 2).flatten(start_dim=2).flatten(end_dim=1))
 
     def _split_and_rotate(self, x_ND: Tensor, layout: PackedLayout) -> Tensor:
-        """Queries or keys of rows in the shape of `split_heads`, rotated by their positions if these are rotary."""
+        """Queries or keys of rows in the shape of `split_heads`, rotated if positions are rotary."""
         if self.is_rotary:
             assert layout.rotary_factors is not None
             x_ND = rotate(x_ND, layout.rotary_factors)
@@ -103,7 +103,7 @@ class MultiHeadAttention(nn.Module):
 
 
 def split_heads(x_ND: Tensor, layout: PackedLayout, num_heads: int) -> Tensor:
-    """Split NxD rows into heads: BxHxTxK for padded rows, NxHxK for packed ones."""
+    """Split NxD rows into heads: BxHxTxK for padded rows, NxHxK for packed rows."""
     if layout.starts is not None:
         return x_ND.unflatten(1, (num_heads, -1))
     return x_ND.view(layout.num_sequences, -1, num_heads, x_ND.shape[1] // num_heads).transpose(1, 2)

@@ -23,11 +23,11 @@ _POSITIONS_AT_ONCE = 8
 class KeyValueCache:
     """Keys and values of the source and of the target tokens read so far, so that no prefix is computed twice.
 
-    Each step adds N columns, one for each beam. Keys never move when beams change places: only `bias` changes, which
-    says from which columns a beam descends.
+    Each step adds N columns, one for each beam. Keys stay in their columns when beams change places; only `bias`
+    changes, which marks the columns that a beam descends from.
 
-    `memory` has the cross-attention keys and values of each layer. `memory_bias` (Bx1x1xS) is 0 where a key may be
-    attended to and -inf elsewhere.
+    `memory` has the cross-attention keys and values of each layer. `memory_bias` (Bx1x1xS) is 0 for keys that may be
+    attended to and -inf for others.
     """
 
     def __init__(self, memory: list[KeysValues], memory_bias: Tensor, num_beams: int) -> None:
@@ -40,22 +40,22 @@ class KeyValueCache:
 
     @property
     def num_columns(self) -> int:
-        """Number of columns that self-attention reads, rounded up, since oneDNN has to prepare each new shape."""
+        """Number of columns that self-attention reads, rounded up, because oneDNN has to prepare every new shape."""
         return -(-self.length // _POSITIONS_AT_ONCE) * _POSITIONS_AT_ONCE * self.num_beams
 
     def advance(self) -> PackedLayout:
-        """Add a position, in which each beam descends from its own token; return the layout of these tokens.
+        """Add a position with one token for each beam; return the layout of these tokens.
 
-        The beams of a sentence are consecutive rows. They share its memory and its past, as if they were further
-        positions of it.
+        The beams of a sentence are consecutive rows. They share the memory and the past of the sentence as if they were
+        more positions of it.
         """
         num_sentences, device = len(self.bias), self.bias.device
-        position = torch.full((1,), self.length, device=device)  # Not `torch.tensor`, which waits for a GPU.
+        position = torch.full((1,), self.length, device=device)  # `torch.tensor` would wait for a GPU.
         self.length += 1
         if (missing := self.num_columns - self.bias.shape[3]) > 0:
             self.bias = F.pad(self.bias, (0, missing), value=-math.inf)
         if self.num_columns > (size := self._past[0].shape[2]):
-            # Zeros: a masked value is multiplied by 0, which would turn an infinity into a NaN.
+            # Zeros, because a masked value is multiplied by 0, and 0 times infinity is NaN.
             self._past = [F.pad(past, (0, 0, 0, 2 * self.num_columns - size)) for past in self._past]
         self.bias[:, 0, :, self._newest].diagonal(dim1=1, dim2=2).zero_()
         mask = torch.ones(num_sentences, self.num_beams, dtype=torch.bool, device=device)

@@ -14,10 +14,10 @@ from torch import Tensor
 from mt_cli.model.kernels import is_cpu
 
 _BLOCK_TOKENS = 4096
-"""Tokens whose logit gradients exist at a time, in the number format of the activations: as many as a product needs to
-be fast (the weight gradient of 2,500 x 8,000 in bf16 on two cores: 26 ms as one product, 35 ms in blocks of 256)."""
+"""Number of tokens whose logit gradients exist at a time, in the format of the activations: enough for a fast product
+ (the weight gradient of 2,500 x 8,000 in bf16 on two cores: 26 ms as one product, 35 ms in blocks of 256)."""
 _CHUNK_TOKENS = 256
-"""Tokens whose probabilities exist at a time on a CPU, in fp32: ten megabytes, which stay in its caches."""
+"""Number of tokens whose probabilities exist at a time on a CPU, in fp32: ten megabytes, which stay in its caches."""
 
 
 class Workspace:
@@ -31,11 +31,11 @@ class Workspace:
         self._memory: dict[tuple[str, torch.device, torch.dtype], Tensor] = {}
 
     def matrix(self, name: str, num_rows: int, num_columns: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-        """Uninitialised matrix, which the next one of the same name overwrites."""
+        """Uninitialised matrix; the next matrix of the same name reuses its memory."""
         key = name, device, dtype
         size = num_rows * num_columns
         if key not in self._memory or self._memory[key].numel() < size:
-            self._memory.pop(key, None)  # Before the allocation: both may not fit in memory.
+            self._memory.pop(key, None)  # First, because both may not fit in memory.
             with torch.inference_mode(False):  # Training must be able to use what validation allocates.
                 self._memory[key] = torch.empty(size, dtype=dtype, device=device)
         return self._memory[key][:size].view(num_rows, num_columns)
@@ -54,7 +54,7 @@ def fused_loss(
     """Sums of `objective.smoothed_cross_entropy` over the first `num_tokens` rows: smoothed, plain, correct.
 
     With `consistency`, `hidden_ND` has two passes over the tokens, one after the other, for the sums of
-    `objective.consistent_cross_entropy`. The gradient is computed together with the loss, a block of the tokens at a
+    `objective.consistent_cross_entropy`. The gradient is computed together with the loss, one block of tokens at a
     time, so that N x V values never exist at once.
     """
     num_passes = 1 if consistency is None else 2
@@ -168,7 +168,7 @@ def _block_sums(loss: _Loss, hidden_PMD: Tensor, targets_M: Tensor, num_tokens: 
 
 def _token_losses(scores_PCV: Tensor, probs_PCV: Tensor, targets_PC1: Tensor) -> tuple[Tensor, Tensor]:
     """Log of the sum of exp(scores); and for each token, mean loss over all entries, loss, and whether it is right."""
-    # From the largest probability, which is never too small for its logarithm.
+    # Computed from the largest probability, which is never too small for a logarithm.
     largest_PC1 = scores_PCV.amax(dim=-1, keepdim=True)
     log_sum_PC1 = largest_PC1 - probs_PCV.amax(dim=-1, keepdim=True).log()
     right_PC1 = scores_PCV.gather(2, targets_PC1)

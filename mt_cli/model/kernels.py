@@ -32,7 +32,7 @@ def is_cpu(x: Tensor) -> bool:
 
 
 def mark_rows(*tensors: Tensor) -> None:
-    """Tell the compiler that other calls have other numbers of rows; otherwise it compiles for the first number."""
+    """Tell the compiler that the number of rows differs between calls; otherwise it compiles for the first number."""
     from torch._dynamo import maybe_mark_dynamic  # Slow to import, and needed only with the compiler.
 
     for tensor in tensors:
@@ -49,8 +49,8 @@ def attend(
 ) -> Tensor:
     """softmax(query key^T / sqrt(K) + bias) value, BxHxTxK (Vaswani et al. 2017, equation 1).
 
-    `bias` broadcasts to BxHxTxS. `is_causal` says that it is the causal mask and nothing else. PyTorch then gets no
-    bias, and can choose the kernel of FlashAttention (Dao 2023), which skips the future.
+    `bias` broadcasts to BxHxTxS. With `is_causal`, it must be the causal mask and nothing else. PyTorch then gets
+    no bias, and can choose the kernel of FlashAttention (Dao 2023), which skips the future.
 
     On CPUs the plain expression takes less time than the fused kernel (256x4x16x64, forward and backward: bf16 7 ms
     against 40, fp32 6 against 8).
@@ -63,7 +63,7 @@ def attend(
 
 
 def has_variable_length(device: torch.device, dtype: torch.dtype, d_head: int) -> bool:
-    """Whether attention between packed rows needs no grid, because there is a kernel of variable length.
+    """Whether attention between packed rows needs no grid, because there is a variable-length kernel.
 
     FlashAttention (Dao 2023) needs CUDA since Ampere, half precision, heads of certain widths, and no dropout.
     `has_row_kernels` says whether our kernel replaces it.
@@ -72,7 +72,7 @@ def has_variable_length(device: torch.device, dtype: torch.dtype, d_head: int) -
 
 
 _LARGEST_FLASH_HEAD = 192
-"""Wider heads have a backward pass on some GPUs only."""
+"""Largest width of a head; wider heads have a backward pass only on some GPUs."""
 
 
 def attend_packed(
@@ -85,10 +85,10 @@ def attend_packed(
     dropout: float = 0.0,
     is_causal: bool = False,
 ) -> Tensor:
-    """`attend` between packed rows, NxHxK: each attends to the rows of its sequence in `keys`.
+    """`attend` between packed rows, NxHxK: a row attends to the rows of its sequence in `keys`.
 
-    Layouts with a grid need `with_heads`, and a bias for the slots of the grid. Layouts without one need no bias:
-    `is_causal` alone says that a row attends to no later row of its sequence.
+    Layouts with a grid need `with_heads`, and a bias for the slots of the grid. Layouts without a grid need no bias;
+    with `is_causal`, a row attends to no later row of its sequence.
     """
     if bias is None:
         return _attend_variable_length(query_NHK, key_MHK, value_MHK, queries, keys, is_causal)
@@ -97,7 +97,7 @@ def attend_packed(
 
 
 def to_grid(x_NHK: Tensor, layout: PackedLayout) -> Tensor:
-    """Slots BxHxTxK of packed rows."""
+    """Grid BxHxTxK of packed rows NxHxK."""
     assert layout.rows is not None and layout.slots is not None
     x_RK = take_rows(x_NHK.flatten(end_dim=1), layout.rows.flatten(), layout.slots.flatten())
     return x_RK.view(*layout.rows.shape, -1)
@@ -144,8 +144,8 @@ def drop(x: Tensor, rate: float) -> Tensor:
     """Set a share `rate` of the elements to zero and scale the others up to keep the mean.
 
     On CPUs one random byte decides about an element, so the rate is rounded to a multiple of 1/256 (0.1 becomes
-    26/256) and the scale follows the rounded rate. PyTorch generates a full random number (1.3 ms against 7.4, with the
-    gradient).
+    26/256), and the scale is computed from the rounded rate. This takes 1.3 ms, with the gradient; PyTorch, which
+    generates a full random number for each element, takes 7.4.
     """
     if rate == 0.0:
         return x
@@ -164,12 +164,12 @@ def add_dropped(x: Tensor, y: Tensor, rate: float) -> Tensor:
 
 
 def _keep_mask(x: Tensor, rate: float) -> tuple[Tensor, float]:
-    """Mask of `x`, 0 for a share `rate` of the elements and 1 for the others; and the scale of these others."""
+    """Mask of `x`, 0 for a share `rate` of the elements and 1 for the others, and the scale of the kept elements."""
     threshold = max(1, round(rate * 256))
     words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
     keep = words.view(torch.int8)[: x.numel()]
-    # In place of the random bytes: comparing into booleans takes 0.24 ms instead of 0.02, and converting them to bf16
-    # 0.7 ms instead of 0.07.
+    # Overwrites the random bytes. With a mask of booleans, the comparison takes 0.24 ms instead of 0.02, and the
+    # conversion to bf16 0.7 ms instead of 0.07.
     torch.ge(keep, threshold - 128, out=keep)
     return keep.view(x.shape).to(x.dtype), 256 / (256 - threshold)
 

@@ -1,7 +1,7 @@
 """Attention between packed rows on a GPU, as operations that autograd, the compiler and CUDA graphs know.
 
-The operations read no value on the CPU: shapes alone decide what is launched. `triton_attention` has the kernels; it is
-imported at the first launch, because Triton may be missing and is slow to import.
+The operations read no values of tensors on the CPU; shapes alone decide what is launched. The kernels are in
+`triton_attention`, which is imported at the first launch, because Triton may be missing and is slow to import.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LARGEST_HEAD = 128
 
 
 class Tile(NamedTuple):
-    """Numbers of rows that a program computes and that it loops over at a time, and how it is compiled."""
+    """Rows that a program computes, rows that it reads per iteration, and options of the compiler."""
 
     block: int
     inner: int
@@ -34,7 +34,7 @@ class Tile(NamedTuple):
 
 FORWARD, QUERY_GRADIENT, KEY_GRADIENT = Tile(64, 32, 4, 2), Tile(64, 32, 4, 2), Tile(64, 32, 4, 2)
 _MOST_INNER_BYTES = 8192
-"""Size of a tile in the loop, for which shared memory must suffice: 64 rows of 64 elements in half precision."""
+"""Maximum bytes of a tile in the loop, limited by shared memory: 64 rows of 64 elements in half precision."""
 
 
 def attend_rows(
@@ -73,9 +73,9 @@ def attention_of_sequences(
 
 @cache
 def has_row_kernels(device: torch.device, dtype: torch.dtype, d_head: int) -> bool:
-    """Whether `attend_rows` computes its definition on a device, in a number format, for heads of a width.
+    """Whether `attend_rows` equals its definition on a device, in a number format, for a width of heads.
 
-    It is tried once in a process. If it fails or differs, a line says so, and another kernel is used.
+    The kernels are tried once in a process. If they fail or differ, a line is printed and another kernel is used.
     """
     if device.type != "cuda" or d_head > LARGEST_HEAD or not can_compile(device):
         return False
@@ -83,7 +83,7 @@ def has_row_kernels(device: torch.device, dtype: torch.dtype, d_head: int) -> bo
     def is_equal() -> bool:
         with torch.inference_mode(False), torch.enable_grad():
             errors = [error_of(attend_rows, device, dtype, d_head, is_causal) for is_causal in (False, True)]
-        return all(error < _LARGEST_ERROR for error in errors)  # Never NaN.
+        return all(error < _LARGEST_ERROR for error in errors)  # False if an error is NaN.
 
     return is_right("attention", is_equal)
 
@@ -179,7 +179,7 @@ def _(grad_NHK: Tensor, *inputs: Any) -> tuple[Tensor, ...]:
 def _set_up_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     *tensors, ctx.is_causal = inputs
     ctx.save_for_backward(*tensors, *output)
-    ctx.set_materialize_grads(False)  # Otherwise a gradient of zeros is made for the log-sum-exp.
+    ctx.set_materialize_grads(False)  # Otherwise autograd makes a gradient of zeros for the log-sum-exp.
 
 
 def _gradients(ctx: Any, grad_NHK: Tensor, _: None) -> tuple[Tensor | None, ...]:
@@ -196,7 +196,7 @@ def _outputs(query_NHK: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _heads_side_by_side(x_NHK: Tensor) -> Tensor:
-    """Rows with any stride between them, as the kernels read them; a copy only if heads lie otherwise."""
+    """Rows in the layout that the kernels read: heads side by side, any stride between rows; a copy only if needed."""
     return x_NHK if x_NHK.stride()[1:] == (x_NHK.shape[2], 1) else x_NHK.contiguous()
 
 
@@ -205,7 +205,7 @@ def _launch(kernel: Any, tile: Tile, x_NHK: Tensor, is_causal: bool, *arguments:
     num_rows, num_heads, d_head = x_NHK.shape
     block_d = max(16, 1 << (d_head - 1).bit_length())
     inner = max(16, min(tile.inner, _MOST_INNER_BYTES // (block_d * x_NHK.element_size())))
-    # Programs of the heads of a row start one after the other: the row is one piece of memory.
+    # The programs for all heads of a row start one after the other, because the row is contiguous in memory.
     grid = (num_heads, -(-num_rows // tile.block))
     with torch.cuda.device_of(x_NHK):
         kernel[grid](

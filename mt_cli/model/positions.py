@@ -56,7 +56,7 @@ class SinusoidalPositions(nn.Module):
 
     def forward(self, positions_N: Tensor, num_positions: int) -> Tensor:
         """Encodings NxD of positions below `num_positions`."""
-        table = self.table  # Another thread may replace it, by a shorter one too.
+        table = self.table  # Another thread may replace the table, even by a shorter one.
         if num_positions > len(table):
             self.table = table = sinusoids(2 * num_positions, table.shape[1]).to(table.device)
         return table[positions_N]

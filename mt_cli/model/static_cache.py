@@ -1,8 +1,8 @@
-"""A key/value cache whose tensors stay where they are, for steps that are recorded once and repeated.
+"""A key/value cache in tensors with fixed addresses, for steps that are recorded once and replayed.
 
 It has the content of `KeyValueCache` in shapes that recur: the numbers of sentences, of source positions and of target
-positions are rounded up. Self-attention reads the first of the columns that there is room for. The current position is
-a tensor, so that a recorded step can advance it. Knows tensors and shapes; does not know graphs or models.
+positions are rounded up. Self-attention reads only the first columns of those allocated. The current position is a
+tensor, so that a recorded step can advance it. Knows tensors and shapes; does not know graphs or models.
 
 Legend of the shapes: B sentences, N beams, S source positions, C columns (N for each target position), H heads,
 K d_head.
@@ -28,12 +28,12 @@ _GROWTH = 1.5
 
 
 def rounded_sentences(number: int) -> int:
-    """Next of the numbers of sentences that caches have: 1, 2, 4, 8, then four sizes an octave."""
+    """Number of sentences, rounded up to a size that caches have: 1, 2, 4, 8, then four sizes an octave."""
     return round_up(number, _SENTENCES_PER_OCTAVE) if number > 4 else 1 << (number - 1).bit_length()
 
 
 def rounded_positions(number: int) -> int:
-    """Next of the numbers of target positions that self-attention reads: 16, 24, 32, 48, 64, 96, 128, ..."""
+    """Number of target positions, rounded up to a size that self-attention reads: 16, 24, 32, 48, 64, 96, 128, ..."""
     units = -(-number // (_FEWEST_READ // _POSITIONS_PER_OCTAVE))
     if units <= _POSITIONS_PER_OCTAVE:
         return _FEWEST_READ
@@ -62,14 +62,14 @@ class CacheShape:
 
     @property
     def capacity(self) -> int:
-        """Number of columns that there is room for."""
+        """Number of columns that are allocated."""
         return max(self.num_positions, _FEWEST_POSITIONS) * self.num_beams
 
 
 class Arena:
-    """Memory that tensors of changing shapes use in turn, each name its own part.
+    """Memory for tensors of changing shapes, with a separate part for each name.
 
-    A tensor has the same address whenever it has the same name, unless a larger one was asked for in between.
+    Tensors of the same name have the same address, unless a larger tensor was requested in between.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -78,7 +78,7 @@ class Arena:
         self._flat: dict[str, Tensor] = {}
 
     def tensor(self, name: str, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-        """Tensor of this shape with undefined content, which it shares with other tensors of this name."""
+        """Tensor of this shape with undefined content; tensors of the same name share memory."""
         size, flat = math.prod(shape), self._flat.get(name)
         if flat is None or len(flat) < size:
             room = size if flat is None else max(size, int(_GROWTH * len(flat)))
@@ -88,19 +88,19 @@ class Arena:
 
 
 class StaticCache:
-    """Keys and values of the source and of the target tokens read so far, in tensors that stay where they are.
+    """Keys and values of the source and of the target tokens read so far, in tensors with fixed addresses.
 
-    `memory`, `memory_bias` and `bias` are those of `KeyValueCache`, in the number format of the keys. Sentences that
-    were added to round up have a memory of zeros, and their rows are computed like the others.
+    `memory`, `memory_bias` and `bias` are as in `KeyValueCache`, in the number format of the keys. Sentences that were
+    added to round up have a memory of zeros; their rows are computed like all other rows.
     """
 
     def __init__(self, arena: Arena, started: KeyValueCache) -> None:
-        """Cache of the sentences of a cache that has no target positions yet."""
+        """Copy the sentences of a cache that has no target positions yet."""
         keys = started.memory[0][0]
         num_sentences, self._num_heads, source_length, self._d_head = keys.shape
         self._arena, self._dtype, self._num_layers = arena, keys.dtype, len(started.memory)
         self.num_sentences = num_sentences
-        """Number of sentences without those that were added to round up."""
+        """Number of sentences, without sentences that were added to round up."""
         self.length = 0  # Target positions read.
         source_length = -(-source_length // SOURCE_MULTIPLE) * SOURCE_MULTIPLE
         self._set_shape(
@@ -110,12 +110,12 @@ class StaticCache:
         self.parents.copy_(torch.arange(started.num_beams, device=arena.device).expand_as(self.parents))
         self._bias.fill_(-math.inf)
         for past in self._past:
-            past.zero_()  # A masked value is multiplied by 0, which would turn an infinity into a NaN.
+            past.zero_()  # A masked value is multiplied by 0, and 0 times infinity is NaN.
         for pair, started_pair in zip(self.memory, started.memory, strict=True):
             for memory, content in zip(pair, started_pair, strict=True):
                 _write(memory, content, 0.0)
         _write(self.memory_bias, started.memory_bias, -math.inf)
-        self.memory_bias[num_sentences:].zero_()  # A softmax of -inf alone would be NaN.
+        self.memory_bias[num_sentences:].zero_()  # The softmax of a row of -inf would be NaN.
 
     def _set_shape(self, shape: CacheShape) -> None:
         self.shape, tensor = shape, self._arena.tensor
@@ -140,15 +140,15 @@ class StaticCache:
         """The beam of its sentence that each beam continues at the next position."""
 
     def reserve(self) -> None:
-        """Make room for one more position, outside of what is recorded; then `advance` once."""
+        """Make room for one more position; call it before each `advance`, and do not record it."""
         self.length += 1
         if self.length > self.shape.num_positions:
             self._reshape(None, replace(self.shape, num_positions=rounded_positions(self.length)))
 
     def advance(self) -> PackedLayout:
-        """Go to the next position, in which each beam descends from its own token; return the layout of these tokens.
+        """Go to the next position, with one token for each beam; return the layout of these tokens.
 
-        Everything that it needs is on the device.
+        Reads only values on the device, so it can be recorded.
         """
         shape, device = self.shape, self._arena.device
         self._position.add_(1)
@@ -185,7 +185,7 @@ class StaticCache:
         self._set_shape(shape)
         for (old, _), (new, fill) in zip(before, self._content(), strict=True):
             if rows is not None or old.shape != new.shape:
-                # A copy first: the tensors share memory.
+                # Copied first, because both tensors share memory.
                 _write(new, old.clone() if rows is None else old.index_select(0, rows), fill)
 
     def _content(self) -> list[tuple[Tensor, float]]:

@@ -1,4 +1,4 @@
-"""Trained weights of a model: all weights, all outside of frozen parts, or low-rank adapters.
+"""Selection of the weights that are trained: all, all except frozen parts, or low-rank adapters.
 
 The adapters follow Hu et al. 2022, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1.
 
@@ -69,7 +69,7 @@ def _modules(model: nn.Module, part: str) -> list[nn.Module]:
 class LowRankLinear(nn.Linear):
     """Linear map with the weight `weight + scale * up @ down`, of which only `up` and `down` are trained.
 
-    `up` begins as zeros, so the map is at first the one that it adapts.
+    `up` begins as zeros, so that the map initially equals the map that it adapts.
     """
 
     def __init__(self, linear: nn.Linear, rank: int, scale: float) -> None:
@@ -89,7 +89,7 @@ class LowRankLinear(nn.Linear):
 
     @torch.no_grad()
     def merged(self) -> nn.Linear:
-        """Ordinary linear map with the sum as its weight."""
+        """Ordinary linear map whose weight is the sum."""
         has_bias = self.bias is not None
         linear = nn.Linear(self.in_features, self.out_features, has_bias, device="meta")
         linear.weight = nn.Parameter(torch.addmm(self.weight, self.up, self.down, alpha=self.scale))
@@ -100,7 +100,7 @@ class LowRankLinear(nn.Linear):
 def add_adapters(model: Transformer, config: InitConfig) -> None:
     """Add adapters to the attentions and feed-forward blocks of a model if the config has a rank for them.
 
-    Only adapters are trained then, and the embeddings if the vocabulary is extended. Frozen parts get no adapters.
+    Then only the adapters are trained, and the embeddings if the vocabulary is extended. Frozen parts get no adapters.
     """
     if config.adapter_rank is None:
         return
@@ -117,7 +117,7 @@ def add_adapters(model: Transformer, config: InitConfig) -> None:
 
 
 def merge_adapters(model: Transformer) -> None:
-    """Turn a model with adapters into the ordinary model that computes the same, up to rounding."""
+    """Turn a model with adapters into an ordinary model with the same output, up to rounding."""
     for block, name, linear in _linear_maps(model):
         if isinstance(linear, LowRankLinear):
             setattr(block, name, linear.merged())

@@ -35,12 +35,12 @@ M = TypeVar("M", bound=nn.Module)
 
 
 class Transformer(nn.Module):
-    """Encoder and decoder: ids of a source and of a target prefix to logits of the next token."""
+    """Encoder and decoder: from the ids of a source and of a target prefix to the logits of the next token."""
 
     def __init__(self, config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> None:
         super().__init__()
         self.config = config
-        self.recomputes_layers = False  # In the backward pass of training, to keep only the inputs of layers.
+        self.recomputes_layers = False  # Whether training keeps only the inputs of layers for the backward pass.
         self.compiles_layers = False
         self.max_positions = config.max_positions if config.positions == "learned" else None
         self.rotation = Rotation(config) if config.positions == "rotary" else nn.Identity()
@@ -91,7 +91,7 @@ class Transformer(nn.Module):
         return self.projection(self.decoder_norm(x_RD))
 
     def compile_layers(self) -> None:
-        """Compile each layer at its first use; those of one kind share the result."""
+        """Compile each layer at its first use; layers of the same kind share the compiled code."""
         self.compiles_layers = True
         for layer in (*self.encoder, *self.decoder):
             layer.compile()
@@ -119,7 +119,7 @@ class Transformer(nn.Module):
         return self.decoder_norm(x_ND)
 
     def _embed(self, embedding: Embedding, side: Side) -> tuple[Tensor, PackedLayout]:
-        """Embedded rows of a side, and its layout as attention needs it: with rotations, and a grid or none."""
+        """Embedded rows of a side, and the layout for attention: with rotary factors and a grid only if needed."""
         layout = self.rotation(side.layout)
         x_ND = embedding(side.ids, layout)
         if self.compiles_layers:
@@ -189,8 +189,8 @@ class DecoderLayer(nn.Module):
         memory: Memory,
         weights: AttentionWeights | None = None,
     ) -> Tensor:
-        """NxD to NxD: make keys and values of the memory, then attend to them as `decode`."""
-        # Both in `forward`: a sharded layer has its weights only there, and a recomputed one keeps nothing from there.
+        """NxD to NxD: compute keys and values of the memory, then call `decode`."""
+        # Both in `forward`: only here, a sharded layer has its weights, and a recomputed layer keeps no other values.
         return self.decode(x_ND, layout, bias, self.attended(memory), weights=weights)
 
     def attended(self, memory: Memory) -> Attended:
@@ -242,9 +242,9 @@ class FeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """Residual connection around a sub-layer, with dropout, and a norm.
+    """Residual connection around a sub-layer, with dropout and a norm.
 
-    The norm is before the sub-layer (Xiong et al. 2020), or after the sum (section 5.4).
+    The norm comes before the sub-layer (Xiong et al. 2020), or after the sum (section 5.4).
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -299,7 +299,7 @@ def skeleton(model: M) -> M:
 
 
 class _NoNormal(TorchFunctionMode):
-    """Context manager that skips `nn.init.normal_`; on `meta`, PyTorch would import its compiler for it (1.6 s)."""
+    """Context manager that skips `nn.init.normal_`, for which PyTorch imports its compiler on `meta` (1.6 s)."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return None if function is nn.init.normal_ else function(*args, **(kwargs or {}))

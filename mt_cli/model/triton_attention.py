@@ -1,12 +1,12 @@
 """Kernels of attention between packed rows, in Triton. Knows tiles; `packed_attention` launches them.
 
 A program computes BLOCK rows of one head, whatever sequences they belong to. It loops over the rows of the other side
-that they attend to, INNER rows at a time. Each row attends to an interval of rows, so a mask keeps sequences apart. A
-batch of short sequences takes few programs; FlashAttention starts one of 128 rows for every sequence.
+that they attend to, INNER rows at a time. Each row attends to an interval of rows, and a mask keeps sequences apart. A
+batch of short sequences therefore needs few programs; FlashAttention launches one of 128 rows for every sequence.
 
 Softmax is computed online: sums are rescaled whenever a larger score occurs (Dao et al. 2022, algorithm 1). The
-backward pass computes the weights again from the log-sum-exp of each row (Dao 2023, algorithm 2). Nothing is added
-atomically, so that results are deterministic. Importing this module needs Triton.
+backward pass recomputes the weights from the log-sum-exp of each row (Dao 2023, algorithm 2). There are no atomic
+additions, so results are deterministic. Importing this module needs Triton.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import triton.language as tl
 # Legend: D is the width of a head, BLOCK_D the next power of two. Tensors are pointers to their first element; a row
 # of queries, keys, values or gradients has its heads side by side. The log-sum-exp and `delta` are HxN, in fp32.
 
-_LOG2_E = tl.constexpr(1.4426950408889634)  # Exponentials of 2 are cheaper, so scores are in units of log 2.
-_LOWEST = tl.constexpr(-1.0e30)  # Instead of -inf, whose difference to itself is no number.
+_LOG2_E = tl.constexpr(1.4426950408889634)  # Powers of 2 are cheaper, so scores are in units of log 2.
+_LOWEST = tl.constexpr(-1.0e30)  # Used instead of -inf, because -inf minus -inf is NaN.
 
-# Numbers of rows differ between batches: a kernel that depended on them might be compiled while a graph is recorded.
+# Numbers of rows differ between batches. A kernel specialised on them might be compiled while a graph is recorded.
 _jit = triton.jit(
     do_not_specialize=["num_queries", "num_keys"],
     do_not_specialize_on_alignment=["query_sequences", "key_sequences", "query_starts", "key_starts"],
@@ -130,7 +130,7 @@ def key_gradient(
 
 @triton.jit
 def _intervals(sequences, starts, first, num_rows, BLOCK: tl.constexpr):
-    """First row, and end, of the other side that each row of a tile attends to; from `num_rows` on, no rows."""
+    """First row and end of the interval that each row of a tile attends to; empty from row `num_rows` on."""
     rows = first + tl.arange(0, BLOCK)
     mask = rows < num_rows
     sequences = tl.load(sequences + rows, mask=mask, other=0)
@@ -170,6 +170,6 @@ def _store(pointer, stride, first, end, tile, D: tl.constexpr, BLOCK_D: tl.const
 def _places(pointer, stride, first, end, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK: tl.constexpr):
     """Pointers to the elements of a tile, and which of them exist."""
     rows, columns = tl.arange(0, BLOCK)[:, None], tl.arange(0, BLOCK_D)[None, :]
-    # The first element can be the 2^31st or a later one; from there on, 32 bits suffice.
+    # The index of the first element may need 64 bits; offsets from it fit in 32.
     pointer += tl.cast(first, tl.int64) * stride + tl.program_id(0) * D
     return pointer + (rows * stride + columns), (first + rows < end) & (columns < D)

@@ -1,11 +1,10 @@
-"""Records of a run: `metrics.jsonl`, TensorBoard events and `samples.txt`; written, truncated on resuming, and read.
+"""Records of a run (`metrics.jsonl`, TensorBoard events, `samples.txt`): writing, truncation on resuming, reading.
 
 The tags are explained in `docs/runs.md`. A row of `metrics.jsonl` holds what TensorBoard shows for its step.
 """
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import os
@@ -25,7 +24,6 @@ from torch.utils.tensorboard import summary
 
 from mt_cli.machine.console import say
 from mt_cli.machine.storage import read_regular, writing
-from mt_cli.translation.sentences import units
 
 Sample = tuple[str, str, str]
 """Source, reference and hypothesis."""
@@ -78,7 +76,7 @@ class Records(EventFile):
                 self._add_points(row)
 
     def write_metrics(self, step: int, elapsed_seconds: float, metrics: Mapping[str, float]) -> None:
-        """Add one row to the metrics and one point to its curves; values that are not finite are omitted."""
+        """Add a row to `metrics.jsonl` and a point to each curve; values that are not finite are omitted."""
         finite = {tag: value for tag, value in metrics.items() if math.isfinite(value)}
         row = {"step": step, "elapsed_seconds": round(elapsed_seconds, 3), **finite}
         with writing(self._metrics), self._metrics.open("a", encoding="utf-8") as file:
@@ -90,19 +88,18 @@ class Records(EventFile):
         self.add(row["step"], [summary.scalar(tag, value) for tag, value in row.items() if "/" in tag])
 
     def write_samples(self, step: int, samples: Sequence[Sample]) -> None:
-        """Add the sample sentences; TensorBoard shows words in bold that were not in the last hypothesis."""
+        """Add the sample sentences; TensorBoard shows them beside the last hypotheses."""
         if not samples:
             return
         with writing(self._texts), self._texts.open("a", encoding="utf-8") as file:
             file.write(f"# step {step}\n")
             for source, reference, hypothesis in samples:
                 file.write(f"source     {source}\nreference  {reference}\nhypothesis {hypothesis}\n\n")
-        table = "| source | reference | hypothesis, **new words** | last time |\n|---|---|---|---|\n"
+        table = "| source | reference | hypothesis | last time |\n|---|---|---|---|\n"
         for source, reference, hypothesis in samples:
             before = self._samples.get((source, reference))
-            shown = _plain(hypothesis) if before is None else _marked(hypothesis, before)
-            same = "the same" if before == hypothesis else _plain(before or "")
-            table += f"| {_plain(source)} | {_plain(reference)} | {shown} | {same} |\n"
+            last = "the same" if before == hypothesis else _plain(before or "")
+            table += f"| {_plain(source)} | {_plain(reference)} | {_plain(hypothesis)} | {last} |\n"
             self._samples[source, reference] = hypothesis
         with writing(self._directory):
             self.add(step, [summary.text("samples", table)])
@@ -134,20 +131,6 @@ def write_hparams(directory: Path, step: int, options: Mapping[str, Any], scores
 def _plain(text: str) -> str:
     """Text escaped for a cell of a Markdown table."""
     return re.sub(r"([\\`*_\[\]<>|~#])", r"\\\1", text)
-
-
-def _marked(text: str, before: str) -> str:
-    """Escaped text, with the words in bold that were not in `before`."""
-    words, previous = ([(line[start:end], start, end) for start, end in units(line)] for line in (text, before))
-    matcher = difflib.SequenceMatcher(a=[word for word, *_ in previous], b=[word for word, *_ in words], autojunk=False)
-    marked, done = "", 0
-    for kind, _, _, first, last in matcher.get_opcodes():
-        if first < last:
-            start, end = words[first][1], words[last - 1][2]
-            stretch = _plain(text[start:end])
-            marked += text[done:start] + (stretch if kind == "equal" else f"**{stretch}**")
-            done = end
-    return marked
 
 
 def _truncate(path: Path, size: int) -> None:

@@ -35,7 +35,7 @@ class DataRow(BaseModel, extra="allow"):
     dropped: dict[str, int] = {}
 
     @property
-    def left_out(self) -> dict[str, int]:
+    def excluded(self) -> dict[str, int]:
         """Number of excluded pairs, by reason."""
         return self.dropped | ({"held out for valid": self.num_held_out} if self.num_held_out else {})
 
@@ -87,7 +87,7 @@ def read_report(directory: RunDirectory) -> Report | None:
 
 
 def finished_report(directory: RunDirectory, config: Config, state: RunState) -> Report | None:
-    """Report of a run that is finished under a config; None if training or scoring is left to do."""
+    """Report of a run that is finished according to a config; None if it still has to be trained or scored."""
     report = read_report(directory) if state.reason_to_stop(config.training) else None
     if report is None:  # A damaged report is written again.
         return None
@@ -104,7 +104,7 @@ def finished_report(directory: RunDirectory, config: Config, state: RunState) ->
 
 
 def format_summary(report: Report, path: Path, needs_tag: bool = False) -> str:
-    """Scores of a run and commands to go on with, for people; `needs_tag` if the model has no default tag."""
+    """Scores of a run and the next commands, for people; `needs_tag` if the model has no default tag."""
     run = shlex.quote(str(path))
     notes, validation = [], report.validation
     if report.num_bad_steps:
@@ -138,7 +138,7 @@ def format_summary(report: Report, path: Path, needs_tag: bool = False) -> str:
 
 
 def notes_on_comparison(reports: Sequence[Report | None]) -> list[str]:
-    """Warnings for people who compare the scores of runs; a report is None if it is unknown."""
+    """Warnings for people who compare the scores of runs; None stands for a run without a report."""
     num_steps = [report.num_steps for report in reports if report is not None]
     lengths = " and ".join(f"{steps:,}" for steps in num_steps)
     unequal = [f"the runs had {lengths} steps, so a difference may come from the length of the training alone"]
@@ -181,7 +181,7 @@ class RunSummary:
 
 
 def _usable(read: Callable[[Path], T], path: Path) -> T | None:
-    """Content of a file; None if it is missing or unusable. A message names an unusable file."""
+    """Content of a file; None if it is missing or unusable. Prints a message about an unusable file."""
     try:
         with reading(path):
             return read(path) if path.exists() else None

@@ -33,8 +33,8 @@ def prepare_new(
     """Complete the config of a new run, train its tokenizers and prepare its data; also return its parent.
 
     `path` is the directory of the new run; see `prepare` for `stream_rows`. If `is_quiet`, the choices of
-    `preset: auto` are not printed. Raises the errors of `prepare`; RunError if the parent cannot be loaded or lacks a
-    tag of the config; and ConfigError with every option that differs from the parent's and may not, or if
+    `preset: auto` are not printed. Raises the errors of `prepare`. Raises RunError if the parent cannot be loaded or
+    lacks a tag of the config. Raises ConfigError with every option that must equal the parent's and differs, or if
     `init.freeze` does not fit.
     """
     tokenizers, parent, data = None, None, None
@@ -55,7 +55,7 @@ def prepare_new(
 
 
 def resumed_config(config: Config, previous: Config, tokenizers: TokenizerPair, cache: Cache, path: Path) -> Config:
-    """Config of a run that resumes, completed with what the run chose when it began."""
+    """Config of a run that resumes, completed with the values that the run chose when it began."""
     num_corpora = len(config.corpus.train)
     if config.init.run is not None:
         config = inherited(config, previous, f"{path}: this run began with another config")
@@ -74,12 +74,12 @@ def with_batch_tokens(config: Config, size: int) -> Config:
 
 
 def problems_to_show(data: Data, config: Config, cache: Cache) -> Sequence[Finding]:
-    """Problems and notes on the text of a run; those on single texts are left to `mt data check`."""
+    """Problems and notes on the text of a run, except findings of the kind `text`, which `mt data check` reports."""
     return [problem for problem in find_problems(data.corpora, config, cache) if problem.kind != "text"]
 
 
 def trained_state(context: TrainingContext) -> ReplicatedState:
-    """Weights and optimizer as training changes them: whole in every process, or sharded."""
+    """State that training changes, weights and optimizer: whole in every process, or sharded."""
     training, parts = context.config.training, (context.objective, context.optimizer)
     gc.collect()  # Frees graphs or shards of a training that diverged, whose objects refer to each other.
     if not context.is_sharded:

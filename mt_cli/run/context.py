@@ -1,4 +1,4 @@
-"""Context of a training run, built once: model, optimizer, batches and validator. The plan has their sizes."""
+"""Context of a training run, built once: model, optimizer, batches and validator."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from mt_cli.training.update import is_worth_compiling, reason_against_graphs
 
 @dataclass(frozen=True)
 class Length:
-    """Steps of a run."""
+    """Length of a run in steps."""
 
     step_tokens: int
     """Largest number of tokens of a step."""
     steps_per_epoch: int | None
-    """None for a stream, and for steps of growing size."""
+    """Number of steps in an epoch; None for a stream, and for steps of growing size."""
     num_steps: int | None
     """Largest number of steps; None if only time or patience ends the run."""
 
 
 @dataclass(frozen=True)
 class TrainingContext:
-    """Objects that training uses from its first step to its last. Loading a checkpoint and training change the weights.
+    """Objects that training uses from first step to last. Loading a checkpoint and training change the weights.
 
     If the model is sharded, only the main process has its weights, on the CPU.
     """
@@ -88,7 +88,7 @@ class TrainingContext:
 
     @property
     def compiles_layers(self) -> bool:
-        """Whether the layers are compiled; depends on the length of the whole run, so that it resumes as it began."""
+        """Whether the layers are compiled. The length of the whole run decides, so that a run resumes as it began."""
         training, num_steps = self.config.training, self.length.num_steps
         if training.compile != "auto" or self.reason_against_graphs is not None:
             return training.compile is True and self.reason_against_graphs is None
@@ -97,7 +97,7 @@ class TrainingContext:
 
     @property
     def num_parameters(self) -> int:
-        """Number of parameters, shared ones counted once."""
+        """Number of parameters; shared parameters count once."""
         return sum(weight.numel() for weight in self.model.parameters())
 
 

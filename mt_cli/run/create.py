@@ -28,7 +28,7 @@ from mt_cli.training.gradients import fits_memory, largest_batch
 from mt_cli.training.objective import Objective
 
 _ROWS_OF_STREAM = 10_000
-"""Rows of a stream that are examined before a run begins."""
+"""Number of rows of a stream that are examined before a run begins."""
 
 
 def create_run(
@@ -38,11 +38,11 @@ def create_run(
 
     Return the complete plan, the data, and the run whose weights it begins with.
 
-    An older run in the directory is moved aside only when the corpora have been read and the model is known to fit the
-    machine. Raises CorpusError for text that is processed already, DeviceMemoryError, and the errors of `prepare_new`.
+    An older run in the directory is moved aside only after the corpora have been read and the memory has been checked.
+    Raises CorpusError for text that is processed already, DeviceMemoryError, and the errors of `prepare_new`.
     """
     config = plan.config
-    if config.init.run is None:  # Now, and not after the tokenizers are trained; replayed text is known later.
+    if config.init.run is None:  # Before tokenizers are trained; a parent's replayed text is known later.
         _refuse_processed(config, cache)
     config, data, parent = prepare_new(config, cache, directory.path, num_processes=plan.num_processes)
     if parent is not None:
@@ -72,12 +72,12 @@ def create_run(
 
 
 def _refuse_processed(config: Config, cache: Cache) -> None:
-    """Raise CorpusError if the training text, or the beginning of a stream, is processed already and not accepted."""
+    """Raise CorpusError if the training text (or the first rows of a stream) is processed already and not accepted."""
     refuse_processed(find_problems(read(config, cache, _ROWS_OF_STREAM), config, cache))
 
 
 def _say_leaks(data: Data, config: Config, parent: ParentRun, hashes: PairHashes) -> None:
-    """Print how many evaluation pairs are among the training pairs of the parent, given by their hashes."""
+    """Print how many evaluation pairs the parent was trained on; `hashes` are the hashes of its training pairs."""
     for name, corpus in data.corpora.items():
         if name != "train" and (number := int(np.isin(pair_hashes(corpus.pairs, config.corpus.tags), hashes).sum())):
             seen = f"{parent.path} was trained on {number:,} of the {len(corpus):,} pairs of {name}"
@@ -86,7 +86,7 @@ def _say_leaks(data: Data, config: Config, parent: ParentRun, hashes: PairHashes
 
 _SMALLEST_BATCH, _BATCHES_PER_EPOCH = 4_096, 100
 LARGEST_BATCH = 32_768
-"""Tokens of a micro-batch above which an H100 is no faster; a model learns more from more steps."""
+"""Largest micro-batch in tokens. Above it, an H100 is not faster, and a model learns more from more steps."""
 _BYTES_PER_PARAMETER = 16
 
 

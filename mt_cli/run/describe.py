@@ -15,7 +15,7 @@ from mt_cli.run.context import Length, TrainingContext
 from mt_cli.run.create import LARGEST_BATCH
 
 _SMALL_BATCH, _BATCH_OF_A_GPU = 8_192, 16_384
-"""Tokens of a micro-batch below which a GPU takes longer for each token, and tokens that are enough for it."""
+"""Tokens of a micro-batch below which a GPU takes longer per token, and tokens that keep it busy."""
 
 
 def describe_training(context: TrainingContext, cache: Cache) -> list[str]:
@@ -67,7 +67,7 @@ def _describe_device(context: TrainingContext) -> str:
 
 
 def describe_computing(context: TrainingContext) -> str:
-    """Number format, attention kernel and launching of a step on a GPU."""
+    """Number format, attention kernel, CUDA graphs and compilation on a GPU, in one line."""
     model, reason = context.config.model, context.reason_against_graphs
     is_varlen = has_variable_length(context.device, context.dtype, model.d_head) and not model.attention_dropout
     kernel = "variable-length attention" if is_varlen else "attention over a grid of padded sentences"
@@ -89,7 +89,7 @@ def notes_on_device(config: Config, device: torch.device) -> list[str]:
 
 
 def note_on_batches(training: TrainingConfig) -> str | None:
-    """A note if a GPU computes larger micro-batches faster: of a step of the same size, or of a larger step."""
+    """Note that a GPU computes larger micro-batches faster, in steps of the same size or larger; None if not."""
     size, number = training.tokens_per_batch, training.micro_batches_per_step
     divisors = (n for n in range(1, number) if number % n == 0)
     fewer = next((n for n in divisors if size * number // n <= LARGEST_BATCH), None)
@@ -107,11 +107,11 @@ def note_on_batches(training: TrainingConfig) -> str | None:
 
 
 def note_on_patience(training: TrainingConfig, steps_per_epoch: int | None, num_steps: int | None) -> str | None:
-    """A note if `training.patience` cannot end a run of so many steps, or if it waits for a long warm-up."""
+    """Note that `training.patience` cannot end a run of `num_steps`, or waits for a long warm-up; None if neither."""
     every = training.validate_every_steps or steps_per_epoch
     if training.patience is None or every is None:
         return None
-    # The first validation is the best one so far, and those of the warm-up do not count.
+    # The first validation is always the best so far, and validations of the warm-up do not count.
     first = max(2, training.warmup_steps // every + 1)
     earliest = every * (first + training.patience - 1)
     is_too_late = num_steps is not None and earliest >= num_steps

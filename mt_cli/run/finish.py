@@ -48,7 +48,7 @@ def finish(context: TrainingContext, state: RunState, stopped_because: str) -> R
 
 
 def _average_at_end(context: TrainingContext, state: RunState) -> None:
-    """If the config says so, try the means of the last and of the best validated checkpoints as the best one."""
+    """If the config says so, compute the means of the last and of the best checkpoints; keep a mean that is better."""
     number = context.config.training.average_checkpoints
     if number is None:
         return
@@ -60,14 +60,14 @@ def _average_at_end(context: TrainingContext, state: RunState) -> None:
 
 
 def average_run(path: Path, last: int | None, best: int | None) -> list[str]:
-    """Average the last or the best checkpoints of a run that is not being trained; return the scores as lines.
+    """Average the last or the best checkpoints of a run; return the scores as lines. Another process must not train it.
 
     The mean becomes `best` if its score on the validation set is better; the previous best stays as `before_average`.
     Raises RunError if the run has not kept enough checkpoints or is being trained, and the errors of `prepare` and
     `TrainedRun.load`.
     """
     directory = RunDirectory(path)
-    directory.config()  # Raises now if this is no run, because the lock would make the directory.
+    directory.config()  # Raises an error if this is not a run, before the lock makes the directory.
     with directory.locked():
         steps = steps_to_average(directory, last, best)
         run = TrainedRun.load(path, is_merged=False)
@@ -140,14 +140,14 @@ def _write_report(context: TrainingContext, state: RunState, stopped_because: st
         hardware=describe_hardware(context.device),
         versions=describe_versions(),
     )
-    _write_hparams(context, position.step + 1, scores)  # At the next step: a resumed run drops these values.
+    _write_hparams(context, position.step + 1, scores)  # At the next step, so that a resumed run drops these values.
     tree = report.model_dump(mode="json", exclude_unset=True)
     write_text(directory.report_path, json.dumps(tree, indent=2, ensure_ascii=False) + "\n")
     return report
 
 
 def _validation(state: RunState) -> BestValidation:
-    is_loss = state.best_metric == "loss"  # The state has it negated.
+    is_loss = state.best_metric == "loss"  # The state holds the negated loss.
     best, parent = (
         None if value is None else round(-value if is_loss else value, 4)
         for value in (state.best_value, state.parent_value if state.parent_metric == state.best_metric else None)
@@ -157,7 +157,7 @@ def _validation(state: RunState) -> BestValidation:
 
 
 def _write_hparams(context: TrainingContext, step: int, scores: Mapping[str, SplitScores]) -> None:
-    """Write options and final scores for TensorBoard's table of runs. It shows the alphabetically first ones."""
+    """Write options and final scores for TensorBoard's table of runs, which shows the first names of the alphabet."""
     sections = ("tokenizer", "model", "training")
     options = {key: value for name in sections for key, value in flat(getattr(context.config, name), name).items()}
     values = {

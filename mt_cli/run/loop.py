@@ -28,7 +28,7 @@ from mt_cli.training.steps import StepReport, optimization_steps
 
 
 def optimize(context: TrainingContext, state: RunState) -> tuple[RunState, str]:
-    """Train until there is a reason to stop; return it with the last state. Goes back if training diverges.
+    """Train until there is a reason to stop; return the last state and the reason. Goes back if training diverges.
 
     Raises RunInterruptedError after a signal, with the state saved, and DivergenceError.
     """
@@ -50,13 +50,13 @@ def _train_until_stop(context: TrainingContext, state: RunState) -> str:
         loop.save()
         if state.begins_with_parent:
             loop.validate_parent()
-        elif state.is_validation_due(training):  # It may have been interrupted; otherwise this does nothing.
+        elif state.is_validation_due(training):  # If the validation was not interrupted, this does nothing.
             loop.validate()
         loop.save()
         if reason := state.reason_to_stop(training):
             loop.validate()
         else:
-            group.on_main(lambda: remove(context.directory.report_path))  # It describes an end that no longer holds.
+            group.on_main(lambda: remove(context.directory.report_path))  # It describes an earlier end of the run.
             reason = loop.run()
         if signals.is_stop_requested:
             raise RunInterruptedError("interrupted after the last step; the same command does the rest")
@@ -64,7 +64,7 @@ def _train_until_stop(context: TrainingContext, state: RunState) -> str:
 
 
 class TrainingLoop:
-    """Training between two restarts. The main process alone has `records`, and saves."""
+    """Training until a stop or a restart. Only the main process has `records` and saves."""
 
     def __init__(
         self, context: TrainingContext, state: RunState, records: Records | None, bar: Progress, signals: Signals
@@ -83,8 +83,8 @@ class TrainingLoop:
     def run(self) -> str:
         """Train until there is a reason to stop, and return that reason.
 
-        If the run ends between two validations, its last validation follows the last save. A run that resumes from
-        that save equals one that never stopped. Raises RunInterruptedError after a signal, with the state saved.
+        If the run ends between two validations, it saves first and validates after that. A run that resumes from this
+        save equals a run that never stopped. Raises RunInterruptedError after a signal, with the state saved.
         """
         for report in self._steps():
             self._log.add(report)
@@ -103,7 +103,7 @@ class TrainingLoop:
         raise AssertionError("the optimisation never ends by itself")
 
     def _steps(self) -> Iterator[StepReport]:
-        """Train, and count the time that passes."""
+        """Yield the reports of training steps; count the elapsed time."""
         state, training = self._state, self._config
         factor, num_steps = 0.5**state.num_restarts, self._context.length.num_steps
         steps = optimization_steps(
@@ -124,7 +124,7 @@ class TrainingLoop:
                 self._saved_at = state.elapsed_seconds
 
     def _is_save_due(self) -> bool:
-        """Whether a signal requested a save or `save_every_minutes` have passed since the last; for all processes."""
+        """Whether a signal requested a save, or `save_every_minutes` have passed; all processes get the same answer."""
         minutes = self._config.save_every_minutes
         is_overdue = minutes is not None and self._state.elapsed_seconds - self._saved_at >= 60 * minutes
         return self._signals.take_save_request() or is_overdue

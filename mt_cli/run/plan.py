@@ -21,18 +21,18 @@ from mt_cli.tokenizer.tokenizer import TokenizerPair
 
 @dataclass(frozen=True)
 class Plan:
-    """Decisions of the main process, which it sends to the other processes. They never change."""
+    """Decisions of the main process, sent to the other processes; immutable."""
 
     config: Config
-    """Complete when training begins, without presets and `auto`; `create_run` completes the config of a new run."""
+    """Config; `create_run` completes the config of a new run, so that training sees neither presets nor `auto`."""
     tokenizers: TokenizerPair | None = None
-    """None for a new run until `create_run` has trained its tokenizers."""
+    """Tokenizers; None for a new run until `create_run` has trained them."""
     num_processes: int = 1
     """Number of processes that the run began with; it keeps the size of its steps."""
     state_path: Path | None = None
     """Newest intact checkpoint; None for a new run, and if no checkpoint can be used."""
     longest_source: int | None = None
-    """Tokens of the longest source that the model was trained on before."""
+    """Number of tokens of the longest source in earlier training of the model."""
     parents: Sequence[Ancestor] = ()
     """Runs whose weights a new run begins with."""
     is_new: bool = False
@@ -89,7 +89,7 @@ def _plan_to_resume(config: Config, directory: RunDirectory, cache: Cache) -> Pl
         else:
             notes = [f"the search is tuned when training ends; now: mt tune-decoding --run {directory.path}"]
     changes = "".join(f"\n  {line}" for line in directory.check_resumable(previous, config))
-    path, state = directory.newest_state()  # Without a usable one, loading a checkpoint says what is wrong.
+    path, state = directory.newest_state()  # If no checkpoint is usable, loading one later raises the error.
     return Plan(
         config,
         tokenizers,

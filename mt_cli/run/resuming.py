@@ -39,7 +39,7 @@ def restore(context: TrainingContext) -> RunState:
 
 
 def _resumed(context: TrainingContext) -> RunState:
-    """Load the state to resume from; bring config and best checkpoint into agreement with it."""
+    """Load the state to resume from; make config and best checkpoint agree with it."""
     state = _load(context)
     write_text(context.directory.config_path, context.config.to_yaml())
     say(f"Resuming from step {state.position.step}.")
@@ -152,7 +152,7 @@ def _reconcile_best(context: TrainingContext, state: RunState) -> None:
     best = directory.best_state()
     is_of_end = best is not None and best.best_step == state.position.step != state.best_step
     if best is not None and (is_of_end or best.averaged_steps):
-        # This validation happened only because the run ended there; an uninterrupted run would not have it.
+        # The run validated only because it ended there; an uninterrupted run would not have this validation.
         remove(directory.best_path)
         best = None
     if best is not None:

@@ -32,9 +32,9 @@ class System:
     """Config of the first run; None for an exported model."""
     checkpoint: str | None
     search: Mapping[str, Any]
-    """Options of the search, and `tag`."""
+    """Options of the search, and the option `tag`."""
     languages: Languages
-    """Default direction, for pairs that name none."""
+    """Default direction, for pairs without languages."""
 
     @property
     def name(self) -> str:
@@ -63,9 +63,9 @@ def evaluate_system(
     for note in filter(None, notes):
         say(f"note: {note}")
     model = load_comet(comet) if comet else None
-    languages, left_out = test_set.languages, test_set.left_out
+    languages, skipped = test_set.languages, test_set.skipped
     scores, hypotheses = test_sets.evaluate(
-        translator, pairs, test_set.name, scorer, languages, left_out, **system.search
+        translator, pairs, test_set.name, scorer, languages, skipped, **system.search
     )
     scores.run = system.name
     if system.checkpoint:
@@ -74,7 +74,7 @@ def evaluate_system(
         scores.comet = comet_score(model, pairs, hypotheses)
     if against is not None:
         scores.against = _compare(system, test_set, scorer, hypotheses, against, load)
-    if system.config is not None and len(system.paths) == 1:  # After reading `against`, which may be the same file.
+    if system.config is not None and len(system.paths) == 1:  # `against`, which is read by now, may be the same file.
         name = f"{test_set.name}.{system.checkpoint}" if system.checkpoint else test_set.name
         test_sets.write_hypotheses(path, name, hypotheses)
     return scores
@@ -96,14 +96,14 @@ def _compare(
         texts = translate_as_baseline(against, load, sources, languages, system.translator.tags, system.search)
         reports = [read_report(RunDirectory(path)) for path in (*system.paths, against)]
     else:
-        texts = read_translations(against, len(sources), test_set.left_out)
+        texts = read_translations(against, len(sources), test_set.skipped)
     scores = test_sets.compare(str(against), scorer, hypotheses, texts, references, test_set.languages)
     scores.notes += notes_on_comparison(reports)
     return scores
 
 
 def scorer_for(config: Config | None, name: str, language: str, is_chosen: bool, bleu_tokenizer: str | None) -> Scorer:
-    """Scorer of a corpus of a config; of `language`, if it `is_chosen` or there is no config."""
+    """Scorer for a corpus of a config; for `language` instead if `is_chosen`, or without a config."""
     if config is None:
         return Scorer.of(language, bleu_tokenizer or "auto")
     scorer = scorer_of(config, name, bleu_tokenizer)

@@ -1,4 +1,4 @@
-"""A whole run: decide, create, set up, restore, optimize, finish. The processes exist already."""
+"""A whole run: decide, create, set up, restore, optimize, finish. Does not start processes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def train(config: Config, runs: Path, fresh: bool = False, group: Group = ALONE)
     """
     directory, cache = RunDirectory(runs / config.name), Cache(runs / ".cache", say)
     device = pick_device(config.training.device, group)
-    scorer_of(config, "valid")  # Raises now, not after the data is prepared, if the scorer is not available.
+    scorer_of(config, "valid")  # Raises the error of a missing scorer before the data is prepared.
     if config.training.num_threads is not None:
         torch.set_num_threads(config.training.num_threads)
     with directory.locked(group):
@@ -56,7 +56,7 @@ def train(config: Config, runs: Path, fresh: bool = False, group: Group = ALONE)
 
 
 def _train(plan: Plan, directory: RunDirectory, cache: Cache, device: torch.device, group: Group) -> Report:
-    """Train until the end of a run that is not finished."""
+    """Create or resume a run that is not finished, and train it to the end."""
     data: Data | None = None
     parent: ParentRun | None = None
     if plan.is_new:
@@ -87,7 +87,7 @@ def _describe_finished(plan: Plan, directory: RunDirectory) -> None:
 
 
 def _import_now() -> None:
-    """Import modules now that a thread would import later.
+    """Import modules that a thread would otherwise import later.
 
     A run that was stopped during such an import once waited forever for Python's import lock.
     """

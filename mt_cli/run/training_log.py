@@ -31,7 +31,7 @@ class TooManyBadStepsError(DivergenceError):
 class TrainingLog:
     """Writer of rows with means over steps; it waits for a GPU only when it writes.
 
-    Everything that it remembers is in the state, so a resumed run writes the same rows as one that never stopped.
+    All of its memory is in the state, so a resumed run writes the same rows as a run that never stopped.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class TrainingLog:
         self._unread: list[StepReport] = []
         self._num_splits = 0
         self._contention: CpuContention | None = CpuContention()
-        """None once the user has been told."""
+        """None once the user has been warned."""
 
     @property
     def recent_loss(self) -> float:
-        """Mean loss of the steps since the last row; right after a row, mean loss of the row."""
+        """Mean loss of the steps since the last row; without such steps, mean loss of the last row."""
         num_tokens = sum(step.num_target_tokens for step in self._state.unlogged)
         if num_tokens:
             return sum(step.cross_entropy for step in self._state.unlogged) / num_tokens
@@ -89,7 +89,7 @@ class TrainingLog:
                 continue
             self._state.add_bad_step(seconds)
             number = self._state.num_bad_steps_in_row
-            # In fp16 a gradient overflows now and then, which halves the scale of the loss.
+            # In fp16 a gradient overflows now and then; the scale of the loss is then halved.
             if number == (3 if self._config.precision == "fp16" else 1):
                 say(f"step {report.step:>6,}  the loss or the gradient is not finite; such steps are skipped")
             if number >= self._config.max_bad_steps:

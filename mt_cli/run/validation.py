@@ -60,9 +60,9 @@ class Validation:
 
 
 class Validator:
-    """Scorer of a model on the validation set of a run, in the number format of training.
+    """Validates models on the validation set of a run, in the number format of training.
 
-    `longest_before` is the number of tokens of the longest source that the model was trained on before.
+    `longest_before` is the number of tokens of the longest source in earlier training of the model.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Validator:
         self.best_metric = best_metric_of(config, self._scorer)
         """Metric that selects the best checkpoint."""
         self.metric_id = metric_id_of(config, self._scorer)
-        """Metric with BLEU's tokenizer; values with different ids cannot be compared."""
+        """Metric with BLEU's tokenizer, such as `bleu/13a`; values with different ids cannot be compared."""
 
     def describe(self, validation: Validation) -> str:
         """Scores that select the best checkpoint, for people."""
@@ -90,7 +90,7 @@ class Validator:
         return f"{shown}valid loss {validation.loss:.3f}"
 
     def validate(self, model: Transformer | None = None, group: Group = ALONE) -> Validation:
-        """Score the model of the objective or another one; the processes of a group share the sentences."""
+        """Score the model of the objective, or `model` if given; the processes of a group share the sentences."""
         data, config = self._data, self._config
         model = in_format(model or self._objective.model, self._dtype, self._device)
         objective = Objective(model, config.training)
@@ -141,7 +141,7 @@ class Validator:
         pairs = self._data.encoded["train"]
         losses, start = {}, 0
         for name, size in zip(names, pairs.part_sizes, strict=True):
-            if size:  # Spread evenly over the part.
+            if size:  # The sample is spread evenly over the part.
                 indices = sorted({start + place * size // _PAIRS_PER_PART for place in range(_PAIRS_PER_PART)})
                 batch_tokens = self._config.training.tokens_per_batch
                 losses[name] = score_tokens(objective, pairs, batch_tokens, indices, group).loss

@@ -1,4 +1,4 @@
-"""Splitting of text at spaces, and joining of tokens: the steps of each kind of tokenizer."""
+"""Steps of each kind of tokenizer that encode spaces, split text into words, and join tokens again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mt_cli.tokenizer.special_tokens import BYTES, JOINER, NEVER_SEEN, SPACE, SP
 from mt_cli.tokenizer.spelling import normalization
 
 _ESCAPES = {"\x10": "\x10\x12", SPACE: "\x10\x11"}
-"""Escapes, with sub-words, of characters that look like a marker; undone from last to first."""
+"""Escapes, for sub-words, of characters that look like a marker; they are undone from last to first."""
 _LETTER = r"\p{L}\p{M}\p{N}_"
 DEFAULT_SUBWORDS = 8_000
 
@@ -70,7 +70,7 @@ def sentencepiece_backend(model: Any, charsmap: bytes, adds_prefix: bool, strips
     """Tokenizer of the library that splits text as SentencePiece does with the same pieces.
 
     `charsmap` is the compiled normalisation of SentencePiece. With `adds_prefix`, text begins with a space. With
-    `strips_spaces`, several spaces are one, and there are none at both ends.
+    `strips_spaces`, repeated spaces become one, and spaces at both ends are removed.
     """
     steps: list[Any] = [normalizers.Precompiled(charsmap)] if charsmap else []
     if strips_spaces:
@@ -92,7 +92,7 @@ _Spacing = tuple[list[tuple[Any, str]], Any, list[Any]]
 
 
 def _word_spacing() -> _Spacing:
-    """Words and single punctuation marks, the marks with a joiner where no space is next to them."""
+    """Words and single punctuation marks; a mark has a joiner on each side that has no space."""
     mark_begins = Regex(rf"(?<=[^ ])(?=[^{_LETTER} ])")
     word_begins = Regex(rf"(?<=[^{_LETTER} {JOINER}])(?=[{_LETTER}])")
     empty_word = Regex("(?<= )(?= )|^(?= )|(?<= )$")
@@ -112,8 +112,8 @@ def _character_spacing() -> _Spacing:
 def _subword_spacing(has_bytes: bool, has_reserved: bool) -> _Spacing:
     """Words and single punctuation marks, each with the space before it as `▁`; the first word has a `▁` too.
 
-    In scripts without spaces between words, `▁` is a unit of its own, and occurs only for a space of the text. So are
-    reserved characters.
+    In scripts without spaces between words, `▁` is a separate unit and stands only for spaces of the text. Reserved
+    characters are separate units, too.
     """
     reserved = f"[{RESERVED[0]}-{RESERVED[-1]}]"
     before_words = f"{reserved}|{SPACE}(?={reserved})|" if has_reserved else ""

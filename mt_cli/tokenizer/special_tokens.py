@@ -16,7 +16,7 @@ _BYTES, _CONTINUATIONS = frozenset(BYTES), frozenset(BYTES[0x80:0xC0])
 
 
 def character_ends(tokens: Sequence[str]) -> list[int]:
-    """For each token, the index of the token that completes its last character: a later one for bytes."""
+    """For each token, the index of the token that completes its last character; for a byte, possibly a later token."""
     ends = list(range(len(tokens)))
     for index in reversed(range(len(tokens) - 1)):
         if tokens[index] in _BYTES and tokens[index + 1] in _CONTINUATIONS:

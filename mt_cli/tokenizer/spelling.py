@@ -11,7 +11,7 @@ from mt_cli.config.sections import ALL_APOSTROPHES, TokenizerConfig
 from mt_cli.corpus.text_hashes import AS_WRITTEN, Spelling
 
 APOSTROPHES = ALL_APOSTROPHES.removeprefix("'")
-"""Characters that are written for the apostrophe `'` inside words."""
+"""Characters that are written in place of the apostrophe `'` inside words."""
 JOINED_APOSTROPHES = ALL_APOSTROPHES.replace("`", "")
 """Apostrophes that may be joined with a word. A backtick beside a space is markup: it opens a literal or a role."""
 _AFTER_LETTER = r"\p{L}\p{M}{0,3}"
@@ -34,7 +34,7 @@ NORMALIZATIONS: Mapping[str, Sequence[Any]] = {
     ),
     "apostrophes": (_replace(rf"(?<={_AFTER_LETTER})[{APOSTROPHES}](?=\p{{L}})", "'"),),
 }
-"""Steps of each value of `tokenizer.normalize`, in the order in which they work."""
+"""Steps for each value of `tokenizer.normalize`, in the order in which they are applied."""
 
 
 def normalization(config: TokenizerConfig) -> list[Any]:
@@ -49,7 +49,7 @@ def _spelling_steps(config: TokenizerConfig) -> list[Any]:
 
 
 def spelling_of(config: TokenizerConfig) -> Spelling:
-    """Spelling of a text by the tokenizers of a config. SentencePiece models are taken to use NFKC, as most do."""
+    """Spelling that the tokenizers of a config give a text; SentencePiece models are assumed to use NFKC."""
     config = config.model_copy(update={"nfkc": config.nfkc or config.algorithm == "sentencepiece"})
     if not (config.nfkc or config.lowercase or config.changes_of_spelling):
         return AS_WRITTEN

@@ -87,7 +87,7 @@ class Tokenizer:
         return [[*ids, *[ids[0]] * (max(map(len, entries)) - len(ids))] for ids in entries]
 
     def subwords(self) -> dict[str, int]:
-        """Ids of the entries whose characters are entries too; neither special tokens nor tags nor bytes."""
+        """Ids of the entries whose characters are all entries too, without special tokens, tags and bytes."""
         entries = self._backend.get_vocab()
         for entry in (*SPECIAL_TOKENS, *self._tag_ids, *BYTES, *RESERVED):
             entries.pop(entry, None)
@@ -122,7 +122,7 @@ class Tokenizer:
             yield tag, self._looked_up(rest) if self._absent and UNK_ID in ids else ids
 
     def _looked_up(self, text: str) -> list[int]:
-        """Ids of a text; unknown pieces are looked up among entries that SentencePiece lacks, as Marian does."""
+        """Ids of a text; like Marian, look up unknown pieces among entries that the SentencePiece model lacks."""
         encoding = self._backend.encode(text)
         ids = []
         for index, token, (start, end) in zip(encoding.ids, encoding.tokens, encoding.offsets, strict=True):
@@ -142,13 +142,13 @@ class Tokenizer:
         return [token.removeprefix(ABSENT) for token in self.tokens(ids)]
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Start and end of each token in the text; of the bytes of a character, only the first has a non-empty span."""
+        """Start and end of each token in the text; if bytes spell a character, only the first has a non-empty span."""
         tag, rest = self._split_tag(text)
         shift = len(text) - len(rest)
         spans = [(0, len(text.partition(" ")[0]))] if tag else []
         encoding = self._backend.encode(rest)
         for token, (start, end) in zip(encoding.tokens, encoding.offsets, strict=True):
-            # The library counts a joiner to the character before it, and a first space to the one after it.
+            # The library assigns a joiner to the character before it, and a first space to the character after it.
             last_end = spans[-1][1] if spans else 0
             is_space = token == SPACE and start == 0
             spans.append((max(shift + start, last_end), shift + start if is_space else max(shift + end, last_end)))

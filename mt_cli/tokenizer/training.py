@@ -1,4 +1,4 @@
-"""Training of vocabularies on text."""
+"""Training of tokenizers on text, with limits on the number of single characters and bytes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from mt_cli.tokenizer.untrusted_files import MAX_ENTRY_CHARACTERS, sanitize
 
 _MIN_SUBWORDS = 16
 _MAX_CHARACTERS = 0.75
-"""Maximum share of sub-words that are single characters. Chinese captions (3,600 characters) needed close to the fewest
-tokens with this share at 1,000 to 4,000 entries, and up to a fifth more tokens without a limit."""
+"""Maximum share of sub-words that are single characters. For Chinese captions (3,600 characters), this share gave close
+to the fewest tokens with 1,000 to 4,000 entries; without a limit, there were up to a fifth more tokens."""
 
 
 def train_tokenizer(
@@ -75,7 +75,7 @@ def train_tokenizer(
 
 @dataclass(frozen=True)
 class _Reread:
-    """Texts that are read again for each iteration."""
+    """Iterable that reads its texts again at each iteration."""
 
     read: Callable[[], Iterator[str]]
 

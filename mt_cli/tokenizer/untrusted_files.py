@@ -1,7 +1,7 @@
 """Reading of untrusted tokenizer files: the steps come from a config, and entries, scores and merges from the file.
 
-The `tokenizers` library recurses over pieces, allocates what a file declares, and ends the process if that fails. So
-the content is checked against limits first. Knows the files of the library and the compiled normalisation of
+The `tokenizers` library recurses over pieces, allocates what a file declares, and ends the process if an allocation
+fails, so the content is checked against limits first. Knows the files of the library and the compiled normalisation of
 SentencePiece; does not know how text is split.
 """
 
@@ -22,14 +22,15 @@ from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.protected_text import RESERVED
 from mt_cli.errors import one_line
 from mt_cli.tokenizer.spacing import has_bytes, sentencepiece_backend, untrained_backend
-from mt_cli.tokenizer.special_tokens import SPECIAL_TOKENS, UNK, UNK_ID
+from mt_cli.tokenizer.special_tokens import ABSENT, SPECIAL_TOKENS, UNK, UNK_ID
 
 MAX_ENTRY_CHARACTERS = 2**16
 """Maximum length of an entry."""
 MAX_PIECE_CHARACTERS = 512
 """Maximum length of an entry of a unigram model, and of a piece of SentencePiece, whose trainer has this limit too."""
 MAX_PIECE_BYTES = 2**21
-"""Maximum length of all entries of a unigram model together: 250,000 pieces. In the library, each byte takes 200."""
+"""Maximum length of all entries of a unigram model together: 250,000 pieces. The library needs 200 bytes of memory
+for each."""
 MAX_MERGED_CHARACTERS = 2**23
 """Maximum total length of the merged pieces; the 600,000 merges of a model of 256,000 pieces make about 4,000,000."""
 _MAX_CHARSMAP_BYTES = 2**20
@@ -126,8 +127,8 @@ def sanitize(model: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 def check_entries(entries: Sequence[str], is_unigram: bool) -> None:
     """Raise ValueError if an entry is too long, or all together are."""
-    limit = MAX_PIECE_CHARACTERS + 1 if is_unigram else MAX_ENTRY_CHARACTERS  # 1 for a marker.
-    longest = max(entries, key=len, default="")
+    limit = MAX_PIECE_CHARACTERS if is_unigram else MAX_ENTRY_CHARACTERS
+    longest = max((entry.removeprefix(ABSENT) for entry in entries), key=len, default="")
     if len(longest) > limit:
         raise ValueError(f"its entry {longest[:20]!r}... has {len(longest):,} characters, more than {limit:,}")
     total = sum(len(entry.encode("utf-8")) for entry in entries) if is_unigram else 0
@@ -136,7 +137,7 @@ def check_entries(entries: Sequence[str], is_unigram: bool) -> None:
 
 
 def check_merges(num_characters: int) -> None:
-    """Raise ValueError if merges make pieces of too many characters, each counted as often as it is made."""
+    """Raise ValueError if merges make pieces of too many characters in all; a piece counts each time it is made."""
     if num_characters > MAX_MERGED_CHARACTERS:
         raise ValueError(f"its merges make more than {MAX_MERGED_CHARACTERS:,} characters")
 
@@ -171,7 +172,7 @@ def check_charsmap(charsmap: bytes) -> None:
 
 
 def _offsets(units: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For each unit, the difference (exclusive or) to the place of its children."""
+    """For each unit, the number that is combined (exclusive-or) with its place to give the place of its children."""
     return (units >> 10) << ((units & 0x200) >> 6)
 
 

@@ -18,8 +18,8 @@ from mt_cli.model.transformer import Transformer
 class MovingAverage:
     """Exponential moving average of the weights of a model (Polyak and Juditsky 1992).
 
-    It is in fp32 on the device of the model, and begins as the current weights. Such averages translate better than the
-    last weights (Morishita et al. 2017, section 4); Marian calls them exponential smoothing.
+    The average is in fp32 on the device of the model, and begins as the current weights. Averages translate better than
+    the last weights (Morishita et al. 2017, section 4); Marian calls them exponential smoothing.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -30,10 +30,10 @@ class MovingAverage:
         """Averages by the names of the weights."""
 
     def update(self, step: int) -> None:
-        """Add the weights after step 1, 2, ...; called once per step, it does not wait for a CUDA device.
+        """Add the weights after step 1, 2, ...; call it once per step. Does not wait for a CUDA device.
 
-        The decay rate is min(decay, (1 + step) / (10 + step)), so that the random weights of the beginning are soon
-        forgotten. After a skipped step, the unchanged weights are added again.
+        The decay rate is min(decay, (1 + step) / (10 + step)), so that the average soon forgets the random
+        initial weights. After a skipped step, the unchanged weights are added again.
         """
         decay = min(self._decay, (1 + step) / (10 + step))
         get_ema_multi_avg_fn(decay)(list(self.weights.values()), self._current, step)
@@ -54,7 +54,7 @@ def mean(models: Iterable[Mapping[str, Tensor]], number: int) -> dict[str, Tenso
 
 @contextmanager
 def replaced(model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[None]:
-    """Context manager inside which a model has other weights, by name; the previous ones return bit by bit."""
+    """Context manager inside which a model has other weights, by name; restores the previous weights exactly."""
     current = saved_weights(model)
     previous = {name: weight.detach().clone() for name, weight in current.items()}
     try:
@@ -71,7 +71,7 @@ def _copy(weights: Mapping[str, Tensor], places: Mapping[str, Tensor]) -> None:
 
 
 def in_format(model: Transformer, dtype: torch.dtype, device: torch.device | None = None) -> Transformer:
-    """Model in a number format, on a device: the model itself if it is in this format there, otherwise a copy.
+    """Model in a number format on a device: the model itself if it has both already, otherwise a copy.
 
     Buffers are shared and keep their format, as in training.
     """
@@ -84,7 +84,7 @@ def in_format(model: Transformer, dtype: torch.dtype, device: torch.device | Non
 
 
 def with_weights(model: Transformer, weights: Iterable[Tensor], buffers: Iterable[Tensor]) -> Transformer:
-    """Copy of a model with these weights and buffers, which are shared, in the order of `parameters` and `buffers`."""
+    """Copy of a model that shares these weights and buffers, given in the order of `parameters` and `buffers`."""
     new = chain((nn.Parameter(weight, requires_grad=False) for weight in weights), buffers)
     old = chain(model.parameters(), model.buffers())
     return deepcopy(model, {id(tensor): replacement for tensor, replacement in zip(old, new, strict=True)})

@@ -21,18 +21,18 @@ from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.training.objective import LossSums, Objective
 
 Number = int | Tensor
-"""A number, or a tensor of one on the device of the gradients."""
+"""A number, or a tensor without dimension on the device of the gradients."""
 
 
 class GradientAccumulator:
     """Accumulates, in fp32, the gradient of the mean loss per target token over the micro-batches of a step.
 
-    `objective` computes micro-batches in `compute_dtype`: it is the one that is given, or a copy in this number format,
-    to which the trained weights are cast once a step. A micro-batch that does not fit in memory is split in two, as
-    often as needed, which does not change the gradient. From then on, batches of its size are split at once.
+    `objective` computes micro-batches in `compute_dtype`. It is the given objective, or a copy in this format, to which
+    the trained weights are cast once a step. A micro-batch that does not fit in memory is split in two, as often as
+    needed; this does not change the gradient. From then on, batches of its size are split at once.
 
     In fp16 the loss is multiplied by `scaler.get_scale()`, so that small gradients do not become zero (Micikevicius et
-    al. 2018, "Mixed Precision Training", section 3.2); the caller divides them by it (`unscale_`).
+    al. 2018, "Mixed Precision Training", section 3.2). The caller divides the gradients by this scale (`unscale_`).
     """
 
     needs_equal_shares = False
@@ -54,8 +54,8 @@ class GradientAccumulator:
     def accumulate(self, micro_batches: Iterable[Batch], num_target_tokens: int) -> LossSums:
         """Add to the parameters' `grad`; return the sums over all target tokens, detached.
 
-        `num_target_tokens` counts the step in all processes, whose gradients and sums are added up. Raises
-        DeviceMemoryError if a single pair does not fit in memory.
+        `num_target_tokens` counts the tokens of the step in all processes; gradients and sums are added up over the
+        processes. Raises DeviceMemoryError if a single pair does not fit in memory.
         """
         if self._weights[0] is not self.parameters[0]:
             copy_all(self.parameters, list(self._weights))
@@ -74,7 +74,7 @@ class GradientAccumulator:
         return LossSums(*values)
 
     def clip(self, max_norm: float) -> Tensor:
-        """Scale the gradient down to a norm of at most `max_norm`; return its norm before, as a scalar tensor."""
+        """Scale the gradient down to a norm of at most `max_norm`; return the norm before that, as a scalar tensor."""
         return torch.nn.utils.clip_grad_norm_(self.parameters, max_norm)
 
     def _add(self, batch: Batch, num_target_tokens: Number) -> LossSums:
@@ -94,12 +94,12 @@ class GradientAccumulator:
         return self._add(first, num_target_tokens) + self._add(second, num_target_tokens)
 
     def try_batch(self, batch: Batch, num_target_tokens: Number, num_moments: int = 0) -> LossSums | None:
-        """Add the whole gradient of a batch; None, with nothing added, if it does not fit in memory beside moments."""
+        """Add the gradient of a batch; if it does not fit in memory beside the moments, add nothing and return None."""
         try:
             moments = [torch.empty_like(weight) for weight in self.parameters for _ in range(num_moments)]
             sums, gradients = self.loss_and_gradients(batch, num_target_tokens)
             del moments
-            self.add_gradients(gradients)  # Allocates before it adds.
+            self.add_gradients(gradients)  # Allocates all memory before it adds anything.
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
@@ -115,7 +115,7 @@ class GradientAccumulator:
 
     @torch.no_grad()
     def add_gradients(self, gradients: list[Tensor]) -> None:
-        """Add gradients in fp32 to those of the parameters; the first ones of a step replace what is there."""
+        """Add gradients in fp32 to the gradients of the parameters; the first of a step replace the previous values."""
         sums = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
         if sums and self.is_empty:
             copy_all(gradients, sums)
@@ -140,7 +140,7 @@ def _cast(objective: Objective, dtype: torch.dtype) -> Objective:
 
 
 def largest_batch(fits: Callable[[int], bool], smallest: int, largest: int) -> int:
-    """Largest number between `smallest` and `largest` that fits, to an eighth; `smallest` is not tried."""
+    """Largest number between `smallest` and `largest` that fits, to within an eighth; `smallest` is not tried."""
     size = smallest
     while 2 * size <= largest and fits(2 * size):
         size *= 2

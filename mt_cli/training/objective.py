@@ -1,8 +1,8 @@
 """Definition of the loss, as sums over tokens. Knows hidden states and references; does not know steps or averages.
 
-Callers divide once, by the number of target tokens, so that batches of any size add up to the same gradient. A term
-that needs logits is defined here. On a GPU the definition is compiled; otherwise `model/fused_loss.py` computes the
-same, with logits of a few tokens at a time.
+Callers divide once, by the number of target tokens, so that batches of any size add up to the same gradient. Terms of
+the loss that need logits are defined here. On a GPU the definition is compiled; otherwise `model/fused_loss.py`
+computes the same sums from the logits of a few tokens at a time.
 
 Legend of the shapes: N target tokens, D d_model, V vocabulary.
 """
@@ -77,7 +77,7 @@ def _cross_entropy(logits_NV: Tensor, targets_N: Tensor, smoothing: float = 0.0)
 
 
 def _sums(logits_NV: Tensor, targets_N: Tensor, objective: Tensor) -> LossSums:
-    """Sums of an objective and of what the logits say about the references."""
+    """Sums of an objective, of the cross-entropy, and of the correct tokens."""
     logits_NV = logits_NV.detach()
     is_right_N = logits_NV.gather(1, targets_N[:, None])[:, 0] >= logits_NV.amax(dim=-1)
     num_correct = (is_right_N & (targets_N != PAD_ID)).sum()
@@ -99,12 +99,12 @@ class Objective(nn.Module):
         self.label_smoothing = config.label_smoothing
         self.r_drop, self.r_drop_start_step = config.r_drop, config.r_drop_start_step
         self.step = 1  # The current optimizer update.
-        self.compiles_loss = False  # In training; needs more memory.
+        self.compiles_loss = False  # Whether training compiles the loss, which needs more memory.
         self._workspace = Workspace()
 
     @property
     def is_twice(self) -> bool:
-        """Whether the current step computes each batch twice, for R-Drop."""
+        """Whether the current step computes every batch twice, for R-Drop."""
         return self.training and self.r_drop is not None and self.step >= self.r_drop_start_step
 
     def forward(self, batch: Batch) -> LossSums:

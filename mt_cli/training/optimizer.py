@@ -14,7 +14,7 @@ from mt_cli.machine.devices import has_fast_bf16
 
 
 class MuonWithAdamW(torch.optim.Optimizer):
-    """Two optimizers of different parameters as one, with one list of groups and one state to save and load."""
+    """Muon and AdamW for different parameters, combined into one optimizer with one list of groups and one state."""
 
     def __init__(self, adamw: torch.optim.AdamW, muon: torch.optim.Muon) -> None:
         self._adamw, self._muon = adamw, muon
@@ -22,7 +22,7 @@ class MuonWithAdamW(torch.optim.Optimizer):
         self._share()
 
     def step(self, closure: Any = None) -> Any:
-        """Update all parameters; with `found_inf`, as fused AdamW does."""
+        """Update all parameters; `found_inf` works as in fused AdamW."""
         if hasattr(self, "found_inf"):
             self._adamw.found_inf = self._muon.found_inf = self.found_inf  # type: ignore[attr-defined]
         self._adamw.step()
@@ -44,12 +44,12 @@ _UPDATE_SIZE = 0.2
 
 
 class BatchedMuon(torch.optim.Muon):
-    """`torch.optim.Muon` with `match_rms_adamw`, the same bits and state: matrices of one shape are one batch.
+    """`torch.optim.Muon` with `match_rms_adamw`, but matrices of one shape are one batch; results and state are equal.
 
     Where bf16 is slow, the Newton-Schulz steps are computed in fp32: on a core without AVX512-BF16, 64 matrices of
     128x128 to 256x128 take 0.12 s instead of 1.94 s.
 
-    Where a tensor `found_inf` is not zero, nothing changes, and no value is read.
+    If a tensor `found_inf` is set and not zero, nothing changes; its value is not read on the CPU.
     """
 
     found_inf: Tensor | None = None
@@ -76,7 +76,7 @@ class BatchedMuon(torch.optim.Muon):
                     weight.mul_(1 - group["lr"] * group["weight_decay"]).add_(change, alpha=-group["lr"] * size)
 
     def _step_if_finite(self, weights: list[Tensor], group: dict[str, Any], is_finite: Tensor) -> None:
-        """Update matrices of one shape where a tensor is true, in few kernels."""
+        """Update matrices of one shape if `is_finite` is true, in few kernels."""
         buffers = [self._momentum_of(weight) for weight in weights]
         before = torch.stack(buffers)
         gradients = torch.stack([weight.grad for weight in weights if weight.grad is not None])
@@ -99,7 +99,7 @@ class BatchedMuon(torch.optim.Muon):
         return buffer
 
     def _with_momentum(self, weight: Tensor, momentum: float) -> Tensor:
-        """Add the gradient of a matrix to its average; return Nesterov's mean of both."""
+        """Add the gradient of a matrix to the average; return Nesterov's mean of both."""
         assert weight.grad is not None
         return weight.grad.lerp(self._momentum_of(weight).lerp_(weight.grad, 1 - momentum), momentum)
 
@@ -143,7 +143,7 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Opt
     adamw = torch.optim.AdamW(
         groups, lr=config.learning_rate, betas=config.adam_betas, eps=config.adam_epsilon, fused=has_fused
     )
-    if config.optimizer == "adamw" or not hidden:  # None for adapters: they do not map between hidden states.
+    if config.optimizer == "adamw" or not hidden:  # Empty with adapters, which do not map between hidden states.
         return adamw
     ratio = (config.muon_learning_rate or config.learning_rate) / config.learning_rate
     muon = BatchedMuon([{"params": hidden, "rate_ratio": ratio}], config.weight_decay)
@@ -171,7 +171,7 @@ def use_tensor_rates(optimizer: torch.optim.Optimizer, device: torch.device) -> 
 def step_if(condition: Tensor, optimizer: torch.optim.Optimizer) -> None:
     """Update the parameters if a scalar condition is true, without waiting for a CUDA device."""
     if optimizer.defaults["fused"] or condition.is_cuda:
-        # As torch.amp.GradScaler does: the kernels themselves read this number and skip the step.
+        # As in torch.amp.GradScaler, the kernels themselves read this number and skip the step.
         optimizer.found_inf = (~condition).float()  # type: ignore[attr-defined]
         optimizer.step()
     elif condition:
@@ -186,7 +186,7 @@ def weight_norm(optimizer: torch.optim.Optimizer) -> Tensor:
         weights = [weight for weight in group["params"] if weight in optimizer.state]
         if weights and _is_muon(group):
             squares.extend(weight.square().sum() for weight in weights)
-        # All are updated at the same steps; a fused optimizer also has a state if all steps so far were skipped.
+        # All are updated at the same steps. A fused optimizer has a state even if all steps so far were skipped.
         elif weights and float(optimizer.state[weights[0]]["step"]):
             squares.extend(weight.norm().square() for weight in weights)
     return torch.stack(squares).sum().sqrt() if squares else torch.tensor(math.nan)
@@ -212,9 +212,10 @@ def learning_rate(config: TrainingConfig, step: int, num_steps: int | None, elap
 
 
 def _decay(config: TrainingConfig, step: int, num_steps: int | None, elapsed_seconds: float) -> float:
-    """Elapsed share, 0 to 1, of the steps or the time after the warm-up, whichever is larger.
+    """Elapsed share, 0 to 1, of the steps or of the time after the warm-up, whichever is larger.
 
-    A warm-up longer than half of the steps or the time counts as half. Its time is estimated from the mean speed.
+    A warm-up longer than half of the steps or the time counts as half. The time of the warm-up is estimated from the
+    mean speed.
     """
     shares = [0.0]
     if num_steps is not None:

@@ -39,7 +39,7 @@ class ReplicatedState:
 
     @contextmanager
     def averaged(self) -> Iterator[Transformer]:
-        """Context manager inside which the model has its averaged weights, if any; gives the model to validate."""
+        """Context manager inside which the model has its averaged weights, if any; yields the model to validate."""
         with self.average.applied() if self.average else nullcontext():
             yield self._stored
 
@@ -51,7 +51,7 @@ class ReplicatedState:
 class Position:
     """Position of a run in its data."""
 
-    num_processes: int = 1  # Of the first start. The run keeps the size of its steps with any other number.
+    num_processes: int = 1  # At the first start. With another number, a run keeps the size of its steps.
     step: int = 0  # Optimizer updates done.
     epoch: int = 0  # Epochs completed.
     pool: int = 0  # The current pool of batches of the epoch.
@@ -79,8 +79,8 @@ class StepReport:
     num_correct: Tensor  # Target tokens for which the reference had the highest score, with dropout.
     is_finite: Tensor  # Whether loss and gradient were finite; if not, the update was skipped.
     num_target_tokens: int
-    padding_share: float  # Share, 0 to 1, of the rows of both sides, in this process, that are padding.
-    elapsed_seconds: float  # Of this step alone; on a GPU, until its work was queued.
+    padding_share: float  # Share of padding, 0 to 1, among the rows of both sides in this process.
+    elapsed_seconds: float  # Time of this step alone; on a GPU, until the work was queued.
     placed: list[PlacedBatch]  # Pairs of all processes.
     num_splits: int  # How often, since the start, a micro-batch was split for lack of memory.
 
@@ -92,7 +92,7 @@ def optimization_steps(
     schedule: Callable[[int], float],
     position: Position,
 ) -> Iterator[StepReport]:
-    """Train without end, with a report after each step; start at `position`, and keep it up to date.
+    """Train without end and yield a report after each step; start at `position`, and keep it up to date.
 
     Batches are collated in threads, a few steps ahead, in pinned memory if they go to a GPU. Several processes share
     the micro-batches of a step.
@@ -152,7 +152,7 @@ class _Step:
         return replace(self, num_target_tokens=num_target_tokens, micro_batches=batches)
 
     def seeded(self, seed: int, step: int, gradients: GradientAccumulator) -> Iterator[Batch]:
-        """Micro-batches; before each, seed with its place, so that dropout depends on nothing else."""
+        """Yield micro-batches; before each, seed with its place, so that dropout depends on nothing else."""
         group, device = gradients.group, gradients.device
         for place, batch in zip(count(group.rank, group.size), self.micro_batches, strict=False):
             seed_device(device, seed, step, place)
@@ -172,7 +172,7 @@ def _steps(batches: Iterator[PlacedBatch], config: TrainingConfig, position: Pos
 
 
 def count_steps(config: TrainingConfig, num_processes: int, num_batches: int, num_epochs: int) -> int:
-    """Number of steps of the first epochs, each of `num_batches` micro-batches, for this number of processes."""
+    """Number of steps in `num_epochs` epochs of `num_batches` micro-batches each, with this number of processes."""
     step = epoch = 0
     while epoch < num_epochs and step < (config.micro_batches_growth_steps or 0):
         done, epoch = 0, epoch + 1

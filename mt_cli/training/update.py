@@ -1,7 +1,7 @@
-"""One update of the weights: accumulate the gradient of micro-batches, then apply it. Launched each time, or as graphs.
+"""One update of the weights: accumulate the gradient of micro-batches, then apply it. Eager or as CUDA graphs.
 
-Both forms compute the same. The graphed one records the work for each shape of a micro-batch once, and the work of the
-optimizer once, and then repeats it: on a GPU, a step of a small model takes a tenth of the time.
+Both forms give the same result. The graphed form records the work for each shape of a micro-batch and the work of the
+optimizer once, then replays it. On a GPU, a step of a small model then takes a tenth of the time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mt_cli.training.optimizer import set_rate, step_if, use_tensor_rates
 
 _MAX_GRAPHS = 128
 _LEAST_SECONDS_TO_COMPILE = 240
-"""Length of a run from which on its layers are compiled."""
+"""Minimum length of a run whose layers are compiled."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class GraphedUpdate(Update):
         self._cross_entropy = torch.zeros((), device=gradients.device)
         self._norm_and_finite = torch.zeros(2, device=gradients.device)
         self._num_calls = 0
-        self._pool = GraphPool(gradients.device)  # Of its own, so that the other graphs can be given up.
+        self._pool = GraphPool(gradients.device)  # A separate pool, so that the other graphs can be freed.
         self._work: Callable[[], None] = self._apply_to_memory
 
     def apply(self, cross_entropy: Tensor, rate: float) -> Applied:
@@ -101,16 +101,16 @@ class GraphedUpdate(Update):
 class _Graph:
     """Recorded work, and the memory that it reads."""
 
-    tensors: list[Tensor]  # Of a batch.
+    tensors: list[Tensor]  # Tensors of a batch.
     replay: Callable[[], None]
     buffers: list[Tensor]  # Tables of positions, which the model replaces by larger ones.
 
 
 class GraphedGradientAccumulator(GradientAccumulator):
-    """Gradient accumulator that records the work for each shape of a batch when it occurs for the second time.
+    """Gradient accumulator that records the work for a shape of batches when the shape occurs for the second time.
 
-    A shape that occurs once, as that of an oversized pair may, costs no graph; and kernels are compiled and loaded at
-    the first time. Weights and gradients stay where they are in memory. Needs batches with a shape.
+    A shape that occurs only once, for example of an oversized pair, costs no graph, and kernels are compiled and loaded
+    at the first time. Weights and gradients have fixed addresses. Needs batches with a shape.
     """
 
     needs_shapes = True
@@ -134,7 +134,7 @@ class GraphedGradientAccumulator(GradientAccumulator):
         if key not in self._graphs:
             with self.pool.stream():
                 sums = super()._add(batch, self._num_target_tokens)
-            if batch.num_rows < self._smallest_too_large:  # It was computed whole.
+            if batch.num_rows < self._smallest_too_large:  # The batch was not split.
                 self._seen.add(key)
             return sums
         graph = self._graphs[key]
@@ -145,7 +145,7 @@ class GraphedGradientAccumulator(GradientAccumulator):
         return LossSums(*self._sums.clone())
 
     def try_batch(self, batch: Batch, num_target_tokens: Number, num_moments: int = 0) -> LossSums | None:
-        """See `GradientAccumulator`. If the memory does not suffice beside the graphs, they are given up."""
+        """See `GradientAccumulator`. If the memory does not suffice, free all graphs and try again."""
         sums = super().try_batch(batch, num_target_tokens, num_moments)
         if sums is None and self._graphs:
             self._graphs.clear()
@@ -160,7 +160,7 @@ class GraphedGradientAccumulator(GradientAccumulator):
         return super()._all_reduce(sums)
 
     def _record(self, batch: Batch, key: object) -> None:
-        """Record the work for batches of a shape, unless there are many graphs or the memory does not suffice."""
+        """Record the work for batches of a shape, unless there are too many graphs or the memory does not suffice."""
         if len(self._graphs) >= self._max_graphs:
             return
         memory = batch.to(self.device).copy()
@@ -184,7 +184,7 @@ def build_update(
     group: Group = ALONE,
     compiles_layers: bool = False,
 ) -> Update:
-    """Update of an objective, as graphs if `reason_against_graphs` has no reason; only graphs have compiled layers."""
+    """Update of an objective, as graphs unless `reason_against_graphs` has a reason; only graphs compile layers."""
     device, model = next(objective.parameters()).device, objective.model.config
     if reason_against_graphs(config, model, device, compute_dtype) is not None:
         return Update(GradientAccumulator(objective, compute_dtype, group), optimizer, config)
@@ -196,10 +196,10 @@ def build_update(
 
 
 def is_worth_compiling(num_parameters: int, num_tokens: int | None) -> bool:
-    """Whether compiling the layers saves more time in a run of this number of target tokens than it takes.
+    """Whether compiling the layers saves more time than it takes in a run of `num_tokens` target tokens.
 
-    It takes about 30 seconds and saves about a sixth. None stands for a run of unknown length, which counts as long.
-    The estimate is for an H100: a microsecond for each token, and 4e-14 seconds for each parameter and token.
+    Compiling takes about 30 seconds and saves about a sixth of the time. A run of unknown length (None) counts as long.
+    The time of a run is estimated for an H100: a microsecond per token, and 4e-14 seconds per parameter and token.
     """
     if num_tokens is None:
         return True
@@ -232,7 +232,7 @@ def _failure_of_compiler(device: torch.device) -> str | None:
     """Reason why compiling a small function fails on a GPU, in one line; None if it works. Tried once in a process."""
     try:
         torch.compile(_square)(torch.ones(8, device=device))
-    except Exception as error:  # Of Triton, a C compiler or the driver, whose kinds no list names.
+    except Exception as error:  # Triton, the C compiler and the driver raise errors of many types.
         return f"compiling fails: {one_line(error)}"
     return None
 

@@ -1,1 +1,1 @@
-"""Lines of text and the details of their translations, on both sides of the search."""
+"""From lines of text to segments for the search, and from hypotheses to translated lines with details."""

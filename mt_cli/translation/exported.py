@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.directions import Tagging, tag_of
 from mt_cli.config.sections import DecodingConfig, TokenizerConfig
+from mt_cli.corpus.cache import digest_of_file
 from mt_cli.corpus.protected_text import Protection
 from mt_cli.decoding.ctranslate2 import CTranslate2Engine, import_ctranslate2
 from mt_cli.decoding.next_tokens import ReservedIds
@@ -22,6 +23,7 @@ from mt_cli.tokenizer.special_tokens import SPECIAL_TOKENS
 from mt_cli.tokenizer.tokenizer import TokenizerPair, load_pair
 
 DESCRIPTION = "model.json"
+_WEIGHTS = ("model.safetensors", "model.bin")
 
 
 class Description(BaseModel):
@@ -39,7 +41,7 @@ class Description(BaseModel):
     is_tag_required: bool = False
     """Whether every training sentence had a tag."""
     max_tokens: int = Field(ge=1, le=2**31)
-    """Tokens of the longest source of the training."""
+    """Number of tokens of the longest training source."""
     most_tokens: int | None = Field(default=None, ge=1, le=2**31)
     """`corpus.max_tokens`, the limit for a source; None, in exports of earlier versions, means `max_tokens`."""
     protect: tuple[str, ...] = ()
@@ -47,13 +49,15 @@ class Description(BaseModel):
     """`corpus.protect` and `corpus.protect_patterns`, the spans that become reserved entries."""
     source_vocab_size: int = 0
     target_vocab_size: int = 0
+    sha256: dict[str, str] = {}
+    """Digests of the files of weights; exports of earlier versions have none."""
     special_tokens: dict[str, int] = {token: index for index, token in enumerate(SPECIAL_TOKENS)}
     source: str = "tokens followed by [EOS]"
     target: str = "[SOS] followed by tokens; a translation ends with [EOS]"
 
     @property
     def tagging(self) -> Tagging:
-        """Tags and their default; an older description has the tag of the target language, if it is among them."""
+        """Tags and the default tag; in an older description, the tag of the target language is the default, if any."""
         by_target = tag_of(self.target_language)
         is_older = "default_tag" not in self.model_fields_set
         default = by_target if is_older and by_target in self.tags else self.default_tag
@@ -63,6 +67,13 @@ class Description(BaseModel):
     def protection(self) -> Protection:
         """Spans that are protected."""
         return Protection(self.protect, self.protect_patterns)
+
+
+def check_weights(folder: Path, description: Description) -> None:
+    """Raise InputError if a file of weights has changed since it was exported."""
+    for name in _WEIGHTS:
+        if name in description.sha256 and digest_of_file(folder / name) != description.sha256[name]:
+            raise InputError(f"{folder / name}: has changed since it was exported; export the run again")
 
 
 def describe(run: TrainedRun, folder: Path) -> None:
@@ -85,6 +96,7 @@ def describe(run: TrainedRun, folder: Path) -> None:
         protect_patterns=config.corpus.protect_patterns,
         source_vocab_size=source.vocab_size,
         target_vocab_size=target.vocab_size,
+        sha256={name: digest_of_file(folder / name) for name in _WEIGHTS if (folder / name).exists()},
     )
     text = json.dumps(description.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
     (folder / DESCRIPTION).write_text(text, encoding="utf-8")
@@ -96,7 +108,7 @@ def load_exported(
     """Load a model that `mt export --format ctranslate2` wrote; `paths` has only its folder.
 
     Raises InputError if ctranslate2 is not installed, the folder has no such model, or a precision or checkpoint is
-    given: an exported model has only one of each.
+    given, because an exported model has only one precision and one checkpoint.
     """
     if precision != "auto":
         raise InputError("precision: an exported model has its own number format; see mt export --quantization")
@@ -109,6 +121,7 @@ def load_exported(
         for path in folder.iterdir():
             check_regular(path)  # CTranslate2 itself would block on a pipe.
         description = read_model(folder / DESCRIPTION, Description)
+        check_weights(folder, description)
         tokenizers = load_pair(folder, TokenizerConfig.model_validate(description.tokenizer), description.tags)
         description.protection.spans(" ")  # Raises for a pattern that is none.
         engine = CTranslate2Engine(ctranslate2, folder, tokenizers, device, reserved=ReservedIds.of(tokenizers))

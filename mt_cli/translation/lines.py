@@ -1,7 +1,7 @@
 """A line of text, split into segments that the model can read, with the translations of each segment.
 
-Text that no model can translate is copied: lines without letters or digits, emoji at the ends of a line that are not in
-the vocabulary, and long strings without spaces, such as addresses.
+Text that no model can translate is copied: lines without letters or digits, emoji at both ends of a line if the
+vocabulary lacks them, and long strings without spaces, such as addresses.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from mt_cli.translation.sentences import (
 _BYTES = frozenset(BYTES)
 _THOUSANDS = re.compile(r"(?<=\d)[.,'’٬\s](?=\d{3}(?!\d))")
 _SHORT, _MOST_OF_WORD = 40, 3
-"""A sentence of up to 40 tokens is short for any model. At most three tokens of a word count: a word in capitals or in
-another script may have a token for each letter or byte, and a part of it means nothing."""
+"""Tokens up to which a sentence is short for any model, and the most tokens of a word that count. A word in capitals or
+in another script may have a token for each letter or byte, and a part of a word means nothing."""
 
 Alignment = list[tuple[int, int]]
 """Pairs of a source index and a target index, counted from 0."""
@@ -67,10 +67,10 @@ class TextHypothesis(NamedTuple):
 
 @dataclass(frozen=True)
 class Segment:
-    """A part of a line that the model reads at once."""
+    """Part of a line that the model reads as one source."""
 
     text: str
-    """Begins with the tag, if there is one."""
+    """Text for the model; begins with the tag, if there is one."""
     ids: list[int]
     unknown_words: tuple[str, ...]
     start: int
@@ -154,12 +154,12 @@ class Translation:
         return [segment for segment in self.segments if segment.text]
 
     def with_hypotheses(self, hypotheses: Iterator[Sequence[TextHypothesis]]) -> Translation:
-        """Copy in which each segment that is not empty takes the next item of `hypotheses`."""
+        """Copy with the next item of `hypotheses` in each segment that is not empty."""
         segments = (replace(part, hypotheses=next(hypotheses)) if part.text else part for part in self.segments)
         return replace(self, segments=list(segments))
 
     def with_true_digits(self) -> Translation:
-        """Copy a line of digits without letters if the model changed its digits, or wrote letters.
+        """Replace the translation of a line of digits by the line itself if the model changed digits or wrote letters.
 
         The model may write the digits of another script, or other marks between them: 1,234.5 and 1.234,5.
         """
@@ -184,7 +184,7 @@ class LineSplitter(NamedTuple):
     """Splits lines into segments that the model can read.
 
     A line of more than `max_tokens` tokens, without its tag, is split at the ends of sentences. A sentence is split, at
-    a comma or between words, only if it is also long by its words.
+    a comma or between words, only if it is also long when few tokens of each word count.
     """
 
     tokenizer: Tokenizer
@@ -259,7 +259,7 @@ class LineSplitter(NamedTuple):
             return
         text = before + body
         (ids,) = self.tokenizer.encode([text])
-        ids = ids if len(ids) > bool(before) else []  # `tokenizer.letters` may delete all of a line.
+        ids = ids if len(ids) > bool(before) else []  # `tokenizer.letters` may delete the whole line.
         length = len(ids) - bool(before)
         sentences = sentences or (sentences_of(body) if length > self.max_tokens else ())
         number = middle_of(sentences) if length > self.max_tokens else 0
@@ -268,7 +268,7 @@ class LineSplitter(NamedTuple):
             end = sum(map(len, chain(*sentences[:number]))) - len(between)
         elif len(body) > 1 and self._is_long(body, length):
             end, between = split_point(body)
-            if not between and body.isascii() and len(body) > _SHORT:  # No word: an address, or encoded data.
+            if not between and body.isascii() and len(body) > _SHORT:  # An address or encoded data, not words.
                 yield Segment.copied(body, start, glue)
                 return
         else:

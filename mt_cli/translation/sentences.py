@@ -83,8 +83,8 @@ def sentences_of(text: str) -> list[tuple[str, str]]:
     """Sentences of a text, each with the space that follows it.
 
     A full stop does not end a sentence after an initial, an ordinal number, or a common abbreviation of European
-    languages. Where this is wrong, two sentences stay together, which does no harm. Marks and emoji alone are no
-    sentence.
+    languages. Where this is wrong, two sentences stay together, which does no harm. Marks and emoji alone are not
+    a sentence.
     """
     sentences, start = [], 0
     first, last = _first_word(text), _last_word(text)
@@ -98,7 +98,7 @@ def sentences_of(text: str) -> list[tuple[str, str]]:
 
 
 def middle_of(sentences: Sequence[tuple[str, str]]) -> int:
-    """Number of sentences before the sentence end that is nearest to the middle of a text; 0 for a single sentence."""
+    """Number of sentences before the sentence end nearest to the middle of a text; 0 for a single sentence."""
     ends = list(accumulate(len(sentence) + len(between) for sentence, between in sentences))
     return min(range(1, len(ends)), key=lambda number: abs(2 * ends[number - 1] - ends[-1]), default=0)
 
@@ -106,8 +106,8 @@ def middle_of(sentences: Sequence[tuple[str, str]]) -> int:
 def split_point(text: str) -> tuple[int, str]:
     """Best index to split a long text at, and the space there, if any.
 
-    Ends of sentences are preferred to commas, and commas to spaces; then the index nearest to the middle is taken. Both
-    parts have words, if that is possible.
+    Ends of sentences are preferred to commas, and commas to spaces. Among equals, the index nearest to the middle is
+    best. Both parts have words, if that is possible.
     """
     middle = len(text) // 2
     first, last = _first_word(text), _last_word(text)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _FIRST_BLOCK, _LARGEST_BLOCK = 32, 2048
 _MOST_NAMED, _LONGEST_WORD = 5, 60
-"""Largest number of lines that a notice names, and of characters of an unknown word that are shown."""
+"""Maximum number of lines that a notice names, and maximum number of characters of an unknown word in a notice."""
 _LOOP = re.compile(r"(.{2,80}?)\1{3,}", re.DOTALL)
 """The same characters, four times or more in a row."""
 _FEWEST_CHARACTERS, _SHARE, _MOST_CHARACTERS = 24, 1 / 3, 20_000
@@ -80,6 +80,7 @@ class LineNotices:
         self._long_lines: list[str] = []
         self._repeating_lines: list[str] = []
         self._lines_with_losses: list[str] = []
+        self._empty_lines: list[str] = []
 
     def __enter__(self) -> LineNotices:
         return self
@@ -91,6 +92,8 @@ class LineNotices:
             num_segments = len(line.searched)
             how = f" in {num_segments:,} segments" if num_segments > 1 else "" if num_segments else " copied"
             self._long_lines.append(f"{self._num_lines:,}{how}")
+        if line.plain and not line.text:
+            self._empty_lines.append(f"{self._num_lines:,}")
         if repeats_itself(line.plain, line.text):
             self._repeating_lines.append(f"{self._num_lines:,}")
         if line.lost_spans:
@@ -107,12 +110,15 @@ class LineNotices:
         if lines := self._long_lines:
             have = "1 line has" if len(lines) == 1 else f"{len(lines):,} lines have"
             say(f"note: {have} more tokens than the longest training sentence ({listed_lines(lines)})")
+        if lines := self._empty_lines:
+            are = "1 translation is" if len(lines) == 1 else f"{len(lines):,} translations are"
+            say(f"note: {are} empty ({listed_lines(lines)}): the model ends at once, as if there were nothing to say")
         if self._repeating_lines:
             say(f"note: {_note_on_repetition(self._repeating_lines)}")
         if lines := self._lines_with_losses:
             have = "1 translation lacks" if len(lines) == 1 else f"{len(lines):,} translations lack"
             message = f"{have} a protected span of the source ({listed_lines(lines)}); --json names the spans"
-            if self._is_strict and error[0] is None:
+            if self._is_strict and error == (None, None, None):
                 raise MtError(message)
             say(f"note: {message}")
 

@@ -78,13 +78,13 @@ def _target_words(tokenizer: Tokenizer, ids: Sequence[int], before: str, protect
 
 
 def _overlapped(spans: Sequence[tuple[int, int]], start: int, end: int) -> range:
-    """Indices of the sorted spans that overlap with `start` to `end`; if none does, of the span before."""
+    """Indices of the sorted spans that overlap with `start` to `end`; if there is none, of the span before."""
     first, last = bisect_right(spans, start, key=itemgetter(1)), bisect_left(spans, end, key=itemgetter(0))
     return range(first, last) if first < last else range(max(0, last - 1), max(1, last))
 
 
 def attended_words(segment: Segment, weights: Tensor, tokenizer: Tokenizer, tags: Sequence[str]) -> dict[int, str]:
-    """The source word with the most attention for each target token, by TxS weights; a tag is no word.
+    """Source word with the most attention for each target token, by TxS weights; tags are not words.
 
     If the source has unknown words, one of them is chosen: names are unknown on both sides, and attention often points
     to the word beside them. After Luong et al. 2015, "Addressing the Rare Word Problem in Neural Machine Translation",

@@ -62,7 +62,7 @@ class Translator:
     tokenizers: TokenizerPair
     decoding: DecodingConfig
     max_tokens: int
-    """Tokens of the longest source that the model was trained on."""
+    """Number of tokens of the longest training source."""
     tagging: Tagging = NO_TAGS
     languages: tuple[str, str] = ("", "")
     most_tokens: int | None = None
@@ -155,8 +155,8 @@ class Translator:
     ) -> list[str]:
         """Translate each sentence; an empty sentence stays empty.
 
-        `decoding` changes options of that section of the config, such as `beam_size=1`; None keeps the option. A
-        `length_penalty` applies to all tags. `tag` is put before sentences that do not begin with a tag; None is the
+        `decoding` changes options of the section `decoding`, such as `beam_size=1`; None keeps an option. A
+        `length_penalty` applies to all tags. `tag` is put before sentences that do not begin with a tag; None means the
         default tag of the model, if it has one. Every translation begins with `prefix`.
         """
         return [item.text for item in self.translate_fully(sentences, tag=tag, prefix=prefix, **decoding)]
@@ -194,7 +194,7 @@ class Translator:
         return self._with_details(lines) if with_details else lines
 
     def score(self, sources: Iterable[str], targets: Iterable[str], tag: str | None = None) -> list[PairScore]:
-        """Compute the probability of each target as the translation of its source; `tag` as in `translate`.
+        """Compute the probability of each target as a translation of its source; `tag` is as in `translate`.
 
         Raises InputError if a side has more tokens than the model has positions, the numbers of sources and targets
         differ, or one of them is not a str.
@@ -273,7 +273,7 @@ class Translator:
     def _texts(self, rows: Sequence[tuple[Segment, str, Hypothesis]], is_copied: bool) -> Iterator[str]:
         """Text of each hypothesis of a segment with a prefix, in one line without double spaces.
 
-        Unknown words of the prefix are kept. With `is_copied`, the other ones are replaced by source words.
+        Unknown words of the prefix are kept. With `is_copied`, all other unknown words are replaced by source words.
         """
         copied = [(segment.ids, best) for segment, _, best in rows if is_copied and segment.ids and UNK_ID in best.ids]
         decoded = self._force_decode([(ids, best.ids) for ids, best in copied if best.attention is None])

@@ -4,9 +4,7 @@ import json
 import os
 import shutil
 import signal
-import sys
 import time
-import urllib.request
 
 import pytest
 import yaml
@@ -228,10 +226,8 @@ FAILURES = {
     "no_revision": (2, "has no such revision"),
     "script": (2, "refs/convert/parquet"),
     "empty": (2, "has no files"),
-    "subset": (2, "set `subset` to one of"),
+    "subset": (2, "en-it"),
     "split": (2, "train"),
-    "slice_of_stream": (2, "train[:3]"),
-    "slice": (2, "train[:abc]"),
     "limited": ALL_ROWS,
     "for_hours": (1, "7200 s"),
     "busy": ALL_ROWS,
@@ -241,21 +237,17 @@ FAILURES = {
     "stalled": ALL_ROWS,
     "silent": (1, "check the network"),
     "portal": (1, "log in"),
-    "page": (1, "log in"),
+    "page": (1, "size"),
     "gone": (1, "is not there"),
     "renamed": ALL_ROWS,
-    "stream_for_hours": (1, "7200 s"),
     "stream_down": (1, "503"),
-    "stream_stalled": ALL_ROWS,
-    "stream_silent": (1, "check the network"),
 }
 """Status, and what the message names; or the number of rows where the failure passes."""
 OPTIONS = {
     "no_revision": {"revision": "no"},
     "subset": {"subset": "de-en"},
     "split": {"subset": "en-de", "split": "valid"},
-    "slice": {"subset": "en-de", "split": "train[:abc]"},
-    "slice_of_stream": {"subset": "en-de", "split": "train[:3]", "streaming": True},
+    "stream_down": {"subset": "en-de", "streaming": True},
     "script": {},
     "empty": {},
 }
@@ -273,20 +265,19 @@ def add_failures(hub):
     hub.datasets["org/gated"].gated = hub.datasets["org/private"].private = True
     hub.rename("org/renamed", "org/new")
     faults, page = hub.faults, b"<html>log in</html>" * 20
-    faults.status("*org/limited*", 429, times=2, Retry_After=3)
+    faults.status("*org/limited*", 429, times=1, Retry_After=3)
     faults.status("*org/*for_hours*.parquet", 429, Retry_After=7200)
-    faults.status("*org/busy*", 500, times=2)
+    faults.status("*org/busy*", 500, times=1)
     faults.status("*org/down*", 503)
     faults.status("*org/stream_down*.parquet", 503)
-    faults.truncate("*org/cut*.parquet", after=500, times=2)
+    faults.truncate("*org/cut*.parquet", after=500, times=1)
     faults.truncate("*org/always_cut*.parquet", after=0)
     faults.stall("*org/*stalled*.parquet", after=300, times=1)
     faults.stall("*org/*silent*.parquet", after=0)
     faults.status("/api/datasets/org/portal*", 200, body=page, Content_Type="text/html")
     faults.status("*org/page*.parquet", 200, method="GET", body=page, Content_Type="text/html")
     faults.status("*org/gone*.parquet", 404, X_Error_Code="EntryNotFound")
-    streams = {name: {"subset": "en-de", "streaming": True} for name in FAILURES if name.startswith("stream_")}
-    return {name: {"subset": "en-de"} for name in FAILURES} | streams | OPTIONS
+    return {name: {"subset": "en-de"} for name in FAILURES} | OPTIONS
 
 
 def test_each_failure_of_the_hub_is_one_message_that_says_what_to_do(hub, read):
@@ -329,7 +320,7 @@ def test_a_wrong_setting_of_the_network_is_named(books, read, settings, words):
 def test_without_a_network_only_what_is_missing_is_an_error(hub, books, read):
     with dead_proxy() as proxy:
         status, message = read(BOOKS, http_proxy=proxy, HTTP_PROXY=proxy)["books"]
-    assert status == 1 and "through the proxy" in message
+    assert status == 1 and "through a proxy" in message
     status, message = read(BOOKS, HF_HUB_OFFLINE="1")["books"]
     assert status == 2 and "HF_HUB_OFFLINE" in message
     hub.stop()
@@ -383,14 +374,3 @@ def test_a_config_is_written_for_a_dataset_of_the_hub(hub, mt_from_hub, tmp_path
     assert {corpus["source"], corpus["target"]} == {"en", "de"}
     assert corpus["valid"]["split"] == "validation" and corpus["test"]["split"] == "test"
     assert mt_from_hub("init", "--dataset", "Helsinki-NLP/opus_books", "--output", "two.yaml")[0] == 2
-
-
-def test_a_folder_is_served_by_hand(root, start, tmp_path):
-    (tmp_path / "models/org/name/a").mkdir(parents=True)
-    (tmp_path / "models/org/name/a/b.txt").write_text("c", encoding="utf-8")
-    server = start([sys.executable, root / "tests" / "hub_server.py", tmp_path], stdout=-1, encoding="utf-8")
-    lines = [server.stdout.readline() for _ in range(2)]
-    endpoint = lines[1].strip().removeprefix("HF_ENDPOINT=")
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(f"{endpoint}/org/name/resolve/main/a/b.txt") as reply:
-        assert reply.read() == b"c" and reply.headers["X-Repo-Commit"] == lines[0].split()[-1]

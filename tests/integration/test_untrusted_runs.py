@@ -148,8 +148,7 @@ def test_a_state_of_wrong_types_is_one_message_of_every_command(attempt, run, co
         status, err = attempt(*commands[name])
         assert status == 2 and f"damaged checkpoint: {key}: input should be a valid" in err, name
     assert attempt(*commands["doctor"])[0] == 1
-    status, err = attempt(*commands["report"])
-    assert status == 0 and f"attention is not drawn: {run}" in err and key in err
+    assert attempt(*commands["report"])[0] == 0, "it reads no checkpoint"
 
 
 READ = ["config.yaml", "tokenizer.source.json", "tokenizer.x.json", "checkpoints/best.safetensors", "checkpoints", "."]
@@ -214,7 +213,6 @@ def test_any_json_report_gives_a_page(attempt, monkeypatch, run, number):
     config = RunDirectory(run).config()
     monkeypatch.setattr(RunDirectory, "config", lambda directory: config)  # It takes most of the time.
     monkeypatch.setattr("mt_cli.config.sections.Config.to_yaml", lambda config: "")
-    monkeypatch.setattr("mt_cli.cli.report.load_translator", lambda *options: None)
     (run / "metrics.jsonl").unlink()
     path = run / "report.json"
     good = json.loads(path.read_text(encoding="utf-8"))
@@ -247,8 +245,7 @@ def test_a_report_that_is_not_json_is_named(attempt, run, commands, content):
 
 @pytest.mark.parametrize("value", [*VALUES, 5e-324, 1.0, 10**99, -(10**99)], ids=lambda value: repr(value)[:20])
 @pytest.mark.parametrize("tag", ["step", "train/loss", "elapsed_seconds"])
-def test_the_points_of_a_curve_are_numbers(attempt, monkeypatch, run, tag, value):
-    monkeypatch.setattr("mt_cli.cli.report.load_translator", lambda *options: None)
+def test_the_points_of_a_curve_are_numbers(attempt, run, tag, value):
     rows = [{"step": 1, "train/loss": 2.0}, {"step": 2, "train/loss": 3.0, tag: value}, {"step": 3, "train/loss": 3.0}]
     (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     (run / "report.json").unlink()
@@ -263,9 +260,9 @@ def test_a_file_that_is_too_large_is_not_read(attempt, run, commands):
     for name in ("metrics.jsonl", "samples.txt", "report.json", "tokenizer.source.json", "config.yaml"):
         with (run / name).open("r+b") as file:
             file.truncate(2**31)
-        status, err = attempt(*commands["report"])
+        status, err = attempt(*commands["tokenize" if name.startswith("tokenizer") else "report"])
         assert "larger than" in err and name in err
-        assert status == (2 if name == "config.yaml" else 0)
+        assert status == (2 if name in ("config.yaml", "tokenizer.source.json") else 0)
 
 
 def test_every_command_refuses_an_untrusted_tokenizer(attempt, run, commands):

@@ -9,15 +9,17 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from xml.sax.saxutils import escape
 
 import pytest
 
-from mt_cli.corpus import sources
+import mt_cli
 
 pytestmark = pytest.mark.slow
 
-PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((sources._PRACTICE.parents[2] / "docs").glob("*.md")))]
+PACKAGE = Path(mt_cli.__file__).parent
+PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((PACKAGE.parent / "docs").glob("*.md")))]
 SHORT = "--set training.max_steps=3 --set training.num_pictures=0 --set evaluation.num_resamples=10"
 SHORT += " --set decoding.max_length=12"  # Untrained models do not end their sentences.
 SMALL = "--set model.d_model=16 --set model.d_ff=16 --set model.num_heads=2"
@@ -46,7 +48,9 @@ def samples(root, tmp_path_factory):
     practice = {
         split: [
             line.split("\t")
-            for line in (sources._PRACTICE / f"phrasebook-en-it.{split}.tsv").read_text(encoding="utf-8").splitlines()
+            for line in (PACKAGE / f"corpus/practice/phrasebook-en-it.{split}.tsv")
+            .read_text(encoding="utf-8")
+            .splitlines()
         ]
         for split in ("train", "valid", "test")
     }
@@ -67,7 +71,8 @@ def samples(root, tmp_path_factory):
     for name, part in (("po/program.po", rows[:600]), ("po/manual/first.po", rows[600:])):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("\n".join(f'msgid "{a}"\nmsgstr "{b}"\n' for a, b in part), encoding="utf-8")
+        messages = (f'msgid "{a}"\nmsgstr "{b}"\n' for a, b in [("", "Language: it\\n"), *part])
+        path.write_text("\n".join(messages), encoding="utf-8")
     shutil.copytree(root / "configs", folder / "configs")
     (folder / "bin").mkdir()
     program = folder / "bin/mt"

@@ -72,7 +72,7 @@ def test_the_example_of_set_fits_the_command(root, words, example):
         ("evaluate runs/x", "runs/x", "mt evaluate"),
         ("trian", "'train'", "mt"),
         ("data chek", "'check'", "mt data"),
-        ("data check x.yaml", "x.yaml", None),
+        ("data check x.yaml", "'--config'", "mt data check"),
         ("translate --beam 3", "--beam", "mt translate"),
         ("translate a --beam-size 0", "'--beam-size'", "mt translate"),
         ("translate a --beam-size x", "'--beam-size'", "mt translate"),

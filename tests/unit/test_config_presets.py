@@ -25,13 +25,8 @@ def test_a_preset_is_above_defaults_and_below_yaml_and_set(tmp_path, name):
 
 
 def test_base_and_big_have_the_sizes_of_the_paper():
-    sizes = (
-        "d_model",
-        "d_ff",
-        "num_heads",
-        "num_encoder_layers",
-        "num_decoder_layers",
-    )  # Vaswani et al. 2017, table 3.
+    # Vaswani et al. 2017, table 3.
+    sizes = ("d_model", "d_ff", "num_heads", "num_encoder_layers", "num_decoder_layers")
     assert [PRESETS["base"]["model"][key] for key in sizes] == [512, 2048, 8, 6, 6]
     assert [PRESETS["big"]["model"][key] for key in sizes] == [1024, 4096, 16, 6, 6]
 
@@ -42,12 +37,9 @@ def test_values_that_would_contradict_the_config_are_left_out():
         assert config.tokenizer.vocab_size is None
         config = parse_config(tree(preset, tokenizer={"shared": False}), "f.yaml")
         assert config.model.tie_embeddings == "target"
-        config = parse_config(tree(preset, training={"max_steps": 70}), "f.yaml")
-        assert (config.training.max_steps, config.training.max_epochs) == (70, None)
-        config = parse_config(tree(preset, training={"max_epochs": 7}), "f.yaml")
-        assert (config.training.max_steps, config.training.max_epochs) == (None, 7)
-        config = parse_config(tree(preset, training={"max_minutes": 5}), "f.yaml")
-        assert (config.training.max_steps, config.training.max_epochs) == (None, None)
+        for limit, expected in {"max_steps": (70, None), "max_epochs": (None, 70), "max_minutes": (None, None)}.items():
+            training = parse_config(tree(preset, training={limit: 70}), "f.yaml").training
+            assert (training.max_steps, training.max_epochs) == expected
 
 
 def test_values_that_do_not_fit_together_are_an_error_that_names_them():

@@ -17,12 +17,16 @@ from mt_cli.config.sources import KINDS, BuiltinSource, DatasetSource, FileSourc
 from mt_cli.corpus import sources
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.cleaning import STATUS_CODES
-from mt_cli.corpus.reading import read_corpora, read_pairs
+from mt_cli.corpus.reading import read_corpora, read_evaluation_pairs
 from mt_cli.corpus.sources import content_of, names_of, places_in, read_rows
 from mt_cli.errors import CorpusError, InputError, MtError
 from mt_cli.tokenizer.spelling import spelling_of
 
 LANGUAGES = ("en", "it")
+
+
+def read_pairs(sources):
+    return read_evaluation_pairs(sources, LANGUAGES, [LANGUAGES], "k")[0]
 
 
 def write(path, lines):
@@ -50,7 +54,7 @@ def test_two_files_and_a_table_give_the_same_pairs(tmp_path):
     italian = write(tmp_path / "a.it", ["uno due", "\ufefftre"])
     both = table(tmp_path / "a.tsv", [("one\u2028two", "uno due"), ("three", "\ufefftre")])
     files = FilesSource(files=(english, italian))
-    assert read_pairs([files], LANGUAGES, "k") == read_pairs([FileSource(**both)], LANGUAGES, "k")
+    assert read_pairs([files]) == read_pairs([FileSource(**both)])
 
 
 def test_a_pair_with_an_empty_side_is_dropped_and_counted_and_nothing_shifts(tmp_path):
@@ -83,7 +87,7 @@ def test_the_held_out_share_depends_on_the_seed_alone(tmp_path):
     assert first["valid"].pairs == again["valid"].pairs != other["valid"].pairs
     assert 75 < len(first["valid"]) < 125, "a share of 0.2 of 500, by the content of each pair"
     assert not set(first["valid"].pairs) & set(first["train"].pairs)
-    whole = read_pairs([BuiltinSource(builtin="reverse-words", split="valid")], LANGUAGES, "k")
+    whole = read_pairs([BuiltinSource(builtin="reverse-words", split="valid")])
     assert {*first["valid"].pairs, *first["train"].pairs} == {*whole}
     assert held_out("d", 2, seed=1)["valid"].pairs == first["valid"].pairs, "a share may have its own seed"
 
@@ -311,17 +315,15 @@ def test_a_local_dataset_is_read_or_refused_by_one_message(tmp_path, monkeypatch
     good = pa.array(["a", "b", "c"])
     bad = pa.Array.from_buffers(pa.string(), 3, [None, good.buffers()[1], pa.py_buffer(b"a\xe9c")])
     tables = {
-        "column 'it', row 2: not UTF-8": pa.table({"en": good, "it": bad}),
-        "language 'it', row 2: not UTF-8": pa.table(
-            {"translation": pa.StructArray.from_arrays([good, bad], ["en", "it"])}
-        ),
-        "Multiple matches": pa.table([good] * 3, names=["en", "it", "en"]),
+        "row 0: not UTF-8": pa.table({"en": good, "it": bad}),
+        "after row 0: not UTF-8": pa.table({"translation": pa.StructArray.from_arrays([good, bad], ["en", "it"])}),
+        "column 'en' occurs 2 times": pa.table([good] * 3, names=["en", "it", "en"]),
     }
     for number, (message, table) in enumerate(tables.items()):
         (tmp_path / str(number)).mkdir()
         parquet.write_table(table, tmp_path / str(number) / "train.parquet")
         source = DatasetSource(dataset=str(tmp_path / str(number)), streaming=streaming)
-        with pytest.raises(CorpusError, match=f"dataset .*{message}"):
+        with pytest.raises(CorpusError, match=f"train.parquet.*{message}"):
             list(read_rows(source, LANGUAGES))
 
 
@@ -337,72 +339,19 @@ def test_a_dataset_has_another_identity_if_its_files_change_in_size_or_not(tmp_p
     assert found[0] == found[1] and found[1] != found[2] != found[3]
 
 
-def test_slices_of_a_dataset_are_those_of_its_splits(tmp_path, capsys):
-    pairs = {"train": [(f"one {index}", f"uno {index}") for index in range(2_500)], "test": [("two", "due")]}
-    for name, rows in pairs.items():
-        lines = [json.dumps(dict(zip(LANGUAGES, row, strict=True))) for row in rows]
-        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines), encoding="utf-8")
-
-    def read(split):
-        return [row[1:] for row in read_rows(DatasetSource(dataset=str(tmp_path), split=split), LANGUAGES)]
-
-    train = pairs["train"]
-    assert read("train") == train
-    assert read("train[:1200]") == train[:1200]
-    assert read("train[-1100:]") == train[-1100:]
-    assert read("train[10%:50%]+test") == train[250:1250] + pairs["test"]
-    assert read("train[1500:1501]") == train[1500:1501]
-    assert not capsys.readouterr().err
-    assert read("train[:9000]") == train
-    assert "train[:9000] ends with row 2,500" in capsys.readouterr().err
-    for split, message in (
-        ("train[50:40]", r"train\[50:40\] has no rows: train has 2,500"),
-        ("train[10%:20]", "both ends of a slice in rows, or both in percent"),
-    ):
-        with pytest.raises(CorpusError, match=message):
-            read(split)
-    for split, message in (("dev[:2]", "no split 'dev'; it has train, test"), ("train[:abc]", "no split or slice")):
-        with pytest.raises(CorpusError, match=message):
-            read(split)
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # `datasets` 4 closes no CSV file.
-def test_a_cell_with_na_is_text_and_a_missing_heading_is_named(tmp_path):
-    path, source = tmp_path / "train.csv", DatasetSource(dataset=str(tmp_path))
-    path.write_text("en,it\nNA,null\n7,\n", encoding="utf-8")
-    assert list(read_rows(source, LANGUAGES)) == [(1, "NA", "null"), (2, "7", "")]
-    path.write_text("The house is red,La casa è rossa\nThe dog is big,Il cane è grande\n", encoding="utf-8")
-    with pytest.raises(CorpusError, match="first line with the names of its columns"):
-        list(read_rows(source, LANGUAGES))
-    path.write_text("en;it\na;b\n", encoding="utf-8")
-    with pytest.raises(CorpusError, match="separated by semicolons"):
-        list(read_rows(source, LANGUAGES))
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # `datasets` 4 closes no CSV file.
-def test_text_like_numbers_and_dates_is_not_rewritten(tmp_path):
-    pairs = [*some_pairs(0, 10_000), ("007", "1.50"), ("True", "1e5")]
-    folder = tmp_path / "csv"
-    folder.mkdir()
+def test_the_rows_of_a_dataset_are_those_of_its_files(tmp_path):
+    pairs = [*some_pairs(0, 10_000), ("007", "1.50"), ("True", "1e5"), ("NA", "null"), ("2020-01-01", "7")]
     features = [{"name": name, "dtype": kind} for name, kind in (("en", "string"), ("it", "string"), ("n", "int64"))]
     card = yaml.safe_dump({"dataset_info": {"features": features}})
-    (folder / "README.md").write_text(f"---\n{card}---\n", encoding="utf-8")
+    (tmp_path / "README.md").write_text(f"---\n{card}---\n", encoding="utf-8")
     lines = [f"{source},{target},{number or ''}\n" for number, (source, target) in enumerate(pairs)]
-    (folder / "train.csv").write_text("en,it,n\n" + "".join(lines), encoding="utf-8")
-    assert [row[1:] for row in read_rows(DatasetSource(dataset=str(folder)), LANGUAGES)] == pairs
-    (tmp_path / "json").mkdir()
-    for name, (source, target) in {"one": ("a", "b"), "two": ("2020-01-01", "2020-01-02")}.items():
-        text = json.dumps({"en": source, "it": target})
-        (tmp_path / f"json/{name}.jsonl").write_text(text + "\n", encoding="utf-8")
-    with pytest.raises(CorpusError, match=r"timestamp.*, not text"):
-        list(read_rows(DatasetSource(dataset=str(tmp_path / "json")), LANGUAGES))
-
-
-def test_translations_with_different_keys_are_read(tmp_path):
-    rows = [{"translation": {"en": "a", "it": "b"}}, {"translation": {"en": "c"}}, {"translation": {"fr": "d"}}]
-    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    found = [row[1:] for row in read_rows(DatasetSource(dataset=str(tmp_path)), LANGUAGES)]
-    assert found == [("a", "b"), ("c", ""), ("", "")]
+    (tmp_path / "train.csv").write_text("en,it,n\n" + "".join(lines), encoding="utf-8")
+    (tmp_path / "test.csv").write_text("en;it\na;b\n", encoding="utf-8")
+    source = DatasetSource(dataset=str(tmp_path))
+    assert [row[1:] for row in read_rows(source, LANGUAGES)] == pairs
+    for split, message in (("test", "separated by semicolons"), ("dev", "no split 'dev'; it has train, test")):
+        with pytest.raises(CorpusError, match=message):
+            list(read_rows(source.model_copy(update={"split": split}), LANGUAGES))
 
 
 def test_two_equal_columns_and_files_of_other_places_are_refused(tmp_path):
@@ -472,7 +421,7 @@ def test_a_folder_without_files_is_refused(tmp_path, monkeypatch, folder, patter
 
 def test_an_unknown_split_of_a_builtin_corpus_is_refused():
     with pytest.raises(CorpusError, match="no split"):
-        read_pairs([BuiltinSource(builtin="reverse-words", split="exam")], LANGUAGES, "k")
+        read_pairs([BuiltinSource(builtin="reverse-words", split="exam")])
 
 
 def test_codes_fit_into_a_byte():

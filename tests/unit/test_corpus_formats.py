@@ -14,11 +14,11 @@ from formats import ENDINGS, LANGUAGES, TEXT, each_time_a_folder, numbered, pack
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mt_cli.corpus.lines import count_lines, opened, other_kind, read_lines
+from mt_cli.corpus.lines import count_lines, opened, read_lines
 from mt_cli.errors import CorpusError
 
-LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r"), max_size=20)
-CELL = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r\t"), max_size=20)
+LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\n\r"), max_size=20)
+CELL = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\n\r\t"), max_size=20)
 
 
 @each_time_a_folder
@@ -27,8 +27,6 @@ def test_lines_end_at_line_feeds_and_nowhere_else(tmp_path, lines, end, ends_las
     if lines and not lines[-1] and not ends_last:
         lines = [*lines, "last"]  # Without its end an empty last line cannot be told from none.
     text = end.join(lines) + (end if ends_last and lines else "")
-    if other_kind(text.encode()):
-        return  # With NUL characters in the right places it is UTF-16.
     path = packed(tmp_path / "text", text.encode(), ending)
     expected = [line.removeprefix("\ufeff") if number == 0 else line for number, line in enumerate(lines)]
     assert list(read_lines(path)) == expected
@@ -41,8 +39,8 @@ def test_tsv_gives_back_any_pairs(tmp_path, pairs, ending):
     """With quotation marks as `plain_tsv`, because pairs may look as if a spreadsheet wrote them."""
     content = "".join(f"{source}\t{target}\n" for source, target in pairs)
     path = packed(tmp_path / "pairs.tsv", content.encode(), ending)
-    if (pairs and {"en", "it"} <= set(pairs[0])) or other_kind(content.encode()):
-        return  # That is a heading, or UTF-16.
+    if pairs and {"en", "it"} <= set(pairs[0]):
+        return  # That is a heading.
     # A byte order mark at the start belongs to the file; a blank row is a blank pair.
     pairs = [(pairs[0][0].removeprefix("\ufeff"), pairs[0][1]), *pairs[1:]] if pairs else []
     expected = [pair if "".join(pair).strip() else ("", "") for pair in pairs]
@@ -114,17 +112,17 @@ LATIN = "perché".encode("latin-1")
         ("a.csv", b'a,b\n"c,d\n', ", line 2: not valid CSV"),
         ("a.csv", b"a,b\nc\rd,e\n", ", line 2: not valid CSV"),
         ("a.csv", b"en,it,en\na,b,c\n", ", line 1: the column 'en' .*2 times"),
-        ("a.csv", b"sep=;\na;b\n", ", line 1: found 'sep=;'"),
+        ("a.csv", b"sep=;\na;b\n", ", line 1: found 1 column.*semicolons"),
         ("a.jsonl", b'{"en": "a", "it": "b"}\n{"en": \n', ", line 2: not valid JSON"),
         ("a.jsonl", b'{"en": "a", "de": "b"}\n', ", line 1: no column 'it' among 'en', 'de'; set `columns`"),
         ("a.jsonl", b'{"en": "a", "it": 3}\n', ", line 1: 'it' holds 3"),
-        ("a.jsonl", b'["a", "b"]\n', ", line 1: .*JSON array"),
+        ("a.jsonl", b'["a", "b"]\n', ", line 1: found"),
         ("a.jsonl", b'{"a":' * 100_000 + b"\n", ", line 1: not valid JSON"),
         ("a.jsonl", b'{"en": "a", "it": "b", "en": "c"}\n', ", line 1: .*a key occurs twice"),
         ("a.parquet", b"PAR1 or not", ": not a readable Parquet file"),
-        ("a.tsv.gz", b"not packed", ": not compressed with gzip"),
+        ("a.tsv.gz", b"not packed", ": .*incorrect header"),
         ("a.tsv.gz", gzip.compress(b"a\tb\n" * 10_000, mtime=0)[:-20], ": truncated"),
-        ("a.tsv.zst", b"not packed", ": not compressed with zstd"),
+        ("a.tsv.zst", b"not packed", ": zstd"),
         ("a.tsv", gzip.compress(b"a\tb\n", mtime=0), r": it is compressed with gzip; .*\.gz"),
         ("a.csv", b"PK\x03\x04...", ": it is a ZIP archive"),
         ("a.tsv", b"a\tb\rc\td\r", ": .*carriage returns alone"),
@@ -152,36 +150,24 @@ def test_the_error_of_a_damaged_file_names_the_place(tmp_path, name, content, pl
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le"])
 def test_text_of_two_or_four_bytes_a_character_is_refused(tmp_path, name, row, pair, encoding):
     (tmp_path / name).write_bytes((row.format(*pair) * 20).encode(encoding))
-    with pytest.raises(CorpusError, match=f"{name}: not UTF-8 but {encoding[:6].upper()}"):
+    with pytest.raises(CorpusError, match=f"{name}.*: not UTF-8"):
         read(tmp_path / name)
 
 
 @pytest.mark.parametrize("name", ["a.tsv", "a.csv"])
 @pytest.mark.parametrize("heading", [["en", "it"], []])
 @pytest.mark.parametrize("quote", ["", '"'])
-@pytest.mark.parametrize("mark", ["\t", ",", ";", "|", "    "])
+@pytest.mark.parametrize("mark", ["\t", ",", ";", "|"])
 def test_another_separator_is_recognised(tmp_path, name, heading, quote, mark):
-    separator = {"\t": "tab", ",": "comma", ";": "semicolon", "|": "bar", "    ": "space"}[mark]
+    separator = {"\t": "tab", ",": "comma", ";": "semicolon", "|": "bar"}[mark]
     rows = [heading] * bool(heading) + [["one", "uno"], ["Hello you", "Ciao"]]
     lines = (mark.join(f"{quote}{cell}{quote}" for cell in row) + "\n" for row in rows)
     (tmp_path / name).write_text("".join(lines), encoding="utf-8")
     if (name, mark) in (("a.tsv", "\t"), ("a.csv", ",")):
         assert len(read(tmp_path / name)) >= 2
-    elif (name, mark, quote) != ("a.csv", "    ", '"'):
+    elif (name, quote) != ("a.csv", '"'):  # The csv module refuses these.
         with pytest.raises(CorpusError, match=rf"{name}, line 1: .* separated by {separator}s"):
             read(tmp_path / name)
-
-
-def test_semicolons_next_to_commas_are_recognised(tmp_path):
-    path = tmp_path / "a.csv"
-    semicolons = ["".join(f"one, two {number};eins {number}\n" for number in range(9))]
-    semicolons += ["".join(f"one {number},eins; zwei {number}\n" * (number + 1) for number in range(4))]
-    for text in semicolons:
-        path.write_text(text, encoding="utf-8")
-        with pytest.raises(CorpusError, match="separated by semicolons"):
-            read(path)
-    path.write_text("".join(f"one {number},eins{';' * (number % 3)}\n" for number in range(9)), encoding="utf-8")
-    assert len(read(path)) == 9
 
 
 @pytest.mark.parametrize("kind", [".tsv", ".csv", ".jsonl", ".po", ".tmx", ".parquet", ".tsv.gz"])
@@ -259,17 +245,18 @@ BAD = pa.Array.from_buffers(pa.string(), 3, [None, GOOD.buffers()[1], pa.py_buff
 @pytest.mark.parametrize(
     ("table", "place"),
     [
-        (pa.table({"en": GOOD, "it": [1.0, 2.0, 3.0]}), "column 'it': .*double.*; set `columns`"),
-        (pa.table({"en": GOOD, "it": [b"a", b"b", b"c"]}), "column 'it': .*binary.*; set `columns`"),
+        (pa.table({"en": GOOD, "it": [1.0, 2.0, 3.0]}), "row 1: 'it' holds 1.0.*; set `columns`"),
+        (pa.table({"en": GOOD, "it": [b"a", b"b", b"c"]}), "row 1: 'it' holds b'a'.*; set `columns`"),
         (pa.table([GOOD] * 3, names=["en", "it", "en"]), "column 'en' .*2 times"),
-        (pa.table({"en": GOOD, "it": BAD}), "column 'it', row 2: not UTF-8"),
+        (pa.table({"en": GOOD, "it": BAD}), "after row 0: not UTF-8"),
         (pa.table({"en": GOOD, "de": GOOD}), "no column 'it' among 'en', 'de'; set `columns`"),
-        (pa.table({"translation": GOOD}), "column 'translation': .*string"),
-        (pa.table(as_struct([GOOD, BAD])), "column 'translation', language 'it', row 2: not UTF-8"),
-        (pa.table({"translation": [{"en": "a", "it": 3}]}), "column 'translation', language 'it': .*int64"),
-        (pa.table({"translation": [{"en": "a", "fr": "b"}]}), "column 'translation': no language 'it' .*'fr'"),
-        (map_of([("en", "a"), ("it", "b")], [("en", "a")]), "column 'translation', row 2: no language 'it'"),
-        (map_of([("en", "a"), ("it", "b"), ("en", "c")]), "column 'translation', row 1: .*'en' .*2 times"),
+        (pa.table({"translation": GOOD}), "no column 'en' among 'translation'"),
+        (pa.table(as_struct([GOOD, BAD])), "after row 0: not UTF-8"),
+        (pa.table({"translation": [{"en": "a", "it": 3}]}), "row 1, `translation`: 'it' holds 3"),
+        (pa.table({"translation": [{"en": "a", "fr": "b"}]}), "`translation`: no column 'it' .*'fr'"),
+        (pa.table({"translation": [[1]]}), r"row 1, `translation`: holds \[1\]"),
+        (map_of([("en", "a"), ("it", "b")], [("en", "a")]), "row 2, `translation`: no column 'it'"),
+        (map_of([("en", "a"), ("it", "b"), ("en", "c")]), "row 1, `translation`: .*a key occurs twice"),
         (pa.table({}), "no column 'en' among nothing"),
     ],
 )
@@ -277,3 +264,19 @@ def test_the_error_of_a_parquet_file_names_the_column(tmp_path, table, place):
     pq.write_table(table, tmp_path / "a.parquet")
     with pytest.raises(CorpusError, match=rf"a\.parquet.*{place}"):
         read(tmp_path / "a.parquet")
+
+
+def test_a_damaged_page_of_parquet_is_refused(tmp_path):
+    path = tmp_path / "a.parquet"
+    table = pa.table({"en": [f"house {n}" for n in range(50)], "it": [f"casa {n}" for n in range(50)]})
+    pq.write_table(table, path, compression="none", use_dictionary=False, write_page_checksum=True)
+    path.write_bytes(path.read_bytes().replace(b"house 7", b"horse 7"))
+    with pytest.raises(CorpusError, match="Parquet"):
+        read(path)
+
+
+@pytest.mark.parametrize("name", ["a.tsv.gz", "a.jsonl.zst"])
+def test_a_compressed_file_without_content_is_refused(tmp_path, name):
+    (tmp_path / name).touch()
+    with pytest.raises(CorpusError, match="no content"):
+        read(tmp_path / name)

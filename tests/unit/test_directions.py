@@ -36,7 +36,6 @@ def directions(sources):
 def test_both_directions_are_one_source_for_each():
     corpus = config(both_directions=True, tag="to_target", test={"file": "t.tsv"}, extra_tests={"e": {"file": "e.tsv"}})
     corpus = corpus.corpus
-    assert config(both_directions="yes", tag="to_target").corpus.train == corpus.train
     assert directions(corpus.train) == [
         ("es-gn", "<2gn>", False),
         ("es-shp", "<2shp>", False),

@@ -1,6 +1,5 @@
 import math
 import random
-from dataclasses import replace
 
 import pytest
 import torch
@@ -123,11 +122,9 @@ def test_error_rates_are_edits_per_hundred_units_of_the_references():
 
 @pytest.mark.parametrize("language", ["en", "ja"])
 def test_resampling_keeps_scores_covers_all_metrics_and_tells_systems_apart(language):
-    sentences, references = [], SENTENCES[language] * 20
-    scorer = replace(Scorer.of(language, num_resamples=200), on_sentence=lambda: sentences.append(1))
+    references, scorer = SENTENCES[language] * 20, Scorer.of(language, num_resamples=200)
     worse = [text[:-2] for text in references]
     plain, scores = scorer.score(worse, references), scorer.score_with_confidence(worse, references)
-    assert len(sentences) == 2 * len(references), "progress, of TER alone"
     for name in scorer.names:
         assert (scores[name].score, scores[name].signature) == (plain[name].score, plain[name].signature)
         assert 0 <= scores[name].confidence_95 < 20

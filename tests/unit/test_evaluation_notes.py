@@ -14,7 +14,7 @@ from mt_cli.config.directions import NO_TAGS, Tagging
 from mt_cli.corpus.rows import BlankRow
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.evaluation import test_sets
-from mt_cli.evaluation.notes import note_on_left_out, notes_on_texts
+from mt_cli.evaluation.notes import note_on_skipped_rows, notes_on_texts
 from mt_cli.evaluation.scores import LOWER_IS_BETTER, METRICS, Scorer
 from mt_cli.evaluation.test_sets import Baseline, SplitScores, compare, format_scores
 
@@ -27,8 +27,8 @@ ITALIAN = [
 SCORER = Scorer.of("it", num_resamples=20)
 
 
-def notes(hypotheses, references, language="it", left_out=()):
-    return notes_on_texts(Scorer.of(language), hypotheses, references, (), left_out)
+def notes(hypotheses, references, language="it", skipped=()):
+    return notes_on_texts(Scorer.of(language), hypotheses, references, (), skipped)
 
 
 def tokenised(text):
@@ -81,13 +81,13 @@ def test_few_sentences_are_noted_beside_their_p_values(number, is_noted):
 
 def test_each_row_that_is_left_out_is_counted_and_some_are_named():
     rows = [BlankRow(0, 1, "blank_target"), BlankRow(3, 5, "blank_source"), BlankRow(3, 6, "blank_target", "b.tsv")]
-    assert note_on_left_out([], 9) is None
-    assert note_on_left_out(rows[:1], 9) == "1 of 10 pairs is left out: line 1 has no reference"
-    assert note_on_left_out(rows, 9) == (
+    assert note_on_skipped_rows([], 9) is None
+    assert note_on_skipped_rows(rows[:1], 9) == "1 of 10 pairs is left out: line 1 has no reference"
+    assert note_on_skipped_rows(rows, 9) == (
         "3 of 12 pairs are left out: line 5 has no source; lines 1, 6 of b.tsv have no reference"
     )
     many = [BlankRow(0, number, "blank_pair") for number in range(1, 9)]
-    assert "lines 1, 2, 3, 4, 5 and 3 more have neither side" in note_on_left_out(many, 1)
+    assert "lines 1, 2, 3, 4, 5 and 3 more have neither side" in note_on_skipped_rows(many, 1)
 
 
 def test_the_output_says_of_which_metrics_lower_is_better_and_which_system_is_better():

@@ -83,7 +83,7 @@ LAUNCHED = {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "l
 @pytest.mark.parametrize(
     ("variables", "words"),
     [
-        ({}, "RANK, LOCAL_RANK, MASTER_ADDR, MASTER_PORT"),
+        ({}, "MASTER_ADDR"),
         (LAUNCHED | {"LOCAL_RANK": None}, "LOCAL_RANK"),
         (LAUNCHED | {"WORLD_SIZE": "two"}, "'two'"),
         (LAUNCHED | {"LOCAL_RANK": "y"}, "'y'"),
@@ -110,7 +110,7 @@ def test_without_the_variable_of_launchers_a_process_is_alone(monkeypatch):
 def test_a_launcher_starts_no_more_processes_than_there_are_cpus_or_gpus(monkeypatch, num_cpus, num_gpus, most):
     monkeypatch.setattr("mt_cli.machine.launcher.num_usable_cpus", lambda: num_cpus)
     monkeypatch.setattr("torch.cuda.device_count", lambda: num_gpus)
-    with pytest.raises(InputError, match=rf"--devices {most + 1}: this machine has .*; use at most {most}"):
+    with pytest.raises(InputError, match=rf"--devices {most + 1}: .* at most {most}"):
         launcher.launch(most + 1, ["train"])
 
 

@@ -1,1 +1,1 @@
-"""Training pairs made of those that are there: with a made-up name or number, and concatenated."""
+"""Augmented training pairs: pairs with a made-up name or number on both sides, and concatenated pairs."""

@@ -1,4 +1,4 @@
-"""Training pairs made of other pairs in each epoch. Knows pools of ids, tags and vocabularies.
+"""Training pairs derived from other pairs, anew in each epoch. Knows pools of ids, tags and vocabularies.
 
 Concatenated pairs teach a model to translate texts that are longer than its training pairs (Kondo et al. 2021,
 "Sentence Concatenation Approach to Data Augmentation for Neural Machine Translation"; Nguyen et al. 2021, "Data
@@ -22,13 +22,13 @@ from mt_cli.corpus.languages import scripts_in
 from mt_cli.tokenizer.special_tokens import BYTES, SPACE, UNK
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 
-_END_OF_SEEDS = 0x41  # Keeps the random numbers apart from others of the same pool.
+_END_OF_SEEDS = 0x41  # Gives other random numbers than other uses of the same pool.
 _Integers = NDArray[np.int64]
 _Ranges = NDArray[np.int64]
-"""BxRx2: each of B texts is R ranges of ids, one after the other, each with its start and its length."""
+"""BxRx2: start and length of the R ranges of ids that form each of B texts."""
 _NUM_WORDS = 5_000
 _MAX_PIECE_CHARACTERS = 5
-"""Longer pieces are words that a model may know."""
+"""Maximum length of a piece of a made-up name; longer pieces are words that a model may know."""
 _UNREADABLE = frozenset({UNK, *BYTES})
 _SHARE_OF_NUMBERS, _SHARE_OF_ACRONYMS, _SHARE_OF_TWO_WORDS = 0.3, 0.1, 0.2
 
@@ -45,17 +45,17 @@ def augmented(pairs: TrainingPairs, tokenizers: TokenizerPair, config: Config) -
 class AugmentedPairs(ChangedPairs):
     """Training pairs, some of them with a made-up word, some of them concatenated.
 
-    The share `inserted` of the pairs gets a word, on both sides before words that are equally far from the ends. Then
-    the share `concatenated` of the pairs of each part of a pool is concatenated two by two, with the first tag only.
-    No side becomes longer than `max_tokens`, and each pair is still seen once. The result depends on the seed, the
-    epoch and the pool alone.
+    The share `inserted` of the pairs gets a word, at about the same relative place on both sides. Then the share
+    `concatenated` of the pairs of each part of a pool is concatenated two by two, with only the first tag. No side
+    becomes longer than `max_tokens`, and each pair is still seen once. The result depends only on the seed, the epoch
+    and the pool.
     """
 
     pairs: TrainingPairs
     concatenated: float
     inserted: float
     words: Sequence[Words]
-    """Words of each side, in the same order; none if no word is inserted."""
+    """Made-up words for each side, in the same order; empty if no word is inserted."""
     tag_ids: Sequence[int]
     max_tokens: int
     seed: int
@@ -120,7 +120,7 @@ class _Texts:
     def with_words(
         self, words: Sequence[Words], random_numbers: NDArray[np.float64], share: float, max_tokens: int
     ) -> tuple[_Texts, list[_Ranges]]:
-        """Texts and words, and the sources and targets with three ranges for each text: before, in and after a word.
+        """Texts extended by words, and three ranges for each source and target: before, in and after an inserted word.
 
         Each pair has two random numbers from 0 to 1. The first one chooses whether it gets a word, and which; the
         second one chooses the place.
@@ -157,7 +157,7 @@ class _Texts:
         return ranges
 
     def joined(self, ranges: _Ranges) -> tuple[Ids, NDArray[np.int32]]:
-        """Ids of texts, one after the other, and the lengths of the texts."""
+        """Concatenated ids of texts, and the lengths of the texts."""
         starts, lengths = ranges[..., 0], ranges[..., 1]
         return ragged(self.ids, starts.ravel(), lengths.ravel()), lengths.sum(axis=1).astype(np.int32)
 
@@ -165,8 +165,8 @@ class _Texts:
 def made_up_words(tokenizers: TokenizerPair, seed: int) -> list[str]:
     """Names of one or two words, acronyms and numbers.
 
-    Names are made of the subwords of the target side that can begin with a capital letter. If there are none, or the
-    subwords of both sides are in several scripts, there are numbers alone.
+    Names consist of subwords of the target side that can begin with a capital letter. If there are none, or the
+    subwords of both sides have several scripts, the result has only numbers.
     """
     random = np.random.default_rng([seed, _NUM_WORDS])
     source, target = (sorted({entry.removeprefix(SPACE).lower() for entry in side.subwords()}) for side in tokenizers)
@@ -176,7 +176,7 @@ def made_up_words(tokenizers: TokenizerPair, seed: int) -> list[str]:
         for piece in target
         if piece.isalpha()
         and len(piece) <= _MAX_PIECE_CHARACTERS
-        and piece.title() != piece  # Georgian has capital letters, and no titles.
+        and piece.title() != piece  # Georgian has capital letters, but no title case.
         and len(scripts) == 1
         and scripts_in(piece) == scripts
     ]
@@ -198,7 +198,7 @@ def made_up_words(tokenizers: TokenizerPair, seed: int) -> list[str]:
 class Words:
     """Words as ids of one side, and the entries of that side before which a word can be inserted."""
 
-    ids: Ids  # One word after the other.
+    ids: Ids  # Concatenated words.
     starts: NDArray[np.int64]
     lengths: NDArray[np.int64]
     begins_word: NDArray[np.bool_]
@@ -206,10 +206,10 @@ class Words:
 
 
 def words_of(tokenizers: TokenizerPair, seed: int) -> list[Words]:
-    """Made-up words as ids of each side, the same words in the same order.
+    """Made-up words as ids of each side; both sides have the same words in the same order.
 
-    Words that a side writes as bytes or [UNK], or takes for a tag, are left out. There are none for a tokenizer that
-    puts no space before a text.
+    Leaves out words that a side encodes as bytes or [UNK], or recognises as a tag. The result is empty for a tokenizer
+    that puts no space before a text.
     """
     words, sides = made_up_words(tokenizers, seed), []
     vocabularies = [tokenizer.tokens(range(tokenizer.vocab_size)) for tokenizer in tokenizers]

@@ -6,7 +6,7 @@ Vaswani et al. 2017 (section 6.1) average the last checkpoints; Junczys-Dowmunt 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -16,17 +16,16 @@ from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.files import Checkpoint, open_checkpoint
 from mt_cli.checkpoint.state import Ancestor, RunState, ValidatedStep, best_of, describe_lineage, last_of
 from mt_cli.checkpoint.trained import load_together, write_run
-from mt_cli.errors import DamagedFileError, InputError, MtError, RunError
+from mt_cli.errors import DamagedFileError, InputError, RunError
 from mt_cli.machine.storage import real_path
 from mt_cli.model.transformer import Transformer
-from mt_cli.reporting.records import read_rows
 from mt_cli.training.averaging import mean
 
 
 def mean_of(paths: Sequence[Path], model: Transformer) -> dict[str, Tensor]:
-    """Mean in fp32 of the weights in checkpoints of a model like this one, by name; the model stays as it is.
+    """Mean in fp32 of the weights in checkpoints that fit `model`, by name; does not change `model`.
 
-    Raises RunError if one does not fit the model, and DamagedFileError if one is damaged.
+    Raises RunError if a checkpoint does not fit the model, and DamagedFileError if one is damaged.
     """
 
     def weights(path: Path) -> dict[str, Tensor]:
@@ -39,7 +38,7 @@ def mean_of(paths: Sequence[Path], model: Transformer) -> dict[str, Tensor]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Checkpoint]:
-    """Open a checkpoint as a context manager; if it is damaged, the message says what to do."""
+    """Context manager that opens a checkpoint; the message about a damaged checkpoint says what to do."""
     try:
         with open_checkpoint(path) as checkpoint:
             yield checkpoint
@@ -57,33 +56,14 @@ def steps_to_average(directory: RunDirectory, last: int | None, best: int | None
         with _opened(paths[max(paths)]) as checkpoint:
             validations = available_validations(directory, checkpoint.state)
     most = min(len(validations), directory.config().training.num_validated_kept)
-    advice = _advice(directory, len(validations))
-    if most < 2:
+    if most < 2 or number is None or number > most:
+        use = f"use a number up to {most}, or " if most >= 2 else ""
         raise RunError(
-            f"{directory.path}: an average needs at least 2 checkpoints of validated steps, and {most} "
-            f"{'is' if most == 1 else 'are'} kept; {advice}"
-        )
-    if number is None or number > most:
-        raise RunError(
-            f"{option} {number}: {directory.path} keeps the last {most} and the best {most} validated checkpoints; use "
-            f"a number up to {most}, or {advice}"
+            f"{option} {number}: {directory.path} keeps the last {most} and the best {most} validated checkpoints, and "
+            f"an average needs at least 2; {use}train or resume with a larger training.keep_validated and, if there "
+            "were few validations, a smaller training.validate_every_steps"
         )
     return tuple(sorted(validation.step for validation in choose(validations, number)))
-
-
-def _advice(directory: RunDirectory, num_available: int) -> str:
-    """Advice on options of training, by what limits the number of validated checkpoints."""
-    with suppress(MtError, OSError, ValueError):
-        steps = {row["step"] for row in read_rows(directory.metrics_path) if row["step"] and "valid/loss" in row}
-        if len(steps) <= max(1, num_available):
-            is_too_few = directory.config().training.num_validated_kept < 2
-            return (
-                f"let the run validate more often than {len(steps):,} time{'s' * (len(steps) != 1)}: train longer, or "
-                "with a smaller training.validate_every_steps"
-                + " and training.keep_validated of at least 2"
-                * is_too_few
-            )
-    return "train or resume with a larger training.keep_validated"
 
 
 def available_validations(directory: RunDirectory, state: RunState) -> list[ValidatedStep]:
@@ -96,9 +76,9 @@ def average_runs(paths: Sequence[Path], output: Path) -> list[str]:
     """Write the mean of the weights of related runs as a run into the new folder `output`; return lines for people.
 
     Means of models that were fine-tuned from one parent are often better than each model (Wortsman et al. 2022, "Model
-    soups"). Of one run with adapters, this is the run with merged adapters. Raises InputError if languages,
-    vocabularies or tags differ, or two runs have no common ancestor: a mean of models that began with different random
-    weights is of no use.
+    soups"). For a single run with adapters, the result is the run with merged adapters. Raises InputError if
+    languages, vocabularies or tags differ, or if two runs have no common ancestor: a mean of models that began with
+    different random weights is useless.
     """
     if len({real_path(path) for path in paths}) < len(paths):
         raise InputError("a run is given twice; give different runs")

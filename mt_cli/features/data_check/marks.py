@@ -1,12 +1,12 @@
 """Marks of other programs in a sentence, and damage that can be seen in it. Knows sentences and languages, no corpus.
 
 `PROCESSED` has a detector for each kind of text that another program has processed, `DAMAGED` one for each kind of
-damage. A detector marks sentences of an array; its shares say when the marked ones are a problem or worth a note.
+damage and markup. A detector marks sentences of an array; its shares say when the marked ones are a problem or worth a
+note.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -19,15 +19,15 @@ from mt_cli.corpus.languages import COMMON_WORDS, is_common, primary, writes_spa
 from mt_cli.features.data_check.findings import MIN_SENTENCES, Mask
 
 Marker = Callable[[pa.StringArray, str], Mask]
-"""A function that finds the sentences in a language that have a mark."""
+"""Function from sentences and their language to the mask of the sentences with a mark."""
 
 _NEVER = 2.0
 _LEAST_OF_ALL = 0.01
-"""Share of all sentences that have a mark at least, where only few could have it."""
+"""Minimum share of marked sentences among all, for marks that only few sentences could have."""
 _BPE = r"[^\s@]@@(?: |$)|￭|\S￨\S|\S</w>(?: |$)"
 """Marks of subword-nmt, the tokenizer of OpenNMT, and GPT; the `+` of Morfessor is a letter of Wixarika."""
 _UNDERSCORES = (r"(?:^| )_\pL[\pL\pN'-]*(?:[^_\pL\pN'-]|$)", r"(?:^| )\pL[\pL\pN'-]*_(?: |$)")
-"""Marks before or after words, of Tensor2Tensor or SentencePiece in ASCII; on both sides they are Markdown."""
+"""Marks before or after words, from Tensor2Tensor or from SentencePiece in ASCII; marks on both sides are Markdown."""
 _MIN_UNDERSCORES = 3
 _LETTER_BY_LETTER = r"(?:^| )(?:\pL ){7}\pL(?: |$)"
 _SPACES_A_CHARACTER, _MIN_CHARACTERS = 0.15, 8
@@ -38,18 +38,18 @@ _TAG = (
 )
 """Tags of a language, as mt, OPUS-MT, M2M-100, mBART-50, NLLB and others write them: `<2it>`, `>>ita<<`, `__it__`,
 `[2it]`, `ita_Latn`, `it_IT`."""
-_IN_BRACKETS = r"(?P<name>[<\[{@](?i:lang[_:=-]?|to[_-])?[A-Za-z]{2,3}(?:[_-][A-Za-z]{2,4})?[>\]}@])"
-"""A tag only if a language or an origin of text is in it, as in `[it]` and `<bt>`: `<anna>`, `[adj]` and `{max}` are
-text."""
-_ORIGINS = frozenset({"bt", "ft", "syn"})
-_PREFIX = r"^(?i:translate) \pL+ to \pL+ ?:"
-"""The prefix of T5: `translate English to German: `."""
-_HTML = r"</|^<(?i:br|hr|p|li|img|em|strong|td|tr|th|ul|ol|div|span|code|pre|sub|sup)>"
+_AT_END = rf"^<2[a-z]{{2,3}}(?:_[A-Za-z]{{2,4}})?>|^{_TAG}(?: |$)|(?:^| ){_TAG}$|^(?i:translate) \pL+ to \pL+ ?:"
+"""A tag, or the prefix of T5: `translate English to German: `."""
 _SPECIAL_TOKENS = (
     r"(?:^| )</?s>(?: |$)|^[^<]+</s>$"
     r"|<(?i:pad|unk|eos|bos|sos|go|start|end|sep|cls|mask|extra_id_[0-9]+)>|<\|[a-z_]{2,20}\|>|\x{2047}"
     r"|\[(?:UNK|CLS|SEP|PAD|MASK|BOS|EOS|START|END|start|end)\]|(?:^| )_(?:UNK|EOS|GO|PAD)(?: |$)"
 )
+_TAG_NAMES = (
+    "a|b|br|button|code|div|em|font|g|h[1-6]|hr|i|img|input|label|li|mrk|ol|option|p|ph|pre|select|small|span|strong|sub"
+    "|sup|table|tbody|td|th|thead|tr|tt|u|ul|x"
+)
+"""Names of HTML and XLIFF."""
 _INVISIBLE = r"[\x{200b}\x{2060}\x{00ad}]"
 _ESCAPES = r"\\[ntr](?:[^a-z]|$)|\\n|\\u[0-9a-fA-F]{4}"
 _GARBLED = (
@@ -64,19 +64,19 @@ class Detector:
     """One kind of mark."""
 
     name: str
-    """Words for messages, after "sentences have"."""
+    """Name of the mark, which follows "sentences have" in messages."""
     mark: Marker
     problem_share: float
-    """Share of sentences from which on marks are a problem."""
+    """Minimum share of marked sentences that is a problem."""
     note_share: float = 0.0
-    """Share from which on they are worth a note."""
+    """Minimum share of marked sentences that is worth a note."""
     is_relevant: Marker | None = None
-    """Function that finds the sentences that could have the mark; None: all. Shares are shares of these sentences."""
+    """Function that finds the sentences that could have the mark; None means all. Shares refer to these sentences."""
     is_segmentation: bool = False
     """Whether a tokenizer that splits at spaces needs such text."""
 
     def level(self, num_marked: int, num_relevant: int, num_all: int) -> str | None:
-        """Consequence of some marked sentences: `problem`, `note` or None."""
+        """Level of the finding for a number of marked sentences: `problem`, `note` or None."""
         share = num_marked / max(1, num_relevant)
         least = MIN_SENTENCES if self.is_relevant is None else max(MIN_SENTENCES, _LEAST_OF_ALL * num_all)
         if num_marked < least or share < self.note_share:
@@ -96,7 +96,7 @@ def _has(pattern: str, applies: Callable[[str], bool] = lambda language: True) -
 
 
 def _has_lone_punctuation(texts: pa.StringArray, language: str) -> Mask:
-    """Numbers of lists (`12 . Text`) and spaced dots (`. . .`) do not count."""
+    """Mask of sentences with a mark after a space; numbers of lists (`12 . Text`) and dots (`. . .`) do not count."""
     marks = _marks_without_space(language)
     return (matches(texts, rf"[^\s.\d] [{marks}](?: |$)") & ~matches(texts, r"\. \. \.")) | matches(texts, r" @-@ ")
 
@@ -107,7 +107,7 @@ def _has_punctuation(texts: pa.StringArray, language: str) -> Mask:
 
 
 def _marks_without_space(language: str) -> str:
-    """Punctuation that no language writes after a space and, where its usage is known, that this one does not."""
+    """Punctuation that no language writes after a space, and marks that this language is known not to write so."""
     code = primary(language)
     return ".,!?" if code in COMMON_WORDS and code != "fr" else ".,"
 
@@ -129,21 +129,6 @@ def _is_segmented(texts: pa.StringArray, language: str) -> Mask:
     return is_segmented & (not writes_spaces(language))
 
 
-def _has_tag(texts: pa.StringArray, _: str) -> Mask:
-    mask = matches(texts, rf"^<2[a-z]{{2,3}}(?:_[A-Za-z]{{2,4}})?>|^{_TAG}(?: |$)|(?:^| ){_TAG}$|{_PREFIX}")
-    for pattern in (rf"^{_IN_BRACKETS}(?: |$)", rf" {_IN_BRACKETS}$"):
-        names = pc.struct_field(pc.extract_regex(texts, pattern), "name")
-        tags = [name for name in pc.unique(names).to_pylist() if name and _is_tag(name)]
-        mask |= pc.is_in(names, value_set=pa.array(tags, pa.string())).to_numpy(zero_copy_only=False)
-    return mask & ~matches(texts, _HTML)
-
-
-def _is_tag(text: str) -> bool:
-    """Whether brackets have a language or an origin of text in them."""
-    name = re.sub(r"^(?:lang[_:=-]?|to[_-])", "", text[1:-1], flags=re.IGNORECASE)
-    return name.lower() in _ORIGINS or (is_common(name) and (name.islower() or "_" in name or "-" in name))
-
-
 PROCESSED = (
     Detector("BPE marks (`@@`, `￭` or `</w>`)", _has(_BPE), 0.02),
     Detector("SentencePiece marks (`▁`)", _has(r"▁(?:[\pL\pN\pP ]|$)"), 0.02),
@@ -154,11 +139,11 @@ PROCESSED = (
     Detector("separators of fields (`|||`)", _has(r"(?:^| )\|\|\|(?: |$)"), 0.02),
     Detector("byte pieces (`<0xE2>`)", _has(r"<0x[0-9A-F]{2}>"), 0.02),
     Detector("special tokens of a model (`<s>`, `<unk>`, `[SEP]`)", _has(_SPECIAL_TOKENS), 0.02),
-    Detector("tags at the beginning or end (`<2it>`, `>>ita<<`, `ita_Latn`)", _has_tag, 0.1, 0.02),
+    Detector("tags at the beginning or end (`<2it>`, `>>ita<<`, `ita_Latn`)", _has(_AT_END), 0.1, 0.02),
     Detector("spaces before punctuation, as tokenised text has", _has_lone_punctuation, 0.5, 0.1, _has_punctuation),
     Detector(
         "spaces between all letters",
-        # Letters of a made-up language may be what a model is to learn.
+        # In a made-up language, single letters may be the text to learn.
         _has(_LETTER_BY_LETTER, lambda language: is_common(language) and writes_spaces(language)),
         0.5,
         0.1,
@@ -172,16 +157,7 @@ DAMAGED = (
     Detector("escapes as text (`\\n`, `\\t`)", _has(_ESCAPES), _NEVER, 0.01),
     Detector("letters that look garbled, as of a wrong encoding", _has(_GARBLED), _NEVER, 0.002),
     Detector("question marks inside words, as for lost letters", _has(r"\pL\?\pL"), _NEVER, 0.01),
-)
-
-_TAG_NAMES = (
-    "a|b|br|button|code|div|em|font|g|h[1-6]|hr|i|img|input|label|li|mrk|ol|option|p|ph|pre|select|small|span|strong|sub"
-    "|sup|table|tbody|td|th|thead|tr|tt|u|ul|x"
-)
-"""Names of HTML and XLIFF."""
-IN_MARKUP = (
     Detector("entities (`&amp;`)", _has(r"&(?:[a-zA-Z]{2,8}|#[0-9]{2,5}|#x[0-9a-fA-F]{2,5});"), _NEVER, 0.01),
     # Other words in angle brackets are labels (`:ref:`text <label>``), placeholders or addresses.
     Detector("tags (`<b>`)", _has(rf"</[a-zA-Z][\w-]*>|(?i:<(?:{_TAG_NAMES})(?:\s[^<>]*)?/?>)"), _NEVER, 0.01),
 )
-"""Markup, which text may have by nature, on any side of a pair."""

@@ -1,16 +1,17 @@
 """Problems of the corpora of a run, from the cache if they were examined before.
 
-These are slipped lines and lines in another language, text that other programs have processed or that is damaged, and
-sources with several different targets, which a model cannot all learn. Nothing is changed here.
+These are slipped lines, lines in another language, and text that other programs have processed or that is damaged.
+Nothing is changed here.
 """
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,22 +22,22 @@ from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sections import Config
 from mt_cli.corpus import cleaning, languages, misalignment
 from mt_cli.corpus.cache import Cache, digest_of_file, fingerprint
-from mt_cli.corpus.cleaning import KEPT
-from mt_cli.corpus.corpus import Corpus
-from mt_cli.corpus.rows import Languages
+from mt_cli.corpus.cleaning import HELD_OUT, KEPT
+from mt_cli.corpus.corpus import Corpus, SourceRows
+from mt_cli.corpus.sources import places_in
 from mt_cli.errors import CorpusError, InputError
-from mt_cli.features.data_check.findings import Finding, Kind, Sentences, Tally, sentences_of
-from mt_cli.features.data_check.marks import DAMAGED, IN_MARKUP, PROCESSED
+from mt_cli.features.data_check.findings import Finding, Kind, shorten, spread_blocks
+from mt_cli.features.data_check.marks import DAMAGED, PROCESSED, Detector
 from mt_cli.features.data_check.stretches import find_stretches
-from mt_cli.features.data_check.usage import Usage, count_usage, notes_on_usage
 
 _CODE = [
     *Path(__file__).parent.glob("*.py"),
     *(Path(str(module.__file__)) for module in (cleaning, languages, misalignment)),
 ]
-"""Files of the code that decides what is a problem."""
-_MANY_PAIRS, _MANY_TARGETS = 0.35, 20
-"""Tatoeba, whose sentences have alternatives on purpose, has up to 22 % of the pairs and 15 targets of one source."""
+"""Files with the code that finds problems; cached results depend on them."""
+_MAX_BLOCKS, _NUM_PLACES = 20, 3
+_Block = tuple[pa.Int64Array, pa.StringArray, pa.StringArray]
+"""Numbers of lines, sources and targets."""
 _ACCEPT = "set corpus.accept_processed to true"
 _RAW_TEXT = "give the raw text (join subwords, detokenise, and remove tags, which the option `tag` of a corpus adds)"
 
@@ -44,8 +45,8 @@ _RAW_TEXT = "give the raw text (join subwords, detokenise, and remove tags, whic
 def find_problems(corpora: Mapping[str, Corpus], config: Config, cache: Cache) -> list[Finding]:
     """Problems and notes on the text of corpora; a held-out share is in the text of `train`.
 
-    Text that another program has processed is a problem only in `train`, and not if the config accepts it. Segmented
-    text is what a word-level tokenizer needs.
+    Text that another program has processed is a problem only in `train`, and only if the config does not accept it.
+    Segmented text is not a problem for a word-level tokenizer.
     """
 
     def examine(folder: Path) -> None:
@@ -68,7 +69,7 @@ def find_problems(corpora: Mapping[str, Corpus], config: Config, cache: Cache) -
 
 
 def refuse_problems(problems: Sequence[Finding]) -> None:
-    """Raise InputError if training on the corpora would go wrong; the problems themselves have been reported."""
+    """Raise InputError if problems forbid training; the problems themselves must have been printed before."""
     reasons = []
     if any(problem.kind == "stretch" for problem in problems):
         reasons.append("the corpora have problems, see above; check these lines before training on them")
@@ -87,90 +88,60 @@ def refuse_processed(problems: Sequence[Finding], way_out: str = _ACCEPT) -> Non
         )
 
 
+class _Side(NamedTuple):
+    """Sentences of one side of a source of a corpus, in blocks with the numbers of their lines."""
+
+    corpus: str
+    part: str
+    side: str
+    language: str
+    blocks: Sequence[tuple[pa.Int64Array, pa.StringArray]]
+
+
 def find_damage(corpora: Mapping[str, Corpus], config: CorpusConfig) -> Iterator[Finding]:
     """Find processed and damaged text in the kept sentences of corpora."""
-    usages = defaultdict[tuple[str, str], Usage](Usage)
     for name, corpus in corpora.items():
         for number in config.once(name):
-            part, pair = corpus.parts[number], config.languages_of(name)[number]
-            blocks = list(sentences_of(corpus, part, config.tags))
-            yield from _find_marks(name, part.name, blocks, pair, config)
-            for side, language in enumerate(pair):
-                for block in blocks:
-                    count_usage(usages[name, language], language, part.name, block.numbers, block.sides[side])
-    yield from notes_on_usage(usages, config)
-    if "train" in corpora:
-        yield from _notes_on_contradictions(corpora["train"], config)
+            part = corpus.parts[number]
+            blocks = list(_blocks(corpus, part, config.tags))
+            for index, language in enumerate(config.languages_of(name)[number]):
+                sentences = [(numbers, sides[index]) for numbers, *sides in blocks]
+                side = _Side(name, part.name, SIDES[index], language, sentences)
+                findings = (_find_marks(detector, side, config) for detector in (*PROCESSED, *DAMAGED))
+                yield from filter(None, findings)
 
 
-def _find_marks(
-    name: str, part: str, blocks: Sequence[Sentences], pair: Languages, config: CorpusConfig
-) -> Iterator[Finding]:
-    """Find each kind of mark on each side; markup, on any side of a pair."""
-    kinds = [(detector, (side,)) for detector in (*PROCESSED, *DAMAGED) for side in (0, 1)]
-    for detector, sides in [*kinds, *((detector, (0, 1)) for detector in IN_MARKUP)]:
-        tally, num_relevant, is_relevant = Tally(), 0, detector.is_relevant
-        for block in blocks:
-            texts = [block.sides[side] for side in sides]
-            masks = [detector.mark(text, pair[side]) for text, side in zip(texts, sides, strict=True)]
-            num_relevant += len(texts[0]) if is_relevant is None else int(is_relevant(texts[0], pair[sides[0]]).sum())
-            marked_texts = pc.if_else(pa.array(masks[0]), texts[0], texts[-1])
-            tally.add(part, block.numbers, marked_texts, np.logical_or.reduce(masks))
-        level = detector.level(tally.num, num_relevant, sum(len(block.numbers) for block in blocks))
-        if level is not None:
-            noun = "pairs" if len(sides) > 1 else f"{SIDES[sides[0]]} sentences"
-            counts = f"{tally.num:,} of {num_relevant:,} {noun} ({tally.num / num_relevant:.1%})"
-            text = f"{counts} have {detector.name}, {tally.shown(name, config)}"
-            kind: Kind = "segmented" if detector.is_segmentation else "processed" if detector in PROCESSED else "text"
-            yield Finding(name, part, tally.rows[0][1], tally.last, text, kind, is_note=level == "note")
+def _blocks(corpus: Corpus, part: SourceRows, tags: Sequence[str]) -> Iterator[_Block]:
+    """Kept and held-out pairs of a source without these tags, in at most 20 blocks evenly spread over it."""
+    mask = np.zeros(len(corpus.statuses), dtype=bool)
+    for rows in spread_blocks(part, _MAX_BLOCKS):
+        mask[rows] = True
+    mask &= np.isin(corpus.statuses, (KEPT, HELD_OUT))
+    for block in corpus.blocks(mask) if mask.any() else ():
+        numbers, source, target = block.columns
+        if tags:
+            source = pc.replace_substring_regex(source, rf"^(?:(?:{'|'.join(map(re.escape, tags))}) )+", "")
+        yield numbers, source, target
 
 
-@dataclass(frozen=True)
-class Contradictions:
-    """Counts of the sources of `train`, with tags, and of their targets. Case and punctuation make no difference."""
-
-    num_sources: int = 0
-    num_contradictory: int = 0
-    """Number of sources with several different targets."""
-    share_of_pairs: float = 0.0
-    """Share of the different pairs that such a source is in, 0 to 1."""
-    most_targets: int = 0
-    """Largest number of different targets of one source."""
-    example: str = ""
-    """Source with the most different targets."""
-
-
-def contradictions_in(train: Corpus, config: CorpusConfig) -> Contradictions:
-    """Count sources of `train`, with the tags that tell them apart, that have several different targets."""
-    sides = [
-        (block.sides[0], pc.replace_substring_regex(pc.utf8_lower(block.sides[1]), r"[^\pL\pM\pN]+", ""))
-        for number in config.once("train")
-        for block in sentences_of(train, train.parts[number], ())
-    ]
-    if not sides:
-        return Contradictions()
-    sources, targets = map(pa.chunked_array, zip(*sides, strict=True))
-    groups = pa.table({"source": sources, "target": targets}).group_by("source", use_threads=False)
-    counted = groups.aggregate([("target", "count_distinct")])
-    numbers = counted["target_count_distinct"].to_numpy()
-    several, row = numbers > 1, int(numbers.argmax())
-    share = float(numbers[several].sum() / max(1, numbers.sum()))
-    return Contradictions(len(numbers), int(several.sum()), share, int(numbers[row]), counted["source"][row].as_py())
-
-
-def _notes_on_contradictions(train: Corpus, config: CorpusConfig) -> Iterator[Finding]:
-    """Note far more contradictions in `train` than text with alternative translations has, with their first places."""
-    counts = contradictions_in(train, config)
-    if counts.share_of_pairs < _MANY_PAIRS and counts.most_targets < _MANY_TARGETS:
-        return
-    tally = Tally()
-    for part in (train.parts[number] for number in config.once("train")):
-        for block in sentences_of(train, part, ()):
-            mask = pc.equal(block.sides[0], counts.example).to_numpy(zero_copy_only=False)
-            tally.add(part.name, block.numbers, block.sides[0], mask)
+def _find_marks(detector: Detector, side: _Side, config: CorpusConfig) -> Finding | None:
+    """Finding with counts, an example and the first places of a kind of mark; None if it is too rare."""
+    masks = [detector.mark(texts, side.language) for _, texts in side.blocks]
+    blocks = [(*block, mask) for block, mask in zip(side.blocks, masks, strict=True) if mask.any()]
+    numbers = [number for block, _, mask in blocks for number in block.filter(pa.array(mask)).to_pylist()]
+    num_all = num_relevant = sum(map(len, masks))
+    if detector.is_relevant is not None:
+        num_relevant = sum(int(detector.is_relevant(texts, side.language).sum()) for _, texts in side.blocks)
+    level = detector.level(len(numbers), num_relevant, num_all)
+    if level is None:
+        return None
+    _, texts, mask = blocks[0]
+    example = shorten(texts[int(mask.argmax())].as_py(), 80)
+    rows = [(side.part, number) for number in numbers[:_NUM_PLACES]]
+    places = places_in(config, side.corpus, rows)
     text = (
-        f"{counts.num_contradictory:,} of {counts.num_sources:,} sources have several different targets "
-        f"({counts.share_of_pairs:.0%} of the pairs), up to {counts.most_targets:,}, {tally.shown('train', config)}; "
-        "keep one target of each source"
+        f"{len(numbers):,} of {num_relevant:,} {side.side} sentences ({len(numbers) / num_relevant:.1%}) have "
+        f"{detector.name}, as in `{example}` ({', '.join(places[row] for row in rows)})"
     )
-    yield Finding("train", "", 0, 0, text, "text", is_note=True)
+    kind: Kind = "segmented" if detector.is_segmentation else "processed" if detector in PROCESSED else "text"
+    return Finding(side.corpus, side.part, numbers[0], numbers[-1], text, kind, is_note=level == "note")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from mt_cli.batching.encoded import SIDES, SideStatistics
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_CODES, STATUS_NAMES
+from mt_cli.corpus.delimited import is_quoted, quoted
 from mt_cli.corpus.rows import untagged
 from mt_cli.corpus.sources import places_in
 from mt_cli.data.describe import notes_on_overlap, notes_on_reading, report_on_data
@@ -21,13 +22,9 @@ from mt_cli.data.prepare import Data, notes_on_tags, notes_on_words
 from mt_cli.errors import InputError
 from mt_cli.features.data_check import notes
 from mt_cli.features.data_check.findings import Finding, shorten
-from mt_cli.features.data_check.problems import contradictions_in
-from mt_cli.features.data_check.stretches import odd_pairs
 from mt_cli.features.training_pairs import training_pairs
 from mt_cli.machine.storage import refusal
 
-_NUM_ODD = 10
-_BAR, _WIDTH = "█", 30
 _FILTERS = STATUS_NAMES[HELD_OUT + 1 :]
 
 
@@ -48,15 +45,11 @@ def examine(data: Data, config: Config, problems: Sequence[Finding]) -> dict[str
             *notes_on_reading(data.corpora),
             *notes_on_overlap(rows),
             *notes.notes_on_leaks(data, config),
-            *notes.notes_on_languages(data, config, problems),
-            *notes.notes_on_evaluation_sets(data, config),
             *notes.notes_on_unknown_tokens(data, config),
             *notes.notes_on_texts(data, config),
             *(problem.message for problem in problems if problem.is_note),
         ],
         "problems": [asdict(problem) for problem in problems if not problem.is_note],
-        "contradictions": asdict(contradictions_in(data.corpora["train"], config.corpus)),
-        "suspicious": odd_pairs(data.corpora["train"], config.corpus, _NUM_ODD),
     }
 
 
@@ -74,20 +67,10 @@ def format_examination(report: Mapping[str, Any]) -> Iterator[str]:
     yield f"{report['run']}\n"
     yield from _format_counts(report["corpora"])
     yield from _format_tokens(report)
-    yield from _format_lengths(report["tokens"].get("train") or next(iter(report["tokens"].values())))
-    counts = report["contradictions"]
-    if number := counts["num_contradictory"]:
-        yield f"sources of train with several different targets: {number:,} of {counts['num_sources']:,}\n"
     for note in report["notes"]:
         yield f"note: {note}"
     for problem in report["problems"]:
         yield str(Finding(**problem))
-    if report["suspicious"]:
-        yield "\nthe kept pairs whose sides fit each other least (clean text has such pairs, too)"
-    for pair in report["suspicious"]:
-        yield f"  {pair['part']}, {pair['place']}: {', '.join(pair['why'])}"
-        yield f"    {shorten(pair['source'])}"
-        yield f"    {shorten(pair['target'])}"
 
 
 def _format_counts(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -120,29 +103,11 @@ def _format_tokens(report: Mapping[str, Any]) -> Iterator[str]:
     yield ""
 
 
-def _format_lengths(sides: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Histogram of both sides, with bins up to the 99th percentile."""
-    counts = [np.array(sides[side]["length_counts"], int) for side in SIDES]
-    longest = max(map(len, counts))
-    counts = [np.pad(side, (0, longest - len(side))) for side in counts]
-    most = int(np.searchsorted(np.cumsum(sum(counts)), 0.99 * sum(map(np.sum, counts))))
-    step = next(step for step in (1, 2, 5, 10, 20, 50, 100) if step == 100 or most / step <= 12)
-    starts = list(range(0, max(most, 1) + step, step))  # The last bin has all longer sentences.
-    bins = [np.add.reduceat(np.pad(side, (0, starts[-1] + 1)), starts) for side in counts]
-    highest = max(1, *(count for side in bins for count in side))
-    yield f"{'length in tokens':<20}{'source':<{_WIDTH + 12}}target"
-    for start, pair in zip(starts, zip(*bins, strict=True), strict=True):
-        label = f"{start:>4} and more" if start == starts[-1] else f"{start:>4} to {start + step - 1}"
-        bars = (f"{_BAR * round(_WIDTH * count / highest):<{_WIDTH}}{count:>10,}" for count in pair)
-        yield f"  {label:<18}{'  '.join(bars)}"
-    yield ""
-
-
 def shown_pairs(data: Data, config: Config, name: str, number: int, dropped: str | None) -> list[str]:
     """Lines that show pairs of a corpus, evenly spread, as the model sees them; or pairs with the status `dropped`.
 
-    With `any` there are, where possible, equally many pairs of each filter. Raises InputError if the corpus or the
-    status does not exist.
+    `any` shows, if possible, equally many pairs for each filter. Raises InputError if the corpus or the status does not
+    exist.
     """
     if name not in data.corpora:
         raise InputError(f"--split {name}: this config has no such corpus, only {', '.join(data.corpora)}")
@@ -170,8 +135,8 @@ def shown_pairs(data: Data, config: Config, name: str, number: int, dropped: str
 def pairs_of_epoch(data: Data, config: Config, epoch: int, number: int) -> list[str]:
     """Lines that show the first pairs of an epoch of training, from epoch 1, in the order in which they are batched.
 
-    Segmentations are sampled and pairs are changed as the options of the config say. Raises InputError if the size of a
-    batch, on which this depends, is not known before training.
+    Segmentations are sampled and pairs are augmented as in training. Raises InputError if the size of a batch, which
+    decides the order, is not known before training.
     """
     if config.training.batch_tokens == "auto":
         raise InputError("--epoch: training.batch_tokens is auto, which is found when training begins; give a number")
@@ -190,7 +155,7 @@ def _shown_side(label: str, text: str, tokens: Sequence[str]) -> list[str]:
 
 
 def _evenly_spread(statuses: NDArray[np.uint8], codes: Sequence[int], number: int) -> NDArray[np.bool_]:
-    """Mask of at most `number` rows, with nearly as many rows of each status, as far as there are enough."""
+    """Mask of at most `number` rows, with about the same number of rows for each status if there are enough."""
     mask = np.zeros(len(statuses), dtype=bool)
     rows_of_codes = sorted((np.flatnonzero(statuses == code) for code in codes), key=len)
     for index, rows in enumerate(rows_of_codes):
@@ -200,16 +165,22 @@ def _evenly_spread(statuses: NDArray[np.uint8], codes: Sequence[int], number: in
     return mask
 
 
+def _write_tsv(path: Path, mode: str, data: Data, config: Config, written: Callable[[str], str]) -> None:
+    """Write the training pairs without tags, each cell as `written` gives it."""
+    with path.open(mode, encoding="utf-8", newline="\n") as file:
+        for _, source, target in data.corpora["train"].rows(data.statuses("train") == KEPT):
+            file.write(f"{written(untagged(source, config.corpus.tags))}\t{written(target)}\n")
+
+
 def write_clean(data: Data, config: Config, path: Path) -> int:
     """Write the training pairs without tags as a new TSV file; return their number.
 
     Raises InputError if the file exists or cannot be made, MtError if there is no room for it.
     """
-    is_kept = data.statuses("train") == KEPT
     try:
-        with path.open("x", encoding="utf-8", newline="\n") as file:
-            for _, source, target in data.corpora["train"].rows(is_kept):
-                file.write(f"{untagged(source, config.corpus.tags)}\t{target}\n")
+        _write_tsv(path, "x", data, config, str)
+        if is_quoted(path):  # The marks of all cells look like those of a spreadsheet, which are no text.
+            _write_tsv(path, "w", data, config, quoted)
     except OSError as error:
         raise refusal(path, error) from None
-    return int(is_kept.sum())
+    return int((data.statuses("train") == KEPT).sum())

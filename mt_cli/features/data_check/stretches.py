@@ -1,51 +1,42 @@
-"""Stretches of lines that are misaligned or in another language, and suspicious pairs. Knows text; changes nothing.
-
-Stretches are found in windows of lines. No single pair is reported as a problem; the most suspicious of the kept pairs
-are listed for the user.
-"""
+"""Stretches of lines that are misaligned or in another language, found in windows of lines. Changes nothing."""
 
 from __future__ import annotations
 
-import heapq
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mt_cli.batching.encoded import SIDES
 from mt_cli.config.corpora import CorpusConfig
-from mt_cli.corpus.cleaning import KEPT, STATUS_CODES, are_foreign, seem_swapped
+from mt_cli.corpus.cleaning import STATUS_CODES, are_foreign, seem_swapped
 from mt_cli.corpus.corpus import Corpus, SourceRows
 from mt_cli.corpus.languages import COMMON_WORDS, language_of, primary, words_of
-from mt_cli.corpus.misalignment import features_of, find_misaligned_stretches
+from mt_cli.corpus.misalignment import find_misaligned_stretches
 from mt_cli.corpus.rows import Languages, Row, untagged
 from mt_cli.corpus.sources import places_in
 from mt_cli.features.data_check.findings import Finding, spread_blocks
 
-_LEFT_OUT = [STATUS_CODES[name] for name in ("other_orthography", "blank_pair", "blank_source", "blank_target")]
-"""Statuses of rows that make no stretch a problem."""
+_EXCLUDED = [STATUS_CODES[name] for name in ("other_orthography", "blank_pair", "blank_source", "blank_target")]
+"""Statuses that do not count: a stretch with only such rows is not a problem."""
 _MAX_BLOCKS = 50
-"""Blocks examined of a part, evenly spread."""
+"""Maximum number of blocks of a part that are examined, evenly spread."""
 _WINDOW = 500
 _FOREIGN_SHARE = 0.25
 _MIN_LINES = 10
-_MARKUP = re.compile(r"https?://|www\.|<\w+[^<>]*>|&\w+;|\S+@\S+\.\w")
-_REPETITION = re.compile(r"\b(\w+)(?:\W+\1\b){3}")
 
 _Stretch = tuple[int, int, str]
 """Numbers of the first and the last line, and a description for people."""
 
 
 def find_stretches(name: str, corpus: Corpus, config: CorpusConfig) -> Iterator[Finding]:
-    """Find stretches that are misaligned or in other languages, except those left out as another orthography."""
+    """Find stretches that are misaligned or in other languages, except stretches of rows that are left out."""
     findings = []
     for part, languages in zip(corpus.parts, config.languages_of(name), strict=True):
         for block, statuses in _blocks(corpus, part, config.tags):
-            used = [row[0] for row, status in zip(block, statuses, strict=True) if status not in _LEFT_OUT]
+            used = [row[0] for row, status in zip(block, statuses, strict=True) if status not in _EXCLUDED]
             for first, last, text in [*_misaligned_stretches(block), *_foreign_stretches(block, languages)]:
                 if any(first <= number <= last for number in used):
                     findings.append(Finding(name, part.name, first, last, text))
@@ -94,7 +85,7 @@ def _foreign_stretches(block: Sequence[Row], languages: Languages) -> Iterator[_
             if code and code != primary_code
         ]
         is_foreign = bool(foreign) or num_foreign > max(_FOREIGN_SHARE * len(numbers), _MIN_LINES)
-        # The target in the source language is enough: the words of the target language may not be known.
+        # A target in the source language is enough evidence, because the words of the target language may not be known.
         is_target_in_source_language = prevailing[1] == expected[0] != expected[1] and prevailing[0] != expected[0]
         if is_target_in_source_language or (is_foreign and seem_swapped(sources, targets, languages)):
             yield numbers[0], numbers[-1], "the two languages seem to be swapped"
@@ -104,7 +95,7 @@ def _foreign_stretches(block: Sequence[Row], languages: Languages) -> Iterator[_
 
 
 def _prevailing_language(texts: Iterable[str], expected: str) -> str | None:
-    """Language of most texts by their common words; None if unclear."""
+    """Language of most texts, judged by common words; None if unclear."""
     guesses = [language_of(words_of(text)) for text in texts]
     votes = Counter(code for code in guesses if code is not None)
     for code, number in votes.most_common(1):
@@ -129,49 +120,3 @@ def _joined(findings: Sequence[Finding]) -> list[Finding]:
         else:
             joined.append(finding)
     return sorted(joined, key=lambda finding: (finding.part, finding.first))
-
-
-def odd_pairs(corpus: Corpus, config: CorpusConfig, number: int) -> list[dict[str, Any]]:
-    """Most suspicious kept pairs of `train`, worst first, as JSON values: source, place, both sides, score and reasons.
-
-    Of a large corpus, evenly spread blocks are examined.
-    """
-    worst: list[dict[str, Any]] = []
-    languages = config.languages_of("train")
-    for part, expected in ((corpus.parts[number], languages[number]) for number in config.once("train")):
-        for block, statuses in _blocks(corpus, part, config.tags):
-            if kept := [row for row, status in zip(block, statuses, strict=True) if status == KEPT]:
-                candidates = [*worst, *_odd_pairs_of(part, kept, expected)]
-                worst = heapq.nlargest(number, candidates, key=lambda pair: float(pair["suspicion"]))
-    places = places_in(config, "train", [(pair["part"], pair["number"]) for pair in worst])
-    return [{**pair, "place": places[pair["part"], pair["number"]]} for pair in worst]
-
-
-def _odd_pairs_of(part: SourceRows, rows: Sequence[Row], languages: Languages) -> Iterator[dict[str, Any]]:
-    source_lengths, source_numbers, _ = features_of(source for _, source, _ in rows)
-    target_lengths, target_numbers, _ = features_of(target for _, _, target in rows)
-    ratios = source_lengths - target_lengths
-    middle = float(np.median(ratios))
-    spread = max(0.1, 1.4826 * float(np.median(np.abs(ratios - middle))))
-    for row, ratio, numbers_differ in zip(rows, ratios, source_numbers != target_numbers, strict=True):
-        why: dict[str, float] = {}
-        deviation = abs(float(ratio) - middle) / spread
-        # Short sentences differ in length by chance.
-        deviation *= min(1.0, min(len(row[1]), len(row[2])) / 20 + 0.4)
-        if deviation > 3:
-            why["lengths"] = deviation - 2
-        if numbers_differ:
-            why["digits"] = 1.5
-        for side, text, language in zip(SIDES, row[1:], languages, strict=True):
-            words, code = words_of(text), primary(language)
-            guess = language_of(words)
-            if guess and guess != code and code in COMMON_WORDS and not words & COMMON_WORDS[code]:
-                why[f"{side} looks like {guess}"] = 2.0
-            if _REPETITION.search(text):
-                why[f"{side} repeats itself"] = 1.5
-        if bool(_MARKUP.search(row[1])) != bool(_MARKUP.search(row[2])):
-            why["markup on one side"] = 1.5
-        if why:
-            suspicion = round(sum(why.values()) + abs(float(ratio) - middle) / 10, 2)
-            pair = dict(zip(("number", *SIDES), row, strict=True))
-            yield {"part": part.name, **pair, "suspicion": suspicion, "why": list(why)}

@@ -1,4 +1,4 @@
-"""State of this machine and of the runs here, and their problems. Changes nothing."""
+"""State and problems of this machine and of the runs in a folder. Changes nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from mt_cli.machine.storage import format_bytes, size_of
 _MIN_FREE_DISK = 2 * 2**30
 _MIN_MEMORY = 2 * 2**30
 _Kind = Literal["ok", "note", "BAD"]
-"""A note is about something that is not wrong, such as other programs that run; what is BAD needs to be fixed."""
+"""`note`: worth knowing but not wrong, such as other running programs; `BAD`: needs to be fixed."""
 
 
 class Finding(NamedTuple):
@@ -100,7 +100,7 @@ def _means_of_training(device: torch.device) -> Iterator[Finding]:
 
 
 def problem_of_graphs(device: torch.device) -> str | None:
-    """Reason why a device does not repeat recorded work, found by a trial; None if it does."""
+    """Reason why CUDA graphs fail on a device, found by a trial; None if they work."""
     counter = torch.zeros((), device=device)
 
     def count() -> None:

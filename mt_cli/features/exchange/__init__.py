@@ -1,1 +1,1 @@
-"""Models from and for other programs: imports and exports. Exports to engines are compared with our own output."""
+"""Import of models from other programs, and export to other programs. Exported models are compared with our output."""

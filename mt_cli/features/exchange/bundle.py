@@ -1,4 +1,4 @@
-"""Bundles: weights, tokenizers and `model.json`, without another program's layout; written and read."""
+"""Bundles, written and read: weights, tokenizers and `model.json`, in a layout of our own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mt_cli.errors import InputError
 from mt_cli.machine.storage import new_folder, read_model
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.tokenizer import TokenizerPair, load_pair
-from mt_cli.translation.exported import DESCRIPTION, Description, describe
+from mt_cli.translation.exported import DESCRIPTION, Description, check_weights, describe
 
 
 def export_bundle(run: TrainedRun, output: Path) -> None:
@@ -48,6 +48,7 @@ def read_bundle(
             f"{folder}: has no weights; a CTranslate2 model cannot be imported, "
             "export the run as a bundle or for huggingface"
         )
+    check_weights(folder, description)
     corpus = {
         "source": languages[0] or description.source_language,
         "target": languages[1] or description.target_language,
@@ -69,14 +70,14 @@ def read_bundle(
 
 
 def _with_tied(planned: Transformer, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Weights of a bundle, which has tied ones once, with all names of the tied ones."""
+    """Weights of a bundle, in which a tied weight is stored once, with a tied weight under all of its names."""
     first_names = {id(weight): name for name, weight in planned.named_parameters()}
     names = {name: first_names[id(weight)] for name, weight in planned.named_parameters(remove_duplicate=False)}
     return {**weights, **{name: weights[first] for name, first in names.items() if first in weights}}
 
 
 def unknown_corpus(tagging: Tagging) -> dict[str, Any]:
-    """Keys of a corpus section that has the tags of a model and does not name the text that it was trained on."""
+    """Keys of a section `corpus` with the tags of a model whose training text is unknown."""
     train: list[dict[str, Any]] = [{"file": UNKNOWN_CORPUS, "tag": tag, "name": tag} for tag in tagging.tags]
     untagged: dict[str, Any] = {"file": UNKNOWN_CORPUS}
     if not tagging.is_required:

@@ -1,4 +1,4 @@
-"""Comparison of an exported model with the run that it was made of, on the same sentences."""
+"""Comparison of an exported model with its run, on the same sentences."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Agreement:
     difference: float
     """Mean absolute difference of the log-probabilities of tokens, in nats."""
     gaps: tuple[float, ...]
-    """For each translation that differs, how much less likely our model finds the first different token, in nats.
+    """For each translation that differs, how much less likely the first different token is in our model, in nats.
 
-    A negative gap is a likelier token, which our search does not allow."""
+    A negative gap means a likelier token, which our search does not allow."""
 
     @property
     def num_equal(self) -> int:

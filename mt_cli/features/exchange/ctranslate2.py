@@ -1,4 +1,4 @@
-"""Export to CTranslate2, checked: both engines must agree about the probabilities of the same translations."""
+"""Export to CTranslate2, with a check that both engines give the same translations about the same probabilities."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _specification(specs: Any, run: TrainedRun) -> Any:
     encoder = specs.TransformerEncoderSpec(config.num_encoder_layers, **options)
     decoder = specs.TransformerDecoderSpec(config.num_decoder_layers, **options)
     spec = specs.TransformerSpec(encoder, decoder)
-    # The library has one argument for pre-norm and the norm at the end, which are separate options here.
+    # In the library, one argument sets pre-norm and the final norm; here they are separate options.
     encoder.pre_norm = decoder.pre_norm = config.norm_order == "pre"
     longest = run.config.corpus.max_tokens * max(1.0, run.config.decoding.max_length_ratio)
     positions = sinusoids(max(_MIN_POSITIONS, int(min(longest, _MAX_POSITIONS)) + 12), config.d_model)
@@ -78,7 +78,7 @@ def _specification(specs: Any, run: TrainedRun) -> Any:
 
 
 def _options(specs: Any, config: ModelConfig) -> dict[str, Any]:
-    """Options of both stacks."""
+    """Options of the encoder and the decoder."""
     return {
         "num_heads": config.num_heads,
         "pre_norm": config.ends_in_norm,

@@ -28,7 +28,7 @@ from mt_cli.model.positions import sinusoids
 from mt_cli.tokenizer.special_tokens import EOS, EOS_ID, PAD, PAD_ID, SOS, SOS_ID, UNK, UNK_ID
 
 MAX_LENGTH = 512
-"""Most tokens that `generate` makes of any source by default, with the one that a translation begins with."""
+"""Default maximum length for `generate`, including the token that a translation begins with."""
 _MARIAN_ROWS = (EOS_ID, UNK_ID, SOS_ID)
 """Our ids of Marian's first entries: </s>, <unk> and <pad>, with which its translations begin."""
 
@@ -38,14 +38,14 @@ class _Layout:
     """Numbers of the entries in the exported folder."""
 
     rows: tuple[list[int], list[int]]
-    """Our id of each exported id, of the source and of the target."""
+    """Our id for each exported id, for the source and for the target."""
     pad: int
     eos: int
     start: int
 
     @classmethod
     def of(cls, run: TrainedRun) -> _Layout:
-        """The layout of Marian for an imported SentencePiece model, otherwise ours."""
+        """Layout of Marian for an imported SentencePiece model, our layout for all others."""
         source, target = (tokenizer.vocab_size for tokenizer in run.tokenizers)
         if run.config.tokenizer.algorithm == "sentencepiece":
             rows = [*_MARIAN_ROWS, *range(4, source)], [*_MARIAN_ROWS, *range(4, target)]
@@ -109,26 +109,17 @@ class Unsupported(NamedTuple):
 
 
 def unsupported(config: Config) -> list[Unsupported]:
-    """Options that prevent the export of a run of this config, and what to choose instead before it is trained."""
-    model, tokenizer = config.model, config.tokenizer
-    tied = f"model.tie_embeddings: {model.tie_embeddings} with norm_order: pre"
-    separate = "tokenizers of two vocabularies (tokenizer.shared: false)"
+    """Options that prevent the export of a run with this config, each with a value that can be exported."""
+    model, is_shared = config.model, config.tokenizer.shared or config.tokenizer.algorithm == "sentencepiece"
+    is_pre, is_tied = model.norm_order == "pre", model.tie_embeddings == "all"
     problems = (
-        (
-            model.activation not in names.ACTIVATIONS,
-            "model.activation",
-            f"model.activation: {model.activation}",
-            "relu",
-        ),
-        (model.positions != "sinusoidal", "model.positions", f"model.positions: {model.positions}", "sinusoidal"),
-        (
-            model.norm_order == "post" and model.ends_in_norm,
-            *("model.final_norm", "model.final_norm with norm_order: post", "null"),
-        ),
-        (model.norm_order == "pre" and model.tie_embeddings != "all", "model.tie_embeddings", tied, "all"),
-        (tokenizer.algorithm != "sentencepiece" and not tokenizer.shared, "tokenizer.shared", separate, "true"),
+        (model.activation not in names.ACTIVATIONS, "model.activation", model.activation, "relu"),
+        (model.positions != "sinusoidal", "model.positions", model.positions, "sinusoidal"),
+        (not is_pre and model.ends_in_norm, "model.final_norm", "true with norm_order: post", "null"),
+        (is_pre and not is_tied, "model.tie_embeddings", f"{model.tie_embeddings} with norm_order: pre", "all"),
+        (not is_shared, "tokenizer.shared", "false (two vocabularies)", "true"),
     )
-    return [Unsupported(key, text, f"{key}: {value}") for is_problem, key, text, value in problems if is_problem]
+    return [Unsupported(key, f"{key}: {value}", f"{key}: {other}") for is_bad, key, value, other in problems if is_bad]
 
 
 def _write_config(transformers: Any, run: TrainedRun, layout: _Layout, folder: Path) -> None:
@@ -252,7 +243,7 @@ class _Engine:
     def search(
         self, sources: Sequence[Ids], decoding: DecodingConfig, num_best: int = 1, prefixes: Sequence[Ids] = ()
     ) -> list[list[Hypothesis]]:
-        """Search greedily, without `no_repeat_ngram`, which the search that it is compared with lacks."""
+        """Search greedily, without `no_repeat_ngram`, like the search that the result is compared with."""
         hypotheses = []
         options = {"suppress_tokens": _generation(decoding, self._layout)["suppress_tokens"], "no_repeat_ngram_size": 0}
         for source in sources:

@@ -1,4 +1,4 @@
-"""`mt import`: a run directory with a model of another program."""
+"""`mt import`: make a run directory from a model of another program."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from mt_cli.machine.storage import read_model
 from mt_cli.translation.exported import DESCRIPTION
 
 _MAX_TOKENS, _LONGEST = 512, 2**14
-"""`corpus.max_tokens` if a model does not say how long its sources were, or says more than the second number."""
+"""`corpus.max_tokens` for a model that gives no maximum length, or a length above the second number."""
 _FILES = (
     *(DESCRIPTION, "config.json", "generation_config.json", "tokenizer_config.json", "vocab.json", "target_vocab.json"),
     *("source.spm", "target.spm", "tokenizer.json", "tokenizer.source.json", "tokenizer.target.json"),
 )
-"""Files of a repository that are needed beside its weights, where they exist."""
+"""Files that are downloaded besides the weights, if a repository has them."""
 T = TypeVar("T", bound=BaseModel)
 
 
@@ -57,7 +57,7 @@ class _GenerationConfig(BaseModel):
     no_repeat_ngram_size: int | None = Field(default=None, ge=0, lt=2**31)
     suppress_tokens: tuple[int, ...] | None = None
     forced_bos_token_id: None = None
-    """No option of `decoding` has this."""
+    """Must be missing, because no option of `decoding` does this."""
 
 
 def import_model(
@@ -67,7 +67,7 @@ def import_model(
     allow_pickle: bool = False,
     revision: str | None = None,
 ) -> TrainedRun:
-    """Write the Marian model in a folder or on the hub, or an export of ours, as a run into the new folder `output`.
+    """Write a Marian model from a folder or the hub, or one of our exports, as a run into the new folder `output`.
 
     Raises InputError if the model cannot be read, its languages are not known, or `output` exists. Raises MtError if
     the hub cannot be reached.
@@ -76,8 +76,11 @@ def import_model(
     folder = Path(name) if repository is None else _download(repository, allow_pickle)
     if (folder / "config.yaml").exists():
         raise InputError(f"{folder}: is a run already; use it with --run")
-    if not any((folder / file).exists() for file in (DESCRIPTION, "config.json", "decoder.yml")):
-        raise InputError(f"{folder}: has no model: no config.json, decoder.yml or {DESCRIPTION}")
+    if not any((folder / file).exists() for file in (DESCRIPTION, "config.json")):
+        advice = ""
+        if (folder / "decoder.yml").exists():
+            advice = "; files of Marian itself must be converted first (docs/model_formats.md)"
+        raise InputError(f"{folder}: has no model: neither config.json nor {DESCRIPTION}{advice}")
     if (folder / DESCRIPTION).exists():
         config, tokenizers, model, longest = read_bundle(folder, output.name, languages)
     else:
@@ -131,7 +134,7 @@ def _download(repository: Repository, allow_pickle: bool) -> Path:
 
 
 def _check_architecture(name: str, folder: Path) -> None:
-    """Raise InputError, with what can be done instead, if a folder has a model of an architecture that is not read."""
+    """Raise InputError, with advice, if a folder has a model of an unsupported architecture."""
     architecture = _read_optional(folder / "config.json", _Architecture).model_type
     if architecture not in (None, *ARCHITECTURES):
         raise InputError(
@@ -147,7 +150,7 @@ def _read_optional(path: Path, kind: type[T]) -> T:
 
 
 def _languages(name: str, config: _TokenizerConfig, chosen: Sequence[str | None]) -> tuple[str, str]:
-    """Languages as chosen, as in the tokenizer's config, or at the end of the name, as in `opus-mt-en-it`."""
+    """Languages from the options, the tokenizer's config, or the end of the name, as in `opus-mt-en-it`."""
     source, target = config.source_lang, config.target_lang
     parts = re.split(r"[-_]", Path(name).name)[-2:]
     if None in (source, target) and len(parts) == 2 and all(map(is_known, parts)) and any(map(is_common, parts)):
@@ -166,7 +169,7 @@ def _without_region(language: str) -> str:
 
 
 def _tagging(tags: tuple[str, ...], target: str) -> Tagging:
-    """Tags of an imported model. If all of them name a target language, a sentence needs one."""
+    """Tags of an imported model. A sentence needs a tag if all tags name a target language."""
     of_target = [tag for tag in tags if primary(target) in map(primary, targets_of([tag]))]
     is_required = bool(tags) and len(targets_of(tags)) == len(tags)
     return Tagging(tags, of_target[0] if len(of_target) == 1 else None, is_required)

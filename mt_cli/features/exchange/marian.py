@@ -1,7 +1,7 @@
 """Published Marian models as our model and tokenizers; `importing.py` makes the run.
 
-Folders of Hugging Face `transformers`, of Marian itself, and of our own exports are read. The architecture of Marian,
-or of Pegasus, is expressed by the options of `model`. The differences:
+Folders of Hugging Face `transformers` and of our own exports are read. The architecture of Marian, or of Pegasus, is
+expressed by the options of `model`. The differences:
 
 - Our special tokens are the first four entries. The token that begins a translation has an entry of its own, with the
   embedding of the padding that Marian begins with, and can never be generated.
@@ -26,7 +26,6 @@ from mt_cli.config.sections import TokenizerConfig, is_replacement
 from mt_cli.errors import InputError, one_line
 from mt_cli.features.exchange import names
 from mt_cli.features.exchange.marian_config import MarianConfig
-from mt_cli.features.exchange.marian_files import is_native, ordered, read_native
 from mt_cli.features.exchange.sentencepiece import Pieces, missing_pieces, read_pieces, tokenizer_of
 from mt_cli.machine.storage import read_model, read_regular, reading
 from mt_cli.model.positions import sinusoids
@@ -41,16 +40,16 @@ PICKLE_ADVICE = (
     "the source, add --allow-pickle, which reads tensors alone (weights_only of torch.load)"
 )
 _NEVER = -1e4
-"""Logit of an entry that is never generated; not so low that label smoothing, which sees it, loses digits."""
+"""Logit of an entry that is never generated; not lower, because label smoothing would lose digits."""
 _HALF_PRECISION = 1e-2
-"""Largest difference between sines and their values in a file, which may be in half precision."""
+"""Largest difference between sinusoidal positions and the values in a file, which may be in half precision."""
 _TAG = re.compile(r">>\S+<<")
 _ALGORITHMS = {"BPE": "bpe", "Unigram": "unigram"}
 
 
 @dataclass(frozen=True)
 class Imported:
-    """A model of another program as a run has it."""
+    """Model of another program, converted to the parts of a run."""
 
     model: Transformer
     tokenizers: TokenizerPair
@@ -71,38 +70,33 @@ class _Side:
     rows: list[int]
     """For each id, the id of the same entry in Marian."""
     num_known: int
-    """Number of entries that Marian has; the pieces after them are unknown to it."""
+    """Number of entries of `entries` that Marian has; it does not know the pieces after them."""
     size: int
     """Number of entries in Marian, special tokens included."""
 
 
 def read_marian(folder: Path, allow_pickle: bool = False) -> Imported:
-    """The model in a folder of MarianMT, of Marian itself (`decoder.yml`), or of `mt export --format huggingface`.
+    """The model in a folder of MarianMT, or of `mt export --format huggingface`.
 
     Raises InputError if a file is missing or damaged, or the model has something that a run cannot have. Weights in
     `pytorch_model.bin` are read only with `allow_pickle`, by the loader of PyTorch that runs no code.
     """
-    if is_native(folder):
-        config, vocabularies, weights = read_native(folder)
-    else:
-        config = read_model(folder / "config.json", MarianConfig)
-        if (folder / "tokenizer.json").exists() and not (folder / "source.spm").exists():
-            return _read_exported(folder, config, _read_weights(folder, allow_pickle))
-        paths = [folder / "vocab.json", folder / "target_vocab.json"]
-        # Tables may be separate and have one vocabulary.
-        has_two = not config.share_encoder_decoder_embeddings and paths[1].exists()
-        vocabularies = [ordered(read_model(path, dict[str, int]), path) for path in paths[: 1 + has_two]]
-        weights = _read_weights(folder, allow_pickle)
+    config, weights = read_model(folder / "config.json", MarianConfig), _read_weights(folder, allow_pickle)
+    if (folder / "tokenizer.json").exists() and not (folder / "source.spm").exists():
+        return _read_exported(folder, config, weights)
+    # The embedding tables may be separate although they share a vocabulary.
+    has_two = not config.share_encoder_decoder_embeddings and (folder / "target_vocab.json").exists()
+    vocabularies = [_read_vocabulary(folder / name) for name in ("vocab.json", "target_vocab.json")[: 1 + has_two]]
     _check_ids(folder, config, vocabularies[-1])
     pieces = [read_pieces(folder / f"{side}.spm") for side in ("source", "target")]
     is_shared = len(vocabularies) == 1
     pad, eos = config.pad_token_id, config.eos_token_id
     target = _side(folder, vocabularies[-1], pieces if is_shared else pieces[1:], pad, eos)
     source = target
-    if not is_shared:  # The config has the ids of the target alone.
+    if not is_shared:  # The config has only the ids of the target.
         if "</s>" not in vocabularies[0]:
             raise InputError(f"{folder}: the vocabulary of the source has no entry </s>")
-        # The padding may have no entry here: attention never sees it.
+        # The vocabulary of the source may lack the padding, because attention never sees it.
         ids = vocabularies[0].get("<pad>"), vocabularies[0]["</s>"]
         source = _side(folder, vocabularies[0], pieces[:1], *ids)
     tags = tuple(name for name in source.entries if _TAG.fullmatch(name))
@@ -154,8 +148,22 @@ def _tokenizer_options(state: Mapping[str, Any]) -> dict[str, Any]:
     states = {name: [json.loads(step.__getstate__()) for step in ours] for name, ours in NORMALIZATIONS.items()}
     normalize = [name for name, ours in states.items() if all(state in steps for state in ours)]
     replacements = [(step["pattern"].get("String"), step["content"]) for step in steps if step["type"] == "Replace"]
-    letters = {old: new for old, new in replacements if isinstance(old, str) and is_replacement(old, new)}
+    letters: dict[str, str] = {}
+    for old, new in replacements:
+        is_other_case = (old, new) in ((lower.swapcase(), other.swapcase()) for lower, other in letters.items())
+        if isinstance(old, str) and is_replacement(old, new) and not is_other_case:
+            letters[old] = new
     return options | {"normalize": normalize, "letters": letters}
+
+
+def _read_vocabulary(path: Path) -> dict[str, int]:
+    """Entries in the order of their ids; raises InputError unless these are 0, 1, 2 ... and there is `<unk>`."""
+    vocabulary = read_model(path, dict[str, int])
+    if sorted(vocabulary.values()) != list(range(len(vocabulary))):
+        raise InputError(f"{path}: the ids of its entries are not 0 to {len(vocabulary) - 1:,}")
+    if "<unk>" not in vocabulary:
+        raise InputError(f"{path}: has no entry <unk>")
+    return dict(sorted(vocabulary.items(), key=lambda item: item[1]))
 
 
 def _read_weights(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
@@ -169,7 +177,7 @@ def _read_weights(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
 
 
 def _check_ids(folder: Path, config: MarianConfig, target: Mapping[str, int]) -> None:
-    """Raise InputError unless the end and the padding in the config have their entries in the vocabulary."""
+    """Raise InputError unless the ids of the end and the padding in the config belong to these entries."""
     if config.decoder_start_token_id != config.pad_token_id:
         raise InputError(f"{folder}: not supported: translations do not begin with the padding")
     for key, name in (("eos_token_id", "</s>"), ("pad_token_id", "<pad>")):
@@ -219,9 +227,9 @@ def _our_layers(weights: Mapping[str, Tensor], planned: Transformer) -> dict[str
 
 
 def _our_tables(weights: Mapping[str, Tensor], config: MarianConfig, source: _Side, target: _Side) -> dict[str, Tensor]:
-    """Embeddings, projection and its bias; raises ValueError unless they fit the vocabularies and are as tied.
+    """Embeddings, projection and its bias; raises ValueError if sizes or tied tables do not fit the config.
 
-    One table may be stored under each of its names. Without `tie_word_embeddings`, `transformers` ties no tables.
+    A tied table may be stored under several names. Without `tie_word_embeddings`, `transformers` ties no tables.
     """
     order, bias = names.interleaved(config.d_model), weights[names.BIAS].flatten()
     for key, size in (("vocab_size", source.size), ("decoder_vocab_size", target.size)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -14,32 +14,25 @@ class Names(NamedTuple):
 
     ours: str
     transformers: str
-    """In MarianMT and Pegasus."""
-    marian: str
-    """In Marian's own files, with `{}` for `W` or `b`, or for `scale` or `bias` of a norm."""
+    """Name in MarianMT and Pegasus."""
     ctranslate2: str
-    """A place in the specification of a layer; maps with one place are concatenated."""
-
-    @property
-    def is_norm(self) -> bool:
-        """Whether the module is a norm."""
-        return self.ours.endswith(".norm")
+    """Place in the specification of a layer; maps with the same place are concatenated."""
 
 
 LAYER = (
-    Names("self_attention.query", "self_attn.q_proj", "self_{}q", "self_attention.linear.0"),
-    Names("self_attention.key", "self_attn.k_proj", "self_{}k", "self_attention.linear.0"),
-    Names("self_attention.value", "self_attn.v_proj", "self_{}v", "self_attention.linear.0"),
-    Names("self_attention.output", "self_attn.out_proj", "self_{}o", "self_attention.linear.1"),
-    Names("self_attention_residual.norm", "self_attn_layer_norm", "self_Wo_ln_{}", "self_attention.layer_norm"),
-    Names("cross_attention.query", "encoder_attn.q_proj", "context_{}q", "attention.linear.0"),
-    Names("cross_attention.key", "encoder_attn.k_proj", "context_{}k", "attention.linear.1"),
-    Names("cross_attention.value", "encoder_attn.v_proj", "context_{}v", "attention.linear.1"),
-    Names("cross_attention.output", "encoder_attn.out_proj", "context_{}o", "attention.linear.2"),
-    Names("cross_attention_residual.norm", "encoder_attn_layer_norm", "context_Wo_ln_{}", "attention.layer_norm"),
-    Names("feed_forward.inner", "fc1", "ffn_{}1", "ffn.linear_0"),
-    Names("feed_forward.outer", "fc2", "ffn_{}2", "ffn.linear_1"),
-    Names("feed_forward_residual.norm", "final_layer_norm", "ffn_ffn_ln_{}", "ffn.layer_norm"),
+    Names("self_attention.query", "self_attn.q_proj", "self_attention.linear.0"),
+    Names("self_attention.key", "self_attn.k_proj", "self_attention.linear.0"),
+    Names("self_attention.value", "self_attn.v_proj", "self_attention.linear.0"),
+    Names("self_attention.output", "self_attn.out_proj", "self_attention.linear.1"),
+    Names("self_attention_residual.norm", "self_attn_layer_norm", "self_attention.layer_norm"),
+    Names("cross_attention.query", "encoder_attn.q_proj", "attention.linear.0"),
+    Names("cross_attention.key", "encoder_attn.k_proj", "attention.linear.1"),
+    Names("cross_attention.value", "encoder_attn.v_proj", "attention.linear.1"),
+    Names("cross_attention.output", "encoder_attn.out_proj", "attention.linear.2"),
+    Names("cross_attention_residual.norm", "encoder_attn_layer_norm", "attention.layer_norm"),
+    Names("feed_forward.inner", "fc1", "ffn.linear_0"),
+    Names("feed_forward.outer", "fc2", "ffn.linear_1"),
+    Names("feed_forward_residual.norm", "final_layer_norm", "ffn.layer_norm"),
 )
 _TRANSFORMERS = {names.ours: names.transformers for names in LAYER}
 
@@ -73,21 +66,6 @@ def transformers_name(name: str) -> str:
     stack, number, rest = name.split(".", 2)
     module, kind = rest.rsplit(".", 1)
     return f"model.{stack}.layers.{number}.{_TRANSFORMERS[module]}.{kind}"
-
-
-def marian_names(depths: Mapping[str, int]) -> Iterator[tuple[str, str, bool]]:
-    """Names in `transformers` and in Marian's own files of the weights of all layers, and whether each is a matrix.
-
-    `depths` are the numbers of layers of `encoder` and `decoder`.
-    """
-    for stack, depth in depths.items():
-        for number in range(depth):
-            for names in LAYER:
-                if stack == "decoder" or not names.ours.startswith("cross"):
-                    weight, bias = ("scale", "bias") if names.is_norm else ("W", "b")
-                    module, scope = f"model.{stack}.layers.{number}.{names.transformers}", f"{stack}_l{number + 1}_"
-                    yield f"{module}.weight", scope + names.marian.format(weight), not names.is_norm
-                    yield f"{module}.bias", scope + names.marian.format(bias), False
 
 
 def interleaved(d_model: int) -> Tensor:

@@ -31,7 +31,7 @@ class Pieces:
 
     is_bpe: bool
     scores: Mapping[str, float]
-    """Pieces that text is split into; of equal scores (bpe), the first one is merged first."""
+    """Scores of the pieces that text is split into. With bpe, the first of equal scores is merged first."""
     charsmap: bytes
     adds_prefix: bool
     strips_spaces: bool
@@ -47,7 +47,7 @@ def _import_sentencepiece() -> Any:
 
 
 def read_pieces(path: Path) -> Pieces:
-    """The model in a file; raises InputError if it cannot be read or no tokenizer can do the same."""
+    """Read the model in a file; raises InputError if it cannot be read, or no tokenizer can reproduce it."""
     library = _import_sentencepiece()
     with reading(path):
         content = read_regular(path, _MAX_FILE_BYTES)
@@ -79,7 +79,7 @@ def read_pieces(path: Path) -> Pieces:
 
 
 def missing_pieces(sides: Sequence[Pieces], entries: Collection[str]) -> list[str]:
-    """Pieces that a vocabulary lacks, in order and without repetition: they are unknown tokens."""
+    """Pieces that a vocabulary lacks, in order and without repetition; they are encoded as unknown tokens."""
     return list(dict.fromkeys(piece for side in sides for piece in side.scores if piece not in entries))
 
 
@@ -109,9 +109,9 @@ def tokenizer_of(pieces: Pieces, entries: Sequence[str], tags: Sequence[str] = (
 
 
 def _merges(scores: Mapping[str, float]) -> list[tuple[str, str]]:
-    """Merges of bpe pieces: all pairs of pieces that are a piece together, the best piece first.
+    """Merges of bpe pieces: all pairs of pieces whose concatenation is a piece, the best result first.
 
-    Raises ValueError if there are too many: pieces of 1, 2, 3 ... n equal letters have n^2 / 2.
+    Raises ValueError if there are too many merges: pieces of 1, 2, 3 ... n equal letters have n^2 / 2.
     """
     ranks = {piece: rank for rank, piece in enumerate(sorted(scores, key=lambda piece: -scores[piece]))}
     ranked, num_characters = [], 0

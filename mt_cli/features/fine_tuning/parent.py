@@ -1,4 +1,4 @@
-"""Beginning with another run, the parent: its architecture, tokenizers and weights and, as replay, its corpora."""
+"""Start from another run, the parent: its architecture, tokenizers and weights and, as replay, its corpora."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ParentRun:
     path: Path
     run: TrainedRun
     new_entries: tuple[list[list[int]], list[list[int]]]
-    """For each entry that is added to the source and to the target vocabulary, the ids that spelled it before."""
+    """For each entry that is added to the source or target vocabulary, the ids that spelled it before."""
 
     def load_weights_into(self, model: Transformer) -> None:
         """Load the weights of the parent into a model of the same architecture, with rows for the new entries."""
@@ -88,7 +88,7 @@ def adopt(
         _check_tags(config, run.config, parent_path)
         check_trainable(run.model, config.init)
         is_kept, tokenizers = config.init.vocabulary == "keep", run.tokenizers
-        if is_kept:  # With the tags of the child.
+        if is_kept:  # Loaded again with the tags of the child.
             of_parent = config.model_copy(update={"tokenizer": run.config.tokenizer})
             tokenizers = RunDirectory(parent_path).tokenizers(of_parent)
     except RunError as error:
@@ -129,10 +129,10 @@ def _with_spelling(pair: TokenizerPair, config: TokenizerConfig, tags: Sequence[
 
 
 def inherited(config: Config, previous: Config, origin: str) -> Config:
-    """Return the config with `tokenizer` and `model` of a previous one, except for options of its own that may differ.
+    """Return the config with `tokenizer` and `model` of a previous config, except for options that may differ.
 
-    `tokenizer.letters` of the previous config is for its languages: in others, letters stay as they are. Raises
-    ConfigError with every other option that differs.
+    `tokenizer.letters` of the previous config applies only to its languages. Raises ConfigError with every other option
+    that differs.
     """
     tree, problems = config.model_dump(mode="json", exclude_unset=True), list[str]()
     for section, may_differ in _MAY_DIFFER.items():
@@ -153,16 +153,16 @@ def _languages_of(config: Config) -> set[str]:
 
 
 def _is_fixed(key: str, section: Mapping[str, Any]) -> bool:
-    """Whether positions or a SentencePiece model in a section of the parent need the value of an option."""
+    """Whether an option must keep its value because of learned positions or a SentencePiece model of the parent."""
     if key == "max_positions":
         return bool(section["positions"] == "learned")
     return key in ("normalize", "letters") and bool(section["algorithm"] == "sentencepiece")
 
 
 def with_replay(config: Config, run: TrainedRun, cache: Cache) -> Config:
-    """Return the config with the corpora of its parent, if `init.replay` asks for them and they are not there yet.
+    """Return the config with the corpora of its parent, if `init.replay` is set and the config lacks them.
 
-    Their weights make them the share `init.replay` of the pairs of an epoch. The test set of a parent with the same
+    Their weights give them the share `init.replay` of the pairs of an epoch. The test set of a parent with the same
     languages becomes an extra test. Raises ConfigError if corpora cannot be mixed, and CorpusError if one cannot be
     read or has changed since the parent was trained.
     """
@@ -195,7 +195,7 @@ def _weight(source: Tree) -> float:
 
 
 def _check_corpora(config: Config, parent: Config) -> None:
-    """Raise ConfigError if the corpora of both runs cannot be mixed in known proportions, or would be other pairs."""
+    """Raise ConfigError if the corpora of both runs cannot be mixed in known proportions, or would give other pairs."""
     new, old = config.corpus, parent.corpus
     evaluation, old_evaluation = (section.groups.get(section.compared or "") for section in (new, old))
     compares = any(old.filters_of(source).other_orthography for source in old.train)
@@ -216,7 +216,7 @@ def _check_corpora(config: Config, parent: Config) -> None:
 
 
 def _check_mixed_tags(config: Config, parent: Config) -> None:
-    """Raise ConfigError if other languages are to be mixed without tags."""
+    """Raise ConfigError if corpora in different languages would be mixed without tags."""
     untagged = [run.name for run in (config, parent) if any(source.tag is None for source in run.corpus.train)]
     if config.corpus.languages != parent.corpus.languages and untagged:
         directions = " and ".join(" to ".join(run.corpus.languages) for run in (config, parent))
@@ -247,7 +247,7 @@ def _as_tree(source: Any) -> Tree:
 
 
 def _replayed(sources: Sequence[TextSource], parent: Config, corpus: CorpusConfig) -> list[Tree]:
-    """Sources of the parent, with its name before theirs, and with its languages and filters if they differ."""
+    """Sources of the parent, with its name before their names, and with its languages and filters if they differ."""
     old, trees = parent.corpus, []
     for source, name in zip(sources, names_of(sources), strict=True):
         tree = _as_tree(source) | {"name": f"{parent.name}/{name}"}
@@ -266,7 +266,7 @@ def _with_corpora(config: Config, **corpora: Any) -> Config:
 
 
 def replayed_before(config: Config, previous: Config) -> Config:
-    """Return the config of a run that resumes with the corpora that it took from its parent in the beginning."""
+    """Return the config of a run that resumes, with the replayed corpora that it took from its parent at the start."""
     corpus, before = config.corpus, previous.corpus
     replayed = before.train[len(corpus.train) :]
     parent = (replayed[-1].name or "").partition("/")[0] if replayed else ""

@@ -1,7 +1,7 @@
 """Extension of the vocabulary of a tokenizer. Knows entries and their spelling; does not know models.
 
-Old ids keep their meaning. The ids of a text change only if it has characters, words or tags that had no entry: each
-new subword has such a character.
+Old ids keep their meaning. The ids of a text change only if it has characters, words or tags that had no entry, because
+every new subword contains such a character.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def extended_pair(
 ) -> TokenizerPair:
     """Extend both tokenizers for the sides of the pairs; each call of `pairs` reads them again.
 
-    `is_shared`: the tokenizers have the same entries. Two SentencePiece models may be such tokenizers; both get all new
-    entries.
+    With `is_shared`, the tokenizers have the same entries, and both get all new entries. Two SentencePiece models may
+    be such tokenizers.
     """
     source, target = pair
     if is_shared:
@@ -52,9 +52,9 @@ def extended_pair(
 def extended(
     group: Sequence[Tokenizer], texts: Iterable[str], tags: Sequence[str], max_entries: int
 ) -> list[Tokenizer]:
-    """Extend tokenizers of one kind, which have the same entries, by the same entries.
+    """Extend tokenizers of one kind and with the same entries by the same new entries.
 
-    There is an entry for each tag, and up to `max_entries` entries for words or characters of `texts`. With `bpe`,
+    New are an entry for each tag, and up to `max_entries` entries for words or characters of `texts`. With `bpe`,
     `unigram` and SentencePiece models, new subwords are learned from the words with characters that had no entry.
     """
     states = [json.loads(tokenizer.to_json()) for tokenizer in group]
@@ -101,7 +101,7 @@ def old_ids_of_entries(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
 
 
 def _units(tokenizer: Tokenizer, known: set[str], kind: str, texts: Iterable[str]) -> Counter[str]:
-    """Counts of the units that are segmented alone, such as words, in texts with unknown characters."""
+    """Counts of the units with unknown characters that are segmented separately, such as words."""
     backend = tokenizers.Tokenizer.from_str(tokenizer.to_json())
     counts: Counter[str] = Counter()
     for text in texts:
@@ -112,7 +112,7 @@ def _units(tokenizer: Tokenizer, known: set[str], kind: str, texts: Iterable[str
 
 
 def _most_common(counts: Mapping[str, int], number: int) -> list[str]:
-    """Most frequent keys; of equally frequent ones, the first by code points."""
+    """Most frequent keys; equally frequent keys are sorted by code points."""
     return sorted(counts, key=lambda key: (-counts[key], key))[:number]
 
 
@@ -121,8 +121,8 @@ def _subwords(
 ) -> tuple[list[tuple[str, float]], list[list[str]]]:
     """New subwords with their scores, and with `bpe`, their merges. Each has a character that is not in `known`.
 
-    Merges join entries that are `usable`, or new. There is one for every two entries that are an entry together, as in
-    SentencePiece.
+    Merges join entries that are `usable` or new. As in SentencePiece, there is a merge for every two entries whose
+    concatenation is an entry.
     """
     characters: Counter[str] = Counter()
     for unit, count in units.items():

@@ -1,1 +1,1 @@
-"""Pictures, tables and pages that show what a model and a run are like."""
+"""Pictures, tables and report pages of models and runs."""

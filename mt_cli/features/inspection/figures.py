@@ -27,7 +27,7 @@ _MAX_PIXELS = 12_000
 _CELL_INCHES = (0.13, 0.32)
 _MAX_POINTS, _MAX_MARKERS = 400, 60
 _JOINER = "￭"
-# An SVG keeps text as text, and the same content gives the same file.
+# In an SVG, text stays text, and the same content gives the same file.
 _STYLE = {"svg.fonttype": "none", "svg.hashsalt": "mt", "text.parse_math": False}
 _GREY = "#7b8494"  # Legible on white and on black.
 
@@ -75,19 +75,6 @@ def save_positions(table_PD: Tensor, path: Path) -> None:
         _save(figure, path)
 
 
-def save_norms(norms: dict[str, Tensor], path: Path) -> None:
-    """Write curves of embedding norms, each a tensor of V, by rank in the vocabulary; raises as `save_attention`."""
-    with _figure((7.5, 3.5), layout="constrained") as figure:
-        axes = figure.subplots()
-        for name, norms_V in norms.items():
-            axes.plot(norms_V.float().cpu().numpy(), marker=".", markersize=1.5, linestyle="none", label=name)
-        axes.set(xlabel="entry, frequent ones first", ylabel="norm of the embedding", title="embeddings")
-        axes.set_ylim(bottom=0)
-        axes.legend(frameon=False, markerscale=6)
-        axes.spines[["top", "right"]].set_visible(False)
-        _save(figure, path)
-
-
 def line_chart(curves: Sequence[Curve]) -> str:
     """Address of an SVG picture of curves, `data:...`, for a page with a background of any colour."""
     from matplotlib.ticker import EngFormatter
@@ -109,7 +96,7 @@ def line_chart(curves: Sequence[Curve]) -> str:
 
 
 def font_note(tokens: Iterable[str]) -> str | None:
-    """Advice on characters that no installed font has; None if every character can be drawn."""
+    """Advice on fonts for characters that no installed font has; None if every character can be drawn."""
     missing = [character for character in sorted(set("".join(map(shown_token, tokens)))) if not _font_of(character)]
     if not missing:
         return None
@@ -177,7 +164,7 @@ def _figure(size: tuple[float, float], texts: Sequence[str] = (), layout: Any = 
     import matplotlib
     from matplotlib.figure import Figure
 
-    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # It names weights that fonts lack.
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # It warns of weights that fonts lack.
     families = filter(None, map(_font_of, sorted(set("".join(texts)))))
     style: Any = _STYLE | {"font.family": list(dict.fromkeys([_DEFAULT_FONT, *families]))}
     with matplotlib.rc_context(style), warnings.catch_warnings():

@@ -1,23 +1,19 @@
-"""Content of a report page: charts, samples, attention, differences. The markup is in `page.html` and `style.css`."""
+"""Content of a report page: charts, samples, differences. The markup is in `page.html` and `style.css`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from itertools import islice
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, Template
 
 from mt_cli.config.loading import differences
 from mt_cli.config.writing import on_one_line
-from mt_cli.errors import MtError
 from mt_cli.evaluation.scores import LOWER_IS_BETTER, METRICS
-from mt_cli.features.inspection.figures import Curve, line_chart, shown_token
-from mt_cli.features.inspection.trace import trace_translation
+from mt_cli.features.inspection.figures import Curve, line_chart
 from mt_cli.machine.console import clock
 from mt_cli.reporting.report import RunSummary, notes_on_comparison
-from mt_cli.translation.translator import Translator
 
 _CHARTS = {
     "Loss (nats per target token): lower is better": ("train/loss", "valid/loss"),
@@ -29,8 +25,6 @@ _CHARTS = {
     "Target tokens a second: higher is faster": ("train/tokens_per_second",),
 }
 _COLOURS = ("#3b82c4", "#d9622b", "#2f9e5b", "#8b6cf0", "#b08414", "#1596b0")
-_NUM_HEAT_MAPS = 2
-_MAX_TOKENS = 40
 
 
 class _Chart(NamedTuple):
@@ -41,8 +35,8 @@ class _Chart(NamedTuple):
     picture: str
 
 
-def page_of(runs: Sequence[RunSummary], translator: Translator | None) -> str:
-    """HTML page of the first run, compared with the others; a translator of the first run draws its attention."""
+def page_of(runs: Sequence[RunSummary]) -> str:
+    """HTML page of the first run, compared with the others."""
     first, *others = runs
     changed_options = []
     for run in others:
@@ -52,7 +46,6 @@ def page_of(runs: Sequence[RunSummary], translator: Translator | None) -> str:
         runs=runs,
         charts=list(_charts(runs)),
         samples=_samples(runs),
-        heat_maps=islice(_heat_maps(first, translator), _NUM_HEAT_MAPS) if translator else (),
         notes=notes_on_comparison([run.report for run in runs]) if others else [],
         changed_options=changed_options,
         environments=_environments(runs),
@@ -73,7 +66,7 @@ def _template() -> Template:
 
 
 def _charts(runs: Sequence[RunSummary]) -> Iterator[_Chart]:
-    """Charts of the metrics that a run has. One run has a colour for each metric; of several, each has one colour."""
+    """Charts of the metrics of the runs. With one run, each metric has a colour; with several, each run has one."""
     is_alone = len(runs) == 1
     for title, tags in _CHARTS.items():
         curves = []
@@ -94,18 +87,6 @@ def _samples(runs: Sequence[RunSummary]) -> Iterable[dict[str, str]]:
             sample = texts.setdefault((source, reference), {"source": source, "reference": reference})
             sample[run.name if len(runs) > 1 else "hypothesis"] = hypothesis
     return texts.values()
-
-
-def _heat_maps(run: RunSummary, translator: Translator) -> Iterator[dict[str, Any]]:
-    for source, _, _ in run.samples:
-        try:
-            trace = trace_translation(translator, source)
-        except MtError:  # The sentence is too long for the model.
-            continue
-        sides = {"source_tokens": trace.source_tokens, "target_tokens": trace.output_tokens}
-        if max(map(len, sides.values())) <= _MAX_TOKENS:
-            shown = {side: list(map(shown_token, tokens)) for side, tokens in sides.items()}
-            yield {**shown, "weights": trace.mean_cross_attention.tolist()}
 
 
 def _environments(runs: Sequence[RunSummary]) -> dict[str, list[Any]]:

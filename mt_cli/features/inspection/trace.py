@@ -14,16 +14,16 @@ from torch import Tensor
 
 from mt_cli.batching.batches import pad
 from mt_cli.errors import InputError
-from mt_cli.features.inspection.figures import attention_pixels, save_attention, save_norms, save_positions
+from mt_cli.features.inspection.figures import attention_pixels, save_attention, save_positions
 from mt_cli.model.positions import LearnedPositions, sinusoids
 from mt_cli.model.transformer import Transformer
 from mt_cli.reporting.records import Sample
-from mt_cli.tokenizer.special_tokens import BYTES, EOS, EOS_ID, SOS, SOS_ID, SPECIAL_TOKENS
+from mt_cli.tokenizer.special_tokens import EOS, EOS_ID, SOS, SOS_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
 from mt_cli.translation.translator import Translator
 
 KINDS = ("encoder self-attention", "decoder self-attention", "cross-attention")  # As in `AttentionWeights`.
-_DEFAULT_NUM_POSITIONS = 100
+_NUM_POSITIONS = 100
 _NUM_RUNNERS_UP = 3
 _MAX_TOKENS_IN_TRAINING = 60
 
@@ -35,7 +35,7 @@ class Choice:
     token: str
     probability: float
     runners_up: list[tuple[str, float]]
-    """The likeliest tokens beside the chosen one with their probabilities, best first."""
+    """The likeliest tokens after the chosen token, with their probabilities, best first."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Trace:
     """A sentence, its greedy translation, and the attention weights of every head."""
 
     source_tokens: list[str]
-    """With [EOS]."""
+    """Source tokens with [EOS]."""
     target_tokens: list[str]
     """Input of the decoder: [SOS] and the translation."""
     output_tokens: list[str]
@@ -113,7 +113,7 @@ def parameter_table(model: Transformer) -> list[str]:
 
 
 def choice_table(trace: Trace) -> Iterator[str]:
-    """A line for each step: the token, its probability, and the runners-up with theirs."""
+    """A line for each step: the token and the runners-up, with their probabilities."""
     width = max(len(choice.token) for choice in trace.choices) + 2
     yield f"{'step':>4}  {'token':<{width}}{'probability':>11}   runners-up"
     for step, choice in enumerate(trace.choices, start=1):
@@ -121,55 +121,29 @@ def choice_table(trace: Trace) -> Iterator[str]:
         yield f"{step:>4}  {choice.token:<{width}}{choice.probability:>11.3f}   {runners_up}"
 
 
-def draw_model(translator: Translator, folder: Path, suffix: str, num_positions: int | None = None) -> list[Path]:
-    """Draw the norms of the embeddings and the positional encoding that is added to them, if there is one.
+def draw_model(model: Transformer, folder: Path, suffix: str) -> list[Path]:
+    """Draw the positional encoding that is added to embeddings; nothing if only attention knows positions.
 
-    Raises InputError if the model has fewer than `num_positions`, or a picture cannot be written.
+    Raises InputError if the picture cannot be written.
     """
-    model, paths = translator.model, []
-    if (table := position_table(model, num_positions)) is not None:
-        paths.append(folder / f"positions.{suffix}")
-        save_positions(table, paths[-1])
-    paths.append(folder / f"embeddings.{suffix}")
-    save_norms(embedding_norms(translator), paths[-1])
-    return paths
+    if (table := position_table(model)) is None:
+        return []
+    path = folder / f"positions.{suffix}"
+    save_positions(table, path)
+    return [path]
 
 
-def position_table(model: Transformer, num_positions: int | None = None) -> Tensor | None:
+def position_table(model: Transformer) -> Tensor | None:
     """Positional encodings that are added to embeddings, P x D; None if only attention knows positions.
 
-    P is 100 by default, or the number of learned positions if there are fewer. Raises InputError if the model has fewer
-    than `num_positions`.
+    P is 100, or the number of learned positions if there are fewer.
     """
     positions = model.source_embedding.positions
-    if positions is None and num_positions is not None:
-        raise InputError(f"{num_positions} positions: this model adds no encoding of positions; leave --positions out")
     if positions is None:
         return None
-    if not isinstance(positions, LearnedPositions):
-        return sinusoids(num_positions or _DEFAULT_NUM_POSITIONS, model.config.d_model)
-    table = positions.weight.detach()[: num_positions or _DEFAULT_NUM_POSITIONS]
-    if num_positions is not None and len(table) < num_positions:
-        raise InputError(f"{num_positions} positions: this model has learned {len(table)}; ask for no more")
-    return table
-
-
-def embedding_norms(translator: Translator) -> dict[str, Tensor]:
-    """Norms of the embeddings of words, characters and their parts, by side; not of special tokens, tags and bytes."""
-    source, target = (
-        side.table.weight for side in (translator.model.source_embedding, translator.model.target_embedding)
-    )
-    source_norms = _norms_of_text(source, translator.source_tokenizer, translator.tags)
-    if source is target:
-        return {"source and target": source_norms}
-    return {"source": source_norms, "target": _norms_of_text(target, translator.target_tokenizer, ())}
-
-
-def _norms_of_text(table_VD: Tensor, tokenizer: Tokenizer, tags: Sequence[str]) -> Tensor:
-    fixed = {*SPECIAL_TOKENS, *BYTES, *tags}
-    kept = [index for index, token in enumerate(tokenizer.tokens(range(len(table_VD)))) if token not in fixed]
-    norms: Tensor = table_VD.detach().float().norm(dim=1)[kept]
-    return norms
+    if isinstance(positions, LearnedPositions):
+        return positions.weight.detach()[:_NUM_POSITIONS]
+    return sinusoids(_NUM_POSITIONS, model.config.d_model)
 
 
 def draw_attention(trace: Trace, folder: Path, suffix: str) -> list[Path]:

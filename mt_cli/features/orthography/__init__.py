@@ -1,1 +1,1 @@
-"""Differences of spelling and language between texts, for advice on a config. Training does not depend on them."""
+"""Differences of spelling and language between texts, for advice on a config. Training does not use this package."""

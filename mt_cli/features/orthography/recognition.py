@@ -1,7 +1,7 @@
-"""Recognition of languages: by common words, by script, and by the package `py3langid`, which knows 139 languages.
+"""Text that is in another language than its name says, by the package `py3langid`, which knows 139 languages.
 
 `py3langid` takes a language that it does not know for its nearest neighbour, so a result for a line counts only if
-nearly all lines agree. Only `mt init` and `mt data check` use this module: training never depends on it.
+nearly all lines agree. Only `mt data check` uses this module: training never depends on it.
 """
 
 from __future__ import annotations
@@ -12,30 +12,25 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from mt_cli.corpus.languages import language_by_script, language_of, primary
+from mt_cli.corpus.languages import language_of, primary
 
 _LETTERS = re.compile(r"[^\W\d_]+")
 _LINES_EXAMINED, _FEWEST_LINES = 100, 5
 _CONFIDENCE, _AGREEMENT = 0.5, 0.8
-"""Confidence that a line needs, and the share of all lines that has to be confident of one language."""
+"""Minimum confidence for a line, and minimum share of lines that confidently have the same language."""
 _NOT_BELIEVED = frozenset({"und", "zxx", "dz"})
-"""Labels for texts that are in no language, and Dzongkha, the label for Tibetan too."""
+"""Labels that are ignored: labels for no language, and Dzongkha, which is also the label for Tibetan."""
 _NEAR = 20
-"""Languages with a smaller distance in CLDR, such as Norwegian and Danish, are not told apart."""
+"""Distance in CLDR below which languages, such as Norwegian and Danish, are not told apart."""
 _WHOLES = {
     **{"ary": "ar", "arz": "ar", "ckb": "ku", "grc": "el", "hbo": "he", "nb": "no", "nn": "no", "sdh": "ku"},
     **{"uzs": "uz", "wuu": "zh", "yue": "zh"},
 }
-"""Languages by the codes of their parts."""
-
-
-def language_of_texts(texts: Sequence[str]) -> str | None:
-    """Language by common words, by a script that only one known language has, or by agreement of nearly all lines."""
-    return _language_by_words(texts) or language_by_script(" ".join(texts)) or _language_by_vote(texts)
+"""Macrolanguages by the codes of languages that belong to them."""
 
 
 def other_language_of_texts(texts: Sequence[str], language: str) -> str | None:
-    """Language that texts are clearly in, although they should be in `language`; None if they may be in it."""
+    """Language of the texts if it is clearly another one than `language`; None otherwise."""
     expected = primary(language)
     if _language_by_words(texts) == expected or expected not in _identifier().labels:
         return None

@@ -1,8 +1,8 @@
 """Spellings that differ inside a text, or between a training text and the text that it is compared with.
 
-Inside a text, apostrophes differ, and letters may be composed or decomposed (Unicode NFC): `tokenizer.normalize` makes
-them equal. Letters that the compared text writes otherwise are replaced by `tokenizer.letters`; they are counted in
-distinct words, so that a name that is often repeated counts once. Nothing is changed here, and no language is known.
+Inside a text, apostrophes may differ, and letters may be composed or decomposed (Unicode NFC); `tokenizer.normalize`
+makes them equal. If the compared text has other letters, `tokenizer.letters` replaces letters of the training text.
+Letters are counted in distinct words, so that a frequent name counts once. Changes nothing, and knows no language.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from math import sqrt
 
 from mt_cli.config.sections import ALL_APOSTROPHES
@@ -19,31 +20,31 @@ from mt_cli.tokenizer.spelling import JOINED_APOSTROPHES
 
 _LETTER = r"[^\W\d_]"
 INSIDE = re.compile(rf"(?<={_LETTER})[{ALL_APOSTROPHES}](?={_LETTER})")
-"""An apostrophe, or what is written for it, between letters: no quotation mark."""
+"""An apostrophe or a character in its place, between letters, where it is not a quotation mark."""
 _SPACED = re.compile(rf"(?<={_LETTER}) [{JOINED_APOSTROPHES}] ?(?={_LETTER})")
 _CLOSING = re.compile(rf"(?<={_LETTER})[{ALL_APOSTROPHES}](?!{_LETTER})")
 _MARKUP = re.compile(rf"(?<!{_LETTER})`[^`]+`|`[^`]+`(?!{_LETTER})" r"|</?[A-Za-z][^<>]*>|\$?\{\w*\}|%\(\w+\)")
 _MAX_MARKUP = 0.01
-"""Share of texts with markup up to which spaces beside apostrophes are those of tokenised text."""
+"""Largest share of texts with markup for which spaces beside apostrophes count as tokenisation."""
 _MIN_COUNT, _MIN_SHARE = 5, 0.002
-"""Rarer forms occur so often, and are this share of all forms."""
+"""Minimum number of occurrences, and minimum share, of rarer forms that are reported."""
 _MIN_SPACED = 50
 _MIN_USED = 0.1
-"""A validation text uses apostrophes if it has this share of the number that the training text lets expect."""
+"""A validation text uses apostrophes if it has at least this share of the number that the training text predicts."""
 _NUM_EXAMPLES, _CONTEXT = 3, 12
 _MIN_EXPECTED, _MAX_SEEN = 20, 0.05
 """A letter is missing in a text if this many are expected by its share in the training text, and at most this share of
 them occurs. Of 27 texts with the spelling of the text that they are compared with, none lacks a letter."""
 _MIN_GAIN, _MIN_DEVIATIONS = 0.5, 3.0
-"""A letter replaces a missing one if it occurs more often than expected by this share of what is missing, and by so
-many standard deviations."""
+"""Minimum excess of a letter over its expected number, so that it replaces a missing letter: this share of the missing
+number, and this many standard deviations."""
 _MIN_GAIN_WITHOUT_MARKS = 0.15
-"""A letter without marks must occur more often by this share of its own number: by its subject, a text of one language
-has up to 8 % more of a letter than another."""
+"""Minimum excess of a letter without marks, relative to its expected number. Because of their subjects, texts of one
+language differ by up to 8 % in the number of a letter."""
 _MAX_FOREIGN = 0.02
-"""Another language does not need a letter of which it has at most this share, as in names."""
+"""Largest share of a letter in another language that does not need it, but has it in names."""
 _MAX_APOSTROPHES = 0.1
-"""A text leaves apostrophes out if it has at most this share of the number that the training text lets expect."""
+"""A text leaves apostrophes out if it has at most this share of the number that the training text predicts."""
 _MARKS = "\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff"
 _MARKED_LETTER = re.compile(rf"[^\W\d_][{_MARKS}]*")
 _WITH_MARKS = re.compile(rf".[{_MARKS}]*")
@@ -64,19 +65,18 @@ class MixedSpelling:
 
 
 def mixed_spellings(texts: Sequence[str]) -> list[MixedSpelling]:
-    """Forms that occur beside others in the texts of one language; a rare slip is not reported."""
-    inside, spaced, examples = _count_apostrophes(texts)
-    counts = {"inside a word": inside.total(), "after a space": spaced.total()}
+    """Characters that the texts of one language spell in several forms; a rare slip is not reported."""
+    inside, spaced = _count_apostrophes(texts)
     has_markup = sum(_MARKUP.search(text) is not None for text in texts) > _MAX_MARKUP * len(texts)
     is_split = spaced.total() >= max(_MIN_SPACED, inside.total() + 1) and not has_markup
     forms = inside + spaced if is_split else inside
     mixed = []
     if forms.total() - max(forms.values(), default=0) >= max(_MIN_COUNT, _MIN_SHARE * forms.total()):
         ranked = dict(forms.most_common())
-        shown = [example for form in list(ranked)[1:] for example in examples.get(form, ())]
-        mixed.append(MixedSpelling("apostrophes", ranked, tuple(shown[:_NUM_EXAMPLES])))
+        mixed.append(MixedSpelling("apostrophes", ranked, _examples(texts, INSIDE, [*ranked][1:])))
     if is_split:  # An apostrophe that begins some words, as in Wixarika, is more often inside of them.
-        mixed.append(MixedSpelling("joined_apostrophes", counts, tuple(examples[" "])))
+        counts = {"inside a word": inside.total(), "after a space": spaced.total()}
+        mixed.append(MixedSpelling("joined_apostrophes", counts, _examples(texts, _SPACED, [*spaced])))
     if decomposed := [text for text in texts if not unicodedata.is_normalized("NFC", text)]:
         counts = {"composed": len(texts) - len(decomposed), "decomposed": len(decomposed)}
         mixed.append(MixedSpelling("nfc", counts, tuple(map(_first_decomposed, decomposed[:_NUM_EXAMPLES]))))
@@ -86,8 +86,8 @@ def mixed_spellings(texts: Sequence[str]) -> list[MixedSpelling]:
 def spellings_to_normalize(sides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[str]:
     """Values of `tokenizer.normalize` that suit the training and the validation text of each language.
 
-    Apostrophes become `'` only if no language has mostly others: in the validation text or, without any there, in the
-    training text.
+    Apostrophes become `'` only if no language mostly uses another character: in its validation text or, if that has
+    none, in its training text.
     """
     options = dict.fromkeys(mixed.option for train, valid in sides for mixed in mixed_spellings([*train, *valid]))
     if any(_most_frequent_apostrophe(train, valid) not in (None, "'") for train, valid in sides):
@@ -97,35 +97,30 @@ def spellings_to_normalize(sides: Sequence[tuple[Sequence[str], Sequence[str]]])
 
 def _most_frequent_apostrophe(train: Sequence[str], valid: Sequence[str]) -> str | None:
     """The most frequent apostrophe of the validation text or, if it has hardly any, of the training text."""
-    in_train, in_valid = (sum(_count_apostrophes(texts)[:2], Counter[str]()) for texts in (train, valid))
+    in_train, in_valid = (sum(_count_apostrophes(texts), Counter[str]()) for texts in (train, valid))
     scale = sum(map(len, valid)) / max(1, sum(map(len, train)))
     is_used = in_valid.total() >= max(_MIN_COUNT, _MIN_USED * scale * in_train.total())
     forms = in_valid if is_used else in_train
     return forms.most_common(1)[0][0] if forms.total() >= _MIN_COUNT else None
 
 
-def _count_apostrophes(texts: Sequence[str]) -> tuple[Counter[str], Counter[str], dict[str, list[str]]]:
-    """Number of each apostrophe inside words, and inside with a space before it; examples by form, `" "` for a space.
+def _count_apostrophes(texts: Sequence[str]) -> tuple[Counter[str], Counter[str]]:
+    """Number of each apostrophe inside words, and inside with a space before it.
 
     Backticks of a text with markup, which come in pairs, are no apostrophes.
     """
-    inside, spaced, examples = Counter[str](), Counter[str](), dict[str, list[str]]()
+    inside, spaced = Counter[str](), Counter[str]()
     for text in texts:
-        for match in INSIDE.finditer(text):
-            if match[0] == "`" and _MARKUP.search(text):
-                continue
-            inside[match[0]] += 1
-            _add_example(examples, match[0], text, match.start())
-        if not _CLOSING.search(text):  # Otherwise the apostrophes may be quotation marks.
-            for match in _SPACED.finditer(text):
-                spaced[match[0].strip()] += 1
-                _add_example(examples, " ", text, match.start())
-    return inside, spaced, examples
+        inside.update(mark for mark in INSIDE.findall(text) if mark != "`" or not _MARKUP.search(text))
+        if not _CLOSING.search(text):  # With a closing mark, the apostrophes may be quotation marks.
+            spaced.update(map(str.strip, _SPACED.findall(text)))
+    return inside, spaced
 
 
-def _add_example(examples: dict[str, list[str]], form: str, text: str, place: int) -> None:
-    if len(shown := examples.setdefault(form, [])) < _NUM_EXAMPLES:
-        shown.append(_around(text, place))
+def _examples(texts: Sequence[str], pattern: re.Pattern[str], forms: Sequence[str]) -> tuple[str, ...]:
+    """Some matches of a pattern that are one of the forms, with the characters around them."""
+    matches = (match for text in texts for match in pattern.finditer(text) if match[0].strip() in forms)
+    return tuple(_around(match.string, match.start()) for match in islice(matches, _NUM_EXAMPLES))
 
 
 def _first_decomposed(text: str) -> str:
@@ -139,13 +134,13 @@ def _around(text: str, place: int) -> str:
 
 @dataclass(frozen=True)
 class OtherLetter:
-    """A letter of a training text that the compared text writes as another letter, or an apostrophe that it lacks."""
+    """Letter of a training text that the compared text writes as another letter, or apostrophe that it leaves out."""
 
     old: str
     new: str
     """Empty for an apostrophe that is left out."""
     share: float
-    """Share of the letters in the distinct words of the training text; of an apostrophe: of its characters."""
+    """Share among the letters in distinct words of the training text; for an apostrophe, share among all characters."""
     num_words: int
     """Distinct words of the training text with the old letter."""
     examples: tuple[str, ...]
@@ -153,10 +148,10 @@ class OtherLetter:
 
 
 def other_letters(train: Sequence[str], compared: Sequence[str]) -> list[OtherLetter]:
-    """Letters of a training text that another text in the same language writes otherwise.
+    """Letters of a training text that another text in the same language writes as other letters.
 
-    These are letters with marks that it never has, where it has one with other marks or without, as in Guarani `tetã`
-    and `tetâ`; and apostrophes where it has none or, always, another one.
+    These are letters with marks that the other text never has, if it has the letter with other marks or without marks
+    instead, such as Guarani `tetã` and `tetâ`; and apostrophes, if it has none, or always has another apostrophe.
     """
     words = _distinct_words(train)
     counts, compared_counts = _count_letters(words), _count_letters(_distinct_words(compared))
@@ -174,7 +169,7 @@ def other_letters(train: Sequence[str], compared: Sequence[str]) -> list[OtherLe
 def letters_to_replace(sides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> dict[str, str]:
     """Value of `tokenizer.letters` for the training text of each language and the text that it is compared with.
 
-    A letter stays if the compared text of another language, or without any its training text, has it.
+    A letter stays if another language has it in its compared text or, without such a text, in its training text.
     """
     texts = [compared or train for train, compared in sides]
     counts = [_count_letters(_distinct_words(side)) for side in texts]
@@ -204,16 +199,16 @@ def _count_letters(words: Iterable[str]) -> Counter[str]:
 
 
 def _parts(letter: str) -> tuple[str, frozenset[str]]:
-    """Base of a letter, and its marks; what is composed of anything else, as in Korean, has no marks."""
+    """Base of a letter, and its marks. A letter composed of other parts, as in Korean, has no marks."""
     parts = unicodedata.normalize("NFD", letter)
     return (parts[0], frozenset(parts[1:])) if _WITH_MARKS.fullmatch(parts) else (letter, frozenset())
 
 
 def _substitutes(counts: Counter[str], compared_counts: Counter[str]) -> dict[str, str]:
-    """For letters with marks that the compared text lacks, the letters that it has instead.
+    """For letters with marks that the compared text lacks, the letters that replace them.
 
-    A letter that lost some of its marks comes first, then one with other marks, if only one letter with the same base
-    is left to be explained. The gain of a letter explains others only once.
+    First, the same letter with fewer marks is tried. Then a letter with other marks is tried, if only one letter with
+    the same base is still unexplained. The excess of a letter explains missing letters only once.
     """
     scale = compared_counts.total() / max(1, counts.total())
     expected = {letter: scale * count for letter, count in counts.items()}
@@ -240,17 +235,17 @@ def _substitutes(counts: Counter[str], compared_counts: Counter[str]) -> dict[st
 
 
 def _is_enough(new: str, missing: float, gains: Mapping[str, float], expected: Mapping[str, float]) -> bool:
-    """Whether a letter gained enough to replace a missing one."""
+    """Whether the excess of a letter suffices to replace a missing letter."""
     before = expected.get(new, 0)
     least = max(_MIN_GAIN * missing, _MIN_DEVIATIONS * sqrt(max(before, missing)))
     return gains[new] >= (least if _parts(new)[1] else max(least, _MIN_GAIN_WITHOUT_MARKS * before))
 
 
 def _apostrophes(words: set[str], train: Sequence[str], compared: Sequence[str]) -> dict[str, str]:
-    """For the apostrophes inside words of a training text, the one of the compared text; nothing if it has none.
+    """Replacement of each apostrophe inside words of a training text; empty if the compared text has no apostrophes.
 
-    Of apostrophes that the compared text has, only letters such as `ꞌ` count, which are never quotation marks. The
-    result is empty if the training text has them, too: what is mixed, `tokenizer.normalize` makes equal.
+    Among the apostrophes of the compared text, only letters such as `ꞌ` count, which are never quotation marks. The
+    result is empty if the training text has these letters too, because `tokenizer.normalize` makes mixed forms equal.
     """
     here, there = (
         Counter(mark for word in side for mark in INSIDE.findall(word)) for side in (words, _distinct_words(compared))
@@ -270,5 +265,5 @@ def _apostrophes(words: set[str], train: Sequence[str], compared: Sequence[str])
 
 
 def _share_of_apostrophes(texts: Sequence[str]) -> float:
-    """Apostrophes and what is written for them, anywhere, by the number of characters."""
+    """Share of apostrophes, and of characters in their place, among all characters."""
     return sum(len(_ANY_APOSTROPHE.findall(text)) for text in texts) / max(1, sum(map(len, texts)))

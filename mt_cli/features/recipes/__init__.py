@@ -1,1 +1,1 @@
-"""Values of options found from the data: `preset: auto` and `mt init`."""
+"""Choice of options by the data: `preset: auto` and `mt init`."""

@@ -1,4 +1,4 @@
-"""`preset: auto`: a config completed with the options for its corpus, or those of a parent, with their reasons."""
+"""`preset: auto`: complete a config with options chosen for its corpus or taken from a parent, and with reasons."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from mt_cli.features.exchange.huggingface import unsupported
 from mt_cli.features.fine_tuning.parent import adopt, inherited
 from mt_cli.features.recipes.choices import Choice, Choices, Epoch, choose, expectation, values_of
 from mt_cli.features.recipes.facts import Facts, find_facts
-from mt_cli.features.recipes.names import Tree
+from mt_cli.features.recipes.sides import Tree
 from mt_cli.features.training_pairs import training_pairs
 from mt_cli.machine.console import say
 from mt_cli.reporting.report import read_report
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 
 _AUTOMATIC_BATCH = 4_096
-"""Batch size for counting the updates if `batch_tokens: auto` will be measured later."""
+"""Batch size for estimating the number of updates while `batch_tokens: auto` is not known yet."""
 
 
 @dataclass(frozen=True)
@@ -37,21 +37,21 @@ class Decision:
     facts: Facts
     choices: Choices
     config: Config
-    """Config with the values chosen, except where it sets others itself."""
+    """Config with the chosen values, except for options that it sets itself."""
     data: Data | None
     """Corpora and tokenizers of that config; None for a stream."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PresetContext:
-    """Circumstances of a decision besides the config. All may be left out."""
+    """Circumstances of a decision besides the config, all optional."""
 
     previous: Config | None = None
-    """Config of a run that resumes: options that may not change keep its values."""
+    """Config of the run that resumes; options that may not change keep these values."""
     tokenizers: TokenizerPair | None = None
     """Tokenizers of the run that resumes or that training begins with."""
     num_corpora: int | None = None
-    """Number of corpora of `train` that are not replayed; None: all."""
+    """Number of corpora of `train` that are not replayed; None means all."""
     stream_rows: int | None = None
     """See `prepare`."""
     num_processes: int = 1
@@ -103,7 +103,7 @@ def resolve_preset(
 
 
 def _with_choices(config: Config, choices: Choices, previous: Config | None) -> Config:
-    """Config with the values chosen; with the values of a run for all options that may not change."""
+    """Config with the chosen values, and with the values of a previous run for options that may not change."""
     values = values_of(choices)
     if previous is not None:
         before = previous.model_dump(mode="json")
@@ -140,7 +140,7 @@ def describe(decision: Decision, given: Config) -> Iterator[str]:
         yield f"  of the config  {', '.join(from_config)}"
     max_steps, warmup_steps = resolved.training.max_steps, resolved.training.warmup_steps
     if max_steps and max_steps < 2 * warmup_steps:
-        yield f"  too short  training.max_steps {max_steps:,} is little more than the warm-up of {warmup_steps:,} steps"
+        yield f"  too short  training.max_steps {max_steps:,} is less than twice the warm-up of {warmup_steps:,}"
     if parent is not None:
         yield f"  compare    the scores of {parent} on valid are printed before training"
         return
@@ -173,8 +173,8 @@ def notes_on_parents(runs: Path, languages: tuple[str, str]) -> Iterator[str]:
 def begun_with(run: Path, tree: Tree, cache: Cache, runs: Path) -> tuple[Tree, Decision]:
     """Complete the tree of a config that begins with a run; also return the values for `preset: auto`.
 
-    Only the choices for `training` count. Added are `init`, a tag if the parent takes the target language from tags,
-    and spellings of the text that the parent does not normalize. Raises RunError if there is no such run, and the
+    Only the choices for `training` are used. The tree gets `init`, a tag if the parent uses tags for target languages,
+    and spellings to normalize that the parent does not normalize. Raises RunError if there is no such run, and the
     errors of `adopt` and `decide`.
     """
     try:
@@ -199,19 +199,17 @@ def begun_with(run: Path, tree: Tree, cache: Cache, runs: Path) -> tuple[Tree, D
             tree["tokenizer"] = spelling
     config, tokenizers, _ = adopt(parse_config(tree, "mt init"), cache, runs / tree["name"], None)
     decision = decide(config, cache, PresetContext(tokenizers=tokenizers))
-    choices = {"training": decision.choices["training"]}
-    if "tokenizer" in tree:
-        reasons = {key: choice.why for key, choice in decision.choices["tokenizer"].items()}
-        chosen = {
-            key: Choice(value, (f"of {run}, and " if getattr(parent.tokenizer, key) else "") + reasons[key])
-            for key, value in tree["tokenizer"].items()
-        }
-        choices = {"tokenizer": chosen, **choices}
-    return tree, replace(decision, choices=choices)
+    spellings = {
+        key: Choice(value, (f"of {run}, and " if getattr(parent.tokenizer, key) else "") + why)
+        for key, (_, why) in decision.choices["tokenizer"].items()
+        if (value := tree.get("tokenizer", {}).get(key))
+    }
+    choices = {"tokenizer": spellings} if spellings else {}
+    return tree, replace(decision, choices={**choices, "training": decision.choices["training"]})
 
 
 def _tagged(corpus: Mapping[str, Any], tagging: Tagging, run: Path) -> dict[str, Any]:
-    """Corpora with the parent's tag for their target language; raises InputError if the parent does not tell which."""
+    """Corpora with the parent's tag for their target language; raises InputError if the tag is not clear."""
     tag = tagging.into(corpus["target"]) or tagging.default
     if tag is None:
         raise InputError(
@@ -219,12 +217,10 @@ def _tagged(corpus: Mapping[str, Any], tagging: Tagging, run: Path) -> dict[str,
             "with `init: {run: ...}` and a `tag` for each corpus"
         )
     groups = {name: corpus[name] for name in ("train", "valid", "test") if name in corpus}
-    tagged = {name: tree if "fraction" in tree else {**tree, "tag": tag} for name, tree in groups.items()}
-    extra = {name: {**tree, "tag": tag} for name, tree in corpus.get("extra_tests", {}).items()}
-    return tagged | ({"extra_tests": extra} if extra else {})
+    return {name: tree if "fraction" in tree else {**tree, "tag": tag} for name, tree in groups.items()}
 
 
 def merge_letters(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
-    """Merge `tokenizer.letters` of a parent with those of the text, which come first: no letter is replaced twice."""
+    """Merge `tokenizer.letters` of a parent and of the text; the text comes first, so no letter is replaced twice."""
     kept = {letter: new.get(other, other) for letter, other in old.items() if letter not in {*new, *new.values()}}
     return {**kept, **new}

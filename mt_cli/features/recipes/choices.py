@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import ceil, exp, inf, log
+from math import exp, inf, log
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,9 +21,9 @@ _SIZES = list(PRESETS)
 _MIN_EPOCHS, _MAX_EPOCHS = 3, 200
 _MIN_VALIDATIONS, _MAX_VALIDATIONS = 12, 40
 _PATIENCE = 3 / 8
-"""As a share of the validations."""
+"""Patience as a share of the number of validations."""
 _SHARE_OF_VALIDATIONS, _COST_OF_TRANSLATION = 0.15, 2
-"""Share of the time that validations take, and tokens trained on in the time in which greedy search makes one."""
+"""Share of time for validations, and cost of a token in greedy search, in tokens of training."""
 _MIN_VOCABULARY, _NUM_BYTES = 400, 256
 
 
@@ -40,7 +40,7 @@ Choices = Mapping[str, Mapping[str, Choice]]
 
 @dataclass(frozen=True)
 class Epoch:
-    """Batches of an epoch of the training pairs, replayed ones included."""
+    """Batches of an epoch of the training pairs, including replayed pairs."""
 
     num_batches: int
     training: TrainingConfig
@@ -56,7 +56,7 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Level of a corpus, and the preset that fits the device and the time."""
+    """Level of a corpus, and the preset for it that fits the device and the time."""
 
     level: Level
     size: str
@@ -81,9 +81,9 @@ class Recipe:
 
 
 def level_of(facts: Facts) -> Level:
-    """Level of a corpus by its size and diversity; for a stream, the last one.
+    """Level of a corpus by its size and diversity; for a stream, the last level.
 
-    Diverse text of several languages has the level of one of them, on average.
+    Diverse text in several languages has the level of its mean size per pair of languages.
     """
     if not facts.is_diverse:
         return next(level for level in presets.LEVELS if facts.num_target_words <= level.max_target_words)
@@ -94,9 +94,9 @@ def level_of(facts: Facts) -> Level:
 def recipe_for(facts: Facts) -> Recipe:
     """Recipe with the largest preset that fits the corpus, the device and the time.
 
-    A run that resumes, or begins with another one, has the size of that run. Diverse text has as many updates for each
-    direction as for one. A model smaller than the level allows is there to save time, so it has fewer updates. They do
-    not depend on the device: a run that resumes on another one keeps its length.
+    A run that resumes keeps its size, and a run with a parent has the size of the parent. With diverse text, each
+    direction gets as many updates as a single direction would. A model that is smaller than the level allows, to save
+    time, gets fewer updates. Their number does not depend on the device, so a run keeps its length on another device.
     """
     level = level_of(facts)
     num_updates = level.num_updates * (facts.num_directions if facts.is_diverse else 1)
@@ -118,7 +118,7 @@ def _size_for(level: Level, num_tokens: int, facts: Facts) -> tuple[str, str]:
     """Name of the preset, and the reason for it."""
 
     def max_num_tokens(size: str) -> float:
-        if facts.max_minutes:  # Half of a recipe is worth more than all of the recipe of a smaller model.
+        if facts.max_minutes:  # Half of a recipe gives more than the whole recipe of a smaller model.
             return float(2 * facts.max_minutes * DATA["tokens_per_minute"][facts.device][size])
         return _num_tokens_on_cpu(facts, size) if facts.device == "cpu" else inf
 
@@ -134,7 +134,7 @@ def _size_for(level: Level, num_tokens: int, facts: Facts) -> tuple[str, str]:
 
 
 def _num_tokens_on_cpu(facts: Facts, size: str) -> float:
-    """Number of tokens that are planned for on a CPU if the config has no `max_minutes`."""
+    """Number of tokens that a model of this size can train on in the time planned for a CPU without `max_minutes`."""
     minutes = DATA["cpu_minutes"] * DATA["share_of_updates"] * facts.num_directions
     return float(minutes * DATA["tokens_per_minute"]["cpu"][size])
 
@@ -149,23 +149,14 @@ def expectation(facts: Facts) -> str:
     recipe = recipe_for(facts)
     if not recipe.is_smaller:
         return recipe.level.expectation
-    worse = f"worse translations than these pairs allow: {recipe.why_size}."
-    if facts.device == "cpu" and recipe.size == DATA["largest_on_cpu"]:
-        return worse
-    num_tokens = recipe.level.num_updates * _tokens_per_step(recipe.level, recipe.level.preset)
-    num_tokens *= facts.num_directions if facts.is_diverse else 1
-    speed = DATA["tokens_per_minute"][facts.device][_SIZES[_SIZES.index(recipe.size) + 1]]
-    minutes = 10 * ceil(num_tokens / speed / DATA["share_of_updates"] / 10)
-    return (
-        f"{worse} For one, use preset: auto and training.max_minutes: {minutes}, with no other option of tokenizer, "
-        "model and training."
-    )
+    more = "" if facts.device == "cpu" and recipe.size == DATA["largest_on_cpu"] else "; or raise training.max_minutes"
+    return f"worse translations than these pairs allow: {recipe.why_size}{more}."
 
 
 def choose(facts: Facts, epoch: Epoch | None = None) -> Choices:
-    """Options for a corpus, without the length of the run if an epoch of it is not known yet.
+    """Options for a corpus; without `epoch`, without the length of the run.
 
-    Options that may change when a run resumes depend on the corpus and the size of the model alone.
+    Options that may change when a run resumes depend only on the corpus and the size of the model.
     """
     recipe = recipe_for(facts)
     changes = [recipe.level.changes, DATA["smaller_model"]["changes"] if recipe.is_smaller else {}]
@@ -197,7 +188,7 @@ def choose(facts: Facts, epoch: Epoch | None = None) -> Choices:
 
 
 def _useless_augmentation(facts: Facts) -> Iterator[str]:
-    """Options for other training pairs that cannot be used, or do not help, with these pairs."""
+    """Options of augmentation that cannot be used with these pairs, or do not help."""
     if facts.algorithm == "char" or facts.length_ratio < DATA["much_longer"]:
         yield "concatenated_pairs"
     with_capitals = facts.scripts[0] & facts.scripts[1] & {*DATA["scripts_with_capitals"]}
@@ -237,7 +228,7 @@ def _length(recipe: Recipe, epoch: Epoch | None, warmup_steps: int) -> dict[str,
         num_epochs = round(recipe.num_tokens / (max(1, epoch.num_batches) * batch_tokens))
         num_epochs = min(max(num_epochs, _MIN_EPOCHS), _MAX_EPOCHS)
         num_steps = epoch.num_steps(num_epochs)
-        # Fewer validations, if `valid` is large compared with the updates.
+        # If `valid` is large compared with the updates, validate less often.
         cost = _COST_OF_TRANSLATION * max(1, epoch.num_valid_tokens)
         affordable = _SHARE_OF_VALIDATIONS * (num_steps * batch_tokens) / cost
         num_validations = round(min(max(affordable, _MIN_VALIDATIONS), _MAX_VALIDATIONS))

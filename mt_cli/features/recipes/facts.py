@@ -1,4 +1,4 @@
-"""Facts of a corpus that `preset: auto` chooses by."""
+"""Facts about a corpus on which the choices of `preset: auto` depend: size, scripts, diversity, spellings."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ from mt_cli.machine.devices import pick_device
 _PAIRS_EXAMINED = 50_000
 _CHARACTERS_EXAMINED = 100_000
 _WORDS_COMPARED = 5_000
-"""In more text, fewer pairs of words are new (English captions: distinct-2 is 0.66 with 5,000 words, 0.50 with 20,000),
-so distinct-2 is measured on equally many words of each text."""
+"""Number of words of each text on which distinct-2 is measured. It falls with the number of words (English captions:
+0.66 with 5,000 words, 0.50 with 20,000)."""
 _WORD = re.compile(rf"[{SOUTHEAST_ASIAN}]{{1,5}}|[{SPACELESS}]{{1,2}}|[^\s{SPACELESS}]+")
-"""A word between spaces; without spaces, two characters, or five of an alphabet, whose vowels may be characters too."""
+"""A word between spaces; in scripts without spaces, two characters, or five in Southeast Asian scripts, where vowels
+may be characters too."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Facts:
     num_pairs: int | None
     """Training pairs after cleaning; None for a stream."""
     num_target_words: float
-    """Words of their target sides, estimated from a sample; infinite for a stream."""
+    """Words on the target sides of all training pairs, estimated from a sample; infinite for a stream."""
     num_distinct_words: int
     """Different words of both sides of the sample."""
     scripts: tuple[frozenset[str], frozenset[str]]
@@ -50,18 +51,19 @@ class Facts:
     """Values of `tokenizer.normalize` that make mixed spellings equal."""
     diversity: float = 0.0
     """Distinct-2 of the less diverse language (Li et al. 2016, "A Diversity-Promoting Objective Function for Neural
-    Conversation Models"): different pairs of neighbouring words by all pairs, in 5,000 words of `train`."""
+    Conversation Models"): number of distinct pairs of neighbouring words divided by all such pairs, in 5,000 words of
+    `train`."""
     num_replayed: int = 0
     """Pairs of the parent, which are not among `num_pairs`."""
     letters: Mapping[str, str] = field(default_factory=dict)
     """Value of `tokenizer.letters` that makes `train` like the text for evaluation."""
     length_ratio: float = 1.0
-    """Characters of a sentence of `valid` (or `test`) by those of a sentence of `train`; mean of the languages."""
+    """Length of sentences of `valid` (or `test`) divided by that of `train`, in characters; mean over languages."""
     algorithm: str = "bpe"
     """Value of `tokenizer.algorithm` that the config, or the parent, sets."""
     num_directions: int = 1
     num_language_pairs: int = 1
-    """As `num_directions`, but both directions between two languages count once."""
+    """Number of pairs of languages; both directions between two languages count once."""
     is_short: bool = False
     """Whether the sentences of a language are too short for BLEU."""
     d_model: int | None = None
@@ -74,7 +76,7 @@ class Facts:
 
     @property
     def minutes(self) -> float | None:
-        """Minutes for which training is planned; None: no limit."""
+        """Minutes for which training is planned; None means no limit."""
         return self.max_minutes or (DATA["cpu_minutes"] * self.num_directions if self.device == "cpu" else None)
 
     def __str__(self) -> str:

@@ -1,252 +1,142 @@
-"""`mt init`: options of the command, checked, to a file with a config. Imports pydantic only when they are used."""
+"""`mt init`: options of the command to a file with a config. Imports pydantic only when they are used."""
 
 from __future__ import annotations
 
 import os
-import re
-import shlex
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any
 
 import mt_cli
 from mt_cli.errors import InputError
 from mt_cli.machine.console import say
 from mt_cli.machine.storage import refusal
 
-if TYPE_CHECKING:
-    from mt_cli.config.sections import Config
-    from mt_cli.config.sources import FolderSource, Source
-    from mt_cli.corpus.cache import Cache
-
-_WAYS = "give a FOLDER, or one of --files SOURCE TARGET, --file FILE, --dataset ID and --example NAME"
+_WAYS = (
+    "give a FOLDER, or one of --files SOURCE TARGET, --file FILE, --dataset ID and --example NAME; for a second file "
+    "of --valid or --test, repeat the option"
+)
+_KINDS = ("files", "file", "dataset", "example")
 _FORMATS_OF_FOLDERS = (".po", ".tmx")
-_SETTINGS = ".json"
-"""Suffix of files that rather hold settings of a project than parallel text."""
-_KINDS_OF_OPTIONS: Mapping[str, Sequence[str]] = {
-    **dict.fromkeys(("subset", "split", "revision", "data_files"), ("dataset",)),
-    "columns": ("file", "dataset"),
-    "format": ("file",),
-}
-"""Kinds of sources that have an option."""
-_NOT_FOR_EXAMPLES = ("name", "source_language", "target_language", "valid", "test", "begin_with", "accept_processed")
+Tree = dict[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class InitOptions:
-    """Options of `mt init` by the names of the parameters of the command; None where they are not given."""
-
-    paths: Sequence[str] | None = None
-    """Arguments without an option: a folder, a file with both sides, or two files."""
-    files: tuple[str, str] | None = None
-    file: str | None = None
-    dataset: str | None = None
-    example: str | None = None
-    source_language: str | None = None
-    target_language: str | None = None
-    valid: list[str] | None = None
-    test: list[str] | None = None
-    columns: tuple[str, str] | None = None
-    format: str | None = None
-    skip_damaged: bool = False
-    subset: str | None = None
-    split: str | None = None
-    revision: str | None = None
-    data_files: str | None = None
-    begin_with: Path | None = None
-    accept_processed: bool = False
-    name: str | None = None
-    output: Path | None = None
-
-
-def write_config(options: InitOptions, runs: Path, show_line: Callable[[str], None] = say) -> Path:
+def write_config(
+    source: Mapping[str, Any],
+    languages: tuple[str | None, str | None],
+    evaluation: Mapping[str, list[str]],
+    runs: Path,
+    *,
+    name: str | None = None,
+    output: Path | None = None,
+    begin_with: Path | None = None,
+    accept_processed: bool = False,
+) -> Path:
     """Write the config for some text, or an example, into a new file, and return the file.
 
-    `runs` is the folder of the runs and of the cache; `show_line` is called with each line about the choices. Raises
-    InputError for options that do not fit together or files that exist already, and the errors of `new_config`.
+    `source` has the options of the command on the text to train on, by the keys of a config, and `paths`: a folder, a
+    file with both sides, or two files. `evaluation` has the names that `--valid` and `--test` give. `runs` is the
+    folder of the runs and of the cache. The choices are printed. Raises InputError for options that do not fit
+    together or files that exist already, and the errors of `new_config`.
     """
-    given: dict[str, Any] = {key: getattr(options, key) for key in ("files", "file", "dataset", "example")}
-    evaluation = {"valid": options.valid, "test": options.test}
-    single = [f"--{role}" for role, names in evaluation.items() if len(names or ()) == 1]
-    kind = _chosen(given, list(options.paths or ()), single)
-    _check_options(options, kind, given[kind])
-    if options.example is not None:
-        return _write(options.output or Path(f"{options.example}.yaml"), _example(options.example))
-    if options.output is not None or options.name is not None:
-        _check_new(options.output or Path(f"{options.name}.yaml"))
+    train = _training_text(source)
+    if "example" in train:
+        if len(train) > 1 or any((*languages, evaluation, name, begin_with, accept_processed)):
+            raise InputError("--example: an example has a name, languages and text; give --output alone beside it")
+        return _write(output or Path(f"{train['example']}.yaml"), _example(train["example"]))
+    if output is not None or name is not None:
+        _check_new(output or Path(f"{name}.yaml"))
+    from mt_cli.config.loading import parse_config
     from mt_cli.corpus.cache import Cache
     from mt_cli.features.data_check.problems import refuse_processed
     from mt_cli.features.recipes.new_config import new_config
 
-    keys = ("columns", "format", "skip_damaged", "subset", "split", "revision", "data_files")
-    source = _source_of(
-        kind,
-        {kind: given[kind], **{key: value for key in keys if (value := getattr(options, key)) not in (None, False)}},
-    )
+    trees = {
+        role: _evaluation_text(f"--{role}", names, train, bool(source.get("skip_damaged")))
+        for role, names in evaluation.items()
+    }
+    # Checks the options by the rules for configs.
+    corpus: Tree = {"source": languages[0] or "source", "target": languages[1] or "target", "train": train}
+    corpus |= {"valid": {"fraction": 0.1}} | trees
+    checked = parse_config({"name": name or "new", "corpus": corpus, "preset": "auto"}, "options")
+    sources = checked.corpus.groups
     new = new_config(
-        source,
-        (options.source_language, options.target_language),
-        options.name,
+        sources["train"][0],
+        languages,
+        name,
         Cache(runs / ".cache", say),
-        evaluation={
-            role: _evaluation_source(f"--{role}", names, source, options.skip_damaged)
-            for role, names in evaluation.items()
-            if names
-        },
-        runs=runs,
-        parent=options.begin_with,
-        accept_processed=options.accept_processed,
+        {role: sources[role][0] for role in trees},
+        runs,
+        begin_with,
+        accept_processed,
     )
     refuse_processed(new.problems, "add --accept-processed")
-    path = options.output or Path(f"{new.config.name}.yaml")
+    path = output or Path(f"{new.config.name}.yaml")
     _check_new(path)
     for line in new.lines:
-        show_line(line)
+        say(line)
     return _write(path, new.text)
 
 
-def config_of_folder(folder: str, cache: Cache) -> Config:
-    """Config that `mt init FOLDER` writes; raises the errors of `new_config`."""
-    from mt_cli.features.recipes.new_config import new_config
-
-    return new_config(_source_of_folder(folder), (None, None), None, cache).config
-
-
-def _chosen(given: dict[str, Any], paths: list[str], given_once: Sequence[str] = ()) -> str:
-    """Key of the only way that is given; `paths` without an option are added to `given`.
-
-    `given_once` names the options, given once, that may be given twice; their second file may be among `paths`.
-    """
-    if paths and (len(paths) > 2 or any(value is not None for value in given.values())):
-        twice = "".join(f"; for a second file, repeat the option: {name} {paths[0]}" for name in given_once[:1])
-        raise InputError(f"{paths[-1] if len(paths) > 2 else paths[0]}: {_WAYS}{twice}")
+def _training_text(source: Mapping[str, Any]) -> Tree:
+    """Source as in a config, or `example`; raises InputError unless the options name one."""
+    given = {kind: source[kind] for kind in _KINDS if kind in source}
+    paths = source.get("paths", ())
+    if len(given) + bool(paths) != 1 or len(paths) > 2:
+        raise InputError("".join(f"{path}: " for path in paths[-1:]) + _WAYS)
     if len(paths) == 2:
-        given["files"] = (paths[0], paths[1])
+        given = {"files": tuple(paths)}
     elif paths:
-        if not os.path.exists(paths[0]):
-            raise InputError(f"{paths[0]}: no such file or folder")
-        given["folder" if os.path.isdir(paths[0]) else "file"] = paths[0]
-    kinds = [kind for kind, value in given.items() if value is not None]
-    files = given["files"] or ()
-    if len(kinds) != 1:
-        raise InputError(_WAYS)
-    if given[kinds[0]] == "" or "" in files:
-        raise InputError(f"--{kinds[0]}: a name is empty")
-    for name in files:
-        if match := re.search(r"(\.tmx|\.po)(\.gz|\.zst)?$", name):
-            raise InputError(
-                f"{name}: a {match[1]} file holds both languages; type mt init --file {shlex.quote(name)} for this "
-                "file, or mt init FOLDER for all files of a folder"
-            )
-    return kinds[0]
+        given = _folder(paths[0]) if os.path.isdir(paths[0]) else {"file": paths[0]}
+    _check_sides("mt init", given.get("files", ()))
+    return given | {key: value for key, value in source.items() if key not in (*_KINDS, "paths")}
 
 
-def _source_of(kind: str, options: dict[str, Any]) -> Source:
-    """Source that options describe; `kind` is its key in a config."""
-    from mt_cli.config.sources import DatasetSource, FileSource, FilesSource
-
-    if kind == "folder":
-        return _source_of_folder(**options)
-    kinds: dict[str, type[DatasetSource | FileSource | FilesSource]]
-    kinds = {"files": FilesSource, "file": FileSource, "dataset": DatasetSource}
-    return kinds[kind].model_validate(options)
-
-
-def _source_of_folder(folder: str, **options: Any) -> FolderSource:
-    """Files of a folder that are of a known format; raises InputError unless there is one such format."""
-    from mt_cli.config.sources import FolderSource
+def _check_sides(option: str, files: Sequence[str]) -> None:
+    """Raise InputError if one of two files has both sides."""
     from mt_cli.corpus.formats import suffix_of
-    from mt_cli.features.recipes.names import TRAIN
 
-    suffixes = Counter(
-        suffix
-        for path in Path(folder).rglob("*")
-        if path.is_file() and (suffix := suffix_of(path)) is not None and not suffix.startswith(_SETTINGS)
-    )
-    if not suffixes:
+    for file in files:
+        if (suffix := suffix_of(Path(file))) is not None:
+            raise InputError(f"{file}: a {suffix} file holds both languages; give it alone ({option} {file!r})")
+
+
+def _folder(folder: str) -> Tree:
+    """Catalogues or translation memories in a folder; raises InputError unless there is one such format."""
+    from mt_cli.corpus.formats import suffix_of
+
+    suffixes = {suffix_of(path) or "" for path in Path(folder).rglob("*") if path.is_file()}
+    suffixes = {suffix for suffix in suffixes if suffix.startswith(_FORMATS_OF_FOLDERS)}
+    if len(suffixes) != 1:
+        problem = f"files of several formats ({', '.join(sorted(suffixes))})" if suffixes else "no .po or .tmx files"
         raise InputError(
-            f"{folder}: has no files with both sides, such as .po, .tmx or .tsv; give two files with a sentence per "
-            "line with --files, or a folder with the layout of the Hugging Face hub with --dataset"
+            f"{folder}: has {problem}; give one file with --file, two files with a sentence per line with --files, or "
+            "a folder with the layout of the Hugging Face hub with --dataset"
         )
-    if len(suffixes) > 1:
-        listed = ", ".join(f"{count:,} {suffix}" for suffix, count in suffixes.most_common())
-        raise InputError(
-            f"{folder}: has files of several formats ({listed}); put those to train on into a folder of their own, or "
-            "give one file with --file"
-        )
-    (suffix,) = suffixes
-    if suffix not in _FORMATS_OF_FOLDERS and any(TRAIN.search(path.name) for path in Path(folder).rglob("*" + suffix)):
-        raise InputError(f"{folder}: has files named after splits, as a dataset of the hub; give it with --dataset")
-    return FolderSource(folder=folder, pattern=f"**/*{suffix}", **options)
+    return {"folder": folder, "pattern": f"**/*{suffixes.pop()}"}
 
 
-def _is_memory(name: object) -> bool:
-    """Whether an option names a `.tmx` file, perhaps compressed."""
-    return isinstance(name, str) and re.search(r"\.tmx(\.gz|\.zst)?$", name) is not None
-
-
-def _evaluation_source(option: str, names: list[str], train: Source, skip_damaged: bool) -> Source:
+def _evaluation_text(option: str, names: list[str], train: Mapping[str, Any], skip_damaged: bool) -> Tree:
     """One file with both sides, a folder, a split of the dataset that is trained on, or two files.
 
-    With `skip_damaged`, folders and translation memories are read without their damaged parts. Raises InputError for a
-    source that is not clear.
+    With `skip_damaged`, folders and translation memories are read without their damaged parts.
     """
-    from mt_cli.config.sources import DatasetSource, FileSource
     from mt_cli.corpus.formats import suffix_of
 
-    options = {"skip_damaged": True} if skip_damaged else {}
-    if "" in names:
-        raise InputError(f"{option}: a name is empty")
     if len(names) > 2:
         raise InputError(f"{option} {names[2]}: give one file with both sides, or two files, the source and the target")
-    is_file = suffix_of(Path(names[0])) is not None
     if len(names) == 2:
-        if is_file:
-            raise InputError(f"{option} {names[0]}: has both sides; give it alone")
-        return _source_of("files", {"files": tuple(names)})
+        _check_sides(option, names)
+        return {"files": tuple(names)}
+    suffix = suffix_of(Path(names[0])) or ""
+    damaged = {"skip_damaged": True} if skip_damaged else {}
     if os.path.isdir(names[0]):
-        return _source_of("folder", {"folder": names[0], **options})
-    if isinstance(train, DatasetSource) and not is_file:
-        return train.model_copy(update={"split": names[0]})
-    file_format = train.format if isinstance(train, FileSource) and not is_file else None
-    if not is_file and file_format is None and os.path.exists(names[0]):
-        raise InputError(
-            f"{option} {names[0]}: is one side, or of an unknown format; of two files with a sentence per line, give "
-            f"{option} SOURCE {option} TARGET"
-        )
-    options = options if _is_memory(names[0]) else {}
-    return _source_of("file", {"file": names[0], **({"format": file_format} if file_format else {}), **options})
-
-
-def _check_options(options: InitOptions, kind: str, value: Any) -> None:
-    """Raise InputError for options that this kind of source does not have, and for values that nothing can have."""
-    for key, kinds in _KINDS_OF_OPTIONS.items():
-        if getattr(options, key) is not None and kind not in kinds:
-            names = " or a ".join(f"--{name}" for name in kinds)
-            raise InputError(f"--{key.replace('_', '-')}: only a {names} has it; see docs/data.md")
-    if options.skip_damaged and (options.format is not None or not (kind == "folder" or _is_memory(value))):
-        raise InputError("--skip-damaged: only a folder or a .tmx file has parts that can be skipped")
-    if kind == "example" and any(getattr(options, key) for key in _NOT_FOR_EXAMPLES):
-        raise InputError("--example: an example has a name, languages and text; give --output alone beside it")
-    if options.output == Path():
-        raise InputError("--output: give the name of a new file")
-    if options.columns is not None and options.columns[0] == options.columns[1]:
-        raise InputError(f"--columns {' '.join(options.columns)}: give two columns, the source and the target")
-    from mt_cli.config.sections import RUN_NAME, RUN_NAME_RULE
-    from mt_cli.config.sources import FormatName
-    from mt_cli.corpus.varieties import is_same_variety
-
-    if options.format is not None and options.format not in get_args(FormatName):
-        *formats, last = get_args(FormatName)
-        raise InputError(f"--format {options.format}: use {', '.join(formats)} or {last}")
-    if options.name is not None and not RUN_NAME.fullmatch(options.name):
-        raise InputError(f"--name {options.name!r:.120}: use {RUN_NAME_RULE}")
-    source, target = options.source_language, options.target_language
-    if source and target and is_same_variety(source, target):
-        raise InputError(f"--source-language {source} --target-language {target}: are one language; give two")
+        return _folder(names[0]) | damaged
+    if "dataset" in train and not suffix:
+        return {**train, "split": names[0]}
+    file_format = {"format": train["format"]} if "format" in train and not suffix else {}
+    return {"file": names[0]} | file_format | (damaged if suffix.startswith(".tmx") else {})
 
 
 def _example(name: str) -> str:

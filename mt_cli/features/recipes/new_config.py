@@ -1,4 +1,4 @@
-"""`mt init`: a commented config for some parallel text. Names and texts answer what the user is not asked."""
+"""`mt init`: a commented config for some parallel text."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from itertools import islice
 from pathlib import Path
 from textwrap import wrap
 
+from mt_cli.batching.encoded import SIDES
+from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.loading import config_of_text, parse_config
 from mt_cli.config.sections import Config
 from mt_cli.config.sources import DatasetSource, FilesSource, FolderSource, HeldOut, Source
@@ -16,9 +18,8 @@ from mt_cli.config.writing import on_one_line
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.cleaning import KEPT
 from mt_cli.corpus.corpus import Corpus
-from mt_cli.corpus.languages import is_common
 from mt_cli.corpus.mixed_orthography import find_stretches
-from mt_cli.corpus.rows import Languages, Row
+from mt_cli.corpus.rows import Languages
 from mt_cli.corpus.sources import read_rows
 from mt_cli.data.describe import notes_on_reading
 from mt_cli.data.prepare import read
@@ -28,15 +29,14 @@ from mt_cli.features.data_check.problems import find_problems
 from mt_cli.features.fine_tuning.parent import inherited
 from mt_cli.features.recipes.auto import Decision, begun_with, decide, describe, notes_on_parents
 from mt_cli.features.recipes.choices import Choice, expectation, is_limited_by_cpu
-from mt_cli.features.recipes.names import Tree, text_for_evaluation
-from mt_cli.features.recipes.sides import IN_NAMES, NAME_COLUMNS, Given, Sides, resolve_sides, title_of
-from mt_cli.features.recipes.texts import Detected, detect_languages
+from mt_cli.features.recipes.evaluation_text import text_for_evaluation
+from mt_cli.features.recipes.sides import NAME_COLUMNS, Given, Sides, Tree, resolve_sides, title_of
 
 _ROWS_EXAMINED = 1_000
 _MIN_PAIRS = 10
 _LARGEST_SHARE, _PAIRS_HELD_OUT = 0.1, 1_000
 _FEW_WORDS = 300_000
-"""Target words up to which another run to begin with is named."""
+"""Number of target words up to which a note names another run to begin with."""
 
 
 @dataclass(frozen=True)
@@ -56,43 +56,40 @@ def new_config(
     languages: Given,
     name: str | None,
     cache: Cache,
-    evaluation: Mapping[str, Source] | None = None,
-    runs: Path | None = None,
-    parent: Path | None = None,
-    accept_processed: bool = False,
+    evaluation: Mapping[str, Source],
+    runs: Path,
+    parent: Path | None,
+    accept_processed: bool,
 ) -> NewConfig:
-    """Make a config that trains on a source; `languages`, `name` and `evaluation` count where they are given.
+    """Make a config that trains on a source; `languages`, `name` and `evaluation` are optional.
 
     `evaluation` has the sources of `valid` and `test`. Training begins with the run `parent`; without one, for few
     pairs, a note names a run below `runs` to begin with. `accept_processed` is written into the config. Raises
     CorpusError if a source cannot be read, InputError if its languages cannot be found, and the errors of `begun_with`.
     """
-    corpus, sides = _corpus_of(source, languages, evaluation or {})
+    corpus, sides = _corpus_of(source, languages, evaluation)
     corpus |= {"accept_processed": True} if accept_processed else {}
     tree = {"name": name or _name_of(source, sides.languages), "corpus": corpus, "preset": "auto"}
-    try:
-        corpora = read(parse_config(tree, "mt init"), cache)
-        stretches, notes = _other_orthography(corpora, parse_config(tree, "mt init"))
-        if stretches:
-            corpus["filters"] = {"other_orthography": True}
-        if parent is None:
-            decision = _with_planned_device(decide(parse_config(tree, "mt init"), cache))
-        else:
-            tree, decision = begun_with(parent, tree, cache, runs or Path("runs"))
-    except CorpusError as error:  # Filters drop text in another language.
-        raise CorpusError("; ".join([str(error), *sides.notes])) from None
-    text = _as_yaml(tree, decision, sides.languages, parent, stretches)
+    corpora = read(parse_config(tree, "mt init"), cache)
+    left_out, notes = _other_orthography(corpora, parse_config(tree, "mt init").corpus)
+    if left_out:
+        corpus["filters"] = {"other_orthography": True}
+    if parent is None:
+        decision = _with_planned_device(decide(parse_config(tree, "mt init"), cache))
+    else:
+        tree, decision = begun_with(parent, tree, cache, runs)
+    text = _as_yaml(tree, decision, sides.languages, parent, left_out)
     written = config_of_text(text, "mt init")
     if (inherited(written, decision.config, "mt init") if parent else written) != decision.config:
         raise InputError(f"{title_of(source)}: its names cannot be written in a config; rename them, or use other ones")
     problems = find_problems(read(decision.config, cache), decision.config, cache)
-    notes = [*sides.notes, *notes_on_reading(corpora), *notes, *(each.message for each in problems if each.is_note)]
+    notes = [*sides.notes, *notes_on_reading(corpora), *notes]
     (first, second), origins = sides.languages, sides.origins
     lines = [f"languages: {first} to {second} ({first} {origins[0]}, {second} {origins[1]})"]
-    lines += [f"note: {note}" for note in notes]
-    lines += _corpora_described(decision.config, evaluation or {})
+    lines += [f"note: {note}" for note in notes] + [str(problem) for problem in problems if not problem.is_refused]
+    lines += _corpora_described(decision.config, evaluation)
     lines += describe(decision, parse_config(tree, "mt init"))
-    if runs is not None and parent is None and decision.facts.num_target_words <= _FEW_WORDS:
+    if parent is None and decision.facts.num_target_words <= _FEW_WORDS:
         lines += [f"note: {note}" for note in islice(notes_on_parents(runs, sides.languages), 1)]
     return NewConfig(decision.config, text, lines, problems)
 
@@ -111,19 +108,18 @@ def _with_planned_device(decision: Decision) -> Decision:
     )
 
 
-def _other_orthography(corpora: Mapping[str, Corpus], config: Config) -> tuple[list[str], list[str]]:
-    """Parts of `train` to leave out, which are spelled otherwise than `valid` or `test`, and notes on all such parts.
+def _other_orthography(corpora: Mapping[str, Corpus], config: CorpusConfig) -> tuple[list[str], list[str]]:
+    """Parts of `train` to leave out, because they are spelled unlike `valid` or `test`, and notes on all such parts.
 
-    Nothing is left out if it is half of `train` or more.
+    If they are half of `train` or more, nothing is left out.
     """
-    train, compared = corpora["train"], config.corpus.compared
-    stretches = list(find_stretches(train, corpora.get(compared or ""), config.corpus, range(len(train.parts))))
+    train, compared = corpora["train"], config.compared
+    stretches = list(find_stretches(train, corpora.get(compared or ""), config, range(len(train.parts))))
     num_pairs = len({row for part in stretches for row in part.rows[train.statuses[part.rows] == KEPT].tolist()})
     is_left_out = 0 < num_pairs < len(train) / 2
     end = "left out by corpus.filters.other_orthography" if is_left_out else "not left out, as it is most of train"
     notes = [
-        f"{part}: letters in {part.language} unlike those of {compared} ({part.difference}), as in another "
-        f"orthography; {end}"
+        f"{part}: letters in {part.language} unlike those of {compared} ({part.difference}): another orthography; {end}"
         for part in stretches
     ]
     return [" ".join(str(part).split()) for part in stretches] if is_left_out else [], notes
@@ -132,8 +128,7 @@ def _other_orthography(corpora: Mapping[str, Corpus], config: Config) -> tuple[l
 def _corpora_described(config: Config, given: Mapping[str, Source]) -> Iterator[str]:
     """Describe the text for training and evaluation; the sources of the roles `given` are from options."""
     corpus = config.corpus
-    groups = {"train": corpus.train, "valid": corpus.valid, "test": corpus.test or (), **corpus.extra_tests}
-    for role, sources in groups.items():
+    for role, sources in {"train": corpus.train, "valid": corpus.valid, "test": corpus.test or ()}.items():
         origin = f", from --{role}" if role in given else ", found by its name" if role != "train" else ""
         for source in sources:
             if isinstance(source, HeldOut):
@@ -141,84 +136,54 @@ def _corpora_described(config: Config, given: Mapping[str, Source]) -> Iterator[
                     f"{role}: {source.fraction:g} of train, held out: no name says that a file or split is for "
                     "validation; --valid gives one"
                 )
-            elif isinstance(source, DatasetSource):
-                yield f"{role}: split {source.split} of {title_of(source)}" + (origin if role in given else "")
-            else:
-                columns = zip(corpus.languages, getattr(source, "columns", None) or (), strict=False)
-                named = "".join(f", {language} from `{column}`" for language, column in columns if language != column)
-                yield f"{role}: {title_of(source)}{named}{', sides exchanged' * source.reverse}{origin}"
+                continue
+            part = f"split {source.split} of " if isinstance(source, DatasetSource) else ""
+            columns = " and ".join(getattr(source, "columns", None) or ())
+            yield f"{role}: {part}{title_of(source)}{columns and f', columns {columns}'}{origin}"
 
 
-def _corpus_of(source: Source, given: Given, evaluation: Mapping[str, Source]) -> tuple[Tree, Detected]:
+def _corpus_of(source: Source, given: Given, evaluation: Mapping[str, Source]) -> tuple[Tree, Sides]:
     """Section `corpus` for a source, and its languages."""
     title, sides, by_name = title_of(source), resolve_sides(source, given), text_for_evaluation(source)
-    rows, num_rows = _beginning(source, sides)
-    if rows and all(first == second for _, first, second in rows):
-        raise CorpusError(f"{title}: both sides are the same text")
+    train, num_rows = _examined(source, sides)
     if num_rows < _MIN_PAIRS and "valid" not in {*by_name, *evaluation}:
         raise CorpusError(
             f"{title}: {num_rows} pairs are too few to hold some of them out for validation; add pairs, or a file for "
             "validation beside it"
         )
-    detected = detect_languages(given, sides, rows, source)
-    train = _as_tree(source, sides, detected.is_exchanged)
-    options: Tree = {key: train[key] for key in ("columns", "format", "reverse", "skip_damaged") if key in train}
-    trees = {role: _evaluation_tree(other, detected.languages, sides) for role, other in evaluation.items()}
+    options = {key: train[key] for key in ("columns", "format", "skip_damaged") if key in train}
+    trees = {role: tree | options for role, tree in by_name.items()}
+    for role, other in evaluation.items():
+        trees[role], _ = _examined(other, resolve_sides(other, sides.languages, train.get("columns")))
     if train in trees.values():
         raise InputError(f"{title}: is the text to train on; give other text for evaluation")
-    for role, tree in by_name.items():
-        # Further test sets are not wanted beside the one that is given.
-        is_wanted = role not in evaluation and (role == "valid" or "test" not in evaluation)
-        if is_wanted and (tree | options) not in trees.values():
-            trees[role] = tree | options
+    if trees.get("valid") == trees.get("test"):  # One is from an option, the other by its name.
+        trees = {role: tree for role, tree in trees.items() if role in evaluation}
     share = float(f"{min(_LARGEST_SHARE, _PAIRS_HELD_OUT / num_rows):.1g}")
-    corpus: Tree = {"source": detected.languages[0], "target": detected.languages[1], "train": train}
-    corpus["valid"] = trees.pop("valid", {"fraction": share, "seed": 1})
-    corpus |= {"test": trees.pop("test")} if "test" in trees else {}
-    return corpus | ({"extra_tests": trees} if trees else {}), detected
+    corpus: Tree = {"source": sides.languages[0], "target": sides.languages[1], "train": train}
+    return corpus | {"valid": {"fraction": share, "seed": 1}} | trees, sides
 
 
-def _as_tree(source: Source, sides: Sides, is_exchanged: bool = False) -> Tree:
-    """Source as in a config, with its columns."""
-    tree = source.model_dump(mode="json", exclude_unset=True)
-    tree |= {"columns": list(sides.columns)} if sides.columns else {}
-    tree |= {"reverse": True} if is_exchanged else {}
-    return {key: tree[key] for key in sorted(tree, key={"skip_damaged", "inline_codes", "reverse"}.__contains__)}
+def _examined(source: Source, sides: Sides) -> tuple[Tree, int]:
+    """Source as in a config, and its number of rows.
 
-
-def _evaluation_tree(source: Source, languages: Languages, train: Sides) -> Tree:
-    """Source for validation or test as in a config, with the columns of the training text if it has them.
-
-    Raises InputError if it cannot be read in these languages.
+    Raises CorpusError if it is empty, or the first rows have no letters on a side or one text on both.
     """
-    sides = resolve_sides(source, languages)
-    columns = train.columns or ()
-    is_numbered = sides.origin == IN_NAMES and all(map(str.isdecimal, columns))
-    if columns and not isinstance(source, FilesSource) and (is_numbered or set(columns) <= set(sides.names)):
-        source = source.model_copy(update={"columns": train.columns})
-        sides = resolve_sides(source, languages)
-    rows, _ = _beginning(source, sides)
-    return _as_tree(source, sides, detect_languages(languages, sides, rows, source).is_exchanged)
-
-
-def _beginning(source: Source, sides: Sides) -> tuple[list[Row], int]:
-    """First rows with text on both sides, and number of all rows; raises CorpusError if there are none."""
-    with_columns = type(source).model_validate(_as_tree(source, sides))
-    num_rows, beginning = 0, list[Row]()
+    title, tree = title_of(source), source.model_dump(mode="json", exclude_unset=True) | sides.options
+    rows = read_rows(type(source).model_validate(tree), sides.languages)
     try:
-        for row in read_rows(with_columns, (sides.languages[0] or "source", sides.languages[1] or "target")):
-            num_rows += 1
-            if len(beginning) < _ROWS_EXAMINED and row[1].strip() and row[2].strip():
-                beginning.append(row)
+        beginning = list(islice(rows, _ROWS_EXAMINED))
+        num_rows = len(beginning) + sum(1 for _ in rows)
     except ColumnError as error:
-        listed = ", ".join(sides.names)
-        raise CorpusError(f"{error.problem}; there are the columns {listed}; {NAME_COLUMNS}") from None
+        raise CorpusError(f"{error.problem}; {NAME_COLUMNS}") from None
     if not num_rows:
-        raise CorpusError(f"{title_of(source)}: the corpus is empty")
-    if not beginning:
-        listed = f"; it has {', '.join(sides.names)}" if any(sides.names) else ""
-        raise CorpusError(f"{title_of(source)}: no pair has text on both sides{listed}")
-    return beginning, num_rows
+        raise CorpusError(f"{title}: the corpus is empty")
+    if all(source == target for _, source, target in beginning):
+        raise CorpusError(f"{title}: both sides are the same text")
+    for side, lines in zip(SIDES, list(zip(*beginning, strict=True))[1:], strict=True):
+        if not any(map(str.isalpha, "".join(lines))):
+            raise CorpusError(f"{title}: the {side} has no letters in the first {len(lines):,} pairs; {NAME_COLUMNS}")
+    return tree, num_rows
 
 
 def _name_of(source: Source, languages: Languages) -> str:
@@ -229,9 +194,8 @@ def _name_of(source: Source, languages: Languages) -> str:
         stem = Path(source.folder).absolute().name
     else:
         path = Path(source.files[0] if isinstance(source, FilesSource) else str(getattr(source, "file", "")))
-        parts = re.split(r"[._-]", path.name.split(".")[0])
-        words = [word for word in parts if word and not is_common(word) and word not in languages]
-        stem = "_".join(words) if words and words != ["train"] else path.absolute().parent.name
+        stem = path.name.split(".")[0]
+        stem = path.absolute().parent.name if stem == "train" else stem
     # Names of directories have a limit in bytes.
     return re.sub(r"[^\w-]+", "_", f"{stem[:40]}_{languages[0]}_{languages[1]}").lstrip("_-")[:60]
 

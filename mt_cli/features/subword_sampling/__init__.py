@@ -1,1 +1,1 @@
-"""Another segmentation of each word at each epoch: BPE-dropout and unigram sampling."""
+"""Random segmentation of words, anew in each epoch: BPE-dropout and unigram sampling."""

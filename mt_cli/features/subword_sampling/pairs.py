@@ -1,4 +1,4 @@
-"""Training pairs that are segmented anew in each epoch. Knows pools of pairs; does not know how words are cut."""
+"""Training pairs that are segmented anew in each epoch. Knows pools of pairs; does not know how words are segmented."""
 
 from __future__ import annotations
 

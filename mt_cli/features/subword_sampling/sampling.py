@@ -1,7 +1,7 @@
 """Random segmentations of words, for training: BPE-dropout, and sampling from a unigram model. Knows ids, not texts.
 
-A word is a part of a sequence of ids that can be segmented on its own: no entry of the vocabulary crosses its ends. A
-special token, a tag or a byte is a word that has only one segmentation.
+A word is a part of a sequence of ids that can be segmented separately, because no entry of the vocabulary crosses its
+ends. A special token, a tag or a byte is a word with only one segmentation.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from mt_cli.tokenizer.tokenizer import Tokenizer
 Integers = NDArray[np.int64]
 Keys = NDArray[np.uint64]
 Words = tuple[Integers, Integers]
-"""Ids of words, one word after the other, and the length of each word."""
+"""Concatenated ids of words, and the length of each word."""
 Sampler = Callable[[Integers, Integers, Keys], Words]
-"""Draws a segmentation of each word, given as the ids of its characters: a function of the word and its key."""
+"""Draws a segmentation of each word, given as ids of characters. It depends only on the word and its key."""
 NUM_SAMPLES = 128
-"""Number of segmentations of a word that are drawn. Training takes one of them at random for each occurrence."""
+"""Number of segmentations that are drawn for a word. Each occurrence in training takes a random one of them."""
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _NEVER = np.int64(2**62)
 _IMPOSSIBLE = -1e30
-"""Score of a piece that does not exist; minus infinity minus itself would not be a number."""
+"""Score of a piece that does not exist. It is finite, because infinity minus infinity is not a number."""
 
 
 def numbered(keys: Keys, numbers: NDArray[np.integer[Any]] | int) -> Keys:
@@ -40,15 +40,15 @@ def numbered(keys: Keys, numbers: NDArray[np.integer[Any]] | int) -> Keys:
 
 
 def starts_of(lengths: NDArray[np.integer[Any]]) -> Integers:
-    """Start of each sequence of these lengths, one after the other."""
+    """Start of each of several concatenated sequences, from their lengths."""
     return np.cumsum(lengths, dtype=np.int64) - lengths
 
 
 class MergeDropout:
     """BPE-dropout (Provilkov et al. 2020, algorithm 1).
 
-    In each round, each possible merge is skipped with probability `rate`, and the best of the rest is made. The last
-    round is the first one in which all are skipped.
+    In each round, each possible merge is skipped with probability `rate`, and the best remaining merge is made. The
+    first round in which all merges are skipped is the last.
     """
 
     def __init__(self, tokenizer: Tokenizer, rate: float) -> None:
@@ -61,7 +61,7 @@ class MergeDropout:
         self._limit = np.uint64(int(rate * 2**64))
 
     def __call__(self, characters: Integers, lengths: Integers, keys: Keys) -> Words:
-        """Segmentations of all words, which are merged in parallel, one merge of each word a round."""
+        """Segmentations of all words; in each round, one merge is made in every word in parallel."""
         ids, word = characters.copy(), np.repeat(np.arange(len(lengths)), lengths)
         random = numbered(keys[word], np.arange(len(ids)) - starts_of(lengths)[word])
         rank = self._ranks_at(np.arange(len(ids)), ids, word)
@@ -116,11 +116,11 @@ class Lattice:
         self._scores = np.array([alpha * score for _, score in tokenizer.model()["vocab"]] + [_IMPOSSIBLE])
 
     def __call__(self, characters: Integers, lengths: Integers, keys: Keys) -> Words:
-        """Segmentations of all words, which are sampled in parallel, one piece of each word a round."""
+        """Segmentations of all words; in each round, one piece is sampled for every word in parallel."""
         pieces = self._pieces_at(characters, np.repeat(np.cumsum(lengths), lengths))
         scores = self._scores[pieces]
         steps = np.arange(1, self._max_length + 1)
-        # Each word has one more place, its end.
+        # Each word has one more place, for its end.
         starts, word = starts_of(lengths + 1), np.repeat(np.arange(len(lengths)), lengths)
         place = np.arange(len(characters)) + word
         sums = np.zeros(len(characters) + len(lengths) + self._max_length)
@@ -160,7 +160,7 @@ class Lattice:
 
 
 def _spellings(tokenizer: Tokenizer) -> list[list[int]]:
-    """Ids of the characters of each entry; for an entry that is no subword, the id of the entry."""
+    """Ids of the characters of each entry; for an entry that is not a subword, its own id."""
     subwords = tokenizer.subwords()
     spellings = [[index] for index in range(tokenizer.vocab_size)]
     for text, index in subwords.items():
@@ -177,7 +177,7 @@ def _by_word(rounds: Sequence[tuple[Integers, Integers]], num_words: int) -> Wor
 
 
 def _find(ordered: Integers, numbers: Integers) -> tuple[Integers, NDArray[np.bool_]]:
-    """Index of each number in an ordered array, and whether it is there; the index is 0 if it is not."""
+    """Index of each number in an ordered array (0 if missing), and mask of the numbers that the array contains."""
     if not len(ordered):
         return np.zeros(len(numbers), np.int64), np.zeros(len(numbers), bool)
     places = np.minimum(np.searchsorted(ordered, numbers), len(ordered) - 1)
@@ -188,9 +188,9 @@ def _find(ordered: Integers, numbers: Integers) -> tuple[Integers, NDArray[np.bo
 class Segmenter:
     """Draws segmentations with one tokenizer, and remembers them.
 
-    The samples of a word are numbered. Sample k is a function of the word, k and the seed. Drawn samples are kept in a
-    table of fixed size, which newer samples overwrite; no result depends on its content. (Words are compared by hashes
-    of 64 bits.)
+    The samples of a word are numbered. Sample k is a function of the word, k and the seed. Samples are kept in a table
+    of fixed size, in which newer samples overwrite older ones; results do not depend on the content of the table. Words
+    are compared by 64-bit hashes.
     """
 
     def __init__(
@@ -258,12 +258,12 @@ class Segmenter:
         places[:, is_new] = drawn[:, inverse]
         slots = slots[chosen]
         self._keys[slots] = new
-        is_kept = self._keys[slots] == new  # Of several in one slot, one is.
+        is_kept = self._keys[slots] == new  # If several have the same slot, only one is kept.
         self._places[:, slots[is_kept]] = drawn[:, is_kept]
         return places[0], places[1]
 
     def _drawn(self, ids: Ids, lengths: Integers, keys: Keys) -> Integers:
-        """Draw a sample of each word; return the start of each in `_remembered`, and the lengths."""
+        """Draw a sample for each word; return the starts of the samples in `_remembered`, and their lengths."""
         num_characters = self._num_characters[ids]
         first = starts_of(self._num_characters)[ids]
         characters = ragged(self._characters, first, num_characters)

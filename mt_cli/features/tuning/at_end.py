@@ -1,14 +1,13 @@
-"""`training.tune_decoding`: options of the search, chosen when training ends."""
+"""`training.tune_decoding`: choice of search options at the end of training."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.sections import Config
 from mt_cli.data.prepare import Data
 from mt_cli.evaluation.scores import scorer_of
-from mt_cli.evaluation.test_sets import translations_of
 from mt_cli.features.tuning import tuning
 from mt_cli.features.tuning.tuning import OutOfTimeError, TuningSet
 from mt_cli.machine.console import clock, say
@@ -17,30 +16,25 @@ from mt_cli.translation.translator import Translator
 
 @dataclass(frozen=True)
 class Limits:
-    """Settings that are tried when training ends, and limits of text and time."""
+    """Settings that are tried at the end of training, and limits on text and time."""
 
     penalties: tuple[float, ...] = (1.0, 1.5, 2.0, 3.0, 4.0)
     no_repeat_ngrams: tuple[int | None, ...] = (None, 3)
     longest: float = 1.25
-    """Largest length ratio of translations to references: chrF goes on rising with translations that are far too long
+    """Largest length ratio of translations to references; chrF keeps rising even if translations are far too long
     (docs/recipes.md)."""
     margin: float = 0.5
-    """Smaller gains on `valid` may be losses on the test set: captions lost 0.35 BLEU there for 0.12 on `valid`."""
+    """Smallest gain on `valid` that counts. Smaller gains may be losses on the test set: captions gained 0.12 BLEU on
+    `valid` and lost 0.35 on the test set."""
     margin_of_chrf: float = 0.25
-    """chrF, by which weak models are compared, varies less."""
+    """Smallest gain that counts for chrF, which varies less; weak models are compared by chrF."""
     fewest_pairs: int = 100
     num_pairs: int = 600
-    num_pairs_of_tag: int = 200
     tokens_of_sentence: int = 40
-    """If sentences are longer, in particular those of a character-level model, fewer are translated."""
+    """Tokens of a sentence; if sentences are longer, as in character-level models, fewer are translated."""
     share_of_time: float = 0.25
     least_seconds: float = 120.0
-    """Tuning takes at most `share_of_time` of the training time, or this time if it is longer."""
-
-
-_PROBED_PAIRS = 100
-_LEAST_GAIN, _LEARNED = 0.5, 50.0
-"""chrF by which translations must fit their own references better than other ones, unless they reach `_LEARNED`."""
+    """Seconds that tuning may take even if `share_of_time` of the training time is less."""
 
 
 def tune_at_end(
@@ -52,28 +46,19 @@ def tune_at_end(
     training_seconds: float,
     limits: Limits = Limits(),
 ) -> None:
-    """Choose options of `decoding` for the best checkpoint of a run that is locked; write them into its config.
-
-    A model whose translations do not depend on their sources has learned nothing yet and is not tuned: its translations
-    are as long as the search allows, which takes long.
-    """
+    """Choose options of `decoding` for the best checkpoint of a run that is locked; write them into its config."""
     decoding, valid = config.decoding, data.corpora["valid"]
     if decoding.sample or decoding.beam_size == 1:
         return
     if len(valid) < limits.fewest_pairs:
         return say(f"note: valid has {len(valid)} pairs, too few to tune the search by (training.tune_decoding)")
     translator = Translator.load(directory.path, device, precision)
-    compared = tuning_set(config, data, len(translator.tags), limits)
+    compared = tuning_set(config, data, limits)
     penalties = [*limits.penalties, decoding.length_penalty, *decoding.length_penalties.values()]
     ngrams = [*limits.no_repeat_ngrams, decoding.no_repeat_ngram]
     settings = tuning.search_grid(decoding, [decoding.beam_size], penalties, ngrams)
-    # If the time ends early, settings with and without `no_repeat_ngram` were tried.
+    # In this order, settings with and without `no_repeat_ngram` are tried even if the time ends early.
     settings.sort(key=lambda setting: (setting.length_penalty, setting.no_repeat_ngram or 0))
-    if not has_learned(translator, compared):
-        return say(
-            "note: the search is not tuned (training.tune_decoding): the translations of valid do not depend on their "
-            "sources, so the model has learned nothing yet; train longer, or check the data (mt data check)"
-        )
     seconds = max(limits.least_seconds, limits.share_of_time * training_seconds)
     say(
         f"Choosing options of the search by {len(compared.pairs):,} pairs of valid (training.tune_decoding), in at "
@@ -94,21 +79,11 @@ def tune_at_end(
     tuning.write_choice(directory, config, result["chosen"])
 
 
-def tuning_set(config: Config, data: Data, num_tags: int, limits: Limits) -> TuningSet:
-    """The pairs to choose by: a sample of `valid`, smaller if sentences are long."""
+def tuning_set(config: Config, data: Data, limits: Limits) -> TuningSet:
+    """Pairs for comparing settings: a sample of `valid`, smaller if sentences are long."""
     valid, scorer = data.corpora["valid"], scorer_of(config, "valid")
     languages = valid.languages(config.corpus.languages_of("valid"))
     compared = TuningSet(valid.pairs, languages, scorer, tuning.metric_of(config, scorer))
     length = max(limits.tokens_of_sentence, data.statistics["valid"].target.tokens_per_sentence)
-    number = max(limits.num_pairs, limits.num_pairs_of_tag * num_tags) * limits.tokens_of_sentence / length
-    return compared.sampled(max(limits.fewest_pairs * max(1, num_tags), round(number)), config.training.seed)
-
-
-def has_learned(translator: Translator, compared: TuningSet) -> bool:
-    """Whether greedy translations of some pairs fit their references better than the references of other pairs."""
-    sample = compared.sampled(_PROBED_PAIRS, 0)
-    greedy = replace(translator, decoding=translator.decoding.greedy)
-    texts, references = translations_of(greedy, sample.pairs, lambda number: None), sample.references
-    shifted = [*references[1:], references[0]]
-    score, chance = (sample.scorer.score(texts, lines, ["chrf"])["chrf"].score for lines in (references, shifted))
-    return score >= _LEARNED or score - chance >= _LEAST_GAIN
+    number = round(limits.num_pairs * limits.tokens_of_sentence / length)
+    return compared.sampled(max(limits.fewest_pairs, number), config.training.seed)

@@ -17,13 +17,12 @@ from mt_cli.config.loading import changed_section, differences
 from mt_cli.config.sections import TUNED, Config, DecodingConfig
 from mt_cli.corpus.rows import Languages, Pair
 from mt_cli.errors import InputError
-from mt_cli.evaluation.scores import METRICS, Score, Scorer, rows_by_direction, score_directions
+from mt_cli.evaluation.scores import METRICS, Score, Scorer, score_directions
 from mt_cli.evaluation.test_sets import translations_of
 from mt_cli.machine.console import Progress
 from mt_cli.machine.storage import write_text
 from mt_cli.translation.translator import Translator
 
-FEWEST_PAIRS_OF_TAG = 50
 _DEFAULT_PENALTY = DecodingConfig().length_penalty
 
 
@@ -34,7 +33,7 @@ class Trial:
     beam_size: int
     length_penalty: float
     score: float
-    """Of the metric that is tuned, 0-100."""
+    """Score by the tuned metric, 0-100."""
     length_ratio: float
     """Characters of the translations divided by characters of the references, spaces excluded."""
     seconds: float
@@ -53,9 +52,9 @@ def search_grid(
     length_penalties: Sequence[float],
     no_repeat_ngrams: Sequence[int | None],
 ) -> list[DecodingConfig]:
-    """The settings to try, by beam size, `no_repeat_ngram` and length penalty; other options are from `decoding`.
+    """Settings to try, ordered by beam size, `no_repeat_ngram` and length penalty; other options come from `decoding`.
 
-    Settings have no `length_penalties`. Raises InputError for sampling and for a value that `decoding` does not allow.
+    No setting has `length_penalties`. Raises InputError for sampling and for a value that `decoding` does not allow.
     """
     if decoding.sample:
         raise InputError("decoding.sample is true in the config of this run; only a search has a beam to tune")
@@ -80,30 +79,22 @@ class TuningSet:
 
     pairs: Sequence[Pair]
     languages: Sequence[Languages]
-    """Of each pair; empty if there is only one direction."""
+    """Direction of each pair; empty if there is only one direction."""
     scorer: Scorer
     metric: str
-
-    def rows(self, rows: Sequence[int]) -> TuningSet:
-        """The pairs with these indices."""
-        languages = [self.languages[row] for row in rows] if self.languages else []
-        return replace(self, pairs=[self.pairs[row] for row in rows], languages=languages)
 
     def sampled(self, number: int, seed: int) -> TuningSet:
         """A random sample of at most `number` pairs, in their order."""
         if len(self.pairs) <= number:
             return self
-        return self.rows(sorted(np.random.default_rng(seed).choice(len(self.pairs), number, replace=False)))
+        rows = sorted(np.random.default_rng(seed).choice(len(self.pairs), number, replace=False))
+        languages = [self.languages[row] for row in rows] if self.languages else []
+        return replace(self, pairs=[self.pairs[row] for row in rows], languages=languages)
 
     @property
     def references(self) -> list[str]:
         """Targets of the pairs."""
         return [target for _, target in self.pairs]
-
-    @property
-    def tags(self) -> list[str]:
-        """The first word of each source, which is its tag if it has one."""
-        return [source.partition(" ")[0] for source, _ in self.pairs]
 
     def score(self, hypotheses: Sequence[str]) -> Score:
         """Score of translations of all pairs, as in `mt evaluate`: the mean of several directions."""
@@ -115,33 +106,17 @@ class TuningSet:
         lengths = [sum(len(word) for text in texts for word in text.split()) for texts in (hypotheses, self.references)]
         return round(lengths[0] / max(1, lengths[1]), 2)
 
-    def trials_by_tag(self, trials: Mapping[Trial, Sequence[str]], tags: Sequence[str]) -> dict[str, list[Trial]]:
-        """The trials scored on the pairs of each tag; empty if there is only one direction.
-
-        `trials` have the translations of all pairs. Tags with few pairs are omitted.
-        """
-        by_tag: dict[str, list[Trial]] = {}
-        for tag in sorted(set(tags) & set(self.tags)) if rows_by_direction(self.languages) else []:
-            rows = [row for row, pair_tag in enumerate(self.tags) if pair_tag == tag]
-            if len(rows) < FEWEST_PAIRS_OF_TAG:
-                continue
-            subset = self.rows(rows)
-            subset = replace(subset, scorer=self.scorer.for_language(subset.languages[0][1]))
-            for trial, hypotheses in trials.items():
-                texts = [hypotheses[row] for row in rows]
-                score, ratio = subset.score(texts).score, subset.length_ratio(texts)
-                by_tag.setdefault(tag, []).append(replace(trial, score=score, length_ratio=ratio))
-        return by_tag
-
 
 def choose(trials: Sequence[Trial], margin: float, longest: float = inf) -> Trial:
-    """The smallest beam whose score is at most `margin` below the best one.
+    """The trial with the smallest beam whose score is at most `margin` below the best score.
 
-    Among the settings of that beam within the margin, those with most default values are preferred, then the highest
-    score, then the penalty closest to the default. Length ratios above `longest` are not chosen; if all are above it,
-    the setting with most default values and the smallest ratio is.
+    Among the settings of this beam size within the margin, the setting with the most default values is chosen, then the
+    highest score, then the penalty closest to the default. Settings with a length ratio above `longest` are excluded;
+    if all are above it, the setting with the most default values and the smallest ratio is chosen.
     """
-    possible = fitting(trials, longest)
+    possible = [trial for trial in trials if trial.length_ratio <= longest]
+    if not possible:
+        return min(trials, key=lambda trial: (-trial.num_defaults, trial.length_ratio))
     best = max(trial.score for trial in possible)
     near = [trial for trial in possible if best - trial.score <= margin]
     beam_size = min(trial.beam_size for trial in near)
@@ -149,12 +124,6 @@ def choose(trials: Sequence[Trial], margin: float, longest: float = inf) -> Tria
         (trial for trial in near if trial.beam_size == beam_size),
         key=lambda trial: (trial.num_defaults, trial.score, -abs(trial.length_penalty - _DEFAULT_PENALTY)),
     )
-
-
-def fitting(trials: Sequence[Trial], longest: float) -> list[Trial]:
-    """The trials with length ratios up to `longest`; if there are none, the one to keep (see `choose`)."""
-    short = [trial for trial in trials if trial.length_ratio <= longest]
-    return short or [min(trials, key=lambda trial: (-trial.num_defaults, trial.length_ratio))]
 
 
 def tune(
@@ -167,46 +136,29 @@ def tune(
 ) -> dict[str, Any]:
     """Try all settings and choose one; returns what `mt tune-decoding --json` prints.
 
-    See `choose` for `margin` and `longest`. With several directions, each tag has a length penalty of its own, if these
-    together score at least as high as the best one for all tags; the other options are chosen for all pairs
-    together. After `max_seconds`, the choice is among the settings that were tried until then (`num_settings` counts
-    all). Raises OutOfTimeError if not even one was.
+    See `choose` for `margin` and `longest`. After `max_seconds`, the choice is among the settings that were tried until
+    then (`num_settings` counts all). Raises OutOfTimeError if not even one was.
     """
     trials = _trials(translator, compared, settings, max_seconds)
     chosen = choose(list(trials), margin, longest)
-    tags, penalties, hypotheses = dict[str, list[Trial]](), dict[str, float](), trials[chosen]
-    if chosen.beam_size > 1:
-        alike = {
-            trial: texts
-            for trial, texts in trials.items()
-            if (trial.beam_size, trial.no_repeat_ngram) == (chosen.beam_size, chosen.no_repeat_ngram)
-        }
-        tags = compared.trials_by_tag(alike, translator.tags)
-        tag_penalties = {tag: choose(tag_trials, margin, longest).length_penalty for tag, tag_trials in tags.items()}
-        by_penalty = {trial.length_penalty: texts for trial, texts in alike.items()}
-        wanted = [tag_penalties.get(tag, chosen.length_penalty) for tag in compared.tags]
-        mixed = [by_penalty[penalty][row] for row, penalty in enumerate(wanted)]
-        for_all = max(trial.score for trial in fitting(list(trials), longest) if trial.beam_size == chosen.beam_size)
-        if tag_penalties and compared.score(mixed).score >= for_all:
-            penalties, hypotheses = tag_penalties, mixed
-    score, metric = compared.score(hypotheses), compared.metric
+    hypotheses, metric = trials[chosen], compared.metric
+    signature = compared.score(hypotheses).signature
     interval = compared.scorer.score_with_confidence(hypotheses, compared.references, [metric])[metric].confidence_95
     return {
         "num_sentences": len(compared.pairs),
         "metric": metric,
-        "signature": score.signature,
+        "signature": signature,
         "confidence_95": interval,
         "margin": margin,
         "num_settings": len(settings),
         "trials": [vars(trial) for trial in trials],
-        "tags": {tag: [vars(trial) for trial in tag_trials] for tag, tag_trials in tags.items()},
         "chosen": {
             "beam_size": chosen.beam_size,
             "no_repeat_ngram": chosen.no_repeat_ngram,
             # None keeps the penalties of the run.
             "length_penalty": chosen.length_penalty if chosen.beam_size > 1 else None,
-            "length_penalties": penalties if chosen.beam_size > 1 else None,
-            "score": score.score,
+            "length_penalties": {} if chosen.beam_size > 1 else None,
+            "score": chosen.score,
         },
     }
 
@@ -218,43 +170,42 @@ class OutOfTimeError(Exception):
 def _trials(
     translator: Translator, compared: TuningSet, settings: Sequence[DecodingConfig], max_seconds: float
 ) -> dict[Trial, list[str]]:
-    """The trial of each setting and its translations; of fewer settings after `max_seconds`.
+    """Trial and translations of each setting; settings that are not reached within `max_seconds` are left out.
 
-    The length penalty does not change greedy search, which is done once. With other beams, each penalty needs a search
-    because it decides when a search ends.
+    The length penalty does not change greedy search, which is run once. With larger beams, each penalty needs a search,
+    because the penalty decides when a search ends.
     """
-    keys = [
-        (setting.beam_size, setting.no_repeat_ngram, setting.length_penalty * (setting.beam_size > 1))
-        for setting in settings
-    ]
-    by_key = dict(zip(keys, settings, strict=True))
+    trials: dict[Trial, list[str]] = {}
     results: dict[tuple[int, int | None, float], tuple[float, float, float, list[str]]] = {}
+    keys = [
+        (decoding.beam_size, decoding.no_repeat_ngram, decoding.length_penalty * (decoding.beam_size > 1))
+        for decoding in settings
+    ]
     ends_at = time.monotonic() + max_seconds
     limit = max_seconds if max_seconds < inf else None
-    with Progress("tune decoding", len(by_key) * len(compared.pairs), "sentence", max_seconds=limit) as progress:
+    with Progress("tune decoding", len({*keys}) * len(compared.pairs), "sentence", max_seconds=limit) as progress:
 
         def advance(number: int) -> None:
             progress.advance(number)
             if time.monotonic() > ends_at:
                 raise OutOfTimeError
 
-        for key, decoding in by_key.items():
-            started_at = time.perf_counter()
-            try:
-                texts = translations_of(replace(translator, decoding=decoding), compared.pairs, advance)
-            except OutOfTimeError:
-                break
-            seconds = round(time.perf_counter() - started_at, 3)
-            score = compared.score(texts).score
-            results[key] = score, compared.length_ratio(texts), seconds, texts
+        for decoding, key in zip(settings, keys, strict=True):
+            if key not in results:
+                started_at = time.perf_counter()
+                try:
+                    texts = translations_of(replace(translator, decoding=decoding), compared.pairs, advance)
+                except OutOfTimeError:
+                    break
+                seconds = round(time.perf_counter() - started_at, 3)
+                results[key] = compared.score(texts).score, compared.length_ratio(texts), seconds, texts
+            score, ratio, seconds, texts = results[key]
             progress.show(beam=f"{decoding.beam_size}", score=f"{score:.2f}")
-    if not results:
+            setting = decoding.beam_size, decoding.length_penalty
+            trials[Trial(*setting, score, ratio, seconds, decoding.no_repeat_ngram)] = texts
+    if not trials:
         raise OutOfTimeError
-    return {
-        Trial(decoding.beam_size, decoding.length_penalty, *results[key][:3], decoding.no_repeat_ngram): results[key][3]
-        for decoding, key in zip(settings, keys, strict=True)
-        if key in results
-    }
+    return trials
 
 
 def write_choice(directory: RunDirectory, config: Config, chosen: Mapping[str, Any]) -> list[str]:
@@ -296,17 +247,11 @@ def format_tuning(result: Mapping[str, Any], longest: float = inf) -> str:
         lines.append(f"{title:<{width}}" + "".join(cells) + f"{seconds:>10.1f}")
     if any(trial["length_ratio"] > longest for trial in trials):
         lines.append(f"* Translations are too long: more than {longest:g} times the characters of the references.")
-    choice, reason = f"beam_size {chosen['beam_size']}", "greedy search has no length penalty"
+    choice = f"beam_size {chosen['beam_size']}"
     if chosen["length_penalty"] is not None:
         choice += f", length_penalty {chosen['length_penalty']:g}"
-        reason = f"length penalty {_DEFAULT_PENALTY:g} is preferred if it was tried and is within it, too"
     if chosen["no_repeat_ngram"]:
         choice += f", no_repeat_ngram {chosen['no_repeat_ngram']}"
-    if chosen["length_penalties"]:
-        listed = ", ".join(f"{tag} {penalty:g}" for tag, penalty in chosen["length_penalties"].items())
-        choice += f"; each tag with its own, score {chosen['score']:.2f}: {listed}"
-    elif result["tags"]:
-        choice += "; one for all tags, because those that are best for each tag score less together"
-    lines.append(f"Chosen: {choice}: the smallest beam within {result['margin']:g} of the best score; {reason}.")
-    interval = f"The 95 % confidence interval of its score is ± {result['confidence_95']:.2f}"
-    return "\n".join([*lines, f"{interval}; differences that are small compared with it are noise."])
+    lines.append(f"Chosen: {choice}: the smallest beam within {result['margin']:g} of the best score.")
+    lines.append(f"The 95 % confidence interval of its score is ± {result['confidence_95']:.2f}.")
+    return "\n".join(lines)

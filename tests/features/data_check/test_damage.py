@@ -11,6 +11,7 @@ from mt_cli.config.loading import parse_config
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.cleaning import KEPT
 from mt_cli.corpus.reading import read_corpora
+from mt_cli.features.data_check.notes import notes_on_scripts
 from mt_cli.features.data_check.problems import find_damage
 
 KINDS = {"processed", "segmented"}
@@ -105,10 +106,6 @@ PROCESSED = {
             "ita_Latn",
             "it_IT",
             "[2it]",
-            "[it]",
-            "<it>",
-            "<bt>",
-            "@it@",
         )
     },
     "T5": lambda line: f"translate English to Italian: {line}",
@@ -194,16 +191,14 @@ CYRILLIC = ["Сестра чисти стару лампу увече.", "Учи
 LATIN = ["Sestra čisti staru lampu uveče.", "Učitelj otvara prozor posle škole."]
 
 
-def serbian(number, start=0, latin=2):
-    """Numbered pairs of which every `latin`-th one is in Latin letters."""
-    numbers = range(start, start + number)
-    return [(f"X{n} {n}", f"{(LATIN if n % latin == 0 else CYRILLIC)[n // 2 % 2]} {n}") for n in numbers]
+def beside(train, **others):
+    """Sentences of one language by corpus."""
+    return {name: {"sr": lines} for name, lines in {"train": train, **others}.items()}
 
 
-def test_two_scripts_of_a_language_are_counted_with_their_places(damage):
-    (note,) = damage(serbian(100), ("en", "sr"))
-    assert note.is_note and "50 in Latin" in note.text and "50 in Cyrillic" in note.text and "sr_" in note.text
-    assert "(line 1, line 3, line 5)" in note.text and "(line 2, line 4, line 6)" in note.text
+def test_two_scripts_of_a_language_are_counted():
+    (note,) = notes_on_scripts(beside(numbered([*CYRILLIC, LATIN[0]], 90)))
+    assert "sr" in note and "60 in Cyrillic, 30 in Latin of 90" in note and "sr_Cyrl" in note
 
 
 @pytest.mark.parametrize(
@@ -216,56 +211,21 @@ def test_two_scripts_of_a_language_are_counted_with_their_places(damage):
         ("zh", ["我们在学校学习这个语言。"]),
     ],
 )
-def test_names_and_languages_that_mix_scripts_make_no_second_script(damage, code, lines):
-    assert damage(beside_english(numbered(lines)), ("en", code)) == []
+def test_names_and_languages_that_mix_scripts_make_no_second_script(code, lines):
+    assert list(notes_on_scripts({"train": {code: numbered(lines)}})) == []
 
 
-def test_simplified_and_traditional_characters_are_two_scripts(damage):
-    sentences = ["我们在学校学习这个语言。", "我們在學校學習這個語言。"]
-    (note,) = damage(beside_english(numbered(sentences)), ("en", "zh"))
-    assert "40 in simplified Han" in note.text and "40 in traditional Han" in note.text
-    for code in ("zh_Hant", "zh-TW"):
-        findings = damage(beside_english(numbered(sentences[:1])), ("en", code))
-        assert [finding.kind for finding in findings] == ["scripts"]
-
-
-def test_an_evaluation_set_in_another_script_or_case_is_noted(damage):
-    cyrillic, latin = serbian(80, latin=1_000)[1:], serbian(20, start=500, latin=1)
-    (note,) = damage(cyrillic, ("en", "sr"), valid=latin)
-    assert note.corpus == "valid" and "sr is in Latin" in note.text and "Cyrillic in train" in note.text
-    valid = pairs_of(20, 200)
-    assert damage(pairs_of(), valid=valid) == []
-    (note,) = damage(pairs_of(target=str.lower), valid=valid)
-    assert note.corpus == "valid" and "hardly any in train (0 of 80)" in note.text
-
-
-def test_a_known_language_without_capital_letters_is_noted(damage):
-    assert damage(pairs_of(120)) == []
-    (note,) = damage(pairs_of(120, target=str.lower))
-    assert note.is_note and "0 of 120 sentences in it have capital letters" in note.text
-    assert damage(pairs_of(120, target=str.lower), ("en", "hch")) == []
+def test_an_evaluation_set_in_another_script_is_noted():
+    cyrillic, latin = numbered(CYRILLIC), numbered(LATIN, 20)
+    (note,) = notes_on_scripts(beside(cyrillic, valid=latin))
+    assert note.startswith("sr is in Latin in valid, and in Cyrillic in train")
+    assert list(notes_on_scripts(beside(cyrillic, valid=cyrillic[:20]))) == []
 
 
 def test_letters_of_a_made_up_language_are_no_spelled_words(damage):
     pairs = [(" ".join(f"abcdefgh{n:08b}".replace("0", "x").replace("1", "y")), f"x {n}") for n in range(80)]
     assert damage(pairs, ("letters", "reversed"), filters={"max_length_ratio": None}) == []
     assert damage(pairs, ("en", "reversed"), filters={"max_length_ratio": None})[0].kind == "processed"
-
-
-def test_contradictory_targets_are_noted_and_alternatives_are_not(damage, tmp_path):
-    pairs, valid = pairs_of(), pairs_of(9, 900)
-    contradicting = pairs_of(target=lambda line: f"{line[::-1]} altro")
-    (note,) = damage(pairs + contradicting, valid=valid)
-    assert note.is_note and "80 of 80 sources have several different targets (100% of the pairs), up to 2" in note.text
-    assert "(line 1, line 81)" in note.text
-    assert damage(pairs + contradicting[:8], valid=valid) == []
-    assert damage(pairs + pairs_of(target=lambda line: line.upper().replace(".", "!")), valid=valid) == []
-    many = [("the same", f"{word} {n}") for n, word in enumerate("abcdefghijklmnopqrstuvwxyz")]
-    (note,) = damage(pairs + many, valid=valid)
-    assert "up to 26" in note.text and "the same" in note.text
-    write(tmp_path / "formal.tsv", contradicting)
-    tagged = [{"file": str(tmp_path / "train.tsv")}, {"file": str(tmp_path / "formal.tsv"), "tag": "<formal>"}]
-    assert damage(pairs, train=tagged) == [], "a tag tells them apart"
 
 
 @pytest.mark.parametrize(
@@ -386,14 +346,3 @@ def test_init_writes_nothing_for_processed_text_unless_it_is_accepted(mt, tmp_pa
     status, _, err = mt("init", "--file", "all.tsv", "--name", "new", "--accept-processed")
     assert status == 0 and "note: train: all.tsv: 80 of 80 target sentences" in err, err
     assert yaml.safe_load((tmp_path / "new.yaml").read_text(encoding="utf-8"))["corpus"]["accept_processed"] is True
-
-
-def test_init_names_two_scripts(mt, tmp_path):
-    write(tmp_path / "all.tsv", [("en", "sr"), *beside_english([target for _, target in serbian(80)])])
-    status, _, err = mt("init", "--file", "all.tsv")
-    assert status == 0 and "note: train: sentences in sr are in 2 scripts: 40 in Latin" in err, err
-
-
-def test_the_number_of_contradictory_sources_is_counted(mt, config):
-    status, out, err = mt("data", "check", "--config", config([*pairs_of(), (pairs_of()[0][0], "altro")]))
-    assert status == 0 and "sources of train with several different targets: 1 of 80" in out, err

@@ -6,7 +6,7 @@ from formats import read
 
 from mt_cli.config.sources import FilesSource
 from mt_cli.corpus.misalignment import Alignment, find_misaligned_stretches, first_misaligned_line
-from mt_cli.corpus.reading import read_pairs
+from mt_cli.corpus.reading import read_evaluation_pairs
 from mt_cli.errors import CorpusError
 
 
@@ -253,7 +253,7 @@ def test_the_line_where_files_diverge_is_found(tmp_path, lost, ending):
         (tmp_path / (name + ending)).write_bytes(gzip.compress(content) if ending else content)
     source = FilesSource(files=(str(tmp_path / f"a.en{ending}"), str(tmp_path / f"a.it{ending}")))
     with pytest.raises(CorpusError) as caught:
-        read_pairs([source], ("en", "it"), "k")
+        read_evaluation_pairs([source], ("en", "it"), [("en", "it")], "k")
     assert "2,000 lines" in str(caught.value)
     assert "1,999" in str(caught.value)
     assert abs(int(str(caught.value).rpartition(" ")[2].replace(",", "")) - (lost + 1)) <= 2

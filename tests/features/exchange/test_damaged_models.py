@@ -1,14 +1,14 @@
 """Damaged and unsupported models are refused in one line, and nothing is written."""
 
+import contextlib
+import hashlib
 import json
 import os
 import shutil
-from io import BytesIO
 
-import numpy as np
 import pytest
 import torch
-from marian_files import entries_of, forget_padding, write_entries, write_marian, write_native
+from marian_files import entries_of, write_entries, write_marian
 from safetensors.torch import load_file, save_file
 
 from mt_cli.checkpoint.trained import TrainedRun
@@ -25,9 +25,7 @@ def originals(one_thread, trained, tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("originals")
     (folder / "marian").mkdir()
-    original, _ = write_marian(folder / "marian")
-    forget_padding(original)
-    write_native(original, folder / "marian", folder / "native")
+    write_marian(folder / "marian")
     export_bundle(TrainedRun.load(trained), folder / "bundle")
     return folder
 
@@ -92,34 +90,6 @@ def charsmap(old, new):
         proto.normalizer_spec.precompiled_charsmap = before.replace(old, new, 1) if old else new
 
     return pieces(edit)
-
-
-def array(name, edit, new_name=None):
-    """A change of one of the arrays of Marian, or another array made of it."""
-
-    def change(folder):
-        with np.load(folder / "model.npz") as file:
-            arrays = dict(file)
-        np.savez(folder / "model.npz", **arrays | {new_name or name: edit(arrays[name])})
-
-    return change
-
-
-def option(key, value):
-    """A change of the description of a model in Marian's own files: another YAML text for a key."""
-
-    def edit(content):
-        lines = content.tobytes().rstrip(b"\0").decode("utf-8").splitlines()
-        kept = [line for line in lines if not line.startswith(f"{key}:")]
-        return np.frombuffer("\n".join([*kept, f"{key}: {value}"]).encode("utf-8"), np.int8)
-
-    return array("special:model.yml", edit)
-
-
-def npy():
-    content = BytesIO()
-    np.save(content, np.zeros(3))
-    return content.getvalue()
 
 
 def remove(name):
@@ -188,57 +158,6 @@ DAMAGES = {
             )
         ),
     ],
-    "native": [
-        (text("model.npz", b"PK"), "model.npz"),
-        (text("model.npz", npy()), "model.npz"),
-        (remove("model.npz"), "model.npz"),
-        *(
-            (
-                text("decoder.yml", f"models: {models}\nvocabs: {vocabs}\nbeam-size: {beam_size}\n"),
-                f"decoder.yml: {name}",
-            )
-            for models, vocabs, beam_size, name in (
-                ("[../x.npz]", "[vocab.yml, vocab.yml]", 1, "not supported: models.0"),
-                ('["a\\nb.npz"]', "[vocab.yml, vocab.yml]", 1, "not supported: models.0"),
-                ("[model.npz, model.npz]", "[vocab.yml, vocab.yml]", 1, "not supported: models"),
-                ("[model.npz]", "[vocab.yml, vocab.spm]", 1, "not supported: vocabs.1"),
-                ("[model.npz]", "[vocab.yml]", 1, "not supported: vocabs"),
-                ("[model.npz]", "[vocab.yml, vocab.yml]", 0, "not supported: beam-size"),
-            )
-        ),
-        (text("decoder.yml", "[]"), "decoder.yml"),
-        (text("decoder.yml", b"\xff"), "decoder.yml"),
-        (text("decoder.yml", "models: " + "x" * 300_000), "larger than 262,144 bytes"),
-        *(
-            (text("vocab.yml", content), "vocab.yml")
-            for content in (
-                *("a b c\n", b'"\xff": 0\n', "</s>: " + "0" * 5000, "</s>: 0\n<unk>: 1\n<pad>: 2\n", "", "[", DEEP),
-                *(
-                    "a: 0\nb: 1\n",
-                    "</s>: 0\n<unk>: 1\na: 3\n",
-                    "- </s>\n- 0\n",
-                    "</s>: 0\n<unk>: &a 1\nb: *a\n",
-                    "a: [0]",
-                ),
-            )
-        ),
-        (text("vocab.yml", "</s>: 0\n<unk>: 1\na: 2\n"), "the vocabulary 4 entries"),
-        (array("encoder_l1_ffn_W1", lambda values: values[..., None]), "encoder_l1_ffn_W1"),
-        (array("decoder_l1_self_Wq", lambda values: values[0, 0]), "decoder_l1_self_Wq"),
-        (array("Wemb", lambda values: values.astype(np.complex64)), "Wemb"),
-        (array("Wemb", lambda values: values.astype(np.int64)), "Wemb"),
-        (array("encoder_l1_self_Wq", lambda values: values, "encoder_l9_self_Wq"), "encoder_l9_self_Wq"),
-        (option("enc-depth", "1"), "belongs to no layer"),
-        (option("enc-depth", "3"), "encoder_l3_self_Wq"),
-        (option("enc-depth", "9" * 5000), "special:model.yml"),
-        (option("dec-depth", DEEP), "special:model.yml"),
-        (option("dim-emb", "'a\n\n  b'"), "dim-emb"),
-        (option("dim-emb", ".inf"), "dim-emb"),
-        (option("dim-emb", '"\\UFFFFFFFF"'), "special:model.yml"),
-        (option("dim-emb", "!!timestamp abc"), "special:model.yml"),
-        (option("transformer-preprocess", "n"), "transformer-preprocess"),
-        (option("x", "&a 1\ny: *a"), "special:model.yml"),
-    ],
     "bundle": [
         (keys("model.json", "model", d_model=65536, d_ff=2**20), "bundle"),
         (keys("model.json", "model", **{"a\nb": 1}), "model.'a\\nb'"),
@@ -254,10 +173,21 @@ DAMAGES = {
 }
 
 
+def forge_digests(folder):
+    """Make the digests of a bundle fit its weights, as someone who changes them on purpose would."""
+    path, weights = folder / "model.json", folder / "model.safetensors"
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        description = json.loads(path.read_text(encoding="utf-8"))
+        if "sha256" in description:
+            description["sha256"] = {weights.name: hashlib.sha256(weights.read_bytes()).hexdigest()}
+            path.write_text(json.dumps(description), encoding="utf-8")
+
+
 @pytest.mark.parametrize(("kind", "damage", "name"), [(k, *row) for k, rows in DAMAGES.items() for row in rows])
 def test_a_damaged_model_is_refused_by_name_and_nothing_is_written(originals, mt, tmp_path, kind, damage, name):
     folder = shutil.copytree(originals / kind, tmp_path / f"{kind}-en-de")
     damage(folder)
+    forge_digests(folder)
     status, out, err = mt("import", folder, "--output", "runs/opus")
     assert (status, out) == (2, "")
     assert name in err and err.count("\n") == 1 == err.count("mt: "), err
@@ -298,13 +228,20 @@ def test_a_pickle_is_read_only_if_that_is_allowed_and_it_holds_tensors(originals
 
 
 def test_separate_tables_of_one_vocabulary_stay_separate(originals, mt, tmp_path):
-    folder = shutil.copytree(originals / "native", tmp_path / "opus-en-de")
-    with np.load(folder / "model.npz") as file:
-        arrays = dict(file)
-    table = arrays.pop("Wemb")
-    np.savez(folder / "model.npz", **arrays, encoder_Wemb=table, decoder_Wemb=2 * table)
+    folder = shutil.copytree(originals / "marian", tmp_path / "opus-en-de")
+    keys(CONFIG, share_encoder_decoder_embeddings=False)(folder)
+    tables = {SOURCE_TABLE: 1, "model.decoder.embed_tokens.weight": 2}
+    weights(lambda tensors: tensors | {name: factor * tensors[TABLE] for name, factor in tables.items()})(folder)
+    weights(lambda tensors: {name: tensor for name, tensor in tensors.items() if name != TABLE})(folder)
     assert mt("import", folder, "--output", "runs/opus")[0] == 0
     model = TrainedRun.load(tmp_path / "runs/opus").model
     assert torch.equal(2 * model.source_embedding.table.weight, model.target_embedding.table.weight)
     assert torch.equal(model.projection.weight, model.target_embedding.table.weight)
     assert model.source_embedding.table.weight[4:].any()
+
+
+def test_files_of_marian_itself_are_refused_with_the_page_that_names_a_converter(mt, tmp_path):
+    (tmp_path / "opus-en-de").mkdir()
+    (tmp_path / "opus-en-de/decoder.yml").write_text("models: [model.npz]")
+    status, _, err = mt("import", "opus-en-de", "--output", "runs/opus")
+    assert status == 2 and "converted first (docs/model_formats.md)" in err

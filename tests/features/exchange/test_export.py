@@ -138,6 +138,34 @@ def test_a_translation_by_the_exported_model_does_not_depend_on_the_other_lines(
     assert together == [translator.translate([line], **options)[0] for line in lines]
 
 
+@pytest.mark.parametrize("options", [{"prefix": "one two"}, {"max_length": 3}, {"prefix": "two", "beam_size": 1}])
+def test_scores_of_the_exported_model_count_the_tokens_that_ours_do(trained, served, options):
+    ours, exported = Translator.load(trained, "cpu", "fp32"), Translator.load(str(served), "cpu", engine="ctranslate2")
+    for one, other in zip(*(model.translate_fully(SENTENCES, **options) for model in (ours, exported)), strict=True):
+        if one.text == other.text:
+            assert one.score == pytest.approx(other.score, abs=1e-3)
+
+
+def test_too_many_tokens_for_the_exported_model_are_an_input_error(served):
+    translator = Translator.load(served, engine="ctranslate2")
+    with pytest.raises(InputError, match="positions"):
+        translator.score(["one"], ["two " * 3000])
+    with pytest.raises(InputError, match="positions"):
+        translator.translate(["one"], prefix="two " * 3000)
+
+
+@pytest.mark.parametrize(("kind", "name"), [("bundle", "model.safetensors"), ("ctranslate2", "model.bin")])
+def test_weights_that_changed_after_the_export_are_refused(mt, trained, tmp_path, kind, name):
+    assert mt("export", "--run", trained, "--format", kind, "--output", "out")[0] == 0
+    path = tmp_path / "out" / name
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+    use = {"bundle": ("import", "out", "--output", "runs/b"), "ctranslate2": ("translate", "--run", "out", "one")}[kind]
+    status, _, err = mt(*use, *(("--engine", kind) if kind == "ctranslate2" else ()))
+    assert status == 2 and "has changed since it was exported" in err
+
+
 def test_options_of_search_reach_the_exported_model(mt, served):
     def translation(*options):
         status, out, _ = mt("translate", "one two.", "--run", served, "--engine", "ctranslate2", *options)

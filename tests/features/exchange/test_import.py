@@ -4,17 +4,13 @@ import shutil
 
 import pytest
 import torch
-import yaml
-from marian_files import LINES, entries_of, forget_padding, write_marian, write_native, write_two_vocabularies
+from marian_files import LINES, entries_of, write_marian, write_two_vocabularies
 
 from mt_cli.checkpoint.trained import TrainedRun
-from mt_cli.features.exchange.marian_files import read_vocabulary
-from mt_cli.tokenizer.special_tokens import ABSENT, EOS_ID, SOS_ID
-from mt_cli.translation.translator import Translator
+from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 sentencepiece = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
-ctranslate2 = pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
 
 
@@ -202,42 +198,8 @@ def test_import_and_export_are_inverse(marian, run_of, export, tmp_path, options
     assert_equal_runs(one, two)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"activation_function": "relu", "encoder_layers": 6, "decoder_layers": 1},
-        {"share_encoder_decoder_embeddings": False, "tie_word_embeddings": False},
-    ],
-)
-def test_marians_own_files_give_the_same_run_and_the_translations_of_ctranslate2(marian, run_of, tmp_path, options):
-    folder, original, (source, _) = marian(**options)
-    is_shared = options.get("share_encoder_decoder_embeddings", True)
-    forget_padding(original)
-    original.save_pretrained(folder)
-    write_native(original, folder, tmp_path / "opus-en-de", is_shared)
-    if not is_shared:
-        shutil.copy(folder / "vocab.json", folder / "target_vocab.json")
-    assert_equal_runs(run_of("opus-mt-en-de"), run_of("opus-en-de", "native"))
-    converters = pytest.importorskip("ctranslate2.converters.marian")
-    vocab = str(tmp_path / "opus-en-de/vocab.yml")
-    converters.MarianConverter(str(tmp_path / "opus-en-de/model.npz"), [vocab, vocab]).convert(str(tmp_path / "ct2"))
-    translator = Translator.load(tmp_path / "runs/native", precision="fp32")
-    decoding = translator.decoding.model_copy(update={"beam_size": 1, "max_length": 20, "unk": "keep"})
-    lines = LINES[:100:9]
-    tokens = [source.encode(line, out_type=str) for line in lines]
-    engine = ctranslate2.Translator(str(tmp_path / "ct2"), device="cpu")
-    expected = engine.translate_batch(tokens, beam_size=1, max_decoding_length=20)
-    hypotheses = translator.engine.search(translator.source_tokenizer.encode(lines), decoding)
-    for (hypothesis,), result in zip(hypotheses, expected, strict=True):
-        ours = [token.removeprefix(ABSENT) for token in translator.target_tokenizer.tokens(hypothesis.ids)]
-        assert [{"[UNK]": "<unk>"}.get(token, token) for token in ours] == result.hypotheses[0]
-
-
-@pytest.mark.parametrize(("is_source_larger", "is_native"), [(True, False), (True, True), (False, False)])
-def test_each_of_two_vocabularies_has_its_own_padding(
-    one_thread, run_of, export, tmp_path, is_source_larger, is_native
-):
+@pytest.mark.parametrize("is_source_larger", [True, False])
+def test_each_of_two_vocabularies_has_its_own_padding(one_thread, run_of, export, tmp_path, is_source_larger):
     folder = tmp_path / "opus-en-de"
     folder.mkdir()
     original, _ = write_two_vocabularies(folder, *((LINES, LINES[:40]) if is_source_larger else (LINES[:40], LINES)))
@@ -246,9 +208,7 @@ def test_each_of_two_vocabularies_has_its_own_padding(
     pad = original.config.pad_token_id
     assert (len(source) > len(target)) == is_source_larger
     assert (pad, tokenizer.pad_token_id) == (target["<pad>"], source["<pad>"])
-    if is_native:
-        write_native(original, folder, tmp_path / "native-en-de", is_tied=False)
-    run = run_of("native-en-de" if is_native else "opus-en-de")
+    run = run_of("opus-en-de")
     # Among them are all pieces of the source, one of which has the id of the padding of the target.
     pieces = [name.replace("▁", " ") for name in sorted(source, key=source.__getitem__)[2:-1]]
     lines = [*LINES[::9], *(f"one{piece} two" for piece in pieces)]
@@ -264,19 +224,9 @@ def test_each_of_two_vocabularies_has_its_own_padding(
             src_ids = torch.tensor([[*run.tokenizers[0].encode([line])[0], EOS_ID]])
             ours = run.model.eval()(src_ids, tgt_ids)[0, :, columns]
             torch.testing.assert_close(ours, expected, atol=1e-4, rtol=1e-4)
-    if not is_native and is_source_larger:
+    if is_source_larger:
         export("runs/opus", "huggingface", "back-en-de")
         assert_equal_runs(run_of("back-en-de", "again"), run)
-
-
-def test_an_entry_of_a_vocabulary_is_read_as_yaml_spells_it(tmp_path):
-    entries = ["</s>", "<unk>", "no", "7", "07", "~", "<<", "=", "--", "'", "''", '"', "a: b", "#", "- a", "x" * 2000]
-    entries += [*"\x00\x07\t\n\r\x1b\\ \x7f\x85\xa0\u2028\u2029\ufeff🙂é▁字:a", "a\nb", "\\x07", " a "]
-    for options in ({}, {"default_style": '"'}, {"default_style": '"', "allow_unicode": True}, {"default_style": "'"}):
-        tree = {entry: index for index, entry in enumerate(entries)}
-        text = yaml.safe_dump(tree, sort_keys=False, width=10**9, **options).replace("!!int ", "")
-        (tmp_path / "vocab.yml").write_text(text, encoding="utf-8")
-        assert read_vocabulary(tmp_path / "vocab.yml") == tree
 
 
 def test_a_bundle_becomes_a_run_again(marian, mt, run_of, export, trained):

@@ -14,7 +14,6 @@ from mt_cli.features.inspection.figures import (
     font_note,
     line_chart,
     save_attention,
-    save_norms,
     save_positions,
 )
 from mt_cli.model.positions import sinusoids
@@ -97,11 +96,9 @@ def test_a_chart_of_any_values_is_an_svg_with_a_line(values):
     assert line.startswith("M ") and line.count("L ") <= 400
 
 
-def test_positions_and_norms_are_drawn(tmp_path):
+def test_positions_are_drawn(tmp_path):
     save_positions(sinusoids(100, 64), tmp_path / "positions.svg")
-    save_norms({"source": torch.rand(500), "target": torch.rand(400)}, tmp_path / "norms.svg")
-    for name, words in (("positions", ("position", "dimension")), ("norms", ("source", "target"))):
-        assert all(f">{word}<" in (tmp_path / f"{name}.svg").read_text() for word in words)
+    assert all(f">{word}<" in (tmp_path / "positions.svg").read_text() for word in ("position", "dimension"))
 
 
 @pytest.mark.parametrize(("name", "error"), [("a.xyz", InputError), ("missing/a.png", MtError)])

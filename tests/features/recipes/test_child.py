@@ -43,7 +43,9 @@ def test_a_run_from_the_same_language_is_named_to_begin_with(mt, trained, tmp_pa
     status, _, err = mt("init", "--files", "train.en", "train.it", "--output", "second.yaml")
     assert status == 0 and "note: runs/tiny translates from en, too, into xx (" in err, err
     assert "mt init --begin-with runs/tiny writes such a config" in err
-    assert " to begin with a well" not in mt("init", "--files", "train.en", "train.xx", "--output", "third.yaml")[2]
+    languages = ("--source-language", "en", "--target-language", "xx")
+    status, _, err = mt("init", "--files", "train.en", "train.xx", *languages, "--output", "third.yaml")
+    assert status == 0 and " to begin with a well" not in err
 
 
 def test_a_config_that_begins_with_a_run_has_its_model_and_the_spellings_of_the_text(mt, trained, tmp_path):
@@ -77,7 +79,18 @@ def test_the_spellings_of_a_parent_are_kept_beside_those_of_the_text(mt, parent,
         texts = [f"{text} {n + 300 * (name == 'valid')}." for n, text in enumerate(shown)]
         (tmp_path / f"{name}.xx").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
         (tmp_path / f"{name}.en").write_text("".join(f"one {name} {n}.\n" for n in range(300)), encoding="utf-8")
-    status, _, err = mt("init", "--files", "train.en", "train.xx", "--name", "child", "--begin-with", "runs/parent")
+    status, _, err = mt(
+        "init",
+        "--files",
+        "train.en",
+        "train.xx",
+        "--target-language",
+        "xx",
+        "--begin-with",
+        "runs/parent",
+        "--name",
+        "child",
+    )
     assert status == 0, err
     assert "of runs/parent  tokenizer, model, but tokenizer.letters {ã: a, õ: ô}" in err
     assert load_config(tmp_path / "child.yaml").tokenizer.letters == {"ã": "a", "õ": "ô"}

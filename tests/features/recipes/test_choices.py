@@ -145,16 +145,8 @@ def test_a_model_smaller_than_the_pairs_allow_is_announced():
     assert "good translations" in expectation(many)
     on_cpu = replace(many, device="cpu", max_minutes=1e6)
     assert expectation(on_cpu) == "worse translations than these pairs allow: larger models need a GPU."
-    assert "larger models need more than 40 minutes" in expectation(replace(many, device="cpu"))
+    assert "larger models need more than 40 minutes; or raise" in expectation(replace(many, device="cpu"))
     assert "larger models need more than 1 minutes" in expectation(replace(many, max_minutes=1.0))
-
-
-@pytest.mark.parametrize("num_words", [1e6, 5e6, 5e7])
-def test_the_minutes_named_for_a_larger_model_give_one(num_words):
-    facts = replace(FACTS, num_target_words=num_words)
-    minutes = re.search(r"training.max_minutes: (\d+)", expectation(facts))
-    assert minutes and chosen(facts)["model.d_model"] == 128
-    assert chosen(replace(facts, max_minutes=float(minutes[1])))["model.d_model"] > 128
 
 
 def test_the_cpu_limits_a_model_only_if_a_gpu_could_train_a_larger_one():

@@ -14,8 +14,9 @@ from mt_cli.config.loading import load_config
 from mt_cli.config.sources import FolderSource, HeldOut
 from mt_cli.corpus.cache import Cache
 from mt_cli.features.recipes.auto import resolve_preset
-from mt_cli.features.recipes.init import InitOptions, write_config
+from mt_cli.features.recipes.init import write_config
 
+LANGUAGES = ("--source-language", "en", "--target-language", "de")
 ENGLISH = ["the", "dog", "and", "a", "cat", "of", "two", "are", "in", "on", "with", "house", "who"]
 GERMAN = ["der", "Hund", "und", "eine", "Katze", "von", "zwei", "sind", "in", "auf", "mit", "Haus", "wer"]
 
@@ -45,14 +46,12 @@ def write_files(folder, name, rows, suffixes=("en", "de")):
 
 def files_with_neighbours(folder):
     write_files(folder / "data", "train", pairs(90))
-    for name, first in (("val", 100), ("test_2016", 120), ("test_2017", 140)):
+    for name, first in (("val", 100), ("test", 120), ("test_2017", 140)):
         write_files(folder / "data", name, pairs(9, first))
-    write_files(folder / "data", "test_2018", pairs(9, 160), ("en", "fr"))
     return ("--files", "data/train.en", "data/train.de"), {
         "train": {"files": ["data/train.en", "data/train.de"]},
         "valid": {"files": ["data/val.en", "data/val.de"]},
-        "test": {"files": ["data/test_2016.en", "data/test_2016.de"]},
-        "extra_tests": {"test_2017": {"files": ["data/test_2017.en", "data/test_2017.de"]}},
+        "test": {"files": ["data/test.en", "data/test.de"]},
     }
 
 
@@ -115,8 +114,8 @@ def test_init_writes_what_preset_auto_chooses(mt, tmp_path):
 
 def test_one_function_writes_the_config_of_the_command(mt, tmp_path):
     write_files(tmp_path, "train", pairs(90))
-    options = InitOptions(files=("train.en", "train.de"), name="new", source_language="en", output=tmp_path / "a.yaml")
-    assert write_config(options, tmp_path / "runs") == tmp_path / "a.yaml"
+    path, files = tmp_path / "a.yaml", {"files": ("train.en", "train.de")}
+    assert write_config(files, ("en", None), {}, tmp_path / "runs", name="new", output=path) == path
     assert mt("init", "--files", "train.en", "train.de", "--name", "new", "--output", "b.yaml")[0] == 0
     assert load_config(tmp_path / "a.yaml") == load_config(tmp_path / "b.yaml")
 
@@ -161,20 +160,19 @@ def test_a_folder_of_catalogues_is_a_corpus(mt, tmp_path):
     for name, rows in {"one": pairs(60), "more/two": pairs(40, 60)}.items():
         path = tmp_path / f"po/{name}.po"
         path.parent.mkdir(parents=True, exist_ok=True)
-        messages = (f'msgid "{source}"\nmsgstr "{target}"\n' for source, target in rows)
+        messages = (f'msgid "{source}"\nmsgstr "{target}"\n' for source, target in (("", "Language: de\\n"), *rows))
         path.write_text("\n".join(messages), encoding="utf-8")
     (tmp_path / "po/package.json").write_text('{"name": "x"}', encoding="utf-8")
     status, out, err = mt("init", "po")
     assert status == 0, err
     corpus = load_config(tmp_path / out.strip()).corpus
     assert corpus.languages == ("en", "de") and corpus.train == (FolderSource(folder="po", pattern="**/*.po"),)
-    for arguments in (("po",), ("--config", out.strip())):
-        status, out_of_check, err = mt("data", "check", *arguments, "--json")
-        assert status == 0, err
-        assert next(row for row in json.loads(out_of_check)["corpora"])["num_read"] == 100
-    assert "po, more/two.po, line 1\n" in mt("data", "show", "po", "-n", "100")[1]
-    (tmp_path / "po/a.tsv").write_text("a\tb\n", encoding="utf-8")
-    assert "several formats (2 .po, 1 .tsv)" in mt("init", "po")[2]
+    status, out_of_check, err = mt("data", "check", "--config", out.strip(), "--json")
+    assert status == 0, err
+    assert next(row for row in json.loads(out_of_check)["corpora"])["num_read"] == 100
+    assert "po, more/two.po, line 4\n" in mt("data", "show", "--config", out.strip(), "-n", "100")[1]
+    memory(tmp_path / "po")
+    assert "several formats (.po, .tmx)" in mt("init", "po")[2]
 
 
 def test_init_takes_the_columns_the_split_and_the_files_that_it_is_given(init, tmp_path):
@@ -206,26 +204,26 @@ def test_every_shipped_config_can_be_written_as_an_example(mt, root, tmp_path):
         (("a.en", "a.de"), "a.en"),
         (("a.en", "--dataset", "x"), "a.en"),
         (("train.en", "train.de", "train.fr"), "train.fr"),
-        (("--files", "train.en", "train.de", "--valid", "v.en", "v.de"), "--valid v.de"),
+        (("--files", "train.en", "train.de", "--valid", "v.en", "v.de"), "repeat the option"),
         (("--files", "train.en"), "--files"),
         (("--file", "a.tsv", "--example", "quickstart"), "--example"),
-        (("--file", "a.tsv", "--subset", "x"), "--subset"),
-        (("--files", "train.en", "train.de", "--columns", "a", "b"), "--columns"),
-        (("--file", "numbers.csv", "--columns", "2", "2"), "--columns 2 2"),
-        (("--files", "train.en", "train.de", "--format", "tsv"), "--format"),
-        (("--file", "numbers.csv", "--format", "xlsx"), "--format xlsx"),
-        (("--file", "three.jsonl", "--columns", "en", "it"), "'it'"),
+        (("--file", "a.tsv", "--subset", "x"), "unknown key `subset`"),
+        (("--files", "train.en", "train.de", "--columns", "a", "b"), "unknown key `columns`"),
+        (("--file", "numbers.csv", "--columns", "2", "2"), "columns: both are '2'"),
+        (("--files", "train.en", "train.de", "--format", "tsv"), "unknown key `format`"),
+        (("--file", "numbers.csv", "--format", "xlsx"), "found 'xlsx'"),
+        (("--file", "three.jsonl", "--columns", "en", "it", "--target-language", "it"), "'it'"),
         (("--example", "quickstart", "--name", "x"), "--example"),
         (("--example", "fastest"), "--example fastest"),
-        (("--files", "a b.po", "b.po"), "--file 'a b.po'"),
-        (("train.en", "de.tmx.gz"), "--file de.tmx.gz"),
+        (("--files", "a b.po", "b.po"), "give it alone"),
+        (("train.en", "de.tmx.gz"), "de.tmx.gz: a .tmx.gz file holds both languages"),
         (("--files", "train.en", "train.de", "--output", "none/c.yaml"), "none"),
         (("--files", "train.en", "short.de"), "short.de has 89"),
         (("--files", "empty.en", "empty.de"), "empty.en and empty.de"),
         (("--file", "train.en"), "train.en"),
         (("--file", "missing.tmx"), "missing.tmx"),
-        (("--file", ""), "--file"),
-        (("--files", "train.en", "train.de", "--name", "a b"), "--name 'a b'"),
+        (("--file", ""), "corpus.train.file"),
+        (("--files", "train.en", "train.de", "--name", "a b"), "name: 'a b' is not a directory name"),
         (("--files", "few.en", "few.de"), "few.en and few.de: 3 pairs"),
         (("--files", "long.en", "long.de"), "corpus.max_tokens"),
         (("--dataset", "nowhere"), "dataset nowhere"),
@@ -233,14 +231,13 @@ def test_every_shipped_config_can_be_written_as_an_example(mt, root, tmp_path):
         (("--files", "train.en", "same.de"), "same text"),
         (("--file", "three.jsonl"), "en, de, fr; choose with --source-language"),
         (("--file", "odd.jsonl"), "a, b, c"),
-        (("--file", "numbers.csv"), "numbers.csv: the source has no letters"),
+        (("--file", "numbers.csv", *LANGUAGES), "numbers.csv: the source has no letters"),
         (("--file", "m.tmx", "--source-language", "en", "--target-language", "fr"), "fr"),
-        (("--files", "swapped.en", "swapped.de"), "--source-language de --target-language en"),
         (("--files", "train.en", "train.de", "--source-language", "english"), "--source-language english"),
-        (("--files", "train.en", "train.de", "--valid", "short.en"), "--valid short.en"),
+        (("--files", "train.en", "train.de", "--valid", "short.en"), "short.en: unknown format"),
         (("--files", "train.en", "train.de", *("--valid", "short.en") * 3), "--valid short.en"),
-        (("--files", "train.en", "train.de", "--test", ""), "--test"),
-        (("--files", "train.en", "train.de", "--valid", "a.tsv", "--valid", "b.tsv"), "--valid a.tsv"),
+        (("--files", "train.en", "train.de", "--test", ""), "corpus.test.file"),
+        (("--files", "train.en", "train.de", "--valid", "a.tsv", "--valid", "b.tsv"), "(--valid 'a.tsv')"),
         (("--files", "train.en", "train.de", "--valid", "train.en", "--valid", "train.de"), "train.en and train.de"),
     ],
 )
@@ -248,7 +245,6 @@ def test_text_and_options_that_init_cannot_use_are_an_error_that_names_them(mt, 
     for name, rows in (("train", pairs(90)), ("short", pairs(89)), ("empty", []), ("few", pairs(3))):
         write_files(tmp_path, name, rows)
     write_files(tmp_path, "strange", [("x", f"zyx {n} vut") for n in range(90)], ("y", "x"))
-    write_files(tmp_path, "swapped", [row[::-1] for row in pairs(90)])
     write_files(tmp_path, "same", [row[:1] * 2 for row in pairs(90)])
     generator = random.Random(1)
     words = ["".join(generator.choices("abcdefghij", k=5)) for _ in range(5_000)]

@@ -1,22 +1,15 @@
 import json
-import random
 import shutil
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import yaml
-from texts import TEXTS
 
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.config.directions import NO_TAGS, Tagging
 from mt_cli.config.loading import load_config
-from mt_cli.config.sections import DecodingConfig
 from mt_cli.corpus.cache import Cache
 from mt_cli.data.prepare import prepare
-from mt_cli.evaluation.scores import Scorer
-from mt_cli.features.tuning.at_end import Limits, has_learned, tune_at_end, tuning_set
-from mt_cli.features.tuning.tuning import TuningSet
+from mt_cli.features.tuning.at_end import Limits, tune_at_end, tuning_set
 
 
 def decoding_of(run):
@@ -91,40 +84,7 @@ def test_of_long_sentences_fewer_are_translated(trained, tmp_path):
     config = load_config(trained / "config.yaml", ())
     data = prepare(config, Cache(tmp_path / "cache"))
     sizes = [
-        len(tuning_set(config, data, 0, Limits(fewest_pairs=1, num_pairs=40, tokens_of_sentence=tokens)).pairs)
+        len(tuning_set(config, data, Limits(fewest_pairs=1, num_pairs=40, tokens_of_sentence=tokens)).pairs)
         for tokens in (40, 1)
     ]
     assert sizes[0] == 40 and 1 < sizes[1] < 20
-
-
-BEAM = DecodingConfig()
-
-
-@dataclass(frozen=True)
-class Saying:
-    """Translates sources into references of its choice."""
-
-    say: Any
-    engine: None = None
-    tagging: Tagging = NO_TAGS
-    decoding: DecodingConfig = BEAM
-
-    def translate(self, sources):
-        assert self.decoding.beam_size == 1
-        return list(map(self.say, sources))
-
-
-@pytest.mark.parametrize("language", ["eng_Latn", "zho_Hans", "amh_Ethi", "tha_Thai"])
-def test_a_model_has_learned_nothing_if_its_translations_do_not_depend_on_their_sources(language):
-    units = list(TEXTS[language]) if language in ("zho_Hans", "tha_Thai") else TEXTS[language].split()
-    glue, rng = "" if language in ("zho_Hans", "tha_Thai") else " ", random.Random(1)
-    references = [glue.join(rng.choices(units, k=9)) for _ in range(100)]
-    compared = TuningSet([(str(number), text) for number, text in enumerate(references)], (), Scorer.of(language), "")
-    for say, expected in (
-        (lambda source: references[0], False),
-        (lambda source: "de de de de de de", False),
-        (lambda source: "", False),
-        (lambda source: references[int(source)][: len(references[int(source)]) // 3], True),
-        (lambda source: references[int(source)], True),
-    ):
-        assert has_learned(Saying(say), compared) == expected

@@ -9,7 +9,7 @@ from mt_cli.config.sections import DecodingConfig
 from mt_cli.errors import ConfigError, InputError
 from mt_cli.evaluation.scores import Scorer
 from mt_cli.features.tuning import tuning
-from mt_cli.features.tuning.tuning import Trial, TuningSet, choose, format_tuning, search_grid, tune
+from mt_cli.features.tuning.tuning import Trial, TuningSet, choose, search_grid, tune
 
 SCORES = st.integers(0, 40).map(lambda tenths: tenths / 8)  # Exact in binary, so that margins are exact.
 
@@ -121,41 +121,14 @@ def test_the_score_of_several_directions_is_their_mean():
     assert result["signature"].startswith("mean:2|")
 
 
-def test_each_tag_has_the_penalty_that_is_best_for_its_pairs():
-    result = tune(Copying(), BOTH, grid([1, 2, 9], [None, 3]), 0)
-    chosen = result["chosen"]
-    assert chosen["length_penalties"] == {"<2de>": 2, "<2en>": 1} and chosen["no_repeat_ngram"] == 3
-    scores = {tag: max(each["score"] for each in trials) for tag, trials in result["tags"].items()}
-    assert scores["<2en>"] == 100 and {each["no_repeat_ngram"] for each in result["tags"]["<2en>"]} == {3}
-    assert chosen["score"] == pytest.approx(sum(scores.values()) / 2, abs=1e-3)
-    text = format_tuning(result | {"split": "valid"})
-    assert "each tag with its own" in text and "beam 2, no_repeat_ngram 3 " in text
-    few = tune(Copying(), compared_on(PAIRS[1:], LANGUAGES[1:]), grid([1, 2, 9], [3]), 0)["chosen"]
-    assert few["length_penalties"] == {"<2de>": 2}, "49 pairs are too few"
-
-
-def test_one_direction_and_greedy_search_have_no_penalties_by_tag():
-    result = tune(Copying(), compared_on(PAIRS[50:], LANGUAGES[50:]), grid([1, 2]), 0)
-    assert result["chosen"]["length_penalties"] == {} == result["tags"] and result["chosen"]["length_penalty"] == 2
+def test_greedy_search_has_no_penalty():
     chosen = tune(Copying(), BOTH, grid([1, 2], size=1), 0)["chosen"]
     assert chosen["length_penalty"] is None is chosen["length_penalties"]
 
 
-@dataclass(frozen=True)
-class Misleading(TuningSet):
-    """Scores of tags prefer other penalties than all pairs together."""
-
-    def trials_by_tag(self, trials, tags):
-        by_tag = super().trials_by_tag(trials, tags)
-        return {tag: [replace(each, score=100 - each.score) for each in trials] for tag, trials in by_tag.items()}
-
-
-def test_penalties_by_tag_are_kept_only_if_they_score_at_least_as_high_as_one_for_all():
-    result = tune(Copying(), Misleading(PAIRS, LANGUAGES, Scorer.of("en"), "chrf"), grid([1, 2, 9]), 0)
-    best = max(each["score"] for each in result["trials"])
-    assert result["chosen"]["length_penalties"] == {} and result["chosen"]["length_penalty"] == 2
-    assert result["chosen"]["score"] == best and set(result["tags"]) == {"<2de>", "<2en>"}
-    assert "one for all tags, because" in format_tuning(result | {"split": "valid"})
+def test_tuning_replaces_the_penalties_of_single_tags():
+    setting = search_grid(DecodingConfig(length_penalties={"<2de>": 9}), [2], [1], [3])
+    assert tune(Copying(), BOTH, setting, 0)["chosen"]["length_penalties"] == {} == setting[0].length_penalties
 
 
 @pytest.mark.parametrize("num_tried", [3, 2, 1, 0])
