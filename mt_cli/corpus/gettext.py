@@ -10,13 +10,13 @@ from mt_cli.corpus.lines import CHUNK_BYTES, not_utf8, opened, read_lines
 from mt_cli.corpus.rows import Columns, Languages, Names, Row
 from mt_cli.errors import CorpusError
 
-_LINE = re.compile(r'(?:(msgctxt|msgid|msgid_plural|msgstr(?:\[\d+\])?)\s*)?"((?:[^"\\]|\\.)*)"')
+LINE = re.compile(r'(?:(msgctxt|msgid|msgid_plural|msgstr(?:\[\d+\])?)\s*)?"((?:[^"\\]|\\.)*)"')
 _ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]+)|(.))")
 _ESCAPED = dict(zip(b'abfnrtv"\\', b'\a\b\f\n\r\t\v"\\', strict=True))
 _LANGUAGE = re.compile(rb'"Language:\s*([A-Za-z]{2,3}(?:[_-][A-Za-z]+)*)(?:@(\w+))?\s*\\n"')
 _SCRIPTS = {b"latin": "_Latn", b"cyrillic": "_Cyrl"}
 """Script suffixes of language codes, by the modifier of a locale such as `sr@latin`."""
-_CHARSET = re.compile(rb'"Content-Type:[^"\n]*charset=([^\s"\\;]+)', re.IGNORECASE)
+CHARSET = re.compile(rb'"Content-Type:[^"\n]*charset=([^\s"\\;]+)', re.IGNORECASE)
 
 
 def read_po(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
@@ -32,7 +32,7 @@ def read_po(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]
             next_is_fuzzy |= line.startswith("#,") and "fuzzy" in re.split(r"[,\s]+", line)
             continue
         where = f"{path}, line {number:,}"
-        match = _LINE.fullmatch(line)
+        match = LINE.fullmatch(line)
         if match is None or not (match[1] or keyword):
             raise CorpusError(f"{where}: not a line of a gettext catalogue: {line[:60]!r}")
         keyword = match[1] or keyword
@@ -41,7 +41,7 @@ def read_po(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]
             entry, began, is_fuzzy, next_is_fuzzy = {}, number, next_is_fuzzy, False
         if match[1] in entry:
             raise CorpusError(f"{where}: a second {match[1]} in the message of line {began:,}")
-        entry[keyword] = entry.get(keyword, b"") + _unescaped(match[2], where)
+        entry[keyword] = entry.get(keyword, b"") + unescaped(match[2], where)
     yield from _rows_of_message(path, began, entry, is_fuzzy)
 
 
@@ -57,13 +57,13 @@ def target_in_po(path: Path) -> Names:
 def _check_charset(path: Path) -> None:
     """Raise CorpusError if the header of a catalogue names a charset other than UTF-8; templates have `CHARSET`."""
     with opened(path) as file:
-        match = _CHARSET.search(file.read(CHUNK_BYTES))
+        match = CHARSET.search(file.read(CHUNK_BYTES))
     charset = match[1].decode("ascii", "replace") if match else "UTF-8"
     if charset.lower().replace("-", "") not in ("utf8", "ascii", "usascii", "charset"):
         raise CorpusError(f"{path}: its charset is {charset}; convert it with `msgconv -t UTF-8`")
 
 
-def _unescaped(text: str, where: str) -> bytes:
+def unescaped(text: str, where: str) -> bytes:
     """Bytes of a quoted string."""
 
     def byte(escape: re.Match[bytes]) -> bytes:
