@@ -52,6 +52,10 @@ def translate(
         bool, flag(_TEXT, "--strict", "Exit status 1 if a translation lacks a protected span (corpus.protect).")
     ] = False,
     as_lines: options.AsLinesOption = False,
+    translate_all: Annotated[
+        bool, flag(_TEXT, "--all", "Of a document, translate texts that have a translation, too.")
+    ] = False,
+    column: Annotated[str | None, option(_TEXT, "NAME", "Column of a table to translate.", False)] = None,
     to: options.ToOption = None,
     tag: options.TagOption = None,
     interactive: Annotated[bool, flag(_TEXT, "--interactive", "Prompt for sentences, one at a time.")] = False,
@@ -76,13 +80,15 @@ def translate(
     devices: options.DevicesOption = 1,
     progress: options.ProgressOption = "auto",
 ) -> None:
-    """Translate sentences, one line each.
+    """Translate sentences, one line each, or documents.
 
-    Reads standard input if no sentence and no file is given. The output has the order of the input.
+    Reads standard input if no sentence and no file is given. The output has the order of the input. Of a document such
+    as .po, or of a folder of documents, only the text is translated, and everything else stays.
 
     Examples:
         mt translate "The old doctor does not see the red house."
         mt translate --run runs/my_run --input in.txt --output out.txt
+        mt translate --input po/app.po --output draft/app.po
         mt translate "The red house." --n-best 5 --attention attention.png
 
     More: docs/translating.md
@@ -103,6 +109,18 @@ def translate(
             raise InputError(f"--alignment: --engine {engine} does not report attention; use --engine mt")
         return search
 
+    if input_file is not None and not as_lines and _is_of_documents(input_file):
+        if sentences or interactive or n_best > 1 or as_json or alignment or attention or prefix or devices > 1:
+            raise InputError(
+                f"{input_file}: a document is translated alone, without these options; --as-lines reads lines"
+            )
+        search = search_options(overrides, **changes) | {"split_sentences": split_sentences}
+        translator = load_translator(run_paths(run), device, precision, engine, checkpoint, threads)
+        search["tag"] = translator.target_tag(to, tag)
+        model = (*map(str, run_paths(run)), engine, checkpoint)
+        _translate_documents(translator, model, search, input_file, output_file, column, translate_all, strict)
+        return
+
     def check_before_launch() -> None:
         _check_model(run, engine, checkpoint, device, precision, check(is_shared=True))
 
@@ -120,6 +138,36 @@ def translate(
         items = (item for block in lines for item in translated(translator, block, search, group))
         draw = partial(_draw_attention, translator, attention, search["tag"]) if attention else None
         _write(items, group.on_main(lambda: outputs) or {}, draw, strict)
+
+
+def _is_of_documents(path: Path) -> bool:
+    """Whether a file is a document whose format is read, or a folder."""
+    from mt_cli.features.documents.formats import is_document
+
+    return path.is_dir() or (path.is_file() and is_document(path))
+
+
+def _translate_documents(
+    translator: Translator,
+    model: tuple[str | None, ...],
+    search: dict[str, Any],
+    path: Path,
+    output: Path | None,
+    column: str | None,
+    translates_all: bool,
+    is_strict: bool,
+) -> None:
+    from mt_cli.features.documents.document import Options
+    from mt_cli.features.documents.translate import Job, translate_documents
+
+    if output is None:
+        raise InputError(f"{path}: give a file for the translated document: --output FILE")
+    if not path.is_dir():
+        check_output(output)
+    check_distinct({"--input": path, "--output": output})
+    options = Options(translator.languages, column)
+    key = repr((model, sorted(search.items(), key=str), options, translates_all, translator.decoding))
+    translate_documents(path, output, Job(translator, search, options, translates_all, key), is_strict)
 
 
 def _check_sources(sentences: list[str] | None, path: Path | None, interactive: bool, as_lines: bool) -> None:

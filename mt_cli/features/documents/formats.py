@@ -15,7 +15,10 @@ READERS: Mapping[str, Callable[[Path, Options], Document]] = {
 
 
 def is_document(path: Path) -> bool:
-    """Whether a file is a document by its name."""
+    """Whether a file is a document by its name; `.pot` is a language, too."""
+    if path.suffix.lower() == ".pot":
+        with path.open("rb") as file:
+            return b'\nmsgid "' in file.read(2**16)
     return path.suffix.lower() in READERS
 
 

@@ -1,0 +1,162 @@
+"""Translation of documents and of folders of documents, with a summary. Knows no format."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import RootModel
+
+from mt_cli.errors import InputError, MtError
+from mt_cli.features.documents.document import Document, DocumentError, Options, Unit
+from mt_cli.features.documents.formats import is_document, read_document
+from mt_cli.machine.console import Progress, say
+from mt_cli.machine.storage import make_folder, read_model, write_bytes, write_text
+from mt_cli.translation.lines import Translation
+from mt_cli.translation.stream import blocks
+from mt_cli.translation.translator import Translator
+
+RECORD = ".mt-translated.json"
+"""File of an output folder that names the documents that are done."""
+_LINE_ENDS = re.compile(r"(\r\n|\n|\r)")
+_MOST_NAMED = 5
+
+
+class _Done(RootModel[dict[str, str]]):
+    """Key of the input and of the options by the name of each document that is done."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """Translation of documents by one model."""
+
+    translator: Translator
+    search: Mapping[str, Any]
+    """Options of `Translator.translate_fully`."""
+    options: Options
+    translates_all: bool = False
+    """Whether texts that a document has translations of are translated anew."""
+    key: str = ""
+    """Value that changes when the model or the options do."""
+    counts: Counter[str] = field(default_factory=Counter)
+    """Numbers for the summary."""
+    places_for_review: list[str] = field(default_factory=list)
+
+
+def translate_documents(path: Path, output: Path, job: Job, is_strict: bool) -> None:
+    """Translate a document, or all documents of a folder into another one; print a summary.
+
+    A folder is finished by the same command if it was interrupted. Raises InputError if an output exists and is not
+    of this command, DocumentError for a damaged document, and MtError with `is_strict` if a protected span is lost.
+    """
+    if path.is_dir():
+        _translate_folder(path, output, job)
+    else:
+        write_bytes(output, translated(path, job))
+    say(_summary(job.counts))
+    if places := job.places_for_review:
+        more = f" and {len(places) - _MOST_NAMED:,} more" if len(places) > _MOST_NAMED else ""
+        message = f"review {', '.join(places[:_MOST_NAMED])}{more}: a protected span of the source is missing"
+        if is_strict:
+            raise MtError(message)
+        say(f"note: {message}")
+
+
+def _translate_folder(path: Path, output: Path, job: Job) -> None:
+    """Translate the documents of a folder that are not done."""
+    names = sorted(file.relative_to(path) for file in path.rglob("*") if file.is_file() and is_document(file))
+    if not names:
+        raise InputError(f"{path}: has no documents whose text can be translated")
+    if output.resolve().is_relative_to(path.resolve()):
+        raise InputError(f"{output}: is inside of the folder that is read; write into another one")
+    make_folder(output)
+    record = output / RECORD
+    done = read_model(record, _Done).root if record.exists() else {}
+    for number, name in enumerate(names, start=1):
+        source, target = path / name, output / name
+        key = hashlib.sha256(job.key.encode() + source.read_bytes()).hexdigest()
+        if done.get(str(name)) == key and target.exists():
+            job.counts["done before"] += 1
+            continue
+        if target.exists() and str(name) not in done:
+            raise InputError(f"{target}: exists and was not written by this command; choose a new folder")
+        say(f"{name} ({number:,} of {len(names):,})")
+        content = translated(source, job)
+        make_folder(target.parent)
+        write_bytes(target, content)
+        done[str(name)] = key
+        write_text(record, json.dumps(done, indent=1, ensure_ascii=False) + "\n")
+
+
+def translated(path: Path, job: Job) -> bytes:
+    """Bytes of a translated document; raises DocumentError if it is damaged or its encoding lacks a character."""
+    document = read_document(path, job.options)
+    chosen = {index: unit for index, unit in enumerate(document.units) if job.translates_all or not unit.is_translated}
+    lines = dict.fromkeys(line for unit in chosen.values() for text in unit.texts for line in _lines(text, unit))
+    is_block = {line: unit.is_block for unit in chosen.values() for text in unit.texts for line in _lines(text, unit)}
+    translations = _translations(list(lines), is_block, job)
+    parts = {}
+    for index, unit in chosen.items():
+        texts = [_joined(text, unit, translations) for text in unit.texts]
+        losses = [span for text in unit.texts for line in _lines(text, unit) for span in translations[line].lost_spans]
+        if losses:
+            job.places_for_review.append(_place(path, document, unit))
+        parts[index] = unit.write(texts, bool(losses))
+    job.counts.update(document.counts)
+    job.counts.update(
+        {"documents": 1, "texts": len(document.units), "translated": len(chosen)}
+        | {"had a translation": len(document.units) - len(chosen)}
+    )
+    try:
+        return document.replaced(parts)
+    except DocumentError as error:
+        raise DocumentError(f"{path}: {error}") from None
+
+
+def _lines(text: str, unit: Unit) -> Iterator[str]:
+    """Pieces of a text that are translated: a paragraph whole, other texts line by line, without spaces at the ends."""
+    for line in [" ".join(text.split())] if unit.is_block else _LINE_ENDS.split(text)[::2]:
+        if stripped := line.strip():
+            yield stripped
+
+
+def _joined(text: str, unit: Unit, translations: Mapping[str, Translation]) -> str:
+    """Translation of a text, with its line ends and the spaces at the ends of its lines."""
+    if unit.is_block:
+        return "".join(translations[line].text for line in _lines(text, unit)) or text
+    parts = _LINE_ENDS.split(text)
+    for index, line in enumerate(parts[::2]):
+        if stripped := line.strip():
+            start = line.index(stripped)
+            parts[2 * index] = line[:start] + translations[stripped].text + line[start + len(stripped) :]
+    return "".join(parts)
+
+
+def _translations(lines: Sequence[str], is_block: Mapping[str, bool], job: Job) -> dict[str, Translation]:
+    """Translation of each line; sentences of paragraphs are translated one by one."""
+    translations: dict[str, Translation] = {}
+    with Progress("translate", len(lines), "text", is_quiet=True) as bar:
+        for splits in (False, True):
+            for block in blocks(line for line in lines if is_block[line] is splits):
+                search = {**job.search, "split_sentences": splits or job.search.get("split_sentences", False)}
+                translations.update(zip(block, job.translator.translate_fully(block, **search), strict=True))
+                bar.advance(len(block))
+    return translations
+
+
+def _place(path: Path, document: Document, unit: Unit) -> str:
+    return f"{path}, line {document.content.count(chr(10), 0, unit.start) + 1:,}"
+
+
+def _summary(counts: Counter[str]) -> str:
+    """Numbers of documents and texts, as one line."""
+    documents, before = counts.pop("documents", 0), counts.pop("done before", 0)
+    shown = [f"{number:,} {name}" for name, number in counts.items() if number]
+    earlier = f" ({before:,} more were done before)" if before else ""
+    return f"{documents:,} document{'s' * (documents != 1)}{earlier}: {', '.join(shown) or 'no text'}"
