@@ -54,18 +54,19 @@ class TokenMask:
     forbidden: tuple[int, ...]  # In all rows.
     forced: Tensor | None = None  # R, the only allowed token, or FREE; None if all rows are free.
     repeated: Tensor | None = None  # RxC, tokens that a row may not produce, padded with [PAD].
+    missing: Tensor | None = None  # RxC, reserved tokens that a row lacks, padded with [PAD]; then it may not end.
+    given: Tensor | None = None  # R, True where the forced token is in a prefix.
 
     @property
     def is_by_row(self) -> bool:
         """Whether the allowed tokens differ between rows."""
-        return self.forced is not None or self.repeated is not None
+        return self.forced is not None or self.repeated is not None or self.missing is not None
 
     def without_prefix(self, log_probs_RC: Tensor) -> Tensor:
         """Log-probabilities in which a token of a prefix counts nothing, because it is given and not chosen."""
-        if self.forced is None:
+        if self.given is None:
             return log_probs_RC
-        is_given_R1 = ((self.forced != FREE) & (self.forced != EOS_ID))[:, None]
-        return log_probs_RC.masked_fill(is_given_R1 & log_probs_RC.isfinite(), 0.0)
+        return log_probs_RC.masked_fill(self.given[:, None] & log_probs_RC.isfinite(), 0.0)
 
     def apply(self, log_probs_RV: Tensor) -> Tensor:
         """Write -inf for tokens that are not allowed; [EOS] is allowed if no other token is."""
@@ -74,6 +75,11 @@ class TokenMask:
         if self.forced is not None:
             is_free_R1, forced_R1 = (self.forced == FREE)[:, None], self.forced.clamp(min=0)[:, None]
             kept_R1 = log_probs_RV.gather(1, forced_R1)
+        if self.missing is not None:
+            # Where a row would end, it produces what it lacks: these tokens get the probability of [EOS].
+            values_RC = log_probs_RV.gather(1, self.missing).logaddexp(log_probs_RV[:, EOS_ID, None])
+            log_probs_RV.scatter_(1, self.missing, values_RC)
+            log_probs_RV[:, EOS_ID].masked_fill_((self.missing != PAD_ID).any(dim=1), -torch.inf)
         for token in self.forbidden:
             log_probs_RV[:, token] = -torch.inf
         if self.repeated is not None:
@@ -159,11 +165,13 @@ class Constraints:
     def next_after(self, ids_BNT: Tensor) -> TokenMask:
         """Mask of the tokens that may follow these hypotheses."""
         decoding, (num_beams, length) = self.decoding, ids_BNT.shape[1:]
-        forced_R = None
+        forced_R, given_R = None, None
         if length in self.ends_at or length < self.prefixes.shape[1]:
             forced_B = torch.where(self.max_lengths == length, EOS_ID, FREE)
             if length < self.prefixes.shape[1]:
-                forced_B = torch.where(self.prefixes[:, length] != FREE, self.prefixes[:, length], forced_B)
+                is_given_B = self.prefixes[:, length] != FREE
+                forced_B = torch.where(is_given_B, self.prefixes[:, length], forced_B)
+                given_R = is_given_B.repeat_interleave(num_beams)
             forced_R = forced_B.repeat_interleave(num_beams)
         forbidden = [*NEVER_PRODUCED]
         if decoding.unk == "avoid":
@@ -177,18 +185,26 @@ class Constraints:
             last_R1C = ids_BNT.flatten(0, 1)[:, None, length - size + 1 :]
             is_repeated_RK = (windows_RKC[..., :-1] == last_R1C).all(dim=-1)
             repeated = torch.where(is_repeated_RK, windows_RKC[..., -1], PAD_ID)
-        if (copied := self._without_right_copies(ids_BNT)) is not None:
-            repeated = copied if repeated is None else torch.cat([repeated, copied], dim=1)
-        return TokenMask(tuple(forbidden), forced_R, repeated)
+        mask = TokenMask(tuple(forbidden), forced_R, repeated, given=given_R)
+        return mask if self.reserved is None else self._with_reserved(self.reserved, mask, ids_BNT)
 
-    def _without_right_copies(self, ids_BNT: Tensor) -> Tensor | None:
-        """RxC tokens that would copy a reserved character once too often, and [EOS] while one is missing."""
-        if self.reserved is None or self.copies is None:
-            return None
-        is_missing_BNK = self.copies[:, None] > self.reserved.counts(ids_BNT, self.reserved.target)
-        copied_BNKA = torch.where(is_missing_BNK[..., None], PAD_ID, self.reserved.target_ids)
-        ends_BN1 = torch.where(is_missing_BNK.any(dim=-1, keepdim=True), EOS_ID, PAD_ID)
-        return torch.cat([copied_BNKA.flatten(2), ends_BN1], dim=2).flatten(0, 1)
+    def _with_reserved(self, reserved: ReservedIds, mask: TokenMask, ids_BNT: Tensor) -> TokenMask:
+        """Mask by which each row gets the reserved tokens of its source, each as often as there."""
+        assert self.copies is not None
+        missing_BNK = (self.copies[:, None] - reserved.counts(ids_BNT, reserved.target)).clamp(min=0)
+        is_missing_BNK1 = (missing_BNK > 0)[..., None]
+        spent_RC, missing_RC = (
+            torch.where(condition, reserved.target_ids, PAD_ID).flatten(2).flatten(0, 1)
+            for condition in (~is_missing_BNK1, is_missing_BNK1)
+        )
+        # The last positions are for what is missing.
+        first_BN = reserved.target_ids[:, 0][is_missing_BNK1[..., 0].int().argmax(dim=-1)]
+        num_left_B1 = self.max_lengths[:, None] - ids_BNT.shape[2]
+        is_late_BN = (num_left_B1 > 0) & (num_left_B1 <= missing_BNK.sum(dim=-1))
+        free_R = torch.full_like(first_BN, FREE).flatten() if mask.forced is None else mask.forced
+        forced_R = torch.where(is_late_BN.flatten() & (free_R == FREE), first_BN.flatten(), free_R)
+        repeated_RC = spent_RC if mask.repeated is None else torch.cat([mask.repeated, spent_RC], dim=1)
+        return replace(mask, forced=forced_R, repeated=repeated_RC, missing=missing_RC)
 
 
 def best_tokens(logits_RV: Tensor, number: int, mask: TokenMask) -> tuple[Tensor, Tensor]:

@@ -22,6 +22,7 @@ from mt_cli.data.prepare import Data, notes_on_tags, notes_on_words
 from mt_cli.errors import InputError
 from mt_cli.features.data_check import notes
 from mt_cli.features.data_check.findings import Finding, shorten
+from mt_cli.features.protection import notes_on_spans
 from mt_cli.features.training_pairs import training_pairs
 from mt_cli.machine.storage import refusal
 
@@ -47,6 +48,7 @@ def examine(data: Data, config: Config, problems: Sequence[Finding]) -> dict[str
             *notes.notes_on_leaks(data, config),
             *notes.notes_on_unknown_tokens(data, config),
             *notes.notes_on_texts(data, config),
+            *notes_on_spans(data, config),
             *(problem.message for problem in problems if problem.is_note),
         ],
         "problems": [asdict(problem) for problem in problems if not problem.is_note],

@@ -53,6 +53,8 @@ def read_bundle(
         "source": languages[0] or description.source_language,
         "target": languages[1] or description.target_language,
         "max_tokens": description.most_tokens or description.max_tokens,
+        "protect": list(description.protect),
+        "protect_patterns": list(description.protect_patterns),
         **unknown_corpus(description.tagging),
     }
     sections = {"corpus": corpus, "tokenizer": description.tokenizer, "model": description.model}

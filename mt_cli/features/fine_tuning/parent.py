@@ -93,6 +93,11 @@ def adopt(
             tokenizers = RunDirectory(parent_path).tokenizers(of_parent)
     except RunError as error:
         raise RunError(f"init.run: {error}") from None
+    if config.corpus.has_protection and not all(tokenizer.reserved_ids for tokenizer in tokenizers):
+        raise ConfigError(
+            f"corpus.protect: {parent_path} has no entries for protected spans in its vocabulary; remove this option "
+            "and protect_patterns, or train a new model"
+        )
     if config.tokenizer.changes_of_spelling != run.config.tokenizer.changes_of_spelling:
         tags = config.corpus.tags if is_kept else run.config.corpus.tags
         tokenizers = _with_spelling(tokenizers, config.tokenizer, tags)
@@ -143,6 +148,8 @@ def inherited(config: Config, previous: Config, origin: str) -> Config:
             if (key not in may_differ or _is_fixed(key, before)) and value != before[key]:
                 problems.append(f"{section}.{key}: is {on_one_line(before[key])} there, not {on_one_line(value)}")
         tree[section] = before | options
+    for key in ("protect", "protect_patterns"):
+        tree["corpus"].setdefault(key, list(getattr(previous.corpus, key)))
     if problems:
         raise ConfigError("\n  ".join([f"{origin}:", *problems]) + "\nRemove these options, or train a new model.")
     return parse_config(tree, origin)

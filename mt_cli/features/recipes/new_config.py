@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from textwrap import wrap
+from typing import Any
 
 from mt_cli.batching.encoded import SIDES
 from mt_cli.config.corpora import CorpusConfig
@@ -27,6 +28,7 @@ from mt_cli.errors import ColumnError, CorpusError, InputError
 from mt_cli.features.data_check.findings import Finding
 from mt_cli.features.data_check.problems import find_problems
 from mt_cli.features.fine_tuning.parent import inherited
+from mt_cli.features.protection import proposed_kinds
 from mt_cli.features.recipes.auto import Decision, begun_with, decide, describe, notes_on_parents
 from mt_cli.features.recipes.choices import Choice, expectation, is_limited_by_cpu
 from mt_cli.features.recipes.evaluation_text import text_for_evaluation
@@ -74,6 +76,8 @@ def new_config(
     left_out, notes = _other_orthography(corpora, parse_config(tree, "mt init").corpus)
     if left_out:
         corpus["filters"] = {"other_orthography": True}
+    if kinds := _protect(corpus, corpora["train"], tree) if parent is None else "":
+        notes.append(kinds)
     if parent is None:
         decision = _with_planned_device(decide(parse_config(tree, "mt init"), cache))
     else:
@@ -106,6 +110,15 @@ def _with_planned_device(decision: Decision) -> Decision:
         choices={**choices, "training": {**choices["training"], "planned_for": choice}},
         config=decision.config.model_copy(update={"training": training}),
     )
+
+
+def _protect(corpus: dict[str, Any], train: Corpus, tree: Mapping[str, Any]) -> str:
+    """Set `protect` to the kinds of span that pairs have on both sides; return a note on them, or an empty text."""
+    kinds, number = proposed_kinds(train, parse_config(tree, "mt init"))
+    if kinds:
+        corpus["protect"] = [kind.name for kind in kinds]
+    shown = (f"{kind.name} in {kind.num_pairs:,} ({kind.matched:.0%} on both sides)" for kind in kinds)
+    return f"corpus.protect keeps spans as they are; of {number:,} pairs: {', '.join(shown)}" if kinds else ""
 
 
 def _other_orthography(corpora: Mapping[str, Corpus], config: CorpusConfig) -> tuple[list[str], list[str]]:
@@ -212,6 +225,7 @@ def _as_yaml(tree: Tree, decision: Decision, languages: Languages, parent: Path 
     comments = {
         "valid": "held out from train" if "fraction" in tree["corpus"]["valid"] else "selects the best checkpoint",
         "test": "scored at the end",
+        "protect": "spans that translations keep as they are",
         "accept_processed": "the model needs and gives text in this form",
         "filters": f"leaves out {', '.join(left_out)}: spelled otherwise than {compared}",
     }

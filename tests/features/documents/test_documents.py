@@ -1,0 +1,172 @@
+"""Documents are translated in place: catalogues, folders of them, and what is wrong with them."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+
+from mt_cli.features.documents.document import DocumentError, Options
+from mt_cli.features.documents.formats import read_document
+from mt_cli.features.documents.translate import RECORD
+
+HEADER = (
+    'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n'
+    '"Plural-Forms: nplurals=3; plural=(n==1 ? 0 : n==2 ? 1 : 2);\\n"\n\n'
+)
+CATALOGUE = (
+    "# Comment\n" + HEADER + "#. Note\n#: a.c:1\n#, c-format\nmsgctxt \"menu\"\nmsgid \"one %s\"\nmsgstr \"\"\n\n"
+    '#: b.c:2\n#| msgid "old"\nmsgid "two"\nmsgstr ""\n\n'
+    'msgid "three"\nmsgstr "drei"\n\n'
+    'msgid "%d one"\nmsgid_plural "%d two"\nmsgstr[0] ""\nmsgstr[1] ""\nmsgstr[2] ""\n\n'
+    'msgid ""\n"one\\n"\n"two"\nmsgstr ""\n\n'
+    '#~ msgid "gone"\n#~ msgstr ""\n'
+)  # fmt: skip
+
+
+PLURALS = 'msgid "%d one"\nmsgid_plural "%d two"\n'
+CHANGES = [
+    ("#, c-format\n", "#, c-format, fuzzy\n"),
+    ('"one %s"\nmsgstr ""', '"one %s"\nmsgstr "ONE %s"'),
+    ('#| msgid "old"', '#, fuzzy\n#| msgid "old"'),
+    ('msgid "two"\nmsgstr ""', 'msgid "two"\nmsgstr "TWO"'),
+    (
+        PLURALS + 'msgstr[0] ""\nmsgstr[1] ""\nmsgstr[2] ""',
+        "#, fuzzy\n" + PLURALS + 'msgstr[0] "%d ONE"\nmsgstr[1] "%d TWO"\nmsgstr[2] "%d TWO"',
+    ),
+    (
+        'msgid ""\n"one\\n"\n"two"\nmsgstr ""',
+        '#, fuzzy\nmsgid ""\n"one\\n"\n"two"\nmsgstr ""\n"ONE\\n"\n"TWO"',
+    ),
+]
+"""Parts of the catalogue before and after."""
+
+
+def upper(unit):
+    return unit.write([text.upper().replace("%S", "%s").replace("%D", "%d") for text in unit.texts], False)
+
+
+def write(tmp_path, content, name="a.po"):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8"))
+    return path
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_only_untranslated_messages_of_a_catalogue_change(tmp_path, line_end):
+    path = write(tmp_path, CATALOGUE.replace("\n", line_end))
+    document = read_document(path, Options())
+    assert document.replaced({}) == path.read_bytes()
+    assert [unit.texts for unit in document.units] == [
+        ("one %s",), ("two",), ("three",), ("%d one", "%d two"), ("one\ntwo",)
+    ]  # fmt: skip
+    assert [unit.is_translated for unit in document.units] == [False, False, True, False, False]
+    parts = {index: upper(unit) for index, unit in enumerate(document.units) if not unit.is_translated}
+    written = document.replaced(parts).decode("utf-8").replace(line_end, "\n")
+    expected = CATALOGUE
+    for before, after in CHANGES:
+        assert expected.count(before) == 1
+        expected = expected.replace(before, after)
+    assert written == expected
+
+
+@pytest.mark.skipif(shutil.which("msgfmt") is None, reason="needs msgfmt of GNU gettext")
+def test_msgfmt_accepts_what_is_written(tmp_path):
+    document = read_document(write(tmp_path, CATALOGUE), Options())
+    written = document.replaced({index: upper(unit) for index, unit in enumerate(document.units)})
+    path = write(tmp_path, written, "b.po")
+    subprocess.run(["msgfmt", "--check", "--check-format", "-o", "/dev/null", path], check=True)
+
+
+@pytest.mark.parametrize(
+    "text", ['He says "no"', "tab\tend", "back\\slash", "a\nb\n", "long " * 60, "日本語" * 40, "é"]
+)
+def test_escapes_of_a_message_are_read_again(tmp_path, text):
+    document = read_document(write(tmp_path, HEADER + 'msgid "x"\nmsgstr ""\n'), Options())
+    path = write(tmp_path, document.replaced({0: document.units[0].write([text], False)}), "b.po")
+    from mt_cli.corpus.gettext import read_po
+
+    [(_, source, _)] = list(read_po(path, ("en", "it"), None))
+    assert source == "x"
+    path.write_bytes(path.read_bytes().replace(b"#, fuzzy\n", b""))
+    assert [row[1:] for row in read_po(path, ("en", "it"), None)] == [("x", text)]
+
+
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [
+        (HEADER + "msgid one\n", "line 6"),
+        (HEADER + 'msgid "a"\nmsgid "b"\nmsgstr ""\n', "line 7"),
+        (HEADER + 'msgid "a"\n', "line 6"),
+        (HEADER.encode() + b'msgid "\xff"\nmsgstr ""\n', "line 6"),
+        (HEADER.replace("UTF-8", "martian"), "martian"),
+    ],
+)
+def test_a_damaged_catalogue_is_refused_with_its_place(tmp_path, content, place):
+    with pytest.raises(DocumentError, match=place):
+        read_document(write(tmp_path, content), Options())
+
+
+def test_a_catalogue_in_another_encoding_keeps_it(tmp_path):
+    header = HEADER.replace("UTF-8", "ISO-8859-1")
+    path = write(tmp_path, (header + 'msgid "caf\u00e9"\nmsgstr ""\n').encode("latin-1"))
+    document = read_document(path, Options())
+    assert "caf\u00e9".encode("latin-1") in document.replaced({0: document.units[0].write(["CAF\u00c9"], False)})
+    with pytest.raises(DocumentError, match="lacks"):
+        document.replaced({0: document.units[0].write(["日本"], False)})
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in ("po/a.po", "po/deep/b.po"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        write(tmp_path, HEADER + f'msgid "one two"\nmsgstr ""\n\nmsgid "{name} three"\nmsgstr ""\n', name)
+    (tmp_path / "po/README").write_text("no document", encoding="utf-8")
+    return tmp_path / "po"
+
+
+def test_a_document_is_translated_and_counted(mt, trained, folder, tmp_path):
+    status, out, err = mt("translate", "--run", trained, "--input", "po/a.po", "--output", "a.po")
+    assert (status, out) == (0, "") and "1 document: 2 texts, 2 translated" in err
+    written = (tmp_path / "a.po").read_text(encoding="utf-8")
+    assert '#, fuzzy\nmsgid "one two"\nmsgstr "ONE TWO' in written
+    again = mt("translate", "--run", trained, "--input", "a.po", "--output", "b.po")
+    assert "2 had a translation" in again[2] and (tmp_path / "b.po").read_text(encoding="utf-8") == written
+
+
+def test_a_folder_is_finished_by_the_same_command(mt, trained, folder, tmp_path):
+    command = ("translate", "--run", trained, "--input", "po", "--output", "out")
+    assert "2 documents: 4 texts" in mt(*command)[2]
+    first = {path.name: path.read_bytes() for path in (tmp_path / "out").rglob("*.po")}
+    done = json.loads((tmp_path / "out" / RECORD).read_text(encoding="utf-8"))
+    assert set(done) == {"a.po", "deep/b.po"}
+    (tmp_path / "out/deep/b.po").unlink()
+    assert "1 document (1 more were done before)" in mt(*command)[2]
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").rglob("*.po")} == first
+    write(tmp_path, HEADER + 'msgid "five"\nmsgstr ""\n', "po/a.po")
+    assert "1 document (1 more" in mt(*command)[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("--input", "po/a.po"), "--output"),
+        (("--input", "po/a.po", "--output", "po/a.po"), "one file"),
+        (("--input", "po", "--output", "po/out"), "another"),
+        (("--input", "empty", "--output", "out"), "no documents"),
+        (("--input", "po/a.po", "--output", "x.po", "--json"), "document"),
+        (("--input", "po", "--output", "taken"), "taken/a.po"),
+    ],
+)
+def test_what_cannot_be_done_with_documents_is_refused(mt, trained, folder, tmp_path, arguments, named):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "taken").mkdir()
+    write(tmp_path, "mine", "taken/a.po")
+    status, _, err = mt("translate", "--run", trained, *arguments)
+    assert status == 2 and named in err and err.count("\n") == 1 + err.count("note:"), err
+    assert (tmp_path / "taken/a.po").read_text(encoding="utf-8") == "mine"
+
+
+def test_lines_of_a_document_are_read_with_as_lines(mt, trained, folder):
+    status, out, _ = mt("translate", "--run", trained, "--input", "po/a.po", "--as-lines")
+    assert status == 0 and out.count("\n") == len((folder / "a.po").read_text(encoding="utf-8").splitlines())

@@ -1,0 +1,155 @@
+"""Protected spans from training to translations, exports and documents."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+import yaml
+
+from mt_cli.config.loading import load_config
+from mt_cli.features.protection import kinds_in
+
+WORDS = ["one", "two", "three", "four", "five", "six"]
+
+
+def sentences(number, seed=1):
+    generator = random.Random(seed)
+    for index in range(number):
+        words = generator.choices(WORDS, k=generator.randrange(1, 5))
+        words.insert(generator.randrange(len(words) + 1), f"{{key{index}}}")
+        yield " ".join(words) + "."
+
+
+def capitals(sentence):
+    return " ".join(word if word.startswith("{") else word.upper() for word in sentence.split())
+
+
+@pytest.fixture(scope="module")
+def protected_run(tmp_path_factory, one_thread):
+    """A folder with a run whose sentences have a span each, and its config."""
+    from mt_cli.run.train import train
+
+    folder = tmp_path_factory.mktemp("protected")
+    for name, number, seed in (("train", 1200, 1), ("test", 20, 2)):
+        lines = list(sentences(number, seed))
+        (folder / f"{name}.en").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        (folder / f"{name}.xx").write_text("".join(f"{capitals(line)}\n" for line in lines), encoding="utf-8")
+    tree = {
+        "name": "spans",
+        "corpus": {
+            "source": "en",
+            "target": "xx",
+            "protect": ["braces"],
+            "train": {"files": [str(folder / "train.en"), str(folder / "train.xx")]},
+            "valid": {"fraction": 0.1},
+            "test": {"files": [str(folder / "test.en"), str(folder / "test.xx")]},
+        },
+        "model": {"d_model": 32, "d_ff": 32, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1},
+        "training": {"max_epochs": 30, "batch_tokens": 300, "warmup_steps": 50, "device": "cpu", "learning_rate": 5e-3},
+        "decoding": {"beam_size": 2},
+        "evaluation": {"num_resamples": 10},
+    }
+    (folder / "spans.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        train(load_config(folder / "spans.yaml"), folder / "runs")
+    return folder
+
+
+@pytest.fixture
+def run(protected_run, mt):
+    return protected_run / "runs/spans"
+
+
+LINES = ["one {new} two.", "{a} {b} three {a}.", "four {x}{y} five.", "six.", "{alone}"]
+
+
+@pytest.mark.parametrize("options", [(), ("--beam-size", "1"), ("--sample",), ("--n-best", "2")])
+def test_every_translation_has_the_spans_of_its_line(mt, run, tmp_path, options):
+    (tmp_path / "in").write_text("\n".join(LINES), encoding="utf-8")
+    status, out, _ = mt("translate", "--run", run, "--input", "in", "--json", "--strict", *options)
+    assert status == 0
+    for line, row in zip(LINES, map(json.loads, out.splitlines()), strict=True):
+        assert row["lost_spans"] == []
+        for hypothesis in row["hypotheses"]:
+            for span in ("{new}", "{a}", "{b}", "{x}", "{y}", "{alone}"):
+                assert hypothesis["text"].count(span) == line.count(span)
+
+
+def test_spans_that_were_never_seen_are_put_in_place(mt, run):
+    status, out, _ = mt("translate", "--run", run, "one {never_seen} two.", "three four {other}.")
+    assert status == 0 and out == "ONE {never_seen} TWO.\nTHREE FOUR {other}.\n"
+
+
+def test_a_span_that_is_on_both_sides_scores_higher_than_another_one(mt, run):
+    same, other = (float(mt("score", "--run", run, "one {x}.", f"ONE {span}.")[1]) for span in ("{x}", "{y}"))
+    assert other < same
+
+
+def test_an_exported_model_keeps_spans(mt, run, tmp_path):
+    pytest.importorskip("ctranslate2")
+    assert mt("export", "--run", run, "--format", "ctranslate2", "--output", "served")[0] == 0
+    lines = [line for line in LINES if "}{" not in line]  # Its search has no constraint; a second one has more beams.
+    (tmp_path / "in").write_text("\n".join(lines), encoding="utf-8")
+    command = ("translate", "--run", "served", "--engine", "ctranslate2", "--input", "in", "--json", "--strict")
+    status, out, err = mt(*command)
+    assert status == 0, out + err
+    assert [json.loads(line)["lost_spans"] for line in out.splitlines()] == [[]] * len(lines)
+
+
+def test_a_bundle_keeps_spans(mt, run):
+    assert mt("export", "--run", run, "--format", "bundle", "--output", "bundle")[0] == 0
+    assert mt("import", "bundle", "--output", "runs/again")[0] == 0
+    assert mt("translate", "--run", "runs/again", "one {x} two.")[1] == "ONE {x} TWO.\n"
+
+
+def test_a_child_protects_what_its_parent_protects(mt, protected_run, run):
+    config = protected_run / "spans.yaml"
+    tree = yaml.safe_load(config.read_text(encoding="utf-8"))
+    child = {"name": "child", "init": {"run": str(run)}, "training": {"max_steps": 2, "warmup_steps": 1}}
+    child["corpus"] = {key: value for key, value in tree["corpus"].items() if key != "protect"}
+    with open("child.yaml", "w", encoding="utf-8") as file:
+        yaml.safe_dump(child, file)
+    for _ in range(2):  # The second time, it resumes.
+        status, _, err = mt("train", "--config", "child.yaml")
+        assert status == 0, err
+    assert load_config(Path("runs/child/config.yaml")).corpus.protect == ("braces",)
+
+
+def test_a_parent_without_entries_for_spans_is_refused(mt, tiny_config, corpus):
+    assert mt("train", "--config", tiny_config)[0] == 0
+    new = ("--set", "init.run=runs/tiny", "--set", "name=child", "--set", "corpus.protect=[braces]")
+    tree = yaml.safe_load(tiny_config.read_text(encoding="utf-8"))
+    del tree["model"]
+    tiny_config.write_text(yaml.safe_dump(tree), encoding="utf-8")
+    status, _, err = mt("train", "--config", tiny_config, *new)
+    assert status == 2 and "corpus.protect" in err and "no entries for protected spans" in err
+
+
+def test_spans_of_pairs_that_differ_are_noted_with_places(mt, protected_run, tmp_path):
+    (tmp_path / "a.tsv").write_text("one {a}\tONE {a}\ntwo {b}\tTWO {c}\nthree {d}\tTHREE\nfour\tFOUR\n")
+    status, out, _ = mt(
+        "data", "check", "--config", protected_run / "spans.yaml", "--set", "corpus.train={file: a.tsv}",
+        "--set", "corpus.valid={file: a.tsv}", "--set", "corpus.filters.overlap=false", "--set", "corpus.test=null",
+    )  # fmt: skip
+    assert status == 0
+    assert "train: 2 of 3 pairs with protected spans have other spans on the target side" in out
+    assert "line 2, line 3" in out
+
+
+def test_mt_init_proposes_kinds_that_both_sides_have(mt, protected_run):
+    names = (protected_run / "train.en", protected_run / "train.xx")
+    languages = ("--source-language", "en", "--target-language", "it")
+    status, _, err = mt("init", *names, *languages, "--name", "new")
+    assert status == 0 and "braces in 1" in err
+    assert load_config(Path("new.yaml")).corpus.protect == ("braces",)
+
+
+def test_numbers_and_rare_or_unmatched_spans_are_not_proposed():
+    pairs = [(f"page {n} has %s", f"Seite {n} hat %s") for n in range(50)]
+    assert [kind.name for kind in kinds_in(pairs)] == ["printf"]
+    assert kinds_in([(source, target.replace("%s", "%d")) for source, target in pairs]) == []
+    assert kinds_in([*pairs[:5], *[("a", "b")] * 50]) == []
+    both = [("``code`` and :ref:`x`", "``code`` und :ref:`x`")] * 20
+    assert [kind.name for kind in kinds_in(both)] == ["rest"]
