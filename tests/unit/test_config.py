@@ -59,20 +59,6 @@ def test_only_true_and_false_are_booleans_where_text_is_expected(word):
     assert f'"{word}"' in config.to_yaml() or f"'{word}'" in config.to_yaml()
 
 
-@pytest.mark.parametrize("word", [word for word in WORDS if len(word) > 1])
-def test_a_boolean_option_may_have_a_word_of_yaml_1_1(word):
-    is_true = word.lower() in ("yes", "on")
-    config = parse_config(with_values(), "f.yaml")
-    text = (
-        config.to_yaml()
-        .replace("qkv_bias: true", f"qkv_bias: {word}")
-        .replace("final_norm: null", f"final_norm: {word}")
-    )
-    found = config_of_text(text.replace("norm_order: pre", "norm_order: post"), "f.yaml").model
-    assert (found.qkv_bias, found.final_norm) == (is_true, is_true)
-    assert parse_yaml("[true, True, TRUE, false, False, FALSE]", "x.yaml") == [True] * 3 + [False] * 3
-
-
 LIKE_NUMBERS = st.sampled_from(["1e3", "1E5", "0x1F", "1_000", "1:30", "2026-01-01", "yes", "null", "012", "1.5", "_"])
 ODD_CHARACTERS = st.text(st.sampled_from("a1 e-.:#'\"\n\t\x85\u2028\u2029\ufeff\U0001f600,[]{}&*!|>%@`\\"), min_size=1)
 
@@ -119,32 +105,23 @@ STREAM = {"corpus__train": {"dataset": "d", "streaming": True}, "corpus__valid":
 @pytest.mark.parametrize(
     ("changes", "keys"),
     [
-        (
-            {"model__d_model": "x", "model__dropout": 2.0, "training__batch_tokens": 0},
-            ["model.d_model", "model.dropout", "training.batch_tokens"],
-        ),
+        ({"model__d_model": "x", "model__dropout": 2.0}, "model.d_model model.dropout"),
         (
             STREAM | {"training__schedule": "cosine", "tokenizer__sample_pairs": None},
-            ["training.validate_every_steps", "training.max_steps", "tokenizer.sample_pairs"],
+            "training.validate_every_steps training.max_steps tokenizer.sample_pairs",
         ),
+        ({"model__d_model": 63, "tokenizer__bpe_dropout": 0.1}, "tokenizer.bpe_dropout model.num_heads model.d_model"),
         (
-            {"model__d_model": 63, "tokenizer__bpe_dropout": 0.1, "tokenizer__unigram_alpha": 0.1},
-            ["tokenizer.bpe_dropout", "tokenizer.unigram_alpha", "model.num_heads", "model.d_model"],
+            {"decoding__max_length": 2, "decoding__min_length": 3, "init__freeze": ["x"]},
+            "init.freeze decoding.max_length",
         ),
-        (
-            {"decoding__top_k": 5, "decoding__max_length": 2, "decoding__min_length": 3, "init__freeze": ["x"]},
-            ["init.freeze", "decoding.top_k", "decoding.max_length"],
-        ),
-        (
-            STREAM | {"corpus__valid": {"fraction": 0.1}, "corpus__temperature": 2.0},
-            ["corpus.temperature", "corpus.valid"],
-        ),
+        (STREAM | {"corpus__valid": {"fraction": 0.1}, "corpus__temperature": 2.0}, "corpus.temperature corpus.valid"),
     ],
 )
 def test_all_problems_are_listed_at_once_each_with_its_key(changes, keys):
     text = message_for(with_values(**changes))
-    assert text.startswith(f"f.yaml: {len(keys)} problems:\n")
-    assert sorted(re.findall(r"^  (\S+): ", text, flags=re.MULTILINE)) == sorted(keys)
+    assert text.startswith(f"f.yaml: {len(keys.split())} problems:\n")
+    assert sorted(re.findall(r"^  (\S+): ", text, flags=re.MULTILINE)) == sorted(keys.split())
 
 
 def test_an_unknown_key_names_its_neighbour():
@@ -188,7 +165,8 @@ def test_an_unknown_key_names_its_neighbour():
         ({"model__final_norm": False}, "model.final_norm"),
         ({"model__tie_embeddings": "all"}, "model.tie_embeddings"),
         ({"model__positions": "learned", "model__max_positions": 16}, "model.max_positions"),
-        ({"tokenizer__bpe_dropout": 0.1}, "tokenizer.bpe_dropout"),
+        ({"training__compile": "fast"}, "training.compile"),
+        ({"decoding__top_k": 5}, "decoding.top_k"),
         ({"tokenizer__algorithm": "unigram", "tokenizer__bpe_dropout": 0.1}, "tokenizer.bpe_dropout"),
         ({"tokenizer__algorithm": "bpe", "tokenizer__bpe_dropout": 1.0}, "tokenizer.bpe_dropout"),
         ({"tokenizer__algorithm": "bpe", "tokenizer__unigram_alpha": 0.0}, "tokenizer.unigram_alpha"),
@@ -206,25 +184,19 @@ def test_a_wrong_value_is_named_with_its_key(changes, key):
 @pytest.mark.parametrize(
     ("content", "part"),
     [
-        ("a: [1", "line 1"),
-        ("a: 1\na: 2", "line 2, .*`a` occurs twice"),
-        ("a: &x [1]\nb: *x", "line 2, .*`\\*x` is an alias"),
-        ("- 1", "a config is a mapping"),
-        ("", "mapping"),
+        (b"a: [1", "line 1"),
+        (b"a: 1\na: 2", "line 2, .*`a` occurs twice"),
+        (b"a: &x [1]\nb: *x", "line 2, .*`\\*x` is an alias"),
+        (b"- 1", "a config is a mapping"),
+        (b"name: \xe9", "not UTF-8"),
+        (None, "no such file"),
     ],
 )
 def test_the_error_of_a_file_that_is_no_config_names_the_line(tmp_path, content, part):
-    path = tmp_path / "c.yaml"
-    path.write_text(content, encoding="utf-8")
-    with pytest.raises(ConfigError, match=part):
-        load_config(path)
-
-
-def test_files_that_cannot_be_read_are_named(tmp_path):
-    (tmp_path / "latin.yaml").write_bytes(b"name: \xe9")
-    for name in ("none.yaml", "latin.yaml", "."):
-        with pytest.raises(ConfigError, match=f"^{re.escape(str(tmp_path / name))}: "):
-            load_config(tmp_path / name)
+    if content is not None:
+        (tmp_path / "c.yaml").write_bytes(content)
+    with pytest.raises(ConfigError, match=f"c.yaml.*{part}"):
+        load_config(tmp_path / "c.yaml")
 
 
 @given(
@@ -273,32 +245,14 @@ def test_differences_are_dotted():
     assert differences(old, new) == {"model.d_model": (256, 64), "training.max_epochs": (10, 3)}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("a: !!timestamp abc", "a: !!int ''", "a: !!bool x", "a: !!float x", "a: !!binary x", "a: !!python/name:os.x"),
-        *(
-            'a: "\\UFFFFFFFF"',
-            "a: " + "9" * 5000,
-            "a: 0x" + "f" * 5000,
-            "a: 1:1" + ":1" * 999,
-            "[" * 3000,
-            "{a: " * 3000,
-        ),
-        *(
-            "? [a]\n: 1",
-            "? {a: 1}\n: 1",
-            "{? [a, b]: 1}",
-            "{a: 1}: 3",
-            "[1]: 3",
-            "a: &a [*a]",
-            "a: \0",
-            "<<: 3",
-            "a: '",
-        ),
-    ],
-    ids=lambda text: text[:20],
-)
+ODD_YAML = [
+    *("a: !!timestamp abc", "a: !!int ''", "a: !!bool x", "a: !!float x", "a: !!binary x", "a: !!python/name:os.x"),
+    *('a: "\\UFFFFFFFF"', f"a: {'9' * 5000}", f"a: 0x{'f' * 5000}", f"a: 1:1{':1' * 999}", "[" * 3000, "{a: " * 3000),
+    *("? [a]\n: 1", "? {a: 1}\n: 1", "{? [a, b]: 1}", "{a: 1}: 3", "[1]: 3", "a: &a [*a]", "a: \0", "<<: 3", "a: '"),
+]
+
+
+@pytest.mark.parametrize("text", ODD_YAML, ids=lambda text: text[:20])
 def test_any_yaml_is_a_tree_or_one_message(text):
     try:
         assert parse_yaml(text, "x.yaml")
@@ -321,18 +275,11 @@ def test_no_option_takes_a_number_that_fp32_cannot_hold(value):
     assert numbers > 60
 
 
-@pytest.mark.parametrize(
-    ("text", "value"), [("auto", "auto"), ("on", True), ("true", True), ("no", False), ("false", False)]
-)
-def test_compiling_is_automatic_on_or_off(text, value):
-    assert (
-        config_of_text(yaml.safe_dump(with_values()), "f.yaml", [f"training.compile={text}"]).training.compile == value
-    )
-
-
-def test_compiling_in_another_way_is_refused():
-    with pytest.raises(ConfigError, match=r"training\.compile: found 'fast'; it should be"):
-        config_of_text(yaml.safe_dump(with_values()), "f.yaml", ["training.compile=fast"])
+@pytest.mark.parametrize("word", [word for word in WORDS if len(word) > 1] + ["True", "FALSE"])
+def test_a_boolean_option_may_have_a_word_of_yaml_1_1(word):
+    text, is_true = yaml.safe_dump(SMALLEST), word.lower() in ("yes", "on", "true")
+    config = config_of_text(text, "f.yaml", [f"model.qkv_bias={word}", f"training.compile={word}"])
+    assert (config.model.qkv_bias, config.training.compile) == (is_true, is_true)
 
 
 def test_options_that_may_change_on_resume_are_marked():

@@ -95,11 +95,6 @@ def test_halves_of_surrogate_pairs_become_replacement_characters(tmp_path):
     assert read(tmp_path / "a.jsonl") == [("x \ufffd y", "😀")]
 
 
-def test_nul_characters_within_other_text_are_text(tmp_path):
-    (tmp_path / "a.tsv").write_text("one\0two three\tuno\n\0\tdue e\0tre\n" * 3, encoding="utf-8")
-    assert read(tmp_path / "a.tsv") == [("one\0two three", "uno"), ("\0", "due e\0tre")] * 3
-
-
 LATIN = "perché".encode("latin-1")
 
 
@@ -141,12 +136,7 @@ def test_the_error_of_a_damaged_file_names_the_place(tmp_path, name, content, pl
 
 @pytest.mark.parametrize(
     ("name", "row"),
-    [
-        ("a.tsv", "{}\t{}\n"),
-        ("a.csv", '"{}","{}"\n'),
-        ("a.jsonl", '{{"en": "{}", "it": "{}"}}\n'),
-        ("a.po", 'msgid "{}"\nmsgstr "{}"\n\n'),
-    ],
+    [("a.csv", '"{}","{}"\n'), ("a.jsonl", '{{"en": "{}", "it": "{}"}}\n'), ("a.po", 'msgid "{}"\nmsgstr "{}"\n')],
 )
 @pytest.mark.parametrize("pair", [("one two", "uno due"), ("один два", "ένα δύο"), ("一二三", "テストです")])
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le"])
@@ -159,29 +149,16 @@ def test_text_of_two_or_four_bytes_a_character_is_refused(tmp_path, name, row, p
 @pytest.mark.parametrize("name", ["a.tsv", "a.csv"])
 @pytest.mark.parametrize("heading", [["en", "it"], []])
 @pytest.mark.parametrize("quote", ["", '"'])
-@pytest.mark.parametrize("mark", ["\t", ",", ";", "|", "    "])
-def test_another_separator_is_recognised(tmp_path, name, heading, quote, mark):
-    separator = {"\t": "tab", ",": "comma", ";": "semicolon", "|": "bar", "    ": "space"}[mark]
+@pytest.mark.parametrize(("mark", "separator"), [("\t", "tab"), (",", "comma"), (";", "semicolon"), ("|", "bar")])
+def test_another_separator_is_recognised(tmp_path, name, heading, quote, mark, separator):
     rows = [heading] * bool(heading) + [["one", "uno"], ["Hello you", "Ciao"]]
     lines = (mark.join(f"{quote}{cell}{quote}" for cell in row) + "\n" for row in rows)
     (tmp_path / name).write_text("".join(lines), encoding="utf-8")
     if (name, mark) in (("a.tsv", "\t"), ("a.csv", ",")):
         assert len(read(tmp_path / name)) >= 2
-    elif (name, mark, quote) != ("a.csv", "    ", '"'):
+    else:
         with pytest.raises(CorpusError, match=rf"{name}, line 1: .* separated by {separator}s"):
             read(tmp_path / name)
-
-
-def test_semicolons_next_to_commas_are_recognised(tmp_path):
-    path = tmp_path / "a.csv"
-    semicolons = ["".join(f"one, two {number};eins {number}\n" for number in range(9))]
-    semicolons += ["".join(f"one {number},eins; zwei {number}\n" * (number + 1) for number in range(4))]
-    for text in semicolons:
-        path.write_text(text, encoding="utf-8")
-        with pytest.raises(CorpusError, match="separated by semicolons"):
-            read(path)
-    path.write_text("".join(f"one {number},eins{';' * (number % 3)}\n" for number in range(9)), encoding="utf-8")
-    assert len(read(path)) == 9
 
 
 @pytest.mark.parametrize("kind", [".tsv", ".csv", ".jsonl", ".po", ".tmx", ".parquet", ".tsv.gz"])

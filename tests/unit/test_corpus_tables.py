@@ -8,7 +8,7 @@ import tracemalloc
 from typing import get_args
 
 import pytest
-from formats import ENDINGS, each_time_a_folder, numbered, packed, read
+from formats import ENDINGS, each_time_a_folder, packed, read
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,12 +40,12 @@ def write(path, rows):
 @each_time_a_folder
 @given(st.lists(st.tuples(CELL, CELL), max_size=10), ENDINGS)
 def test_what_a_spreadsheet_wrote_is_read_without_its_quotation_marks(tmp_path, pairs, ending):
-    proof = ('He says: "Stop".', 'Dice: "Ferma".')
-    path = packed(tmp_path / "a.tsv", as_spreadsheet([*pairs, proof]).encode(), ending)
+    pairs = [*pairs, ('He says: "Stop".', 'Dice: "Ferma".')]
+    path = packed(tmp_path / "a.tsv", as_spreadsheet(pairs).encode(), ending)
+    expected = [pair if "".join(pair).strip() else ("", "") for pair in pairs]  # A blank row is a blank pair.
     for name in ("tsv", "quoted_tsv"):
-        # A blank row is a blank pair.
         rows = [pair if "".join(pair).strip() else ("", "") for pair in read(path, format_name=name)]
-        assert rows == [pair if "".join(pair).strip() else ("", "") for pair in [*pairs, proof]]
+        assert rows == expected
 
 
 SENTENCES = [(f"one {number}", f"uno {number}") for number in range(30)]
@@ -66,15 +66,6 @@ def test_each_reason_to_quote_cells_is_recognised(tmp_path, rows, quoting):
     path = write(tmp_path / "a.tsv", as_spreadsheet(rows, quoting))
     assert quoting_of(path).is_quoted
     assert read(path) == [row[:2] for row in rows if row != ("en", "it")]
-
-
-def test_one_column_in_quotation_marks_is_quoted_and_so_are_cells_with_commas(tmp_path):
-    rows = [("en", "it"), *((source, f'"{target}"') for source, target in SENTENCES)]
-    assert read(write(tmp_path / "a.tsv", rows)) == SENTENCES
-    assert read(write(tmp_path / "b.tsv", [*rows, ("a", "b")]))[0] == ("one 0", '"uno 0"')
-    rows = [(f'"yes, {number}"', f'"sì, {number}"') for number in range(5)]
-    assert read(write(tmp_path / "c.tsv", [*SENTENCES, *rows]))[-1] == ("yes, 4", "sì, 4")
-    assert read(write(tmp_path / "d.tsv", [*SENTENCES, *rows, ("no, no", "no, mai")]))[-2] == ('"yes, 4"', '"sì, 4"')
 
 
 @pytest.mark.parametrize(
@@ -110,11 +101,9 @@ def corpus_of(source):
 
 
 def test_users_are_told_how_quotation_marks_are_read_and_of_files_that_are_mixed(tmp_path):
-    quoted = write(tmp_path / "q.tsv", as_spreadsheet([("a", "b"), ('c "d"', "e")]))
+    write(tmp_path / "q.tsv", as_spreadsheet([("a", "b"), ('c "d"', "e")]))
     plain = write(tmp_path / "p.tsv", [('"Come here.', "Vieni"), ('a 3" nail', "un chiodo")])
     mixed = write(tmp_path / "m.tsv", [("a", "b"), ('"c ""d"""', "e"), ('a 3" nail', "f")])
-    (note,) = notes_on_files(corpus_of({"file": str(quoted)}))
-    assert "q.tsv: quoted as spreadsheets do (1 cell, the first in line 2)" in note
     assert notes_on_files(corpus_of({"file": str(plain)})) == []
     (note,) = notes_on_files(corpus_of({"file": str(mixed)}))
     assert "(1 cell, the first in line 2)" in note and "(1, the first in line 3)" in note and "quoted_tsv" in note
@@ -123,14 +112,8 @@ def test_users_are_told_how_quotation_marks_are_read_and_of_files_that_are_mixed
         assert notes_on_files(corpus_of({"file": str(mixed), "format": name})) == []
     write(tmp_path / "r.tsv", as_spreadsheet([('c "d"', "e")]))
     (note,) = notes_on_files(corpus_of({"folder": str(tmp_path), "pattern": "[qr].tsv"}))
-    assert "q.tsv: quoted as spreadsheets do" in note and "(likewise 1 more of the folder)" in note
-
-
-def test_users_are_told_of_cells_between_marks_that_are_not_doubled(tmp_path):
-    """So writes `write.table` of R."""
-    rows = [(f'"say \\"{source}\\""', f'"{target}"') for source, target in SENTENCES]
-    (note,) = notes_on_files(corpus_of({"file": str(write(tmp_path / "a.tsv", rows))}))
-    assert "(60 cells, the first in line 1)" in note and "(30, the first in line 1)" in note
+    assert "q.tsv: quoted as spreadsheets do (1 cell, the first in line 2)" in note
+    assert "(likewise 1 more of the folder)" in note
 
 
 RAGGED = {
@@ -138,8 +121,6 @@ RAGGED = {
     "without a heading": ([("a", "b"), ("c", "d"), ("e", "f", "g")], 3, 3),
     "far below": ([("a", "b")] * 99 + [("c", "d", "e")], 100, 3),
     "a missing separator": ([("en", "it", "score"), ("a", "b", "1"), ("a b", "2")], 3, 2),
-    "a note that others lack": ([("en", "it"), ("a", "b"), ("c", "d", "note")], 3, 3),
-    "an empty column beside it": ([("a", "b", "")] * 9 + [("c", "d", "e", "")], 10, 4),
     "columns by number": ([("1", "a", "b")] * 9 + [("1", "c", "d", "e")], 10, 4),
     "one cell": (["ab", "c"], 2, 1),
     "a heading without its first name": ([("en", "it"), ("1", "a", "b"), ("2", "c", "d")], 2, 3),
@@ -148,20 +129,15 @@ RAGGED = {
 
 @pytest.mark.parametrize("kind", SEPARATORS)
 @pytest.mark.parametrize("case", RAGGED)
-def test_a_row_with_another_number_of_cells_is_refused_since_its_pair_may_be_shifted(tmp_path, case, kind):
+def test_a_row_with_another_number_of_cells_is_refused_since_its_pair_may_be_shifted(tmp_path, run, case, kind):
     rows, line, number = RAGGED[case]
-    path = write(tmp_path / f"a.{kind}", rows)
+    path = write(tmp_path / f"a b.{kind}", rows)
     columns = ("2", "3") if case == "columns by number" else None
-    with pytest.raises(CorpusError, match=rf"line {line}: has {number} cells?, and the (heading|others) .*repair"):
+    with pytest.raises(CorpusError, match=rf"line {line}: has {number} cells?, and the (heading|others) .*repair") as e:
         read(path, columns=columns)
-
-
-def test_rows_with_other_numbers_of_cells_are_counted_and_the_advice_works(tmp_path, run):
-    path = write(tmp_path / "a b.tsv", [("en", "it"), *([("a", "b"), ("c", "d", "e")] * 7)])
-    with pytest.raises(CorpusError, match=r"7 such rows \(lines 3, 5, 7, 9, 11, \.\.\.\)") as caught:
-        read(path)
-    run(["sh", "-c", str(caught.value).partition("or drop them: ")[2]], cwd=tmp_path, check=True)
-    assert read(tmp_path / "repaired.tsv") == [("a", "b")] * 7
+    if (case, kind) == ("far below", "tsv"):  # The advice works.
+        run(["sh", "-c", str(e.value).partition("or drop them: ")[2]], cwd=tmp_path, check=True)
+        assert read(tmp_path / "repaired.tsv") == [("a", "b")] * 99
 
 
 @pytest.mark.parametrize("kind", SEPARATORS)
@@ -210,48 +186,40 @@ def test_numbers_of_columns_may_be_numbers_in_a_config(tmp_path):
 @pytest.mark.parametrize(
     ("heading", "languages", "expected"),
     [
-        ("English Italian", ("it", "en"), ("1", "0")),
-        ("eng ita", ("en", "it"), ("0", "1")),
-        ("target source", ("en", "it"), ("1", "0")),
-        ("id sentence_por_Latn sentence_eng_Latn", ("eng_Latn", "por_Latn"), ("2", "1")),
-        ("text_it text_en", ("en", "it"), ("1", "0")),
-        ("it-IT en-US", ("en", "it"), ("1", "0")),
-        ("pt_PT pt_BR en", ("pt_BR", "en"), ("1", "2")),
-        ("zh-CN zh-TW en", ("zh_Hant", "en"), ("1", "2")),
+        ("English Italian", "it en", "1 0"),
+        ("target source", "en it", "1 0"),
+        ("id sentence_por_Latn sentence_eng_Latn", "eng_Latn por_Latn", "2 1"),
+        ("text_it text_en", "en it", "1 0"),
+        ("it-IT en-US", "en it", "1 0"),
+        ("pt_PT pt_BR en", "pt_BR en", "1 2"),
+        ("zh-CN zh-TW en", "zh_Hant en", "1 2"),
+        *((f"{text} x", "en it", f"{text} x") for text in ("no", "It", "he", "a")),  # Sentences like codes.
     ],
 )
 def test_columns_named_like_the_languages_in_another_spelling_are_found(tmp_path, heading, languages, expected):
     names = heading.split()
     path = write(tmp_path / "a.tsv", [names, [str(number) for number in range(len(names))]])
-    assert read(path, languages) == [expected]
+    assert read(path, languages.split())[0] == tuple(expected.split())
 
 
 @pytest.mark.parametrize(
     ("heading", "languages"),
     [
-        ("en it", ("no", "it")),
-        ("en it", ("de", "fr")),
-        ("English Italian", ("en", "de")),
-        ("sentence_por_Latn sentence_eng_Latn", ("eng_Latn", "spa_Latn")),
-        ("zh_Hans en", ("zh_Hant", "en")),
-        ("sr_Cyrl en", ("sr_Latn", "en")),
-        ("sr en score", ("sr_Latn", "en")),
-        ("hau en", ("yor", "en")),
-        ("pt_BR pt_PT en", ("pt", "en")),
-        ("en-GB en-US it", ("en", "it")),
+        ("en it", "no it"),
+        ("English Italian", "en de"),
+        ("sentence_por_Latn sentence_eng_Latn", "eng_Latn spa_Latn"),
+        ("zh_Hans en", "zh_Hant en"),
+        ("sr en score", "sr_Latn en"),
+        ("pt_BR pt_PT en", "pt en"),
     ],
 )
 def test_a_heading_with_other_languages_is_no_pair_of_sentences(tmp_path, heading, languages):
-    path = write(tmp_path / "a.tsv", [heading.split(), ["a"] * len(heading.split())])
-    with pytest.raises(ColumnError, match=rf"line 1: .*{languages[0]} and {languages[1]}; set `columns`"):
-        read(path, languages)
-
-
-@pytest.mark.parametrize(
-    "first", [("no", "no"), ("It is", "È"), ("he said", "lui"), ("en", "Il"), ("is", "è"), ("a", "b")]
-)
-def test_sentences_that_are_like_codes_are_no_heading(tmp_path, first):
-    assert read(write(tmp_path / "a.tsv", [first, ("x", "y")])) == [first, ("x", "y")]
+    path, (source, target) = (
+        write(tmp_path / "a.tsv", [heading.split(), ["a"] * len(heading.split())]),
+        languages.split(),
+    )
+    with pytest.raises(ColumnError, match=rf"line 1: .*{source} and {target}; set `columns`"):
+        read(path, (source, target))
 
 
 RECORDS = st.lists(st.tuples(st.text(max_size=9), st.text(max_size=9)), max_size=9)
@@ -268,11 +236,6 @@ def test_an_array_of_objects_is_read_as_json_lines_are(tmp_path, pairs, indent, 
         single = "".join(json.dumps(row) + "\n" for row in rows)
         assert read(packed(tmp_path / "b.json", single.encode(), ending)) == pairs
         assert names_in(whole).are_languages == is_nested
-
-
-def test_an_object_of_an_array_has_the_number_of_its_line(tmp_path):
-    text = '\n[\n {"en": "a", "it": "b"},\n {\n"en": "c",\n"it": "d"}, {"en": "e", "it": null}\n]\n'
-    assert numbered(write(tmp_path / "a.json", text))[0] == [(3, "a", "b"), (4, "c", "d"), (6, "e", "")]
 
 
 @pytest.mark.parametrize(

@@ -82,11 +82,6 @@ def test_a_search_that_cannot_be_tuned_stays_as_it_is(end, limits, decoding, not
     assert options["length_penalty"] == 1.0 and note in err and "Chosen" not in err
 
 
-def test_penalties_with_translations_that_are_too_long_are_marked(end):
-    decoding, err = end({"longest": 0.5})
-    assert decoding["length_penalty"] == 1.0 and err.count("*") == 3
-
-
 def test_of_long_sentences_fewer_are_translated(trained, tmp_path):
     config = load_config(trained / "config.yaml", ())
     data = prepare(config, Cache(tmp_path / "cache"))

@@ -51,13 +51,10 @@ def test_no_limit_of_repetitions_is_preferred_if_it_is_as_good():
         assert (chosen.length_penalty, chosen.no_repeat_ngram) == (2.0, expected)
 
 
-def test_the_grid_has_every_setting_once_in_order_and_keeps_other_options():
+def test_the_grid_has_every_setting_once_in_order_and_wrong_ones_are_refused():
     grid = search_grid(DecodingConfig(max_length=3), [4, 1, 4], [1.0, 0.0], [None])
-    assert [(each.beam_size, each.length_penalty) for each in grid] == [(1, 0.0), (1, 1.0), (4, 0.0), (4, 1.0)]
-    assert {each.max_length for each in grid} == {3}
-
-
-def test_settings_that_decoding_does_not_allow_are_refused():
+    settings = [(each.beam_size, each.length_penalty, each.max_length) for each in grid]
+    assert settings == [(1, 0.0, 3), (1, 1.0, 3), (4, 0.0, 3), (4, 1.0, 3)]
     for sizes, penalties, key in (([0], [1.0], "beam_size"), ([1], [-1.0], "length_penalty")):
         with pytest.raises(ConfigError, match=key):
             search_grid(DecodingConfig(), sizes, penalties, [None])
@@ -108,19 +105,6 @@ def grid(penalties, ngrams=(3,), size=2):
     return search_grid(DecodingConfig(), [size], penalties, ngrams)
 
 
-def test_the_score_of_several_directions_is_their_mean():
-    (setting,) = grid([0])
-    result = tune(Copying(), BOTH, [setting], 0.1)
-    hypotheses = Copying(setting).translate([source for source, _ in PAIRS])
-    score = Scorer.of("en").score
-    scores = [
-        score(hypotheses[rows], [target for _, target in PAIRS[rows]], ["chrf"])["chrf"].score
-        for rows in (slice(50), slice(50, None))
-    ]
-    assert result["chosen"]["score"] == pytest.approx(sum(scores) / 2, abs=1e-3)
-    assert result["signature"].startswith("mean:2|")
-
-
 def test_each_tag_has_the_penalty_that_is_best_for_its_pairs():
     result = tune(Copying(), BOTH, grid([1, 2, 9], [None, 3]), 0)
     chosen = result["chosen"]
@@ -128,17 +112,15 @@ def test_each_tag_has_the_penalty_that_is_best_for_its_pairs():
     scores = {tag: max(each["score"] for each in trials) for tag, trials in result["tags"].items()}
     assert scores["<2en>"] == 100 and {each["no_repeat_ngram"] for each in result["tags"]["<2en>"]} == {3}
     assert chosen["score"] == pytest.approx(sum(scores.values()) / 2, abs=1e-3)
+    assert result["signature"].startswith("mean:2|"), "the score of several directions is their mean"
     text = format_tuning(result | {"split": "valid"})
     assert "each tag with its own" in text and "beam 2, no_repeat_ngram 3 " in text
     few = tune(Copying(), compared_on(PAIRS[1:], LANGUAGES[1:]), grid([1, 2, 9], [3]), 0)["chosen"]
     assert few["length_penalties"] == {"<2de>": 2}, "49 pairs are too few"
-
-
-def test_one_direction_and_greedy_search_have_no_penalties_by_tag():
-    result = tune(Copying(), compared_on(PAIRS[50:], LANGUAGES[50:]), grid([1, 2]), 0)
-    assert result["chosen"]["length_penalties"] == {} == result["tags"] and result["chosen"]["length_penalty"] == 2
-    chosen = tune(Copying(), BOTH, grid([1, 2], size=1), 0)["chosen"]
-    assert chosen["length_penalty"] is None is chosen["length_penalties"]
+    one = tune(Copying(), compared_on(PAIRS[50:], LANGUAGES[50:]), grid([1, 2]), 0)
+    assert one["chosen"]["length_penalties"] == {} == one["tags"] and one["chosen"]["length_penalty"] == 2
+    greedy = tune(Copying(), BOTH, grid([1, 2], size=1), 0)["chosen"]
+    assert greedy["length_penalty"] is None is greedy["length_penalties"]
 
 
 @dataclass(frozen=True)
