@@ -10,14 +10,11 @@ from formats import numbered
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mt_cli.batching.streamed import StreamedPairs
-from mt_cli.config.loading import parse_config
 from mt_cli.config.sources import FileSource, FolderSource
 from mt_cli.corpus.read_report import ReadReport
 from mt_cli.corpus.sources import read_rows
 from mt_cli.corpus.tmx import parts_of
 from mt_cli.errors import CorpusError
-from mt_cli.tokenizer.training import train_tokenizers
 
 HEAD, END = '<?xml version="1.0"?>\n<tmx>\n<header/><body>\n', "</body></tmx>\n"
 FIRST_LINE = 4
@@ -182,14 +179,3 @@ def test_init_check_and_training_name_and_count_what_is_skipped(mt, tmp_path):
     for source in (("--files", "a", "b"), ("--file", "m.tmx", "--format", "tsv")):
         status, _, err = mt("init", *source, "--skip-damaged")
         assert status == 2 and "--skip-damaged" in err
-
-
-def test_streams_count_what_they_skip(tmp_path):
-    (tmp_path / "m.tmx").write_text(HEAD + unit("R & D") + "".join(unit(*pair) for pair in PAIRS) + END)
-    file = {"file": str(tmp_path / "m.tmx"), "skip_damaged": True}
-    tree = {"source": "en", "target": "it", "train": {**file, "streaming": True}, "valid": file}
-    config = parse_config({"name": "s", "corpus": tree, "training": {"max_steps": 1, "validate_every_steps": 1}}, "s")
-    pairs = StreamedPairs(config.corpus, train_tokenizers(lambda: PAIRS, config), [[], []], 1)
-    for _ in range(2):
-        list(pairs.pools(1, 0))
-    assert pairs.counts[0]["damaged"] == 2 and pairs.counts[0]["kept"] == 2 * len(PAIRS)

@@ -1,8 +1,6 @@
 import itertools
 import math
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
 
 import pytest
 import torch
@@ -12,7 +10,6 @@ from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.decoding.next_tokens import NEVER_PRODUCED, Constraints, TokenMask, largest, sampled_tokens
 from mt_cli.decoding.predictor import EagerPredictor
 from mt_cli.decoding.search import Beams, Samples, penalty, run_search, search
-from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID, UNK_ID
 
@@ -253,23 +250,3 @@ def test_forced_decoding_gives_the_probabilities_of_a_translation_whatever_is_in
         assert forced.attention.shape == (len(target) + 1, len(source) + 1)
         assert torch.allclose(forced.attention.sum(dim=1), torch.ones(len(target) + 1))
         assert torch.allclose(forced.attention, engine.force_decode([(source, target)])[0].attention, atol=1e-6)
-
-
-@pytest.mark.parametrize("num_models", [1, 2])
-def test_two_threads_that_use_one_model_at_once_get_what_each_gets_alone(num_models):
-    """Each waits for the other between the first module and the first attention."""
-    models = [tiny(seed=seed) for seed in range(num_models)]
-    engine = TransformerEngine(Ensemble(models) if num_models > 1 else models[0])
-    pairs = [([4, 5, 6], [5, 4]), ([6], [4, 4, 5, 6])]
-    alone = [engine.force_decode([pair]) for pair in pairs]
-    barrier = Barrier(2, timeout=60)
-
-    def wait(*call):
-        barrier.wait()
-
-    models[0].source_embedding.register_forward_hook(wait)
-    with ThreadPoolExecutor(2) as pool:
-        together = list(pool.map(engine.force_decode, [[pair] for pair in pairs]))
-    for (ours,), (expected,) in zip(together, alone, strict=True):
-        assert ours.log_probs == expected.log_probs
-        assert torch.equal(ours.attention, expected.attention)

@@ -1,4 +1,3 @@
-import json
 import random
 import unicodedata
 
@@ -8,7 +7,7 @@ from texts import TEXTS
 from mt_cli.corpus.rows import BlankRow
 from mt_cli.evaluation.notes import note_on_left_out, notes_on_texts
 from mt_cli.evaluation.scores import LOWER_IS_BETTER, METRICS, Scorer
-from mt_cli.evaluation.test_sets import Baseline, SplitScores, compare, format_scores
+from mt_cli.evaluation.test_sets import SplitScores, compare, format_scores
 
 ITALIAN = [
     f"{who} {what}, {when}."
@@ -96,12 +95,6 @@ def test_the_output_says_of_which_metrics_lower_is_better_and_which_system_is_be
     equal = SplitScores(split="test", num_sentences=100, **SCORER.score(worse, ITALIAN))
     equal.against = compare("other", SCORER, worse, worse, ITALIAN)
     assert "difference +0.00, p = 1.000: not significant" in format_scores(equal)
-
-
-def test_notes_on_a_baseline_name_it():
-    found = compare("runs/other", SCORER, ITALIAN, list(map(tokenised, ITALIAN)), ITALIAN)
-    assert "100 of 100 translations of runs/other are tokenised" in found.notes[0]
-    assert Baseline.model_validate(json.loads(found.model_dump_json())) == found
 
 
 def test_of_several_directions_each_has_notes_of_its_own():

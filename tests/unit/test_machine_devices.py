@@ -39,8 +39,10 @@ def test_auto_is_the_first_available_device(monkeypatch, has_cuda, has_mps, expe
     monkeypatch.setattr("torch.cuda.is_available", lambda: has_cuda)
     monkeypatch.setattr("torch.cuda.device_count", lambda: int(has_cuda))
     monkeypatch.setattr("torch.backends.mps.is_available", lambda: has_mps)
-    monkeypatch.setattr("torch.backends.cuda.enable_cudnn_sdp", lambda enabled: None)
+    is_enabled = []
+    monkeypatch.setattr("torch.backends.cuda.enable_cudnn_sdp", is_enabled.append)
     assert pick_device("auto").type == expected
+    assert is_enabled == [False] * has_cuda, "the attention of cuDNN is off, on a GPU alone"
     for name, is_available in (("cpu", True), ("cuda", has_cuda), ("cuda:1", False), ("mps", has_mps), ("tpu", False)):
         if is_available:
             assert pick_device(name) == torch.device(name)

@@ -93,18 +93,6 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path):
     assert os.listdir(tmp_path) == ["file"]
 
 
-@pytest.mark.parametrize("name", ["file", "file.tmp"])
-@pytest.mark.parametrize("target", ["there", "nowhere"])
-def test_a_link_is_replaced_and_its_target_is_not_written(tmp_path, name, target):
-    (tmp_path / "run").mkdir()
-    (tmp_path / "there").write_text("kept")
-    (tmp_path / "run" / name).symlink_to(tmp_path / target)
-    write_text(tmp_path / "run" / "file", "new")
-    assert (tmp_path / "there").read_text() == "kept" and not (tmp_path / "nowhere").exists()
-    assert os.listdir(tmp_path / "run") == ["file"]
-    assert (tmp_path / "run" / "file").read_text() == "new" and not (tmp_path / "run" / "file").is_symlink()
-
-
 def test_only_regular_files_of_limited_size_are_read(tmp_path):
     (tmp_path / "file").write_bytes(b"12345")
     (tmp_path / "link").symlink_to("file")
@@ -174,20 +162,6 @@ def test_a_new_folder_appears_when_it_is_complete_and_an_empty_one_may_have_its_
             path.mkdir()
         assert not path.exists() or not os.listdir(path)
     assert everything_in(tmp_path) == [("a", True), ("a/new", True), ("a/new/file", "ours")]
-
-
-def test_files_of_safetensors_have_the_permissions_of_the_umask(tmp_path):
-    import torch
-    from safetensors.torch import save_file
-
-    previous = os.umask(0o027)
-    try:
-        write_atomically(tmp_path / "a", lambda temporary: save_file({"a": torch.ones(1)}, temporary))
-        with new_folder(tmp_path / "new") as folder:
-            save_file({"a": torch.ones(1)}, folder / "b")
-    finally:
-        os.umask(previous)
-    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("a", "new/b", "new")] == [0o640, 0o640, 0o750]
 
 
 @pytest.mark.parametrize(

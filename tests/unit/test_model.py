@@ -273,6 +273,12 @@ def test_outlines_and_skeletons_have_the_shapes_and_ties_of_a_model_without_its_
         assert torch.equal(buffer, copied) and buffer is not copied
 
 
+def test_embeddings_have_the_dropout_of_sub_layers_unless_they_have_a_rate():
+    for rate, expected in ((None, 0.3), (0.1, 0.1), (0.0, 0.0)):
+        model = tiny(dropout=0.3, embedding_dropout=rate)
+        assert (model.source_embedding.dropout, model.encoder[0].feed_forward_residual.dropout) == (expected, 0.3)
+
+
 def test_word_dropout_drops_whole_words_and_keeps_the_mean():
     config = ModelConfig(d_model=8, d_ff=8, num_heads=2, dropout=0.0, word_dropout=0.25)
     embedding = Embedding(config, 10)

@@ -129,25 +129,6 @@ def test_tensorboard_has_pictures_and_hparams(tmp_path):
     assert [(point.step, point.value) for point in board.Scalars("final/test_bleu")] == [(8, 30.0)]
 
 
-def event_names(folder):
-    return sorted(path.name for path in folder.glob("events.*"))
-
-
-@pytest.mark.parametrize("seconds", [0, 1, -1, -100_000])
-def test_a_new_event_file_sorts_after_all_others_whatever_the_clock_shows(tmp_path, monkeypatch, seconds):
-    now = [1_700_000_000.5]
-    monkeypatch.setattr("mt_cli.reporting.records.time.time", lambda: now[0])
-    contents = []
-    for number in range(1, 6):
-        write_hparams(tmp_path, number, {}, {"final/x": float(number)})
-        names = event_names(tmp_path)
-        assert len(names) == number
-        assert [(name, (tmp_path / name).read_bytes()) for name in names[:-1]] == contents
-        contents = [(name, (tmp_path / name).read_bytes()) for name in names]
-        now[0] += seconds
-    assert points(tmp_path, "final/x") == [(number, float(number)) for number in range(1, 6)]
-
-
 @pytest.fixture
 def clock(monkeypatch):
     """A function that moves the clock forward by some seconds."""

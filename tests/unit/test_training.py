@@ -1,12 +1,10 @@
 import copy
-import sys
 from itertools import islice, pairwise
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from meta_device import OnMeta, Reads
 
 from mt_cli.batching.batches import MixedPairs, collate, epoch_batches
 from mt_cli.batching.encoded import EncodedPairs
@@ -14,7 +12,7 @@ from mt_cli.config.sections import ModelConfig
 from mt_cli.config.training import TrainingConfig
 from mt_cli.errors import DeviceMemoryError
 from mt_cli.evaluation.token_loss import score_tokens
-from mt_cli.model.transformer import Transformer, outline
+from mt_cli.model.transformer import Transformer
 from mt_cli.training.gradients import GradientAccumulator, fits_memory, largest_batch
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer, step_if
@@ -231,62 +229,6 @@ def run_steps(number, position=None, objective=None, optimizer=None, dtype=torch
     )
     reports = [next(steps) for _ in range(number)]
     return reports, objective, optimizer, position
-
-
-def loop_on_meta(dtype, fused, model=(), **options):
-    """The training loop on the device `meta`, where reading a value raises NotImplementedError or RuntimeError."""
-    model = ModelConfig(d_model=16, d_ff=16, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, **dict(model))
-    config = TrainingConfig(batch_tokens=40, micro_batches_per_step=2, **options)
-    objective = Objective(outline(model, 12, 12).to("meta"), config)
-    optimizer = build_optimizer(objective, config)
-    if fused:  # As on a GPU; `build_optimizer` does not choose it for `meta`.
-        for each in (optimizer.defaults, *optimizer.param_groups):
-            each["fused"], each["foreach"] = True, False
-    schedule, position = (lambda step: 1e-2), Position()
-    gradients = GradientAccumulator(objective, dtype)
-    return optimization_steps(
-        Update(gradients, optimizer, config), mixed_pairs(config), config, schedule, position
-    ), optimizer
-
-
-_DROPOUT = {"dropout": 0.1, "attention_dropout": 0.2, "feed_forward_dropout": 0.3, "word_dropout": 0.1}
-
-
-@pytest.mark.parametrize(
-    ("dtype", "options"),
-    [
-        (torch.float32, {"recompute_layers": True, "model": _DROPOUT}),
-        (torch.bfloat16, {"recompute_layers": True, "r_drop": 2.0, "label_smoothing": 0.0, "max_grad_norm": None}),
-        (torch.bfloat16, {"r_drop": 2.0, "model": {"positions": "rotary", "activation": "swiglu"}}),
-        (torch.float16, {"model": {"positions": "learned", "norm_order": "post", "output_bias": True}}),
-        (torch.bfloat16, {"optimizer": "muon", "model": {"tie_embeddings": "all"}}),
-    ],
-    ids=str,
-)
-def test_every_operation_of_an_update_is_on_the_device_but_the_copies_of_its_batches(monkeypatch, dtype, options):
-    module = sys.modules["torch.optim.optimizer"]
-    monkeypatch.setattr(module, "_get_fused_kernels_supported_devices", lambda: ["meta"])
-    is_muon = "optimizer" in options
-    if is_muon:  # AdamW is fused for the other parameters.
-        monkeypatch.setattr("mt_cli.training.optimizer.has_fast_bf16", lambda device: True)
-        adamw = torch.optim.AdamW
-        monkeypatch.setattr(torch.optim, "AdamW", lambda *args, **given: adamw(*args, **given | {"fused": True}))
-    steps, _ = loop_on_meta(dtype, fused=not is_muon, **options)
-    reads = {"__bool__": lambda tensor: True} if is_muon else {}
-    with Reads(**reads), OnMeta() as seen:
-        reports = list(islice(steps, 2))
-    tensors_of_a_batch = 3 + 2 * 6  # Ids; positions, mask, rows, slots, starts and sequences of each side.
-    assert seen.num_copies == tensors_of_a_batch * sum(len(report.placed) for report in reports)
-
-
-@pytest.mark.parametrize("name", ["adamw", "muon"])
-def test_without_a_fused_optimizer_the_loop_reads_one_boolean(name):
-    read = []
-    steps, optimizer = loop_on_meta(torch.float32, fused=False, optimizer=name)
-    with Reads(__bool__=lambda tensor: read.append(tensor) or True):
-        reports = [next(steps) for _ in range(2)]
-    assert [id(each) for each in read] == [id(report.is_finite) for report in reports]
-    assert all(optimizer.state[weight] for group in optimizer.param_groups for weight in group["params"])
 
 
 def test_training_and_validation_measure_the_same_loss():

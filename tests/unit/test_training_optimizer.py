@@ -29,6 +29,12 @@ def test_every_schedule_rises_linearly_to_its_peak_and_never_again(schedule):
     assert rates[-1] == pytest.approx({"inverse_sqrt": 0.5 * math.sqrt(0.1), "constant": 0.5}.get(schedule, 0.0))
 
 
+@pytest.mark.parametrize("schedule", ["inverse_sqrt", "constant"])
+def test_schedules_without_an_end_do_not_read_the_clock(schedule):
+    config = TrainingConfig(schedule=schedule, warmup_steps=10, max_minutes=1)
+    assert all(learning_rate(config, n, None, 59.0) == learning_rate(config, n, None) for n in (1, 10, 11, 100))
+
+
 def test_inverse_sqrt_is_the_schedule_of_2017():
     d_model, warmup = 512, 4000
     config = TrainingConfig(learning_rate=(d_model * warmup) ** -0.5, warmup_steps=warmup)

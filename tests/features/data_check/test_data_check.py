@@ -35,16 +35,6 @@ def test_a_good_corpus_has_no_problems_and_its_report_adds_up(mt, config):
     assert "1 pair of train contains a sentence of valid" in out
 
 
-def test_a_line_missing_in_the_middle_is_found(mt, config, tmp_path):
-    path = config(sentences(1_000))
-    lines = (tmp_path / "train.de").read_text(encoding="utf-8").splitlines(keepends=True)
-    (tmp_path / "train.de").write_text("".join(lines[:600] + lines[601:]), encoding="utf-8")
-    status, _, err = mt("data", "check", "--config", path)
-    assert status == 2
-    assert "train.en has 1,000 lines and train.de has 999" in err
-    assert "near line 601" in err
-
-
 def slipped(pairs):
     english, german = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     del german[300]
@@ -123,15 +113,6 @@ def test_the_oddest_pairs_are_listed_with_their_lines(mt, config):
     assert {"digits", "target repeats itself", "markup on one side"} <= set(odd[0]["why"]) | set(odd[1]["why"])
 
 
-def test_the_least_similar_pairs_of_clean_text_are_not_called_suspicious(mt, config):
-    pairs = sentences(300)
-    pairs[7] = (pairs[7][0], pairs[7][1].replace("7", "8"))
-    status, out, _ = mt("data", "check", "--config", config(pairs))
-    assert status == 0 and "  train.en, line 8: digits" in out
-    assert "(clean text has such pairs, too)" in out and "suspicious" not in out
-    assert not [line for line in out.splitlines() if line != line.rstrip()]
-
-
 def test_kept_pairs_can_be_written_and_read_again(mt, config, tmp_path):
     pairs = [*sentences(300), ("two\u2028lines", "zwei\tZeilen"), ("", "leer")]
     status, _, err = mt("data", "check", "--config", config(pairs), "--write-clean", "clean.tsv")
@@ -183,17 +164,6 @@ def test_the_pairs_of_an_epoch_are_shown_as_training_changes_them(mt, config):
     ):
         status, _, err = mt(*command, "--epoch", 1, *other)
         assert status == 2 and message in err
-
-
-def test_every_corpus_has_a_row_for_the_pairs_that_are_too_long(mt, config):
-    rows = [(f"{a} {n}" * (1 + 40 * (n % 4 == 0)), b) for n, (a, b) in enumerate(sentences(60))]
-    config(rows, valid={"fraction": 0.3}, max_tokens=80, filters={"max_length_ratio": None, "wrong_language": False})
-    status, out, err = mt("data", "check", "--config", "c.yaml", "--json")
-    assert status == 0, err
-    for row in json.loads(out)["corpora"]:
-        assert row["dropped"]["max_tokens"] > 0, row
-        left_out = row["num_held_out"] + sum(row["dropped"].values())
-        assert row["num_read"] == row["num_kept"] + left_out, row
 
 
 def test_text_in_another_language_than_the_config_says_is_noted(mt, tmp_path):

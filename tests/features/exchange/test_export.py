@@ -260,7 +260,8 @@ def test_an_export_is_in_its_folder_and_nowhere_else(mt, places, tmp_path, monke
     added = {path for path, _ in everything_in(tmp_path)} - {path for path, _ in places}
     assert all(path.startswith(str(made)) or str(made).startswith(path) for path in added)
     mode = (tmp_path / "folder").stat().st_mode & 0o777
-    assert (made / "model.json").is_file() and made.stat().st_mode & 0o777 == mode
+    assert made.stat().st_mode & 0o777 == mode
+    assert {path.stat().st_mode & 0o777 for path in made.iterdir()} == {mode & 0o666}
 
 
 @both_formats
