@@ -104,8 +104,6 @@ LATIN = "perché".encode("latin-1")
         ("a.tsv", b"a\tb\n" + LATIN + b"\tb\n", ", line 2, byte 6: not UTF-8 .*0xE9.* windows-1252"),
         ("a.tsv", b"\xef\xbb\xbfa\xe9\tb\n", ", line 1, byte 5: not UTF-8"),
         ("a.tsv", "perché città\t".encode() + b"\xe9\n", r", line 1, byte 16: not UTF-8 \(found 0xE9\); convert"),
-        ("a.tsv", "Привет\tb\n".encode("koi8-r"), r", line 1, byte 1: not UTF-8 \(found 0xF0\); convert"),
-        ("a.csv", b"a,b\n" + LATIN + b",b\n", ", line 2, byte 6: not UTF-8"),
         ("a.csv", b'a,b\n"c,d\n', ", line 2: not valid CSV"),
         ("a.csv", b"a,b\nc\rd,e\n", ", line 2: not valid CSV"),
         ("a.csv", b"en,it,en\na,b,c\n", ", line 1: the column 'en' .*2 times"),
@@ -123,9 +121,7 @@ LATIN = "perché".encode("latin-1")
         ("a.tsv", gzip.compress(b"a\tb\n", mtime=0), r": it is compressed with gzip; .*\.gz"),
         ("a.csv", b"PK\x03\x04...", ": it is a ZIP archive"),
         ("a.tsv", b"a\tb\rc\td\r", ": .*carriage returns alone"),
-        ("a.csv", b"a,b\rc,d\r", ": .*carriage returns alone"),
         ("a.docx", b"", r": unknown format; .* \.tsv, \.csv, \.jsonl, \.json, \.parquet, \.tmx, \.po"),
-        ("a.parquet.gz", b"", ": unknown format"),
     ],
 )
 def test_the_error_of_a_damaged_file_names_the_place(tmp_path, name, content, place):
@@ -237,7 +233,6 @@ BAD = pa.Array.from_buffers(pa.string(), 3, [None, GOOD.buffers()[1], pa.py_buff
     ("table", "place"),
     [
         (pa.table({"en": GOOD, "it": [1.0, 2.0, 3.0]}), "column 'it': .*double.*; set `columns`"),
-        (pa.table({"en": GOOD, "it": [b"a", b"b", b"c"]}), "column 'it': .*binary.*; set `columns`"),
         (pa.table([GOOD] * 3, names=["en", "it", "en"]), "column 'en' .*2 times"),
         (pa.table({"en": GOOD, "it": BAD}), "column 'it', row 2: not UTF-8"),
         (pa.table({"en": GOOD, "de": GOOD}), "no column 'it' among 'en', 'de'; set `columns`"),

@@ -109,11 +109,9 @@ SEGMENT = b'<tuv lang="en"><seg>%s</seg></tuv>'
     ("name", "content", "place"),
     [
         ("a.po", b'msgid "a"\nmsgstr "b\n', ", line 2: not a line"),
-        ("a.po", b'msgid "a"\nmsgstr "\\q"\n', ", line 2: unknown escape"),
         ("a.po", b'msgid "a"\nmsgstr "\\777"\n', ", line 2: unknown escape"),
         ("a.po", b'\nmsgid "a"\nmsgstr "\\351"\n', ", line 2: .*not UTF-8"),
         ("a.po", b'msgid "a"\nmsgstr "b"\nmsgstr "c"\n', ", line 3: a second msgstr .*line 1"),
-        ("a.po", b'msgid "a"\n\nmsgid "b"\nmsgstr "c"\n', ", line 3: a second msgid .*line 1"),
         ("a.po", b'msgid "a"\nmsgstr "b"\n\nmsgid "c"\n', ", line 4: .*no msgstr"),
         ("a.po", b'\nmsgstr "c"\n', ", line 2: .*no msgid"),
         ("a.po", b'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=ISO-8859-1\\n"\n', ": .*ISO-8859-1"),
@@ -125,7 +123,6 @@ SEGMENT = b'<tuv lang="en"><seg>%s</seg></tuv>'
         ("a.tmx", memory(b"<tu>\n" + SEGMENT % b"R & D" + b"</tu>"), ", line 3: .*&amp; for &"),
         ("a.tmx", memory(b"<tu>\n" + SEGMENT % b"a&nbsp;b" + b"</tu>"), ", line 3: .*the character itself"),
         ("a.tmx", memory(b"<tu>" + SEGMENT % b"a<seg>b</seg>" + b"</tu>"), ", line 2: <seg> within <seg>"),
-        ("a.tmx", memory(b"<tu>\n<tu></tu></tu>"), ", line 2: .*</tu>"),
         ("a.tmx", memory(SEGMENT % b"a" + b"</tu>"), ", line 2: .*<tu>"),
         ("a.tmx", memory(b""), ": has no <tu>"),
         (

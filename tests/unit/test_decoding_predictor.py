@@ -6,13 +6,12 @@ import torch
 from mt_cli.config.sections import DecodingConfig, ModelConfig
 from mt_cli.decoding import predictor as predictor_module
 from mt_cli.decoding import search as search_module
-from mt_cli.decoding.batch_size import batches_that_recur, bytes_per_token, fitting_batch_tokens
+from mt_cli.decoding.batch_size import batches_that_recur
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.decoding.predictor import EagerPredictor, GraphedPredictor
 from mt_cli.decoding.search import search
 from mt_cli.errors import DivergenceError
 from mt_cli.machine.graphs import GraphPool
-from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.static_cache import rounded_sentences
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special_tokens import EOS_ID
@@ -146,15 +145,6 @@ def test_batches_that_recur_have_every_sequence_once_and_the_sizes_of_caches(bat
     for size, length in sizes:
         assert rounded_sentences(size) == size and (size == 1 or size * length * 16 <= batch_tokens)
     assert batches_that_recur([], batch_tokens) == []
-
-
-def test_batches_fill_a_share_of_the_memory_of_a_gpu_and_have_the_configured_size_where_it_fits():
-    sizes = [fitting_batch_tokens(16_384, fitting) for fitting in (0, 10_000, 50_000, 100_000, 200_000, 10**7)]
-    assert sizes == [1, 10_000, 16_384, 25_000, 50_000, 65_536]
-    assert fitting_batch_tokens(200_000, 10**7) == 200_000
-    small, large = (tiny(dtype=dtype) for dtype in (torch.bfloat16, torch.float32))
-    assert 0 < bytes_per_token(small) < bytes_per_token(large)
-    assert bytes_per_token(Ensemble([small, large])) == bytes_per_token(small) + bytes_per_token(large)
 
 
 @pytest.mark.parametrize("options", SEARCHES, ids=str)

@@ -47,20 +47,6 @@ def test_the_definition_is_the_equation_over_rows_that_are_not_padding(smoothing
             assert value.item() == pytest.approx(of_equation.item(), rel=1e-5)
 
 
-@pytest.mark.parametrize("consistency", [None, 2.0])
-def test_padding_has_no_gradient(consistency):
-    hidden, weight, targets = some_inputs(50)
-    targets[40:] = 0
-    if consistency is None:
-        _, gradients = sums_and_gradients(lambda *x: smoothed_cross_entropy(*x, targets, 0.1), hidden, weight)
-    else:
-        both = torch.stack([hidden, hidden.flip(0)])
-        _, gradients = sums_and_gradients(
-            lambda *x: consistent_cross_entropy(*x, targets, 0.1, consistency), both, weight
-        )
-    assert (gradients[0][..., 40:, :] == 0).all() and (gradients[0][..., :40, :] != 0).any()
-
-
 @pytest.fixture(params=["cpu", "other"])
 def kind(request, monkeypatch):
     """Kind of device whose implementation is used; both run on a CPU."""

@@ -185,20 +185,6 @@ def test_two_scripts_of_a_language_are_counted_with_their_places(damage):
     assert "(line 1, line 3, line 5)" in note.text and "(line 2, line 4, line 6)" in note.text
 
 
-@pytest.mark.parametrize(
-    ("code", "lines"),
-    [
-        ("sr", CYRILLIC),
-        ("sr", [*CYRILLIC * 4, f"{CYRILLIC[0]} Linux", "Linux"]),  # A name is no sentence.
-        ("ja", ["今日は東京に行きます。", "コンピュータを使用する。", "ひらがなだけのぶん。"]),
-        ("ko", ["오늘 학교에 갑니다."]),
-        ("zh", ["我们在学校学习这个语言。"]),
-    ],
-)
-def test_names_and_languages_that_mix_scripts_make_no_second_script(damage, code, lines):
-    assert damage(beside_english(numbered(lines)), ("en", code)) == []
-
-
 def test_simplified_and_traditional_characters_are_two_scripts(damage):
     sentences = ["我们在学校学习这个语言。", "我們在學校學習這個語言。"]
     (note,) = damage(beside_english(numbered(sentences)), ("en", "zh"))

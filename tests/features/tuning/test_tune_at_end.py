@@ -15,7 +15,7 @@ from mt_cli.config.sections import DecodingConfig
 from mt_cli.corpus.cache import Cache
 from mt_cli.data.prepare import prepare
 from mt_cli.evaluation.scores import Scorer
-from mt_cli.features.tuning.at_end import Limits, has_learned, tune_at_end, tuning_set
+from mt_cli.features.tuning.at_end import Limits, has_learned, tune_at_end
 from mt_cli.features.tuning.tuning import TuningSet
 
 
@@ -80,16 +80,6 @@ def test_the_penalty_and_the_limit_of_repetitions_of_the_config_are_tried_too(en
 def test_a_search_that_cannot_be_tuned_stays_as_it_is(end, limits, decoding, note):
     options, err = end(limits, **decoding)
     assert options["length_penalty"] == 1.0 and note in err and "Chosen" not in err
-
-
-def test_of_long_sentences_fewer_are_translated(trained, tmp_path):
-    config = load_config(trained / "config.yaml", ())
-    data = prepare(config, Cache(tmp_path / "cache"))
-    sizes = [
-        len(tuning_set(config, data, 0, Limits(fewest_pairs=1, num_pairs=40, tokens_of_sentence=tokens)).pairs)
-        for tokens in (40, 1)
-    ]
-    assert sizes[0] == 40 and 1 < sizes[1] < 20
 
 
 BEAM = DecodingConfig()
