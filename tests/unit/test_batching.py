@@ -147,15 +147,3 @@ def test_decoding_batches_hold_every_sentence_longest_first(lengths, batch_token
     flat = [index for batch in batches for index in batch]
     assert sorted(flat) == list(range(len(lengths)))
     assert [lengths[index] for index in flat] == sorted(lengths, reverse=True)
-
-
-def test_both_sides_of_a_batch_are_of_similar_length():
-    generator = np.random.default_rng(1)
-    source = generator.integers(5, 30, 20_000)
-    target = np.maximum(1, source + generator.integers(-4, 5, 20_000))
-    pairs = mixed(list(zip(source.tolist(), target.tolist(), strict=True)), 4_096)
-    batches = [collate(placed.pairs, placed.indices) for placed in epoch_batches(pairs, 4_096, 1, 0)]
-    num_tokens = sum(batch.num_source_tokens + batch.num_target_tokens for batch in batches)
-    assert num_tokens / sum(batch.source.ids.numel() + batch.target.ids.numel() for batch in batches) > 0.97
-    slots = sum(layout.mask.numel() for batch in batches for layout in (batch.source.layout, batch.target.layout))
-    assert num_tokens / slots > 0.87

@@ -157,12 +157,6 @@ def test_no_tokenizer_is_trained_that_could_not_be_read(monkeypatch, contents, p
             parse(tree, CONFIGS["unigram"])
 
 
-def test_nothing_is_learnt_from_a_text_that_is_longer_than_an_entry():
-    texts = ["some words", "x" * 70_000, "more words"]
-    tokenizer = train_tokenizer(texts, TokenizerConfig())
-    assert tokenizer.pieces("words more x" + "x" * 70_000) == ["words", "more", "[UNK]"]
-
-
 def normalized(charsmap, text):
     return normalizers.Precompiled(charsmap).normalize_str(text)
 

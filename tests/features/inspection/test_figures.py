@@ -1,6 +1,3 @@
-import re
-from base64 import b64decode
-
 import numpy as np
 import pytest
 import torch
@@ -8,10 +5,8 @@ from matplotlib import image
 
 from mt_cli.errors import InputError, MtError
 from mt_cli.features.inspection.figures import (
-    Curve,
     attention_pixels,
     font_note,
-    line_chart,
     save_attention,
 )
 
@@ -60,14 +55,6 @@ def test_a_token_is_drawn_as_text_and_not_as_markup(tmp_path, token, shown):
     save_attention(torch.eye(2), [token, "x"], ["y", "z"], tmp_path / "a.svg")
     assert f">{shown}<" in (tmp_path / "a.svg").read_text(encoding="utf-8")
     assert font_note([token]) is None
-
-
-@pytest.mark.parametrize("values", [[1.0], [0.0, 0.0], [-1e99, 1e99], [1e-99, 2e-99], [float(n) for n in range(5000)]])
-def test_a_chart_of_any_values_is_an_svg_with_a_line(values):
-    address = line_chart([Curve("<name>", list(enumerate(values)), "#3b82c4")])
-    picture = b64decode(address.removeprefix("data:image/svg+xml;base64,")).decode("utf-8")
-    (line,) = re.findall(r'<path d="([^"]*)"[^>]*stroke: #3b82c4[^>]*stroke-width: 1\.5', picture)
-    assert line.startswith("M ") and line.count("L ") <= 400
 
 
 @pytest.mark.parametrize(("name", "error"), [("a.xyz", InputError), ("missing/a.png", MtError)])
