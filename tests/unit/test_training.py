@@ -161,7 +161,7 @@ def test_a_batch_split_for_lack_of_memory_has_the_same_gradient(num_pairs, dtype
     batch = collate(pairs, range(40))
     expected, whole = gradient_of(objective, [batch], dtype), objective(batch)
     objective.zero_grad()
-    scarce = objective.forward = Scarce(objective, num_pairs)
+    objective.forward = Scarce(objective, num_pairs)
     gradients = GradientAccumulator(objective, dtype)
     sums = add_up_gradients(gradients, [batch])
     tolerance = 1e-5 if dtype == torch.float32 else 0.05
@@ -169,9 +169,9 @@ def test_a_batch_split_for_lack_of_memory_has_the_same_gradient(num_pairs, dtype
         assert (weight.grad - expected[name]).norm() <= tolerance * expected[name].norm() + 1e-7, name
     assert sums.cross_entropy.item() == pytest.approx(float(whole.cross_entropy), rel=1e-2)
     assert sums.num_correct.item() == pytest.approx(float(whole.num_correct), abs=3)
-    num_tried = len(scarce.tried)
+    num_splits = gradients.num_splits
     add_up_gradients(gradients, [batch])
-    assert max(scarce.tried[num_tried:]) <= num_pairs, "a size that was too large is not tried again"
+    assert gradients.num_splits == num_splits > 0, "a size that was too large is not tried again"
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_steps_of_growing_batches_take_their_micro_batches_and_are_counted_exact
     assert sizes[0] == (1 if growth else 3) and {second - first for first, second in pairwise(sizes)} <= {0, 1}
     assert run_steps(num_steps - 1, **options)[3].epoch == 2
     reports, _, _, position = run_steps(num_steps, **options)
-    assert [len(report.placed) for report in reports[:-1]] == sizes[:-1]
+    assert [len(report.placed) for report in reports[:2]] == sizes[:2]
     assert (position.epoch, position.pool, position.num_batches) == (3, 0, 0)
 
 
