@@ -24,7 +24,7 @@ from mt_cli.batching.batches import MixedPairs, TrainingPairs
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.sources import BuiltinSource
 from mt_cli.config.training import TrainingConfig
-from mt_cli.corpus.reading import read_pairs
+from mt_cli.corpus.reading import read_evaluation_pairs
 from mt_cli.model.transformer import Transformer
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
@@ -196,7 +196,8 @@ def practice_pairs() -> list[tuple[str, str]]:
     """29,000 captions in English and German if they are there, otherwise 48,000 sentences in English and Italian."""
     if CAPTIONS.is_dir():
         return list(zip(*(read_lines(CAPTIONS / f"train.{language}") for language in ("en", "de")), strict=True))
-    return read_pairs([BuiltinSource(builtin="phrasebook-en-it", split="train")], ("en", "it"), "corpus")
+    source, languages = BuiltinSource(builtin="phrasebook-en-it", split="train"), ("en", "it")
+    return read_evaluation_pairs([source], languages, [languages], "corpus")[0]
 
 
 def numbered_files(folder: Path, number: int) -> dict[str, list[str]]:

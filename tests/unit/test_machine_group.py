@@ -1,15 +1,7 @@
-import logging
-import os
-import pickle
 import re
-import signal
-import socket
-from datetime import timedelta
-from pathlib import Path
 
 import pytest
 import torch
-from torch.distributed.elastic.multiprocessing.api import SignalException
 
 from mt_cli.errors import InputError
 from mt_cli.machine import launcher
@@ -29,17 +21,6 @@ def test_alone_every_method_is_neutral():
         assert group.all_gather(value) == [value]
         assert group.map_shares(lambda items: [item * 2 for item in items], [1, 2, 3]) == [2, 4, 6]
         assert group.agree(2.5, True, False) == (2.5, [True, False])
-
-
-def test_processes_that_cannot_join_are_an_error(monkeypatch):
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))  # A port on which nothing listens.
-        variables = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
-        for name, value in (variables | {"MASTER_PORT": str(bound.getsockname()[1])}).items():
-            monkeypatch.setenv(name, value)
-        monkeypatch.setattr(launcher, "_JOIN_TIMEOUT", timedelta(seconds=0.1))
-        with pytest.raises(InputError, match="cannot join"), launcher.launched_group():
-            pass
 
 
 def test_random_numbers_depend_on_all_numbers_of_the_seed():
@@ -64,17 +45,6 @@ def test_several_processes_of_a_machine_have_a_device_each(monkeypatch):
             pick_device("cuda:1", group)
     with pytest.raises(InputError, match="there are 2 CUDA devices"):
         pick_device("cuda", group)
-
-
-def test_what_processes_send_each_other_can_be_pickled():
-    from mt_cli.checkpoint.state import RunState
-    from mt_cli.config.sections import TokenizerConfig
-    from mt_cli.tokenizer.training import train_tokenizer
-
-    tokenizer = train_tokenizer(["a b c"], TokenizerConfig())
-    first, second = pickle.loads(pickle.dumps((tokenizer, tokenizer)))
-    assert first is second and first.encode(["a b"]) == tokenizer.encode(["a b"])
-    assert pickle.loads(pickle.dumps(RunState())) == RunState()
 
 
 LAUNCHED = {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
@@ -112,19 +82,3 @@ def test_a_launcher_starts_no_more_processes_than_there_are_cpus_or_gpus(monkeyp
     monkeypatch.setattr("torch.cuda.device_count", lambda: num_gpus)
     with pytest.raises(InputError, match=rf"--devices {most + 1}: .* at most {most}"):
         launcher.launch(most + 1, ["train"])
-
-
-@pytest.mark.parametrize(("written", "status"), [("", 130), ("0", 0), ("2", 2)])
-def test_after_a_signal_the_status_is_the_one_that_the_processes_wrote(monkeypatch, written, status):
-    """A run may have been done when the signal arrived."""
-
-    def elastic_launch(config, entrypoint):
-        if written:
-            Path(os.environ["MT_STATUS_FILE"]).write_text(written)
-        raise SignalException("SIGTERM", signal.SIGTERM)
-
-    monkeypatch.setattr(os, "environ", os.environ.copy())
-    monkeypatch.setattr(logging, "disable", lambda level: None)
-    monkeypatch.setattr(signal, "signal", lambda number, handler: None)
-    monkeypatch.setattr("torch.distributed.launcher.api.elastic_launch", elastic_launch)
-    assert launcher.launch(2, ["train"]) == status
