@@ -95,6 +95,11 @@ def test_halves_of_surrogate_pairs_become_replacement_characters(tmp_path):
     assert read(tmp_path / "a.jsonl") == [("x \ufffd y", "😀")]
 
 
+def test_nul_characters_within_other_text_are_text(tmp_path):
+    (tmp_path / "a.tsv").write_text("one\0two three\tuno\n\0\tdue e\0tre\n" * 3, encoding="utf-8")
+    assert read(tmp_path / "a.tsv") == [("one\0two three", "uno"), ("\0", "due e\0tre")] * 3
+
+
 LATIN = "perché".encode("latin-1")
 
 
@@ -155,6 +160,15 @@ def test_another_separator_is_recognised(tmp_path, name, heading, quote, mark, s
     else:
         with pytest.raises(CorpusError, match=rf"{name}, line 1: .* separated by {separator}s"):
             read(tmp_path / name)
+
+
+def test_semicolons_next_to_commas_are_recognised(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("".join(f"one, two {number};eins {number}\n" for number in range(9)), encoding="utf-8")
+    with pytest.raises(CorpusError, match="separated by semicolons"):
+        read(path)
+    path.write_text("".join(f"one {number},eins{';' * (number % 3)}\n" for number in range(9)), encoding="utf-8")
+    assert len(read(path)) == 9
 
 
 @pytest.mark.parametrize("kind", [".tsv", ".csv", ".jsonl", ".po", ".tmx", ".parquet", ".tsv.gz"])

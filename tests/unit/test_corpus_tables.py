@@ -68,6 +68,12 @@ def test_each_reason_to_quote_cells_is_recognised(tmp_path, rows, quoting):
     assert read(path) == [row[:2] for row in rows if row != ("en", "it")]
 
 
+def test_cells_in_quotation_marks_are_quoted_if_they_are_those_with_commas(tmp_path):
+    rows = [(f'"yes, {number}"', f'"sì, {number}"') for number in range(5)]
+    assert read(write(tmp_path / "a.tsv", [*SENTENCES, *rows]))[-1] == ("yes, 4", "sì, 4")
+    assert read(write(tmp_path / "b.tsv", [*SENTENCES, *rows, ("no, no", "no, mai")]))[-2] == ('"yes, 4"', '"sì, 4"')
+
+
 @pytest.mark.parametrize(
     "rows",
     [
