@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import numpy as np
@@ -5,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from mt_cli.batching.batches import PlacedBatch
-from mt_cli.batching.encoded import SIDES, EncodedPairs, encode_corpus
+from mt_cli.batching.encoded import SIDES, EncodedPairs, encode_corpora, encode_corpus
 from mt_cli.batching.streamed import StreamedPairs, first_pairs
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sections import TokenizerConfig
@@ -74,6 +75,18 @@ def test_pairs_that_are_too_long_are_dropped_and_counted_by_part(tmp_path):
     assert len(encoded) == 2
     assert PlacedBatch(encoded, np.array([0, 1]), 0, 1).num_pairs == (1, 1)
     assert sum(statistics.source.length_counts) == 5
+
+
+def test_the_cache_keeps_statistics(tmp_path):
+    config, tokenizers = (
+        corpus_config(tmp_path, write(tmp_path / "a.tsv", some_pairs(9))),
+        tokenizers_for(some_pairs(9)),
+    )
+    corpus, statistics, _ = encode(tmp_path, config, tokenizers)
+    cache = Cache(tmp_path / "cache")
+    assert encode_corpora({"train": corpus}, tokenizers, config, cache)[1] == {"train": statistics}
+    (stored,) = cache.path.glob("ids-*/train.json")
+    assert json.loads(stored.read_text(encoding="utf-8"))["num_pairs"] == [9]
 
 
 @pytest.mark.parametrize("algorithm", ["word_level", "char", "bpe"])

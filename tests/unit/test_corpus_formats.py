@@ -93,6 +93,11 @@ def test_halves_of_surrogate_pairs_become_replacement_characters(tmp_path):
     assert read(tmp_path / "a.jsonl") == [("x \ufffd y", "😀")]
 
 
+def test_nul_characters_within_other_text_are_text(tmp_path):
+    (tmp_path / "a.tsv").write_text("one\0two three\tuno\n\0\tdue e\0tre\n" * 3, encoding="utf-8")
+    assert read(tmp_path / "a.tsv") == [("one\0two three", "uno"), ("\0", "due e\0tre")] * 3
+
+
 LATIN = "perché".encode("latin-1")
 
 

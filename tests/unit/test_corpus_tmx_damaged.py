@@ -10,11 +10,14 @@ from formats import numbered
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mt_cli.batching.streamed import StreamedPairs
+from mt_cli.config.loading import parse_config
 from mt_cli.config.sources import FileSource, FolderSource
 from mt_cli.corpus.read_report import ReadReport
 from mt_cli.corpus.sources import read_rows
 from mt_cli.corpus.tmx import parts_of
 from mt_cli.errors import CorpusError
+from mt_cli.tokenizer.training import train_tokenizers
 
 HEAD, END = '<?xml version="1.0"?>\n<tmx>\n<header/><body>\n', "</body></tmx>\n"
 FIRST_LINE = 4
@@ -147,6 +150,15 @@ def test_a_folder_in_which_all_is_damaged_is_an_error(tmp_path):
         list(read_rows(source, ("en", "it")))
 
 
+def test_units_of_a_folder_of_memories_are_skipped_and_not_the_files(tmp_path):
+    (tmp_path / "a.tmx").write_text(HEAD + unit("a") + unit("b & c") + END, encoding="utf-8")
+    (tmp_path / "b.tmx").write_text(HEAD + unit("d") + END, encoding="utf-8")
+    source = FolderSource(folder=str(tmp_path), pattern="*.tmx", skip_damaged=True)
+    report = ReadReport()
+    assert [row[1] for row in read_rows(source, ("en", "it"), report)] == ["a", "d"]
+    assert report.num_skipped == {"unit": 1} and "1 of 3 units" in next(report.notes())
+
+
 @pytest.mark.parametrize(("key", "value"), [("skip_damaged", True), ("inline_codes", "keep")])
 def test_options_of_memories_are_refused_for_other_files(key, value):
     assert FileSource(file="a.tmx.gz", **{key: value})
@@ -177,3 +189,14 @@ def test_init_check_and_training_name_and_count_what_is_skipped(mt, tmp_path):
     for source in (("--files", "a", "b"), ("--file", "m.tmx", "--format", "tsv")):
         status, _, err = mt("init", *source, "--skip-damaged")
         assert status == 2 and "skip_damaged" in err
+
+
+def test_streams_count_what_they_skip(tmp_path):
+    (tmp_path / "m.tmx").write_text(HEAD + unit("R & D") + "".join(unit(*pair) for pair in PAIRS) + END)
+    file = {"file": str(tmp_path / "m.tmx"), "skip_damaged": True}
+    tree = {"source": "en", "target": "it", "train": {**file, "streaming": True}, "valid": file}
+    config = parse_config({"name": "s", "corpus": tree, "training": {"max_steps": 1, "validate_every_steps": 1}}, "s")
+    pairs = StreamedPairs(config.corpus, train_tokenizers(lambda: PAIRS, config), [[], []], 1)
+    for _ in range(2):
+        list(pairs.pools(1, 0))
+    assert pairs.counts[0]["damaged"] == 2 and pairs.counts[0]["kept"] == 2 * len(PAIRS)

@@ -1,7 +1,12 @@
+import logging
+import os
 import re
+import signal
+from pathlib import Path
 
 import pytest
 import torch
+from torch.distributed.elastic.multiprocessing.api import SignalException
 
 from mt_cli.errors import InputError
 from mt_cli.machine import launcher
@@ -82,3 +87,19 @@ def test_a_launcher_starts_no_more_processes_than_there_are_cpus_or_gpus(monkeyp
     monkeypatch.setattr("torch.cuda.device_count", lambda: num_gpus)
     with pytest.raises(InputError, match=rf"--devices {most + 1}: .* at most {most}"):
         launcher.launch(most + 1, ["train"])
+
+
+@pytest.mark.parametrize(("written", "status"), [("", 130), ("0", 0), ("2", 2)])
+def test_after_a_signal_the_status_is_the_one_that_the_processes_wrote(monkeypatch, written, status):
+    """A run may have been done when the signal arrived."""
+
+    def elastic_launch(config, entrypoint):
+        if written:
+            Path(os.environ["MT_STATUS_FILE"]).write_text(written)
+        raise SignalException("SIGTERM", signal.SIGTERM)
+
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    monkeypatch.setattr(logging, "disable", lambda level: None)
+    monkeypatch.setattr(signal, "signal", lambda number, handler: None)
+    monkeypatch.setattr("torch.distributed.launcher.api.elastic_launch", elastic_launch)
+    assert launcher.launch(2, ["train"]) == status

@@ -112,6 +112,15 @@ def test_an_inserted_word_is_whole_and_the_same_on_both_sides_and_nothing_else_c
     assert len({word_of(source) for source, _, _ in pairs}) > 40
 
 
+def test_a_word_is_inserted_at_about_the_same_place_on_both_sides():
+    places = []
+    for source, target, part in epoch_of(augmented(inserted=1.0)):
+        starts = [side.index(word_of(side)[0]) for side in (source, target)]
+        places.append((starts[0] - part, starts[1]))
+    assert np.corrcoef(np.array(places).T)[0, 1] > 0.4
+    assert len(set(places)) > 10
+
+
 @pytest.mark.parametrize("shares", [(0.5, 0.0), (0.0, 0.5), (0.5, 0.5)])
 def test_a_pool_is_a_function_of_seed_and_epoch_alone(shares):
     pairs = augmented(*shares)

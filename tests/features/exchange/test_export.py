@@ -4,6 +4,7 @@ import os
 import re
 import resource
 import shutil
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -303,6 +304,21 @@ def test_a_full_disk_leaves_nothing_of_an_export(mt, trained, tmp_path, kind, nu
         resource.setrlimit(resource.RLIMIT_FSIZE, former)
     assert status == 1 and "a/b/model: " in err
     assert everything_in(tmp_path) == []
+
+
+def test_an_export_that_is_killed_leaves_its_name_free(mt, run_together, trained, tmp_path):
+    [(status, *_)] = run_together(
+        "from pathlib import Path\n"
+        "from mt_cli.checkpoint.trained import TrainedRun; from mt_cli.features.exchange import bundle\n"
+        "bundle.describe = lambda *options: os.kill(os.getpid(), 9)\n"
+        f"bundle.export_bundle(TrainedRun.load(Path({str(trained)!r})), Path('folder/model'))",
+        number=1,
+    )
+    assert status == -signal.SIGKILL
+    (left,) = (tmp_path / "folder").iterdir()
+    assert left.name.startswith("model.unfinished-")
+    assert mt("export", "--run", trained, "--format", "bundle", "--output", "folder/model")[0] == 0
+    assert (tmp_path / "folder" / "model" / "model.json").is_file() and left.is_dir()
 
 
 @pytest.mark.parametrize("plant", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), Path.mkdir])

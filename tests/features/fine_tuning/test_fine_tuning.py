@@ -309,6 +309,15 @@ def test_a_child_may_have_a_spelling_of_its_own(child, mt, tmp_path, vocabulary)
     assert "normalize:nfc+é>e+o>ö" in report["bleu"]["signature"]
 
 
+def test_letters_of_a_parent_are_not_those_of_another_language(child, tmp_path):
+    assert child("tokenizer.letters={o: ö}", "training.max_steps=2", "name=lettered")[0] == 0
+    for target, expected in (("xx", {"o": "ö"}), ("yy", {})):
+        settings = f"corpus.target={target}", f"name=child-{target}", "init.run=runs/lettered", "training.max_steps=2"
+        status, _, err = child(*settings)
+        assert status == 0, err
+        assert load_config(tmp_path / f"runs/child-{target}/config.yaml").tokenizer.letters == expected
+
+
 def test_a_preset_of_a_child_chooses_its_training_alone(child, tmp_path):
     status, _, err = child("preset=auto", "training.max_steps=1")
     assert status == 0, err

@@ -4,6 +4,7 @@ import torch
 from matplotlib import image
 
 from mt_cli.errors import InputError, MtError
+from mt_cli.features.inspection import figures
 from mt_cli.features.inspection.figures import (
     attention_pixels,
     font_note,
@@ -55,6 +56,19 @@ def test_a_token_is_drawn_as_text_and_not_as_markup(tmp_path, token, shown):
     save_attention(torch.eye(2), [token, "x"], ["y", "z"], tmp_path / "a.svg")
     assert f">{shown}<" in (tmp_path / "a.svg").read_text(encoding="utf-8")
     assert font_note([token]) is None
+
+
+def test_characters_that_no_font_has_are_named_and_drawn_as_boxes(tmp_path, monkeypatch):
+    monkeypatch.setattr("matplotlib.font_manager.findSystemFonts", lambda: [])
+    figures._font_of.cache_clear()
+    try:
+        assert "no installed font has 你 好;" in font_note(["a", "你好", "￭.", "▁b"])
+        assert font_note(["hello"]) is None
+        save_attention(torch.ones(1, 1), ["你"], ["a"], tmp_path / "a.png")
+        missing = attention_pixels(torch.ones(1, 1), ["你"], ["a"])
+        assert not np.array_equal(missing, attention_pixels(torch.ones(1, 1), [" "], ["a"]))
+    finally:
+        figures._font_of.cache_clear()
 
 
 @pytest.mark.parametrize(("name", "error"), [("a.xyz", InputError), ("missing/a.png", MtError)])
