@@ -114,7 +114,7 @@ def limit(seconds, num_bytes):
 def run(folder, name, arguments, program, environment, streams, encoding, crash_point, limits):
     """Do the work of a new process; return its exit status."""
     os.setsid()
-    signal.alarm(SECONDS)
+    signal.alarm(SECONDS if limits is None else 4 * limits[0])
     if limits is not None:
         limit(*limits)
     os.chdir(folder)

@@ -188,12 +188,8 @@ def main() -> None:
     values = {"minutes": [20.0], "core": 0, "mt_set": [], "marian_set": []}
     tools = {"tools": list(TOOLS), "marian": None, "joeynmt": None}
     options = common.read_options(__doc__, record=True, **texts, **tools, **values)
-    for peer in ("marian", "joeynmt"):
-        if python := getattr(options, peer):
-            setattr(options, peer, str(Path(python).absolute()))
-        elif peer in options.tools:
-            options.tools.remove(peer)
-            print(f"{peer}: not given, skipped", file=sys.stderr)
+    common.resolve_peers(options, "marian", "joeynmt")
+    options.tools = [tool for tool in options.tools if tool == "mt" or getattr(options, tool)]
     os.sched_setaffinity(0, {options.core})
     common.print_titles(
         "direction", "tool", "minutes", "updates", "set", "BLEU lc", "BLEU", "chrF", "length, of references"

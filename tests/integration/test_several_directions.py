@@ -43,40 +43,6 @@ evaluation: {num_resamples: 10}
 """
 
 
-def test_one_model_translates_in_both_directions_and_has_a_score_for_each(mt, two_directions, tmp_path):
-    (tmp_path / "two.yaml").write_text(CONFIG.replace("FOLDER", str(two_directions)), encoding="utf-8")
-    status, _, err = mt("train", "--config", "two.yaml")
-    assert status == 0, err
-    assert "two: en to de, de to en, into" in err and 'mt translate --run runs/two --to CODE "..."' in err
-    assert mt("translate", "--to", "de", "one seven two") == (0, "eins sieben zwei\n", "Using runs/two\n")
-    assert mt("translate", "--to", "en", "eins sieben zwei")[1] == "one seven two\n"
-    report = json.loads((tmp_path / "runs/two/report.json").read_text(encoding="utf-8"))
-    assert list(report["directions"]) == ["en-de", "de-en"]
-    means = [sum(each[name]["score"] for each in report["directions"].values()) / 2 for name in ("bleu", "chrf")]
-    assert [report["bleu"]["score"], report["chrf"]["score"]] == pytest.approx(means, abs=1e-3)
-    rows = [json.loads(line) for line in (tmp_path / "runs/two/metrics.jsonl").read_text().splitlines()]
-    last = next(row for row in reversed(rows) if "valid/chrf" in row)
-    assert last["valid/chrf"] == pytest.approx((last["valid/chrf/en-de"] + last["valid/chrf/de-en"]) / 2, abs=1e-3)
-    status, out, _ = mt("evaluate", "--run", "runs/two", "--json")
-    found = json.loads(out)
-    assert status == 0 and found["directions"] == report["directions"]
-    text = mt("evaluate", "--run", "runs/two")[1]
-    assert "  en-de " in text and "  de-en " in text
-    files = ("--source", two_directions / "valid.de", "--reference", two_directions / "valid.en")
-    own = json.loads(mt("evaluate", "--run", "runs/two", *files, "--to", "en", "--json")[1])
-    assert own["chrf"]["score"] == report["directions"]["de-en"]["chrf"]["score"]
-    assert mt("translate", "--to", "fr", "one")[0] == mt("translate", "--to", "de", "--tag", "<2de>", "one")[0] == 2
-    status, out, err = mt("translate", "one two")
-    assert (status, out) == (0, mt("translate", "--to", "de", "one two")[1])
-    assert "note: no target language is chosen; this is de, and --to chooses one of de, en" in err
-    assert mt("translate", "<2en> eins sieben zwei")[1] == "one seven two\n"
-    assert "no target language" in mt("evaluate", "--run", "runs/two", *files)[2]
-    assert "no target language" not in mt("evaluate", "--run", "runs/two")[2]
-    samples = (tmp_path / "runs/two/samples.txt").read_text(encoding="utf-8")
-    assert "<2de> " in samples and "<2en> " in samples
-    assert mt("train", "--config", "two.yaml")[0] == 0, "a finished run is not trained again"
-
-
 def test_a_model_for_one_direction_knows_its_target_and_refuses_others(mt, trained):
     assert mt("translate", "--run", trained, "--to", "xx", "one")[0] == 0
     status, _, err = mt("translate", "--run", trained, "--to", "en", "one")
@@ -104,14 +70,19 @@ evaluation: {num_resamples: 10}
 def lineage(two_directions, tmp_path_factory):
     """A folder with models for both directions and for one, and a child of each direction; what each printed."""
     folder = tmp_path_factory.mktemp("lineage")
-    one = CONFIG.replace("tag: to_target", "").replace("both_directions: true", "").replace("name: two", "name: one")
+    one = (
+        CONFIG.replace("tag: to_target", "")
+        .replace("both_directions: true", "")
+        .replace("name: two", "name: one")
+        .replace("max_epochs: 25", "max_epochs: 15")
+    )
     texts = {"two": CONFIG, "one": one}
     for name, source, target, rank in (("forward", "en", "de", "null"), ("back", "de", "en", "2")):
         text = CHILD.replace("NAME", name).replace("RANK", rank).replace("runs/two", str(folder / "runs/two"))
         texts[name] = text.replace("SOURCE", source).replace("TARGET", target)
     printed = {}
     for name, text in texts.items():
-        text = text.replace("FOLDER", str(two_directions)).replace("max_epochs: 25", "max_epochs: 15")
+        text = text.replace("FOLDER", str(two_directions))
         config = config_of_text(text, name)
         printed[name] = format_summary(train(config, folder / "runs"), Path("runs") / name)
     return folder, printed
@@ -122,6 +93,38 @@ def mt_in(mt, lineage, monkeypatch):
     """`mt` in the folder of the lineage."""
     monkeypatch.chdir(lineage[0])
     return mt
+
+
+def test_one_model_translates_in_both_directions_and_has_a_score_for_each(mt_in, lineage, two_directions):
+    run, printed = lineage[0] / "runs/two", lineage[1]["two"]
+    assert 'mt translate --run runs/two --to CODE "..."' in printed
+    translate = ("translate", "--run", "runs/two")
+    assert mt_in(*translate, "--to", "de", "one seven two") == (0, "eins sieben zwei\n", "")
+    assert mt_in(*translate, "--to", "en", "eins sieben zwei")[1] == "one seven two\n"
+    assert mt_in(*translate, "<2en> eins sieben zwei")[1] == "one seven two\n"
+    inspected = mt_in("inspect", "--run", "runs/two", "--to", "en", "eins sieben zwei")
+    assert inspected[1].startswith("one seven two\n") and "no target" not in inspected[2]
+    assert mt_in(*translate, "--to", "fr", "one")[0] == mt_in(*translate, "--to", "de", "--tag", "<2de>", "one")[0] == 2
+    status, out, err = mt_in(*translate, "one seven two")
+    assert (status, out) == (0, "eins sieben zwei\n")
+    assert "note: no target language is chosen; this is de, and --to chooses one of de, en" in err
+    report = json.loads((run / "report.json").read_text(encoding="utf-8"))
+    assert list(report["directions"]) == ["en-de", "de-en"]
+    means = [sum(each[name]["score"] for each in report["directions"].values()) / 2 for name in ("bleu", "chrf")]
+    assert [report["bleu"]["score"], report["chrf"]["score"]] == pytest.approx(means, abs=1e-3)
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    last = next(row for row in reversed(rows) if "valid/chrf" in row)
+    assert last["valid/chrf"] == pytest.approx((last["valid/chrf/en-de"] + last["valid/chrf/de-en"]) / 2, abs=1e-3)
+    evaluate = ("evaluate", "--run", "runs/two")
+    files = ("--source", two_directions / "valid.de", "--reference", two_directions / "valid.en")
+    assert json.loads(mt_in(*evaluate, "--json")[1])["directions"] == report["directions"]
+    _, text, err = mt_in(*evaluate)
+    assert "  en-de " in text and "  de-en " in text and "no target language" not in err
+    german = json.loads(mt_in(*evaluate, *files, "--to", "en", "--json")[1])
+    assert german["chrf"]["score"] == report["directions"]["de-en"]["chrf"]["score"]
+    assert "no target language" in mt_in(*evaluate, *files)[2]
+    samples = (run / "samples.txt").read_text(encoding="utf-8")
+    assert "<2de> " in samples and "<2en> " in samples
 
 
 def test_models_for_one_and_for_several_directions_are_compared_in_the_direction_of_the_test(mt_in, two_directions):
@@ -225,16 +228,6 @@ def test_a_bundle_keeps_the_tag_of_a_sentence(lineage, mt_in):
     assert mt_in("import", folder / "bundle", "--output", "runs/again")[0] == 0
     translations = [mt_in("translate", "--run", f"runs/{name}", "one two six")[1] for name in ("forward", "again")]
     assert translations[0] == translations[1] != "\n"
-
-
-def test_the_picture_of_a_translation_and_its_inspection_are_of_the_direction_that_is_chosen(mt_in):
-    run = ("--run", "runs/two")
-    for target, sentence in (("de", "one seven two"), ("en", "eins sieben zwei")):
-        inspected = mt_in("inspect", *run, "--to", target, sentence)
-        assert inspected[1].splitlines()[0] == mt_in("translate", *run, "--to", target, sentence)[1].strip()
-        assert "note: no target" not in inspected[2]
-    assert "note: no target language is chosen; this is de" in mt_in("inspect", *run, "one")[2]
-    assert mt_in("inspect", *run, "--to", "fr", "one")[0] == mt_in("inspect", *run, "--to", "de")[0] == 2
 
 
 @pytest.mark.parametrize("options", [("--split", "valid"), ("--split", "valid", "--to", "en")])
