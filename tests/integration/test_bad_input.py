@@ -44,12 +44,12 @@ def bad_files(tmp_path, corpus, trained):
     contents = {"latin": b"good\nbad \xe9 line\n", "mac.txt": b"one.\rtwo.\rthree.\r", "plain.gz": b"one.\n"}
     for name, content in (contents | {"packed.txt": gzip.compress(b"one.\n")}).items():
         (tmp_path / name).write_bytes(content)
-    for folder in ("hub", "empty_run", "quick", "damaged/checkpoints", "other"):
+    for folder in ("hub", "empty_run", "unfinished", "damaged/checkpoints", "runs/quick"):
         (tmp_path / folder).mkdir(parents=True)
     for path in trained.glob("*.*"):
-        for folder in ("quick", "damaged", "other"):
+        for folder in ("unfinished", "damaged"):
             (tmp_path / folder / path.name).write_bytes(path.read_bytes())
-    config = tmp_path / "other" / "config.yaml"
+    config = shutil.copytree(trained, tmp_path / "other") / "config.yaml"
     config.write_text(config.read_text(encoding="utf-8").replace("target: xx", "target: yy"), encoding="utf-8")
     (tmp_path / "damaged" / "checkpoints" / "best.safetensors").write_bytes(b"no safetensors")
 
@@ -65,9 +65,9 @@ def bad_files(tmp_path, corpus, trained):
         ("train --config tiny.yaml --set corpus.max_tokens=1", "corpus.max_tokens 1"),
         ("train --config tiny.yaml --progress loud", "use auto, bar, plain, none"),
         ("translate hello --run none", "none"),
-        ("translate hello --run quik", "did you mean quick?"),
+        ("translate hello --run quik", "did you mean runs/quick?"),
         ("translate hello --run empty_run", "config.yaml"),
-        ("translate hello --run quick", "quick"),
+        ("translate hello --run unfinished", "unfinished"),
         ("translate hello --run damaged", "best.safetensors"),
         ("translate hello", "run"),
         ("translate a --input b --run RUN", "--input"),

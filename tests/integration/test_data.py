@@ -178,9 +178,9 @@ def test_many_unknown_tokens_are_noted_with_what_to_do(mt, japanese, tmp_path):
 def test_runs_are_not_compared_on_pairs_that_one_of_them_trained_on(mt, config, tmp_path):
     """The files of `old` differ from the others, so only the pairs themselves tell."""
 
-    def train(name, pairs, seed, **valid):
+    def train(name, pairs, training_seed, **valid):
         path = config(pairs, valid={"fraction": 0.1, **valid})
-        settings = ("--set", f"name={name}", "--set", f"training.seed={seed}", "--set", "training.max_steps=2")
+        settings = ("--set", f"name={name}", "--set", f"training.seed={training_seed}")
         assert mt("train", "--config", path, *settings)[0] == 0
 
     def compare(name, baseline):

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
-from safetensors import safe_open
 
 from mt_cli.errors import InputError
 from mt_cli.translation.stream import LineNotices
@@ -85,22 +84,6 @@ def test_a_document_is_refused_by_every_command_that_reads_lines_unless_it_is_as
     for options, expected in (((), 2), (("--interactive",), 2), (("--as-lines",), 0)):
         standard_input(subtitles)
         assert mt("translate", "--run", trained, *options)[0] == expected
-
-
-def test_lines_without_words_are_copied_with_empty_details(mt, trained, tmp_path, write):
-    write("in", ["—", "👍", "\u200b", "one two."])
-    options = ("--json", "--n-best", "2", "--alignment", "pairs.txt", "--prefix", "ONE")
-    status, out, err = mt("translate", "--input", "in", "--run", trained, *options)
-    rows = list(map(json.loads, out.splitlines()))[:3]
-    assert status == 0 and err == ""
-    assert [row["translation"] for row in rows] == ["—", "👍", "\u200b"]
-    assert all(row["hypotheses"] == [{"text": row["source"], "score": 0.0}] for row in rows)
-    assert all(row[key] == [] for row in rows for key in ("tokens", "source_tokens", "token_scores", "alignment"))
-    assert (tmp_path / "pairs.txt").read_text(encoding="utf-8").splitlines()[:3] == ["", "", ""]
-    lines = mt("translate", "--input", "in", "--run", trained, "--n-best", "2")[1].split("\n")
-    assert lines[:6:2] == ["—", "👍", "\u200b"]
-    status, out, err = mt("translate", "👍", "--run", trained, "--attention", "a.png")
-    assert (status, out) == (2, "👍\n") and "--attention" in err
 
 
 def test_long_lines_and_translations_that_repeat_themselves_are_noted_once_a_file(mt, trained, write, capsys):
@@ -386,15 +369,6 @@ def test_a_line_of_many_sentences_is_translated_sentence_by_sentence(mt, trained
     line = "One two. Three four? Five six."
     status, out, err = mt("translate", line.lower().replace("three", "Three"), "--run", trained, "--split-sentences")
     assert status == 0 and "Three, ?" in err and out.startswith("ONE TWO. ")
-
-
-def test_a_line_longer_than_any_in_training_is_translated_in_segments(trained):
-    translator = Translator.load(trained, "cpu", "fp32")
-    state = safe_open(trained / "checkpoints" / "best.safetensors", "pt").metadata()["state"]
-    assert json.loads(state)["longest_source"] == translator.max_tokens == 6
-    (item,) = translator.translate_fully(["one two three four, five six seven eight."])
-    assert len(item.segments) == 2 and item.is_too_long
-    assert item.text.startswith("ONE TWO THREE FOUR")
 
 
 def test_sampling_a_prefix_and_other_options_of_the_search(mt, trained):

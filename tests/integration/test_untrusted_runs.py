@@ -4,6 +4,7 @@ import base64
 import itertools
 import json
 import os
+import pickle
 import re
 import shutil
 import signal
@@ -21,11 +22,21 @@ VALUES = [
 ]
 
 
-def crossed(names):
+class Planted:
+    """Unpickled, it writes a file outside of the run directory."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (self.path, "w")
+
+
+def crossed(names, kinds=KINDS):
     """Parameters for each name with each kind; each of both occurs by default, and the other combinations are slow."""
-    number = max(len(names), len(KINDS))
-    default = {(names[each % len(names)], KINDS[each % len(KINDS)]) for each in range(number)}
-    cases = itertools.product(names, KINDS)
+    number = max(len(names), len(kinds))
+    default = {(names[each % len(names)], kinds[each % len(kinds)]) for each in range(number)}
+    cases = itertools.product(names, kinds)
     return [pytest.param(*case, marks=() if case in default else pytest.mark.slow) for case in cases]
 
 
@@ -39,6 +50,8 @@ def plant(path, kind, outside):
         path.symlink_to(targets[kind])
     elif kind == "pipe":
         os.mkfifo(path)
+    elif kind == "pickle":
+        path.write_bytes(pickle.dumps(Planted(str(outside / "executed"))))
     else:
         path.mkdir()
 
@@ -153,10 +166,11 @@ def test_a_state_of_wrong_types_is_one_message_of_every_command(attempt, run, co
 
 
 READ = ["config.yaml", "tokenizer.source.json", "tokenizer.x.json", "checkpoints/best.safetensors", "checkpoints", "."]
+READ += ["report.json"]
 
 
-@pytest.mark.parametrize(("name", "kind"), crossed(READ))
-def test_no_command_hangs_whatever_replaces_a_file(attempt, run, outside, commands, name, kind):
+@pytest.mark.parametrize(("name", "kind"), crossed(READ, (*KINDS, "pickle")))
+def test_no_command_hangs_or_runs_a_program_whatever_replaces_a_file(attempt, run, outside, commands, name, kind):
     plant(run / name, kind, outside)
     for command in ("translate", "tokenize", "export", "report", "doctor"):
         attempt(*commands[command])
