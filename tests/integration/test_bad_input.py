@@ -3,8 +3,6 @@
 import gzip
 import json
 import shutil
-from pathlib import Path
-from typing import get_args
 
 import pytest
 import typer
@@ -168,54 +166,3 @@ def test_no_process_is_started_for_a_command_that_is_wrong_or_for_more_than_the_
 ):
     monkeypatch.setattr("torch.distributed.launcher.api.elastic_launch", None)
     assert key in fails(*arguments.replace("RUN", str(trained)).split(), "--devices", "100000")
-
-
-def text_options():
-    """The name of every command, and its options and arguments that take text, with the number of their values."""
-    for name, command in COMMANDS.items():
-        for parameter in command.params:
-            kinds = {str, Path} & {
-                parameter.type_descriptor.annotation,
-                *get_args(parameter.type_descriptor.annotation),
-            }
-            if kinds and not parameter.is_eager:
-                option = parameter.opts[0] if parameter.opts[0].startswith("-") else None
-                yield " ".join(name), option, max(1, parameter.nargs)
-
-
-USUAL = {
-    "train": "--config tiny.yaml --set training.max_steps=1",
-    "init": "--files text.en text.xx",
-    "translate": "one. --run RUN",
-    "score": "one. ONE. --run RUN",
-    "evaluate": "--run RUN --source text.en --reference text.xx",
-    "tune-decoding": "--run RUN --beam-sizes 1 --dry-run",
-    "inspect": "--run RUN",
-    "report": "--run RUN",
-    "import": "RUN --output runs/new",
-    "tokenize": "one. --run RUN",
-    "export": "--run RUN --format bundle --output new",
-    "average": "--run RUN",
-    "data check": "--config tiny.yaml",
-    "data show": "--config tiny.yaml",
-}
-"""A command line of each command that takes text. An option that is given again replaces the one here."""
-PATHS = ["x" * 300, "loop", "loop/below", "text.en/below", "", "~", "none/below", "dangling", "."]
-CASES = [(*option, path) for option in dict.fromkeys(text_options()) for path in PATHS]
-
-
-@pytest.mark.parametrize(
-    ("command", "option", "number", "path"),
-    [pytest.param(*case, marks=() if place % 31 == 0 else pytest.mark.slow) for place, case in enumerate(CASES)],
-)
-def test_no_text_in_the_place_of_a_path_is_a_traceback(
-    mt, offline, trained, tiny_config, tmp_path, command, option, number, path
-):
-    for link, target in {"loop": "back", "back": "loop", "dangling": "nothing"}.items():
-        (tmp_path / link).symlink_to(target)
-    for name, text in {"text.en": "one.\n", "text.xx": "ONE.\n"}.items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    run = shutil.copytree(trained, tmp_path / "runs" / "tiny")
-    usual = USUAL[command].replace("RUN", str(run)).split()
-    status, _, err = mt(*command.split(), *usual, *([] if option is None else [option]), *[path] * number)
-    assert status in (0, 1, 2) and "Traceback" not in err and (status == 0 or "mt: " in err), (status, err)

@@ -5,17 +5,13 @@ from functools import partial
 import pytest
 import yaml
 from corpora import sentences, write, write_config
+from run_content import report_of, rows_of
 
 
 @pytest.fixture
 def config(tmp_path):
     """A function that writes a config with these training pairs and returns its path."""
     return partial(write_config, tmp_path)
-
-
-def rows_of(folder, run):
-    lines = (folder / "runs" / run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines]
 
 
 def test_corpora_are_mixed_tagged_and_reported(mt, config, tmp_path):
@@ -27,12 +23,12 @@ def test_corpora_are_mixed_tagged_and_reported(mt, config, tmp_path):
     status, _, err = mt("train", "--config", path, "--set", "training.max_steps=null", "--set", "training.max_epochs=1")
     assert status == 0, err
     assert "books" in err and "each 3 times an epoch" in err
-    report = json.loads((tmp_path / "runs/checked/report.json").read_text(encoding="utf-8"))
+    report = report_of(tmp_path / "runs/checked")
     books, web = (row for row in report["corpora"] if row["corpus"] == "train")
     assert (books["num_kept"], books["num_pairs_seen"]) == (200, 200)
     assert 0 < web["num_kept"] < 100 and web["dropped"] == {"max_characters": 100 - web["num_kept"]}
     assert web["num_pairs_seen"] == 3 * web["num_kept"]
-    rows = rows_of(tmp_path, "checked")
+    rows = rows_of(tmp_path / "runs/checked")
     seen = [row for row in rows if "train/num_pairs/web" in row][-1]
     assert (seen["train/num_pairs/books"], seen["train/num_pairs/web"]) == (200, web["num_pairs_seen"])
     (validated,) = (row for row in rows if "valid/loss" in row)
@@ -59,13 +55,13 @@ def test_a_stream_trains_resumes_and_is_checked_by_its_beginning(mt, config, tmp
     assert status == 0, err
     assert "streaming" in err and "not searched for slips" in err
     assert "steps       as many an epoch as the stream gives, at most 4 in all" in err
-    report = json.loads((tmp_path / "runs/checked/report.json").read_text(encoding="utf-8"))
+    report = report_of(tmp_path / "runs/checked")
     assert report["corpora"][0]["num_kept"] >= report["corpora"][0]["num_pairs_seen"] > 0
     status, _, err = mt("train", *longer)
     assert status == 0 and "Resuming from step 4." in err
     assert mt("train", *longer, "--set", "name=straight")[0] == 0
     resumed, straight = (
-        {row["step"]: row["train/loss"] for row in rows_of(tmp_path, name) if "train/loss" in row}
+        {row["step"]: row["train/loss"] for row in rows_of(tmp_path / "runs" / name) if "train/loss" in row}
         for name in ("checked", "straight")
     )
     assert resumed == straight and len(resumed) == 9

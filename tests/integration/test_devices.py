@@ -1,13 +1,11 @@
-import json
 import os
 import signal
-import sys
 import time
 from pathlib import Path
 
 import pytest
 import yaml
-from run_content import checkpoint_content, metrics_of
+from run_content import checkpoint_content, metrics_of, report_of
 
 OPTIONS = {
     "precision": "fp32",
@@ -192,27 +190,6 @@ def holding(tmp_path):
     return prepare
 
 
-@pytest.fixture
-def launch(tmp_path, config, start):
-    """Starts `mt train` with the launcher of two processes."""
-
-    def run(name, environment, ignored="", **options):
-        (tmp_path / "temporary").mkdir()
-        environment = os.environ | environment | {"TMPDIR": str(tmp_path / "temporary")}
-        started = [sys.executable, "-m", "mt_cli", *command(name, "--devices", "2", **options)]
-        with open(tmp_path / f"{name}.err", "w") as err:
-            process = start(started, ignored=ignored, cwd=tmp_path, env=environment, stderr=err)
-        process.errors = lambda: (tmp_path / f"{name}.err").read_text(encoding="utf-8")
-        return process
-
-    return run
-
-
-def ended(process):
-    """Status and standard error of a process, which must end by itself."""
-    return process.wait(timeout=PATIENCE), process.errors()
-
-
 def workers_of(launcher):
     """The process ids of the workers of a launcher, in the order of their ranks."""
     found = {}
@@ -250,7 +227,7 @@ def assert_equal_runs(run, reference):
                 assert row[key] == pytest.approx(reference_row[key], abs=tolerance_of(key), rel=1e-5), key
     samples = [(folder / "samples.txt").read_text(encoding="utf-8").splitlines() for folder in (run, reference)]
     assert sum(line != expected for line, expected in zip(*samples, strict=True)) <= 1
-    reports = [json.loads((folder / "report.json").read_text(encoding="utf-8")) for folder in (run, reference)]
+    reports = [report_of(folder) for folder in (run, reference)]
     assert reports[0]["bleu"]["score"] == pytest.approx(reports[1]["bleu"]["score"], abs=tolerance_of("bleu"))
 
 
@@ -309,21 +286,28 @@ def test_a_sharded_run_resumes_as_one_that_is_not_and_the_reverse_though_clocks_
     assert_equal_runs(tmp_path / "runs/parts", run_of_one(micro_batches_per_step=4))
 
 
+UNDER_NOHUP = "import signal, tempfile; tempfile.tempdir = 'temporary'; signal.signal(signal.SIGHUP, signal.SIG_IGN)"
+
+
 def test_a_stopped_run_ends_as_it_would_have_with_another_number_of_processes(
-    launch, holding, finished, run_of_one, tmp_path, is_held, release
+    forked, holding, finished, run_of_one, tmp_path, is_held, release
 ):
     """Under `nohup`, so that only SIGTERM stops it."""
     options = {"micro_batches_per_step": 2, "log_every_steps": 1}
-    process = launch("parts", holding(5), ignored="SIGHUP", **options)
-    wait_until(lambda: is_held(5), process.pid)
-    assert all(ignores(pid, signal.SIGHUP) for pid in (process.pid, *workers_of(process.pid)))
-    process.send_signal(signal.SIGTERM)
-    wait_until(lambda: "Stopping after this step" in process.errors(), process.pid)
-    release(5)
-    status, err = ended(process)
-    assert status == 130 and err.count("the same command resumes from there") == 1, err
-    left = [path.name for path in (tmp_path / "temporary").iterdir() if not path.name.startswith("torchinductor")]
-    assert not left
+    (tmp_path / "temporary").mkdir()
+
+    def stop(launchers):
+        [launcher] = launchers
+        wait_until(lambda: is_held(5), launcher)
+        assert all(ignores(pid, signal.SIGHUP) for pid in (launcher, *workers_of(launcher)))
+        os.kill(launcher, signal.SIGTERM)
+        wait_until(lambda: "Stopping after this step" in (tmp_path / "stream.2").read_text("utf-8"), launcher)
+        release(5)
+
+    launched = command("parts", "--devices", "2", **options)
+    statuses, _, err = forked(launched, None, UNDER_NOHUP, stop, environment=holding(5))
+    assert statuses == [130] and err.count("the same command resumes from there") == 1, err
+    assert not [path.name for path in (tmp_path / "temporary").iterdir()]
     assert "Resuming from step" in finished("parts", **options)
     assert_equal_runs(tmp_path / "runs/parts", run_of_one(micro_batches_per_step=4, log_every_steps=1))
 
@@ -378,19 +362,22 @@ def test_a_process_that_lacks_memory_for_one_sentence_ends_all(forked):
 
 
 @pytest.mark.slow
-def test_workers_save_on_request_and_never_outlive_their_launcher(launch, holding, is_held, release):
-    process = launch("alone", holding(2, 5), log_every_steps=1)
-    wait_until(lambda: is_held(2), process.pid)
-    workers = workers_of(process.pid)
-    process.send_signal(signal.SIGUSR1)  # Ignored by the launcher.
-    os.kill(workers[0], signal.SIGUSR1)
-    release(2)
-    wait_until(lambda: is_held(5), process.pid)
-    process.kill()
-    process.wait()
-    release(5)
-    wait_until(lambda: all(map(has_ended, workers)))
-    assert "Saving after this step" in process.errors()
+def test_workers_save_on_request_and_never_outlive_their_launcher(forked, holding, is_held, release):
+    def save_and_kill(launchers):
+        [launcher] = launchers
+        wait_until(lambda: is_held(2), launcher)
+        workers = workers_of(launcher)
+        os.kill(launcher, signal.SIGUSR1)  # Ignored by the launcher.
+        os.kill(workers[0], signal.SIGUSR1)
+        release(2)
+        wait_until(lambda: is_held(5), launcher)
+        os.kill(launcher, signal.SIGKILL)
+        release(5)
+        wait_until(lambda: all(map(has_ended, workers)))
+
+    launched = command("alone", "--devices", "2", log_every_steps=1)
+    statuses, _, err = forked(launched, meanwhile=save_and_kill, environment=holding(2, 5))
+    assert statuses == [-signal.SIGKILL] and "Saving after this step" in err
 
 
 @pytest.mark.parametrize(

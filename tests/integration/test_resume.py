@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 import yaml
-from run_content import checkpoint_content
+from run_content import checkpoint_content, report_of, rows_of
 from safetensors.torch import load_file
 
 from mt_cli.checkpoint.directory import RunDirectory
@@ -23,10 +23,6 @@ from mt_cli.run.train import train as train_run
 from mt_cli.run.training_log import TrainingLog
 from mt_cli.run.validation import Validator
 from mt_cli.training.gradients import GradientAccumulator
-
-
-def metrics(run):
-    return [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.fixture
@@ -43,11 +39,6 @@ def train(mt, quick_tree, tmp_path):
         return mt("train", "--config", "tiny.yaml", *settings, *arguments)
 
     return run
-
-
-@pytest.fixture
-def report_of(tmp_path):
-    return lambda name="run": json.loads((tmp_path / f"runs/{name}/report.json").read_text(encoding="utf-8"))
 
 
 def act_at(monkeypatch, step, act):
@@ -157,7 +148,7 @@ def test_a_run_fitted_to_the_clock_ends_at_zero_on_time_and_as_one_that_was_not_
 ):
     options = TIMED | {"max_minutes": 10 / 60}
     assert "Stopped by max_minutes" in train("whole", **options)[2]
-    rates = [row["train/learning_rate"] for row in metrics(tmp_path / "runs/whole") if "train/loss" in row]
+    rates = [row["train/learning_rate"] for row in rows_of(tmp_path / "runs/whole") if "train/loss" in row]
     assert len(rates) == 20
     assert max(rates) == rates[1] and rates[2:] == sorted(rates[2:], reverse=True) and rates[-1] < 0.1 * rates[1]
     for step in (1, 7, 12):
@@ -171,20 +162,21 @@ def test_a_run_fitted_to_the_clock_ends_at_zero_on_time_and_as_one_that_was_not_
 def test_a_limit_in_minutes_that_moves_moves_the_end_of_the_schedule(train, tmp_path):
     assert train("run", max_minutes=5 / 60, **TIMED)[0] == 0
     assert "training.max_minutes: was" in train("run", max_minutes=20 / 60, **TIMED)[2]
-    rates = [row["train/learning_rate"] for row in metrics(tmp_path / "runs/run") if "train/loss" in row]
+    rates = [row["train/learning_rate"] for row in rows_of(tmp_path / "runs/run") if "train/loss" in row]
     assert len(rates) == 40
     assert rates[9] < rates[10] and rates[10:] == sorted(rates[10:], reverse=True) and rates[-1] < 0.1 * rates[10]
 
 
-def test_the_weights_of_a_run_that_its_limit_ended_are_scored_and_kept(train, begin, tmp_path, report_of):
-    begin("run", max_steps=5)
+def test_the_weights_of_a_run_that_its_limit_ended_are_scored_and_kept(train, begin):
+    run = begin("run", max_steps=5)
     assert "nothing is left to do" in train("run", max_steps=5)[2]
-    report, path = report_of(), tmp_path / "runs/run/report.json"
+    report = report_of(run)
     assert report["best_step"] == report["num_steps"] == 5
     for lost in (list(report), ["bleu", "speed"]):
-        path.write_text(json.dumps({key: value for key, value in report.items() if key not in lost}))
+        (run / "report.json").write_text(json.dumps({key: report[key] for key in report if key not in lost}))
         assert train("run", max_steps=5)[0] == 0
-        assert report_of()["bleu"] == report["bleu"] and list(report_of()) == list(report)
+        again = report_of(run)
+        assert again["bleu"] == report["bleu"] and list(again) == list(report)
 
 
 def test_a_state_is_saved_every_so_often_and_at_a_signal(train, tmp_path, monkeypatch):
@@ -262,14 +254,13 @@ FAULTS = [
     ("runs/run/report.json", replace_by_folder, "report.json: cannot be written", 1),
     ("runs/run/metrics.jsonl", remove, "metrics.jsonl: shorter", 0),
     ("runs/run/checkpoints/last.safetensors", flip_bit, "skipped, step-6.safetensors is used instead", 0),
-    ("runs/run/checkpoints/best.safetensors", flip_bit, "best checkpoint is missing or damaged", 0),
     ("runs/run/checkpoints/step-6.safetensors", replace_by_folder, "", 0),
 ]
 
 
 @pytest.mark.parametrize(("name", "fault", "named", "expected"), FAULTS, ids=[row[0] for row in FAULTS])
 def test_a_damaged_file_is_named_and_the_run_goes_on(
-    train, begin, assert_same_run, tiny_tree, tmp_path, corpus, report_of, name, fault, named, expected
+    train, begin, assert_same_run, tiny_tree, tmp_path, corpus, name, fault, named, expected
 ):
     for side in ("en", "xx"):
         shutil.copy(corpus / f"train.{side}", tmp_path / f"own.{side}")
@@ -288,9 +279,19 @@ def test_a_damaged_file_is_named_and_the_run_goes_on(
         if expected == 2:
             path.write_bytes(content)
         assert train("run", max_steps=18, ema_decay=0.9)[0] == 0
-    assert report_of()["num_steps"] == 18
+    assert report_of(tmp_path / "runs/run")["num_steps"] == 18
     if path.stem in ("last", "step-6"):
         assert_same_run(tmp_path / "runs/run", begin("whole", max_steps=18, ema_decay=0.9))
+
+
+def test_a_lost_best_checkpoint_is_replaced_by_the_average(train, begin, tmp_path):
+    options = {"ema_decay": 0.9, "best_metric": "chrf", "max_steps": 12}
+    before = tensors_of(begin("run", **options), "last")
+    flip_bit(tmp_path / "runs/run/checkpoints/best.safetensors")
+    for changes, words in (({}, "is missing or damaged"), ({"best_metric": "loss"}, "was chosen by chrf")):
+        assert words in train("run", **options | changes)[2]
+        assert_equal(tensors_of(tmp_path / "runs/run", "best"), tensors_of(tmp_path / "runs/run", "last", "average"))
+        assert_equal(tensors_of(tmp_path / "runs/run", "last"), before)
 
 
 def test_no_file_changes_when_every_state_is_damaged(train, begin, tmp_path):
@@ -341,8 +342,8 @@ def test_a_disk_that_fills_up_while_saving_leaves_the_previous_checkpoint(train,
     assert train("run", max_steps=12)[0] == 0
 
 
-def tensors_of(tmp_path, run, name, kind="model"):
-    tensors = load_file(tmp_path / f"runs/{run}/checkpoints/{name}.safetensors")
+def tensors_of(run, name, kind="model"):
+    tensors = load_file(run / f"checkpoints/{name}.safetensors")
     return {key.removeprefix(f"{kind}."): value for key, value in tensors.items() if key.startswith(f"{kind}.")}
 
 
@@ -363,13 +364,13 @@ def test_an_average_is_validated_saved_as_the_best_and_loaded_and_training_does_
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Validator, "validate", note)
         assert train("with", ema_decay=0.9, max_steps=6)[0] == 0
-    average, raw = (tensors_of(tmp_path, "with", "last", kind) for kind in ("average", "model"))
-    assert_equal(raw, tensors_of(tmp_path, "without", "last"))
+    average, raw = (tensors_of(tmp_path / "runs/with", "last", kind) for kind in ("average", "model"))
+    assert_equal(raw, tensors_of(tmp_path / "runs/without", "last"))
     assert not any(torch.equal(average[name], raw[name]) for name in raw)
     assert_equal(average, validated[-1])
-    assert_equal(average, tensors_of(tmp_path, "with", "best"))
+    assert_equal(average, tensors_of(tmp_path / "runs/with", "best"))
     for name, kind in (("with", "best"), ("without", "last")):
-        assert not tensors_of(tmp_path, name, kind, "average")
+        assert not tensors_of(tmp_path / "runs" / name, kind, "average")
     for name in ("last", "best"):
         loaded = TrainedRun.load(tmp_path / "runs/with", name).model
         assert_equal({name: each.detach() for name, each in loaded.named_parameters()}, average)
@@ -381,7 +382,7 @@ def test_the_average_of_a_run_is_the_plain_recurrence_over_its_steps_skipped_one
     overflow_at(monkeypatch, 4)
     assert train("run", ema_decay=0.4, max_steps=8, save_every_minutes=1e-9, keep_last=100)[0] == 0
     names = [*(f"step-{step}" for step in (0, 1, 2, 3, 3, 5, 6, 7)), "last"]  # No state is kept after a skipped step.
-    states = [[tensors_of(tmp_path, "run", name, kind) for kind in ("model", "average")] for name in names]
+    states = [[tensors_of(tmp_path / "runs/run", name, kind) for kind in ("model", "average")] for name in names]
     expected = states[0][0]
     for step, (weights, average) in enumerate(states):
         decay = min(0.4, (1 + step) / (10 + step))
@@ -402,18 +403,7 @@ def test_an_average_goes_back_with_the_weights(train, tmp_path, monkeypatch):
         patch.setattr(loop, "learning_rate", lambda *arguments: rate(*arguments) / 2)
         assert train("other", **options)[0] == 0
     for kind in ("model", "average"):
-        assert_equal(tensors_of(tmp_path, "run", "last", kind), tensors_of(tmp_path, "other", "last", kind))
-
-
-def test_a_lost_best_checkpoint_is_replaced_by_the_average(train, tmp_path):
-    options = {"ema_decay": 0.9, "best_metric": "chrf", "max_steps": 12}
-    assert train("run", **options)[0] == 0
-    before = tensors_of(tmp_path, "run", "last")
-    flip_bit(tmp_path / "runs/run/checkpoints/best.safetensors")
-    for changes, words in (({}, "is missing or damaged"), ({"best_metric": "loss"}, "was chosen by chrf")):
-        assert words in train("run", **options | changes)[2]
-        assert_equal(tensors_of(tmp_path, "run", "best"), tensors_of(tmp_path, "run", "last", "average"))
-        assert_equal(tensors_of(tmp_path, "run", "last"), before)
+        assert_equal(tensors_of(tmp_path / "runs/run", "last", kind), tensors_of(tmp_path / "runs/other", "last", kind))
 
 
 @pytest.mark.parametrize(
@@ -451,7 +441,7 @@ def test_training_that_diverges_goes_back_twice_and_then_stops(train, tmp_path, 
     ],
 )
 def test_a_run_whose_steps_go_wrong_for_a_while_goes_back_before_that(
-    train, tmp_path, monkeypatch, report_of, keep_last, bad_from, is_stopped
+    train, tmp_path, monkeypatch, keep_last, bad_from, is_stopped
 ):
     options = {"max_bad_steps": 12, "keep_last": keep_last, "validate_every_steps": 4}
     options |= {"max_steps": bad_from + 14, "max_epochs": 3}
@@ -462,19 +452,19 @@ def test_a_run_whose_steps_go_wrong_for_a_while_goes_back_before_that(
     status, _, err = train("run", **options)
     assert status == 0, err
     assert f"going back to step {(bad_from - 1) // 4 * 4}, with 0.5" in err
-    report = report_of()
+    report = report_of(tmp_path / "runs/run")
     assert (report["num_bad_steps"], report["num_restarts"], report["num_steps"]) == (12, 1, bad_from + 14)
     assert len(list((tmp_path / "runs/run/checkpoints").glob("step-*"))) == keep_last
 
 
-def test_a_single_bad_step_is_skipped_and_counted(train, tmp_path, monkeypatch, report_of):
+def test_a_single_bad_step_is_skipped_and_counted(train, tmp_path, monkeypatch):
     overflow_at(monkeypatch, 7)
     status, _, err = train("run", max_bad_steps=2)
     assert status == 0
     assert err.count("the loss or the gradient is not finite") == 1 and "1 steps were skipped" in err
-    report = report_of()
+    report = report_of(tmp_path / "runs/run")
     assert (report["num_bad_steps"], report["num_restarts"], report["num_steps"]) == (1, 0, 22)
-    rows = metrics(tmp_path / "runs/run")
+    rows = rows_of(tmp_path / "runs/run")
     assert [row["step"] for row in rows if "train/loss" in row] == [4, 8, 12, 16, 20]
 
 
@@ -523,18 +513,18 @@ def test_the_best_begins_anew_when_its_metric_changes(train, tmp_path):
     assert "nothing is left to do" in train("one", best_metric="loss", max_steps=12, keep_last=5)[2]
     status, _, err = train("one", best_metric="loss", max_steps=22, keep_last=5)
     assert status == 0 and "was chosen by" not in err
-    losses = {row["step"]: row["valid/loss"] for row in metrics(tmp_path / "runs/one") if "valid/loss" in row}
+    losses = {row["step"]: row["valid/loss"] for row in rows_of(tmp_path / "runs/one") if "valid/loss" in row}
     losses = {step: loss for step, loss in losses.items() if step >= 12}
     assert best()["best_step"] == min(losses, key=losses.get)
     assert -best()["best_value"] == pytest.approx(min(losses.values()), rel=1e-4)
 
 
-def test_a_finished_run_is_scored_again_with_another_tokenizer(train, begin, report_of):
+def test_a_finished_run_is_scored_again_with_another_tokenizer(train, begin, tmp_path):
     begin("one", max_steps=5)
-    assert "|tok:13a|" in report_of("one")["bleu"]["signature"]
+    assert "|tok:13a|" in report_of(tmp_path / "runs/one")["bleu"]["signature"]
     status, _, err = train("one", "--set", "evaluation.bleu_tokenizer=char", max_steps=5)
     assert status == 0 and "nothing is left" not in err
-    assert "|tok:char|" in report_of("one")["bleu"]["signature"]
+    assert "|tok:char|" in report_of(tmp_path / "runs/one")["bleu"]["signature"]
 
 
 def test_a_finished_run_stays_finished_though_its_test_is_in_another_language(train, corpus):

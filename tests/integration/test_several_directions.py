@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from run_content import report_of, rows_of
 
 from mt_cli import Translator
 from mt_cli.config.loading import config_of_text
@@ -104,11 +105,11 @@ def test_one_model_translates_in_both_directions_and_has_a_score_for_each(mt_in,
     status, out, err = mt_in(*translate, "one seven two")
     assert (status, out) == (0, "eins sieben zwei\n")
     assert "note: no target language is chosen; this is de, and --to chooses one of de, en" in err
-    report = json.loads((run / "report.json").read_text(encoding="utf-8"))
+    report = report_of(run)
     assert list(report["directions"]) == ["en-de", "de-en"]
     means = [sum(each[name]["score"] for each in report["directions"].values()) / 2 for name in ("bleu", "chrf")]
     assert [report["bleu"]["score"], report["chrf"]["score"]] == pytest.approx(means, abs=1e-3)
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows = rows_of(run)
     last = next(row for row in reversed(rows) if "valid/chrf" in row)
     assert last["valid/chrf"] == pytest.approx((last["valid/chrf/en-de"] + last["valid/chrf/de-en"]) / 2, abs=1e-3)
     evaluate = ("evaluate", "--run", "runs/two")
@@ -172,7 +173,7 @@ def test_the_commands_that_training_prints_give_the_score_that_it_printed(
 ):
     folder, printed = lineage
     valid = {side: two_directions / f"valid.{side}" for side in (source, target)}
-    report = json.loads((folder / f"runs/{name}/report.json").read_text(encoding="utf-8"))
+    report = report_of(folder / f"runs/{name}")
     expected = (folder / f"runs/{name}/hypotheses/valid.txt").read_text(encoding="utf-8")
     references = valid[target].read_text(encoding="utf-8")
     assert report["chrf"]["score"] > 50 and expected != "\n" * 40

@@ -1,4 +1,3 @@
-import json
 import os
 import re
 import shutil
@@ -8,16 +7,13 @@ import time
 
 import pytest
 import torch
+from run_content import report_of, rows_of
 from safetensors import safe_open
 
 from mt_cli.config.loading import load_config
 from mt_cli.machine.signals import Signals
 from mt_cli.training.objective import Objective
 from mt_cli.translation.translator import Translator
-
-
-def rows_of(run):
-    return [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 def weights_of(path):
@@ -37,7 +33,7 @@ def test_training_leaves_a_complete_run_directory_whose_metrics_tensorboard_show
     names = {path.name for path in run.iterdir() if not path.name.startswith("events.out.tfevents.")}
     assert {"config.yaml", "tokenizer.source.json", "tokenizer.target.json", "metrics.jsonl", "samples.txt"} <= names
     assert {path.stem for path in (run / "checkpoints").iterdir()} == {"best", "last", "step-11"}
-    report = json.loads((run / "report.json").read_text(encoding="utf-8"))
+    report = report_of(run)
     assert report["stopped_because"] == "max_epochs 2" and report["bleu"]["signature"].startswith("nrefs:1|")
     assert {"best_step", "elapsed_seconds", "num_target_tokens", "versions", "hardware", "chrf", "ter"} <= set(report)
     rows = rows_of(run)
@@ -92,7 +88,7 @@ def test_final_scores_are_made_in_the_precision_of_training_which_the_report_nam
     changes = ("--set", f"training.precision={precision}", "--set", "training.max_steps=1")
     assert mt("train", "--config", tiny_config, *changes)[0] == 0
     assert used == [{"fp32": torch.float32, "bf16": torch.bfloat16}[precision]]
-    report = json.loads((tmp_path / "runs/tiny/report.json").read_text(encoding="utf-8"))
+    report = report_of(tmp_path / "runs/tiny")
     assert report["precision"] == precision
 
 

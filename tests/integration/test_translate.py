@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
+from run_content import report_of
 
 from mt_cli.errors import InputError
 from mt_cli.translation.stream import LineNotices
@@ -130,7 +131,7 @@ def test_evaluate_scores_splits_and_files(mt, trained, corpus, tmp_path, write):
     assert status == 0
     assert (scores["run"], scores["split"], scores["num_sentences"]) == ("tiny", "test", 40)
     assert scores["bleu"]["score"] > 90
-    report = json.loads((trained / "report.json").read_text(encoding="utf-8"))
+    report = report_of(trained)
     assert all(report[key] == scores[key] for key in ("bleu", "chrf", "chrf++", "ter", "num_sentences"))
     assert "nw:2" in scores["chrf++"]["signature"] and scores["speed"]["tokens_per_second"] > 0
     hypotheses = (trained / "hypotheses" / "test.txt").read_text(encoding="utf-8")
@@ -234,7 +235,7 @@ def test_evaluate_reports_whether_a_difference_is_significant(mt, trained, corpu
     assert "(paired bootstrap, 1,000 samples)" in text and ": significant" in text and " ± " in text
     assert "40 sentences: intervals and p-values" in text and "other seeds" not in text
     shutil.copytree(trained, tmp_path / "other")
-    report = json.loads((trained / "report.json").read_text(encoding="utf-8"))
+    report = report_of(trained)
     (tmp_path / "other/report.json").write_text(json.dumps(report | {"num_steps": 7}), encoding="utf-8")
     text = mt(*evaluate, "other")[1]
     assert f"note: the runs had {report['num_steps']:,} and 7 steps" in text and "nothing about other seeds" in text
@@ -262,7 +263,7 @@ def test_rows_with_a_blank_side_are_counted_and_leave_files_of_translations_alig
             assert scores["against"]["bleu"]["score"] == 100
     status, _, err = mt("train", "--config", run / "config.yaml", "--fresh", "--set", "training.max_steps=2")
     assert status == 0 and f"\n  note: {note}\n" in err, err
-    report = json.loads((run / "report.json").read_text(encoding="utf-8"))
+    report = report_of(run)
     assert (report["num_left_out"], report["notes"][0]) == (3, note)
 
 

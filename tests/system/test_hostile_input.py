@@ -27,6 +27,7 @@ import pyarrow
 import pytest
 import torch
 import yaml
+from command_lines import COMMANDS
 from pyarrow import parquet
 from safetensors import safe_open
 
@@ -60,19 +61,8 @@ SPELLINGS = [
 TOKENS = [
     *b"<tu> </tu> <seg> &nbsp; &#0; <![CDATA[ <!-- %x; <!DOCTYPE_tmx_[%x;]> { } [ null NaN \\ud800 \\400 \\x".split(),
     *(b'<!DOCTYPE tmx [<!ENTITY a "b">]>', b' xml:lang=""', b'"', b'""', b",", b"\t", b";", b"\r", b"\n", b"\r\n"),
-    *(
-        b"sep=;\n",
-        b"en\txx\n",
-        b"en,xx,en\n",
-        b"\xef\xbb\xbf",
-        b'"en": 1,',
-        b"\0",
-        b"#, fuzzy\n",
-        b"#~ ",
-        b"\\",
-        b"<ph>",
-    ),
-    *(b'msgid ""\n', b'msgstr[1] "x"\n', b'msgid_plural "x"\n'),
+    *(b"sep=;\n", b"en\txx\n", b"en,xx,en\n", b"\xef\xbb\xbf", b'"en": 1,', b"\0", b"#, fuzzy\n", b"#~ ", b"\\"),
+    *(b"<ph>", b'msgid ""\n', b'msgstr[1] "x"\n', b'msgid_plural "x"\n'),
 ]
 """Pieces of corpus formats in the wrong place."""
 ENCODINGS = [*sorted({name.encode() for name in encodings.aliases.aliases.values()}), b"", b"x" * 300, b"foo", b"\xe9"]
@@ -212,52 +202,41 @@ def test_configs(attempt, seeds, tiny_tree, tmp_path):
         attempt(f"config {seed}", "data", "check", "--config", "c.yaml")
 
 
-def numbers_of(section, name=""):
-    """The key of each number of a section of the config, with its limits, and its type."""
-    for key, field in section.model_fields.items():
-        kinds = {field.annotation, *get_args(field.annotation)}
-        dotted = f"{name}.{key}".removeprefix(".")
-        for inner in [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Section)]:
-            yield from numbers_of(inner, dotted)
-        if kinds & {int, float}:
-            marks = ("ge", "gt", "le", "lt")
-            limits = [getattr(item, mark) for item in field.metadata for mark in marks if hasattr(item, mark)]
-            yield dotted, limits, float if float in kinds else int
+def limits_of(section):
+    """The limits of all numbers of a section of the config."""
+    for field in section.model_fields.values():
+        for kind in {field.annotation, *get_args(field.annotation)}:
+            if isinstance(kind, type) and issubclass(kind, Section):
+                yield from limits_of(kind)
+        yield from (getattr(item, mark) for item in field.metadata for mark in LIMITS if hasattr(item, mark))
 
 
-SLOW_NUMBERS = ("training.num_threads", "model.num_encoder_layers", "model.num_decoder_layers", "decoding.beam_size")
-"""A thousand threads, layers or beams take minutes."""
-NUMBERS = [row for row in numbers_of(Config) if row[0] not in SLOW_NUMBERS]
+LIMITS = ("ge", "gt", "le", "lt")
+NUMBERS = [limit for limit in set(limits_of(Config)) if not 20 < limit < 10_000]  # So many layers take minutes.
+NUMBERS += [math.nextafter(limit, side) for limit in NUMBERS for side in (0, math.inf)] + [1e-30, 2**31 - 1]
 NEEDED = (
     *("", "tokenizer.algorithm=bpe tokenizer.vocab_size=300", "tokenizer.algorithm=unigram tokenizer.vocab_size=300"),
     *("training.optimizer=muon training.learning_rate=1e30", "training.weight_decay=1e6", "decoding.sample=true"),
     *("init.run=RUN init.adapter_rank=2", "model.positions=learned"),
 )
-"""What makes some numbers count."""
+"""What makes some options count."""
 
 
-def test_numbers_near_their_limits(attempt, seeds, trained, tiny_config):
-    short = ["training.max_steps=2", "training.log_every_steps=1"]
-    for seed in seeds(2000):
-        chance = random.Random(seed)
-        key, limits, kind = NUMBERS[seed % len(NUMBERS)]
-        near = [math.nextafter(limit, side) for limit in limits for side in (0, math.inf)] if kind is float else []
-        number = chance.choice([*limits, *near, *((1e-320, 1e-30) if kind is float else (2**31 - 1, 1))])
-        needed = chance.choice(NEEDED).replace("RUN", str(trained)).split()
-        changes = [*short, *needed, f"{key}={number!r}", f"name=run{seed}"]
-        settings = [part for change in changes for part in ("--set", change)]
-        attempt(f"number {seed}", "train", "--config", tiny_config, *settings)
-
-
-def test_configs_that_train(attempt, seeds, tiny_tree, tmp_path):
+def test_configs_that_train(attempt, seeds, trained, tiny_tree, tmp_path):
     tree = complete(tiny_tree)
-    for seed in seeds(200):
+    for seed in seeds(1500):
         chance = random.Random(seed)
-        section = chance.choice(("model", "training", "decoding", "tokenizer"))
-        bad = tree | {section: mutate({section: tree[section]}, chance).get(section)}
+        section = chance.choice(("model", "training", "decoding", "tokenizer", "init"))
+        values = chance.choice((ODD_VALUES, NUMBERS))
+        bad = tree | {section: mutate({section: tree[section]}, chance, values).get(section)}
         (tmp_path / "c.yaml").write_text(yaml.safe_dump(bad), encoding="utf-8")
-        limits = ("--set", "training.max_steps=2", "--set", f"name=run{seed}")
-        attempt(f"training {seed}", "train", "--config", "c.yaml", *limits)
+        changes = [
+            "training.max_steps=2",
+            f"name=run{seed}",
+            *chance.choice(NEEDED).replace("RUN", str(trained)).split(),
+        ]
+        settings = [part for change in changes for part in ("--set", change)]
+        attempt(f"training {seed}", "train", "--config", "c.yaml", *settings)
 
 
 def corpus_files(folder):
@@ -313,21 +292,44 @@ def test_corpora(attempt, seeds, tiny_tree, tmp_path):
         (tmp_path / name).write_bytes(content)
 
 
+USUAL = {
+    "train": "--config tiny.yaml --set training.max_steps=1",
+    "init": "--files text.en text.xx",
+    "translate": "one. --run run",
+    "score": "one. ONE. --run run",
+    "evaluate": "--run run --source text.en --reference text.xx",
+    "tune-decoding": "--run run --beam-sizes 1 --dry-run",
+    "inspect": "--run run",
+    "report": "--run run",
+    "import": "run --output runs/new",
+    "tokenize": "one. --run run",
+    "export": "--run run --format bundle --output new",
+    "average": "--run run",
+    "data check": "--config tiny.yaml",
+    "data show": "--config tiny.yaml",
+}
+"""A command line of each command that takes text. An option that is given again replaces the one here."""
+
+
 def test_command_lines(attempt, seeds, trained, tiny_config, tmp_path):
-    (tmp_path / "text.txt").write_text("one two.\n", encoding="utf-8")
-    commands = ["train", "translate", "tokenize", "evaluate", "data check", "data show", "data", "dance"]
-    options = ["--config", "--run", "--set", "--input", "--output", "--beam-size", "--length-penalty", "--n-best"]
-    options += ["--json", "--attention", "--tag", "--source", "--reference", "--split", "--side", "--ids", "--device"]
-    options += ["-n", "--dropped", "--fresh", "--help"]
-    values = [str(trained), str(tiny_config), "text.txt", "out.txt", "none", ".", "", "-1", "0", "1", "2", "9" * 14]
-    values += ["1e400", "nan", "cpu", "cuda:7", "a.png", "a.xyz", "training.max_steps=1", "=", "a=b=c", "x.y.z=["]
-    for seed in seeds(500):
+    values = ["run", "tiny.yaml", "text.en", "out.txt", "none", ".", "", "~", "-1", "0", "1", "2", "9" * 14, "1e400"]
+    values += ["nan", "cpu", "cuda:7", "a.png", "a.xyz", "training.max_steps=1", "=", "a=b=c", "x.y.z=[", "x" * 300]
+    values += ["loop", "loop/below", "text.en/below", "none/below", "dangling"]
+    for link, target in {"loop": "loop", "dangling": "nothing"}.items():
+        (tmp_path / link).symlink_to(target)
+    for name, text in {"text.en": "one.\n", "text.xx": "ONE.\n"}.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    shutil.copytree(trained, tmp_path / "run")
+    for seed in seeds(1500):
         chance = random.Random(seed)
-        start = chance.choice(commands).split()
-        arguments = start + [chance.choice(chance.choice((options, values, TEXTS))) for _ in range(chance.randrange(7))]
-        if seed % 2:
-            arguments += ["--run", str(trained)] if start[0] in ("translate", "tokenize", "evaluate") else []
-            arguments += ["--config", str(tiny_config)] if start[0] in ("train", "data") else []
+        words = chance.choice([*COMMANDS, ("data",), ("dance",)])
+        arguments = [*words, *(USUAL.get(" ".join(words), "").split() if seed % 4 else ())]
+        options = [parameter for parameter in COMMANDS[words].params if parameter.opts] if words in COMMANDS else []
+        for parameter in chance.choices(options, k=chance.randrange(3)) if options else ():
+            number = max(0 if getattr(parameter, "is_flag", False) else 1, parameter.nargs * (parameter.nargs > 1))
+            name = [parameter.opts[0]] if parameter.opts[0].startswith("-") else []
+            arguments += [*name, *chance.choices((*values, *TEXTS), k=number)]
+        arguments += chance.choices((*values, *TEXTS), k=chance.randrange(2))
         attempt(f"command line {seed}", *arguments)
 
 
@@ -407,7 +409,7 @@ COMMANDS_ON_A_RUN = (
     "average --run runs/tiny --run kept --output new",
     "tune-decoding --run runs/tiny --beam-sizes 1 --max-sentences 3",
     "train --config tiny.yaml --set training.max_steps=9",
-    "train --config tiny.yaml --set training.max_steps=1 --set name=new --set init.run=runs/tiny",
+    "train --config tiny.yaml --set training.max_steps=1 --set name=new --set init.run=RUNs/tiny",
     "report --run kept --compare runs/tiny",
 )
 
