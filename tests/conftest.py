@@ -215,7 +215,7 @@ def fork_server(started_fork_server):
 def forked(fork_server, tmp_path, monkeypatch):
     """Runs the command line in a process of its own, in an empty folder: (exit status, standard output and error).
 
-    `streams` gives the state of standard input, output and error: "there", "closed", "full", or "left" by its reader.
+    `streams` gives the state of standard input, output and error: "there", "full", or "left" by its reader.
     `encoding` is the encoding that Python assumes for them.
     """
     monkeypatch.chdir(tmp_path)

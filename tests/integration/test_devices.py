@@ -380,11 +380,15 @@ def test_workers_save_on_request_and_never_outlive_their_launcher(forked, holdin
     assert statuses == [-signal.SIGKILL] and "Saving after this step" in err
 
 
+MISSING = ("--set", "corpus.train.files=[missing.en, missing.it]")
+
+
 @pytest.mark.parametrize(
     ("wrong", "number"),
     [
-        (("--set", "corpus.train.files=[missing.en, missing.it]"), 2),
-        pytest.param(("--devices", "2", "--set", "model.num_head=3"), None, marks=pytest.mark.slow),
+        (MISSING, 2),
+        (("--set", "model.num_head=3"), 2),
+        pytest.param(("--devices", "2", *MISSING), None, marks=pytest.mark.slow),
     ],
 )
 def test_an_error_is_one_message_with_one_status_for_all_processes(forked, wrong, number):
