@@ -197,7 +197,7 @@ def test_a_state_is_saved_every_so_often_and_at_a_signal(train, tmp_path, monkey
     assert names == {"last", "step-8", "step-12", "step-18"}
 
 
-def test_changes_without_effect_on_the_weights_are_shown_and_others_refused(train, begin):
+def test_changes_without_effect_on_the_weights_are_shown_and_others_refused(train, begin, corpus, tmp_path):
     begin("run", max_steps=5)
     status, _, err = train("run", max_steps=6, batch_tokens=100)
     assert status == 2
@@ -206,6 +206,10 @@ def test_changes_without_effect_on_the_weights_are_shown_and_others_refused(trai
     assert status == 0
     for change in ("max_steps: was 5, now 6", "num_samples: was 5, now 1", "keep_last: was 1, now 0"):
         assert f"training.{change}" in err
+    shutil.copy(corpus / "train.en", tmp_path / "moved.en")
+    moved = {"corpus.train": f"{{files: [moved.en, {corpus / 'train.xx'}]}}"}
+    _, _, err = train("run", max_steps=6, num_samples=1, keep_last=0, **moved)
+    assert "corpus.train[0].files[0]: was " in err and 'now "moved.en"' in err
 
 
 def test_a_run_that_is_being_trained_is_neither_resumed_nor_moved_aside(train, begin, tmp_path):
