@@ -40,6 +40,17 @@ def test_corpora_are_mixed_tagged_and_reported(mt, config, tmp_path):
     assert status == 2 and "was not trained with it; it knows <web>" in err
 
 
+def test_two_named_columns_of_a_dataset_are_its_sides(mt, config, tmp_path):
+    (tmp_path / "hub").mkdir()
+    rows = (json.dumps({"question": source, "answer": target}) for source, target in sentences(40))
+    (tmp_path / "hub/train.jsonl").write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+    source = {"dataset": "hub", "split": "train", "columns": ["question", "answer"]}
+    assert mt("data", "show", "--config", config([], train=source), "-n", "1")[0] == 0
+    path = config([], train=source | {"columns": ["question", "reply"]})
+    status, _, err = mt("data", "show", "--config", path, "-n", "1")
+    assert status == 2 and "no column 'reply' among 'question', 'answer'" in err
+
+
 STREAM = ["training.validate_every_steps=2", "training.max_steps=4", "corpus.shuffle_buffer=64"]
 
 
