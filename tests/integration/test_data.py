@@ -40,7 +40,16 @@ def test_corpora_are_mixed_tagged_and_reported(mt, config, tmp_path):
     assert status == 2 and "was not trained with it; it knows <web>" in err
 
 
-def test_two_named_columns_of_a_dataset_are_its_sides(mt, config, tmp_path):
+def test_temperature_mixes_corpora_of_different_sizes(mt, config, tmp_path):
+    pairs = sentences(300)
+    path = config(pairs, train=[write(tmp_path, "a", pairs[:250]), write(tmp_path, "b", pairs[250:])], temperature=5.0)
+    _, out, _ = mt("data", "check", "--config", path, "--json")
+    large, small = (row["times_per_epoch"] for row in json.loads(out)["corpora"] if row["corpus"] == "train")
+    assert large < 1 < small
+    assert 250 * large + 50 * small == pytest.approx(300, abs=0.1)
+
+
+def test_two_named_columns_of_a_dataset_are_its_sides(mt, config, offline, tmp_path):
     (tmp_path / "hub").mkdir()
     rows = (json.dumps({"question": source, "answer": target}) for source, target in sentences(40))
     (tmp_path / "hub/train.jsonl").write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
