@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 from run_content import report_of
+from safetensors import safe_open
 
 from mt_cli.errors import InputError
 from mt_cli.translation.stream import LineNotices
@@ -370,6 +371,15 @@ def test_a_line_of_many_sentences_is_translated_sentence_by_sentence(mt, trained
     line = "One two. Three four? Five six."
     status, out, err = mt("translate", line.lower().replace("three", "Three"), "--run", trained, "--split-sentences")
     assert status == 0 and "Three, ?" in err and out.startswith("ONE TWO. ")
+
+
+def test_a_line_longer_than_any_in_training_is_translated_in_segments(trained):
+    translator = Translator.load(trained, "cpu", "fp32")
+    state = safe_open(trained / "checkpoints" / "best.safetensors", "pt").metadata()["state"]
+    assert json.loads(state)["longest_source"] == translator.max_tokens == 6
+    (item,) = translator.translate_fully(["one two three four, five six seven eight."])
+    assert len(item.segments) == 2 and item.is_too_long
+    assert item.text.startswith("ONE TWO THREE FOUR")
 
 
 def test_sampling_a_prefix_and_other_options_of_the_search(mt, trained):
