@@ -6,7 +6,7 @@ import json
 from typing import get_args
 
 import pytest
-from formats import ENDINGS, each_time_a_folder, packed, read
+from formats import ENDINGS, each_time_a_folder, numbered, packed, read
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -213,6 +213,11 @@ def test_an_array_of_objects_is_read_as_json_lines_are(tmp_path, pairs, indent, 
         single = "".join(json.dumps(row) + "\n" for row in rows)
         assert read(packed(tmp_path / "b.json", single.encode(), ending)) == pairs
         assert names_in(whole).are_languages == is_nested
+
+
+def test_an_object_of_an_array_has_its_number(tmp_path):
+    text = '\n[\n {"en": "a", "it": "b"},\n {\n"en": "c",\n"it": "d"}, {"en": "e", "it": null}\n]\n'
+    assert numbered(write(tmp_path / "a.json", text))[0] == [(1, "a", "b"), (2, "c", "d"), (3, "e", "")]
 
 
 @pytest.mark.parametrize(

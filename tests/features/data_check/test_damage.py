@@ -225,19 +225,6 @@ def test_damage_is_noted_with_counts_and_places(damage, change, name):
     assert "(line 1, line 9, line 17)" in note.text
 
 
-def test_a_folder_names_the_file_and_the_line_of_each_place(mt, tmp_path):
-    for number, name in enumerate(("a.po", "b.po")):
-        entries = pairs_of(20, 20 * number, target=bpe)
-        text = "".join(f'msgid "{source}"\nmsgstr "{target}"\n\n' for source, target in entries)
-        header = 'msgid ""\nmsgstr "Language: it\\nContent-Type: text/plain; charset=UTF-8\\n"\n\n'
-        (tmp_path / "po" / name).parent.mkdir(exist_ok=True)
-        (tmp_path / "po" / name).write_text(header + text, encoding="utf-8")
-    status, out, err = mt("data", "check", "po")
-    assert status == 2, err
-    (line,) = (line for line in out.splitlines() if line.startswith("PROBLEM") and "BPE marks" in line)
-    assert "(a.po, line 4, a.po, line 7, a.po, line 10)" in line
-
-
 @pytest.fixture
 def config(tmp_path, tiny_tree):
     """Writes `c.yaml` with these pairs and options of `corpus`, and returns its name."""
@@ -253,6 +240,20 @@ def config(tmp_path, tiny_tree):
         return "c.yaml"
 
     return write_config
+
+
+def test_a_folder_names_the_file_and_the_line_of_each_place(mt, config, tmp_path):
+    for number, name in enumerate(("a.po", "b.po")):
+        entries = pairs_of(20, 20 * number, target=bpe)
+        text = "".join(f'msgid "{source}"\nmsgstr "{target}"\n\n' for source, target in entries)
+        header = 'msgid ""\nmsgstr "Language: it\\nContent-Type: text/plain; charset=UTF-8\\n"\n\n'
+        (tmp_path / "po" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "po" / name).write_text(header + text, encoding="utf-8")
+    path = config(pairs_of(), train={"folder": "po", "pattern": "*.po"})
+    status, out, err = mt("data", "check", "--config", path)
+    assert status == 2, err
+    (line,) = (line for line in out.splitlines() if line.startswith("PROBLEM") and "BPE marks" in line)
+    assert "(a.po, line 4, a.po, line 7, a.po, line 10)" in line
 
 
 COUNTED = "80 of 80 target sentences (100.0%) have BPE marks"

@@ -128,19 +128,7 @@ MARIAN_OPTIONS = {  # What a refusal names, and the options of `config.json` tha
     "encoder_ffn_dim": {"encoder_ffn_dim": 2**21, "decoder_ffn_dim": 2**21},
     "encoder_attention_heads": {"encoder_attention_heads": 5, "decoder_attention_heads": 5},
 }
-DECODERS = {  # Models, vocabularies and beam size of `decoder.yml`, and the key that is not supported.
-    "models.0": ('["a\\nb.npz"]', "[vocab.yml, vocab.yml]", 1),
-    "models": ("[model.npz, model.npz]", "[vocab.yml, vocab.yml]", 1),
-    "vocabs.1": ("[model.npz]", "[vocab.yml, vocab.spm]", 1),
-    "vocabs": ("[model.npz]", "[vocab.yml]", 1),
-    "beam-size": ("[model.npz]", "[vocab.yml, vocab.yml]", 0),
-}
-DECODER = "models: {}\nvocabs: {}\nbeam-size: {}\n"
 DEEP, CONFIG = "[" * 3000, "config.json"
-VOCABULARIES = [
-    *("a b c\n", b'"\xff": 0\n', "</s>: " + "0" * 5000, "</s>: 0\n<unk>: 1\n<pad>: 2\n", "", "[", DEEP, "a: [0]"),
-    *("a: 0\nb: 1\n", "</s>: 0\n<unk>: 1\na: 3\n", "- </s>\n- 0\n", "</s>: 0\n<unk>: &a 1\nb: *a\n"),
-]
 DAMAGES = {
     "marian": [
         (shorten_vocabulary, "pad_token_id"),
