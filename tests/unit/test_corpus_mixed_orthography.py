@@ -2,12 +2,29 @@ import random
 import unicodedata
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from test_corpus import corpora_of, table
 
 from mt_cli.config.corpora import CorpusConfig
-from mt_cli.corpus.mixed_orthography import find_stretches
+from mt_cli.corpus.mixed_orthography import divergence, find_stretches
 
 MODERN, OLD = "kwaeiosnt", "cuaeiosnq"
+
+
+SHARES = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 20), min_size=1).map(
+    lambda counts: {letter: count / sum(counts.values()) for letter, count in counts.items()}
+)
+
+
+@given(SHARES, SHARES)
+def test_the_divergence_is_symmetric_between_0_and_1_and_0_for_equal_shares(shares, other_shares):
+    assert divergence(shares, other_shares) == pytest.approx(divergence(other_shares, shares))
+    assert -1e-12 <= divergence(shares, other_shares) <= 1 + 1e-12
+    assert divergence(shares, shares) == 0
+    assert divergence(shares, {"x": 1.0}) == pytest.approx(1)
+
+
 FILTERS = {"min_script_share": None, "max_length_ratio": None, "wrong_language": False}
 DROPPING = FILTERS | {"other_orthography": True}
 
