@@ -1,14 +1,12 @@
-"""Processes of tests, none of which outlives its test, whether that passes or fails, nor pytest, however that ends.
+"""Processes of tests, none of which outlives its test, whether that passes or fails.
 
 On Linux, all descendants of a process of a test are found by a variable of their environment, also those in a session
-of their own; elsewhere, those in its process group. As a program (`python child_processes.py MARK`), ends all processes
-with this mark when standard input or its parent has ended. Needs the standard library alone.
+of their own; elsewhere, those in its process group.
 """
 
 import contextlib
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -18,32 +16,23 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 _VARIABLE = "MT_TEST"
-"""Lists the marks of a process, between colons: those of its own test, and of the pytests around that."""
+"""Has a mark that the processes of a test share."""
 
 
-def new_mark():
-    return uuid.uuid4().hex
-
-
-def _marked_environment(environment, *marks):
-    return {**environment, _VARIABLE: ":".join([os.environ.get(_VARIABLE, ""), *marks, ""])}
-
-
-def end_marked(mark):
+def _end_marked(mark):
     """End all processes with this mark; none are found without /proc."""
-    while any([kill(pid) for pid in _marked(mark)]):
+    while any([_kill(pid) for pid in _marked(mark)]):
         time.sleep(0.01)
 
 
 def _marked(mark):
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            for variable in (folder / "environ").read_bytes().split(b"\0"):
-                if variable.startswith(_VARIABLE.encode()) and f":{mark}:".encode() in variable:
-                    yield int(folder.name)
+            if f"{_VARIABLE}={mark}".encode() in (folder / "environ").read_bytes().split(b"\0"):
+                yield int(folder.name)
 
 
-def kill(pid):
+def _kill(pid):
     """Whether the process was there to be killed."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
@@ -51,7 +40,7 @@ def kill(pid):
     return False
 
 
-def end_group(leader):
+def _end_group(leader):
     """End the processes of a group, if there are any."""
     with contextlib.suppress(ProcessLookupError, PermissionError):  # Darwin denies what has ended.
         os.killpg(leader, signal.SIGKILL)
@@ -62,43 +51,31 @@ def _start(command, ignored="", **options):
     return subprocess.Popen(child, start_new_session=True, **options)
 
 
-class Keeper:
-    """A process that ends all processes with its mark when this one has ended, which may have been killed."""
-
-    def __init__(self):
-        self.mark = new_mark()
-        program = [sys.executable, "-I", "-S", __file__, self.mark]
-        self._process = _start(program, ignored="SIGHUP,SIGINT,SIGTERM", stdin=subprocess.PIPE)
-
-    def stop(self):
-        self._process.stdin.close()
-        self._process.wait()
+def _close_pipes(process):
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        with contextlib.suppress(OSError):  # What was not written has no reader.
+            if pipe:
+                pipe.close()
 
 
 class Children:
     """Starts commands; `end` ends them, with all that they have started in turn."""
 
-    def __init__(self, keeper):
-        self._keeper, self._mark, self._started = keeper, new_mark(), []
+    def __init__(self):
+        self._mark, self._started = uuid.uuid4().hex, []
 
     def start(self, command, ignored="", env=None, **options):
         """A `subprocess.Popen` that ignores the signals with these names, separated by commas, and no others."""
-        environment = _marked_environment(os.environ if env is None else env, self._keeper.mark, self._mark)
+        environment = {**(os.environ if env is None else env), _VARIABLE: self._mark}
         self._started.append(_start(command, ignored, env=environment, **options))
         return self._started[-1]
 
-    def run(self, command, timeout=300, capture_output=False, check=False, input=None, **options):
+    def run(self, command, timeout=300, capture_output=False, check=False, **options):
         """The same as `subprocess.run`."""
         if capture_output:
             options |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        if input is not None:
-            options["stdin"] = subprocess.PIPE
         process = self.start(command, **options)
-        try:
-            out, err = process.communicate(input, timeout=timeout)
-        except subprocess.TimeoutExpired:
-            self.end()
-            raise
+        out, err = process.communicate(timeout=timeout)
         result = subprocess.CompletedProcess(process.args, process.returncode, out, err)
         if check:
             result.check_returncode()
@@ -107,35 +84,21 @@ class Children:
     def end(self):
         """End all processes that are left."""
         for process in self._started:
-            end_group(process.pid)
-        end_marked(self._mark)
+            _end_group(process.pid)
+        _end_marked(self._mark)
         for process in self._started:
             _close_pipes(process)
             process.wait()
         self._started.clear()
 
 
-def _close_pipes(process):
-    for pipe in (process.stdin, process.stdout, process.stderr):
-        with contextlib.suppress(OSError):  # What was not written has no reader.
-            if pipe:
-                pipe.close()
-
-
 class ForkServer:
     """Client of `tests/fork_server.py`, which starts `mt` and programs in new processes without delay."""
 
-    def __init__(self, keeper):
-        self._keeper, self._mark, self._process, self._running = keeper, new_mark(), None, []
+    def __init__(self):
+        self._mark, self._process, self._running = uuid.uuid4().hex, None, []
         self.peaks = []
         """By how many bytes the memory of each process that ended last was larger than that of the server."""
-
-    def _ensure_started(self):
-        if self._process is None:
-            environment = _marked_environment(os.environ, self._keeper.mark, self._mark) | {"PYTHONPATH": str(ROOT)}
-            command = [sys.executable, ROOT / "tests" / "fork_server.py"]
-            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-            self._process = _start(command, env=environment, **pipes)
 
     def start(self, folder, arguments=(), number=None, restarts=0, names=(), **options):
         """Start a command, or several processes of it as a launcher would; return their process ids.
@@ -143,7 +106,10 @@ class ForkServer:
         `restarts` counts the earlier starts by the same launcher, and `names` are those of the outputs of several
         processes without one. `limits` are seconds of a CPU, and bytes.
         """
-        self._ensure_started()
+        if self._process is None:
+            environment = {**os.environ, _VARIABLE: self._mark, "PYTHONPATH": str(ROOT)}
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+            self._process = _start([sys.executable, ROOT / "tests" / "fork_server.py"], env=environment, **pipes)
         request = {"folder": str(folder), "name": "stream", "arguments": list(map(str, arguments)), "program": None}
         request |= {"environment": {}, "streams": ("there",) * 3, "encoding": "utf-8", "crash_point": None}
         request |= {"limits": None} | options
@@ -183,8 +149,8 @@ class ForkServer:
         """End the server, and all that it has started."""
         if self._process is not None:
             for pid in (*self._running, self._process.pid):
-                end_group(pid)
-            end_marked(self._mark)
+                _end_group(pid)
+            _end_marked(self._mark)
             _close_pipes(self._process)
             self._process.wait()
             self._process, self._running = None, []
@@ -209,14 +175,3 @@ class Commands:
     def run(self, *arguments, **options):
         self.start(*arguments, **options)
         return self.wait()
-
-
-def _keep(mark):
-    parent = os.getppid()
-    while os.getppid() == parent and not select.select([0], [], [], 1)[0]:
-        pass
-    end_marked(mark)
-
-
-if __name__ == "__main__":
-    _keep(*sys.argv[1:])

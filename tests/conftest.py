@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import typer
 import yaml
-from child_processes import Children, Commands, ForkServer, Keeper
+from child_processes import Children, Commands, ForkServer
 from hypothesis import HealthCheck, settings
 from texts import TEXTS
 
@@ -178,18 +178,10 @@ def mt(tmp_path, monkeypatch, capsys):
     return run
 
 
-@pytest.fixture(scope="session")
-def keeper():
-    """Ends all processes of the tests with this one, however it ends."""
-    keeper = Keeper()
-    yield keeper
-    keeper.stop()
-
-
 @pytest.fixture
-def children(keeper):
+def children():
     """Processes of the test, which end with it."""
-    children = Children(keeper)
+    children = Children()
     yield children
     children.end()
 
@@ -207,8 +199,8 @@ def run(children):
 
 
 @pytest.fixture(scope="session")
-def started_fork_server(keeper):
-    server = ForkServer(keeper)
+def started_fork_server():
+    server = ForkServer()
     yield server
     server.stop()
 
@@ -223,7 +215,7 @@ def fork_server(started_fork_server):
 def forked(fork_server, tmp_path, monkeypatch):
     """Runs the command line in a process of its own, in an empty folder: (exit status, standard output and error).
 
-    `streams` gives the state of standard input, output and error: "there", "closed", "full", or "left" by its reader.
+    `streams` gives the state of standard input, output and error: "there", "full", or "left" by its reader.
     `encoding` is the encoding that Python assumes for them.
     """
     monkeypatch.chdir(tmp_path)

@@ -41,7 +41,7 @@ CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.syml
 
 
 def replace_streams(name, states, encoding):
-    """Replace standard input, output and error by streams in these states: there, closed, full, left by the reader."""
+    """Replace standard input, output and error by streams in these states: there, full, left by the reader."""
     writable = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
     files = [os.open(f"{name}.{number}", writable) for number in range(3)]
     for number, state in enumerate(states):
@@ -50,11 +50,7 @@ def replace_streams(name, states, encoding):
         os.dup2(os.open("/dev/full", os.O_RDWR) if state == "full" else files[number], number)
     os.closerange(3, max(files) + 9)  # Leaves the pipes without a reader.
     for number, name in enumerate(("stdin", "stdout", "stderr")):
-        is_there = states[number] != "closed"
-        if not is_there:
-            os.close(number)
-        mode = "w" if number else "r"
-        stream = open(number, mode, encoding=encoding, closefd=False) if is_there else None  # noqa: SIM115
+        stream = open(number, "w" if number else "r", encoding=encoding, closefd=False)  # noqa: SIM115
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
 
@@ -114,7 +110,7 @@ def limit(seconds, num_bytes):
 def run(folder, name, arguments, program, environment, streams, encoding, crash_point, limits):
     """Do the work of a new process; return its exit status."""
     os.setsid()
-    signal.alarm(SECONDS)
+    signal.alarm(SECONDS if limits is None else 4 * limits[0])
     if limits is not None:
         limit(*limits)
     os.chdir(folder)

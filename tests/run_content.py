@@ -20,10 +20,19 @@ def _varies(tag):
     return "second" in tag or "memory" in tag
 
 
+def rows_of(run):
+    """The rows of `metrics.jsonl`."""
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
 def metrics_of(run):
     """The rows of `metrics.jsonl`, without values that depend on the clock or on free memory."""
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    return [{key: value for key, value in row.items() if not _varies(key)} for row in rows]
+    return [{key: value for key, value in row.items() if not _varies(key)} for row in rows_of(run)]
+
+
+def report_of(run):
+    """The content of `report.json`."""
+    return json.loads((run / "report.json").read_text(encoding="utf-8"))
 
 
 def points_of(run):
@@ -50,6 +59,6 @@ def assert_same_run(ours, theirs):
     assert metrics_of(ours) == metrics_of(theirs)
     assert (ours / "samples.txt").read_bytes() == (theirs / "samples.txt").read_bytes()
     assert points_of(ours) == points_of(theirs)
-    reports = [json.loads((run / "report.json").read_text(encoding="utf-8")) for run in (ours, theirs)]
+    reports = [report_of(run) for run in (ours, theirs)]
     for key in ("bleu", "chrf", "ter", "best_step", "num_steps", "num_epochs", "num_target_tokens"):
         assert reports[0][key] == reports[1][key]

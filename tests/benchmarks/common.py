@@ -18,13 +18,12 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from matplotlib import pyplot
 
 from mt_cli.batching.batches import MixedPairs, TrainingPairs
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.sources import BuiltinSource
 from mt_cli.config.training import TrainingConfig
-from mt_cli.corpus.reading import read_pairs
+from mt_cli.corpus.reading import read_evaluation_pairs
 from mt_cli.model.transformer import Transformer
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
@@ -63,6 +62,15 @@ def read_options(description: str, record: bool = False, **options: Any) -> argp
     if record:
         parser.add_argument("--record", action="store_true", help="write the figures of the pages to docs/figures.json")
     return parser.parse_args()
+
+
+def resolve_peers(options: argparse.Namespace, *names: str) -> None:
+    """Make the paths of the peers' Pythons absolute, and say which peers are not given."""
+    for name in names:
+        if python := getattr(options, name):
+            setattr(options, name, str(Path(python).absolute()))
+        else:
+            print(f"{name}: not given, skipped", file=sys.stderr)
 
 
 def measure_in_turn(
@@ -196,7 +204,8 @@ def practice_pairs() -> list[tuple[str, str]]:
     """29,000 captions in English and German if they are there, otherwise 48,000 sentences in English and Italian."""
     if CAPTIONS.is_dir():
         return list(zip(*(read_lines(CAPTIONS / f"train.{language}") for language in ("en", "de")), strict=True))
-    return read_pairs([BuiltinSource(builtin="phrasebook-en-it", split="train")], ("en", "it"), "corpus")
+    source, languages = BuiltinSource(builtin="phrasebook-en-it", split="train"), ("en", "it")
+    return read_evaluation_pairs([source], languages, [languages], "corpus")[0]
 
 
 def numbered_files(folder: Path, number: int) -> dict[str, list[str]]:
@@ -231,23 +240,6 @@ def training_steps(
         Objective(model, config), build_optimizer(model, config), config, dtype, compiles_layers=config.compile is True
     )
     return optimization_steps(update, pairs, config, lambda _: 1e-5, Position())
-
-
-def draw_curves(
-    path: str | Path, title: str, panels: Mapping[str, Mapping[str, tuple[Sequence[float], Sequence[float]]]]
-) -> None:
-    """Draw a panel for each title of an x-axis, with curves of x and y values; `title` is the title of the y-axis."""
-    figure, all_axes = pyplot.subplots(
-        1, len(panels), figsize=(10, 3) if len(panels) > 1 else (7, 4), layout="constrained", squeeze=False
-    )
-    for axes, (x_title, curves) in zip(all_axes[0], panels.items(), strict=True):
-        for label, (x, y) in curves.items():
-            axes.plot(x, y, marker=".", label=label)
-        axes.set(xlabel=x_title, ylabel=title)
-        axes.set_ylim(bottom=0)
-        axes.spines[["top", "right"]].set_visible(False)
-    all_axes[0][0].legend(frameon=False)
-    figure.savefig(path, metadata={"Date": None})
 
 
 def print_row(*cells: object) -> None:

@@ -1,23 +1,17 @@
-"""BLEU and chrF of `mt`, Marian and JoeyNMT after the same minutes of training on one core, as a table.
+"""BLEU and chrF of `mt` and JoeyNMT after the same minutes of training on one core, as a table.
 
-    python tests/benchmarks/peer_quality.py --marian marian/bin/python --minutes 7 --output lafand \
-        --data ../shared/data/lafand/en-yor ../shared/data/lafand/en-hau
-    python tests/benchmarks/peer_quality.py --joeynmt joey/bin/python --minutes 15 30 60 --output captions \
+    python tests/benchmarks/peer_quality.py --joeynmt joey/bin/python --minutes 15 30 60 --output captions \\
         --data ../shared/data/multi30k --languages en de --test test_2016_flickr
 
-A folder of data has train.jsonl and dev.jsonl, with lines such as `{"translation": {"en": ..., "yor": ...}}`, for both
-directions, or train.* and val.* in both `--languages`, for that direction; `--test NAME` translates NAME.* too.
+The folder of data has train.* and val.* in both `--languages`; `--test NAME` translates NAME.* too.
 
-`mt` trains as `mt init` says, for at most these minutes. Marian (`pip install pymarian`) has the recipe of the
-Masakhane project for African languages (Nekoto et al. 2020, "Participatory Research for Low-resourced Machine
-Translation"): 6+6 layers, d_model 256, d_ff 1,024, 4 heads, 4,000 joint subwords, dropout 0.3, learning rate 0.0003
-after 1,000 updates. JoeyNMT has the recipe of the best published small Transformer for captions ("Transformer-Tiny" in
-Wu et al. 2021, "Good for Misconceived Reasons"): 4+4 layers, d_model 128, d_ff 256, 4 heads, 10,000 joint subwords,
-dropout 0.3, and the mean of the checkpoints of the last fifth of the time. Both have batches of 1,024 tokens, because
-they do few updates in this time on a CPU. `--mt-set` and `--marian-set` change values, such as `enc-depth=4`.
+`mt` trains as `mt init` says, for at most these minutes; `--mt-set` changes values. JoeyNMT has the recipe of the best
+published small Transformer for captions ("Transformer-Tiny" in Wu et al. 2021, "Good for Misconceived Reasons"): 4+4
+layers, d_model 128, d_ff 256, 4 heads, 10,000 joint subwords, dropout 0.3, and the mean of the checkpoints of the last
+fifth of the time. Its batches have 1,024 tokens, because it does few updates in this time on a CPU.
 
-Time is counted from the first update and includes validations; the translation of the sets, with beam 5 by the peers,
-is not counted. `train_speed.py` says what JoeyNMT needs.
+Time is counted from the first update and includes validations; the translation of the sets, with beam 5 by JoeyNMT, is
+not counted. `train_speed.py` says what JoeyNMT needs.
 """
 
 import json
@@ -35,19 +29,6 @@ import yaml
 from figures import record
 from sacrebleu.metrics import BLEU, CHRF
 
-MARIAN = "import sys, pymarian; pymarian._pymarian.main(sys.argv[1:])"
-MARIAN_DECODER = """
-import sys, pymarian
-print(pymarian.Translator(sys.argv[1]).translate(sys.stdin.read().rstrip("\\n")))
-"""
-MARIAN_RECIPE = """
-{type: transformer, enc-depth: 6, dec-depth: 6, dim-emb: 256, transformer-dim-ffn: 1024, transformer-heads: 4,
- transformer-dropout: 0.3, tied-embeddings-all: true, dim-vocabs: [4000, 4000], max-length: 200, seed: 1,
- label-smoothing: 0.1, learn-rate: 0.0003, lr-warmup: 1000, optimizer-params: [0.9, 0.98, 1.0e-9], clip-norm: 1,
- exponential-smoothing: 0.0001, mini-batch-words: 1024, valid-metrics: [ce-mean-words], valid-freq: 200u,
- valid-mini-batch: 32, save-freq: 1000u, disp-freq: 20u, early-stopping: 0, keep-best: true, overwrite: true,
- cpu-threads: 1, workspace: 2000}
-"""
 SENTENCEPIECE = """
 import sys, sentencepiece
 sentencepiece.SentencePieceTrainer.train(input=sys.argv[1:], model_prefix="pieces", vocab_size=10000,
@@ -67,17 +48,12 @@ Scored = Iterator[tuple[float, object, dict[str, list[str]]]]
 """Minutes, number of updates, and translations by set."""
 
 
-def copy_sides(data: Path, folder: Path, languages: tuple[str, str], splits: dict[str, str]) -> None:
-    """Write the line-aligned files of a direction, named by set and language; `splits` are names in the data."""
+def copy_sides(data: Path, folder: Path, languages: list[str], splits: dict[str, str]) -> None:
+    """Copy the line-aligned files, named by set and language; `splits` are names in the data."""
     folder.mkdir(parents=True)
     for split, name in splits.items():
         for language in languages:
-            path = folder / f"{split}.{language}"
-            if (data / f"{name}.{language}").exists():
-                shutil.copy(data / f"{name}.{language}", path)
-                continue
-            rows = [json.loads(line)["translation"] for line in common.read_lines(data / f"{name}.jsonl")]
-            path.write_text("".join(" ".join(row[language].split()) + "\n" for row in rows), encoding="utf-8")
+            shutil.copy(data / f"{name}.{language}", folder / f"{split}.{language}")
 
 
 def train_for(minutes: float, beginning: str, command: list[object], folder: Path) -> tuple[str, float]:
@@ -108,30 +84,6 @@ def train_mt(options: Namespace, folder: Path, source: str, target: str, splits:
             common.run_mt(folder, "translate", "--run", run, "--input", f"{split}.{source}", "--output", run / split)
         report = json.loads((run / "report.json").read_text(encoding="utf-8"))
         yield minutes, report["num_steps"], {split: common.read_lines(run / split) for split in splits}
-
-
-def train_marian(options: Namespace, folder: Path, source: str, target: str, splits: list[str]) -> Scored:
-    """Train with Marian, a run for each number of minutes; its best checkpoint by cross-entropy translates."""
-    for minutes in options.minutes:
-        model = folder / f"marian-{minutes:g}" / "model.npz"
-        model.parent.mkdir()
-        vocabulary, config = str(model.with_name("joint.spm")), model.with_name("config.yaml")
-        values = yaml.safe_load(MARIAN_RECIPE) | {"model": str(model), "vocabs": [vocabulary, vocabulary]}
-        for key, split in (("train", "train"), ("valid", "val")):
-            values[f"{key}-sets"] = [f"{split}.{source}", f"{split}.{target}"]
-        values |= {key: yaml.safe_load(value) for key, _, value in (text.partition("=") for text in options.marian_set)}
-        config.write_text(yaml.safe_dump(values), encoding="utf-8")
-        command = [options.marian, "-c", MARIAN, "train", "--config", config]
-        log, _ = train_for(minutes, "Training started", command, folder)
-        best = Path(f"{model}.best-ce-mean-words.npz")
-        files = f"--models {best if best.exists() else model} --vocabs {vocabulary} {vocabulary}"
-        decoder = [options.marian, "-c", MARIAN_DECODER, f"{files} --beam-size 5 --normalize 1 --cpu-threads 1"]
-        hypotheses = {}
-        for split in splits:
-            text = (folder / f"{split}.{source}").read_bytes()
-            output = subprocess.run(decoder, input=text, capture_output=True, check=True).stdout
-            hypotheses[split] = output.decode().split("\n")[:-1]
-        yield minutes, log.rpartition("Up. ")[2].split(" ")[0], hypotheses
 
 
 def joeynmt_config(folder: Path, source: str, target: str, test: str) -> dict:
@@ -179,44 +131,32 @@ def train_joeynmt(options: Namespace, folder: Path, source: str, target: str, sp
         yield minutes, in_time[-1].stem, {split: common.read_lines(file) for split, file in files.items()}
 
 
-TOOLS = {"mt": train_mt, "marian": train_marian, "joeynmt": train_joeynmt}
+TOOLS = {"mt": train_mt, "joeynmt": train_joeynmt}
 
 
 def main() -> None:
-    """Print a row for each direction, tool, time and set."""
-    texts = {"data": [], "languages": [], "test": None, "output": Path}
-    values = {"minutes": [20.0], "core": 0, "mt_set": [], "marian_set": []}
-    tools = {"tools": list(TOOLS), "marian": None, "joeynmt": None}
-    options = common.read_options(__doc__, record=True, **texts, **tools, **values)
-    for peer in ("marian", "joeynmt"):
-        if python := getattr(options, peer):
-            setattr(options, peer, str(Path(python).absolute()))
-        elif peer in options.tools:
-            options.tools.remove(peer)
-            print(f"{peer}: not given, skipped", file=sys.stderr)
+    """Print a row for each tool, time and set."""
+    texts = {"data": Path, "languages": [], "test": None, "output": Path}
+    values = {"tools": list(TOOLS), "joeynmt": None, "minutes": [20.0], "core": 0, "mt_set": []}
+    options = common.read_options(__doc__, record=True, **texts, **values)
+    common.resolve_peers(options, "joeynmt")
     os.sched_setaffinity(0, {options.core})
-    common.print_titles(
-        "direction", "tool", "minutes", "updates", "set", "BLEU lc", "BLEU", "chrF", "length, of references"
-    )
-    for data in map(Path, options.data):
-        is_jsonl = (data / "train.jsonl").exists()
-        splits = {"train": "train", "val": "dev" if is_jsonl else "val"}
-        splits |= {"test": options.test} if options.test else {}
-        languages = options.languages or list(json.loads(common.read_lines(data / "train.jsonl")[0])["translation"])
-        for source, target in (languages, languages[::-1]) if is_jsonl else (languages,):
-            for tool in options.tools:
-                folder = (options.output / f"{source}-{target}" / tool).resolve()
-                copy_sides(data, folder, (source, target), splits)
-                for minutes, updates, translations in TOOLS[tool](options, folder, source, target, list(splits)[1:]):
-                    for split, hypotheses in translations.items():
-                        references = common.read_lines(folder / f"{split}.{target}")
-                        metrics = (BLEU(lowercase=True), BLEU(), CHRF())
-                        scores = [metric.corpus_score(hypotheses, [references]).score for metric in metrics]
-                        length = len("".join(hypotheses)) / len("".join(references))
-                        cells = (f"{source} to {target}", tool, f"{minutes:g}", updates, splits[split])
-                        common.print_row(*cells, *(f"{number:.2f}" for number in (*scores, length)))
-                        if options.record and (tool, minutes, split) == ("joeynmt", 60, "test"):
-                            record("joeynmt_hour_bleu_lc", scores[0])
+    common.print_titles("tool", "minutes", "updates", "set", "BLEU lc", "BLEU", "chrF", "length, of references")
+    splits = {name: name for name in ("train", "val")} | ({"test": options.test} if options.test else {})
+    source, target = options.languages
+    for tool in [tool for tool in options.tools if tool == "mt" or options.joeynmt]:
+        folder = (options.output / f"{source}-{target}" / tool).resolve()
+        copy_sides(options.data, folder, options.languages, splits)
+        for minutes, updates, translations in TOOLS[tool](options, folder, source, target, list(splits)[1:]):
+            for split, hypotheses in translations.items():
+                references = common.read_lines(folder / f"{split}.{target}")
+                metrics = (BLEU(lowercase=True), BLEU(), CHRF())
+                scores = [metric.corpus_score(hypotheses, [references]).score for metric in metrics]
+                length = len("".join(hypotheses)) / len("".join(references))
+                cells = (tool, f"{minutes:g}", updates, splits[split])
+                common.print_row(*cells, *(f"{number:.2f}" for number in (*scores, length)))
+                if options.record and (tool, minutes, split) == ("joeynmt", 60, "test"):
+                    record("joeynmt_hour_bleu_lc", scores[0])
 
 
 if __name__ == "__main__":

@@ -164,11 +164,7 @@ def main() -> None:
     """Print a row for each system."""
     peers = dict.fromkeys(("joeynmt", "eole", "marian"))
     options = common.read_options(__doc__, record=True, **peers, rounds=3, steps=40, work=common.WORK)
-    for peer in peers:
-        if python := getattr(options, peer):
-            setattr(options, peer, str(Path(python).absolute()))
-        else:
-            print(f"{peer}: not given, skipped", file=sys.stderr)
+    common.resolve_peers(options, *peers)
     folder = options.work.resolve() / "train"
     folder.mkdir(parents=True, exist_ok=True)
     write_batches(folder, options.steps)

@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 import yaml
 from corpora import sentences, write, write_config
+from run_content import report_of, rows_of
 
 
 @pytest.fixture
@@ -21,37 +22,42 @@ def test_corpora_are_mixed_tagged_and_reported(mt, config, tmp_path):
     path = config(pairs, train=[first, second])
     status, _, err = mt("train", "--config", path, "--set", "training.max_steps=null", "--set", "training.max_epochs=1")
     assert status == 0, err
-    assert "books" in err
-    assert "each 3 times an epoch" in err
-    report = json.loads((tmp_path / "runs/checked/report.json").read_text(encoding="utf-8"))
+    assert "books" in err and "each 3 times an epoch" in err
+    report = report_of(tmp_path / "runs/checked")
     books, web = (row for row in report["corpora"] if row["corpus"] == "train")
     assert (books["num_kept"], books["num_pairs_seen"]) == (200, 200)
-    assert 0 < web["num_kept"] < 100
-    assert web["dropped"] == {"max_characters": 100 - web["num_kept"]}
+    assert 0 < web["num_kept"] < 100 and web["dropped"] == {"max_characters": 100 - web["num_kept"]}
     assert web["num_pairs_seen"] == 3 * web["num_kept"]
-    rows = [json.loads(line) for line in (tmp_path / "runs/checked/metrics.jsonl").read_text("utf-8").splitlines()]
-    seen = [row for row in rows if "train/num_pairs/web" in row]
-    assert seen[-1]["train/num_pairs/books"] == 200
-    assert seen[-1]["train/num_pairs/web"] == web["num_pairs_seen"]
+    rows = rows_of(tmp_path / "runs/checked")
+    seen = [row for row in rows if "train/num_pairs/web" in row][-1]
+    assert (seen["train/num_pairs/books"], seen["train/num_pairs/web"]) == (200, web["num_pairs_seen"])
     (validated,) = (row for row in rows if "valid/loss" in row)
     assert 0 < validated["train/loss/books"] < 8 and 0 < validated["train/loss/web"] < 8
     assert validated["train/loss/books"] != validated["train/loss/web"]
-    status, out, _ = mt("tokenize", "--run", "runs/checked", "<web> the dog")
-    assert out == "<web> the dog\n"
+    assert mt("tokenize", "--run", "runs/checked", "<web> the dog")[1] == "<web> the dog\n"
     assert mt("translate", "--run", "runs/checked", "--tag", "<web>", "the dog")[0] == 0
     status, _, err = mt("translate", "--run", "runs/checked", "--tag", "<bt>", "the dog")
-    assert status == 2
-    assert "was not trained with it; it knows <web>" in err
+    assert status == 2 and "was not trained with it; it knows <web>" in err
 
 
 def test_temperature_mixes_corpora_of_different_sizes(mt, config, tmp_path):
     pairs = sentences(300)
-    train = [write(tmp_path, "a", pairs[:250]), write(tmp_path, "b", pairs[250:])]
-    path = config(pairs, train=train, temperature=5.0)
+    path = config(pairs, train=[write(tmp_path, "a", pairs[:250]), write(tmp_path, "b", pairs[250:])], temperature=5.0)
     _, out, _ = mt("data", "check", "--config", path, "--json")
     large, small = (row["times_per_epoch"] for row in json.loads(out)["corpora"] if row["corpus"] == "train")
     assert large < 1 < small
     assert 250 * large + 50 * small == pytest.approx(300, abs=0.1)
+
+
+def test_two_named_columns_of_a_dataset_are_its_sides(mt, config, offline, tmp_path):
+    (tmp_path / "hub").mkdir()
+    rows = (json.dumps({"question": source, "answer": target}) for source, target in sentences(40))
+    (tmp_path / "hub/train.jsonl").write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+    source = {"dataset": "hub", "split": "train", "columns": ["question", "answer"]}
+    assert mt("data", "show", "--config", config([], train=source), "-n", "1")[0] == 0
+    path = config([], train=source | {"columns": ["question", "reply"]})
+    status, _, err = mt("data", "show", "--config", path, "-n", "1")
+    assert status == 2 and "no column 'reply' among 'question', 'answer'" in err
 
 
 STREAM = ["training.validate_every_steps=2", "training.max_steps=4", "corpus.shuffle_buffer=64"]
@@ -59,36 +65,26 @@ STREAM = ["training.validate_every_steps=2", "training.max_steps=4", "corpus.shu
 
 def test_a_stream_trains_resumes_and_is_checked_by_its_beginning(mt, config, tmp_path):
     path = config(sentences(300))
-    tree = yaml.safe_load((tmp_path / path).read_text(encoding="utf-8"))
-    tree["corpus"]["train"]["streaming"] = True
-    (tmp_path / path).write_text(yaml.safe_dump(tree), encoding="utf-8")
-    settings = [part for setting in STREAM for part in ("--set", setting)]
-    status, out, err = mt("data", "check", "--config", path, *settings, "--json")
+    settings = ["--config", path]
+    for change in (*STREAM, "corpus.train={files: [train.en, train.de], streaming: true}"):
+        settings += ["--set", change]
+    longer = [*settings, "--set", "training.max_steps=9"]
+    status, out, err = mt("data", "check", *settings, "--json")
+    assert status == 0 and json.loads(out)["corpora"][0]["num_read"] == 64, err
+    status, _, err = mt("train", *settings)
     assert status == 0, err
-    assert json.loads(out)["corpora"][0]["num_read"] == 64
-    status, _, err = mt("train", "--config", path, *settings)
-    assert status == 0, err
-    assert (
-        "streaming" in err
-        and "not searched for slips" in err
-        and "steps       as many an epoch as the stream gives, at most 4 in all" in err
-    )
-    report = json.loads((tmp_path / "runs/checked/report.json").read_text(encoding="utf-8"))
+    assert "streaming" in err and "not searched for slips" in err
+    assert "steps       as many an epoch as the stream gives, at most 4 in all" in err
+    report = report_of(tmp_path / "runs/checked")
     assert report["corpora"][0]["num_kept"] >= report["corpora"][0]["num_pairs_seen"] > 0
-    status, _, err = mt("train", "--config", path, *settings, "--set", "training.max_steps=9")
-    assert status == 0, err
-    assert "Resuming from step 4." in err
-    straight = [*settings, "--set", "training.max_steps=9", "--set", "name=straight"]
-    assert mt("train", "--config", path, *straight)[0] == 0
-    losses = [
-        {
-            row["step"]: row["train/loss"]
-            for row in map(json.loads, file.read_text(encoding="utf-8").splitlines())
-            if "train/loss" in row
-        }
-        for file in (tmp_path / "runs/checked/metrics.jsonl", tmp_path / "runs/straight/metrics.jsonl")
-    ]
-    assert losses[0] == losses[1]
+    status, _, err = mt("train", *longer)
+    assert status == 0 and "Resuming from step 4." in err
+    assert mt("train", *longer, "--set", "name=straight")[0] == 0
+    resumed, straight = (
+        {row["step"]: row["train/loss"] for row in rows_of(tmp_path / "runs" / name) if "train/loss" in row}
+        for name in ("checked", "straight")
+    )
+    assert resumed == straight and len(resumed) == 9
 
 
 def test_the_second_start_finds_everything_in_the_cache(mt, config, tmp_path):
@@ -102,76 +98,6 @@ def test_the_second_start_finds_everything_in_the_cache(mt, config, tmp_path):
     status, _, err = mt("train", "--config", path, "--set", "name=other", "--set", "model.d_ff=32")
     assert status == 0, err
     assert before and entries() == before
-
-
-HUB = {
-    "multi30k_en_de": ("", {"train": "train", "validation": "val", "test": "test"}, "jsonl"),
-    "opus_books_en_it": ("en-it", {"train": "train-00000-of-00001"}, "parquet"),
-    "vaswani_base": (
-        "de-en",
-        {
-            "train": "train-00000-of-00003",
-            "validation": "validation-00000-of-00001",
-            "test": "test-00000-of-00001",
-        },
-        "parquet",
-    ),
-}
-
-
-def hub_folder(folder, subset, files, kind, languages):
-    """A folder with the files, columns and card of a data set on the hub."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    (folder / subset).mkdir(parents=True)
-    splits = []
-    for number, (split, name) in enumerate(files.items()):
-        pairs = [(f"{source} {number}", f"{target} {number}") for source, target in sentences(300)]
-        rows = [dict(zip(languages, pair, strict=True)) for pair in pairs]
-        if kind == "parquet":
-            rows = [{"id": str(index), "translation": row} for index, row in enumerate(rows)]
-            rows = [{"translation": row["translation"]} for row in rows] if len(files) > 1 else rows
-            pq.write_table(pa.Table.from_pylist(rows), folder / subset / f"{name}.parquet")
-        else:
-            text = "".join(json.dumps(row) + "\n" for row in rows)
-            (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
-        splits.append({"split": split, "path": f"{subset}/{name}.parquet" if subset else f"{name}.jsonl"})
-    card = {"configs": [{"config_name": subset or "default", "data_files": splits}]}
-    (folder / "README.md").write_text(f"---\n{yaml.safe_dump(card)}---\n", encoding="utf-8")
-
-
-@pytest.mark.parametrize("is_streaming", [False, True])
-@pytest.mark.parametrize("name", HUB)
-def test_every_hub_config_reads_a_local_folder_with_the_same_columns(
-    mt, root, tmp_path, monkeypatch, name, is_streaming
-):
-    tree = yaml.safe_load((root / f"configs/{name}.yaml").read_text(encoding="utf-8"))
-    corpus = tree["corpus"]
-    subset, files, kind = HUB[name]
-    assert corpus["train"].get("subset", "") == subset
-    hub_folder(tmp_path / "hub", subset, files, kind, (corpus["source"], corpus["target"]))
-    for split in ("train", "valid", "test"):
-        if "dataset" in corpus.get(split, {}):
-            corpus[split]["dataset"] = str(tmp_path / "hub")
-    tree["tokenizer"]["vocab_size"] = 300
-    if is_streaming:
-        corpus["train"]["streaming"] = True
-        corpus["valid"] = corpus.get("test") or {**corpus["train"], "streaming": False}
-        tree["training"] |= {"validate_every_steps": 10, "max_steps": 10}
-    (tmp_path / "c.yaml").write_text(json.dumps(tree), encoding="utf-8")
-    status, out, err = mt("data", "check", "--config", "c.yaml", "--json", "--set", "corpus.filters.overlap=false")
-    report = json.loads(out)
-    # The made-up text is English and German, whatever the config says.
-    assert status == (2 if report["problems"] else 0), err
-    assert all("the target looks like `de`, not `it`" in problem["text"] for problem in report["problems"])
-    counts = {row["corpus"]: row["num_read"] for row in report["corpora"]}
-    assert counts["train"] == 300
-    assert set(counts) == {"train", "valid", *(["test"] if "test" in corpus else [])}
-
-
-def kept_pairs(tmp_path):
-    return [tuple(line.split("\t")) for line in (tmp_path / "kept.tsv").read_text(encoding="utf-8").split("\n")[:-1]]
 
 
 def test_every_dropped_pair_is_counted_and_nothing_shifts(mt, config, tmp_path):
@@ -189,36 +115,19 @@ def test_every_dropped_pair_is_counted_and_nothing_shifts(mt, config, tmp_path):
     assert status == 0 and f"50 pairs, dropped {counts}" in err
     assert "note: 2 pairs of train contain a sentence of valid, test or extra_tests" in err
     mt("data", "check", "--config", path, "--write-clean", "kept.tsv")
-    assert kept_pairs(tmp_path) == pairs
-
-
-def test_a_held_out_share_stays_apart_when_a_run_resumes(mt, config, tmp_path):
-    import shutil
-
-    path = config(sentences(200) + sentences(200)[:50], valid={"fraction": 0.1})
-    assert mt("train", "--config", path)[0] == 0
-    shutil.rmtree(tmp_path / "runs/.cache")
-    status, _, err = mt("train", "--config", path, "--set", "training.max_steps=8")
-    assert status == 0, err
-    assert "Resuming from step 4." in err
-    samples = (tmp_path / "runs/checked/samples.txt").read_text(encoding="utf-8")
-    held_out = {line.split(maxsplit=1)[1] for line in samples.splitlines() if line.startswith("source")}
-    assert len(held_out) == 5
-    _, _, _ = mt("data", "check", "--config", path, "--write-clean", "kept.tsv")
-    assert not held_out & {source for source, _ in kept_pairs(tmp_path)}
-    assert 165 < len(kept_pairs(tmp_path)) < 195
+    kept = (tmp_path / "kept.tsv").read_text(encoding="utf-8").split("\n")
+    assert kept == [*("\t".join(pair) for pair in pairs), ""]
 
 
 def test_the_tokenizers_of_a_large_corpus_are_trained_on_a_seeded_sample(mt, config, tmp_path):
-    path = config(sentences(300))
-    sizes = {}
+    path, tokenizers = config(sentences(300)), {}
     for name, seed, number in (("a", 1, 50), ("b", 1, 50), ("c", 2, 50), ("d", 1, "null")):
         settings = [f"training.seed={seed}", f"tokenizer.sample_pairs={number}", f"name={name}", "training.max_steps=1"]
         status, _, err = mt("train", "--config", path, *(part for each in settings for part in ("--set", each)))
         assert (status, "trained on 50 of the pairs" in err) == (0, number == 50), err
-        sizes[name] = (tmp_path / "runs" / name / "tokenizer.source.json").read_text(encoding="utf-8")
-    assert sizes["a"] == sizes["b"] != sizes["c"]
-    assert len(sizes["a"]) < len(sizes["d"])
+        tokenizers[name] = (tmp_path / "runs" / name / "tokenizer.source.json").read_text(encoding="utf-8")
+    assert tokenizers["a"] == tokenizers["b"] != tokenizers["c"]
+    assert len(tokenizers["a"]) < len(tokenizers["d"])
 
 
 NO_WORDS = "note: ja has no spaces between words, and tokenizer.algorithm word_level splits at spaces"
@@ -239,16 +148,19 @@ def japanese(config, tmp_path):
     return write_config
 
 
-def test_word_level_with_a_language_without_spaces_is_noted(mt, japanese, tmp_path):
+def test_word_level_with_a_language_without_spaces_is_noted_before_the_text_is_read(mt, japanese, tmp_path):
     path = japanese()
-    commands = [("data", "check"), ("tokenize",), ("train", "--set", "training.max_steps=1")]
-    for command in commands:
+    for command in (("data", "check"), ("tokenize",), ("train", "--set", "training.max_steps=1")):
         status, out, err = mt(*command, "--config", path)
         assert status == 0, err
         assert err.index(NO_WORDS) == 0 and err.count("note: ja") == 1
         assert (NO_WORDS in out) == (command == ("data", "check"))
     for algorithm in ("bpe", "unigram", "char"):
         assert "written without spaces" not in mt("data", "check", "--config", japanese(algorithm=algorithm))[2]
+    path = japanese()
+    (tmp_path / "train.de").unlink()
+    status, _, err = mt("tokenize", "--config", path)
+    assert status == 2 and err.startswith(NO_WORDS)
 
 
 def test_a_vocabulary_that_is_too_small_is_named_and_one_with_many_characters_keeps_its_size(mt, config, tmp_path):
@@ -262,13 +174,6 @@ def test_a_vocabulary_that_is_too_small_is_named_and_one_with_many_characters_ke
         assert status == 0, err
         rows = [line.split() for line in out.splitlines()[2:]]
         assert all(int(row[1]) <= 400 and row[3] == "0.00%" for row in rows)
-
-
-def test_a_note_is_printed_before_a_corpus_is_read(mt, japanese, tmp_path):
-    path = japanese()
-    (tmp_path / "train.de").unlink()
-    status, _, err = mt("tokenize", "--config", path)
-    assert status == 2 and err.startswith(NO_WORDS)
 
 
 def test_many_unknown_tokens_are_noted_with_what_to_do(mt, japanese, tmp_path):
@@ -286,53 +191,35 @@ def test_many_unknown_tokens_are_noted_with_what_to_do(mt, japanese, tmp_path):
         assert "are unknown" not in mt("data", "check", "--config", japanese(algorithm=algorithm))[1]
 
 
-def test_names_with_nul_characters_are_refused_with_their_key(mt, config, tmp_path):
-    path = config(sentences(50))
-    tree = yaml.safe_load((tmp_path / path).read_text(encoding="utf-8"))
-    sources = {"files": ["a\0b", "c"], "file": "a\0.tsv", "dataset": "a\0b"}
-    for key, value in sources.items():
-        tree["corpus"]["train"] = {key: value}
-        (tmp_path / path).write_text(yaml.safe_dump(tree), encoding="utf-8")
-        status, _, err = mt("data", "check", "--config", path)
-        assert status == 2 and f"corpus.train.{key}: found a NUL character" in err
+def test_runs_are_not_compared_on_pairs_that_one_of_them_trained_on(mt, config, tmp_path):
+    """The files of `old` differ from the others, so only the pairs themselves tell."""
 
+    def train(name, pairs, training_seed, **valid):
+        path = config(pairs, valid={"fraction": 0.1, **valid})
+        settings = ("--set", f"name={name}", "--set", f"training.seed={training_seed}")
+        assert mt("train", "--config", path, *settings)[0] == 0
 
-def test_a_run_is_not_compared_on_pairs_that_the_other_one_trained_on(mt, config):
-    for name, seed, own in (("one", 1, None), ("two", 2, None), ("three", 3, 1), ("four", 4, 1)):
-        share = {"fraction": 0.1} | ({"seed": own} if own else {})
-        assert mt("train", "--config", config(sentences(200), valid=share), "--set", f"name={name}",
-                  "--set", f"training.seed={seed}")[0] == 0  # fmt: skip
-    compare = ("evaluate", "--num-resamples", "2", "--split", "valid", "--run")
-    status, _, err = mt(*compare, "runs/one", "--against", "runs/two")
-    assert status == 2 and "runs/two: was trained on " in err and "and the other system was not" in err
-    assert mt(*compare, "runs/three", "--against", "runs/four")[0] == 0
-    assert mt(*compare, "runs/one", "--against", "runs/three")[0] == 0, "both hold out by seed 1"
+    def compare(name, baseline):
+        status, _, err = mt("evaluate", "--split", "valid", "--run", f"runs/{name}", "--against", f"runs/{baseline}")
+        return status, err
 
-
-def test_a_run_on_a_corpus_that_grew_is_not_compared_on_pairs_that_it_trained_on(mt, config, tmp_path, monkeypatch):
-    """The files differ, so only the pairs themselves tell."""
-    train = ("train", "--set", "training.max_steps=2", "--config")
-    assert mt(*train, config(sentences(200), valid={"fraction": 0.1, "seed": 1}), "--set", "name=old")[0] == 0
     grown = sentences(200)[::-1] + [(f"new {one}", f"neu {two}") for one, two in sentences(100)]
-    for name, seed in (("same", 1), ("other", 5)):
-        path = config(grown, valid={"fraction": 0.1, "seed": seed})
-        assert mt(*train, path, "--set", f"name={name}")[0] == 0
-    compare = ("evaluate", "--num-resamples", "2", "--split", "valid", "--run")
-    assert mt(*compare, "runs/old", "--against", "runs/same")[0] == 0, "what was held out stays held out"
-    status, _, err = mt(*compare, "runs/old", "--against", "runs/other")
-    assert status == 2 and "runs/other: was trained on " in err
-    status, _, err = mt(*compare, "runs/other", "--against", "runs/old")
-    assert status == 2 and "runs/old: was trained on " in err
+    train("old", sentences(200), 1, seed=1)
+    train("same", grown, 3, seed=1)
+    train("other", grown, 5)
+    assert compare("old", "same")[0] == 0, "what was held out stays held out"
+    for pair in (("old", "other"), ("other", "old"), ("same", "other")):
+        status, err = compare(*pair)
+        assert status == 2 and f"runs/{pair[1]}: was trained on " in err and "the other system was not" in err
     for number, side in enumerate(("en", "de")):
         (tmp_path / f"t.{side}").write_text("".join(f"{pair[number].upper()}\n" for pair in sentences(40)), "utf-8")
-    files = ("--source", "t.en", "--reference", "t.de")
-    status, _, err = mt("evaluate", "--run", "runs/old", *files)
+    status, _, err = mt("evaluate", "--run", "runs/old", "--source", "t.en", "--reference", "t.de")
     assert status == 0 and "note: runs/old was trained on " in err and "of these 40 pairs" in err
     (tmp_path / "runs/other/training_pairs.bin").unlink()
-    status, _, err = mt(*compare, "runs/old", "--against", "runs/other")
+    status, err = compare("old", "other")
     assert status == 0 and "runs/other keeps no record of its training pairs" in err
     (tmp_path / "runs/same/training_pairs.bin").write_bytes(b"12345678" * 9)
-    status, _, err = mt(*compare, "runs/old", "--against", "runs/same")
+    status, err = compare("old", "same")
     assert status == 2 and "training_pairs.bin: is damaged" in err
 
 

@@ -1,13 +1,11 @@
-import json
 import os
 import signal
-import sys
 import time
 from pathlib import Path
 
 import pytest
 import yaml
-from run_content import checkpoint_content, metrics_of
+from run_content import checkpoint_content, metrics_of, report_of
 
 OPTIONS = {
     "precision": "fp32",
@@ -192,27 +190,6 @@ def holding(tmp_path):
     return prepare
 
 
-@pytest.fixture
-def launch(tmp_path, config, start):
-    """Starts `mt train` with the launcher of two processes."""
-
-    def run(name, environment, ignored="", **options):
-        (tmp_path / "temporary").mkdir()
-        environment = os.environ | environment | {"TMPDIR": str(tmp_path / "temporary")}
-        started = [sys.executable, "-m", "mt_cli", *command(name, "--devices", "2", **options)]
-        with open(tmp_path / f"{name}.err", "w") as err:
-            process = start(started, ignored=ignored, cwd=tmp_path, env=environment, stderr=err)
-        process.errors = lambda: (tmp_path / f"{name}.err").read_text(encoding="utf-8")
-        return process
-
-    return run
-
-
-def ended(process):
-    """Status and standard error of a process, which must end by itself."""
-    return process.wait(timeout=PATIENCE), process.errors()
-
-
 def workers_of(launcher):
     """The process ids of the workers of a launcher, in the order of their ranks."""
     found = {}
@@ -250,7 +227,7 @@ def assert_equal_runs(run, reference):
                 assert row[key] == pytest.approx(reference_row[key], abs=tolerance_of(key), rel=1e-5), key
     samples = [(folder / "samples.txt").read_text(encoding="utf-8").splitlines() for folder in (run, reference)]
     assert sum(line != expected for line, expected in zip(*samples, strict=True)) <= 1
-    reports = [json.loads((folder / "report.json").read_text(encoding="utf-8")) for folder in (run, reference)]
+    reports = [report_of(folder) for folder in (run, reference)]
     assert reports[0]["bleu"]["score"] == pytest.approx(reports[1]["bleu"]["score"], abs=tolerance_of("bleu"))
 
 
@@ -282,7 +259,6 @@ def test_several_processes_do_the_steps_of_one_with_as_much_accumulation(
 
 
 HASTY = """
-from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.run import loop
 
 class Clock:
@@ -290,50 +266,48 @@ class Clock:
     def monotonic():
         return time.monotonic() * (1 if os.environ["RANK"] == "0" else 1e6)
 
-def note(self, model, state, optimizer, step, *rest):
-    print("saved", step)
-    save_state(self, model, state, optimizer, step, *rest)
-
-save_state, RunDirectory.save_state = RunDirectory.save_state, note
 loop.time = Clock
 """
 
 
-def test_a_sharded_run_does_the_steps_of_one_process_also_if_the_clocks_disagree(forked, run_of_one, tmp_path):
-    """With accumulation; the last step has one micro-batch, so that one process has none. A save needs both."""
-    options = {"shard_model": True, "micro_batches_per_step": 2, "save_every_minutes": 60}
-    statuses, out, err = forked(command("sharded", **options), 2, HASTY)
-    assert statuses == [0, 0] and "2 processes, sharded" in err, err
-    assert out.split()[1::2] == ["0", "3", "6", "8"]
-    assert_equal_runs(tmp_path / "runs/sharded", run_of_one(micro_batches_per_step=4))
-
-
 @pytest.mark.parametrize("numbers", [pytest.param((2, 1), marks=pytest.mark.slow), (1, 2)])
-def test_a_sharded_run_resumes_as_one_that_is_not_and_the_reverse(finished, run_of_one, tmp_path, numbers):
+def test_a_sharded_run_resumes_as_one_that_is_not_and_the_reverse_though_clocks_disagree(
+    finished, run_of_one, tmp_path, numbers
+):
+    """The last step has one micro-batch, so that one process has none. A save needs both."""
+
     def trained(number, **options):
-        options |= {"micro_batches_per_step": 4 // numbers[0], "shard_model": number == 2}
-        return finished("parts", number, **options)
+        options |= {"micro_batches_per_step": 4 // numbers[0], "shard_model": number == 2, "save_every_minutes": 60}
+        return finished("parts", number, HASTY if number == 2 else None, **options)
 
     trained(numbers[0], max_steps=5)
-    assert "Resuming from step 5" in trained(numbers[1])
+    err = trained(numbers[1])
+    assert "Resuming from step 5" in err and ("2 processes, sharded" in err) == (numbers[1] == 2)
     assert_equal_runs(tmp_path / "runs/parts", run_of_one(micro_batches_per_step=4))
 
 
+UNDER_NOHUP = "import signal, tempfile; tempfile.tempdir = 'temporary'; signal.signal(signal.SIGHUP, signal.SIG_IGN)"
+
+
 def test_a_stopped_run_ends_as_it_would_have_with_another_number_of_processes(
-    launch, holding, finished, run_of_one, tmp_path, is_held, release
+    forked, holding, finished, run_of_one, tmp_path, is_held, release
 ):
     """Under `nohup`, so that only SIGTERM stops it."""
     options = {"micro_batches_per_step": 2, "log_every_steps": 1}
-    process = launch("parts", holding(5), ignored="SIGHUP", **options)
-    wait_until(lambda: is_held(5), process.pid)
-    assert all(ignores(pid, signal.SIGHUP) for pid in (process.pid, *workers_of(process.pid)))
-    process.send_signal(signal.SIGTERM)
-    wait_until(lambda: "Stopping after this step" in process.errors(), process.pid)
-    release(5)
-    status, err = ended(process)
-    assert status == 130 and err.count("the same command resumes from there") == 1, err
-    left = [path.name for path in (tmp_path / "temporary").iterdir() if not path.name.startswith("torchinductor")]
-    assert not left
+    (tmp_path / "temporary").mkdir()
+
+    def stop(launchers):
+        [launcher] = launchers
+        wait_until(lambda: is_held(5), launcher)
+        assert all(ignores(pid, signal.SIGHUP) for pid in (launcher, *workers_of(launcher)))
+        os.kill(launcher, signal.SIGTERM)
+        wait_until(lambda: "Stopping after this step" in (tmp_path / "stream.2").read_text("utf-8"), launcher)
+        release(5)
+
+    launched = command("parts", "--devices", "2", **options)
+    statuses, _, err = forked(launched, None, UNDER_NOHUP, stop, environment=holding(5))
+    assert statuses == [130] and err.count("the same command resumes from there") == 1, err
+    assert not [path.name for path in (tmp_path / "temporary").iterdir()]
     assert "Resuming from step" in finished("parts", **options)
     assert_equal_runs(tmp_path / "runs/parts", run_of_one(micro_batches_per_step=4, log_every_steps=1))
 
@@ -362,20 +336,6 @@ def test_a_process_that_is_killed_ends_the_run_with_one_message_and_loses_nothin
     assert_equal_runs(tmp_path / "runs/killed", run_of_one(micro_batches_per_step=4, log_every_steps=1))
 
 
-def test_processes_that_their_launcher_starts_again_resume(forked, run_of_one, tmp_path, is_held, release):
-    def kill_one(processes):
-        wait_until(lambda: is_held(5), *processes)
-        os.kill(processes[1], signal.SIGKILL)
-        release(5)
-
-    arguments = command("again", micro_batches_per_step=2, log_every_steps=1, shard_model=True)
-    statuses, _, err = forked(arguments, 2, HOLD.format(rows=[5]), kill_one)
-    assert statuses == [1, -signal.SIGKILL] and err.count("another process has ended") == 1, err
-    statuses, _, err = forked(arguments, 2, restarts=1)
-    assert statuses == [0, 0] and "Resuming from step 3" in err, err
-    assert_equal_runs(tmp_path / "runs/again", run_of_one(micro_batches_per_step=4, log_every_steps=1))
-
-
 SCARCE = """
 from mt_cli.training.objective import Objective
 
@@ -402,25 +362,30 @@ def test_a_process_that_lacks_memory_for_one_sentence_ends_all(forked):
 
 
 @pytest.mark.slow
-def test_workers_save_on_request(launch, holding, is_held, release):
-    process = launch("alone", holding(2, 5), log_every_steps=1)
-    wait_until(lambda: is_held(2), process.pid)
-    workers = workers_of(process.pid)
-    process.send_signal(signal.SIGUSR1)  # Ignored by the launcher.
-    os.kill(workers[0], signal.SIGUSR1)
-    release(2)
-    wait_until(lambda: is_held(5), process.pid)
-    release(5)
-    status, err = ended(process)
-    assert status == 0 and "Saving after this step" in err
+def test_workers_save_on_request(forked, holding, is_held, release):
+    def save(launchers):
+        [launcher] = launchers
+        wait_until(lambda: is_held(2), launcher)
+        os.kill(launcher, signal.SIGUSR1)  # Ignored by the launcher.
+        os.kill(workers_of(launcher)[0], signal.SIGUSR1)
+        release(2)
+        wait_until(lambda: is_held(5), launcher)
+        release(5)
+
+    launched = command("alone", "--devices", "2", log_every_steps=1)
+    statuses, _, err = forked(launched, meanwhile=save, environment=holding(2, 5))
+    assert statuses == [0] and "Saving after this step" in err
+
+
+MISSING = ("--set", "corpus.train.files=[missing.en, missing.it]")
 
 
 @pytest.mark.parametrize(
     ("wrong", "number"),
     [
-        (("--devices", "2", "--set", "corpus.train.files=[missing.en, missing.it]"), None),
+        (MISSING, 2),
         (("--set", "model.num_head=3"), 2),
-        (("--config", "x" * 300), 2),
+        pytest.param(("--devices", "2", *MISSING), None, marks=pytest.mark.slow),
     ],
 )
 def test_an_error_is_one_message_with_one_status_for_all_processes(forked, wrong, number):
@@ -434,21 +399,12 @@ def test_devices_must_be_those_of_the_launcher(forked):
     assert statuses == [2] and "the launcher of this process says 2" in err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((), "several processes cannot share a stream"),
-        (("--input", "pipe"), "several processes cannot share a stream"),
-        (("--input", "/dev/fd/963"), "several processes cannot share a stream"),  # As `<(...)` of a launcher's shell.
-        (("--input", "folder"), "folder: is a directory"),
-    ],
-)
-def test_several_processes_do_not_read_one_stream(arguments, message, trained, forked, tmp_path):
+def test_several_processes_do_not_read_one_stream(trained, forked, tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "folder").mkdir()
-    statuses, _, err = forked(["translate", "--run", trained, *arguments, "--output", "out"], 2)
-    assert statuses == [2, 2]
-    assert err.count(message) == err.count("mt: ") == 1 and not (tmp_path / "out").exists()
+    for arguments in ((), ("--input", "pipe"), ("--input", "/dev/fd/963")):  # As `<(...)` of a launcher's shell.
+        statuses, _, err = forked(["translate", "--run", trained, *arguments, "--output", "out"], 2)
+        assert statuses == [2, 2] and not (tmp_path / "out").exists()
+        assert err.count("several processes cannot share a stream") == err.count("mt: ") == 1
 
 
 def test_fresh_counts_until_the_old_run_was_moved_aside(forked, finished, tmp_path):
@@ -472,8 +428,8 @@ def test_a_file_translated_by_two_processes_is_that_of_one(trained, corpus, fork
 
     lines = (corpus / "test.en").read_text(encoding="utf-8").splitlines()
     (tmp_path / "in.en").write_text("\n".join(["", *lines, "unseen words here", "", *lines * 20]) + "\n")
-    for name, devices in (("one", ()), ("two", ("--devices", "2"))):
-        statuses, out, err = forked([*arguments(name), *devices])
-        assert (statuses, out) == ([0], ""), err
+    for name, number in (("one", None), ("two", 2)):
+        statuses, out, err = forked(arguments(name), number)
+        assert (set(statuses), out) == ({0}, ""), err
     for suffix in ("xx", "align"):
         assert (tmp_path / f"two.{suffix}").read_bytes() == (tmp_path / f"one.{suffix}").read_bytes() != b""

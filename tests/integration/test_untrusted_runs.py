@@ -4,6 +4,7 @@ import base64
 import itertools
 import json
 import os
+import pickle
 import re
 import shutil
 import signal
@@ -21,11 +22,21 @@ VALUES = [
 ]
 
 
-def crossed(names):
+class Planted:
+    """Unpickled, it writes a file outside of the run directory."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (self.path, "w")
+
+
+def crossed(names, kinds=KINDS):
     """Parameters for each name with each kind; each of both occurs by default, and the other combinations are slow."""
-    number = max(len(names), len(KINDS))
-    default = {(names[each % len(names)], KINDS[each % len(KINDS)]) for each in range(number)}
-    cases = itertools.product(names, KINDS)
+    number = max(len(names), len(kinds))
+    default = {(names[each % len(names)], kinds[each % len(kinds)]) for each in range(number)}
+    cases = itertools.product(names, kinds)
     return [pytest.param(*case, marks=() if case in default else pytest.mark.slow) for case in cases]
 
 
@@ -39,6 +50,8 @@ def plant(path, kind, outside):
         path.symlink_to(targets[kind])
     elif kind == "pipe":
         os.mkfifo(path)
+    elif kind == "pickle":
+        path.write_bytes(pickle.dumps(Planted(str(outside / "executed"))))
     else:
         path.mkdir()
 
@@ -152,10 +165,11 @@ def test_a_state_of_wrong_types_is_one_message_of_every_command(attempt, run, co
 
 
 READ = ["config.yaml", "tokenizer.source.json", "tokenizer.x.json", "checkpoints/best.safetensors", "checkpoints", "."]
+READ += ["report.json"]
 
 
-@pytest.mark.parametrize(("name", "kind"), crossed(READ))
-def test_no_command_hangs_whatever_replaces_a_file(attempt, run, outside, commands, name, kind):
+@pytest.mark.parametrize(("name", "kind"), crossed(READ, (*KINDS, "pickle")))
+def test_no_command_hangs_or_runs_a_program_whatever_replaces_a_file(attempt, run, outside, commands, name, kind):
     plant(run / name, kind, outside)
     for command in ("translate", "tokenize", "export", "report", "doctor"):
         attempt(*commands[command])
@@ -207,9 +221,12 @@ def nodes_of(tree, path=()):
         yield from nodes_of(child, (*path, key))
 
 
+NO_JSON = [b"", b"\xff", b"[" * 100_000, b'{"a": ' + b"9" * 5000 + b"}", b"\0" * 9]
+
+
 @pytest.mark.parametrize("number", range(len(VALUES)))
-def test_any_json_report_gives_a_page(attempt, monkeypatch, run, number):
-    """Each part of `report.json` in turn is missing or has another value."""
+def test_any_report_gives_a_page(attempt, monkeypatch, run, number):
+    """Each part of `report.json` in turn is missing or has another value, or all of it is no JSON."""
     config = RunDirectory(run).config()
     monkeypatch.setattr(RunDirectory, "config", lambda directory: config)  # It takes most of the time.
     monkeypatch.setattr("mt_cli.config.sections.Config.to_yaml", lambda config: "")
@@ -227,20 +244,13 @@ def test_any_json_report_gives_a_page(attempt, monkeypatch, run, number):
             else:
                 parent[place[-1]] = VALUES[number]
             trees.append(tree)
-    for tree in trees:
-        path.write_text(json.dumps(tree), encoding="utf-8")
+    for content in [*(json.dumps(tree).encode() for tree in trees), *NO_JSON[number : number + 1]]:
+        path.write_bytes(content)
         (run / "report.html").unlink(missing_ok=True)
         status, err = attempt("report", "--run", run)
         page = (run / "report.html").read_text(encoding="utf-8")
         assert status == 0 and page.endswith("</html>\n") and "<u>" not in page
         assert ("not finished" in page) == ("report.json: " in err)
-
-
-@pytest.mark.parametrize("content", [b"", b"\xff", b"[" * 100_000, b'{"a": ' + b"9" * 5000 + b"}", b"\0" * 9])
-def test_a_report_that_is_not_json_is_named(attempt, run, commands, content):
-    (run / "report.json").write_bytes(content)
-    status, err = attempt(*commands["report"])
-    assert status == 0 and "report.json: " in err and err.endswith("this file is skipped\n")
 
 
 @pytest.mark.parametrize("value", [*VALUES, 5e-324, 1.0, 10**99, -(10**99)], ids=lambda value: repr(value)[:20])

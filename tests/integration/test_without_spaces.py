@@ -3,6 +3,7 @@ import random
 
 import pytest
 import yaml
+from run_content import report_of, rows_of
 
 WORDS = ["one", "two", "three", "four", "five"]
 NUMERALS = dict(zip(WORDS, "一二三四五", strict=True))
@@ -30,11 +31,11 @@ def english_japanese(tiny_tree, tmp_path):
 
 def test_a_language_without_spaces_is_trained_translated_and_scored_as_such(mt, english_japanese, tmp_path):
     assert mt("train", "--config", english_japanese)[0] == 0
-    report = json.loads((tmp_path / "runs/tiny/report.json").read_text(encoding="utf-8"))
+    report = report_of(tmp_path / "runs/tiny")
     assert "|tok:char|" in report["bleu"]["signature"]
     assert "|asian:yes|" in report["ter"]["signature"]
     assert "wer" not in report and 0 <= report["cer"]["score"] < 100
-    rows = [json.loads(line) for line in (tmp_path / "runs/tiny/metrics.jsonl").read_text("utf-8").splitlines()]
+    rows = rows_of(tmp_path / "runs/tiny")
     scores = {row["step"]: row["valid/chrf"] for row in rows if "valid/chrf" in row}
     assert len(scores) == 4 and scores[report["best_step"]] == max(scores.values()) > 30
     assert report["best_step"] > min(scores)

@@ -1,6 +1,3 @@
-import io
-import random
-import warnings
 import zipfile
 
 import pytest
@@ -60,12 +57,6 @@ def test_a_checkpoint_with_complex_or_whole_numbers_is_refused(tmp_path, kind):
         saved.load_weights_into(nn.Linear(2, 2))
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_weights_are_finite(value):
-    with pytest.raises(ValueError, match="b has values that are not finite"):
-        check_finite(WEIGHTS | {"b": torch.tensor([value])})
-
-
 ODD = [
     *(3, [torch.ones(2)], {1: torch.ones(2)}, {None: torch.ones(2)}, {"a": 3}, {"a": {"b": torch.ones(2)}}),
     *({"a": torch.ones(9).expand(10**6, 9)}, {"a": torch.ones(()).expand(2**30)}, {"a": torch.eye(3).to_sparse()}),
@@ -80,41 +71,6 @@ def test_a_pickle_with_other_values_than_plain_tensors_is_refused(tmp_path, numb
     save_pickle(ODD[number], path, is_zip)
     with pytest.raises(InputError, match=r"x\.bin: (cannot be read: it (holds|declares)|is damaged, or holds more)"):
         read_pickle(path)
-
-
-def bent(content, chance):
-    """The bytes with some of them changed, added or removed."""
-    content = bytearray(content)
-    for _ in range(chance.choice((1, 2, 9))):
-        place = chance.randrange(len(content))
-        length = chance.choice((0, 1, 9))
-        content[place : place + length] = bytes(chance.randrange(256) for _ in range(chance.choice((1, 1, 0, 5))))
-    return bytes(content)
-
-
-@pytest.mark.parametrize("number", [100, pytest.param(3000, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("is_zip", [True, False])
-def test_a_damaged_pickle_is_read_or_refused_with_one_message(tmp_path, is_zip, number):
-    path = tmp_path / "x.bin"
-    save_pickle(WEIGHTS, path, is_zip)
-    content = path.read_bytes()
-    with zipfile.ZipFile(io.BytesIO(content)) if is_zip else io.BytesIO() as archive:
-        members = {each.filename: archive.read(each) for each in archive.infolist()} if is_zip else {}
-    num_read = 0
-    for seed in range(number):
-        chance = random.Random(seed)
-        if is_zip and seed % 2:  # Only the pickle in the archive.
-            with zipfile.ZipFile(path, "w") as archive:
-                for name, data in members.items():
-                    archive.writestr(name, bent(data, chance) if name.endswith(".pkl") else data)
-        else:
-            path.write_bytes(bent(content, chance))
-        try:
-            with warnings.catch_warnings(action="error"):
-                num_read += len(read_pickle(path)) < 99
-        except InputError as error:
-            assert str(error).startswith(f"{path}: ") and "\n" not in str(error)
-    assert num_read < number
 
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"PK\x03\x04", b"\x80\x02.", b"\xff" * 99, b"x" * 8 + b"{}"])
@@ -138,7 +94,10 @@ def test_a_compressed_pickle_is_refused(tmp_path):
         read_pickle(tmp_path / "x.bin")
 
 
-def test_a_model_that_is_far_larger_than_its_file_is_refused():
+def test_weights_that_are_not_finite_and_a_model_that_is_far_larger_than_its_file_are_refused():
+    for value in (float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="b has values that are not finite"):
+            check_finite(WEIGHTS | {"b": torch.tensor([value])})
     with torch.device("meta"):
         small, large = nn.Linear(4, 3), nn.Linear(10**6, 10**6)
     check_size(small, WEIGHTS)

@@ -109,32 +109,23 @@ STREAM = {"corpus__train": {"dataset": "d", "streaming": True}, "corpus__valid":
 @pytest.mark.parametrize(
     ("changes", "keys"),
     [
-        (
-            {"model__d_model": "x", "model__dropout": 2.0, "training__batch_tokens": 0},
-            ["model.d_model", "model.dropout", "training.batch_tokens"],
-        ),
+        ({"model__d_model": "x", "model__dropout": 2.0}, "model.d_model model.dropout"),
         (
             STREAM | {"training__schedule": "cosine", "tokenizer__sample_pairs": None},
-            ["training.validate_every_steps", "training.max_steps", "tokenizer.sample_pairs"],
+            "training.validate_every_steps training.max_steps tokenizer.sample_pairs",
         ),
+        ({"model__d_model": 63, "tokenizer__bpe_dropout": 0.1}, "tokenizer.bpe_dropout model.num_heads model.d_model"),
         (
-            {"model__d_model": 63, "tokenizer__bpe_dropout": 0.1, "tokenizer__unigram_alpha": 0.1},
-            ["tokenizer.bpe_dropout", "tokenizer.unigram_alpha", "model.num_heads", "model.d_model"],
+            {"decoding__max_length": 2, "decoding__min_length": 3, "init__freeze": ["x"]},
+            "init.freeze decoding.max_length",
         ),
-        (
-            {"decoding__top_k": 5, "decoding__max_length": 2, "decoding__min_length": 3, "init__freeze": ["x"]},
-            ["init.freeze", "decoding.top_k", "decoding.max_length"],
-        ),
-        (
-            STREAM | {"corpus__valid": {"fraction": 0.1}, "corpus__temperature": 2.0},
-            ["corpus.temperature", "corpus.valid"],
-        ),
+        (STREAM | {"corpus__valid": {"fraction": 0.1}, "corpus__temperature": 2.0}, "corpus.temperature corpus.valid"),
     ],
 )
 def test_all_problems_are_listed_at_once_each_with_its_key(changes, keys):
     text = message_for(with_values(**changes))
-    assert text.startswith(f"f.yaml: {len(keys)} problems:\n")
-    assert sorted(re.findall(r"^  (\S+): ", text, flags=re.MULTILINE)) == sorted(keys)
+    assert text.startswith(f"f.yaml: {len(keys.split())} problems:\n")
+    assert sorted(re.findall(r"^  (\S+): ", text, flags=re.MULTILINE)) == sorted(keys.split())
 
 
 def test_an_unknown_key_names_its_neighbour():
@@ -178,7 +169,8 @@ def test_an_unknown_key_names_its_neighbour():
         ({"model__final_norm": False}, "model.final_norm"),
         ({"model__tie_embeddings": "all"}, "model.tie_embeddings"),
         ({"model__positions": "learned", "model__max_positions": 16}, "model.max_positions"),
-        ({"tokenizer__bpe_dropout": 0.1}, "tokenizer.bpe_dropout"),
+        ({"training__compile": "fast"}, "training.compile"),
+        ({"decoding__top_k": 5}, "decoding.top_k"),
         ({"tokenizer__algorithm": "unigram", "tokenizer__bpe_dropout": 0.1}, "tokenizer.bpe_dropout"),
         ({"tokenizer__algorithm": "bpe", "tokenizer__bpe_dropout": 1.0}, "tokenizer.bpe_dropout"),
         ({"tokenizer__algorithm": "bpe", "tokenizer__unigram_alpha": 0.0}, "tokenizer.unigram_alpha"),
@@ -196,58 +188,29 @@ def test_a_wrong_value_is_named_with_its_key(changes, key):
 @pytest.mark.parametrize(
     ("content", "part"),
     [
-        ("a: [1", "line 1"),
-        ("a: 1\na: 2", "line 2, .*`a` occurs twice"),
-        ("a: &x [1]\nb: *x", "line 2, .*`\\*x` is an alias"),
-        ("- 1", "a config is a mapping"),
-        ("", "mapping"),
+        (b"a: [1", "line 1"),
+        (b"a: 1\na: 2", "line 2, .*`a` occurs twice"),
+        (b"a: &x [1]\nb: *x", "line 2, .*`\\*x` is an alias"),
+        (b"- 1", "a config is a mapping"),
+        (b"name: \xe9", "not UTF-8"),
+        (None, "no such file"),
     ],
 )
 def test_the_error_of_a_file_that_is_no_config_names_the_line(tmp_path, content, part):
-    path = tmp_path / "c.yaml"
-    path.write_text(content, encoding="utf-8")
-    with pytest.raises(ConfigError, match=part):
-        load_config(path)
+    if content is not None:
+        (tmp_path / "c.yaml").write_bytes(content)
+    with pytest.raises(ConfigError, match=f"c.yaml.*{part}"):
+        load_config(tmp_path / "c.yaml")
 
 
-def test_files_that_cannot_be_read_are_named(tmp_path):
-    (tmp_path / "latin.yaml").write_bytes(b"name: \xe9")
-    for name in ("none.yaml", "latin.yaml", "."):
-        with pytest.raises(ConfigError, match=f"^{re.escape(str(tmp_path / name))}: "):
-            load_config(tmp_path / name)
-
-
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-        lambda children: (
-            st.lists(children, max_size=3)
-            | st.dictionaries(st.sampled_from([*Config.model_fields, "train", "files", "x"]), children, max_size=4)
-        ),
-        max_leaves=12,
-    )
-)
-def test_any_tree_is_a_config_or_a_config_error(tree):
-    if isinstance(tree, dict):
-        with pytest.raises(ConfigError):
-            parse_config(tree, "f.yaml")
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ({}, 10),
-        ({"patience": 3}, 10),
-        ({"max_minutes": None}, 10),
-        ({"max_steps": 500}, None),
-        ({"max_minutes": 30.0}, None),
-        ({"max_minutes": 30.0, "max_epochs": 10}, 10),
-    ],
-)
-def test_ten_epochs_are_the_length_of_a_run_only_where_no_other_length_is_given(given, expected):
-    config = parse_config(SMALLEST | {"training": given}, "f.yaml")
-    assert config.training.max_epochs == expected
-    assert parse_config(yaml.safe_load(config.to_yaml()), "g.yaml") == config
+def test_ten_epochs_are_the_length_of_a_run_only_where_no_other_length_is_given():
+    for training, expected in (
+        *(({}, 10), ({"patience": 3}, 10), ({"max_minutes": None}, 10), ({"max_steps": 500}, None)),
+        *(({"max_minutes": 30.0}, None), ({"max_minutes": 30.0, "max_epochs": 10}, 10)),
+    ):
+        config = parse_config(SMALLEST | {"training": training}, "f.yaml")
+        assert config.training.max_epochs == expected
+        assert parse_config(yaml.safe_load(config.to_yaml()), "g.yaml") == config
 
 
 @pytest.mark.parametrize("schedule", ["linear", "cosine"])
@@ -263,32 +226,14 @@ def test_differences_are_dotted():
     assert differences(old, new) == {"model.d_model": (256, 64), "training.max_epochs": (10, 3)}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("a: !!timestamp abc", "a: !!int ''", "a: !!bool x", "a: !!float x", "a: !!binary x", "a: !!python/name:os.x"),
-        *(
-            'a: "\\UFFFFFFFF"',
-            "a: " + "9" * 5000,
-            "a: 0x" + "f" * 5000,
-            "a: 1:1" + ":1" * 999,
-            "[" * 3000,
-            "{a: " * 3000,
-        ),
-        *(
-            "? [a]\n: 1",
-            "? {a: 1}\n: 1",
-            "{? [a, b]: 1}",
-            "{a: 1}: 3",
-            "[1]: 3",
-            "a: &a [*a]",
-            "a: \0",
-            "<<: 3",
-            "a: '",
-        ),
-    ],
-    ids=lambda text: text[:20],
-)
+ODD_YAML = [
+    *("a: !!timestamp abc", "a: !!int ''", "a: !!bool x", "a: !!float x", "a: !!binary x", "a: !!python/name:os.x"),
+    *('a: "\\UFFFFFFFF"', f"a: {'9' * 5000}", f"a: 0x{'f' * 5000}", f"a: 1:1{':1' * 999}", "[" * 3000, "{a: " * 3000),
+    *("? [a]\n: 1", "? {a: 1}\n: 1", "{? [a, b]: 1}", "{a: 1}: 3", "[1]: 3", "a: &a [*a]", "a: \0", "<<: 3", "a: '"),
+]
+
+
+@pytest.mark.parametrize("text", ODD_YAML, ids=lambda text: text[:20])
 def test_any_yaml_is_a_tree_or_one_message(text):
     try:
         assert parse_yaml(text, "x.yaml")
@@ -316,11 +261,6 @@ def test_compiling_is_automatic_on_or_off(text, value):
     assert (
         config_of_text(yaml.safe_dump(with_values()), "f.yaml", [f"training.compile={text}"]).training.compile == value
     )
-
-
-def test_compiling_in_another_way_is_refused():
-    with pytest.raises(ConfigError, match=r"training\.compile: found 'fast'; it should be"):
-        config_of_text(yaml.safe_dump(with_values()), "f.yaml", ["training.compile=fast"])
 
 
 def test_options_that_may_change_on_resume_are_marked():

@@ -7,7 +7,6 @@ import pytest
 
 from mt_cli.corpus.cache import Cache, digest_of_file, fingerprint
 from mt_cli.errors import CorpusError, MtError
-from mt_cli.machine.storage import size_of
 
 
 @pytest.fixture
@@ -34,34 +33,21 @@ def names_in(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_an_existing_entry_is_not_rebuilt(cache, said):
+def test_an_existing_entry_is_not_rebuilt_and_a_failed_one_leaves_nothing(cache, said):
     made = []
 
     def make(folder):
         made.append(folder)
         write_content(folder)
 
-    assert [cache.entry("a", make, read_content) for _ in range(2)] == [b"some content"] * 2
-    assert len(made) == 1 and not said
-    assert names_in(cache.path) == ["a"]
-
-
-def test_a_failed_entry_leaves_nothing_and_other_entries_stay(cache):
-    cache.entry("a", write_content, read_content)
-
     def fail(folder):
         (folder / "half").touch()
         raise KeyboardInterrupt
 
+    assert [cache.entry("a", make, read_content) for _ in range(2)] == [b"some content"] * 2
     with pytest.raises(KeyboardInterrupt):
         cache.entry("b", fail, read_content)
-    assert names_in(cache.path) == ["a"]
-
-
-def flip_a_bit(path):
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 4
-    path.write_bytes(content)
+    assert len(made) == 1 and not said and names_in(cache.path) == ["a"]
 
 
 DAMAGES = {
@@ -69,7 +55,7 @@ DAMAGES = {
     "longer": lambda path: path.write_bytes(path.read_bytes() + b"x"),
     "emptied": lambda path: os.truncate(path, 0),
     "removed": Path.unlink,
-    "flipped": flip_a_bit,
+    "flipped": lambda path: path.write_bytes(bytes([path.read_bytes()[0] ^ 4]) + path.read_bytes()[1:]),
     "a folder": lambda path: (path.unlink(), path.mkdir()),
     "a broken link": lambda path: (path.unlink(), path.symlink_to("nowhere")),
     "a pipe": lambda path: (path.unlink(), os.mkfifo(path)),
@@ -115,21 +101,8 @@ def test_an_entry_that_another_program_removes_ends_with_a_message(cache):
 
     with pytest.raises(MtError, match="run the command again"):
         cache.entry("a", write_content, load)
-
-
-def test_a_bug_in_loading_is_not_reported_as_damage(cache):
     with pytest.raises(ZeroDivisionError):
         cache.entry("a", write_content, lambda folder: 1 / 0)
-
-
-def test_two_processes_may_make_the_same_entry(cache):
-    def make(folder):
-        write_content(folder)
-        (folder / "content").write_bytes(b"slower")
-        assert Cache(cache.path).entry("a", write_content, read_content) == b"some content"
-
-    assert cache.entry("a", make, read_content) == b"some content"
-    assert names_in(cache.path) == ["a"]
 
 
 def test_old_folders_of_killed_processes_are_removed(cache):
@@ -156,6 +129,6 @@ def test_a_digest_depends_on_the_content_alone(tmp_path):
         (tmp_path / name).write_text(content, encoding="utf-8")
     digests = [digest_of_file(tmp_path / name) for name in "abc"]
     assert digests[0] == digests[1] != digests[2]
-    assert size_of([tmp_path]) == 3
+
     with pytest.raises(CorpusError, match="none: no such file"):
         digest_of_file(tmp_path / "none")

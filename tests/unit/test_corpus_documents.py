@@ -96,11 +96,6 @@ def test_a_document_with_another_name_is_refused_by_its_content(tmp_path, name):
         check_plain_text(path)
 
 
-def test_a_missing_document_is_missing(tmp_path):
-    with pytest.raises(InputError, match="no such file"):
-        check_plain_text(tmp_path / "page.html")
-
-
 def test_a_stream_is_refused_at_the_line_that_tells_and_read_no_further(monkeypatch):
     read = io.BytesIO(b"1\n00:00:01,000 --> 00:00:02,500\n" + b"It rains.\n" * 9_000)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(read, encoding="utf-8"))
@@ -108,10 +103,3 @@ def test_a_stream_is_refused_at_the_line_that_tells_and_read_no_further(monkeypa
     assert next(lines) == "1"
     with pytest.raises(InputError, match="standard input, line 2: a document"):
         next(lines)
-
-
-@pytest.mark.parametrize("codec", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
-def test_wide_encodings_are_named_also_without_their_mark(tmp_path, codec):
-    (tmp_path / "lines.txt").write_bytes("It rains today.\nIt snows.\n".encode(codec))
-    with pytest.raises(InputError, match="not UTF-8 but UTF-"):
-        check_plain_text(tmp_path / "lines.txt")

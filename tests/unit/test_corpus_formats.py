@@ -107,8 +107,6 @@ LATIN = "perché".encode("latin-1")
         ("a.tsv", b"a\tb\n" + LATIN + b"\tb\n", ", line 2, byte 6: not UTF-8 .*0xE9.* windows-1252"),
         ("a.tsv", b"\xef\xbb\xbfa\xe9\tb\n", ", line 1, byte 5: not UTF-8"),
         ("a.tsv", "perché città\t".encode() + b"\xe9\n", r", line 1, byte 16: not UTF-8 \(found 0xE9\); convert"),
-        ("a.tsv", "Привет\tb\n".encode("koi8-r"), r", line 1, byte 1: not UTF-8 \(found 0xF0\); convert"),
-        ("a.csv", b"a,b\n" + LATIN + b",b\n", ", line 2, byte 6: not UTF-8"),
         ("a.csv", b'a,b\n"c,d\n', ", line 2: not valid CSV"),
         ("a.csv", b"a,b\nc\rd,e\n", ", line 2: not valid CSV"),
         ("a.csv", b"en,it,en\na,b,c\n", ", line 1: the column 'en' .*2 times"),
@@ -126,9 +124,7 @@ LATIN = "perché".encode("latin-1")
         ("a.tsv", gzip.compress(b"a\tb\n", mtime=0), r": it is compressed with gzip; .*\.gz"),
         ("a.csv", b"PK\x03\x04...", ": it is a ZIP archive"),
         ("a.tsv", b"a\tb\rc\td\r", ": .*carriage returns alone"),
-        ("a.csv", b"a,b\rc,d\r", ": .*carriage returns alone"),
         ("a.docx", b"", r": unknown format; .* \.tsv, \.csv, \.jsonl, \.json, \.parquet, \.tmx, \.po"),
-        ("a.parquet.gz", b"", ": unknown format"),
     ],
 )
 def test_the_error_of_a_damaged_file_names_the_place(tmp_path, name, content, place):
@@ -139,12 +135,7 @@ def test_the_error_of_a_damaged_file_names_the_place(tmp_path, name, content, pl
 
 @pytest.mark.parametrize(
     ("name", "row"),
-    [
-        ("a.tsv", "{}\t{}\n"),
-        ("a.csv", '"{}","{}"\n'),
-        ("a.jsonl", '{{"en": "{}", "it": "{}"}}\n'),
-        ("a.po", 'msgid "{}"\nmsgstr "{}"\n\n'),
-    ],
+    [("a.csv", '"{}","{}"\n'), ("a.jsonl", '{{"en": "{}", "it": "{}"}}\n'), ("a.po", 'msgid "{}"\nmsgstr "{}"\n')],
 )
 @pytest.mark.parametrize("pair", [("one two", "uno due"), ("один два", "ένα δύο"), ("一二三", "テストです")])
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le"])
@@ -157,9 +148,8 @@ def test_text_of_two_or_four_bytes_a_character_is_refused(tmp_path, name, row, p
 @pytest.mark.parametrize("name", ["a.tsv", "a.csv"])
 @pytest.mark.parametrize("heading", [["en", "it"], []])
 @pytest.mark.parametrize("quote", ["", '"'])
-@pytest.mark.parametrize("mark", ["\t", ",", ";", "|"])
-def test_another_separator_is_recognised(tmp_path, name, heading, quote, mark):
-    separator = {"\t": "tab", ",": "comma", ";": "semicolon", "|": "bar"}[mark]
+@pytest.mark.parametrize(("mark", "separator"), [("\t", "tab"), (",", "comma"), (";", "semicolon"), ("|", "bar")])
+def test_another_separator_is_recognised(tmp_path, name, heading, quote, mark, separator):
     rows = [heading] * bool(heading) + [["one", "uno"], ["Hello you", "Ciao"]]
     lines = (mark.join(f"{quote}{cell}{quote}" for cell in row) + "\n" for row in rows)
     (tmp_path / name).write_text("".join(lines), encoding="utf-8")
@@ -246,7 +236,6 @@ BAD = pa.Array.from_buffers(pa.string(), 3, [None, GOOD.buffers()[1], pa.py_buff
     ("table", "place"),
     [
         (pa.table({"en": GOOD, "it": [1.0, 2.0, 3.0]}), "row 1: 'it' holds 1.0.*; set `columns`"),
-        (pa.table({"en": GOOD, "it": [b"a", b"b", b"c"]}), "row 1: 'it' holds b'a'.*; set `columns`"),
         (pa.table([GOOD] * 3, names=["en", "it", "en"]), "column 'en' .*2 times"),
         (pa.table({"en": GOOD, "it": BAD}), "after row 0: not UTF-8"),
         (pa.table({"en": GOOD, "de": GOOD}), "no column 'it' among 'en', 'de'; set `columns`"),

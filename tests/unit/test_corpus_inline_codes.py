@@ -20,9 +20,7 @@ def text_of(segment, keep_codes=False):
     [
         ("Press<ph>&lt;br/&gt;</ph>the button", "Press the button"),
         ("Press<ph/>the button", "Press the button"),
-        ("Press<it pos='begin'>x</it>the", "Press the"),
-        ("Press<ut>x</ut>the", "Press the"),
-        ("Press<x id='1'/>the", "Press the"),
+        ("Press<it pos='begin'>x</it>the<ut>x</ut>big<x id='1'/>button", "Press the big button"),
         ("3<ph/>4", "3 4"),
         ("क्लिक<ph/>करें", "क्लिक करें"),
         ("clické<ph/>e\u0301l", "clické e\u0301l"),
@@ -33,13 +31,10 @@ def text_of(segment, keep_codes=False):
         ("<bpt i='1'/>Bold<ept i='1'/><ph/><bpt i='2'/>text<ept i='2'/>", "Bold text"),
         ("Click <hi>here</hi>now", "Click herenow"),
         ("A <g id='1'>red</g> light", "A red light"),
-        ("The file <ph>%s</ph> has <ph>%d</ph> pages.", "The file has pages."),
-        ("Dear <ph>{name}</ph>, welcome<ph/>.", "Dear, welcome."),
         ("Wait.<ph/>Then go (<ph/>now<ph/>)", "Wait. Then go (now)"),
         ("Dear <bpt i='1'/> <ph>{name}</ph>, welcome", "Dear, welcome"),
         ("Bonjour <ph>{nom}</ph> !", "Bonjour !"),
-        ("点击<ph/>这里", "点击这里"),
-        ("点击<ph/>OK", "点击OK"),
+        ("点击<ph/>这里<ph/>OK", "点击这里OK"),
         ("คลิก<ph/>ที่นี่", "คลิกที่นี่"),
         ("<ph/>begin and end<ph/>", "begin and end"),
         ("a<ph>{0}<sub>x</sub></ph>b", "a b"),
@@ -49,26 +44,17 @@ def test_a_code_separates_words_and_nothing_else(segment, text):
     assert text_of(segment) == text
 
 
-@pytest.mark.parametrize(
-    ("segment", "text"),
-    [
-        ("The file <ph>%s</ph> has <ph x='1'>%d</ph> pages.", "The file %s has %d pages."),
-        ("Dear <ph>{name}</ph>, <bpt i='1'>&lt;b&gt;</bpt>hi<ept i='1'>&lt;/b&gt;</ept>", "Dear {name}, <b>hi</b>"),
-        ("a<ph>{0}<sub>x</sub></ph>b<ph/>c", "a{0}xb c"),
-    ],
-)
-def test_the_content_of_codes_can_be_kept(segment, text):
-    assert text_of(segment, keep_codes=True) == text
+def test_the_content_of_codes_can_be_kept():
+    segment = (
+        "Dear <ph>{name}</ph>, <bpt i='1'>&lt;b&gt;</bpt>hi<ept i='1'>&lt;/b&gt;</ept> a<ph>{0}<sub>x</sub></ph>b<ph/>c"
+    )
+    assert text_of(segment, keep_codes=True) == "Dear {name}, <b>hi</b> a{0}xb c"
 
 
 @pytest.mark.parametrize(
     ("segment", "keep", "note"),
     [
-        (
-            "The file <ph>%s</ph> has <ph>%d</ph> pages<ph/>",
-            False,
-            "3 inline codes .*`%s` .*line 1.*inline_codes",
-        ),
+        ("The file <ph>%s</ph> has <ph>%d</ph> pages<ph/>", False, "3 inline codes .*`%s` .*line 1.*inline_codes"),
         ("a<ph>{0}</ph>b<ph/>c", True, "1 inline code .*`<ph/>` .*inline_codes"),
         ("no <hi>code</hi>, an <bpt i='1'/>empty<ept i='1'/> pair", False, None),
     ],

@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 from test_corpus import corpora_of, table
 
 from mt_cli.config.corpora import CorpusConfig
-from mt_cli.corpus.cleaning import STATUS_CODES
 from mt_cli.corpus.mixed_orthography import divergence, find_stretches
+
+MODERN, OLD = "kwaeiosnt", "cuaeiosnq"
+
 
 SHARES = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 20), min_size=1).map(
     lambda counts: {letter: count / sum(counts.values()) for letter, count in counts.items()}
@@ -23,7 +25,6 @@ def test_the_divergence_is_symmetric_between_0_and_1_and_0_for_equal_shares(shar
     assert divergence(shares, {"x": 1.0}) == pytest.approx(1)
 
 
-MODERN, OLD = "kwaeiosnt", "cuaeiosnq"
 FILTERS = {"min_script_share": None, "max_length_ratio": None, "wrong_language": False}
 DROPPING = FILTERS | {"other_orthography": True}
 
@@ -94,28 +95,6 @@ def test_the_filter_drops_them_in_every_direction_and_counts_them(tmp_path, both
         assert train.counts(part) == {"kept": 1500, "other_orthography": 1100}
     kept = {text.split()[-1] for pair in train.pairs for text in pair}
     assert not kept & {*mixed()[1000:1750], *mixed()[2250:]}
-
-
-def test_rows_that_are_dropped_by_themselves_do_not_count_but_copies_of_rows_do(tmp_path):
-    settings = settings_of(tmp_path, mixed())
-    lines = (tmp_path / "train.tsv").read_text(encoding="utf-8").splitlines(keepends=True)
-    lines[90:180] = ["\t\n"] * 90
-    (tmp_path / "train.tsv").write_text("".join([*lines, *lines[2000:2100]]), encoding="utf-8")
-    stretches = [(each.first, each.last) for each in stretches_in(tmp_path, settings)]
-    assert stretches[0] == (1091, 1590)
-    train = corpora_of(tmp_path, **settings | {"filters": DROPPING})["train"]
-    assert train.counts()["blank_pair"] == 90
-    dropped = {number for number, *_ in train.rows(train.statuses == STATUS_CODES["other_orthography"])}
-    assert dropped == {line for first, last in stretches for line in range(first, last + 1)}
-
-
-def test_a_pair_whose_earlier_copy_is_in_a_dropped_stretch_is_kept(tmp_path):
-    settings = settings_of(tmp_path, [*texts(80, MODERN, 1), *texts(420, OLD, 2)])
-    lines = (tmp_path / "train.tsv").read_text(encoding="utf-8").splitlines(keepends=True)
-    (tmp_path / "more.tsv").write_text("".join(lines[:80]), encoding="utf-8")
-    settings["train"].append({"file": str(tmp_path / "more.tsv")})
-    train = corpora_of(tmp_path, **settings | {"filters": DROPPING})["train"]
-    assert train.counts(train.parts[0]) == {"other_orthography": 500} and train.counts(train.parts[1]) == {"kept": 80}
 
 
 def test_with_a_held_out_valid_the_text_of_test_is_compared(tmp_path):

@@ -1,7 +1,6 @@
 """Laws of the practice corpora."""
 
 import re
-from collections import Counter
 from functools import cache
 from itertools import pairwise
 
@@ -32,53 +31,19 @@ def word_pairs(split):
     return [set(pairwise(tokens(english.lower()))) for english, _ in phrasebook_pairs(split)]
 
 
-def test_sizes():
-    assert [len(phrasebook_pairs(split)) for split in SPLITS] == [48_000, 1_000, 1_000, 1_000]
-    with pytest.raises(CorpusError, match="no split 'dev'"):
-        phrasebook_pairs("dev")
-
-
 def test_each_sentence_is_in_one_split_once_and_has_one_translation():
+    assert [len(phrasebook_pairs(split)) for split in SPLITS] == [48_000, 1_000, 1_000, 1_000]
     pairs = [pair for split in SPLITS for pair in phrasebook_pairs(split)]
     for side in (0, 1):
         assert len({pair[side] for pair in pairs}) == len(pairs)
-
-
-def test_words_of_the_tests_are_known():
-    for side in (0, 1):
-        known = Counter(word for pair in phrasebook_pairs("train") for word in tokens(pair[side]))
-        for split in SPLITS[1:]:
-            words = {word for pair in phrasebook_pairs(split) for word in tokens(pair[side])}
-            assert all(known[word] >= 3 for word in words)
+    with pytest.raises(CorpusError, match="no split 'dev'"):
+        phrasebook_pairs("dev")
 
 
 def test_the_compositional_test_combines_known_words_in_new_ways():
     trained = set().union(*word_pairs("train"))
     new = {split: sum(not pairs <= trained for pairs in word_pairs(split)) for split in ("test", "test_compositional")}
     assert new["test_compositional"] > 2 * new["test"]
-
-
-@pytest.mark.parametrize(
-    ("side", "slip"),
-    [
-        (0, r"\ba ([aeio]|u(?!ni|se))"),
-        (0, r"\ban [^aeiouhAEI]"),
-        (0, r"  | [,.?!]|[{}_|]"),
-        (0, r"\b(\w+) \1\b"),
-        (0, r"^[^A-Z\d]|[^.?!]$"),
-        (0, r"\b(s?he|it) (are|were|don't)\b"),
-        (1, r"\b(il|i|un|del|dei|quel) (s[^aeiou]|z|gn|ps)"),
-        (1, r"\b(lo|gli|uno) (?=[bcdfglmprtv])(?!gnocchi)\w+[oia] (rosso|nuov[oi])"),
-        (1, r"\b(di|a|da|in|su) (il|lo|la|i|gli|le|l')\b"),
-        (1, r"\b(perche|citta|piu|caffe|e'|puo)\b"),
-        (1, r"' |  | [,.?!]|[{}_|]"),
-        (1, r"\b(\w+) \1\b"),
-        (1, r"^[^A-ZÈ\d]|[^.?!]$"),
-    ],
-)
-def test_no_slips_in_the_language_of_a_side(side, slip):
-    texts = [pair[side] for split in SPLITS for pair in phrasebook_pairs(split)]
-    assert not [text for text in texts if re.search(slip, text)]
 
 
 def test_reversed_words_are_reversed_distinct_and_apart():

@@ -1,6 +1,5 @@
 import pytest
 
-from mt_cli.batching.batches import shares_by_temperature
 from mt_cli.config.directions import Tagging
 from mt_cli.config.loading import parse_config
 from mt_cli.corpus.cache import Cache
@@ -34,8 +33,10 @@ def directions(sources):
 
 
 def test_both_directions_are_one_source_for_each():
-    corpus = config(both_directions=True, tag="to_target", test={"file": "t.tsv"}, extra_tests={"e": {"file": "e.tsv"}})
-    corpus = corpus.corpus
+    options = {"tag": "to_target", "test": {"file": "t.tsv"}, "extra_tests": {"e": {"file": "e.tsv"}}}
+    both = config(both_directions=True, **options)
+    assert both == parse_config(both.model_dump(mode="json"), "again")
+    corpus = both.corpus
     assert directions(corpus.train) == [
         ("es-gn", "<2gn>", False),
         ("es-shp", "<2shp>", False),
@@ -56,16 +57,10 @@ def test_the_text_of_both_directions_is_once_that_of_its_source():
         {"file": "shp.tsv", "reverse": True},
         {"file": "gn.tsv", "reverse": True, "tag": "<x>"},
     ]
-    assert config(train=alone, valid={"fraction": 0.1}).corpus.once("train") == [0, 1]
-    assert config(train=alone, valid={"fraction": 0.1}).corpus.once("valid") == [0, 1]
+    for key in ("train", "valid"):
+        assert config(train=alone, valid={"fraction": 0.1}).corpus.once(key) == [0, 1]
     first_reversed = config(both_directions=True, tag="to_target", train={"file": "gn.tsv", "reverse": True}).corpus
     assert first_reversed.once("train") == [0] and first_reversed.train[0].reverse
-
-
-def test_directions_that_are_written_out_round_trip():
-    for options in ({"both_directions": True, "tag": "to_target"}, {"tag": "to_target"}):
-        written = config(**options)
-        assert parse_config(written.model_dump(mode="json"), "again") == written
 
 
 def test_a_tag_of_its_own_is_kept_and_one_corpus_may_ask_for_the_target():
@@ -89,27 +84,10 @@ def test_a_held_out_share_is_of_both_directions_and_never_leaks(tmp_path):
         assert target.startswith("petei" if both == ("es", "gn") else "uno")
 
 
-def test_sentences_of_valid_are_dropped_from_the_reversed_corpus(tmp_path):
-    rows = "".join(f"uno {n}\tpetei {n}\n" for n in range(30))
-    (tmp_path / "train.tsv").write_text(rows, encoding="utf-8")
-    (tmp_path / "valid.tsv").write_text("uno 3\tpetei 3\n", encoding="utf-8")
-    files = {"train": {"file": str(tmp_path / "train.tsv")}, "valid": {"file": str(tmp_path / "valid.tsv")}}
-    corpora = read_corpora(config(**files, both_directions=True, tag="to_target").corpus, 1, Cache(tmp_path / "cache"))
-    assert [corpora["train"].counts(part)["overlap"] for part in corpora["train"].parts] == [1, 1]
-
-
-@pytest.mark.parametrize(
-    "corpus",
-    [
-        {"both_directions": True},
-        {"both_directions": "both"},
-        {"tag": "gn"},
-        {"train": 3, "both_directions": True},
-    ],
-)
-def test_wrong_values_and_directions_without_a_tag_are_refused(corpus):
-    with pytest.raises(ConfigError, match="corpus"):
-        config(**corpus)
+def test_wrong_values_and_directions_without_a_tag_are_refused():
+    for corpus in ({"both_directions": True}, {"both_directions": "both"}, {"tag": "gn"}, {"train": 3}):
+        with pytest.raises(ConfigError, match="corpus"):
+            config(**corpus)
     tagged = {"train": {"file": "a.tsv", "tag": "<x>"}, "valid": {"fraction": 0.1}}
     assert config(both_directions=True, **tagged).corpus.has_reverse
 
@@ -118,15 +96,6 @@ def test_samples_are_of_all_directions_in_turn():
     languages = [("es", "gn")] * 4 + [("gn", "es")] * 2
     assert sampled_rows(languages, 5) == [0, 4, 1, 5, 2]
     assert sampled_rows(languages[:4], 3) == [0, 1, 2] and sampled_rows([], 3) == []
-
-
-def test_temperature_counts_the_corpora_of_one_direction_as_one():
-    groups = ["es-gn", "es-gn", "es-shp"]
-    for temperature in (1, 2, 5, 1_000_000):
-        times = shares_by_temperature([300, 600, 100], temperature, groups)
-        assert times[0] == times[1]
-        assert 300 * times[0] + 600 * times[1] + 100 * times[2] == pytest.approx(1000)
-        assert 900 * times[0] / (100 * times[2]) == pytest.approx(9 ** (1 / temperature))
 
 
 def test_scores_of_directions_are_those_of_their_pairs_alone():
@@ -157,13 +126,16 @@ def test_corpora_of_several_languages_are_named_by_the_files_that_differ():
     corpus = config(both_directions=True, tag="to_target", train=train).corpus
     assert names_of(corpus.train) == ["train.gn", "train.shp", "train.gn reversed", "train.shp reversed"]
     assert names_of(corpus.train[:1]) == ["train.es"]
-    same = [{"files": [f"{folder}/train.es", f"{folder}/train.gn"]} for folder in ("a", "b")]
-    assert names_of(config(train=same).corpus.train) == ["train.gn 1", "train.gn 2"]
+    same = [{"file": f"{folder}/train.tsv"} for folder in ("a", "b")] + [{"file": "c.tsv", "name": "given"}]
+    assert names_of(config(train=same).corpus.train) == ["train.tsv 1", "train.tsv 2", "given"]
 
 
-def tags_of(**corpus):
-    found = config(**corpus).corpus.tagging
-    return found.default, found.is_required
+TAGGED = [{"file": f"{name}.tsv", "tag": f"<{name}>"} for name in "ab"]
+INTO_ONE, INTO_TWO = (
+    [{"file": f"{one}.tsv", "languages": [one, two]} for one, two in pairs]
+    for pairs in ((("de", "en"), ("fr", "en")), (("de", "en"), ("en", "fr")))
+)
+SHARE = {"valid": {"fraction": 0.1}}
 
 
 @pytest.mark.parametrize(
@@ -172,28 +144,20 @@ def tags_of(**corpus):
         ({}, (None, False)),
         ({"tag": "to_target"}, ("<2gn>", True)),
         ({"tag": "to_target", "both_directions": True}, ("<2gn>", True)),
-        ({"tag": "to_target", "target": "shp"}, ("<2shp>", True)),
         # Back-translated text beside real text: sentences have no tag.
-        ({"train": [{"file": "a.tsv"}, {"file": "b.tsv", "tag": "<bt>"}]}, (None, False)),
-        ({"train": [{"file": "a.tsv"}, {"file": "b.tsv", "tag": "<bt>"}], "valid": {"fraction": 0.1}}, (None, False)),
+        ({"train": [{"file": "a.tsv"}, TAGGED[1]]} | SHARE, (None, False)),
         # The subject of a text: that of the evaluation sets.
-        ({"train": [{"file": "a.tsv", "tag": "<a>"}, {"file": "b.tsv", "tag": "<b>"}],
-          "valid": {"file": "v.tsv", "tag": "<b>"}}, ("<b>", True)),
-        ({"train": [{"file": "a.tsv", "tag": "<a>"}, {"file": "b.tsv", "tag": "<b>"}],
-          "valid": {"fraction": 0.1}}, (None, True)),
-        ({"train": {"file": "a.tsv", "tag": "<a>"}, "valid": {"file": "v.tsv", "tag": "<a>"},
-          "test": {"file": "t.tsv"}}, (None, True)),
-        # From several languages into one.
-        ({"source": "mul", "target": "en", "tag": "to_target",
-          "train": [{"file": "a.tsv", "languages": ["de", "en"]}, {"file": "b.tsv", "languages": ["fr", "en"]}],
-          "valid": {"fraction": 0.1}}, ("<2en>", True)),
-        ({"source": "mul", "target": "mul", "tag": "to_target", "valid": {"fraction": 0.1},
-          "train": [{"file": "a.tsv", "languages": ["de", "en"]}, {"file": "b.tsv", "languages": ["en", "fr"]}]},
-         (None, True)),
+        ({"train": TAGGED, "valid": {"file": "v.tsv", "tag": "<b>"}}, ("<b>", True)),
+        ({"train": TAGGED} | SHARE, (None, True)),
+        ({"train": TAGGED[:1], "valid": TAGGED[0], "test": {"file": "t.tsv"}}, (None, True)),
+        # From several languages into one, or into several.
+        ({"source": "mul", "target": "en", "tag": "to_target", "train": INTO_ONE} | SHARE, ("<2en>", True)),
+        ({"source": "mul", "target": "mul", "tag": "to_target", "train": INTO_TWO} | SHARE, (None, True)),
     ],
-)  # fmt: skip
+)
 def test_the_tag_of_a_sentence_is_that_of_the_evaluation_sets(corpus, expected):
-    assert tags_of(**corpus) == expected
+    tagging = config(**corpus).corpus.tagging
+    assert (tagging.default, tagging.is_required) == expected
 
 
 def test_tags_of_any_name_stand_for_target_languages_if_each_has_one():
@@ -205,12 +169,8 @@ def test_tags_of_any_name_stand_for_target_languages_if_each_has_one():
 
 
 def test_an_evaluation_set_without_the_tags_of_training_is_named():
-    tagged = {
-        "train": {"file": "a.tsv", "tag": "<2gn>"},
-        "test": {"file": "t.tsv"},
-        "valid": {"file": "v.tsv", "tag": "<2gn>"},
-    }
-    (note,) = notes_on_tags(config(**tagged))
+    sources = {name: {"file": f"{name}.tsv", "tag": "<2gn>"} for name in ("train", "valid")}
+    (note,) = notes_on_tags(config(**sources, test={"file": "t.tsv"}))
     assert note.startswith("corpus.test has sentences without a tag")
     assert not notes_on_tags(config(tag="to_target")) and not notes_on_tags(config())
 

@@ -33,11 +33,6 @@ def test_the_page_of_the_commands_has_a_section_with_an_example_for_each(root):
         assert f"\n| {status} | " in text
 
 
-def test_the_section_of_each_kind_of_source_begins_with_the_key_that_selects_it():
-    for key in ("dataset", "files", "file", "folder", "builtin", "fraction"):
-        assert re.search(rf"### `{key}`\n\n.+\n\n.+\n.+\n\| `{key}` \| required", reference()), key
-
-
 def test_every_option_of_a_config_has_a_sentence():
     rows = [line for line in reference().splitlines() if line.startswith("| `")]
     assert len(rows) > 70

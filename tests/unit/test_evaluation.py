@@ -1,6 +1,3 @@
-import math
-import random
-
 import pytest
 import torch
 from hypothesis import given
@@ -13,7 +10,7 @@ from mt_cli.config.training import TrainingConfig
 from mt_cli.errors import InputError
 from mt_cli.evaluation.error_rates import ErrorRate
 from mt_cli.evaluation.scores import BLEU_TOKENIZERS, Scorer
-from mt_cli.evaluation.token_loss import TokenScores, score_tokens
+from mt_cli.evaluation.token_loss import score_tokens
 from mt_cli.model.transformer import Transformer
 from mt_cli.training.objective import Objective
 
@@ -32,12 +29,8 @@ def test_token_scores_are_those_of_one_large_batch():
     is_token = tgt_output_ids != 0
     expected = torch.nn.functional.cross_entropy(logits[is_token], tgt_output_ids[is_token])
     assert scores.loss == pytest.approx(expected.item(), rel=1e-4)
+    assert scores.perplexity == pytest.approx(expected.exp().item(), rel=1e-3)
     assert scores.token_accuracy == pytest.approx((logits.argmax(-1) == tgt_output_ids)[is_token].float().mean().item())
-
-
-def test_perplexity_is_the_exponential_of_the_loss():
-    assert TokenScores(2.0, 0.5).perplexity == pytest.approx(math.exp(2.0))
-    assert math.isfinite(TokenScores(1e6, 0.0).perplexity)
 
 
 SENTENCES = {
@@ -113,13 +106,6 @@ def test_error_rates_equal_those_of_the_plain_table(one, other):
         assert ErrorRate(unit).corpus_score([one], [[other]]).score == pytest.approx(expected)
 
 
-def test_error_rates_are_edits_per_hundred_units_of_the_references():
-    scores = Scorer.of("en").score(["the cat sat", "no"], ["the cat sits", "no no"], ["cer", "wer"])
-    assert scores["wer"].score == pytest.approx(100 * 2 / 5)
-    assert scores["cer"].score == pytest.approx(100 * (2 + 3) / (12 + 5), abs=1e-3)
-    assert scores["cer"].signature.startswith("nrefs:1|case:mixed|unit:character|version:")
-
-
 @pytest.mark.parametrize("language", ["en", "ja"])
 def test_resampling_keeps_scores_covers_all_metrics_and_tells_systems_apart(language):
     references, scorer = SENTENCES[language] * 20, Scorer.of(language, num_resamples=200)
@@ -140,14 +126,3 @@ def test_each_reference_needs_one_hypothesis(hypotheses, references):
     for score in (scorer.score, scorer.score_with_confidence, lambda *texts: scorer.compare(texts[0], *texts)):
         with pytest.raises(InputError, match="one hypothesis for each reference"):
             score(hypotheses, references)
-
-
-def test_a_confidence_interval_holds_the_score_of_most_halves():
-    scorer = Scorer.of("en")
-    references = [" ".join(random.Random(n).choices("abcdefgh", k=8)) for n in range(400)]
-    hypotheses = [text if n % 3 else text[::-1] for n, text in enumerate(references)]
-    whole, half = (
-        scorer.score_with_confidence(hypotheses[::stride], references[::stride], ("bleu",))["bleu"] for stride in (1, 2)
-    )
-    assert 0.5 < whole.confidence_95 < 8
-    assert abs(whole.score - half.score) < 3 * half.confidence_95

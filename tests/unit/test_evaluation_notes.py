@@ -1,22 +1,13 @@
-import json
-import logging
 import random
 import unicodedata
-from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from texts import TEXTS
 
-from mt_cli.config.directions import NO_TAGS, Tagging
 from mt_cli.corpus.rows import BlankRow
-from mt_cli.decoding.engine import TransformerEngine
-from mt_cli.evaluation import test_sets
 from mt_cli.evaluation.notes import note_on_skipped_rows, notes_on_texts
 from mt_cli.evaluation.scores import LOWER_IS_BETTER, METRICS, Scorer
-from mt_cli.evaluation.test_sets import Baseline, SplitScores, compare, format_scores
+from mt_cli.evaluation.test_sets import SplitScores, compare, format_scores
 
 ITALIAN = [
     f"{who} {what}, {when}."
@@ -82,7 +73,6 @@ def test_few_sentences_are_noted_beside_their_p_values(number, is_noted):
 def test_each_row_that_is_left_out_is_counted_and_some_are_named():
     rows = [BlankRow(0, 1, "blank_target"), BlankRow(3, 5, "blank_source"), BlankRow(3, 6, "blank_target", "b.tsv")]
     assert note_on_skipped_rows([], 9) is None
-    assert note_on_skipped_rows(rows[:1], 9) == "1 of 10 pairs is left out: line 1 has no reference"
     assert note_on_skipped_rows(rows, 9) == (
         "3 of 12 pairs are left out: line 5 has no source; lines 1, 6 of b.tsv have no reference"
     )
@@ -107,22 +97,6 @@ def test_the_output_says_of_which_metrics_lower_is_better_and_which_system_is_be
     assert "difference +0.00, p = 1.000: not significant" in format_scores(equal)
 
 
-def test_notes_on_a_baseline_name_it():
-    found = compare("runs/other", SCORER, ITALIAN, list(map(tokenised, ITALIAN)), ITALIAN)
-    assert "100 of 100 translations of runs/other are tokenised" in found.notes[0]
-    assert Baseline.model_validate(json.loads(found.model_dump_json())) == found
-
-
-def test_the_library_of_scores_says_nothing_itself(caplog):
-    caplog.set_level(logging.WARNING)
-    texts = ["ein kleines Haus ."] * 200
-    for language in ("de", "zh", "ja", "th"):
-        scorer = Scorer.of(language, num_resamples=20)
-        scorer.score(texts, texts)
-        scorer.compare(texts, texts, texts)
-    assert not caplog.records
-
-
 def test_of_several_directions_each_has_notes_of_its_own():
     """A text that is clean as a whole: one direction of three is tokenised, and has few sentences."""
     languages = [("en", "it")] * 200 + [("it", "de")] * 200 + [("de", "it")] * 100
@@ -131,31 +105,6 @@ def test_of_several_directions_each_has_notes_of_its_own():
     assert note.startswith("de-it: 100 of 100 references are tokenised") and "BLEU would be about 100.0" in note
     few = notes_on_texts(Scorer.of("it"), ITALIAN * 5, ITALIAN * 5, [("en", "it")] * 401 + [("de", "it")] * 99)
     assert len(few) == 1 and "99 sentences: intervals" in few[0]
-
-
-@dataclass(frozen=True)
-class Reporting:
-    """A translator that reports some numbers of sentences, and returns the sources."""
-
-    reports: list[int]
-    engine: Any = field(default_factory=lambda: TransformerEngine(None))
-    tagging: Tagging = NO_TAGS
-
-    def translate(self, sources):
-        for report in self.reports:
-            self.engine.on_done(report)
-        return sources
-
-
-@given(reports=st.lists(st.integers(0, 9), max_size=9), number=st.integers(0, 9), size=st.integers(1, 4))
-def test_progress_counts_each_sentence_once_whatever_an_engine_reports(reports, number, size):
-    """An engine reports segments, of which a sentence has several or none; some engines report nothing."""
-    done = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(test_sets, "_SENTENCES_AT_ONCE", size)
-        pairs = [(str(index), "") for index in range(number)]
-        assert test_sets.translations_of(Reporting(reports), pairs, done.append) == [source for source, _ in pairs]
-    assert sum(done) == number and all(each >= 0 for each in done)
 
 
 def test_references_that_are_too_short_for_bleu_are_noted():

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from mt_cli.machine import cpus
-from mt_cli.machine.cpus import CpuContention, idle_cpus, in_threads, spin_less_if_busy, threads_if_busy
+from mt_cli.machine.cpus import in_threads, spin_less_if_busy, threads_if_busy
 
 
 def test_results_of_threads_come_in_the_order_of_items_with_few_items_taken_ahead():
@@ -30,19 +30,6 @@ def test_an_error_in_a_thread_is_raised_where_its_result_would_come():
     assert [next(results), next(results)] == [1, 1]
     with pytest.raises(ZeroDivisionError):
         next(results)
-
-
-def test_short_work_gives_no_share_and_counts_towards_the_next(monkeypatch):
-    times = iter([(5.0, 1.0), (9.0, 2.0), (15.0, 11.0)])
-    monkeypatch.setattr("mt_cli.machine.cpus._seconds_on_cpus", lambda: next(times))
-    contention = CpuContention()
-    assert contention.waiting_share() is None
-    assert contention.waiting_share() == 0.5
-
-
-@pytest.mark.skipif(not os.path.exists("/proc/stat"), reason="this system has no /proc/stat")
-def test_the_number_of_idle_cpus_is_at_most_that_of_all():
-    assert 0 <= idle_cpus(0.1) <= os.cpu_count()
 
 
 @pytest.fixture

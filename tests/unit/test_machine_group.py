@@ -1,10 +1,7 @@
 import logging
 import os
-import pickle
 import re
 import signal
-import socket
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -31,17 +28,6 @@ def test_alone_every_method_is_neutral():
         assert group.agree(2.5, True, False) == (2.5, [True, False])
 
 
-def test_processes_that_cannot_join_are_an_error(monkeypatch):
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))  # A port on which nothing listens.
-        variables = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
-        for name, value in (variables | {"MASTER_PORT": str(bound.getsockname()[1])}).items():
-            monkeypatch.setenv(name, value)
-        monkeypatch.setattr(launcher, "_JOIN_TIMEOUT", timedelta(seconds=0.1))
-        with pytest.raises(InputError, match="cannot join"), launcher.launched_group():
-            pass
-
-
 def test_random_numbers_depend_on_all_numbers_of_the_seed():
     def drawn(*numbers):
         seed_device(torch.device("cpu"), *numbers)
@@ -64,17 +50,6 @@ def test_several_processes_of_a_machine_have_a_device_each(monkeypatch):
             pick_device("cuda:1", group)
     with pytest.raises(InputError, match="there are 2 CUDA devices"):
         pick_device("cuda", group)
-
-
-def test_what_processes_send_each_other_can_be_pickled():
-    from mt_cli.checkpoint.state import RunState
-    from mt_cli.config.sections import TokenizerConfig
-    from mt_cli.tokenizer.training import train_tokenizer
-
-    tokenizer = train_tokenizer(["a b c"], TokenizerConfig())
-    first, second = pickle.loads(pickle.dumps((tokenizer, tokenizer)))
-    assert first is second and first.encode(["a b"]) == tokenizer.encode(["a b"])
-    assert pickle.loads(pickle.dumps(RunState())) == RunState()
 
 
 LAUNCHED = {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}

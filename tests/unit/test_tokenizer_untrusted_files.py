@@ -3,11 +3,10 @@
 import json
 
 import pytest
-import tokenizers
 from charsmaps import charsmap_of
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import models, normalizers
+from tokenizers import normalizers
 
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.errors import ConfigError, RunError
@@ -68,16 +67,13 @@ def test_a_piece_of_a_million_characters_is_refused(contents, parse, algorithm):
     [
         ("bpe", ["model"], 3, "model"),
         ("bpe", ["model", "type"], "WordPiece", "type WordPiece"),
-        ("bpe", ["model", "type"], "Unigram", "type Unigram"),
         ("bpe", ["model", "merges"], 3, ""),
         ("bpe", ["model", "merges", 0], ["so", "so"], "merge of 'so' and 'so'"),
         ("bpe", ["model", "merges", 0], ["x" * 99] * 2, "merge"),
         ("bpe", ["model", "merges", 0], "a b c", ""),
         ("bpe", ["model", "vocab", "x"], 2**32 - 1, "ids"),
-        ("bpe", ["model", "vocab", "x"], "7", ""),
         ("unigram", ["model", "vocab", 4], ["[EOS]", -1.0], "twice"),
         ("unigram", ["model", "vocab", 4], ["[EOS]"], ""),
-        ("unigram", ["model", "vocab", 4], ["x", "y"], ""),
         ("word_level", ["model", "vocab"], {}, "first entries"),
         ("char", ["added_tokens"], [{"content": "a" * 9}], "added_tokens"),
         ("char", ["post_processor"], {"type": "ByteLevel"}, "post_processor"),
@@ -105,37 +101,27 @@ def test_a_file_with_other_steps_or_entries_than_ours_is_refused(contents, parse
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "key", "value"),
+    ("algorithm", "settings"),
     [
-        ("bpe", "dropout", 0.5),
-        ("bpe", "continuing_subword_prefix", "x" * 10**6),
-        ("bpe", "unk_token", None),
-        ("unigram", "unk_id", None),
-        ("unigram", "byte_fallback", False),
+        ("bpe", {"dropout": 0.5, "continuing_subword_prefix": "x" * 10**6, "unk_token": None}),
+        ("unigram", {"unk_id": None, "byte_fallback": False}),
     ],
 )
-def test_settings_of_the_model_are_not_read(contents, parse, algorithm, key, value):
+def test_settings_of_the_model_are_not_read_and_keys_of_other_versions_of_the_library_may_be_missing(
+    contents, parse, algorithm, settings
+):
     tree = json.loads(contents[algorithm])
-    tree["model"][key] = value
+    tree["model"] |= settings
+    del tree["truncation"], tree["pre_tokenizer"]["invert"]
     assert parse(tree, CONFIGS[algorithm]).to_json() == contents[algorithm]
 
 
-@pytest.mark.parametrize("algorithm", CONFIGS)
 @pytest.mark.parametrize(
     "change", [{"lowercase": True}, {"normalize": ("nfc",)}, {"letters": {}}, {"algorithm": "bpe"}]
 )
-def test_a_file_that_was_made_with_other_options_is_refused(contents, parse, algorithm, change):
-    config = CONFIGS[algorithm].model_copy(update=change)
-    if config == CONFIGS[algorithm]:
-        return
+def test_a_file_that_was_made_with_other_options_is_refused(contents, parse, change):
     with pytest.raises(RunError, match=r"tokenizer\.json: "):
-        parse(json.loads(contents[algorithm]), config)
-
-
-def test_keys_that_another_version_of_the_library_does_not_write_may_be_missing(contents, parse):
-    tree = json.loads(contents["bpe"])
-    del tree["pre_tokenizer"]["invert"], tree["truncation"]
-    assert parse(tree, CONFIGS["bpe"]).to_json() == contents["bpe"]
+        parse(json.loads(contents["unigram"]), CONFIGS["unigram"].model_copy(update=change))
 
 
 @pytest.mark.parametrize(
@@ -144,12 +130,6 @@ def test_keys_that_another_version_of_the_library_does_not_write_may_be_missing(
 def test_what_is_no_json_object_is_no_tokenizer(tmp_path, content):
     with pytest.raises(RunError, match=r"tokenizer\.json: not a tokenizer"):
         Tokenizer.parse(content, tmp_path / "tokenizer.json", TokenizerConfig())
-
-
-def test_a_model_of_the_library_alone_is_no_tokenizer(parse):
-    for model in (models.Unigram(), models.BPE(), models.WordLevel({"a": 0}, unk_token="a")):
-        with pytest.raises(RunError, match="not a tokenizer"):
-            parse(json.loads(tokenizers.Tokenizer(model).to_str()), TokenizerConfig())
 
 
 def test_a_panic_of_the_library_is_a_value_error_and_other_signals_are_not():
@@ -175,12 +155,6 @@ def test_no_tokenizer_is_trained_that_could_not_be_read(monkeypatch, contents, p
         tree["model"]["vocab"] += [[f"{number:0100}", -9.0] for number in range(40)]
         with pytest.raises(RunError, match="bytes together"):
             parse(tree, CONFIGS["unigram"])
-
-
-def test_nothing_is_learnt_from_a_text_that_is_longer_than_an_entry():
-    texts = ["some words", "x" * 70_000, "more words"]
-    tokenizer = train_tokenizer(texts, TokenizerConfig())
-    assert tokenizer.pieces("words more x" + "x" * 70_000) == ["words", "more", "[UNK]"]
 
 
 def normalized(charsmap, text):

@@ -35,14 +35,6 @@ def test_the_average_is_the_plain_recurrence_and_forgets_the_beginning(decay, nu
         assert torch.allclose(each.double(), expected[name], atol=1e-5), name
 
 
-def test_weights_that_do_not_change_are_their_own_average():
-    model = some_weights()
-    average = MovingAverage(model, 0.9)
-    for step in range(1, 9):
-        average.update(step)
-    assert all(torch.equal(each, average.weights[name]) for name, each in content_of(model).items())
-
-
 def test_an_update_reads_nothing_back_from_the_device():
     """On the device `meta`, reading a value raises an error."""
     average = MovingAverage(some_weights().to("meta"), 0.9)

@@ -70,47 +70,38 @@ def bpe(line):
     return " ".join(f"{word[:2]}@@ {word[2:]}" if len(word) > 3 else word for word in line.split())
 
 
-def sentencepiece(line):
-    return " ".join(f"▁{word[:3]} {word[3:]}".strip() for word in line.split())
-
-
 def tokenised(line):
     return re.sub(r"([.,!?])", r" \1", line).replace("'", "' ")
 
 
+def of_words(change):
+    """A change of each word of a line."""
+    return lambda line: " ".join(map(change, line.split()))
+
+
+TAGS = ["<2it>", ">>ita<<", "__it__", "__ita_Latn__", "ita_Latn", "it_IT", "[2it]"]
 PROCESSED = {
     "BPE": bpe,
     "OpenNMT": lambda line: tokenised(line).replace(" .", " ￭."),
-    "GPT": lambda line: " ".join(f"{word[:2]} {word[2:]}</w>" for word in line.split()),
-    "byte-level": lambda line: "".join(f" Ġ{word}" for word in line.split()).strip(),
-    "SentencePiece": sentencepiece,
-    "WordPiece": lambda line: " ".join(f"{word[:2]} ##{word[2:]}" if len(word) > 3 else word for word in line.split()),
-    "byte pieces": lambda line: f"{line} <0xF0> <0x9F>",
+    "GPT": of_words(lambda word: f"{word[:2]} {word[2:]}</w>"),
+    "byte-level": of_words("Ġ{}".format),
+    "SentencePiece": of_words(lambda word: f"▁{word[:3]} {word[3:]}".strip()),
+    "WordPiece": of_words(lambda word: f"{word[:2]} ##{word[2:]}" if len(word) > 3 else word),
+    "byte pieces": "{} <0xF0> <0x9F>".format,
     "Moses": tokenised,
     "letters": lambda line: " ".join(line.replace(" ", "_")),
-    "sentence": lambda line: f"<s> {line} </s>",
-    "padding": lambda line: f"{line} <pad> <pad>",
+    "sentence": "<s> {} </s>".format,
+    "padding": "{} <pad> <pad>".format,
     "unknown": lambda line: line.replace(" e", " <unk>").replace(" i", " [UNK]").replace(" t", " ⁇ "),
-    "Keras": lambda line: f"[start] {line} [end]",
-    "factors": lambda line: " ".join(f"{word.lower()}￨C" for word in line.split()),
-    "underscores": lambda line: " ".join(f"_{word[:3]} {word[3:]}".strip() for word in line.split()),
-    "Tensor2Tensor": lambda line: " ".join(f"{word}_" for word in line.split()),
-    "BERT": lambda line: f"[CLS] {line} [SEP]",
-    **{
-        tag: lambda line, tag=tag: f"{tag} {line}"
-        for tag in (
-            "<2it>",
-            ">>ita<<",
-            "__it__",
-            "__ita_Latn__",
-            "ita_Latn",
-            "it_IT",
-            "[2it]",
-        )
-    },
-    "T5": lambda line: f"translate English to Italian: {line}",
-    "NLLB at the end": lambda line: f"{line} </s> ita_Latn",
-    "tag at the end": lambda line: f"{line} eng_Latn",
+    "Keras": "[start] {} [end]".format,
+    "factors": of_words(lambda word: f"{word.lower()}￨C"),
+    "underscores": of_words(lambda word: f"_{word[:3]} {word[3:]}".strip()),
+    "Tensor2Tensor": of_words("{}_".format),
+    "BERT": "[CLS] {} [SEP]".format,
+    **{tag: f"{tag} {{}}".format for tag in TAGS},
+    "T5": "translate English to Italian: {}".format,
+    "NLLB at the end": "{} </s> ita_Latn".format,
+    "tag at the end": "{} eng_Latn".format,
 }
 
 
@@ -138,10 +129,7 @@ def test_text_as_people_write_it_has_neither_marks_nor_damage(damage, code):
     [
         ("fr", ["Où est la gare ?", "Quel dommage !", "Voici : le pain ; l'eau.", "« Oui, dit-il. »"]),
         ("en", ["Well ... I see.", "It is .5 of that, at most.", "See :ref:`this . that`, please.", "A set of 3, 4."]),
-        (
-            "en",
-            ["Type ``x , y`` there.", "the hunk @@ -1,3 +1,4 @@ of a diff.", "Call __init__ first.", "# Heading, 1."],
-        ),
+        ("en", ["Type ``x , y`` there.", "hunk @@ -1,3 +1,4 @@ of a diff.", "Call __init__ first.", "# Heading, 1."]),
         ("de", ["## Überschrift, neu.", "C# und C++ sind neu.", "Der Name <b>Haus</b>, so.", "[1] Siehe auch dort."]),
         ("hi", ["वह घर है ।", "मैं पानी पीता हूँ ।", "यह किताब है, और वह नहीं ।", "हम, तुम और वे।"]),
     ],
@@ -182,11 +170,6 @@ def test_a_tag_of_the_config_is_no_damage_and_another_one_is(damage):
     assert [finding.kind for finding in damage(pairs, tag="to_target")] == ["processed"]
 
 
-def test_the_text_of_both_directions_is_reported_once(damage):
-    (problem,) = damage(pairs_of(source=bpe), both_directions=True, tag="to_target")
-    assert "source sentences" in problem.text
-
-
 CYRILLIC = ["Сестра чисти стару лампу увече.", "Учитељ отвара прозор после школе."]
 LATIN = ["Sestra čisti staru lampu uveče.", "Učitelj otvara prozor posle škole."]
 
@@ -222,12 +205,6 @@ def test_an_evaluation_set_in_another_script_is_noted():
     assert list(notes_on_scripts(beside(cyrillic, valid=cyrillic[:20]))) == []
 
 
-def test_letters_of_a_made_up_language_are_no_spelled_words(damage):
-    pairs = [(" ".join(f"abcdefgh{n:08b}".replace("0", "x").replace("1", "y")), f"x {n}") for n in range(80)]
-    assert damage(pairs, ("letters", "reversed"), filters={"max_length_ratio": None}) == []
-    assert damage(pairs, ("en", "reversed"), filters={"max_length_ratio": None})[0].kind == "processed"
-
-
 @pytest.mark.parametrize(
     ("change", "name"),
     [
@@ -248,28 +225,6 @@ def test_damage_is_noted_with_counts_and_places(damage, change, name):
     assert "(line 1, line 9, line 17)" in note.text
 
 
-def test_cyrillic_in_a_wrong_encoding_looks_garbled(damage):
-    lines = numbered(["Сегодня мы идём домой.", "Мой брат читает книгу в саду."])
-    for encoding in ("koi8-r", "utf-8"):
-        garbled = [line.encode(encoding).decode("cp1251", "replace").replace("\ufffd", "") for line in lines]
-        findings = damage(beside_english(garbled), ("en", "xx"))
-        assert any("garbled" in finding.text for finding in findings)
-    assert damage(beside_english(lines), ("en", "ru")) == []
-
-
-def test_a_folder_names_the_file_and_the_line_of_each_place(mt, tmp_path):
-    for number, name in enumerate(("a.po", "b.po")):
-        entries = pairs_of(20, 20 * number, target=bpe)
-        text = "".join(f'msgid "{source}"\nmsgstr "{target}"\n\n' for source, target in entries)
-        header = 'msgid ""\nmsgstr "Language: it\\nContent-Type: text/plain; charset=UTF-8\\n"\n\n'
-        (tmp_path / "po" / name).parent.mkdir(exist_ok=True)
-        (tmp_path / "po" / name).write_text(header + text, encoding="utf-8")
-    status, out, err = mt("data", "check", "po")
-    assert status == 2, err
-    (line,) = (line for line in out.splitlines() if line.startswith("PROBLEM") and "BPE marks" in line)
-    assert "(a.po, line 4, a.po, line 7, a.po, line 10)" in line
-
-
 @pytest.fixture
 def config(tmp_path, tiny_tree):
     """Writes `c.yaml` with these pairs and options of `corpus`, and returns its name."""
@@ -285,6 +240,20 @@ def config(tmp_path, tiny_tree):
         return "c.yaml"
 
     return write_config
+
+
+def test_a_folder_names_the_file_and_the_line_of_each_place(mt, config, tmp_path):
+    for number, name in enumerate(("a.po", "b.po")):
+        entries = pairs_of(20, 20 * number, target=bpe)
+        text = "".join(f'msgid "{source}"\nmsgstr "{target}"\n\n' for source, target in entries)
+        header = 'msgid ""\nmsgstr "Language: it\\nContent-Type: text/plain; charset=UTF-8\\n"\n\n'
+        (tmp_path / "po" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "po" / name).write_text(header + text, encoding="utf-8")
+    path = config(pairs_of(), train={"folder": "po", "pattern": "*.po"})
+    status, out, err = mt("data", "check", "--config", path)
+    assert status == 2, err
+    (line,) = (line for line in out.splitlines() if line.startswith("PROBLEM") and "BPE marks" in line)
+    assert "(a.po, line 4, a.po, line 7, a.po, line 10)" in line
 
 
 COUNTED = "80 of 80 target sentences (100.0%) have BPE marks"
@@ -313,13 +282,6 @@ def test_processed_text_ends_a_check_and_a_new_run_with_status_2_unless_the_conf
     assert status == 2 and COUNTED in err, err
 
 
-def test_processed_evaluation_text_is_a_note(mt, config):
-    for command in (("data", "check"), ("train",)):
-        status, out, err = mt(*command, "--config", config(pairs_of(), pairs_of(9, 900, target=tokenised)))
-        assert status == 0 and "note: valid: valid.tsv: 9 of 9 target sentences" in out + err, err
-        assert "PROBLEM" not in out + err
-
-
 def test_a_stream_is_examined_on_its_first_rows(mt, config, tmp_path):
     tree = yaml.safe_load((tmp_path / config(pairs_of(target=bpe))).read_text(encoding="utf-8"))
     tree["corpus"]["train"]["streaming"] = True
@@ -346,3 +308,10 @@ def test_init_writes_nothing_for_processed_text_unless_it_is_accepted(mt, tmp_pa
     status, _, err = mt("init", "--file", "all.tsv", "--name", "new", "--accept-processed")
     assert status == 0 and "note: train: all.tsv: 80 of 80 target sentences" in err, err
     assert yaml.safe_load((tmp_path / "new.yaml").read_text(encoding="utf-8"))["corpus"]["accept_processed"] is True
+
+
+def test_processed_evaluation_text_is_a_note(mt, config):
+    path = config(pairs_of(), pairs_of(9, 900, target=tokenised))
+    status, out, err = mt("data", "check", "--config", path)
+    assert status == 0, err
+    assert "note: valid: valid.tsv: 9 of 9 target sentences" in out and "PROBLEM" not in out + err

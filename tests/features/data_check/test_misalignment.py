@@ -2,7 +2,6 @@ import gzip
 import random
 
 import pytest
-from formats import read
 
 from mt_cli.config.sources import FilesSource
 from mt_cli.corpus.misalignment import Alignment, find_misaligned_stretches, first_misaligned_line
@@ -117,35 +116,6 @@ def test_sides_that_do_not_translate_each_other_are_unrelated():
     assert find_misaligned_stretches(sources, targets) == Alignment([], True)
 
 
-def random_words(number, seed):
-    generator = random.Random(seed)
-    return [
-        "".join(generator.choices("abcdefghijklmnopqrstuvwxyz", k=generator.randrange(3, 10))) for _ in range(number)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("sources", "targets"),
-    [
-        ([], []),
-        (sides(99)[0], sides(99)[1][1:]),
-        *(([line] * 500, [line] * 500) for line in ("", "123", "a", "。")),
-        (random_words(1_000, 5), random_words(1_000, 6)),
-        ([f"{n}" for n in range(1_000)], [f"{n + 1}" for n in range(1_000)]),
-        ([f"what comes after {n}?" for n in range(1_000)], [f"{n + 1}" for n in range(1_000)]),
-    ],
-    ids=["none", "few", "blank", "number", "letter", "mark", "lists", "numbers", "questions"],
-)
-def test_lines_without_evidence_have_no_slip_and_are_not_unrelated(sources, targets):
-    assert find_misaligned_stretches(sources, targets) == Alignment([], False)
-
-
-def test_the_first_misaligned_line_is_that_of_the_lost_one():
-    sources, targets = sides()
-    assert abs(first_misaligned_line(sources, lost(targets, 300, 2)) - 301) <= 8
-    assert first_misaligned_line(sources, targets) is None
-
-
 def with_names(sources, targets, place, number):
     """Both sides with a list of names, which are not translated; names have the words of other names."""
     parts = ["Arithmetic", "Attribute", "Import", "Index", "Key", "Name", "Type", "Value", "Error", "Warning", "Exit"]
@@ -165,95 +135,24 @@ def test_lines_that_are_not_translated_are_no_evidence(number):
     assert find_misaligned_stretches(sources[500 : 500 + number], targets[500 : 500 + number]).stretches == []
 
 
-def test_a_list_of_new_terms_among_sentences_belongs_to_its_lines_unless_it_is_shuffled():
-    """Their words do not recur, and their lengths alone say less than those of the sentences."""
-    generator = random.Random(0)
-    lengths = [generator.randrange(3, 45) for _ in range(150)]
-    terms = ["".join(generator.choices("aeioubcdfg", k=length)) for length in lengths]
-    others = ["".join(generator.choices("αεηιουβγδζ", k=length + generator.randrange(2))) for length in lengths]
-    sources, targets = sides()
-    sources = [*sources[:700], *terms, *sources[700:]]
-    assert find_misaligned_stretches(sources, [*targets[:700], *others, *targets[700:]]).stretches == []
-    generator.shuffle(others)
-    ((first, last, slip),) = find_misaligned_stretches(sources, [*targets[:700], *others, *targets[700:]]).stretches
-    assert (abs(first - 701) <= 8, abs(last - 850) <= 8, slip) == (True, True, None)
-
-
-@pytest.mark.slow
-def test_catalogues_of_technical_text_have_no_slips(real_text):
-    for path in sorted((real_text / "pydocs/es").rglob("*.po")):
-        try:
-            rows = [pair for pair in read(path, ("en", "es")) if all(pair)]
-        except CorpusError:
-            continue  # One of them is not in the format.
-        sources, targets = zip(*rows, strict=True) if rows else ((), ())
-        assert find_misaligned_stretches(sources, targets) == Alignment([], False), path
-
-
-PAIRS = [
-    ("multi30k/train.en", "multi30k/train.de"),
-    ("3am/train.en", "3am/train.zh"),
-    ("news/train.en", "news/train.de"),
-    ("tatoeba/eng-ara.eng", "tatoeba/eng-ara.ara"),
-    ("tatoeba/eng-heb.eng", "tatoeba/eng-heb.heb"),
-    ("flores200/eng_Latn.devtest", "flores200/jpn_Jpan.devtest"),
-    ("flores200/eng_Latn.devtest", "flores200/tha_Thai.devtest"),
-    ("flores200/bod_Tibt.devtest", "flores200/tam_Taml.devtest"),
-]
-
-
-def assert_slips_are_found(sources, targets, places=((0, 1), (500, 1), (0, 5), (500, 5))):
-    assert find_misaligned_stretches(sources, targets).stretches == []
-    for place, number in places:
-        ((first, _, slip),) = find_misaligned_stretches(sources, lost(targets, place, number)).stretches
-        assert slip == -number
-        assert abs(first - 1 - place) <= 15
-
-
 def test_slips_of_sentences_are_found_and_clean_text_has_none(root):
     lines = (root / "mt_cli/corpus/practice/phrasebook-en-it.train.tsv").read_text(encoding="utf-8").split("\n")[:1_000]
     sources, targets = ([line.split("\t")[side] for line in lines] for side in (0, 1))
-    assert_slips_are_found(sources, targets, places=((0, 1), (500, 5)))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("names", PAIRS)
-def test_slips_of_real_text_are_found_and_clean_text_has_none(names, real_text):
-    sources, targets = ((real_text / name).read_text(encoding="utf-8").split("\n")[:3_000] for name in names)
-    for start in range(0, len(sources) - 999, 1_000):
-        assert_slips_are_found(sources[start : start + 1_000], targets[start : start + 1_000])
-
-
-def test_a_shuffled_part_belongs_nowhere_and_gets_no_invented_slip():
-    sources, targets = sides()
-    part = targets[800:]
-    random.Random(0).shuffle(part)
-    ((first, last, slip),) = find_misaligned_stretches(sources, targets[:800] + part).stretches
-    assert (slip, last) == (None, 1_500)
-    assert abs(first - 801) <= 8
-
-
-@pytest.mark.parametrize("number", [8, 20, 60])
-def test_many_lines_lost_shortly_before_the_end_give_the_right_slip_or_none(number):
-    sources, targets = sides()
-    ((first, last, slip),) = find_misaligned_stretches(sources, lost(targets, 1_390, number)).stretches
-    assert slip in (None, -number)
-    assert last == 1_500 - number and abs(first - 1_391) <= number
+    assert find_misaligned_stretches(sources, targets).stretches == []
+    for place, number in ((0, 1), (500, 5)):
+        ((first, _, slip),) = find_misaligned_stretches(sources, lost(targets, place, number)).stretches
+        assert slip == -number and abs(first - 1 - place) <= 15
 
 
 @pytest.mark.parametrize("lost", [3, 700, 1_900])
-@pytest.mark.parametrize("ending", ["", ".gz"])
-def test_the_line_where_files_diverge_is_found(tmp_path, lost, ending):
+def test_the_line_where_files_diverge_is_found(tmp_path, lost):
     generator = random.Random(lost)
     english = [" ".join(["word"] * generator.randrange(3, 20)) + generator.choice(".?!") for _ in range(2_000)]
     italian = [line.replace("word", "parola") for line in english]
     del italian[lost]
-    for name, lines in (("a.en", english), ("a.it", italian)):
-        content = "".join(line + "\n" for line in lines).encode()
-        (tmp_path / (name + ending)).write_bytes(gzip.compress(content) if ending else content)
-    source = FilesSource(files=(str(tmp_path / f"a.en{ending}"), str(tmp_path / f"a.it{ending}")))
-    with pytest.raises(CorpusError) as caught:
+    for name, lines in (("a.en.gz", english), ("a.it.gz", italian)):
+        (tmp_path / name).write_bytes(gzip.compress("".join(line + "\n" for line in lines).encode()))
+    source = FilesSource(files=(str(tmp_path / "a.en.gz"), str(tmp_path / "a.it.gz")))
+    with pytest.raises(CorpusError, match=r"2,000 lines.*1,999") as caught:
         read_evaluation_pairs([source], ("en", "it"), [("en", "it")], "k")
-    assert "2,000 lines" in str(caught.value)
-    assert "1,999" in str(caught.value)
     assert abs(int(str(caught.value).rpartition(" ")[2].replace(",", "")) - (lost + 1)) <= 2

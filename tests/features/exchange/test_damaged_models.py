@@ -101,73 +101,65 @@ def shorten_vocabulary(folder):
     write_entries(folder / "vocab.json", sorted(vocabulary, key=vocabulary.__getitem__)[:60])
 
 
+def entries(**fields):
+    """A change that adds an entry to the SentencePiece model of the source."""
+    return pieces(lambda proto: proto.pieces.add(**fields))
+
+
+MARIAN_OPTIONS = {  # What a refusal names, and the options of `config.json` that it refuses.
+    "belongs to no layer": {"encoder_layers": 1},
+    "fit its config": {"d_model": 65536},
+    "vocab_size is 50": {"vocab_size": 50},
+    "decoder_vocab_size is 50": {"decoder_vocab_size": 50},
+    f"there is no {SOURCE_TABLE}": {"share_encoder_decoder_embeddings": False},
+    "there is no lm_head.weight": {"tie_word_embeddings": False},
+    "eos_token_id is 1": {"eos_token_id": 1},
+    "eos_token_id is 99,999": {"eos_token_id": 99_999},
+    "pad_token_id is 7": {"pad_token_id": 7, "decoder_start_token_id": 7},
+    "padding": {"decoder_start_token_id": 7},
+    "'a\\nb'": {"model_type": "a\nb"},
+    "'m2m_100'": {"model_type": "m2m_100"},
+    "d_model": {"d_model": 33},
+    "dropout": {"dropout": 5.0},
+    "scale_embedding": {"scale_embedding": False},
+    "normalize_before": {"normalize_before": True},
+    "activation_function": {"activation_function": "tanh"},
+    "decoder_ffn_dim": {"encoder_ffn_dim": 32},
+    "encoder_ffn_dim": {"encoder_ffn_dim": 2**21, "decoder_ffn_dim": 2**21},
+    "encoder_attention_heads": {"encoder_attention_heads": 5, "decoder_attention_heads": 5},
+}
 DEEP, CONFIG = "[" * 3000, "config.json"
 DAMAGES = {
     "marian": [
         (shorten_vocabulary, "pad_token_id"),
-        (charsmap(b"", b"abc"), "normalisation"),
         (charsmap(b"\0a\0", b"\0" + b"a" * 100_000 + b"\0"), "normalisation"),
-        (pieces(lambda proto: proto.pieces.add(piece="x" * 10**6, type=1)), "1,000,000"),
-        (pieces(lambda proto: proto.pieces.add(piece="[EOS]", type=1)), "[EOS]"),
-        (pieces(lambda proto: proto.pieces.add(piece="<0x00>", type=6)), "source.spm"),
-        (pieces(lambda proto: proto.pieces.add(piece="x", type=4)), "source.spm"),
-        (weights(lambda tensors: tensors | {TABLE: tensors[TABLE][0, 0]}), f"{TABLE} is []"),
+        (entries(piece="x" * 10**6, type=1), "1,000,000"),
+        (entries(piece="[EOS]", type=1), "[EOS]"),
+        (entries(piece="<0x00>", type=6), "source.spm"),
+        (entries(piece="x", type=4), "source.spm"),
         (weights(lambda tensors: tensors | {TABLE: tensors[TABLE][:, :-1]}), f"{TABLE} is ["),
         (weights(lambda tensors: tensors | {BIAS: tensors[BIAS][:, :-1]}), BIAS),
         (copied(SOURCE_TABLE), f"{SOURCE_TABLE} differs from {TABLE}"),
-        (copied("model.decoder.embed_tokens.weight"), f"differs from {TABLE}"),
         (copied("lm_head.weight"), "lm_head.weight differs"),
         (copied("model.encoder.embed_positions.weight"), "embed_positions.weight has other values"),
         (copied("model.encoder.layernorm_embedding.weight"), "belongs to no layer"),
-        (all_weights(lambda tensor: tensor.to(torch.int8)), "not finite numbers"),
         (all_weights(lambda tensor: tensor * float("nan")), "not finite numbers"),
-        (text("model.safetensors", b"x" * 20), "model.safetensors"),
-        (text("generation_config.json", "3"), "generation_config.json"),
         (text("generation_config.json", '{"forced_bos_token_id": 7}'), "forced_bos_token_id"),
-        (text("source.spm", b"no model"), "source.spm"),
-        (text("vocab.json", "[]"), "vocab.json"),
-        (text("vocab.json", '{"a": ' + "9" * 5000 + "}"), "vocab.json"),
-        (text(CONFIG, DEEP), CONFIG),
+        *((text(name, DEEP), name) for name in ("model.safetensors", "generation_config.json", "source.spm", CONFIG)),
+        *((text("vocab.json", content), "vocab.json") for content in ("[]", '{"a": ' + "9" * 5000 + "}")),
         (remove(CONFIG), CONFIG),
-        *(
-            (keys(CONFIG, **options), name)
-            for options, name in (
-                ({"encoder_layers": 1}, "belongs to no layer"),
-                ({"encoder_layers": 3}, "fit its config"),
-                ({"vocab_size": 50}, "vocab_size is 50"),
-                ({"decoder_vocab_size": 50}, "decoder_vocab_size is 50"),
-                ({"share_encoder_decoder_embeddings": False}, f"there is no {SOURCE_TABLE}"),
-                ({"tie_word_embeddings": False}, "there is no lm_head.weight"),
-                ({"eos_token_id": 1}, "eos_token_id is 1"),
-                ({"eos_token_id": 99_999}, "eos_token_id is 99,999"),
-                ({"eos_token_id": -5}, "eos_token_id"),
-                ({"pad_token_id": 7, "decoder_start_token_id": 7}, "pad_token_id is 7"),
-                ({"decoder_start_token_id": 7}, "padding"),
-                ({"model_type": "a\nb"}, "'a\\nb'"),
-                ({"model_type": "m2m_100"}, "'m2m_100'"),
-                ({"model_type": None}, "model_type"),
-                ({"d_model": 65536}, "fit its config"),
-                ({"d_model": 33}, "d_model"),
-                ({"dropout": 5.0}, "dropout"),
-                ({"scale_embedding": False}, "scale_embedding"),
-                ({"normalize_before": True}, "normalize_before"),
-                ({"activation_function": "tanh"}, "activation_function"),
-                ({"encoder_ffn_dim": 32}, "decoder_ffn_dim"),
-                ({"encoder_ffn_dim": 2**21, "decoder_ffn_dim": 2**21}, "encoder_ffn_dim"),
-                ({"encoder_attention_heads": 5, "decoder_attention_heads": 5}, "encoder_attention_heads"),
-            )
-        ),
+        *((keys(CONFIG, **options), name) for name, options in MARIAN_OPTIONS.items()),
     ],
     "bundle": [
         (keys("model.json", "model", d_model=65536, d_ff=2**20), "bundle"),
         (keys("model.json", "model", **{"a\nb": 1}), "model.'a\\nb'"),
         (keys("model.json", "model", num_encoder_layers=2), "bundle"),
-        (keys("model.json", "tokenizer", algorithm="sentencepiece"), "tokenizer.source.json"),
-        (keys("model.json", "tokenizer", algorithm="bpe"), "tokenizer.source.json"),
+        *(
+            (keys("model.json", "tokenizer", algorithm=name), "tokenizer.source.json")
+            for name in ("sentencepiece", "bpe")
+        ),
         (all_weights(lambda tensor: tensor.to(torch.int32)), "int32"),
-        (all_weights(lambda tensor: tensor * float("inf")), "not finite numbers"),
-        (text("tokenizer.source.json", DEEP), "tokenizer.source.json"),
-        (text("model.json", DEEP), "model.json"),
+        *((text(name, DEEP), name) for name in ("tokenizer.source.json", "model.json")),
         (remove("model.safetensors"), "has no weights"),
     ],
 }

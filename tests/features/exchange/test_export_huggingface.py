@@ -138,31 +138,21 @@ def test_the_card_says_what_transformers_divides_log_probabilities_by(shared_run
         assert float(output.sequences_scores[0]) == pytest.approx(ours, rel=1e-4)
 
 
+TIED, SPELLED = (
+    {"tie_embeddings": "all", "activation": "gelu", "qkv_bias": False, "output_bias": True},
+    {"nfkc": True, "normalize": ("nfc", "joined_apostrophes", "apostrophes"), "letters": {"ã": "â", "o": "e"}},
+)
+BEAMS = {"beam_size": 3, "length_penalty": 0.6, "unk": "avoid", "no_repeat_ngram": 2}
+POST = {"norm_order": "post", "tie_embeddings": "none"}
+
+
 @pytest.mark.parametrize(
     ("options", "tokenizer", "decoding"),
     [
-        pytest.param({"tie_embeddings": "all"}, {"algorithm": "word_level"}, {}, marks=pytest.mark.slow),
-        (
-            {"tie_embeddings": "all", "activation": "gelu", "qkv_bias": False, "output_bias": True},
-            {
-                **{"algorithm": "bpe", "vocab_size": 300, "nfkc": True},
-                **{"normalize": ("nfc", "joined_apostrophes", "apostrophes"), "letters": {"ã": "â", "o": "e"}},
-            },
-            {"beam_size": 3, "length_penalty": 0.6, "unk": "avoid", "no_repeat_ngram": 2},
-        ),
-        (
-            {"norm_order": "post", "tie_embeddings": "none"},
-            {"algorithm": "unigram", "vocab_size": 300, "lowercase": True},
-            {"beam_size": 1},
-        ),
-        pytest.param(
-            {"norm_order": "post", "tie_embeddings": "target", "activation": "silu"},
-            {"algorithm": "char"},
-            {},
-            marks=pytest.mark.slow,
-        ),
+        (TIED, {"algorithm": "bpe", "vocab_size": 300} | SPELLED, BEAMS),
+        (POST, {"algorithm": "unigram", "vocab_size": 300, "lowercase": True}, {"beam_size": 1}),
+        pytest.param(POST | {"activation": "silu"}, {"algorithm": "char"}, {}, marks=pytest.mark.slow),
     ],
-    ids=["word_level", "bpe", "unigram", "char"],
 )
 def test_an_exported_run_that_is_imported_again_translates_the_same(
     trained, corpus, with_random_model, export, run_of, mt, tmp_path, options, tokenizer, decoding

@@ -128,17 +128,6 @@ def child_config(tree, tmp_path, steps, corpus, **init):
     (tmp_path / "child.yaml").write_text(json.dumps(tree))
 
 
-def test_an_imported_model_is_fine_tuned(marian, mt, run_of, tiny_tree, tmp_path):
-    run_of(marian()[0])
-    child_config(tiny_tree, tmp_path, 8, {"train": tiny_tree["corpus"]["train"]})
-    status, _, err = mt("train", "--config", "child.yaml")
-    assert status == 0, err
-    rows = [json.loads(line) for line in (tmp_path / "runs/child/metrics.jsonl").read_text("utf-8").splitlines()]
-    losses = [row["valid/loss"] for row in rows if "valid/loss" in row]
-    assert losses[-1] < losses[0]
-    assert mt("translate", "--run", "runs/child", "one two.")[0] == 0
-
-
 @pytest.mark.parametrize(
     ("kind", "tags"),
     [

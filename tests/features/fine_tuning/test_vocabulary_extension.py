@@ -8,12 +8,8 @@ from mt_cli.tokenizer.training import train_tokenizer
 
 OLD = ["the dog sleeps.", "a cat, and the dogs!", "who sees 2 cats?", "<2xx> the end"]
 NEW = [
-    "狗在睡觉。",
-    "一只猫和狗在看狗。",
-    "谁看见猫了?",
-    "الكلب ينام في البيت",
-    "القط في البيت الكبير",
-    "the 狗 sleeps",
+    *("狗在睡觉。", "一只猫和狗在看狗。", "谁看见猫了?", "الكلب ينام في البيت"),
+    *("القط في البيت الكبير", "the 狗 sleeps"),
 ]
 CONFIGS = [
     TokenizerConfig(algorithm="bpe", vocab_size=330),
@@ -34,24 +30,17 @@ def old(config):
     return train_tokenizer(OLD * 3, config, ["<2xx>"])
 
 
-def test_an_extended_vocabulary_changes_no_id_of_old_text(old):
+def test_an_extended_vocabulary_changes_no_id_of_old_text_and_has_entries_for_the_new_text(old, config, tmp_path):
     (new,) = extended([old], NEW * 3, ["<2xx>", "<2zh>"], 500)
-    assert new.vocab_size > old.vocab_size
     assert new.encode(OLD) == old.encode(OLD)
     assert new.tokens(range(old.vocab_size)) == old.tokens(range(old.vocab_size))
-
-
-def test_an_extended_vocabulary_has_entries_for_the_new_text(old):
-    (new,) = extended([old], NEW * 3, ["<2xx>"], 500)
     ids = new.encode(NEW)
-    assert not any(UNK_ID in line for line in ids)
-    assert new.decode(ids) == NEW
+    assert not any(UNK_ID in line for line in ids) and new.decode(ids) == NEW
     assert sum(map(len, ids)) <= sum(map(len, old.encode(NEW)))
     assert not any(token.startswith("<0x") for text in NEW for token in new.pieces(text))
-
-
-def test_an_extended_tokenizer_is_saved_and_loaded(old, config, tmp_path):
-    (new,) = extended([old], NEW, ["<2zh>"], 500)
+    spellings = old_ids_of_entries(old, new)
+    assert len(spellings) == new.vocab_size - old.vocab_size > 0
+    assert all(ids and max(ids) < old.vocab_size for ids in spellings)
     (tmp_path / "tokenizer.json").write_text(new.to_json(), encoding="utf-8")
     loaded = Tokenizer.load(tmp_path / "tokenizer.json", config, ["<2zh>"])
     assert loaded.encode(["<2zh> the 狗", *NEW]) == new.encode(["<2zh> the 狗", *NEW])
@@ -61,13 +50,6 @@ def test_an_extended_tokenizer_is_saved_and_loaded(old, config, tmp_path):
 def test_no_more_entries_are_added_than_asked_for(old):
     assert 0 < extended([old], NEW * 3, (), 5)[0].vocab_size - old.vocab_size <= 5
     assert extended([old], OLD, ["<2xx>"], 5)[0].to_json() == old.to_json()
-
-
-def test_new_entries_are_spelled_by_old_ones(old):
-    (new,) = extended([old], NEW * 3, ["<2zh>"], 500)
-    spellings = old_ids_of_entries(old, new)
-    assert len(spellings) == new.vocab_size - old.vocab_size
-    assert all(ids and max(ids) < old.vocab_size for ids in spellings)
 
 
 def test_markers_in_text_never_become_entries(old):

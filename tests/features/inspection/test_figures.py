@@ -1,6 +1,3 @@
-import re
-from base64 import b64decode
-
 import numpy as np
 import pytest
 import torch
@@ -9,14 +6,10 @@ from matplotlib import image
 from mt_cli.errors import InputError, MtError
 from mt_cli.features.inspection import figures
 from mt_cli.features.inspection.figures import (
-    Curve,
     attention_pixels,
     font_note,
-    line_chart,
     save_attention,
-    save_positions,
 )
-from mt_cli.model.positions import sinusoids
 
 
 def cell_box(target, source):
@@ -55,16 +48,6 @@ def test_a_grid_has_a_title_for_every_head_and_all_tokens(tmp_path, suffix):
         assert 2000 < height <= 12_000 and 4000 < width <= 12_000
 
 
-def test_the_same_content_gives_the_same_svg(tmp_path):
-    for name in ("a.svg", "b.svg"):
-        save_attention(torch.eye(3), list("abc"), list("abc"), tmp_path / name)
-    lines = [
-        [line for line in (tmp_path / name).read_text().splitlines() if "date" not in line]
-        for name in ("a.svg", "b.svg")
-    ]
-    assert lines[0] == lines[1]
-
-
 @pytest.mark.parametrize(
     ("token", "shown"),
     [("שלום", "שלום"), ("مرحبا", "مرحبا"), ("$x$", "$x$"), ("a_b", "a_b"), ("￭ing", "ing"), ("▁a", "▁a")],
@@ -86,19 +69,6 @@ def test_characters_that_no_font_has_are_named_and_drawn_as_boxes(tmp_path, monk
         assert not np.array_equal(missing, attention_pixels(torch.ones(1, 1), [" "], ["a"]))
     finally:
         figures._font_of.cache_clear()
-
-
-@pytest.mark.parametrize("values", [[1.0], [0.0, 0.0], [-1e99, 1e99], [1e-99, 2e-99], [float(n) for n in range(5000)]])
-def test_a_chart_of_any_values_is_an_svg_with_a_line(values):
-    address = line_chart([Curve("<name>", list(enumerate(values)), "#3b82c4")])
-    picture = b64decode(address.removeprefix("data:image/svg+xml;base64,")).decode("utf-8")
-    (line,) = re.findall(r'<path d="([^"]*)"[^>]*stroke: #3b82c4[^>]*stroke-width: 1\.5', picture)
-    assert line.startswith("M ") and line.count("L ") <= 400
-
-
-def test_positions_are_drawn(tmp_path):
-    save_positions(sinusoids(100, 64), tmp_path / "positions.svg")
-    assert all(f">{word}<" in (tmp_path / "positions.svg").read_text() for word in ("position", "dimension"))
 
 
 @pytest.mark.parametrize(("name", "error"), [("a.xyz", InputError), ("missing/a.png", MtError)])

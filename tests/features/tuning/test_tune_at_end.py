@@ -9,7 +9,7 @@ from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.loading import load_config
 from mt_cli.corpus.cache import Cache
 from mt_cli.data.prepare import prepare
-from mt_cli.features.tuning.at_end import Limits, tune_at_end, tuning_set
+from mt_cli.features.tuning.at_end import Limits, tune_at_end
 
 
 def decoding_of(run):
@@ -73,18 +73,3 @@ def test_the_penalty_and_the_limit_of_repetitions_of_the_config_are_tried_too(en
 def test_a_search_that_cannot_be_tuned_stays_as_it_is(end, limits, decoding, note):
     options, err = end(limits, **decoding)
     assert options["length_penalty"] == 1.0 and note in err and "Chosen" not in err
-
-
-def test_penalties_with_translations_that_are_too_long_are_marked(end):
-    decoding, err = end({"longest": 0.5})
-    assert decoding["length_penalty"] == 1.0 and err.count("*") == 3
-
-
-def test_of_long_sentences_fewer_are_translated(trained, tmp_path):
-    config = load_config(trained / "config.yaml", ())
-    data = prepare(config, Cache(tmp_path / "cache"))
-    sizes = [
-        len(tuning_set(config, data, Limits(fewest_pairs=1, num_pairs=40, tokens_of_sentence=tokens)).pairs)
-        for tokens in (40, 1)
-    ]
-    assert sizes[0] == 40 and 1 < sizes[1] < 20

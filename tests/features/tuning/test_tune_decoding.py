@@ -26,19 +26,13 @@ def tune(mt, run, *options):
 
 def test_each_score_is_that_of_mt_evaluate_with_the_same_options(mt, run):
     found, _ = tune(mt, run, *GRID)
-    assert [(each["beam_size"], each["length_penalty"]) for each in found["trials"]] == [
-        (1, 0.0),
-        (1, 1.0),
-        (3, 0.0),
-        (3, 1.0),
-    ]
+    settings = [(each["beam_size"], each["length_penalty"]) for each in found["trials"]]
+    assert settings == [(1, 0.0), (1, 1.0), (3, 0.0), (3, 1.0)]
     for each in found["trials"]:
         options = "--beam-size", each["beam_size"], "--length-penalty", each["length_penalty"]
         status, out, _ = mt("evaluate", "--run", run, "--split", "valid", "--precision", "fp32", *options, "--json")
-        expected = json.loads(out)
         assert status == 0
-        assert expected["bleu"]["score"] == each["score"]
-        assert expected["bleu"]["signature"] == found["signature"]
+        assert json.loads(out)["bleu"].items() >= {"score": each["score"], "signature": found["signature"]}.items()
 
 
 def test_the_choice_is_written_and_mt_translate_uses_it(mt, run):
@@ -65,48 +59,31 @@ def test_the_choice_is_written_and_mt_translate_uses_it(mt, run):
     assert "has these values already" in tune(mt, run, "--beam-sizes", "3", "--length-penalties", "0.25")[1]
 
 
-def test_greedy_search_keeps_the_length_penalty_of_the_run(mt, run):
-    found, err = tune(mt, run, "--beam-sizes", "1,2", "--length-penalties", "0.25,1.75", "--margin", "100")
-    assert (found["chosen"]["beam_size"], found["chosen"]["length_penalty"]) == (1, None)
-    assert "decoding.beam_size was 4, now 1" in err
-    assert "length_penalty" not in err
-    assert Translator.load(run).decoding.length_penalty == 1.0
-
-
-def test_a_limit_of_repetitions_is_chosen_too(mt, run):
+def test_a_limit_of_repetitions_is_chosen_too_and_greedy_search_keeps_the_length_penalty(mt, run):
     options = ("--beam-sizes", "2", "--length-penalties", "1", "--no-repeat-ngrams")
     assert tune(mt, run, *options, "3")[0]["chosen"]["no_repeat_ngram"] == 3
     assert Translator.load(run).decoding.no_repeat_ngram == 3
     found, err = tune(mt, run, *options, "off,3", "--margin", "100")
     assert [each["no_repeat_ngram"] for each in found["trials"]] == [None, 3]
     assert found["chosen"]["no_repeat_ngram"] is None and "decoding.no_repeat_ngram was 3, now None" in err
-    assert Translator.load(run).decoding.no_repeat_ngram is None
-
-
-def test_a_dry_run_writes_nothing_and_chooses_the_same(mt, run):
-    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    dry, err = tune(mt, run, *GRID, "--dry-run")
-    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
-    assert not dry["is_written"]
-    assert "Nothing was written" in err
-    assert tune(mt, run, *GRID)[0]["chosen"] == dry["chosen"]
+    found, err = tune(mt, run, "--beam-sizes", "1,2", "--length-penalties", "0.25,1.75", "--margin", "100")
+    assert (found["chosen"]["beam_size"], found["chosen"]["length_penalty"]) == (1, None)
+    assert "decoding.beam_size was 2, now 1" in err and "length_penalty" not in err
+    assert Translator.load(run).decoding.length_penalty == 1.0
 
 
 def test_the_table_has_a_row_for_each_beam_and_a_column_for_each_penalty(mt, run):
-    found, _ = tune(mt, run, *GRID, "--dry-run", "--max-sentences", "7")
-    assert {"run", "split", "num_sentences", "metric", "signature", "confidence_95", "margin"} < found.keys()
-    assert {"trials", "chosen", "is_written"} < found.keys()
-    assert (found["split"], found["num_sentences"], found["metric"]) == ("valid", 7, "bleu")
-    options = ("--max-sentences", "7", "--dry-run", "--precision", "fp32", "--run", run)
-    status, out, _ = mt("tune-decoding", *GRID, *options)
-    assert status == 0
+    options = (*GRID, "--dry-run", "--max-sentences", "7")
+    found, _ = tune(mt, run, *options)
+    assert (found["run"], found["split"], found["num_sentences"], found["metric"]) == ("tiny", "valid", 7, "bleu")
+    assert {"signature", "confidence_95", "margin"} < found.keys()
+    status, out, _ = mt("tune-decoding", *options, "--precision", "fp32", "--run", run)
     first, header, *rows = out.splitlines()
-    assert first.startswith("tiny: BLEU of 7 sentences of valid  nrefs:1|")
+    assert status == 0 and first.startswith("tiny: BLEU of 7 sentences of valid  nrefs:1|")
     assert header.split() == ["length", "penalty", "0", "1", "seconds"]
     scores = [f"{each['score']:.2f}" for each in found["trials"]]
     assert [row.split()[:-1] for row in rows[:2]] == [["beam", "1", *scores[:2]], ["beam", "3", *scores[2:]]]
-    assert f"beam_size {found['chosen']['beam_size']}" in rows[2]
-    assert f"± {found['confidence_95']:.2f}" in rows[3]
+    assert f"beam_size {found['chosen']['beam_size']}" in rows[2] and f"± {found['confidence_95']:.2f}" in rows[3]
 
 
 def test_a_tuned_run_resumes(mt, run):
@@ -117,13 +94,14 @@ def test_a_tuned_run_resumes(mt, run):
 
 
 def test_a_run_that_is_being_trained_is_refused_unless_nothing_is_written(mt, run):
-    before = (run / "config.yaml").read_bytes()
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != ".lock"}
     with RunDirectory(run).locked():
         status, out, err = mt("tune-decoding", "--run", run, *GRID)
-        assert (status, out) == (2, "")
-        assert "trains this run" in err
-        assert mt("tune-decoding", "--run", run, *GRID, "--dry-run")[0] == 0
-    assert (run / "config.yaml").read_bytes() == before
+        assert (status, out) == (2, "") and "trains this run" in err
+        dry, err = tune(mt, run, *GRID, "--dry-run")
+        assert not dry["is_written"] and "Nothing was written" in err
+    assert {path: path.read_bytes() for path in before} == before
+    assert tune(mt, run, *GRID)[0]["chosen"] == dry["chosen"]
 
 
 @pytest.mark.parametrize(
