@@ -113,16 +113,18 @@ def test_late_reading_notices_a_model_that_diverged(monkeypatch, options):
 
 
 def test_graphs_end_when_their_tensors_or_the_weights_move(records_soon):
-    model, other, graphed = tiny(), tiny(seed=1), None
+    model, other = tiny(), tiny(seed=1)
     graphed = GraphedPredictor(model)
     for number in (8, 40, 8, 8):
         src_ids = padded(some_sources(number))
         found, expected = (logits_of(each, src_ids, 1, 5, {}) for each in (graphed, EagerPredictor(model)))
         assert all(torch.allclose(*pair, atol=1e-5) for pair in zip(found, expected, strict=True))
+    num_recorded = graphed.num_recorded
     for weight, replacement in zip(model.parameters(), other.parameters(), strict=True):
         weight.data = replacement.data
     found, expected = (logits_of(each, src_ids, 1, 5, {}) for each in (graphed, EagerPredictor(other)))
     assert all(torch.allclose(*pair, atol=1e-5) for pair in zip(found, expected, strict=True))
+    assert graphed.num_recorded == num_recorded + 1
 
 
 def test_without_memory_for_graphs_a_search_goes_on(records_soon, monkeypatch):

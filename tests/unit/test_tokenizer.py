@@ -127,6 +127,12 @@ def test_characters_beyond_the_vocabulary_become_bytes(algorithm):
     assert algorithm != "bpe" or tokenizer.to_json() == again.to_json()
 
 
+def test_bytes_come_after_the_tags():
+    tokenizer = train_tokenizer(TEXTS, TokenizerConfig(algorithm="bpe", vocab_size=500), ["<2it>", "<2ja>"])
+    assert tokenizer.tokens(range(4, 8)) == ["<2it>", "<2ja>", "<0x00>", "<0x01>"]
+    assert tokenizer.tokens(tokenizer.encode(["<2ja> 字"])[0])[0] == "<2ja>"
+
+
 @pytest.mark.parametrize("algorithm", SUBWORDS)
 def test_a_vocabulary_must_have_room_for_the_bytes_or_for_all_characters(algorithm):
     with pytest.raises(ConfigError, match=r"tokenizer\.vocab_size: 200 .* use at least 276"):

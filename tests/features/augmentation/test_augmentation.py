@@ -1,11 +1,14 @@
 from itertools import permutations
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from mt_cli.batching.batches import MixedPairs
 from mt_cli.batching.encoded import EncodedPairs
+from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import TokenizerConfig
+from mt_cli.data.prepare import longest_source
 from mt_cli.features.augmentation.pairs import AugmentedPairs, Words, made_up_words, words_of
 from mt_cli.tokenizer.special_tokens import SPACE, UNK_ID
 from mt_cli.tokenizer.training import train_tokenizer
@@ -182,3 +185,11 @@ def test_words_that_a_side_cannot_write_or_takes_for_a_tag_are_left_out():
         assert not words.begins_word[trained.tag_ids].any()
     texts = [side.decode(ids_of(words)) for side, words in zip((source, target), sides, strict=True)]
     assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize(("share", "max_tokens", "longest"), [(0.0, 50, 3), (0.5, 50, 6), (0.5, 5, 5)])
+def test_lines_as_long_as_two_concatenated_sources_are_not_split(share, max_tokens, longest):
+    corpus = {"source": "en", "target": "it", "train": {"builtin": "reverse-words"}, "valid": {"fraction": 0.1}}
+    tree = {"name": "t", "corpus": corpus | {"max_tokens": max_tokens}, "training": {"concatenated_pairs": share}}
+    statistics = {"train": SimpleNamespace(source=SimpleNamespace(length_counts=(0, 2, 0, 5)))}
+    assert longest_source(SimpleNamespace(statistics=statistics), parse_config(tree, "f.yaml"), None) == longest
