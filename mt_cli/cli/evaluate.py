@@ -66,7 +66,7 @@ def evaluate(
     from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.corpus.cache import Cache
     from mt_cli.data.evaluation_set import read_files, read_split
-    from mt_cli.evaluation.test_sets import format_scores
+    from mt_cli.evaluation.evaluate import format_scores
     from mt_cli.run.scoring import System, evaluate_system, scorer_for
 
     search["tag"] = translator.target_tag(to, tag) if to or tag or source else None

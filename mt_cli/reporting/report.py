@@ -15,8 +15,8 @@ from mt_cli.checkpoint.directory import RunDirectory, is_imported
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import Config
 from mt_cli.errors import InputError
+from mt_cli.evaluation.evaluate import SplitScores, format_scores
 from mt_cli.evaluation.scores import metric_id_of, scorer_of
-from mt_cli.evaluation.test_sets import SplitScores, format_scores
 from mt_cli.machine.console import clock, say
 from mt_cli.machine.storage import read_model, reading, real_path
 from mt_cli.reporting.records import read_rows, read_samples

@@ -15,8 +15,8 @@ from mt_cli.corpus.cache import Cache
 from mt_cli.data.describe import report_on_data
 from mt_cli.data.prepare import fingerprints_of, prepare
 from mt_cli.errors import RunInterruptedError
+from mt_cli.evaluation.evaluate import SplitScores, evaluate, write_hypotheses
 from mt_cli.evaluation.scores import scorer_of
-from mt_cli.evaluation.test_sets import SplitScores, evaluate, write_hypotheses
 from mt_cli.features.averages.averages import available_validations, mean_of, steps_to_average
 from mt_cli.machine.console import say
 from mt_cli.machine.devices import describe_hardware, describe_versions, keep_memory, pick_device, pick_precision

@@ -11,7 +11,7 @@ from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.sections import Config
 from mt_cli.corpus.rows import Languages, untagged
 from mt_cli.data.evaluation_set import EvaluationSet
-from mt_cli.evaluation import test_sets
+from mt_cli.evaluation import evaluate as scoring
 from mt_cli.evaluation.baseline import notes_on_seen_pairs, read_translations, translate_as_baseline
 from mt_cli.evaluation.scores import Scorer, scorer_of
 from mt_cli.features.comet import comet_score, load_comet
@@ -49,7 +49,7 @@ def evaluate_system(
     against: Path | None,
     load: Callable[[Path], Translator],
     comet: str | None,
-) -> test_sets.SplitScores:
+) -> scoring.SplitScores:
     """Score the translations of a test set; print notes and, for a single run, write the translations into it.
 
     `against` is the baseline: a run, which `load` loads, or a file of translations. `comet` is the name of a model.
@@ -59,14 +59,12 @@ def evaluate_system(
     plain = [(untagged(source, translator.tags), target) for source, target in pairs]
     notes = [*notes_on_seen_pairs(system.paths, baseline_run, plain), test_set.note_on_changed_text(path)]
     if system.config is not None:
-        notes.append(test_sets.note_on_spelling(system.config.tokenizer, [target for _, target in pairs]))
+        notes.append(scoring.note_on_spelling(system.config.tokenizer, [target for _, target in pairs]))
     for note in filter(None, notes):
         say(f"note: {note}")
     model = load_comet(comet) if comet else None
     languages, skipped = test_set.languages, test_set.skipped
-    scores, hypotheses = test_sets.evaluate(
-        translator, pairs, test_set.name, scorer, languages, skipped, **system.search
-    )
+    scores, hypotheses = scoring.evaluate(translator, pairs, test_set.name, scorer, languages, skipped, **system.search)
     scores.run = system.name
     if system.checkpoint:
         scores.checkpoint = system.checkpoint
@@ -76,7 +74,7 @@ def evaluate_system(
         scores.against = _compare(system, test_set, scorer, hypotheses, against, load)
     if system.config is not None and len(system.paths) == 1:  # `against`, which is read by now, may be the same file.
         name = f"{test_set.name}.{system.checkpoint}" if system.checkpoint else test_set.name
-        test_sets.write_hypotheses(path, name, hypotheses)
+        scoring.write_hypotheses(path, name, hypotheses)
     return scores
 
 
@@ -87,7 +85,7 @@ def _compare(
     hypotheses: Sequence[str],
     against: Path,
     load: Callable[[Path], Translator],
-) -> test_sets.Baseline:
+) -> scoring.Baseline:
     """Scores of the baseline, with p-values of the differences."""
     sources, references = map(list, zip(*test_set.pairs, strict=True))
     reports = []
@@ -97,7 +95,7 @@ def _compare(
         reports = [read_report(RunDirectory(path)) for path in (*system.paths, against)]
     else:
         texts = read_translations(against, len(sources), test_set.skipped)
-    scores = test_sets.compare(str(against), scorer, hypotheses, texts, references, test_set.languages)
+    scores = scoring.compare(str(against), scorer, hypotheses, texts, references, test_set.languages)
     scores.notes += notes_on_comparison(reports)
     return scores
 

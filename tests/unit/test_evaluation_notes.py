@@ -5,9 +5,9 @@ import pytest
 from texts import TEXTS
 
 from mt_cli.corpus.rows import BlankRow
+from mt_cli.evaluation.evaluate import SplitScores, compare, format_scores
 from mt_cli.evaluation.notes import note_on_skipped_rows, notes_on_texts
 from mt_cli.evaluation.scores import LOWER_IS_BETTER, METRICS, Scorer
-from mt_cli.evaluation.test_sets import SplitScores, compare, format_scores
 
 ITALIAN = [
     f"{who} {what}, {when}."

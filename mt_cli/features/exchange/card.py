@@ -8,8 +8,8 @@ from huggingface_hub import EvalResult, ModelCardData
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from mt_cli.decoding.next_tokens import TOKENS_BESIDE_RATIO
+from mt_cli.evaluation.evaluate import SplitScores
 from mt_cli.evaluation.scores import LOWER_IS_BETTER, METRICS
-from mt_cli.evaluation.test_sets import SplitScores
 from mt_cli.features.exchange.huggingface import MAX_LENGTH
 from mt_cli.reporting.report import Report, RunSummary
 

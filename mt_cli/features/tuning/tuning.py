@@ -17,8 +17,8 @@ from mt_cli.config.loading import changed_section, differences
 from mt_cli.config.sections import TUNED, Config, DecodingConfig
 from mt_cli.corpus.rows import Languages, Pair
 from mt_cli.errors import InputError
+from mt_cli.evaluation.evaluate import translations_of
 from mt_cli.evaluation.scores import METRICS, Score, Scorer, score_directions
-from mt_cli.evaluation.test_sets import translations_of
 from mt_cli.machine.console import Progress
 from mt_cli.machine.storage import write_text
 from mt_cli.translation.translator import Translator

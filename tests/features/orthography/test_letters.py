@@ -5,8 +5,8 @@ import pytest
 
 from mt_cli.config.directions import Tagging
 from mt_cli.config.sections import TokenizerConfig
+from mt_cli.evaluation.evaluate import note_on_spelling
 from mt_cli.evaluation.scores import Scorer
-from mt_cli.evaluation.test_sets import note_on_spelling
 from mt_cli.features.orthography.spellings import letters_to_replace, other_letters
 from mt_cli.tokenizer.spelling import respelled
 from mt_cli.tokenizer.training import train_tokenizer
