@@ -92,11 +92,14 @@ def read_content(path: Path, declared: Callable[[bytes], str | None] = lambda co
 
 def _decoded(path: Path, content: bytes, encoding: str) -> str:
     try:
-        return content.decode(encoding)
+        text = content.decode(encoding)
+        if text.encode(encoding) == content:
+            return text
+        raise DocumentError(f"{path}: would not come back the same in its encoding {encoding}; convert it to UTF-8")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise DocumentError(f"{path}, line {line:,}: not {encoding} (found 0x{content[error.start]:02X})") from None
-    except LookupError:
+    except (LookupError, UnicodeError):
         raise DocumentError(f"{path}: its encoding {encoding!r} is unknown") from None
 
 

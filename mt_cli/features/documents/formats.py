@@ -7,10 +7,13 @@ from pathlib import Path
 
 from mt_cli.features.documents.catalogues import read_catalogue
 from mt_cli.features.documents.document import Document, Options
+from mt_cli.features.documents.xliff import read_xliff_document
 
 READERS: Mapping[str, Callable[[Path, Options], Document]] = {
     ".po": read_catalogue,
     ".pot": read_catalogue,
+    ".xlf": read_xliff_document,
+    ".xliff": read_xliff_document,
 }
 
 
