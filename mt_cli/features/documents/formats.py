@@ -7,11 +7,15 @@ from pathlib import Path
 
 from mt_cli.features.documents.catalogues import read_catalogue
 from mt_cli.features.documents.document import Document, Options
+from mt_cli.features.documents.html import read_html
 from mt_cli.features.documents.xliff import read_xliff_document
 
 READERS: Mapping[str, Callable[[Path, Options], Document]] = {
     ".po": read_catalogue,
     ".pot": read_catalogue,
+    ".html": read_html,
+    ".htm": read_html,
+    ".xhtml": read_html,
     ".xlf": read_xliff_document,
     ".xliff": read_xliff_document,
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 _SIMPLE = re.compile(r"</?[A-Za-z][\w:.-]{0,60}(?:\s[^<>\n]{0,200})?/?>")
@@ -25,8 +25,11 @@ class Tag:
     name: str
     kind: str = ""
     """`start`, `end`, or empty for what stands alone."""
+    place: int = -1
+    """Place in the document, if the tag has values that are translated."""
 
 
+NO_TAGS: Mapping[int, str] = {}
 Piece = str | Tag
 """Text without escapes, or a tag."""
 
@@ -44,14 +47,14 @@ class TaggedText:
     def of(cls, pieces: Sequence[Piece]) -> TaggedText:
         """Text of pieces, without white space, single tags and pairs of tags around it."""
         pieces = [part for piece in _paired(_joined(pieces)) for part in _with_space_apart(piece)]
-        first, last = 0, len(pieces)
+        first, last, partners = 0, len(pieces), _partners(pieces)
         while first < last:
             start, end = pieces[first], pieces[last - 1]
             if _is_single(start):
                 first += 1
             elif _is_single(end):
                 last -= 1
-            elif _closes(pieces[first:last]):
+            elif partners.get(first) == last - 1:
                 first, last = first + 1, last - 1
             else:
                 break
@@ -77,10 +80,9 @@ class TaggedText:
         return "".join(self._shown)
 
     def written(
-        self, translation: str, escape: Callable[[str], str], raws: Mapping[int, str] | None = None
+        self, translation: str, escape: Callable[[str], str], raws: Mapping[int, str] = NO_TAGS
     ) -> tuple[str, bool]:
-        """Content for a translation, and whether its tags had to be repaired; `raws` replaces tags by their index."""
-        raws = raws or {}
+        """Content for a translation, and whether its tags had to be repaired; `raws` replaces tags by their place."""
         waiting, is_damaged, has_markup = self._occurrences(), False, any("<" in text for text in self._texts())
         parts: list[str] = []
         open_names: list[str] = []
@@ -101,7 +103,7 @@ class TaggedText:
             if tag.kind == "end" and open_names[-1:] != [tag.name]:
                 is_damaged = True
                 continue
-            parts.append(raws.get(index, tag.raw))
+            parts.append(raws.get(tag.place, tag.raw))
             if tag.kind == "end":
                 open_names.pop()
             elif tag.kind == "start":
@@ -111,16 +113,18 @@ class TaggedText:
         for index in lost:
             tag = self.pieces[index]
             if isinstance(tag, Tag) and tag.kind != "end":
-                parts.append(raws.get(index, tag.raw) + f"</{tag.name}>" * (tag.kind == "start"))
+                parts.append(raws.get(tag.place, tag.raw) + f"</{tag.name}>" * (tag.kind == "start"))
         return "".join(parts), bool(is_damaged or open_names or lost)
 
-    def written_with_surroundings(self, translation: str, escape: Callable[[str], str]) -> tuple[str, bool]:
+    def written_with_surroundings(
+        self, translation: str, escape: Callable[[str], str], raws: Mapping[int, str] = NO_TAGS
+    ) -> tuple[str, bool]:
         """Content for a translation, with what stands before and after it, and whether its tags had to be repaired."""
         before, after = (
-            "".join(escape(piece) if isinstance(piece, str) else piece.raw for piece in pieces)
+            "".join(escape(piece) if isinstance(piece, str) else raws.get(piece.place, piece.raw) for piece in pieces)
             for pieces in (self.before, self.after)
         )
-        content, is_damaged = self.written(translation, escape)
+        content, is_damaged = self.written(translation, escape, raws)
         return before + content + after, is_damaged
 
     def _texts(self) -> list[str]:
@@ -173,30 +177,33 @@ def _with_space_apart(piece: Piece) -> list[Piece]:
     return [part for part in (piece[:start], piece[start:end], piece[end:]) if part]
 
 
-def _paired(pieces: Sequence[Piece]) -> list[Piece]:
-    """Pieces in which tags without a partner, or of pairs that are not nested, stand alone."""
-    pairs, waiting = set[int](), list[tuple[str, int]]()
+def _partners(pieces: Sequence[Piece]) -> dict[int, int]:
+    """Index of the end tag for the index of each start tag that has one, if the pairs are nested."""
+    partners, waiting = dict[int, int](), list[int]()
+    places = defaultdict[str, list[int]](list)
     for index, piece in enumerate(pieces):
         if isinstance(piece, str) or not piece.kind:
             continue
         if piece.kind == "start":
-            waiting.append((piece.name, index))
-        elif any(name == piece.name for name, _ in waiting):
-            while waiting[-1][0] != piece.name:
-                waiting.pop()
-            pairs |= {waiting.pop()[1], index}
+            waiting.append(index)
+            places[piece.name].append(index)
+        elif places[piece.name]:
+            start = places[piece.name][-1]
+            partners[start] = index
+            while waiting and waiting[-1] >= start:
+                places[_name(pieces[waiting.pop()])].pop()
+    return partners
+
+
+def _paired(pieces: Sequence[Piece]) -> list[Piece]:
+    """Pieces in which tags without a partner stand alone."""
+    partners = _partners(pieces)
+    pairs = {*partners, *partners.values()}
     return [
-        piece if isinstance(piece, str) or index in pairs else Tag(piece.raw, piece.name)
+        piece if isinstance(piece, str) or index in pairs else replace(piece, kind="")
         for index, piece in enumerate(pieces)
     ]
 
 
-def _closes(pieces: Sequence[Piece]) -> bool:
-    """Whether the last piece is the end tag of the first one."""
-    depth = 0
-    for index, piece in enumerate(pieces):
-        if isinstance(piece, Tag):
-            depth += {"start": 1, "end": -1}.get(piece.kind, 0)
-        if depth == 0:
-            return index == len(pieces) - 1 > 0
-    return False
+def _name(piece: Piece) -> str:
+    return "" if isinstance(piece, str) else piece.name
