@@ -85,7 +85,7 @@ def read_xliff(path: Path, languages: Languages, columns: Columns, options: Read
         texts = {}
         sides = (segment.source, None if segment.is_draft else segment.target)
         for code, side in zip(segment.codes, sides, strict=True):
-            if side is None or not code:
+            if side is None or not code or variety_of(code) in texts:
                 continue
             element = element_of(f"<seg>{content[side.inner : side.inner_end]}</seg>")
             texts[variety_of(code)] = text = SegmentText(element, options.keep_codes)

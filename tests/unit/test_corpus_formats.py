@@ -127,7 +127,7 @@ LATIN = "perché".encode("latin-1")
         ("a.csv", b"PK\x03\x04...", ": it is a ZIP archive"),
         ("a.tsv", b"a\tb\rc\td\r", ": .*carriage returns alone"),
         ("a.csv", b"a,b\rc,d\r", ": .*carriage returns alone"),
-        ("a.docx", b"", r": unknown format; .* \.tsv, \.csv, \.jsonl, \.json, \.parquet, \.tmx, \.po"),
+        ("a.docx", b"", r": unknown format; .* \.tsv, \.csv, \.jsonl, \.json, \.parquet, \.tmx, \.xlf, \.xliff, \.po"),
         ("a.parquet.gz", b"", ": unknown format"),
     ],
 )
