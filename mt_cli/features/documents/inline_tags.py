@@ -68,11 +68,20 @@ class TaggedText:
     @cached_property
     def _shown(self) -> Sequence[str]:
         """Each piece as a translator sees it."""
-        shown: list[str] = []
-        for piece in self.pieces:
-            is_plain = isinstance(piece, str) or _SIMPLE.fullmatch(piece.raw)
-            shown.append(_raw(piece) if is_plain else f"<m{len(shown)}/>")
+        shown = [_raw(piece) for piece in self.pieces]
+        for index, piece in enumerate(self.pieces):
+            end = self._ends.get(index)
+            if isinstance(piece, str) or _SIMPLE.fullmatch(piece.raw) or piece.kind == "end":
+                continue
+            shown[index] = f"<m{index}>" if end else f"<m{index}/>"
+            if end:
+                shown[end] = f"</m{index}>"
         return shown
+
+    @cached_property
+    def _ends(self) -> dict[int, int]:
+        """Index of the end tag for the index of each start tag of a pair."""
+        return _partners(self.pieces)
 
     @property
     def text(self) -> str:
@@ -85,7 +94,7 @@ class TaggedText:
         """Content for a translation, and whether its tags had to be repaired; `raws` replaces tags by their place."""
         waiting, is_damaged, has_markup = self._occurrences(), False, any("<" in text for text in self._texts())
         parts: list[str] = []
-        open_names: list[str] = []
+        open_tags: list[int] = []
         for number, token in enumerate(self._pattern.split(translation)):
             if number % 2 == 0:
                 known = token if has_markup else _LIKE_TAG.sub("", token)
@@ -100,21 +109,29 @@ class TaggedText:
             if not isinstance(tag, Tag) or index is None:
                 is_damaged = True
                 continue
-            if tag.kind == "end" and open_names[-1:] != [tag.name]:
+            if tag.kind == "end" and not (open_tags and self._name_of(open_tags[-1]) == tag.name):
                 is_damaged = True
                 continue
             parts.append(raws.get(tag.place, tag.raw))
             if tag.kind == "end":
-                open_names.pop()
+                open_tags.pop()
             elif tag.kind == "start":
-                open_names.append(tag.name)
-        parts += [f"</{name}>" for name in reversed(open_names)]
+                open_tags.append(index)
+        parts += [self._end_of(index) for index in reversed(open_tags)]
         lost = sorted(index for indexes in waiting.values() for index in indexes if index >= 0)
         for index in lost:
             tag = self.pieces[index]
             if isinstance(tag, Tag) and tag.kind != "end":
-                parts.append(raws.get(tag.place, tag.raw) + f"</{tag.name}>" * (tag.kind == "start"))
-        return "".join(parts), bool(is_damaged or open_names or lost)
+                parts.append(raws.get(tag.place, tag.raw) + self._end_of(index))
+        return "".join(parts), bool(is_damaged or open_tags or lost)
+
+    def _name_of(self, index: int) -> str:
+        piece = self.pieces[index]
+        return "" if isinstance(piece, str) else piece.name
+
+    def _end_of(self, index: int) -> str:
+        """End tag of a start tag; empty for other tags."""
+        return _raw(self.pieces[self._ends[index]]) if index in self._ends else ""
 
     def written_with_surroundings(
         self, translation: str, escape: Callable[[str], str], raws: Mapping[int, str] = NO_TAGS
