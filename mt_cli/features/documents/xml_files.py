@@ -51,7 +51,7 @@ def pieces_of(content: str, element: Element, is_code: Callable[[Element], bool]
     for child in element.children:
         yield from _texts(content[place : child.start])
         if is_code(child) or child.inner == child.end:
-            yield Tag(content[child.start : child.end], child.tag)
+            yield Tag(content[child.start : child.end], child.tag, place=child.start)
         else:
             yield Tag(content[child.start : child.inner], child.tag, "start")
             yield from pieces_of(content, child, is_code)
