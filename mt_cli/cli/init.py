@@ -23,10 +23,10 @@ _SOURCE = (
 
 def init(
     paths: Annotated[
-        list[str] | None, argument("FOLDER", "A folder of .po or .tmx files, or files as for --file, --files.")
+        list[str] | None, argument("FOLDER", "A folder of .po, .tmx or .xlf files, or files as for --file, --files.")
     ] = None,
     files: Annotated[tuple[str, str] | None, _text("SOURCE TARGET", "Two files with a sentence per line.")] = None,
-    file: Annotated[str | None, _text("FILE", "A file of pairs, such as pairs.tsv or .tmx.")] = None,
+    file: Annotated[str | None, _text("FILE", "A file of pairs, such as pairs.tsv, .tmx or .xlf.")] = None,
     dataset: Annotated[str | None, _text("ID", "Hugging Face hub id, or such a folder.")] = None,
     example: Annotated[str | None, _text("NAME", "A config of mt itself, such as quickstart.")] = None,
     source_language: Annotated[str | None, _found("CODE", "Source language.", "by names")] = None,

@@ -12,6 +12,7 @@ from mt_cli.config.base import Section, TwoColumns, TwoTexts, without_problems
 
 FormatName = Literal["tsv", "plain_tsv", "quoted_tsv", "csv", "json"]
 _TMX = re.compile(r"\.tmx(\.gz|\.zst)?$")
+_WITH_CODES = re.compile(r"\.(tmx|xlf|xliff)(\.gz|\.zst)?$")
 
 
 class FilterConfig(Section):
@@ -103,30 +104,29 @@ class MarkedUpSource(TextSource):
     skip_damaged: bool = False
     """Skip damaged files of a folder and damaged units of a `.tmx` file, and count them; `false`: they are an error."""
     inline_codes: Literal["drop", "keep"] = "drop"
-    """Inline codes of `.tmx`: native markup and placeholders such as `%s`. `keep`: their content is text."""
+    """Inline codes of `.tmx` and `.xlf`: native markup and placeholders such as `%s`. `keep`: their content is text."""
 
 
 class FileSource(MarkedUpSource):
     """One file with both sides."""
 
     file: str = Field(min_length=1)
-    """A `.tsv`, `.csv`, `.json`, `.jsonl`, `.parquet`, `.tmx` or `.po` file; except Parquet also with `.gz` or
-    `.zst`."""
+    """A `.tsv`, `.csv`, `.json`, `.jsonl`, `.parquet`, `.tmx`, `.xlf`, `.xliff` or `.po` file; except Parquet also with
+    `.gz` or `.zst`."""
     columns: TwoColumns | None = None
     """Source and target column of a table, or keys of `translation`; two numbers count columns from 1. `null`: keys or
-    columns that are named like the languages or, without a header, the first two. In a `.tmx` file: codes of the two
-    languages, if they differ from the config."""
+    columns that are named like the languages or, without a header, the first two. In a `.tmx` or `.xlf` file: codes of
+    the two languages, if they differ from the config."""
     format: FormatName | None = None
     """Format of the file; `null`: by its suffix. `tsv` decides by the text whether a spreadsheet wrote the quotation
     marks, `plain_tsv` reads them as text, and `quoted_tsv` removes them."""
 
     @without_problems
     def _options_fit_the_format(self) -> Iterator[str]:
-        if self.format is not None or not _TMX.search(self.file):
-            if self.skip_damaged:
-                yield "skip_damaged: only a .tmx file has units that can be skipped; a folder, files"
-            if self.inline_codes != "drop":
-                yield "inline_codes: only .tmx files have inline codes"
+        if self.skip_damaged and (self.format is not None or not _TMX.search(self.file)):
+            yield "skip_damaged: only a .tmx file has units that can be skipped; a folder, files"
+        if self.inline_codes != "drop" and (self.format is not None or not _WITH_CODES.search(self.file)):
+            yield "inline_codes: only .tmx and .xlf files have inline codes"
 
 
 class FolderSource(MarkedUpSource):

@@ -19,6 +19,7 @@ from mt_cli.corpus.read_report import Item, ReadOptions
 from mt_cli.corpus.rows import Columns, Languages, Names, Row
 from mt_cli.corpus.tmx import names_in_tmx, read_tmx, varieties_in
 from mt_cli.corpus.varieties import Varieties
+from mt_cli.corpus.xliff import names_in_xliff, read_xliff, varieties_in_xliff
 from mt_cli.errors import CorpusError
 
 Reader = Callable[[Path, Languages, Columns, ReadOptions], Iterator[Item]]
@@ -53,6 +54,7 @@ FORMATS: Mapping[str, Format] = {
     "json": Format((".jsonl", ".json"), _without_options(tables.read_json), tables.names_in_json),
     "parquet": Format((".parquet",), _without_options(tables.read_parquet), tables.names_in_parquet),
     "tmx": Format((".tmx",), read_tmx, names_in_tmx, varieties_in),
+    "xliff": Format((".xlf", ".xliff"), read_xliff, names_in_xliff, varieties_in_xliff),
     "po": Format((".po",), _without_options(read_po), target_in_po),
 }
 """Formats by name; the option `format` of a source takes the names in `FormatName`."""

@@ -1,7 +1,7 @@
 """Text of a segment whose inline codes (native markup, placeholders) are dropped or kept.
 
-Codes are the elements `bpt`, `ept`, `it`, `ph` and `ut` of TMX, and `bx`, `ex` and `x` of XLIFF. All other elements
-(`hi`, `g`) only mark text, which is kept.
+Codes are the elements `bpt`, `ept`, `it`, `ph` and `ut` of TMX, and `bx`, `ex`, `x`, `sc` and `ec` of XLIFF. All
+other elements (`hi`, `g`, `pc`) only mark text, which is kept.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from xml.etree.ElementTree import Element
 
 from mt_cli.corpus.languages import SPACELESS
 
-_PAIRED = frozenset(("bpt", "ept", "bx", "ex"))
+_PAIRED = frozenset(("bpt", "ept", "bx", "ex", "sc", "ec"))
 _CODES = _PAIRED | {"it", "ph", "ut", "x"}
 _BREAK = re.compile(
     r"\W*(?:br|p|div|li|ul|ol|dl|dt|dd|table|tr|td|th|h[1-6]|hr|pre|blockquote|section|lb|pb|par|line|tab|page|sect)"

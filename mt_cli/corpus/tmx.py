@@ -113,7 +113,7 @@ def names_in_tmx(path: Path) -> Names:
 def _units(path: Path, skip_damaged: bool) -> Iterator[Unit | Skipped]:
     """Units of a file. Raises CorpusError for the first damaged unit; with `skip_damaged`, only if most are damaged."""
     num_intact, num_damaged, first = 0, 0, ""
-    for part in parts_of(_text_of(path)):
+    for part in parts_of(text_of(path)):
         unit = _unit(part)
         if isinstance(unit, Unit):
             num_intact += 1
@@ -139,7 +139,7 @@ def _unit(part: Part) -> Unit | str:
         problem = "a character is not in the encoding of the file (UTF-8, if none is declared)"
     if not problem:
         try:
-            variants = [(tuv, tuv.find("seg")) for tuv in _element(part.text).iter("tuv")]
+            variants = [(tuv, tuv.find("seg")) for tuv in element_of(part.text).iter("tuv")]
             segments = [(tuv.get("xml:lang") or tuv.get("lang") or "", seg) for tuv, seg in variants if seg is not None]
             if all(len(list(segment.iter("seg"))) == 1 for _, segment in segments):
                 return Unit(part.line, segments)
@@ -150,7 +150,7 @@ def _unit(part: Part) -> Unit | str:
     return f"line {line:,}: {problem}"
 
 
-def _element(text: str) -> Element:
+def element_of(text: str) -> Element:
     """XML without namespaces as an element."""
     builder, parser = TreeBuilder(), expat.ParserCreate("utf-8")
     parser.buffer_text = True
@@ -160,7 +160,7 @@ def _element(text: str) -> Element:
     return builder.close()
 
 
-def _text_of(path: Path) -> Iterator[str]:
+def text_of(path: Path) -> Iterator[str]:
     """Text of a file in pieces; bytes that are not in its encoding become surrogates or, in UTF-16, U+FFFD."""
     with opened(path) as file:
         beginning = file.peek(_PIECE)[:8192]

@@ -124,7 +124,7 @@ LATIN = "perché".encode("latin-1")
         ("a.tsv", gzip.compress(b"a\tb\n", mtime=0), r": it is compressed with gzip; .*\.gz"),
         ("a.csv", b"PK\x03\x04...", ": it is a ZIP archive"),
         ("a.tsv", b"a\tb\rc\td\r", ": .*carriage returns alone"),
-        ("a.docx", b"", r": unknown format; .* \.tsv, \.csv, \.jsonl, \.json, \.parquet, \.tmx, \.po"),
+        ("a.docx", b"", r": unknown format; .* \.tsv, \.csv, \.jsonl, \.json, \.parquet, \.tmx, \.xlf, \.xliff, \.po"),
     ],
 )
 def test_the_error_of_a_damaged_file_names_the_place(tmp_path, name, content, place):

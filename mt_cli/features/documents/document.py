@@ -57,6 +57,8 @@ class Document:
     """Byte order mark."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """Numbers for the summary, such as entries without text."""
+    wrap: Callable[[bytes], bytes] = bytes
+    """File from the encoded content; for an archive, the archive with new parts."""
 
     def replaced(self, parts: Mapping[int, str]) -> bytes:
         """Bytes of the document with new content for some units, by their index.
@@ -70,10 +72,11 @@ class Document:
             place = unit.end
         text = "".join([*pieces, self.content[place:]])
         try:
-            return self.mark + text.encode(self.encoding)
+            content = self.mark + text.encode(self.encoding)
         except UnicodeEncodeError as error:
             lacking = error.object[error.start]
             raise DocumentError(f"its encoding {self.encoding} lacks {lacking!r}; convert it to UTF-8 first") from None
+        return self.wrap(content)
 
 
 def read_content(path: Path, declared: Callable[[bytes], str | None] = lambda content: None) -> tuple[str, str, bytes]:
@@ -92,11 +95,14 @@ def read_content(path: Path, declared: Callable[[bytes], str | None] = lambda co
 
 def _decoded(path: Path, content: bytes, encoding: str) -> str:
     try:
-        return content.decode(encoding)
+        text = content.decode(encoding)
+        if text.encode(encoding) == content:
+            return text
+        raise DocumentError(f"{path}: would not come back the same in its encoding {encoding}; convert it to UTF-8")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise DocumentError(f"{path}, line {line:,}: not {encoding} (found 0x{content[error.start]:02X})") from None
-    except LookupError:
+    except (LookupError, UnicodeError):
         raise DocumentError(f"{path}: its encoding {encoding!r} is unknown") from None
 
 

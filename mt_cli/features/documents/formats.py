@@ -7,10 +7,22 @@ from pathlib import Path
 
 from mt_cli.features.documents.catalogues import read_catalogue
 from mt_cli.features.documents.document import Document, Options
+from mt_cli.features.documents.html import read_html
+from mt_cli.features.documents.memories import read_memory
+from mt_cli.features.documents.office import read_office
+from mt_cli.features.documents.xliff import read_xliff_document
 
 READERS: Mapping[str, Callable[[Path, Options], Document]] = {
     ".po": read_catalogue,
     ".pot": read_catalogue,
+    ".html": read_html,
+    ".htm": read_html,
+    ".xhtml": read_html,
+    ".docx": read_office,
+    ".odt": read_office,
+    ".tmx": read_memory,
+    ".xlf": read_xliff_document,
+    ".xliff": read_xliff_document,
 }
 
 

@@ -18,7 +18,7 @@ _WAYS = (
     "of --valid or --test, repeat the option"
 )
 _KINDS = ("files", "file", "dataset", "example")
-_FORMATS_OF_FOLDERS = (".po", ".tmx")
+_FORMATS_OF_FOLDERS = (".po", ".tmx", ".xlf", ".xliff")
 Tree = dict[str, Any]
 
 
@@ -109,7 +109,9 @@ def _folder(folder: str) -> Tree:
     suffixes = {suffix_of(path) or "" for path in Path(folder).rglob("*") if path.is_file()}
     suffixes = {suffix for suffix in suffixes if suffix.startswith(_FORMATS_OF_FOLDERS)}
     if len(suffixes) != 1:
-        problem = f"files of several formats ({', '.join(sorted(suffixes))})" if suffixes else "no .po or .tmx files"
+        problem = (
+            f"files of several formats ({', '.join(sorted(suffixes))})" if suffixes else "no .po, .tmx or .xlf files"
+        )
         raise InputError(
             f"{folder}: has {problem}; give one file with --file, two files with a sentence per line with --files, or "
             "a folder with the layout of the Hugging Face hub with --dataset"

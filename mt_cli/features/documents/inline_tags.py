@@ -1,0 +1,226 @@
+"""Text with inline tags: what is translated of it, and how its tags come back into a translation.
+
+A translator sees tags as they are, or as a short tag if they are long or hold content. Tags that come back lost,
+doubled or in a wrong order are repaired, so that all are there once and nested rightly.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+_SIMPLE = re.compile(r"</?[A-Za-z][\w:.-]{0,60}(?:\s[^<>\n]{0,200})?/?>")
+"""A tag that a translator sees as it is. Protected text has a pattern for such tags."""
+_LIKE_TAG = re.compile(r"(</?[A-Za-z][\w:.-]{0,60}(?:\s[^<>]{0,1000})?/?>)")
+
+
+@dataclass(frozen=True)
+class Tag:
+    """A tag, or an element that is not translated."""
+
+    raw: str
+    name: str
+    kind: str = ""
+    """`start`, `end`, or empty for what stands alone."""
+    place: int = -1
+    """Place in the document, if the tag has values that are translated."""
+
+
+NO_TAGS: Mapping[int, str] = {}
+Piece = str | Tag
+"""Text without escapes, or a tag."""
+
+
+@dataclass(frozen=True)
+class TaggedText:
+    """Pieces of a text, split into what is translated and what stands before and after it."""
+
+    before: Sequence[Piece]
+    pieces: Sequence[Piece]
+    """Text and tags that are translated; their first and last pieces have text."""
+    after: Sequence[Piece]
+
+    @classmethod
+    def of(cls, pieces: Sequence[Piece]) -> TaggedText:
+        """Text of pieces, without white space, single tags and pairs of tags around it."""
+        pieces = [part for piece in _paired(_joined(pieces)) for part in _with_space_apart(piece)]
+        first, last, partners = 0, len(pieces), _partners(pieces)
+        while first < last:
+            start, end = pieces[first], pieces[last - 1]
+            if _is_single(start):
+                first += 1
+            elif _is_single(end):
+                last -= 1
+            elif partners.get(first) == last - 1:
+                first, last = first + 1, last - 1
+            else:
+                break
+        return cls(pieces[:first], pieces[first:last], pieces[last:])
+
+    @property
+    def has_text(self) -> bool:
+        """Whether there is anything to translate."""
+        return any(isinstance(piece, str) and piece.strip() for piece in self.pieces)
+
+    @cached_property
+    def _shown(self) -> Sequence[str]:
+        """Each piece as a translator sees it."""
+        shown = [_raw(piece) for piece in self.pieces]
+        for index, piece in enumerate(self.pieces):
+            end = self._ends.get(index)
+            if isinstance(piece, str) or _SIMPLE.fullmatch(piece.raw) or piece.kind == "end":
+                continue
+            shown[index] = f"<m{index}>" if end else f"<m{index}/>"
+            if end:
+                shown[end] = f"</m{index}>"
+        return shown
+
+    @cached_property
+    def _ends(self) -> dict[int, int]:
+        """Index of the end tag for the index of each start tag of a pair."""
+        return _partners(self.pieces)
+
+    @property
+    def text(self) -> str:
+        """Text to translate, with its tags."""
+        return "".join(self._shown)
+
+    def written(
+        self, translation: str, escape: Callable[[str], str], raws: Mapping[int, str] = NO_TAGS
+    ) -> tuple[str, bool]:
+        """Content for a translation, and whether its tags had to be repaired; `raws` replaces tags by their place."""
+        waiting, is_damaged, has_markup = self._occurrences(), False, any("<" in text for text in self._texts())
+        parts: list[str] = []
+        open_tags: list[int] = []
+        for number, token in enumerate(self._pattern.split(translation)):
+            if number % 2 == 0:
+                known = token if has_markup else _LIKE_TAG.sub("", token)
+                is_damaged |= known != token
+                parts.append(escape(known))
+                continue
+            index = waiting[token].popleft() if waiting[token] else None
+            if index == -1:
+                parts.append(escape(token))
+                continue
+            tag = None if index is None else self.pieces[index]
+            if not isinstance(tag, Tag) or index is None:
+                is_damaged = True
+                continue
+            if tag.kind == "end" and not (open_tags and self._name_of(open_tags[-1]) == tag.name):
+                is_damaged = True
+                continue
+            parts.append(raws.get(tag.place, tag.raw))
+            if tag.kind == "end":
+                open_tags.pop()
+            elif tag.kind == "start":
+                open_tags.append(index)
+        parts += [self._end_of(index) for index in reversed(open_tags)]
+        lost = sorted(index for indexes in waiting.values() for index in indexes if index >= 0)
+        for index in lost:
+            tag = self.pieces[index]
+            if isinstance(tag, Tag) and tag.kind != "end":
+                parts.append(raws.get(tag.place, tag.raw) + self._end_of(index))
+        return "".join(parts), bool(is_damaged or open_tags or lost)
+
+    def _name_of(self, index: int) -> str:
+        piece = self.pieces[index]
+        return "" if isinstance(piece, str) else piece.name
+
+    def _end_of(self, index: int) -> str:
+        """End tag of a start tag; empty for other tags."""
+        return _raw(self.pieces[self._ends[index]]) if index in self._ends else ""
+
+    def written_with_surroundings(
+        self, translation: str, escape: Callable[[str], str], raws: Mapping[int, str] = NO_TAGS
+    ) -> tuple[str, bool]:
+        """Content for a translation, with what stands before and after it, and whether its tags had to be repaired."""
+        before, after = (
+            "".join(escape(piece) if isinstance(piece, str) else raws.get(piece.place, piece.raw) for piece in pieces)
+            for pieces in (self.before, self.after)
+        )
+        content, is_damaged = self.written(translation, escape, raws)
+        return before + content + after, is_damaged
+
+    def _texts(self) -> list[str]:
+        return [piece for piece in self.pieces if isinstance(piece, str)]
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        """Pattern of the tags as a translator sees them."""
+        tags = {shown for shown, piece in zip(self._shown, self.pieces, strict=True) if isinstance(piece, Tag)}
+        return re.compile(f"({'|'.join(map(re.escape, sorted(tags, key=len, reverse=True)))})" if tags else r"(\Z.)")
+
+    def _occurrences(self) -> dict[str, deque[int]]:
+        """Index of the piece for each occurrence of a tag in the text, or -1 where plain text looks like it."""
+        indexes, place = dict[int, int](), 0
+        for index, shown in enumerate(self._shown):
+            if isinstance(self.pieces[index], Tag):
+                indexes[place] = index
+            place += len(shown)
+        waiting = defaultdict[str, deque[int]](deque)
+        for match in self._pattern.finditer(self.text):
+            waiting[match[0]].append(indexes.get(match.start(), -1))
+        return waiting
+
+
+def _raw(piece: Piece) -> str:
+    return piece if isinstance(piece, str) else piece.raw
+
+
+def _is_single(piece: Piece) -> bool:
+    return not piece.strip() if isinstance(piece, str) else not piece.kind
+
+
+def _joined(pieces: Sequence[Piece]) -> list[Piece]:
+    """Pieces with texts beside each other as one."""
+    joined: list[Piece] = []
+    for piece in pieces:
+        if isinstance(piece, str) and joined and isinstance(joined[-1], str):
+            joined[-1] += piece
+        elif piece:
+            joined.append(piece)
+    return joined
+
+
+def _with_space_apart(piece: Piece) -> list[Piece]:
+    """Text as the white space around it and the rest."""
+    if not isinstance(piece, str):
+        return [piece]
+    start = len(piece) - len(piece.lstrip())
+    end = len(piece.rstrip()) if start < len(piece) else start
+    return [part for part in (piece[:start], piece[start:end], piece[end:]) if part]
+
+
+def _partners(pieces: Sequence[Piece]) -> dict[int, int]:
+    """Index of the end tag for the index of each start tag that has one, if the pairs are nested."""
+    partners, waiting = dict[int, int](), list[int]()
+    places = defaultdict[str, list[int]](list)
+    for index, piece in enumerate(pieces):
+        if isinstance(piece, str) or not piece.kind:
+            continue
+        if piece.kind == "start":
+            waiting.append(index)
+            places[piece.name].append(index)
+        elif places[piece.name]:
+            start = places[piece.name][-1]
+            partners[start] = index
+            while waiting and waiting[-1] >= start:
+                places[_name(pieces[waiting.pop()])].pop()
+    return partners
+
+
+def _paired(pieces: Sequence[Piece]) -> list[Piece]:
+    """Pieces in which tags without a partner stand alone."""
+    partners = _partners(pieces)
+    pairs = {*partners, *partners.values()}
+    return [
+        piece if isinstance(piece, str) or index in pairs else replace(piece, kind="")
+        for index, piece in enumerate(pieces)
+    ]
+
+
+def _name(piece: Piece) -> str:
+    return "" if isinstance(piece, str) else piece.name
