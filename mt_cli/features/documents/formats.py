@@ -7,10 +7,13 @@ from pathlib import Path
 
 from mt_cli.features.documents.catalogues import read_catalogue
 from mt_cli.features.documents.document import Document, Options
+from mt_cli.features.documents.subtitles import read_srt, read_vtt
 
 READERS: Mapping[str, Callable[[Path, Options], Document]] = {
     ".po": read_catalogue,
     ".pot": read_catalogue,
+    ".srt": read_srt,
+    ".vtt": read_vtt,
 }
 
 
