@@ -8,12 +8,15 @@ from pathlib import Path
 from mt_cli.features.documents.catalogues import read_catalogue
 from mt_cli.features.documents.document import Document, Options
 from mt_cli.features.documents.subtitles import read_srt, read_vtt
+from mt_cli.features.documents.tables import read_csv, read_tsv
 
 READERS: Mapping[str, Callable[[Path, Options], Document]] = {
     ".po": read_catalogue,
     ".pot": read_catalogue,
     ".srt": read_srt,
     ".vtt": read_vtt,
+    ".csv": read_csv,
+    ".tsv": read_tsv,
 }
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mt_cli.features.documents.document import Document, DocumentError, Options, Unit, line_of, read_content
-from mt_cli.features.documents.wrapping import balanced, joined, one_line
+from mt_cli.features.documents.texts import balanced, has_letters, joined, one_line
 
 _LINE = re.compile(r"([^\r\n]*+)(?:\r\n|\n|\r|\Z)")
 _END = re.compile(r"\r\n|\n|\r")
@@ -24,7 +24,6 @@ _NEARLY_TIMES = re.compile(r"\s*(?:\d[\d:.,; ]*-+>|\d\d:\d\d:)")
 _DASH = re.compile(r"[-–—][ \t]+")
 _TIGHT_DASH = re.compile(r"[-–](?![-–])")
 _SPEECH_END = re.compile(r"[.!?…。！？؟♪:]['\"”’»)\]]*(?:</?[a-z]+>)*\Z")
-_WORD = re.compile(r"\w")
 _TAG = re.compile(r"<[^<>]*+>|\{\\[^{}]*+\}")
 _THUMBNAIL = re.compile(r"\S+#xywh=\S+")
 """Metadata of a video player: a part of a picture."""
@@ -108,7 +107,7 @@ def _cues_of_vtt(lines: Sequence[_Line]) -> Iterator[list[_Line]]:
 
 def _has_text(lines: Sequence[_Line]) -> bool:
     text = joined([text for _, text in lines])
-    return bool(_WORD.search(_TAG.sub("", text))) and not _THUMBNAIL.fullmatch(text)
+    return has_letters(_TAG.sub("", text)) and not _THUMBNAIL.fullmatch(text)
 
 
 def _unit(content: str, lines: Sequence[_Line], has_entities: bool) -> Unit:

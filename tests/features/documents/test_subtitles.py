@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from round_trips import read, texts_of, translated
 
 from mt_cli.features.documents.document import DocumentError
-from mt_cli.features.documents.wrapping import balanced, display_width
+from mt_cli.features.documents.texts import balanced, display_width
 
 SRT = """1
 00:00:01,000 --> 00:00:02,500

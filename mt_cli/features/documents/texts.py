@@ -1,4 +1,4 @@
-"""Text on lines: display width, lines of a width, and lines of equal length."""
+"""Texts of units: letters, margins, display width, lines of a width, and lines of equal length."""
 
 from __future__ import annotations
 
@@ -15,6 +15,18 @@ _CLOSING = "、。，．・：；？！）」』】〕》〉ー…々ゃゅょ�
 """Characters that begin no line."""
 _DASHES = "-–—"
 """Characters that a speech begins with, so that no other line of a subtitle does."""
+
+
+def has_letters(text: str) -> bool:
+    """Whether a text has anything to translate."""
+    return any(map(str.isalpha, text))
+
+
+def split_margins(text: str) -> tuple[str, str, str]:
+    """Leading space of a text, its core, and trailing space."""
+    core = text.strip()
+    start = text.index(core)
+    return text[:start], core, text[start + len(core) :]
 
 
 def display_width(text: str) -> int:
