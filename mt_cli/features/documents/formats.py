@@ -7,6 +7,8 @@ from pathlib import Path
 
 from mt_cli.features.documents.catalogues import read_catalogue
 from mt_cli.features.documents.document import Document, Options
+from mt_cli.features.documents.keyed import read_json, read_strings
+from mt_cli.features.documents.properties import read_properties
 from mt_cli.features.documents.subtitles import read_srt, read_vtt
 from mt_cli.features.documents.tables import read_csv, read_tsv
 
@@ -17,6 +19,9 @@ READERS: Mapping[str, Callable[[Path, Options], Document]] = {
     ".vtt": read_vtt,
     ".csv": read_csv,
     ".tsv": read_tsv,
+    ".json": read_json,
+    ".properties": read_properties,
+    ".strings": read_strings,
 }
 
 
