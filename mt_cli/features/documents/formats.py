@@ -8,6 +8,7 @@ from pathlib import Path
 from mt_cli.features.documents.catalogues import read_catalogue
 from mt_cli.features.documents.document import Document, Options
 from mt_cli.features.documents.keyed import read_json, read_strings
+from mt_cli.features.documents.markdown import read_markdown
 from mt_cli.features.documents.properties import read_properties
 from mt_cli.features.documents.subtitles import read_srt, read_vtt
 from mt_cli.features.documents.tables import read_csv, read_tsv
@@ -22,6 +23,8 @@ READERS: Mapping[str, Callable[[Path, Options], Document]] = {
     ".json": read_json,
     ".properties": read_properties,
     ".strings": read_strings,
+    ".md": read_markdown,
+    ".markdown": read_markdown,
 }
 
 
