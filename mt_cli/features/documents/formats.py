@@ -10,6 +10,7 @@ from mt_cli.features.documents.document import Document, Options
 from mt_cli.features.documents.keyed import read_json, read_strings
 from mt_cli.features.documents.markdown import read_markdown
 from mt_cli.features.documents.properties import read_properties
+from mt_cli.features.documents.rst import read_rst
 from mt_cli.features.documents.subtitles import read_srt, read_vtt
 from mt_cli.features.documents.tables import read_csv, read_tsv
 
@@ -25,6 +26,7 @@ READERS: Mapping[str, Callable[[Path, Options], Document]] = {
     ".strings": read_strings,
     ".md": read_markdown,
     ".markdown": read_markdown,
+    ".rst": read_rst,
 }
 
 
