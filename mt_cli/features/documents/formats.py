@@ -8,8 +8,14 @@ from pathlib import Path
 from mt_cli.features.documents.catalogues import read_catalogue
 from mt_cli.features.documents.document import Document, Options
 from mt_cli.features.documents.html import read_html
+from mt_cli.features.documents.keyed import read_json, read_strings
+from mt_cli.features.documents.markdown import read_markdown
 from mt_cli.features.documents.memories import read_memory
 from mt_cli.features.documents.office import read_office
+from mt_cli.features.documents.properties import read_properties
+from mt_cli.features.documents.rst import read_rst
+from mt_cli.features.documents.subtitles import read_srt, read_vtt
+from mt_cli.features.documents.tables import read_csv, read_tsv
 from mt_cli.features.documents.xliff import read_xliff_document
 
 READERS: Mapping[str, Callable[[Path, Options], Document]] = {
@@ -23,6 +29,16 @@ READERS: Mapping[str, Callable[[Path, Options], Document]] = {
     ".tmx": read_memory,
     ".xlf": read_xliff_document,
     ".xliff": read_xliff_document,
+    ".srt": read_srt,
+    ".vtt": read_vtt,
+    ".csv": read_csv,
+    ".tsv": read_tsv,
+    ".json": read_json,
+    ".properties": read_properties,
+    ".strings": read_strings,
+    ".md": read_markdown,
+    ".markdown": read_markdown,
+    ".rst": read_rst,
 }
 
 

@@ -16,7 +16,7 @@ from zipfile import BadZipFile, ZipFile
 
 from mt_cli.corpus.xml_places import XmlError, parse_xml
 from mt_cli.features.documents.document import MAX_BYTES, Document, DocumentError, Options, Unit
-from mt_cli.features.documents.paragraphs import paragraphs_of
+from mt_cli.features.documents.office_paragraphs import paragraphs_of
 from mt_cli.machine.storage import read_regular, reading
 
 _PARTS = re.compile(r"word/(?:document|header\d*|footer\d*|footnotes|endnotes)\.xml|content\.xml|styles\.xml")

@@ -1,0 +1,113 @@
+"""Texts of units: letters, margins, display width, lines of a width, and lines of equal length."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from unicodedata import category, combining, east_asian_width
+
+SPACES = re.compile(r"[ \t\r\n\f\v]+")
+"""Space that a line may be broken at; a no-break space is none."""
+_NO_WIDTH = ("Mn", "Me", "Cf")
+_SUBTITLE_TAG = re.compile(r"<[^<>]*+>|\{\\[^{}]*+\}")
+_CLOSING = "、。，．・：；？！）」』】〕》〉ー…々ゃゅょっャュョッ"
+"""Characters that begin no line."""
+_DASHES = "-–—"
+"""Characters that a speech begins with, so that no other line of a subtitle does."""
+
+
+def has_letters(text: str) -> bool:
+    """Whether a text has anything to translate."""
+    return any(map(str.isalpha, text))
+
+
+def split_margins(text: str) -> tuple[str, str, str]:
+    """Leading space of a text, its core, and trailing space."""
+    core = text.strip()
+    start = text.index(core)
+    return text[:start], core, text[start + len(core) :]
+
+
+def display_width(text: str) -> int:
+    """Number of columns of a text on a terminal: East Asian wide characters take two, combining marks none."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if _has_no_width(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text)
+
+
+def _has_no_width(char: str) -> bool:
+    return combining(char) > 0 or category(char) in _NO_WIDTH
+
+
+def one_line(text: str) -> str:
+    """Text on one line, with single spaces."""
+    return SPACES.sub(" ", text).strip(" ")
+
+
+def wrapped(words: Sequence[str], width: int, first: str = "", rest: str = "") -> list[str]:
+    """Lines of words, of at most `width` columns if words allow it; `first` and `rest` begin lines."""
+    lines, line, columns = [], "", display_width(first)
+    for word in words:
+        word_width = display_width(word)
+        if line and columns + 1 + word_width > width:
+            lines.append(line)
+            line, columns = "", display_width(rest)
+        columns += word_width + bool(line)
+        line = f"{line} {word}" if line else word
+    lines.append(line)
+    return [f"{rest if number else first}{line}" for number, line in enumerate(lines)]
+
+
+def joined(lines: Sequence[str]) -> str:
+    """Lines as one text: with spaces between them, except between two ideographs or kana."""
+    pieces = []
+    for line, following in pairwise([*map(one_line, lines), ""]):
+        needs_no_space = line and following and _is_unspaced(line[-1]) and _is_unspaced(following[0])
+        pieces.append(line if needs_no_space or not following else f"{line} ")
+    return "".join(pieces).strip(" ")
+
+
+def balanced(text: str, num_lines: int) -> list[str]:
+    """Text of a subtitle on at most `num_lines` lines of about equal width; tags have no width and are not broken."""
+    pieces = list(_breakable_pieces(text))
+    total = sum(width for _, width in pieces)
+    lines: list[str] = []
+    line, columns = "", 0
+    for piece, width in pieces:
+        goal = total * (len(lines) + 1) / num_lines
+        if line and len(lines) + 1 < num_lines and piece[0] not in _DASHES and columns + width - goal > goal - columns:
+            lines.append(line.rstrip(" "))
+            line = ""
+        line += piece
+        columns += width
+    return [*lines, line.rstrip(" ")]
+
+
+def _breakable_pieces(text: str) -> Iterator[tuple[str, int]]:
+    """Pieces of a text that a line may be broken between, with their spaces, and their widths without tags."""
+    piece, width, place = "", 0, 0
+    while place < len(text):
+        tag = _SUBTITLE_TAG.match(text, place) if text[place] in "<{" else None
+        unit = tag[0] if tag else text[place]
+        if piece and not tag and (_ends_word(piece, unit) or _are_breakable(piece[-1], unit)):
+            yield piece, width
+            piece, width = "", 0
+        piece += unit
+        width += 0 if tag else display_width(unit)
+        place += len(unit)
+    if piece:
+        yield piece, width
+
+
+def _ends_word(piece: str, following: str) -> bool:
+    return piece[-1] == " " and following != " "
+
+
+def _are_breakable(last: str, following: str) -> bool:
+    return _is_unspaced(last) and _is_unspaced(following) and following not in _CLOSING and last not in "「『（【〔《〈"
+
+
+def _is_unspaced(char: str) -> bool:
+    """Whether a character belongs to a script of wide characters that is written without spaces, as Hangul is not."""
+    return not char.isascii() and east_asian_width(char) in "WF" and not "\uac00" <= char <= "\ud7a3"

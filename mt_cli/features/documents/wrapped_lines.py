@@ -1,0 +1,85 @@
+"""Paragraphs on lines with prefixes, such as indentation or `> `; they are wrapped again at their width."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from mt_cli.features.documents.document import Unit
+from mt_cli.features.documents.texts import SPACES, display_width, has_letters, one_line, wrapped
+
+
+class Line(NamedTuple):
+    """Text on a line of a document."""
+
+    begin: int
+    """Start of the line."""
+    start: int
+    """Start of the text, after the prefix."""
+    end: int
+    """End of the text."""
+
+
+@dataclass(frozen=True)
+class Markup:
+    """Syntax of a format that matters to lines of text."""
+
+    start: re.Pattern[str]
+    """First words of a line that would begin another block."""
+    hidden: re.Pattern[str]
+    """Markup without text, such as code."""
+
+
+def paragraph_unit(content: str, lines: Sequence[Line], markup: Markup) -> Unit | None:
+    """Unit of a paragraph, if it has text beside its markup."""
+    text = one_line(" ".join(content[line.start : line.end] for line in lines))
+    if not has_letters(markup.hidden.sub("", text)):
+        return None
+    write = _Writer(content, lines, text, markup)
+    return Unit(lines[0].start, lines[-1].end, (text,), write, is_block=True)
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """Writes a paragraph on several lines if it had several."""
+
+    content: str
+    lines: Sequence[Line]
+    text: str
+    markup: Markup
+
+    def __call__(self, translations: Sequence[str], needs_review: bool) -> str:
+        """Content from the first character of the text to the last one; it cannot say that it needs a review."""
+        first, last = self.lines[0], self.lines[-1]
+        if translations[0] == self.text:
+            return self.content[first.start : last.end]
+        text = self._without_other_block(one_line(translations[0]))
+        if len(self.lines) == 1:
+            return text
+        width = max(display_width(self.content[line.begin : line.end]) for line in self.lines)
+        beginning, second = self.content[first.begin : first.start], self.lines[1]
+        prefix = self.content[second.begin : second.start]
+        line_end = self.content[first.end : second.begin].lstrip(" \t")
+        lines = wrapped(list(self._words(text)), width, beginning, prefix)
+        return line_end.join(lines)[len(beginning) :]
+
+    def _without_other_block(self, text: str) -> str:
+        """Text that begins no other kind of block, by an escape."""
+        found = self.markup.start.match(text)
+        if not found or self.markup.start.match(self.text):
+            return text
+        place = found.end("number") if found.groupdict().get("number") else 0
+        return f"{text[:place]}\\{text[place:]}"
+
+    def _words(self, text: str) -> Iterator[str]:
+        """Words that a line may begin with, and others joined to the word before."""
+        group = ""
+        for word in SPACES.split(text):
+            if group and not self.markup.start.match(f"{word} ") and not group.endswith("\\"):
+                yield group
+                group = word
+            else:
+                group = f"{group} {word}" if group else word
+        yield group
