@@ -87,8 +87,7 @@ def translate(
 
     Examples:
         mt translate "The old doctor does not see the red house."
-        mt translate --run runs/my_run --input in.txt --output out.txt
-        mt translate --input po/app.po --output draft/app.po
+        mt translate --run runs/my_run --input po/app.po --output draft/app.po
         mt translate "The red house." --n-best 5 --attention attention.png
 
     More: docs/translating.md

@@ -1,3 +1,5 @@
+from itertools import islice, zip_longest
+
 import numpy as np
 import pytest
 import torch
@@ -56,13 +58,32 @@ def test_a_batch_of_several_pairs_stays_within_its_tokens(lengths, batch_tokens)
 
 
 def test_the_order_is_a_function_of_seed_and_epoch():
-    """Not of the epochs before, nor of other random numbers, so that each process can take every n-th batch."""
-    same, used = indices_of(mixed(MANY, seed=3), 64, 3, 2), mixed(MANY, seed=3)
-    np.random.seed(5)
-    indices_of(used, 64, 3, 1)
-    assert same == indices_of(used, 64, 3, 2)
+    same, again = indices_of(mixed(MANY, seed=3), 64, 3, 2), indices_of(mixed(MANY, seed=3), 64, 3, 2)
+    assert same == again
     assert same != indices_of(mixed(MANY, seed=3), 64, 3, 3)
     assert same != indices_of(mixed(MANY, seed=4), 64, 4, 2)
+
+
+@pytest.mark.parametrize("num_processes", [2, 3])
+def test_processes_can_share_the_batches_of_an_epoch(num_processes):
+    """The order does not depend on what a process did before, so that each can take every n-th batch."""
+    parts = {"part_sizes": [1_500, 500], "times": [1.0, 2.5]}
+    whole = indices_of(mixed(MANY, 8, **parts), 8, 1, 2)
+    shares = []
+    for rank in range(num_processes):
+        np.random.seed(rank)
+        torch.manual_seed(rank)
+        pairs = mixed(MANY, 8, **parts)
+        for epoch in range(rank):
+            indices_of(pairs, 8, 1, epoch)
+        shares.append(
+            [placed.indices.tolist() for placed in islice(epoch_batches(pairs, 8, 1, 2), rank, None, num_processes)]
+        )
+    assert pairs.num_pools > 1
+    assert [batch for step in zip_longest(*shares) for batch in step if batch is not None] == whole
+    indices = [index for share in shares for batch in share for index in batch]
+    assert np.bincount(indices, minlength=2_000)[:1_500].tolist() == [1] * 1_500
+    assert len(indices) == 1_500 + 1_250
 
 
 @pytest.mark.parametrize("batch_tokens", [8, 64])
@@ -147,3 +168,15 @@ def test_decoding_batches_hold_every_sentence_longest_first(lengths, batch_token
     flat = [index for batch in batches for index in batch]
     assert sorted(flat) == list(range(len(lengths)))
     assert [lengths[index] for index in flat] == sorted(lengths, reverse=True)
+
+
+def test_both_sides_of_a_batch_are_of_similar_length():
+    generator = np.random.default_rng(1)
+    source = generator.integers(5, 30, 20_000)
+    target = np.maximum(1, source + generator.integers(-4, 5, 20_000))
+    pairs = mixed(list(zip(source.tolist(), target.tolist(), strict=True)), 4_096)
+    batches = [collate(placed.pairs, placed.indices) for placed in epoch_batches(pairs, 4_096, 1, 0)]
+    num_tokens = sum(batch.num_source_tokens + batch.num_target_tokens for batch in batches)
+    assert num_tokens / sum(batch.source.ids.numel() + batch.target.ids.numel() for batch in batches) > 0.97
+    slots = sum(layout.mask.numel() for batch in batches for layout in (batch.source.layout, batch.target.layout))
+    assert num_tokens / slots > 0.87

@@ -55,16 +55,19 @@ def test_ids_on_disk_are_the_ids_of_the_tokenizers(tmp_path, monkeypatch):
     config = corpus_config(tmp_path, write(tmp_path / "a.tsv", pairs))
     tokenizers = tokenizers_for(pairs[:30])
     _, statistics, encoded = encode(tmp_path, config, tokenizers)
-    (tmp_path / "ids.arrow").unlink()  # Its pairs can still be read.
     expected = [tokenizers[side].encode([pair[side] for pair in pairs]) for side in (0, 1)]
-    for index, both in enumerate(zip(*expected, strict=True)):
-        assert [ids.tolist() for ids in encoded[index]] == list(both)
+    assert len(encoded) == 50
+    for index in range(50):
+        assert [ids.tolist() for ids in encoded[index]] == [expected[0][index], expected[1][index]]
     indices = np.array([3, 49, 0, 3, 20])
     assert encoded.lengths(indices).tolist() == [[len(side[index]) for index in indices] for side in expected]
+    assert encoded.lengths().shape == (2, 50)
     for side, ids in zip((statistics.source, statistics.target), expected, strict=True):
         assert side.num_tokens == sum(map(len, ids))
         assert side.num_unknown == sum(sequence.count(UNK_ID) for sequence in ids) > 0
-        assert np.trim_zeros(side.length_counts, "b") == tuple(np.bincount(list(map(len, ids))))
+        assert [count for count in side.length_counts if count] == np.unique(list(map(len, ids)), return_counts=True)[
+            1
+        ].tolist()
 
 
 def test_pairs_that_are_too_long_are_dropped_and_counted_by_part(tmp_path):
@@ -152,6 +155,15 @@ def test_a_stream_drops_and_counts_like_a_prepared_corpus(tmp_path):
 def test_tokenizers_learn_from_the_beginning_of_a_stream(tmp_path):
     config = corpus_config(tmp_path, stream(write(tmp_path / "a.tsv", some_pairs(100))), shuffle_buffer=8)
     assert first_pairs(config, 10) == [tuple(" ".join(side.split()) for side in pair) for pair in some_pairs(10)]
+
+
+def test_pairs_of_a_deleted_file_can_still_be_read(tmp_path):
+    pairs = some_pairs(50)
+    config = corpus_config(tmp_path, write(tmp_path / "a.tsv", pairs))
+    tokenizers = tokenizers_for(pairs)
+    _, _, encoded = encode(tmp_path, config, tokenizers)
+    (tmp_path / "ids.arrow").unlink()
+    assert [encoded[index][0].tolist() for index in range(50)] == tokenizers[0].encode([pair[0] for pair in pairs])
 
 
 def bytes_in_memory(path):

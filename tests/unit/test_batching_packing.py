@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mt_cli.batching.packing import pack, packed_layout, padded_layout
+from mt_cli.batching.packing import pack, packed_layout, padded_layout, round_up
 
 LENGTHS = st.lists(st.integers(1, 30), min_size=1, max_size=60).map(np.array)
 
@@ -41,3 +41,10 @@ def test_the_layout_of_padded_ids_is_their_matrix():
     assert layout.mask.tolist() == [[True, True, True], [True, False, False]]
     assert layout.positions.tolist() == [0, 1, 2, 0, 1, 2]
     assert layout.with_heads(4) is layout
+
+
+@given(st.integers(1, 100_000), st.sampled_from([8, 16]))
+def test_rounding_up_costs_little_and_leaves_few_numbers(number, sizes):
+    rounded = round_up(number, sizes)
+    assert number <= rounded < number + max(8, number / sizes)
+    assert rounded % max(8, 2 ** (number.bit_length() - 1) // sizes) == 0

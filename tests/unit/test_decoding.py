@@ -1,15 +1,19 @@
 import itertools
 import math
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import pytest
 import torch
 
 from mt_cli.config.sections import DecodingConfig, ModelConfig
 from mt_cli.decoding.engine import TransformerEngine
+from mt_cli.decoding.finished import worth_keeping
 from mt_cli.decoding.next_tokens import NEVER_PRODUCED, Constraints, TokenMask, largest, sampled_tokens
 from mt_cli.decoding.predictor import EagerPredictor
 from mt_cli.decoding.search import Beams, Samples, penalty, run_search, search
+from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID, UNK_ID
 
@@ -92,6 +96,16 @@ def test_batching_and_order_never_change_a_translation(changes):
     assert together == alone == ids_of(model, sources[::-1], batch_tokens=400, **changes)[::-1]
 
 
+def test_n_best_is_sorted_distinct_and_starts_with_the_best():
+    model, src_ids = tiny(seed=1), padded(some_sources())
+    best = search(model, src_ids, DecodingConfig(beam_size=5))
+    for (first, *_), found in zip(best, search(model, src_ids, DecodingConfig(beam_size=5), 5), strict=True):
+        scores = [hypothesis.score for hypothesis in found]
+        assert scores == sorted(scores, reverse=True)
+        assert found[0].ids == first.ids
+        assert len({tuple(hypothesis.ids) for hypothesis in found}) == len(found) == 5
+
+
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_the_cap_holds_and_special_tokens_are_never_produced(beam_size):
     for seed in range(5):
@@ -138,6 +152,17 @@ def test_the_largest_values_are_those_that_sorting_whole_rows_finds(size, number
     assert all(len(set(row)) == len(row) for row in indices.tolist())
 
 
+def test_a_batch_shrinks_when_enough_of_it_is_finished():
+    active = torch.ones(100, dtype=torch.bool)
+    assert worth_keeping(active) is None
+    active[::4] = False
+    assert worth_keeping(active).tolist() == [n for n in range(100) if n % 4] + [0, 4, 8, 12, 16]
+    active[:] = False
+    active[7] = True
+    assert worth_keeping(active)[0] == 7 and len(worth_keeping(active)) == 8
+    assert worth_keeping(active[:8]) is None
+
+
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_unknown_words_are_produced_only_where_they_are_allowed(beam_size):
     model = tiny(seed=2, spread=0.2)
@@ -158,6 +183,14 @@ def test_a_translation_begins_with_its_prefix(changes):
         assert best.ids[: len(prefix)] == prefix
     alone = [ids_of(model, [source], [prefix], **changes)[0] for source, prefix in zip(sources, prefixes, strict=True)]
     assert alone == ids_of(model, sources, prefixes, **changes)
+
+
+def test_a_prefix_of_what_would_be_found_anyway_changes_nothing():
+    model, sources = tiny(seed=5, spread=0.7), some_sources(10)
+    free = hypotheses_of(model, sources, beam_size=1)
+    prefixes = [best.ids[:2] for (best,) in free]
+    for (one,), (other,) in zip(free, hypotheses_of(model, sources, prefixes, beam_size=1), strict=True):
+        assert one.ids == other.ids
 
 
 @pytest.mark.parametrize("changes", SEARCHES)
@@ -185,16 +218,22 @@ def test_lengths_stay_between_minimum_and_maximum(changes, shortest, longest):
 def test_no_ngram_comes_twice(changes, size):
     model, sources = tiny(seed=7, spread=0.3), some_sources(10)
     free = ids_of(model, sources, min_length=9, **changes)
-    limited = hypotheses_of(model, sources, min_length=9, no_repeat_ngram=size, **changes)
+    limited = ids_of(model, sources, min_length=9, no_repeat_ngram=size, **changes)
 
     def repeats(ids):
         ngrams = [tuple(ids[place : place + size]) for place in range(len(ids) - size + 1)]
         return len(ngrams) - len(set(ngrams))
 
     assert any(map(repeats, free))
-    for best, *_ in limited:
-        assert not repeats(best.ids) and best.score > -100
-        assert size > 1 or sorted(best.ids) == [4, 5, 6], "three words, each once; then no token is left"
+    assert not any(map(repeats, limited))
+
+
+@pytest.mark.parametrize("changes", SEARCHES)
+def test_a_translation_for_which_no_token_is_left_ends(changes):
+    model, sources = tiny(seed=8), some_sources(5)  # Three words are allowed, each of them once.
+    for best, *_ in hypotheses_of(model, sources, no_repeat_ngram=1, min_length=8, **changes):
+        assert sorted(best.ids) == [4, 5, 6]
+        assert best.score > -100
 
 
 def test_sampling_repeats_with_its_seed_and_differs_with_another():
@@ -239,18 +278,15 @@ def test_a_token_that_is_not_allowed_is_never_sampled(narrow, number):
     assert sampled_tokens(logits * math.nan, torch.full((50,), number), options, mask)[0].isnan().all()
 
 
-@pytest.mark.parametrize("changes", [{"beam_size": 5}, {"sample": True}])
-def test_n_best_are_sorted_and_scored_as_the_model_reads_them(changes):
+def test_samples_are_sorted_and_scored_as_the_model_reads_them():
     model, sources = tiny(seed=3), some_sources(4)
-    best = [ids_of(model, [source], **changes)[0] for source in sources]
-    found = hypotheses_of(model, sources, num_best=5, length_penalty=0.0, **changes)
-    for source, first, hypotheses in zip(sources, best, found, strict=True):
-        scores = [hypothesis.score for hypothesis in hypotheses]
+    for source, found in zip(
+        sources, hypotheses_of(model, sources, num_best=5, sample=True, length_penalty=0.0), strict=True
+    ):
+        scores = [hypothesis.score for hypothesis in found]
         assert scores == sorted(scores, reverse=True) and len(scores) == 5
-        for hypothesis in hypotheses:
+        for hypothesis in found:
             assert hypothesis.score == pytest.approx(log_probability(model, source, hypothesis.ids), abs=1e-4)
-        if "sample" not in changes:
-            assert hypotheses[0].ids == first and len({tuple(hypothesis.ids) for hypothesis in hypotheses}) == 5
 
 
 def test_forced_decoding_gives_the_probabilities_of_a_translation_whatever_is_in_the_batch():
@@ -262,3 +298,23 @@ def test_forced_decoding_gives_the_probabilities_of_a_translation_whatever_is_in
         assert forced.attention.shape == (len(target) + 1, len(source) + 1)
         assert torch.allclose(forced.attention.sum(dim=1), torch.ones(len(target) + 1))
         assert torch.allclose(forced.attention, engine.force_decode([(source, target)])[0].attention, atol=1e-6)
+
+
+@pytest.mark.parametrize("num_models", [1, 2])
+def test_two_threads_that_use_one_model_at_once_get_what_each_gets_alone(num_models):
+    """Each waits for the other between the first module and the first attention."""
+    models = [tiny(seed=seed) for seed in range(num_models)]
+    engine = TransformerEngine(Ensemble(models) if num_models > 1 else models[0])
+    pairs = [([4, 5, 6], [5, 4]), ([6], [4, 4, 5, 6])]
+    alone = [engine.force_decode([pair]) for pair in pairs]
+    barrier = Barrier(2, timeout=60)
+
+    def wait(*call):
+        barrier.wait()
+
+    models[0].source_embedding.register_forward_hook(wait)
+    with ThreadPoolExecutor(2) as pool:
+        together = list(pool.map(engine.force_decode, [[pair] for pair in pairs]))
+    for (ours,), (expected,) in zip(together, alone, strict=True):
+        assert ours.log_probs == expected.log_probs
+        assert torch.equal(ours.attention, expected.attention)

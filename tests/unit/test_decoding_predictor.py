@@ -1,18 +1,23 @@
 """Graphed prediction and late reading, with the steps themselves in place of CUDA graphs."""
 
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
 import pytest
 import torch
 
 from mt_cli.config.sections import DecodingConfig, ModelConfig
 from mt_cli.decoding import predictor as predictor_module
 from mt_cli.decoding import search as search_module
-from mt_cli.decoding.batch_size import batches_that_recur
+from mt_cli.decoding.batch_size import batches_that_recur, bytes_per_token, fitting_batch_tokens
 from mt_cli.decoding.engine import TransformerEngine
-from mt_cli.decoding.predictor import EagerPredictor, GraphedPredictor
-from mt_cli.decoding.search import search
+from mt_cli.decoding.finished import SHRINKING_LATE, Flags, worth_keeping
+from mt_cli.decoding.predictor import EagerPredictor, GraphedPredictor, predictor_of
+from mt_cli.decoding.search import Beams, search
 from mt_cli.errors import DivergenceError
 from mt_cli.machine.graphs import GraphPool
-from mt_cli.model.static_cache import rounded_sentences
+from mt_cli.model.ensemble import Ensemble
+from mt_cli.model.static_cache import Arena, StaticCache, rounded_positions, rounded_sentences
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special_tokens import EOS_ID
 
@@ -102,6 +107,15 @@ def test_graphs_and_late_reading_find_the_same_translations(records_soon, monkey
     assert graphed.num_recorded > 0
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_search_never_asks_for_more_positions_than_the_longest_translation_has(monkeypatch, is_late):
+    monkeypatch.setattr(search_module, "reads_late", lambda device: is_late)
+    model = tiny(positions="learned", max_positions=9)
+    for options in SEARCHES:
+        for best, *_ in search(model, padded(some_sources(20, longest=8)), DecodingConfig(**options)):
+            assert len(best.ids) <= 8
+
+
 @pytest.mark.parametrize("options", SEARCHES, ids=str)
 def test_late_reading_notices_a_model_that_diverged(monkeypatch, options):
     monkeypatch.setattr(search_module, "reads_late", lambda device: True)
@@ -112,19 +126,86 @@ def test_late_reading_notices_a_model_that_diverged(monkeypatch, options):
             search(model, padded(some_sources(5)), DecodingConfig(max_length=limit, **options | {"min_length": 0}))
 
 
-def test_graphs_end_when_their_tensors_or_the_weights_move(records_soon):
-    model, other = tiny(), tiny(seed=1)
+@pytest.mark.parametrize("is_late", [False, True])
+def test_results_of_a_batch_are_read_when_the_next_one_has_begun(monkeypatch, is_late):
+    monkeypatch.setattr(search_module, "reads_late", lambda device: is_late)
+    model, events, sources = tiny(), [], some_sources(30)
+    predict = Transformer.next
+
+    def record_positions(model, tokens, cache):
+        events.append(cache.length)
+        return predict(model, tokens, cache)
+
+    monkeypatch.setattr(Transformer, "next", record_positions)
+    engine = TransformerEngine(model, on_done=lambda number: events.append("done"))
+    engine.search(sources, decoding := DecodingConfig(max_length=9, batch_tokens=400))
+    starts = [place for place, event in enumerate(events) if event == 0]
+    assert len(starts) > 2 and events[-1] == "done" and events.count("done") == len(starts)
+    assert all(events[place + 1] == "done" for place in starts[1:])
+    assert engine.search([], decoding) == []
+
+
+def test_a_sentence_that_is_done_never_changes():
+    state, decoding = Beams.start(20, 3, torch.device("cpu")), DecodingConfig(max_length=9)
+    allowed = search_module.TokenMask((0, 1))
+    generator, done = torch.Generator().manual_seed(5), {}
+    for _ in range(12):
+        logits = 3 * torch.randn(60, 12, generator=generator)
+        state = state.extend(logits, allowed, decoding, state.is_done(decoding.length_penalty))
+        for sentence in state.is_done(decoding.length_penalty).nonzero()[:, 0]:
+            (best,) = state.start_reading(sentence[None], decoding.length_penalty, 3)()
+            assert best == done.setdefault(int(sentence), best)
+        assert all(state.is_done(decoding.length_penalty)[list(done)])
+    assert len(done) > 5
+
+
+def test_flags_are_those_of_the_state():
+    is_done = torch.tensor([True, False, True])
+    assert torch.equal(Flags(is_done, torch.zeros(3, dtype=torch.bool)).read_done(), is_done)
+    with pytest.raises(DivergenceError):
+        Flags(is_done, ~is_done).read_done()
+
+
+def test_a_batch_on_a_gpu_shrinks_by_half_or_not_at_all():
+    active = torch.ones(200, dtype=torch.bool)
+    active[:99] = False
+    assert worth_keeping(active, *SHRINKING_LATE) is None
+    active[:110] = False
+    assert worth_keeping(active, *SHRINKING_LATE)[:90].tolist() == list(range(110, 200))
+    assert worth_keeping(active[100:164], *SHRINKING_LATE) is None
+
+
+def test_a_shape_that_comes_once_is_not_recorded_and_one_that_recurs_is_recorded_once():
+    model, src_ids = tiny(), padded(some_sources(8))
     graphed = GraphedPredictor(model)
-    for number in (8, 40, 8, 8):
-        src_ids = padded(some_sources(number))
-        found, expected = (logits_of(each, src_ids, 1, 5, {}) for each in (graphed, EagerPredictor(model)))
-        assert all(torch.allclose(*pair, atol=1e-5) for pair in zip(found, expected, strict=True))
-    num_recorded = graphed.num_recorded
+    logits_of(graphed, src_ids, 1, 20, {})
+    assert graphed.num_recorded == 0
+    for _ in range(3):
+        logits_of(graphed, src_ids, 1, 20, {})
+    assert graphed.num_recorded == 1
+
+
+def test_graphs_end_when_their_tensors_or_the_weights_move(records_soon):
+    model, small, large = tiny(), padded(some_sources(8)), padded(some_sources(40))
+    graphed = GraphedPredictor(model)
+    for src_ids, num_recorded in ((small, 1), (small, 1), (large, 2), (small, 3), (small, 3)):
+        logits_of(graphed, src_ids, 1, 5, {})
+        assert graphed.num_recorded == num_recorded
+    other = tiny(seed=1)
     for weight, replacement in zip(model.parameters(), other.parameters(), strict=True):
         weight.data = replacement.data
-    found, expected = (logits_of(each, src_ids, 1, 5, {}) for each in (graphed, EagerPredictor(other)))
+    found, expected = (logits_of(each, small, 1, 5, {}) for each in (graphed, EagerPredictor(other)))
     assert all(torch.allclose(*pair, atol=1e-5) for pair in zip(found, expected, strict=True))
-    assert graphed.num_recorded == num_recorded + 1
+    assert graphed.num_recorded == 4
+
+
+def test_no_more_graphs_are_kept_than_the_limit_and_the_oldest_goes(records_soon, monkeypatch):
+    monkeypatch.setattr(predictor_module, "_MOST_GRAPHS", 2)
+    model = tiny()
+    graphed, sizes = GraphedPredictor(model), [padded(some_sources(number)) for number in (40, 8, 16)]
+    for place, num_recorded in ((0, 1), (1, 2), (0, 2), (2, 3), (0, 3), (1, 4)):
+        logits_of(graphed, sizes[place], 1, 5, {})
+        assert graphed.num_recorded == num_recorded
 
 
 def test_without_memory_for_graphs_a_search_goes_on(records_soon, monkeypatch):
@@ -133,6 +214,57 @@ def test_without_memory_for_graphs_a_search_goes_on(records_soon, monkeypatch):
     graphed = GraphedPredictor(model)
     assert_equal(search(model, src_ids, DecodingConfig(), predictor=graphed), search(model, src_ids, DecodingConfig()))
     assert graphed.num_recorded == 0
+
+
+def test_two_threads_share_a_graphed_predictor_and_get_what_each_gets_alone(records_soon):
+    model = tiny()
+    graphed, batches = GraphedPredictor(model), [padded(some_sources(number)) for number in (5, 12, 30, 9)]
+    expected = [search(model, src_ids, DecodingConfig(max_length=30)) for src_ids in batches]
+    with ThreadPoolExecutor(2) as pool:
+        found = list(
+            pool.map(lambda src_ids: search(model, src_ids, DecodingConfig(max_length=30), predictor=graphed), batches)
+        )
+    for ours, theirs in zip(found, expected, strict=True):
+        assert_equal(ours, theirs)
+
+
+def test_only_one_model_on_a_gpu_is_predicted_by_graphs():
+    assert isinstance(predictor_of(tiny()), EagerPredictor)
+    assert isinstance(predictor_of(Ensemble([tiny(), tiny(1)])), EagerPredictor)
+
+
+def test_tensors_of_an_arena_move_only_to_grow():
+    arena = Arena(torch.device("cpu"))
+    first = arena.tensor("keys", (4, 6), torch.float32)
+    assert arena.tensor("keys", (2, 3), torch.float32).data_ptr() == first.data_ptr() and arena.num_moves == 1
+    assert arena.tensor("values", (4, 6), torch.float32).data_ptr() != first.data_ptr()
+    assert arena.tensor("keys", (5, 5), torch.float32).shape == (5, 5) and arena.num_moves == 3
+    arena.tensor("keys", (6, 6), torch.float32)  # Room for half as many again.
+    assert arena.num_moves == 3
+
+
+@torch.inference_mode()
+def test_attention_to_a_static_cache_reads_more_columns_as_it_fills_and_its_tensors_stay_where_there_is_room():
+    model, num_beams = tiny(), 3
+    cache = StaticCache(Arena(torch.device("cpu")), model.start(padded(some_sources(5)), num_beams))
+    newest, numbers, places = torch.zeros(8, 2, num_beams, 8), [], []
+    for _ in range(40):
+        cache.reserve()
+        cache.advance()
+        keys, _ = cache.append(0, (newest, newest))
+        assert keys.shape[2] == cache.bias.shape[3]
+        numbers.append(keys.shape[2] // num_beams)
+        places.append(keys.data_ptr())
+    assert numbers == [16] * 16 + [24] * 8 + [32] * 8 + [48] * 8
+    assert len(set(places[:32])) == 1
+
+
+@pytest.mark.parametrize("rounded", [rounded_sentences, rounded_positions])
+def test_rounded_sizes_are_few_and_hold_what_they_are_made_for(rounded):
+    sizes = [rounded(number) for number in range(1, 2049)]
+    assert all(size >= number for number, size in enumerate(sizes, 1)) and sizes == sorted(sizes)
+    assert all(rounded(size) == size for size in sizes) and len(set(sizes)) <= 36
+    assert all(size <= 1.5 * number for number, size in enumerate(sizes[32:], 33))
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 100, 4096, 65_536])
@@ -149,6 +281,15 @@ def test_batches_that_recur_have_every_sequence_once_and_the_sizes_of_caches(bat
     assert batches_that_recur([], batch_tokens) == []
 
 
+def test_batches_fill_a_share_of_the_memory_of_a_gpu_and_have_the_configured_size_where_it_fits():
+    sizes = [fitting_batch_tokens(16_384, fitting) for fitting in (0, 10_000, 50_000, 100_000, 200_000, 10**7)]
+    assert sizes == [1, 10_000, 16_384, 25_000, 50_000, 65_536]
+    assert fitting_batch_tokens(200_000, 10**7) == 200_000
+    small, large = (tiny(dtype=dtype) for dtype in (torch.bfloat16, torch.float32))
+    assert 0 < bytes_per_token(small) < bytes_per_token(large)
+    assert bytes_per_token(Ensemble([small, large])) == bytes_per_token(small) + bytes_per_token(large)
+
+
 @pytest.mark.parametrize("options", SEARCHES, ids=str)
 def test_an_engine_with_the_batches_of_a_gpu_finds_the_translations_of_one_without(records_soon, options):
     sources, decoding = some_sources(60), DecodingConfig(max_length=30, **options)
@@ -156,3 +297,10 @@ def test_an_engine_with_the_batches_of_a_gpu_finds_the_translations_of_one_witho
     engine = TransformerEngine(model := tiny())
     vars(engine.means).update(fitting_tokens=1_000, predictor=GraphedPredictor(model))
     assert_equal(engine.search(sources, decoding.model_copy(update={"batch_tokens": 700}), 2), expected)
+
+
+def test_copies_of_an_engine_share_what_its_searches_made_unless_they_have_another_model():
+    engine = TransformerEngine(tiny())
+    assert replace(engine, on_done=print).means is engine.means
+    assert replace(engine, model=tiny(1)).means is not engine.means
+    assert TransformerEngine(engine.model).means is not engine.means

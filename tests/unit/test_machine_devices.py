@@ -1,4 +1,6 @@
 import random
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from mt_cli.machine.devices import (
     has_fast_bf16,
     has_varlen_attention,
     is_out_of_memory,
+    limited_memory,
     pick_device,
     pick_precision,
     reason_against_compiling,
@@ -39,10 +42,8 @@ def test_auto_is_the_first_available_device(monkeypatch, has_cuda, has_mps, expe
     monkeypatch.setattr("torch.cuda.is_available", lambda: has_cuda)
     monkeypatch.setattr("torch.cuda.device_count", lambda: int(has_cuda))
     monkeypatch.setattr("torch.backends.mps.is_available", lambda: has_mps)
-    is_enabled = []
-    monkeypatch.setattr("torch.backends.cuda.enable_cudnn_sdp", is_enabled.append)
+    monkeypatch.setattr("torch.backends.cuda.enable_cudnn_sdp", lambda enabled: None)
     assert pick_device("auto").type == expected
-    assert is_enabled == [False] * has_cuda, "the attention of cuDNN is off, on a GPU alone"
     for name, is_available in (("cpu", True), ("cuda", has_cuda), ("cuda:1", False), ("mps", has_mps), ("tpu", False)):
         if is_available:
             assert pick_device(name) == torch.device(name)
@@ -51,18 +52,35 @@ def test_auto_is_the_first_available_device(monkeypatch, has_cuda, has_mps, expe
                 pick_device(name)
 
 
+def test_cudnn_attention_is_off_once_a_cuda_device_is_picked(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    was_enabled = torch.backends.cuda.cudnn_sdp_enabled()
+    try:
+        torch.backends.cuda.enable_cudnn_sdp(True)
+        pick_device("cpu")
+        assert torch.backends.cuda.cudnn_sdp_enabled()
+        pick_device("cuda")
+        assert not torch.backends.cuda.cudnn_sdp_enabled()
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(was_enabled)
+
+
 @pytest.fixture
 def gpu(monkeypatch, tmp_path):
     """Sets up a CUDA device that can compile, and changes it by what a test needs; returns the device."""
 
-    def set_up(capability=(9, 0), packages=("triton",), commands=("gcc",), has_headers=True, cc=""):
+    def set_up(capability=(9, 0), packages=("triton",), commands=("gcc",), has_headers=True, cc=None):
+        (tmp_path / "Python.h").unlink(missing_ok=True)
         if has_headers:
             (tmp_path / "Python.h").touch()
         monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: capability)
         monkeypatch.setattr(devices, "find_spec", lambda name: name if name in packages else None)
         monkeypatch.setattr("shutil.which", lambda name: name if name in commands else None)
         monkeypatch.setattr("sysconfig.get_path", lambda name, scheme: str(tmp_path))
-        monkeypatch.setenv("CC", cc) if cc else monkeypatch.delenv("CC", raising=False)
+        monkeypatch.delenv("CC", raising=False)
+        if cc is not None:
+            monkeypatch.setenv("CC", cc)
         return torch.device("cuda")
 
     return set_up
@@ -98,12 +116,45 @@ def test_variable_length_attention_is_for_half_precision_on_a_gpu_since_ampere(g
     assert not has_varlen_attention(gpu(capability=(7, 5)), torch.float16)
 
 
+def test_variable_length_attention_of_an_earlier_pytorch_is_not_used(gpu, monkeypatch):
+    earlier = SimpleNamespace(varlen_attn=lambda query, key, value, cu_seq_q, cu_seq_k, is_causal=False: query)
+    for module in (earlier, None):  # None makes the import fail.
+        monkeypatch.setitem(sys.modules, "torch.nn.attention.varlen", module)
+        assert not has_varlen_attention(gpu(), torch.bfloat16)
+
+
+def test_memory_is_limited_to_a_share_of_what_is_free_until_the_end_or_an_error(monkeypatch):
+    limits = []
+    monkeypatch.setattr("torch.cuda.empty_cache", lambda: None)
+    monkeypatch.setattr("torch.cuda.current_device", lambda: 3)
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda index: (500, 1000))
+    monkeypatch.setattr("torch.cuda.memory_reserved", lambda index: 100)
+    monkeypatch.setattr(
+        "torch.cuda.set_per_process_memory_fraction", lambda fraction, index: limits.append((fraction, index))
+    )
+    with limited_memory(torch.device("cuda", 1)):
+        assert limits == [(pytest.approx(0.4), 1)]
+    assert limits[1:] == [(1.0, 1)]
+    with pytest.raises(ZeroDivisionError), limited_memory(torch.device("cuda")):
+        raise ZeroDivisionError
+    assert limits[2:] == [(pytest.approx(0.4), 3), (1.0, 3)]
+
+
 @pytest.mark.parametrize("instructions", ["avx512_bf16", "amx_tile"])
 def test_this_pytorch_says_whether_the_cpu_multiplies_bf16(instructions):
     assert cpu_has(instructions) is not None, "bf16 is no longer chosen on any CPU, which halves the speed of training"
 
 
-def test_private_functions_of_pytorch_are_there_and_can_do_without(monkeypatch):
+def test_a_pytorch_without_public_capabilities_is_asked_by_its_private_function(monkeypatch):
+    monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
+    for answer in (True, False):
+        monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda answer=answer: answer, raising=False)
+        assert cpu_has("avx512_bf16") is answer
+    monkeypatch.delattr(torch.cpu, "_is_avx512_bf16_supported")
+    assert cpu_has("avx512_bf16") is None
+
+
+def test_copying_all_tensors_does_not_need_the_private_function_that_is_fast_on_a_gpu(monkeypatch):
     assert hasattr(torch, "_foreach_copy_"), "weights are now copied one by one, which takes longer on a GPU"
     tensors = [torch.arange(6.0).view(2, 3), torch.tensor(7.0)]
     for _ in range(2):
@@ -111,9 +162,6 @@ def test_private_functions_of_pytorch_are_there_and_can_do_without(monkeypatch):
         copy_all(tensors, places)
         assert all(torch.equal(place.float(), tensor) for place, tensor in zip(places, tensors, strict=True))
         monkeypatch.delattr(torch, "_foreach_copy_", raising=False)
-    for name in ("get_capabilities", "_is_avx512_bf16_supported"):
-        monkeypatch.delattr(torch.cpu, name, raising=False)
-    assert cpu_has("avx512_bf16") is None
 
 
 def test_auto_precision_is_bf16_only_where_the_hardware_multiplies_it():

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -203,15 +204,20 @@ def test_feed_forward_dropout_applies_to_the_output_of_the_non_linearity_in_trai
     assert is_kept[whole != 0].float().mean().item() == pytest.approx(0.5, abs=0.05)
 
 
-def test_positions_are_the_sines_of_the_paper_also_beyond_the_longest_sentence_so_far():
+def test_positions_are_the_sines_of_the_paper():
+    table = sinusoids(50, 16)
+    for position, dimension in [(0, 0), (1, 0), (7, 3), (49, 10), (49, 15)]:
+        angle = position / 10_000 ** (2 * (dimension // 2) / 16)
+        expected = math.cos(angle) if dimension % 2 else math.sin(angle)
+        assert table[position, dimension] == pytest.approx(expected, abs=1e-4)
+
+
+def test_the_table_of_sines_grows_with_the_sentence():
     model = tiny()
+    src_ids = torch.randint(4, 11, (1, 700))
     with torch.no_grad():
-        assert model(torch.randint(4, 11, (1, 700)), torch.tensor([[2]])).isfinite().all()
-    for table in (sinusoids(50, 16), model.source_embedding.positions.table):
-        for position, dimension in [(0, 0), (1, 0), (7, 3), (49, 10), (len(table) - 1, 15)]:
-            angle = position / 10_000 ** (2 * (dimension // 2) / 16)
-            expected = math.cos(angle) if dimension % 2 else math.sin(angle)
-            assert table[position, dimension] == pytest.approx(expected, abs=1e-4)
+        assert model(src_ids, torch.tensor([[2]])).isfinite().all()
+    assert torch.allclose(model.source_embedding.positions.table[:256], sinusoids(256, 16), atol=1e-5)
 
 
 def test_each_pair_of_a_head_turns_by_its_position_times_its_frequency():
@@ -222,6 +228,30 @@ def test_each_pair_of_a_head_turns_by_its_position_times_its_frequency():
         angle = positions[row] / 10_000 ** ((first % d_head) / d_head)
         matrix = torch.tensor([[angle.cos(), -angle.sin()], [angle.sin(), angle.cos()]])
         assert torch.allclose(turned[row, first : first + 2], matrix @ x[row, first : first + 2], atol=1e-5)
+
+
+def rotary_attention(rows, positions):
+    """The first self-attention of an encoder, of random rows at these positions of one sentence."""
+    model = tiny(**ROTARY)
+    attention = model.encoder[0].self_attention
+    layout = replace(
+        padded_layout(torch.ones(1, len(positions), dtype=torch.int64)), positions=positions, num_positions=99
+    )
+    weights = []
+    with torch.no_grad():
+        attention(rows, model.rotation(layout), torch.zeros(1), weights=weights)
+    return weights[0]
+
+
+def test_rotary_attention_depends_on_the_distance_of_positions_and_not_on_the_positions():
+    rows, places = torch.randn(5, SHAPES["d_model"]), torch.tensor([0, 1, 2, 3, 4])
+    weights = []
+    for each in (places, places + 50, 2 * places):
+        torch.manual_seed(1)
+        weights.append(rotary_attention(rows, each))
+    here, elsewhere, further = weights
+    assert torch.allclose(here, elsewhere, atol=1e-5)
+    assert not torch.allclose(here, further, atol=1e-3)
 
 
 def test_embeddings_begin_near_unit_size_and_matrices_are_xavier():
@@ -273,12 +303,6 @@ def test_outlines_and_skeletons_have_the_shapes_and_ties_of_a_model_without_its_
         assert torch.equal(buffer, copied) and buffer is not copied
 
 
-def test_embeddings_have_the_dropout_of_sub_layers_unless_they_have_a_rate():
-    for rate, expected in ((None, 0.3), (0.1, 0.1), (0.0, 0.0)):
-        model = tiny(dropout=0.3, embedding_dropout=rate)
-        assert (model.source_embedding.dropout, model.encoder[0].feed_forward_residual.dropout) == (expected, 0.3)
-
-
 def test_word_dropout_drops_whole_words_and_keeps_the_mean():
     config = ModelConfig(d_model=8, d_ff=8, num_heads=2, dropout=0.0, word_dropout=0.25)
     embedding = Embedding(config, 10)
@@ -290,3 +314,11 @@ def test_word_dropout_drops_whole_words_and_keeps_the_mean():
     assert is_dropped.float().mean().item() == pytest.approx(0.25, abs=0.02)
     assert torch.allclose(words[~is_dropped], torch.tensor(8**0.5 / 0.75), rtol=1e-3)
     assert (embedding.eval()(torch.full((4,), 5), padded_layout(torch.full((1, 4), 5))) != 0).all()
+
+
+def test_the_dropout_of_embeddings_is_that_of_sub_layers_unless_it_has_a_rate_of_its_own():
+    sizes = {"d_model": 8, "d_ff": 8, "num_heads": 2, "dropout": 0.3}
+    for rate, expected in ((None, 0.3), (0.1, 0.1), (0.0, 0.0)):
+        model = Transformer(ModelConfig(**sizes, embedding_dropout=rate), 10, 10)
+        assert model.source_embedding.dropout == expected
+        assert model.encoder[0].feed_forward_residual.dropout == 0.3

@@ -29,6 +29,16 @@ def test_an_ensemble_predicts_the_mean_of_the_probabilities(models):
         torch.testing.assert_close(Ensemble(models).read(src_ids, tgt_ids)[0].exp(), mean)
 
 
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_an_ensemble_of_equal_models_translates_as_one_of_them(models, beam_size):
+    decoding = DecodingConfig(beam_size=beam_size, max_length_ratio=2.0)
+    (one, *_), both = models, Ensemble([models[0], models[0]])
+    alone, together = (TransformerEngine(model).search(SOURCES, decoding, 1) for model in (one, both))
+    for (expected,), (found,) in zip(alone, together, strict=True):
+        assert found.ids == expected.ids
+        assert found.score == pytest.approx(expected.score, abs=1e-4)
+
+
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_the_score_of_a_search_is_what_reading_gives(models, beam_size):
     engine = TransformerEngine(Ensemble(models))

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from mt_cli.model import kernels
-from mt_cli.model.kernels import add_dropped, attend, bias_of, drop, take_rows
+from mt_cli.model.kernels import add_dropped, attend, attention_weights, bias_of, drop, take_rows
 from mt_cli.model.transformer import causal_mask
 
 
@@ -43,6 +43,14 @@ def test_attention_has_the_values_and_gradients_of_the_equation(dtype, tolerance
     for one, other in zip(ours, values_and_gradients(equation, *inputs), strict=True):
         assert one.dtype == dtype
         assert torch.allclose(one.float(), other, atol=tolerance, rtol=tolerance)
+
+
+def test_attention_weights_are_those_that_attention_uses_and_zero_where_the_mask_is_false():
+    query, key, value, mask = some_attention()
+    weights = attention_weights(query, key, bias_of(mask))
+    assert torch.allclose(weights @ value, attend(query, key, value, bias_of(mask)), atol=1e-5)
+    assert torch.allclose(weights.sum(dim=-1), torch.ones(2, 4, 5))
+    assert (weights[~mask.expand(2, 4, 5, 7)] == 0).all()
 
 
 def test_attention_dropout_keeps_the_mean():

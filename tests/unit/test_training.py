@@ -1,10 +1,13 @@
 import copy
+import sys
+from dataclasses import replace
 from itertools import islice, pairwise
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from meta_device import OnMeta, Reads
 
 from mt_cli.batching.batches import MixedPairs, collate, epoch_batches
 from mt_cli.batching.encoded import EncodedPairs
@@ -12,7 +15,7 @@ from mt_cli.config.sections import ModelConfig
 from mt_cli.config.training import TrainingConfig
 from mt_cli.errors import DeviceMemoryError
 from mt_cli.evaluation.token_loss import score_tokens
-from mt_cli.model.transformer import Transformer
+from mt_cli.model.transformer import Transformer, outline
 from mt_cli.training.gradients import GradientAccumulator, fits_memory, largest_batch
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer, step_if
@@ -156,22 +159,33 @@ class Scarce:
 
 @pytest.mark.parametrize("num_pairs", [1, 7, 20])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_batch_split_for_lack_of_memory_has_the_same_gradient(num_pairs, dtype):
+def test_a_batch_split_for_lack_of_memory_has_the_same_gradient(monkeypatch, num_pairs, dtype):
     pairs, objective = some_pairs(), tiny_objective(dropout=0.0)
     batch = collate(pairs, range(40))
-    expected, whole = gradient_of(objective, [batch], dtype), objective(batch)
+    expected = gradient_of(objective, [batch], dtype)
     objective.zero_grad()
-    objective.forward = Scarce(objective, num_pairs)
+    scarce = Scarce(objective, num_pairs)
+    monkeypatch.setattr(objective, "forward", scarce)
     gradients = GradientAccumulator(objective, dtype)
     sums = add_up_gradients(gradients, [batch])
     tolerance = 1e-5 if dtype == torch.float32 else 0.05
     for name, weight in objective.named_parameters():
         assert (weight.grad - expected[name]).norm() <= tolerance * expected[name].norm() + 1e-7, name
-    assert sums.cross_entropy.item() == pytest.approx(float(whole.cross_entropy), rel=1e-2)
-    assert sums.num_correct.item() == pytest.approx(float(whole.num_correct), abs=3)
-    num_splits = gradients.num_splits
-    add_up_gradients(gradients, [batch])
-    assert gradients.num_splits == num_splits > 0, "a size that was too large is not tried again"
+    assert gradients.num_splits > 0
+    monkeypatch.undo()
+    assert sums.cross_entropy.item() == pytest.approx(float(objective(batch).cross_entropy), rel=1e-2)
+    assert sums.num_correct.item() == pytest.approx(float(objective(batch).num_correct), abs=3)
+
+
+def test_a_size_that_was_too_large_is_not_tried_again(monkeypatch):
+    pairs, objective = some_pairs(), tiny_objective()
+    scarce = Scarce(objective, 20)
+    monkeypatch.setattr(objective, "forward", scarce)
+    gradients = GradientAccumulator(objective, torch.float32)
+    for _ in range(3):
+        add_up_gradients(gradients, [collate(pairs, range(40))])
+    assert scarce.tried == [40] + [20] * 6
+    assert gradients.num_splits == 1
 
 
 @pytest.mark.parametrize(
@@ -231,6 +245,62 @@ def run_steps(number, position=None, objective=None, optimizer=None, dtype=torch
     return reports, objective, optimizer, position
 
 
+def loop_on_meta(dtype, fused, model=(), **options):
+    """The training loop on the device `meta`, where reading a value raises NotImplementedError or RuntimeError."""
+    model = ModelConfig(d_model=16, d_ff=16, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, **dict(model))
+    config = TrainingConfig(batch_tokens=40, micro_batches_per_step=2, **options)
+    objective = Objective(outline(model, 12, 12).to("meta"), config)
+    optimizer = build_optimizer(objective, config)
+    if fused:  # As on a GPU; `build_optimizer` does not choose it for `meta`.
+        for each in (optimizer.defaults, *optimizer.param_groups):
+            each["fused"], each["foreach"] = True, False
+    schedule, position = (lambda step: 1e-2), Position()
+    gradients = GradientAccumulator(objective, dtype)
+    return optimization_steps(
+        Update(gradients, optimizer, config), mixed_pairs(config), config, schedule, position
+    ), optimizer
+
+
+_DROPOUT = {"dropout": 0.1, "attention_dropout": 0.2, "feed_forward_dropout": 0.3, "word_dropout": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "options"),
+    [
+        (torch.float32, {"recompute_layers": True, "model": _DROPOUT}),
+        (torch.bfloat16, {"recompute_layers": True, "r_drop": 2.0, "label_smoothing": 0.0, "max_grad_norm": None}),
+        (torch.bfloat16, {"r_drop": 2.0, "model": {"positions": "rotary", "activation": "swiglu"}}),
+        (torch.float16, {"model": {"positions": "learned", "norm_order": "post", "output_bias": True}}),
+        (torch.bfloat16, {"optimizer": "muon", "model": {"tie_embeddings": "all"}}),
+    ],
+    ids=str,
+)
+def test_every_operation_of_an_update_is_on_the_device_but_the_copies_of_its_batches(monkeypatch, dtype, options):
+    module = sys.modules["torch.optim.optimizer"]
+    monkeypatch.setattr(module, "_get_fused_kernels_supported_devices", lambda: ["meta"])
+    is_muon = "optimizer" in options
+    if is_muon:  # AdamW is fused for the other parameters.
+        monkeypatch.setattr("mt_cli.training.optimizer.has_fast_bf16", lambda device: True)
+        adamw = torch.optim.AdamW
+        monkeypatch.setattr(torch.optim, "AdamW", lambda *args, **given: adamw(*args, **given | {"fused": True}))
+    steps, _ = loop_on_meta(dtype, fused=not is_muon, **options)
+    reads = {"__bool__": lambda tensor: True} if is_muon else {}
+    with Reads(**reads), OnMeta() as seen:
+        reports = list(islice(steps, 2))
+    tensors_of_a_batch = 3 + 2 * 6  # Ids; positions, mask, rows, slots, starts and sequences of each side.
+    assert seen.num_copies == tensors_of_a_batch * sum(len(report.placed) for report in reports)
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_without_a_fused_optimizer_the_loop_reads_one_boolean(name):
+    read = []
+    steps, optimizer = loop_on_meta(torch.float32, fused=False, optimizer=name)
+    with Reads(__bool__=lambda tensor: read.append(tensor) or True):
+        reports = [next(steps) for _ in range(2)]
+    assert [id(each) for each in read] == [id(report.is_finite) for report in reports]
+    assert all(optimizer.state[weight] for group in optimizer.param_groups for weight in group["params"])
+
+
 def test_training_and_validation_measure_the_same_loss():
     pairs, objective = some_pairs(), tiny_objective(dropout=0.0)
     sums = add_up_gradients(GradientAccumulator(objective.train(), torch.float32), [collate(pairs, range(40))])
@@ -274,16 +344,30 @@ def micro_batches_per_epoch():
     return len(list(epoch_batches(mixed_pairs(config), 40, config.seed, 0)))
 
 
-@pytest.mark.parametrize("growth", [None, 2, pytest.param(5, marks=pytest.mark.slow), 1000])
-def test_steps_of_growing_batches_take_their_micro_batches_and_are_counted_exactly(growth):
-    options = {"micro_batches_per_step": 3, "micro_batches_growth_steps": growth}
+def test_accumulation_takes_fewer_steps_per_epoch():
+    for micro_batches in (1, 3):
+        steps = -(-micro_batches_per_epoch() // micro_batches)
+        assert run_steps(steps - 1, micro_batches_per_step=micro_batches)[3].epoch == 0
+        position = run_steps(steps, micro_batches_per_step=micro_batches)[3]
+        assert (position.epoch, position.pool, position.num_batches) == (1, 0, 0)
+
+
+def test_growing_steps_take_ever_more_micro_batches_up_to_the_largest_number():
+    options = {"micro_batches_per_step": 4, "micro_batches_growth_steps": 9}
     config = TrainingConfig(batch_tokens=40, **options)
-    num_steps = count_steps(config, 1, micro_batches_per_epoch(), 3)
-    sizes = [config.num_micro_batches(step) for step in range(1, num_steps + 1)]
-    assert sizes[0] == (1 if growth else 3) and {second - first for first, second in pairwise(sizes)} <= {0, 1}
+    sizes = [config.num_micro_batches(step) for step in range(1, 13)]
+    assert (sizes[0], sizes[9:]) == (1, [4, 4, 4])
+    assert {second - first for first, second in pairwise(sizes)} == {0, 1}
+    reports = run_steps(5, **options)[0]
+    assert [len(report.placed) for report in reports[:5]] == sizes[:5]
+
+
+@pytest.mark.parametrize("growth", [None, 2, pytest.param(5, marks=pytest.mark.slow), 1000])
+def test_the_steps_of_growing_batches_are_counted_exactly(growth):
+    options = {"micro_batches_per_step": 3, "micro_batches_growth_steps": growth}
+    num_steps = count_steps(TrainingConfig(batch_tokens=40, **options), 1, micro_batches_per_epoch(), 3)
     assert run_steps(num_steps - 1, **options)[3].epoch == 2
-    reports, _, _, position = run_steps(num_steps, **options)
-    assert [len(report.placed) for report in reports[:2]] == sizes[:2]
+    position = run_steps(num_steps, **options)[3]
     assert (position.epoch, position.pool, position.num_batches) == (3, 0, 0)
 
 
@@ -300,3 +384,21 @@ def test_a_step_that_is_not_finite_changes_neither_weights_nor_the_next_step(fus
             step_if(torch.tensor(not is_bad), optimizer)
     assert torch.equal(weights_of(objective), weights_of(untouched))
     assert weights_of(objective).isfinite().all()
+
+
+def test_a_gradient_that_is_not_finite_is_reported_and_leaves_the_weights(monkeypatch):
+    objective = tiny_objective()
+    reports, objective, optimizer, position = run_steps(1, objective=objective)
+    assert bool(reports[0].is_finite)
+    before = weights_of(objective)
+    forward = objective.forward
+
+    def overflowing(batch):
+        sums = forward(batch)
+        return replace(sums, objective=sums.objective * float("inf"))
+
+    monkeypatch.setattr(objective, "forward", overflowing)
+    reports = run_steps(2, position, objective, optimizer)[0]
+    assert [bool(report.is_finite) for report in reports] == [False, False]
+    assert torch.equal(weights_of(objective), before)
+    assert position.step == 3

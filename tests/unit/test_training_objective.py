@@ -47,6 +47,20 @@ def test_the_definition_is_the_equation_over_rows_that_are_not_padding(smoothing
             assert value.item() == pytest.approx(of_equation.item(), rel=1e-5)
 
 
+@pytest.mark.parametrize("consistency", [None, 2.0])
+def test_padding_has_no_gradient(consistency):
+    hidden, weight, targets = some_inputs(50)
+    targets[40:] = 0
+    if consistency is None:
+        _, gradients = sums_and_gradients(lambda *x: smoothed_cross_entropy(*x, targets, 0.1), hidden, weight)
+    else:
+        both = torch.stack([hidden, hidden.flip(0)])
+        _, gradients = sums_and_gradients(
+            lambda *x: consistent_cross_entropy(*x, targets, 0.1, consistency), both, weight
+        )
+    assert (gradients[0][..., 40:, :] == 0).all() and (gradients[0][..., :40, :] != 0).any()
+
+
 @pytest.fixture(params=["cpu", "other"])
 def kind(request, monkeypatch):
     """Kind of device whose implementation is used; both run on a CPU."""
@@ -85,6 +99,15 @@ def test_the_fused_loss_has_the_sums_and_gradients_of_the_definition(
         assert (gradients[0][:, num_tokens:] == 0).all()
     _, frozen = sums_and_gradients(lambda hidden: fast(hidden, *inputs[1:]), hidden)
     assert torch.equal(frozen[0], gradients[0])
+
+
+def test_the_fused_loss_without_gradients_is_the_same():
+    hidden, weight, targets = some_inputs(700)
+    workspace, inputs = Workspace(), (hidden.requires_grad_(), weight, targets, 700, 0.1)
+    with torch.inference_mode():
+        without = fused_loss(*inputs, workspace)
+    for one, other in zip(fused_loss(*inputs, workspace), without, strict=True):
+        assert torch.equal(one, other)
 
 
 def test_bf16_gives_a_loss_and_a_gradient_near_the_exact_ones(kind):

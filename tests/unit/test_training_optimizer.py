@@ -29,12 +29,6 @@ def test_every_schedule_rises_linearly_to_its_peak_and_never_again(schedule):
     assert rates[-1] == pytest.approx({"inverse_sqrt": 0.5 * math.sqrt(0.1), "constant": 0.5}.get(schedule, 0.0))
 
 
-@pytest.mark.parametrize("schedule", ["inverse_sqrt", "constant"])
-def test_schedules_without_an_end_do_not_read_the_clock(schedule):
-    config = TrainingConfig(schedule=schedule, warmup_steps=10, max_minutes=1)
-    assert all(learning_rate(config, n, None, 59.0) == learning_rate(config, n, None) for n in (1, 10, 11, 100))
-
-
 def test_inverse_sqrt_is_the_schedule_of_2017():
     d_model, warmup = 512, 4000
     config = TrainingConfig(learning_rate=(d_model * warmup) ** -0.5, warmup_steps=warmup)
@@ -89,6 +83,20 @@ def test_at_a_constant_speed_the_clock_gives_the_rates_of_the_steps(schedule, wa
     for step in range(1, 101):
         expected = learning_rate(by_steps, step, 100)
         assert learning_rate(by_clock, step, None, 0.6 * step) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("schedule", ["inverse_sqrt", "constant"])
+def test_schedules_without_an_end_do_not_read_the_clock(schedule):
+    config = TrainingConfig(schedule=schedule, warmup_steps=10, max_minutes=1)
+    assert all(learning_rate(config, n, None, 59.0) == learning_rate(config, n, None) for n in (1, 10, 11, 100))
+
+
+def test_a_warm_up_longer_than_half_of_the_steps_still_ends_at_zero():
+    config = TrainingConfig(schedule="linear", warmup_steps=1000, learning_rate=1.0, max_steps=100)
+    rates = [learning_rate(config, step, 100) for step in range(1, 101)]
+    assert rates[:50] == pytest.approx([step / 1000 for step in range(1, 51)])
+    assert rates[-3:] == pytest.approx([0.04, 0.02, 0.0])
+    assert max(rates) < 0.1
 
 
 def test_only_matrices_of_linear_maps_decay():
@@ -168,15 +176,29 @@ def test_batched_muon_gives_the_bits_of_the_muon_of_torch(monkeypatch):
     assert not torch.equal(start[0], models[0][0])
 
 
-@pytest.mark.parametrize("algorithm", ["adamw", "muon"])
-def test_a_skipped_step_changes_nothing_and_has_no_norm(algorithm):
+def test_a_skipped_step_changes_no_state_of_muon():
     model = Transformer(ModelConfig(d_model=8, d_ff=8, num_heads=2), 11, 12)
-    optimizer = build_optimizer(model, TrainingConfig(optimizer=algorithm))
-    for is_finite in (False, True, False):
+    optimizer = build_optimizer(model, TrainingConfig(optimizer="muon"))
+    for is_finite in (True, False):
         before = [weight.detach().clone() for weight in model.parameters()]
         for weight in model.parameters():
-            weight.grad = torch.randn_like(weight) if is_finite else torch.full_like(weight, math.nan)
+            weight.grad = torch.full_like(weight, 0.1 if is_finite else math.nan)
         step_if(torch.tensor(is_finite), optimizer)
         changed = [not torch.equal(*pair) for pair in zip(model.parameters(), before, strict=True)]
-        assert all(changed) and weight_norm(optimizer) > 0 if is_finite else not any(changed)
+        assert all(changed) if is_finite else not any(changed)
     assert all(value.isfinite().all() for state in optimizer.state.values() for value in state.values())
+
+
+@pytest.mark.parametrize("algorithm", ["adamw", "muon"])
+def test_a_skipped_step_is_no_update_after_which_there_is_a_norm(algorithm):
+    model = Transformer(ModelConfig(d_model=8, d_ff=8, num_heads=2), 11, 12)
+    optimizer = build_optimizer(model, TrainingConfig(optimizer=algorithm))
+    for _ in range(2):
+        for weight in model.parameters():
+            weight.grad = torch.full_like(weight, math.nan)
+        step_if(torch.tensor(False), optimizer)
+        assert weight_norm(optimizer).isnan()
+    for weight in model.parameters():
+        weight.grad = torch.randn_like(weight)
+    step_if(torch.tensor(True), optimizer)
+    assert weight_norm(optimizer) > 0

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from mt_cli.features.documents.document import Unit
-from mt_cli.features.documents.paragraphs import Line, Markup, paragraph_unit
 from mt_cli.features.documents.texts import display_width, one_line
+from mt_cli.features.documents.wrapped_lines import Line, Markup, paragraph_unit
 
 ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1*")
 _SHORTEST = 4

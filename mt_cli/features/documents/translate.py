@@ -157,6 +157,10 @@ def _place(path: Path, document: Document, unit: Unit) -> str:
 def _summary(counts: Counter[str]) -> str:
     """Numbers of documents and texts, as one line."""
     documents, before = counts.pop("documents", 0), counts.pop("done before", 0)
+    if (number := counts.pop("texts", 0)) == 1:
+        counts = Counter({"text": 1}) + counts
+    else:
+        counts = Counter({"texts": number}) + counts
     shown = [f"{number:,} {name}" for name, number in counts.items() if number]
     earlier = f" ({before:,} more were done before)" if before else ""
     return f"{documents:,} document{'s' * (documents != 1)}{earlier}: {', '.join(shown) or 'no text'}"
