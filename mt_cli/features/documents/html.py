@@ -108,12 +108,14 @@ def _end_of(events: Sequence[Event], first: int) -> int:
 def _units(content: str, run: Sequence[Event], escape: Callable[[str], str]) -> Iterator[Unit]:
     """Unit of a run with its attributes, or units of the attributes alone if it has no text."""
     places = [(event, *place) for event in run for place in _values(content, event)]
-    tagged = TaggedText.of(list(_pieces(content, run)))
-    if not any(isinstance(piece, str) and any(map(str.isalpha, piece)) for piece in tagged.pieces):
+    has_text = any(event.kind == "text" for event in run)
+    texts = [piece for piece in _pieces(content, run) if isinstance(piece, str)] if has_text else []
+    if not any(map(str.isalpha, "".join(texts))):
         for event, start, end in places:
             writer = _Writer(content, start, end, None, [(event, start, end)], escape)
             yield Unit(start, end, writer.texts, writer, is_block=True)
-    elif run:
+    else:
+        tagged = TaggedText.of(list(_pieces(content, run)))
         writer = _Writer(content, run[0].start, run[-1].end, tagged, places, escape)
         yield Unit(run[0].start, run[-1].end, writer.texts, writer, is_block=True)
 

@@ -10,6 +10,7 @@ from itertools import accumulate, pairwise
 _VOID_NAMES = "area base br col embed hr img input link meta param source track wbr"
 VOID = frozenset(_VOID_NAMES.split())
 _ATTRIBUTE = re.compile(r"[\s/]+([^\s/>=\"'<]+)(?:\s*=\s*(\"[^\"]*+\"|'[^']*+'|[^\s>\"']+))?")
+_NAME = re.compile(r"<[^\s/>]+")
 _OPENING = re.compile(r"<[!/?A-Za-z]")
 
 
@@ -116,7 +117,7 @@ class _Parser(HTMLParser):
 def _attributes(content: str, start: int, end: int) -> dict[str, tuple[int, int]]:
     """Places of the values of the attributes of a start tag; the first of a name counts."""
     places: dict[str, tuple[int, int]] = {}
-    name = re.compile(r"<[^\s/>]+").match(content, start, end)
+    name = _NAME.match(content, start, end)
     for match in _ATTRIBUTE.finditer(content, name.end() if name else end, end):
         if match[2] is not None:
             is_quoted = match[2][0] in "\"'"

@@ -196,6 +196,8 @@ def _with_space_apart(piece: Piece) -> list[Piece]:
 
 def _partners(pieces: Sequence[Piece]) -> dict[int, int]:
     """Index of the end tag for the index of each start tag that has one, if the pairs are nested."""
+    if not any(isinstance(piece, Tag) and piece.kind for piece in pieces):
+        return {}
     partners, waiting = dict[int, int](), list[int]()
     places = defaultdict[str, list[int]](list)
     for index, piece in enumerate(pieces):
@@ -217,7 +219,7 @@ def _paired(pieces: Sequence[Piece]) -> list[Piece]:
     partners = _partners(pieces)
     pairs = {*partners, *partners.values()}
     return [
-        piece if isinstance(piece, str) or index in pairs else replace(piece, kind="")
+        piece if isinstance(piece, str) or not piece.kind or index in pairs else replace(piece, kind="")
         for index, piece in enumerate(pieces)
     ]
 

@@ -1,5 +1,6 @@
 """XLIFF documents: only targets and states change, and damage is one error with its place."""
 
+import re
 from xml.etree import ElementTree
 
 import pytest
@@ -161,6 +162,13 @@ def test_line_ends_and_a_byte_order_mark_stay(tmp_path):
         document = read(tmp_path, content, encoding)
         assert document.units[0].texts == ("a\nb",) and document.replaced({}) == content.encode(encoding)
         assert ">A\r\nB</target>\r\n" in translated(document)
+
+
+def test_mixed_line_ends_stay(tmp_path):
+    content = version_1(unit_1("a") + "\r" + unit_2("b") + "\r\n" + unit_1("c\rd\r\ne"))
+    document = read(tmp_path, content)
+    assert [unit.texts for unit in document.units] == [("a",), ("c\nd\ne",)]
+    assert re.sub(r"\n    <target.*?</target>", "", translated(document), flags=re.DOTALL) == content
 
 
 BOMB = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;">]>'
