@@ -26,7 +26,7 @@ _MARKUP = Markup(
         rf"{_BULLET}|{_ENUMERATOR}|\.\.(?:\s|\Z)|__(?:\s|\Z)|\|(?:\s|\Z)|:[^:\s`][^:`]*:(?:\s|\Z)|>>>|"
         rf"(?P<line>[!-/:-@\[-`{{-~])(?P=line)+\s?\Z|{_OPTION}(?:[ ,=]|\Z)"
     ),
-    hidden=re.compile(r"``.+?``|:[\w:+.-]+:`[^`<]*`|\|[^|\s][^|]*\||\w+://\S+"),
+    hidden=re.compile(r"``.+?``|:[\w:+.-]{1,99}:`[^`<]*`|\|[^|\s][^|]*\||\w+://\S+"),
 )
 _ITEM = re.compile(rf"{_BULLET}|(?P<number>{_ENUMERATOR})")
 _DIRECTIVE = re.compile(r"\.\. +(?P<name>\w[\w:.+-]*?) ?::(?:\s+|\Z)")
