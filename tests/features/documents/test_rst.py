@@ -184,6 +184,15 @@ def test_a_paragraph_that_begins_with_an_initial_is_no_list(tmp_path):
     assert texts_of(read(tmp_path, ".rst", "A. Einstein\nB. Bohr\n")) == [("Einstein",), ("Bohr",)]
 
 
+def test_references_by_their_text_keep_their_targets(tmp_path):
+    content = "See `the  guide`_, `Python`_ and ```the guide`_``.\n\n.. _the guide: a.html\n.. _python: b.html\n"
+    document = read(tmp_path, ".rst", content)
+    text = "See `the guide <the guide_>`__, `Python <Python_>`__ and ```the guide`_``."
+    assert texts_of(document) == [(text,)] and translated(document) == content.encode()
+    written = translated(document, lambda text: text.replace("See `the guide", "Siehe `den Leitfaden")).decode()
+    assert written.startswith("Siehe `den Leitfaden <the guide_>`__, `Python`_ and ```the guide`_``.\n")
+
+
 rst = st.text(st.sampled_from("ab é漢😀\n\n\t  .:-*+#=`~|[]_\\1"), max_size=60) | st.text(max_size=60)
 
 
