@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mt_cli.features.documents.document import Document, Options, Unit, read_content
-from mt_cli.features.documents.wrapped_lines import Line, Markup, paragraph_unit
+from mt_cli.features.documents.wrapped_lines import Line, Markup, paragraph_unit, with_text
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -23,16 +23,17 @@ if TYPE_CHECKING:
 _LINE_END = re.compile(r"\r\n?|\n")
 _FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\n(?=.*\S)(?:.*\n)*?\1[ \t]*(?:\n|\Z)")
 _FIXED = re.compile(
-    r":::+.*|\{%.*%\}|\{\{.*\}\}|\[!\w+\]|!!! .*|\{[:#.][^{}]*\}|\[TOC\]|\[\[_?TOC_?\]\]", re.IGNORECASE
+    r":::+.*|\{%.*%\}|\{\{.*\}\}|\[!\w+\]|(?:!!!|\?{3}\+?|===) .*|\{[:#.][^{}]*\}|\[TOC\]|\[\[_?TOC_?\]\]",
+    re.IGNORECASE,
 )
-_LABEL = re.compile(r"\[\^[^\]\s]+\]:[ \t]+|:[ \t]+|\[[ xX]\][ \t]+(?=\S)")
+_LABEL = re.compile(r"\[\^[^\]\s]+\]:(?:[ \t]+|\Z)|:[ \t]+|\[[ xX]\][ \t]+(?=\S)")
 """Beginning of a footnote, of a definition or of a task, before its text."""
 _HARD_BREAK = re.compile(r"(?: {2,}|\\)\Z")
 _ATTRIBUTES = re.compile(r"[ \t]+\{[#.:][^{}]*\}\Z")
 _BARE_BAR = re.compile(r"(?<!\\)\|")
 _CODE = r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)"
 _LINK = re.compile(
-    rf"{_CODE}|(?<!\])\[(?P<label>(?:[^\[\]\\]|\\.){{1,999}})\](?P<rest>\[\]|\[[^\[\]]*\]|\([^()]*\)|(?![\[(:]))",
+    rf"{_CODE}|(?<!\])\[(?P<label>(?:[^\[\]\\]|\\.){{1,999}})\](?P<rest>\[\]|\[[^\[\]]*\]|\([^()]*\)|(?![\[(]))",
     re.DOTALL,
 )
 _FULL_LINK = re.compile(r"\[([^\[\]]+)\]\[\1\]")
@@ -124,6 +125,8 @@ class _Blocks:
             if label := _LABEL.match(text):
                 runs.append([])
                 line = line._replace(start=line.start + label.end())
+            if line.start == line.end:
+                continue
             is_broken = _HARD_BREAK.search(self._content[line.start : self._lines[number].end])
             runs[-1].append(line._replace(end=line.end - text.endswith("\\")) if is_broken else line)
             if is_broken:
@@ -146,10 +149,9 @@ class _Blocks:
 
     def _with_full_links(self, unit: Unit) -> Unit:
         """Unit in whose text a link by its text names its definition, too."""
-        text = _LINK.sub(self._full_link, unit.texts[0]) if self._references else unit.texts[0]
-        if text == unit.texts[0]:
+        if not self._references:
             return unit
-        return replace(unit, texts=(text,), write=_LinkWriter(unit.write, unit.texts[0], text))
+        return with_text(unit, _LINK.sub(self._full_link, unit.texts[0]), _FULL_LINK, r"[\1]")
 
     def _full_link(self, match: re.Match[str]) -> str:
         from markdown_it.common.utils import normalizeReference
@@ -158,20 +160,6 @@ class _Blocks:
         if not label or match["rest"] not in ("", "[]") or normalizeReference(label) not in self._references:
             return match[0]
         return f"[{label}][{label}]"
-
-
-@dataclass(frozen=True)
-class _LinkWriter:
-    """Writes a text with links by their text."""
-
-    write: Callable[[Sequence[str], bool], str]
-    text: str
-    full_text: str
-
-    def __call__(self, translations: Sequence[str], needs_review: bool) -> str:
-        """Content of the block; a link whose text is still the name of its definition is short again."""
-        is_same = translations[0] == self.full_text
-        return self.write([self.text if is_same else _FULL_LINK.sub(r"[\1]", translations[0])], needs_review)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """reStructuredText (`.rst`): paragraphs, titles, list items, definitions, and the bodies of directives with text.
 
 The structure of lines tells the blocks, as in the specification of docutils. Literal blocks, code, comments, targets,
-substitutions, fields of the document, options and glossaries stay; so do tables, which are counted.
+substitutions, fields of the document, options and glossaries stay; so do tables, which are counted. A reference by its
+text to a target of the file, such as `text`_, is written as `text <text_>`__, so that a translation keeps its target.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import NamedTuple
 from mt_cli.features.documents.directives import Directive, directive_of
 from mt_cli.features.documents.document import Document, Options, Unit, read_content
 from mt_cli.features.documents.rst_titles import ADORNMENT, is_underline, title_unit
-from mt_cli.features.documents.wrapped_lines import Line, Markup, paragraph_unit
+from mt_cli.features.documents.wrapped_lines import Line, Markup, paragraph_unit, with_text
 
 _LINE = re.compile(r"([^\r\n]*+)(?:\r\n|\n|\r|\Z)")
 _MAX_DEPTH = 60
@@ -26,7 +27,7 @@ _MARKUP = Markup(
         rf"{_BULLET}|{_ENUMERATOR}|\.\.(?:\s|\Z)|__(?:\s|\Z)|\|(?:\s|\Z)|:[^:\s`][^:`]*:(?:\s|\Z)|>>>|"
         rf"(?P<line>[!-/:-@\[-`{{-~])(?P=line)+\s?\Z|{_OPTION}(?:[ ,=]|\Z)"
     ),
-    hidden=re.compile(r"``.+?``|:[\w:+.-]+:`[^`<]*`|\|[^|\s][^|]*\||\w+://\S+"),
+    hidden=re.compile(r"``.+?``|:[\w:+.-]{1,99}:`[^`<]*`|\|[^|\s][^|]*\||\w+://\S+"),
 )
 _ITEM = re.compile(rf"{_BULLET}|(?P<number>{_ENUMERATOR})")
 _DIRECTIVE = re.compile(r"\.\. +(?P<name>\w[\w:.+-]*?) ?::(?:\s+|\Z)")
@@ -37,6 +38,9 @@ _OPTION_ROW = re.compile(rf"{_OPTION}(?:[ =]\S+)?(?:, {_OPTION}(?:[ =]\S+)?)*(?:
 _GRID_TABLE = re.compile(r"\+[-=+]+\+")
 _SIMPLE_TABLE = re.compile(r"=+(?: +=+)+")
 _VERSION = {Directive.VERSION: re.compile(r"\S+(?:\s+|\Z)"), Directive.VERSIONS: re.compile(r"\S+\s+\S+(?:\s+|\Z)")}
+_TARGET = re.compile(r"\.\. _(`[^`]+`|(?:[^:\\]|\\.)+):(?:\s|\Z)")
+_REFERENCE = re.compile(r"``.*?``|(?<![\w:`])`([^`<>]+)`_(?![\w])")
+_FULL_REFERENCE = re.compile(r"`([^`<>]+) <\1_>`__")
 _CLASSIFIER = re.compile(r" +: +.*\Z")
 _LITERAL = re.compile(r"\s*::\Z")
 
@@ -75,6 +79,9 @@ class _Scanner:
             self.rows.append(_Row(place, start, start + len(text), column, text))
             place = match.end()
 
+        targets = (match[1].strip("`") for row in self.rows if (match := _TARGET.match(row.text)))
+        self._targets = {" ".join(name.lower().split()) for name in targets}
+
     def scan(self, first: int, last: int, column: int, depth: int) -> None:
         """Blocks of rows from `first` to `last`, which begin at a column; those of higher columns are quotations."""
         number = first
@@ -108,7 +115,7 @@ class _Scanner:
             return self._field(number, last, field, depth)
         if _OPTION_ROW.match(text):
             return self._region(number + 1, last, self.rows[number].column + 1)
-        if depth == 0 and (end := self._title(number, last)):
+        if end := self._title(number, last):
             return end
         following = self.rows[number + 1] if number + 1 < last else None
         if following and following.text and following.column > self.rows[number].column:
@@ -227,7 +234,7 @@ class _Scanner:
         has_over = bool(ADORNMENT.fullmatch(texts[0])) and len(rows) == 3 and texts[2] == texts[0] and bool(texts[1])
         if ADORNMENT.fullmatch(texts[0]) and not has_over:
             return number + 1 if len(texts[0]) > 3 else None
-        if not has_over and (len(rows) < 2 or rows[1].column or not is_underline(texts[1], texts[0])):
+        if not has_over and (len(rows) < 2 or rows[1].column != rows[0].column or not is_underline(texts[1], texts[0])):
             return None
         over, title, under = (rows[0], rows[1], rows[2]) if has_over else (None, rows[0], rows[1])
         unit = title_unit(self._content, over and _line(over), _line(title), _line(under), _MARKUP)
@@ -274,8 +281,13 @@ class _Scanner:
     def _keep(self, unit: Unit | None) -> None:
         if unit is None:
             self.counts["without_text"] += 1
-        else:
-            self.units.append(unit)
+            return
+        text = _REFERENCE.sub(self._full_reference, unit.texts[0]) if self._targets else unit.texts[0]
+        self.units.append(with_text(unit, text, _FULL_REFERENCE, r"`\1`_"))
+
+    def _full_reference(self, match: re.Match[str]) -> str:
+        name = match[1] or ""
+        return f"`{name} <{name}_>`__" if name.lower() in self._targets else match[0]
 
 
 def _line(row: _Row) -> Line:

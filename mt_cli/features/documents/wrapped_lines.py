@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from mt_cli.features.documents.document import Unit
@@ -39,6 +39,30 @@ def paragraph_unit(content: str, lines: Sequence[Line], markup: Markup) -> Unit 
         return None
     write = _Writer(content, lines, text, markup)
     return Unit(lines[0].start, lines[-1].end, (text,), write, is_block=True)
+
+
+def with_text(unit: Unit, text: str, written: re.Pattern[str], replacement: str) -> Unit:
+    """Unit with a longer text, whose additions (`written`) are replaced again in translations that keep them."""
+    if text == unit.texts[0]:
+        return unit
+    return replace(unit, texts=(text,), write=_TextWriter(unit.write, unit.texts[0], text, written, replacement))
+
+
+@dataclass(frozen=True)
+class _TextWriter:
+    """Writes a unit whose text has additions."""
+
+    write: Callable[[Sequence[str], bool], str]
+    text: str
+    longer_text: str
+    written: re.Pattern[str]
+    replacement: str
+
+    def __call__(self, translations: Sequence[str], needs_review: bool) -> str:
+        """Content of the unit."""
+        is_same = translations[0] == self.longer_text
+        text = self.text if is_same else self.written.sub(self.replacement, translations[0])
+        return self.write([text], needs_review)
 
 
 @dataclass(frozen=True)
