@@ -21,6 +21,7 @@ from mt_cli.config.sources import (
 )
 
 _LONGEST_PATTERN = 1_000
+_RECURSION = regex.compile(r"\(\?(?:R|[+-]?\d|&|P>)")
 _ONE_LINE = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
 
 
@@ -106,6 +107,8 @@ class CorpusConfig(Section):
             try:
                 if len(pattern) > _LONGEST_PATTERN:
                     yield f"{shown}: longer than {_LONGEST_PATTERN} characters"
+                elif _RECURSION.search(pattern) or regex.compile(pattern).flags & regex.REVERSE:
+                    yield f"{shown}: recursion and reverse search are not supported"
                 elif regex.compile(pattern).search("", timeout=1):
                     yield f"{shown}: matches an empty text"
             except (regex.error, TimeoutError) as error:

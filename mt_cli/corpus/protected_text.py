@@ -85,6 +85,8 @@ class ProtectedText:
     def protect(self, translation: str) -> str:
         """Replace the spans that a translation of this text has, as far as they are known by their content."""
         replaced: dict[str, list[str]] = {}
+        if not self.contents:
+            return translation
         for character, content in zip(_RESERVED.findall(self.text), self.contents, strict=True):
             replaced.setdefault(content, []).append(character)
         for content in sorted(replaced, key=len, reverse=True):
@@ -103,20 +105,41 @@ class ProtectedText:
         return self.restore(self.text).text if self.contents else self.text
 
     def restore(self, translation: str) -> Restored:
-        """Replace the reserved characters of a translation of this text by the spans."""
-        if not self.contents and not _RESERVED.search(translation):
+        """Replace the reserved characters of a translation of this text by the spans.
+
+        Words that the text separates from a span are separated from it in the translation, too.
+        """
+        if not self.contents:
             return Restored(translation)
-        waiting = defaultdict[str, deque[str]](deque)
-        for character, content in zip(_RESERVED.findall(self.text), self.contents, strict=True):
-            waiting[character].append(content)
-        parts, offsets, place = [], [0], 0
+        waiting = defaultdict[str, deque[tuple[str, bool, bool]]](deque)
+        for match, content in zip(_RESERVED.finditer(self.text), self.contents, strict=True):
+            before, after = self.text[: match.start()][-1:], self.text[match.end() :][:1]
+            joined = (
+                (before in _IS_RESERVED or _are_joined(before, content)),
+                (after in _IS_RESERVED or _are_joined(content, after)),
+            )
+            waiting[match[0]].append((content, *joined))
+        parts, offsets, place, ends_apart = list[str](), [0], 0, False
         for character in translation:
-            queue = waiting[character] if character in _IS_RESERVED else None
-            part = character if queue is None else queue.popleft() if queue else ""
+            part, starts_apart, next_ends_apart = character, False, False
+            if character in _IS_RESERVED:
+                part, is_joined_before, is_joined_after = (
+                    waiting[character].popleft() if waiting[character] else ("", True, True)
+                )
+                starts_apart, next_ends_apart = not is_joined_before, not is_joined_after
+            last = parts[-1] if parts else ""
+            if (starts_apart or ends_apart) and _are_joined(last, part):
+                part = f" {part}"
+            ends_apart = next_ends_apart
             parts.append(part)
             place += len(part)
             offsets.append(place)
-        return Restored("".join(parts), tuple(span for queue in waiting.values() for span in queue), offsets)
+        return Restored("".join(parts), tuple(span for queue in waiting.values() for span, *_ in queue), offsets)
+
+
+def _are_joined(before: str, after: str) -> bool:
+    """Whether two pieces of text would be one word side by side."""
+    return before[-1:].isalnum() and after[:1].isalnum()
 
 
 @dataclass(frozen=True)
@@ -158,9 +181,10 @@ class Protection:
         return [self.kinds, self.patterns, [PATTERNS[kind] for kind in self.kinds]] if self else []
 
     @cached_property
-    def _pattern(self) -> regex.Pattern[str]:
+    def _compiled(self) -> list[regex.Pattern[str]]:
+        """Patterns of the user, and one for all kinds, in the order of their precedence."""
         kinds = (PATTERNS[kind] for kind in PATTERNS if kind in self.kinds)
-        return regex.compile("|".join([_RESERVED.pattern, *(f"(?:{own})" for own in self.patterns), *kinds]))
+        return [*map(regex.compile, self.patterns), regex.compile("|".join([_RESERVED.pattern, *kinds]))]
 
     @cached_property
     def _beginnings(self) -> regex.Pattern[str] | None:
@@ -171,32 +195,39 @@ class Protection:
         return regex.compile(f"[{regex.escape(''.join(sorted(characters)))}]")
 
     def spans(self, text: str) -> Spans:
-        """Start and end of each span of a text, in order.
+        """Start and end of each span of a text, in order; none is empty, and none overlaps with another.
 
-        Raises InputError if a pattern of the user takes too long.
+        Raises InputError if a pattern of the user takes too long or too much memory.
         """
         if not self or (self._beginnings is not None and not self._beginnings.search(text)):
             return []
+        spans: Spans = []
         try:
-            return list(self._spans(text, 0, len(text)))
-        except TimeoutError:
+            for pattern in self._compiled:
+                starts, ends = [0, *(end for _, end in spans)], [*(start for start, _ in spans), len(text)]
+                gaps = zip(starts, ends, strict=True)
+                spans = sorted([*spans, *(span for gap in gaps for span in self._spans(pattern, text, *gap))])
+        except (TimeoutError, MemoryError):
             raise InputError(
-                f"corpus.protect_patterns: takes more than {_MAX_SECONDS:.0f} seconds for {text!r:.60}; "
-                "repeat nothing inside a repetition"
+                f"corpus.protect_patterns: takes more than {_MAX_SECONDS:.0f} seconds, or too much memory, for "
+                f"{text!r:.60}; repeat nothing inside a repetition"
             ) from None
+        return spans
 
-    def _spans(self, text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    def _spans(self, pattern: regex.Pattern[str], text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Spans of one pattern between two places; between the groups of a match, there may be others."""
         timeout = _MAX_SECONDS if self.patterns else None
-        for match in self._pattern.finditer(text, start, end, timeout=timeout):
-            groups = sorted(match.span(number) for number in range(1, len(match.regs)) if match[number])
-            if not groups:
-                if match[0]:
-                    yield match.span()
-                continue
-            for number, group in enumerate(groups):
-                if number:
-                    yield from self._spans(text, groups[number - 1][1], group[0])
+        for match in pattern.finditer(text, start, end, timeout=timeout):
+            last = first = match.start()
+            groups = (match.span(number) for number in range(1, len(match.regs)) if match[number])
+            inside = [group for group in groups if first <= group[0] and group[1] <= match.end()]
+            for group in sorted(inside, key=_outer_first) or ([match.span()] if match[0] else []):
+                if group[0] < last:
+                    continue  # Inside of the one before.
+                if last > first:
+                    yield from self._spans(pattern, text, last, group[0])
                 yield group
+                last = group[1]
 
     def protect(self, text: str) -> ProtectedText:
         """Replace the spans of a text to translate."""
@@ -229,6 +260,10 @@ class Protection:
 
 
 NO_TEXT, UNPROTECTED = ProtectedText(""), Protection()
+
+
+def _outer_first(span: tuple[int, int]) -> tuple[int, int]:
+    return span[0], -span[1]
 
 
 def _characters(text: str, number: int) -> list[str]:

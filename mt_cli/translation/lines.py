@@ -204,7 +204,7 @@ class LineSplitter(NamedTuple):
         if not has_words(plain):
             is_whole = plain and plain == text and not {"\r", "\n"} & set(source)
             return Translation(source, text, [], False, source if is_whole else plain).copied()
-        protected = self.protection.protect(plain)
+        protected = self._protected(source)
         if not has_words(protected.text):
             return Translation(source, text, [], False, plain).copied()
         line = ProtectedText(text.removesuffix(plain) + protected.text, protected.contents)
@@ -215,6 +215,13 @@ class LineSplitter(NamedTuple):
             for part in segments
         ]
         return Translation(source, text, segments, is_too_long, plain, line)
+
+    def _protected(self, source: str) -> ProtectedText:
+        """The line without its tag, with one space between words, but for those in protected spans."""
+        first, *rest = source.split(maxsplit=1)
+        body = self.protection.protect((rest[0] if rest else "") if first in self.tagging.tags else source)
+        contents = tuple(re.sub(r"\s*[\r\n]+\s*", " ", content) for content in body.contents)
+        return ProtectedText(" ".join(body.text.split()), contents)
 
     def _before(self, text: str, plain: str, tag: str | None) -> str:
         """The tag before each segment of a line, and a space."""

@@ -29,8 +29,9 @@ def details_of(
     token_scores: list[float] = []
     alignment: Alignment = []
     word_pairs: set[tuple[int, int]] = set()
-    words, before = units(line.normalised), ""
+    before = ""
     original = line.protected.restore(line.protected.text) if line.protected.text else Restored(line.normalised)
+    words = units(original.text)
     for segment in line.segments:
         best = segment.hypotheses[0]
         if segment.text:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mt_cli.config.sections import Config, DecodingConfig, ModelConfig, TokenizerConfig
-from mt_cli.corpus.protected_text import PATTERNS, RESERVED, ProtectedText, Protection
+from mt_cli.corpus.protected_text import PATTERNS, RESERVED, Protection
 from mt_cli.decoding.engine import ForcedDecoding, TransformerEngine
 from mt_cli.decoding.next_tokens import ReservedIds
 from mt_cli.decoding.search import Hypothesis
@@ -73,11 +73,10 @@ def test_spans_of_a_pair_are_matched_by_their_text():
 
 def test_a_missing_span_is_lost_and_a_span_too_many_is_dropped():
     protected = ALL.protect("Copy {x} to {y}")
-    first, second = (character for character in protected.text if character in RESERVED)
+    _, second = (character for character in protected.text if character in RESERVED)
     restored = protected.restore(f"Kopiere {second}{second}")
     assert restored.text == "Kopiere {y}"
     assert restored.lost == ("{x}",)
-    assert ProtectedText("a").restore(f"b{first}").text == "b"
 
 
 def test_own_patterns_come_first_and_their_groups_are_spans():
@@ -86,7 +85,7 @@ def test_own_patterns_come_first_and_their_groups_are_spans():
 
 
 def test_a_pattern_that_takes_too_long_is_an_error():
-    protection = Protection((), (r"(?:\w|\w\w)+!",))
+    protection = Protection((), (r"(?:a|aa|aaa)+(?<!a)b",))
     with pytest.raises(InputError, match="protect_patterns"):
         protection.spans("a" * 60 + "b")
 
@@ -218,3 +217,44 @@ def test_an_unknown_kind_of_span_is_refused():
     corpus = {"source": "en", "target": "it", "train": {"file": "a.tsv"}, "valid": {"fraction": 0.1}}
     with pytest.raises((ConfigError, ValueError), match="protect"):
         Config.model_validate({"name": "a", "corpus": {**corpus, "protect": ["placeholders"]}})
+
+
+def test_groups_of_own_patterns_never_overlap_and_patterns_do_not_know_each_other():
+    for pattern in (r"((\w+)@x)", r"(?=(\w+))\w", r"((a)(b))c"):
+        protection = Protection((), (pattern,))
+        for text in ("hello abc@x end", "abc", "abcabc"):
+            spans = protection.spans(text)
+            assert all(first[1] <= second[0] for first, second in itertools.pairwise(spans))
+            assert protection.protect(text).original == text
+    assert spans_of("ab 'foo' x", Protection((), (r"(a)b", r"([\"'])\w+\1"))) == ["a", "'"]
+    assert spans_of("foo x", Protection(("printf",), ("(?x) f o o # c",))) == ["foo"]
+
+
+@pytest.mark.parametrize("pattern", ["(?R)?x", "((?1)?x)", "(?r)foo"])
+def test_recursion_and_reverse_search_are_refused(pattern):
+    corpus = {"source": "en", "target": "it", "train": {"file": "a.tsv"}, "valid": {"fraction": 0.1}}
+    with pytest.raises(ValueError, match="not supported"):
+        Config.model_validate({"name": "a", "corpus": {**corpus, "protect_patterns": [pattern]}})
+
+
+def test_spaces_inside_of_a_span_stay():
+    lines = ["the  ``a  b``  file", "{{\u00a0x}} ``a\tb``"]
+    expected = ["the ``a  b`` file", "{{\u00a0x}} ``a\tb``"]
+    assert translator().translate(lines) == expected
+
+
+def test_a_span_is_never_joined_with_a_word_that_its_source_separates():
+    protected = ALL.protect("see a@b.cd and e@f.gh!")
+    first, second = (character for character in protected.text if character in RESERVED)
+    restored = protected.restore(f"x{first}{second}y")
+    assert restored.text == "x a@b.cd e@f.gh y"
+    assert restored.place(len(f"x{first}{second}y")) == len(restored.text)
+    assert Protection(("printf",)).protect("a%sb").restore("x\U0010ff00y").lost in (("%s",), ())
+
+
+@pytest.mark.parametrize("text", [f"a {RESERVED[0]} file", f"{RESERVED[3]} the", RESERVED[1]])
+def test_without_protection_reserved_characters_are_ordinary_text(text):
+    tokenizer = train_tokenizer(WORDS, TokenizerConfig(algorithm="bpe", vocab_size=400))
+    model = Translator(Forgetful(tokenizer, False), (tokenizer, tokenizer), DecodingConfig(), 60)
+    (item,) = model.translate_fully([text], with_details=True, prefix="")
+    assert item.text == text and item.lost_spans == ()

@@ -25,7 +25,7 @@ from mt_cli.features.documents.document import (
 )
 
 _WIDTH = 79
-_NUM_PLURALS = re.compile(r"nplurals\s*=\s*(\d)")
+_NUM_PLURALS = re.compile(r"nplurals\s*=\s*(\d{1,2})")
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r", "\a": "\\a", "\b": "\\b"})
 _PARTS = re.compile(r"\S*\s*")
 
@@ -61,7 +61,7 @@ def read_catalogue(path: Path, options: Options) -> Document:
         plurals = sorted(name for name in entry.texts if name.startswith("msgstr["))
         num_plurals = (int(number[1]) if number else len(plurals)) if plurals else 0
         texts = (entry.texts["msgid"], *([entry.texts["msgid_plural"]] if plurals else ()))
-        is_translated = any(text for name, text in entry.texts.items() if name.startswith("msgstr"))
+        is_translated = all(text for name, text in entry.texts.items() if name.startswith("msgstr"))
         start = entry.flags[0] if entry.flags else entry.first if entry.previous is None else entry.previous
         write = _Writer(content, start, entry, num_plurals, line_end)
         units.append(Unit(start, entry.end, texts, write, is_translated))

@@ -24,12 +24,13 @@ from mt_cli.translation.translator import Translator
 
 RECORD = ".mt-translated.json"
 """File of an output folder that names the documents that are done."""
+_SOFT_BREAKS = re.compile(r"[ \t]*(?:\r\n|\n|\r)[ \t]*")
 _LINE_ENDS = re.compile(r"(\r\n|\n|\r)")
 _MOST_NAMED = 5
 
 
-class _Done(RootModel[dict[str, str]]):
-    """Key of the input and of the options by the name of each document that is done."""
+class _Done(RootModel[dict[str, tuple[str, str, str]]]):
+    """For each document by name: key of input and options, digest of the output, and digest of the output before."""
 
 
 @dataclass(frozen=True)
@@ -81,17 +82,19 @@ def _translate_folder(path: Path, output: Path, job: Job) -> None:
     for number, name in enumerate(names, start=1):
         source, target = path / name, output / name
         key = hashlib.sha256(job.key.encode() + source.read_bytes()).hexdigest()
-        if done.get(str(name)) == key and target.exists():
+        before = hashlib.sha256(target.read_bytes()).hexdigest() if target.exists() else ""
+        known_key, *known = done.get(str(name), ("", ""))
+        if before and known_key == key and before == known[0]:
             job.counts["done before"] += 1
             continue
-        if target.exists() and str(name) not in done:
-            raise InputError(f"{target}: exists and was not written by this command; choose a new folder")
+        if before and before not in known:
+            raise InputError(f"{target}: was not written by this command, or has changed since; choose a new folder")
         say(f"{name} ({number:,} of {len(names):,})")
         content = translated(source, job)
+        done[str(name)] = key, hashlib.sha256(content).hexdigest(), before  # Before it is written, so none is unknown.
+        write_text(record, json.dumps(done, indent=1, ensure_ascii=False) + "\n")
         make_folder(target.parent)
         write_bytes(target, content)
-        done[str(name)] = key
-        write_text(record, json.dumps(done, indent=1, ensure_ascii=False) + "\n")
 
 
 def translated(path: Path, job: Job) -> bytes:
@@ -121,7 +124,7 @@ def translated(path: Path, job: Job) -> bytes:
 
 def _lines(text: str, unit: Unit) -> Iterator[str]:
     """Pieces of a text that are translated: a paragraph whole, other texts line by line, without spaces at the ends."""
-    for line in [" ".join(text.split())] if unit.is_block else _LINE_ENDS.split(text)[::2]:
+    for line in [_SOFT_BREAKS.sub(" ", text)] if unit.is_block else _LINE_ENDS.split(text)[::2]:
         if stripped := line.strip():
             yield stripped
 
