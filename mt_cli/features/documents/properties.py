@@ -8,8 +8,9 @@ apostrophe is written twice.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from mt_cli.features.documents.document import (
@@ -52,7 +53,7 @@ def read_properties(path: Path, options: Options) -> Document:
     num_without_text = 0
     for start, end in _values(content):
         part = content[start:end]
-        before, text, after = split_margins(_text(part, f"{path}, line {line_of(content, start):,}"))
+        before, text, after = split_margins(_text(part, partial(_where, path, content, start)))
         if has_letters(text) and not _SURROGATE.search(text):
             is_pattern = bool(_ARGUMENT.search(text)) and "'" not in text.replace("''", "")
             text = text.replace("''", "'") if is_pattern else text
@@ -76,13 +77,17 @@ def _values(content: str) -> Iterator[tuple[int, int]]:
         place = pair.end()
 
 
-def _text(value: str, where: str) -> str:
-    """Text of a value, without escapes and continuation lines."""
+def _where(path: Path, content: str, place: int) -> str:
+    return f"{path}, line {line_of(content, place):,}"
+
+
+def _text(value: str, where: Callable[[], str]) -> str:
+    """Text of a value, without escapes and continuation lines; `where` names its place in a message."""
 
     def character(escape: re.Match[str]) -> str:
         hexadecimal, is_damaged, other = escape.groups()
         if is_damaged:
-            raise DocumentError(f"{where}: the escape \\u needs four hexadecimal digits")
+            raise DocumentError(f"{where()}: the escape \\u needs four hexadecimal digits")
         return chr(int(hexadecimal, 16)) if hexadecimal else _ESCAPES.get(other, other) if other else ""
 
     text = _ESCAPE.sub(character, value)
