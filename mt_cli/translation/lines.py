@@ -206,7 +206,7 @@ class LineSplitter(NamedTuple):
             return Translation(source, text, [], False, source if is_whole else plain).copied()
         protected = self._protected(source)
         if not has_words(protected.text):
-            return Translation(source, text, [], False, plain).copied()
+            return Translation(source, text, [], False, protected.original).copied()
         line = ProtectedText(text.removesuffix(plain) + protected.text, protected.contents)
         segments, is_too_long = self._split(line.text, protected.text, tag, split_sentences)
         num_before = len(self._before(line.text, protected.text, tag))
