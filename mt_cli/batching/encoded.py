@@ -157,7 +157,10 @@ def _offsets_and_ids(column: pa.ListArray) -> tuple[NDArray[np.int32], Ids]:
 
 
 def encode_block(
-    texts: Sequence[Sequence[str]], tokenizers: Sequence[Tokenizer], max_tokens: int, protection: Protection
+    texts: Sequence[Sequence[str]],
+    tokenizers: Sequence[Tokenizer],
+    max_tokens: int,
+    protection: Protection = UNPROTECTED,
 ) -> tuple[pa.RecordBatch, Mask]:
     """Encode sources and targets; return their ids, and the mask of pairs with at most `max_tokens` on both sides."""
     texts = protection.protect_columns(texts)

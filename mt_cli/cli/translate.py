@@ -113,6 +113,10 @@ def translate(
             raise InputError(
                 f"{input_file}: a document is translated alone, without these options; --as-lines reads lines"
             )
+        if output_file is None:
+            raise InputError(
+                f"{input_file}: a document; give a file for its translation (--output FILE), or read lines (--as-lines)"
+            )
         search = search_options(overrides, **changes) | {"split_sentences": split_sentences}
         translator = load_translator(run_paths(run), device, precision, engine, checkpoint, threads)
         search["tag"] = translator.target_tag(to, tag)
@@ -151,7 +155,7 @@ def _translate_documents(
     model: tuple[str | None, ...],
     search: dict[str, Any],
     path: Path,
-    output: Path | None,
+    output: Path,
     column: str | None,
     translates_all: bool,
     is_strict: bool,
@@ -159,8 +163,6 @@ def _translate_documents(
     from mt_cli.features.documents.document import Options
     from mt_cli.features.documents.translate import Job, translate_documents
 
-    if output is None:
-        raise InputError(f"{path}: give a file for the translated document: --output FILE")
     if not path.is_dir():
         check_output(output)
     check_distinct({"--input": path, "--output": output})
