@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from mt_cli.corpus.lines import CHUNK_BYTES, not_utf8, opened, read_lines
 from mt_cli.corpus.rows import Columns, Languages, Names, Row
 from mt_cli.errors import CorpusError
 
-LINE = re.compile(r'(?:(msgctxt|msgid|msgid_plural|msgstr(?:\[\d+\])?)\s*)?"((?:[^"\\]|\\.)*)"')
+_LINE = re.compile(r'(?:(msgctxt|msgid|msgid_plural|msgstr(?:\[\d+\])?)\s*)?"((?:[^"\\]|\\.)*)"')
 _ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]+)|(.))")
 _ESCAPED = dict(zip(b'abfnrtv"\\', b'\a\b\f\n\r\t\v"\\', strict=True))
 _LANGUAGE = re.compile(rb'"Language:\s*([A-Za-z]{2,3}(?:[_-][A-Za-z]+)*)(?:@(\w+))?\s*\\n"')
@@ -19,30 +21,104 @@ _SCRIPTS = {b"latin": "_Latn", b"cyrillic": "_Cyrl"}
 CHARSET = re.compile(rb'"Content-Type:[^"\n]*charset=([^\s"\\;]+)', re.IGNORECASE)
 
 
-def read_po(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
-    """Messages of a gettext catalogue and their translations; fuzzy translations count as missing."""
-    _check_charset(path)
-    entry: dict[str, bytes] = {}
-    began, keyword, is_fuzzy, next_is_fuzzy = 0, "", False, False
-    for number, line in enumerate(read_lines(path), start=1):
-        line = line.strip()
+@dataclass
+class Message:
+    """A message of a catalogue, with the numbers of its lines, from 1."""
+
+    number: int
+    """Line of the first keyword."""
+    flags: int | None
+    """Line of flags, such as `#, c-format`."""
+    previous: int | None
+    """First line of the previous text (`#|`)."""
+    is_fuzzy: bool
+    translation: int = 0
+    """Line of the first `msgstr`."""
+    end: int = 0
+    """Last line."""
+    texts: dict[str, str] = field(default_factory=dict)
+    """Text of each keyword."""
+
+    @property
+    def is_header(self) -> bool:
+        """Whether this is the header of the catalogue."""
+        return self.texts["msgid"] == "" and "msgctxt" not in self.texts
+
+    @property
+    def translations(self) -> list[str]:
+        """Text of each `msgstr`, in the order of the forms of a plural."""
+        forms = [keyword for keyword in self.texts if keyword.startswith("msgstr")]
+        return [self.texts[keyword] for keyword in sorted(forms, key=lambda keyword: (len(keyword), keyword))]
+
+
+def messages_in(lines: Iterable[str], name: str) -> Iterator[Message]:
+    """Messages of the lines of a catalogue, without obsolete ones.
+
+    Raises CorpusError, whose message begins with `name`, for a line that is none of a catalogue.
+    """
+    message: Message | None = None
+    raw, keyword = dict[str, bytes](), ""
+    comments = _Comments()
+    for number, line in enumerate(map(str.strip, lines), start=1):
         if not line or line.startswith("#"):
-            if line.startswith("#~"):  # The flags before it are those of an obsolete entry.
-                next_is_fuzzy = False
-            next_is_fuzzy |= line.startswith("#,") and "fuzzy" in re.split(r"[,\s]+", line)
+            comments = _Comments() if line.startswith("#~") else comments.with_line(line, number)
             continue
-        where = f"{path}, line {number:,}"
-        match = LINE.fullmatch(line)
+        where = f"{name}, line {number:,}"
+        match = _LINE.fullmatch(line)
         if match is None or not (match[1] or keyword):
             raise CorpusError(f"{where}: not a line of a gettext catalogue: {line[:60]!r}")
         keyword = match[1] or keyword
-        if not entry or (match[1] in ("msgctxt", "msgid") and "msgstr" in "".join(entry)):
-            yield from _rows_of_message(path, began, entry, is_fuzzy)
-            entry, began, is_fuzzy, next_is_fuzzy = {}, number, next_is_fuzzy, False
-        if match[1] in entry:
-            raise CorpusError(f"{where}: a second {match[1]} in the message of line {began:,}")
-        entry[keyword] = entry.get(keyword, b"") + unescaped(match[2], where)
-    yield from _rows_of_message(path, began, entry, is_fuzzy)
+        if message is None or (match[1] in ("msgctxt", "msgid") and message.translation):
+            if message is not None:
+                yield _completed(message, raw, name)
+            message, raw, comments = Message(number, *comments), {}, _Comments()
+        if match[1] in raw:
+            raise CorpusError(f"{where}: a second {match[1]} in the message of line {message.number:,}")
+        raw[keyword] = raw.get(keyword, b"") + _unescaped(match[2], where)
+        message.translation = message.translation or number * keyword.startswith("msgstr")
+        message.end = number
+    if message is not None:
+        yield _completed(message, raw, name)
+
+
+class _Comments(NamedTuple):
+    """Comments before a message that say something about it."""
+
+    flags: int | None = None
+    previous: int | None = None
+    is_fuzzy: bool = False
+
+    def with_line(self, line: str, number: int) -> _Comments:
+        """Comments with one more line."""
+        if line.startswith("#|"):
+            return self._replace(previous=self.previous or number)
+        if not line.startswith("#,"):
+            return self
+        return self._replace(flags=number, is_fuzzy=self.is_fuzzy or "fuzzy" in re.split(r"[,\s]+", line))
+
+
+def _completed(message: Message, raw: Mapping[str, bytes], name: str) -> Message:
+    """Message with its texts; raises CorpusError if it has no text, no translation, or damaged escapes."""
+    where = f"{name}, line {message.number:,}"
+    if not ("msgid" in raw and message.translation):
+        raise CorpusError(f"{where}: this message has no {'msgstr' if 'msgid' in raw else 'msgid'}")
+    try:
+        message.texts = {keyword: text.decode("utf-8") for keyword, text in raw.items()}
+    except UnicodeDecodeError as error:
+        raise CorpusError(f"{where}: the escapes of this message are {not_utf8(error.object, error.start)}") from None
+    return message
+
+
+def read_po(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
+    """Messages of a gettext catalogue and their translations; fuzzy translations count as missing."""
+    _check_charset(path)
+    for message in messages_in(read_lines(path), str(path)):
+        if message.is_header:
+            continue
+        first, *_, last = [*message.translations, message.translations[-1]]
+        yield message.number, message.texts["msgid"], "" if message.is_fuzzy else first
+        if "msgid_plural" in message.texts:
+            yield message.number, message.texts["msgid_plural"], "" if message.is_fuzzy else last
 
 
 def target_in_po(path: Path) -> Names:
@@ -63,7 +139,7 @@ def _check_charset(path: Path) -> None:
         raise CorpusError(f"{path}: its charset is {charset}; convert it with `msgconv -t UTF-8`")
 
 
-def unescaped(text: str, where: str) -> bytes:
+def _unescaped(text: str, where: str) -> bytes:
     """Bytes of a quoted string."""
 
     def byte(escape: re.Match[bytes]) -> bytes:
@@ -74,20 +150,3 @@ def unescaped(text: str, where: str) -> bytes:
         return bytes([code])
 
     return _ESCAPE.sub(byte, text.encode("utf-8"))
-
-
-def _rows_of_message(path: Path, number: int, entry: Mapping[str, bytes], is_fuzzy: bool) -> Iterator[Row]:
-    """Rows of a message and its plural; none for the header of a catalogue."""
-    where = f"{path}, line {number:,}"
-    keywords = sorted(keyword for keyword in entry if keyword.startswith("msgstr"))
-    if entry and not ("msgid" in entry and keywords):
-        raise CorpusError(f"{where}: this message has no {'msgstr' if 'msgid' in entry else 'msgid'}")
-    try:
-        texts = {keyword: text.decode("utf-8") for keyword, text in entry.items()}
-    except UnicodeDecodeError as error:
-        raise CorpusError(f"{where}: the escapes of this message are {not_utf8(error.object, error.start)}") from None
-    targets = ["" if is_fuzzy else texts[keyword] for keyword in keywords]
-    if targets and (texts["msgid"] or "msgctxt" in texts):
-        yield number, texts["msgid"], targets[0]
-        if "msgid_plural" in texts:
-            yield number, texts["msgid_plural"], targets[-1]

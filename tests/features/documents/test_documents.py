@@ -98,6 +98,7 @@ def test_escapes_of_a_message_are_read_again(tmp_path, text):
         (HEADER + "msgid one\n", "line 6"),
         (HEADER + 'msgid "a"\nmsgid "b"\nmsgstr ""\n', "line 7"),
         (HEADER + 'msgid "a"\n', "line 6"),
+        (HEADER + 'msgid "a"\nmsgstr "b"\n# note\n"c"\n', "line 8"),
         (HEADER.encode() + b'msgid "\xff"\nmsgstr ""\n', "line 6"),
         (HEADER.replace("UTF-8", "martian"), "martian"),
     ],
