@@ -79,6 +79,8 @@ class ProtectedText:
 
     def part(self, start: int, text: str) -> ProtectedText:
         """The part of this text that begins at `start`, as a protected text of its own."""
+        if not self.contents:
+            return ProtectedText(text)
         first = len(_RESERVED.findall(self.text[:start]))
         return ProtectedText(text, self.contents[first : first + len(_RESERVED.findall(text))])
 

@@ -14,6 +14,7 @@ from mt_cli.corpus.protected_text import PATTERNS, Protection
 from mt_cli.corpus.rows import Pair, untagged
 from mt_cli.corpus.sources import places_in
 from mt_cli.data.prepare import Data, sample
+from mt_cli.machine.console import listed
 
 _PAIRS_EXAMINED, _PAIRS_CHECKED = 5_000, 200_000
 _MIN_PAIRS, _MIN_SHARE, _MIN_MATCHED = 10, 0.002, 0.8
@@ -71,10 +72,10 @@ def notes_on_spans(data: Data, config: Config) -> Iterator[str]:
                 places.append((origin, number))
         if places:
             named = places_in(config.corpus, name, places[:_NUM_NAMED])
-            more = f" and {len(places) - _NUM_NAMED:,} more" if len(places) > _NUM_NAMED else ""
+            shown = [named.get(place, "") for place in places]  # Only the first ones are named.
             yield (
                 f"{name}: {len(places):,} of {num_pairs:,} pairs with protected spans have other spans on the target "
-                f"side, which are trained on as text: {', '.join(named[place] for place in places[:_NUM_NAMED])}{more}"
+                f"side, which are trained on as text: {listed(shown, _NUM_NAMED)}"
             )
 
 

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from functools import cache
@@ -134,6 +134,12 @@ def say(message: str = "") -> None:
     """Print a line on standard error, above a progress bar if there is one."""
     if not _is_silent:
         bars().write(message, file=sys.stderr)
+
+
+def listed(items: Sequence[str], most: int = 5) -> str:
+    """First items of a list for display, and how many more there are."""
+    more = f" and {len(items) - most:,} more" if len(items) > most else ""
+    return ", ".join(items[:most]) + more
 
 
 def clock(seconds: float) -> str:

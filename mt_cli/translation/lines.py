@@ -208,10 +208,10 @@ class LineSplitter(NamedTuple):
         if not has_words(protected.text):
             return Translation(source, text, [], False, protected.original).copied()
         line = ProtectedText(text.removesuffix(plain) + protected.text, protected.contents)
-        segments, is_too_long = self._split(line.text, protected.text, tag, split_sentences)
-        num_before = len(self._before(line.text, protected.text, tag))
+        before = self.tagging.tagged(line.text, tag).removesuffix(protected.text)
+        segments, is_too_long = self._split(before, line.text, protected.text, split_sentences)
         segments = [
-            replace(part, protected=line.part(part.start + num_before * bool(part.text), part.text or part.copy))
+            replace(part, protected=line.part(part.start + len(before) * bool(part.text), part.text or part.copy))
             for part in segments
         ]
         return Translation(source, text, segments, is_too_long, plain, line)
@@ -223,13 +223,12 @@ class LineSplitter(NamedTuple):
         contents = tuple(re.sub(r"\s*[\r\n]+\s*", " ", content) for content in body.contents)
         return ProtectedText(" ".join(body.text.split()), contents)
 
-    def _before(self, text: str, plain: str, tag: str | None) -> str:
-        """The tag before each segment of a line, and a space."""
-        return self.tagging.tagged(text, tag).removesuffix(plain)
+    def _split(self, before: str, text: str, plain: str, split_sentences: bool) -> tuple[list[Segment], bool]:
+        """Segments of a line, given with its tag and without; also whether the line or a sentence of it is too long.
 
-    def _split(self, text: str, plain: str, tag: str | None, split_sentences: bool) -> tuple[list[Segment], bool]:
-        """Segments of a line, given with its tag and without; also whether the line or a sentence of it is too long."""
-        before, start = self._before(text, plain, tag), len(text) - len(plain)
+        `before` is the tag before each segment, and a space.
+        """
+        start = len(text) - len(plain)
         head, tail = self._unknown_symbols(plain)
         segments = [Segment.copied(head.rstrip(), start, head[len(head.rstrip()) :])] if head else []
         start, body = start + len(head), plain[len(head) : len(plain) - len(tail)]

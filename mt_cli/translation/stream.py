@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from mt_cli.errors import MtError
-from mt_cli.machine.console import say
+from mt_cli.machine.console import listed, say
 
 if TYPE_CHECKING:
     from mt_cli.machine.group import Group
@@ -151,5 +151,4 @@ def _note_on_repetition(lines: Sequence[str]) -> str:
 
 def listed_lines(lines: Sequence[str]) -> str:
     """The first lines by number, and how many more there are."""
-    more = f" and {len(lines) - _MOST_NAMED:,} more" if len(lines) > _MOST_NAMED else ""
-    return f"line{'s' * (len(lines) > 1)} {', '.join(lines[:_MOST_NAMED])}{more}"
+    return f"line{'s' * (len(lines) > 1)} {listed(lines, _MOST_NAMED)}"

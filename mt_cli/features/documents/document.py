@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from mt_cli.errors import InputError
 from mt_cli.machine.storage import read_regular, reading
 
 MAX_BYTES = 2**28
+_LINE = re.compile(r"([^\r\n]*+)(?:\r\n|\n|\r|\Z)")
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
 
@@ -123,3 +125,13 @@ def lines_with_places(content: str) -> Iterator[tuple[int, str]]:
     for line in content.split("\n"):
         yield place, line.removesuffix("\r")
         place += len(line) + 1
+
+
+def any_lines_with_places(content: str) -> Iterator[tuple[int, str]]:
+    """Start and text of each line, without its end, which may be a carriage return alone; none after the last end."""
+    place = 0
+    while place < len(content):
+        match = _LINE.match(content, place)
+        assert match is not None  # It matches the empty text.
+        yield place, match[1]
+        place = match.end()

@@ -41,9 +41,9 @@ def events_of(content: str) -> list[Event]:
     parser = _Parser(content)
     parser.feed(content.replace("&", "+"))  # The parser gives up at some references; only places are asked of it.
     parser.close()
-    found = [*parser.found, ("other", "", len(content))]
+    pieces = [*parser.pieces, ("other", "", len(content))]
     events = []
-    for (kind, name, start), (_, _, end) in pairwise(found):
+    for (kind, name, start), (_, _, end) in pairwise(pieces):
         attributes = _attributes(content, start, end) if kind in ("start", "single") else {}
         if start < end:
             events.append(Event(kind, name, start, end, attributes))
@@ -65,12 +65,12 @@ class _Parser(HTMLParser):
 
     def __init__(self, content: str) -> None:
         super().__init__(convert_charrefs=False)
-        self.found: list[tuple[str, str, int]] = []
+        self.pieces: list[tuple[str, str, int]] = []
         self._lines = [0, *accumulate(len(line) + 1 for line in content.split("\n"))]
 
     def _add(self, kind: str, name: str = "") -> None:
         line, column = self.getpos()
-        self.found.append((kind, name, self._lines[line - 1] + column))
+        self.pieces.append((kind, name, self._lines[line - 1] + column))
 
     def parse_marked_section(self, i: int, report: bool = True) -> int:
         """End of a section such as `<![CDATA[...]]>`; the parser of the standard library refuses unknown ones."""
@@ -95,8 +95,8 @@ class _Parser(HTMLParser):
     def handle_data(self, data: str) -> None:
         """Keep an event."""
         self._add("text")
-        start = self.found[-1][2]
-        self.found.append(("other", "", start + len(data)))
+        start = self.pieces[-1][2]
+        self.pieces.append(("other", "", start + len(data)))
 
     def handle_comment(self, data: str) -> None:
         """Keep an event."""

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mt_cli.features.documents.document import Document, DocumentError, Options, Unit, line_of, read_content
-from mt_cli.features.documents.texts import has_letters, split_margins
+from mt_cli.features.documents.texts import is_translatable, split_margins, with_whole_surrogates
 
 _STRING = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
 _COLON = re.compile(r"[ \t\r\n]*:")
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _ASCII_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*(\\u00([2-7][0-9a-fA-F])|\\(/))")
 _OTHER_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\u(?!00[0-7])")
 
@@ -39,7 +38,7 @@ def read_json(path: Path, options: Options) -> Document:
         if _COLON.match(content, match.end()):
             continue
         before, text, after = split_margins(json.loads(match[0]))
-        if has_letters(text) and not _SURROGATE.search(text):
+        if is_translatable(text):
             units.append(Unit(*match.span(), (text,), _JsonWriter(match[0], text, (before, after), style)))
         else:
             num_without_text += 1
@@ -94,7 +93,7 @@ def read_strings(path: Path, options: Options) -> Document:
     num_without_text = 0
     for match in _values(path, content):
         before, text, after = split_margins(_apple_text(match[1]))
-        if has_letters(text) and not _SURROGATE.search(text):
+        if is_translatable(text):
             has_lines = "\n" in match[1] and "\\n" not in match[1]
             units.append(Unit(*match.span(), (text,), _AppleWriter(match[0], text, (before, after), has_lines)))
         else:
@@ -121,9 +120,9 @@ def _values(path: Path, content: str) -> Iterator[re.Match[str]]:
             value = _STRING.match(content, value_place)
             place = _after_gap(content, value.end() if value else value_place)
         if key is None or content[place : place + 1] != ";":
-            found = content[place : place + 30]
+            rest = content[place : place + 30]
             where = f"{path}, line {line_of(content, place):,}"
-            raise DocumentError(f'{where}: not a pair such as "key" = "text"; at {found!r}')
+            raise DocumentError(f'{where}: not a pair such as "key" = "text"; at {rest!r}')
         if value:
             yield value
         place = _after_gap(content, place + 1)
@@ -143,8 +142,7 @@ def _apple_text(value: str) -> str:
             return _APPLE_ESCAPES.get(other, other)
         return chr(int(hexadecimal, 16) if hexadecimal else int(octal, 8))
 
-    text = _APPLE_ESCAPE.sub(character, value)
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass") if _SURROGATE.search(text) else text
+    return with_whole_surrogates(_APPLE_ESCAPE.sub(character, value))
 
 
 @dataclass(frozen=True)

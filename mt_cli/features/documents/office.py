@@ -67,16 +67,7 @@ def _translated_parts(path: Path, archive: bytes) -> dict[str, str]:
             if len({entry.filename for entry in entries}) < len(entries):
                 raise DocumentError(f"{path}: has two parts with the same name")
             parts = {entry.filename: file.read(entry) for entry in entries}
-    except (
-        BadZipFile,
-        NotImplementedError,
-        RuntimeError,
-        EOFError,
-        ValueError,
-        OSError,
-        zlib.error,
-        lzma.LZMAError,
-    ) as error:
+    except _UNREADABLE as error:
         raise DocumentError(f"{path}: not a readable archive: {str(error) or type(error).__name__}") from None
     contents = {}
     for name in filter(_PARTS.fullmatch, parts):

@@ -22,7 +22,7 @@ from mt_cli.features.documents.document import (
     line_of,
     read_content,
 )
-from mt_cli.features.documents.texts import display_width, has_letters, split_margins
+from mt_cli.features.documents.texts import display_width, is_translatable, split_margins, with_whole_surrogates
 
 _LINE_END = r"(?:\r\n|\r|\n)"
 _GAP = rf"(?:[ \t\f]|\\{_LINE_END})*+"
@@ -34,7 +34,6 @@ _CONTINUATION = re.compile(rf"\\{_LINE_END}([ \t\f]*)")
 _ESCAPE = re.compile(rf"\\(?:u([0-9A-Fa-f]{{4}})|(u)|{_LINE_END}[ \t\f]*|([\s\S])|\Z)")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _WRITTEN = {char: f"\\{name}" for name, char in _ESCAPES.items()} | {"\\": "\\\\"}
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _ARGUMENT = re.compile(r"\{\d+[,}]")
 _PARTS = re.compile(r"[^ \n]*(?:\n|[ ]*)")
 
@@ -54,7 +53,7 @@ def read_properties(path: Path, options: Options) -> Document:
     for start, end in _values(content):
         part = content[start:end]
         before, text, after = split_margins(_text(part, partial(_where, path, content, start)))
-        if has_letters(text) and not _SURROGATE.search(text):
+        if is_translatable(text):
             is_pattern = bool(_ARGUMENT.search(text)) and "'" not in text.replace("''", "")
             text = text.replace("''", "'") if is_pattern else text
             units.append(Unit(start, end, (text,), _Writer(part, text, (before, after), is_pattern, style)))
@@ -90,8 +89,7 @@ def _text(value: str, where: Callable[[], str]) -> str:
             raise DocumentError(f"{where()}: the escape \\u needs four hexadecimal digits")
         return chr(int(hexadecimal, 16)) if hexadecimal else _ESCAPES.get(other, other) if other else ""
 
-    text = _ESCAPE.sub(character, value)
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass") if _SURROGATE.search(text) else text
+    return with_whole_surrogates(_ESCAPE.sub(character, value))
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mt_cli.features.documents.directives import Directive, directive_of
-from mt_cli.features.documents.document import Document, Options, Unit, read_content
+from mt_cli.features.documents.document import Document, Options, Unit, any_lines_with_places, read_content
 from mt_cli.features.documents.rst_titles import ADORNMENT, is_underline, title_unit
 from mt_cli.features.documents.wrapped_lines import Line, Markup, paragraph_unit, with_text
 
-_LINE = re.compile(r"([^\r\n]*+)(?:\r\n|\n|\r|\Z)")
 _MAX_DEPTH = 60
 """Depth of nesting below which blocks stay as they are."""
 _BULLET = r"[-+*•‣⁃](?:\s+|\Z)"
@@ -71,14 +70,11 @@ class _Scanner:
         self.units: list[Unit] = []
         self.counts = {"without_text": 0, "tables": 0}
         self.rows: list[_Row] = []
-        place = 0
-        while place < len(content) and (match := _LINE.match(content, place)):
-            text = match[1].strip()
-            start = place + len(match[1]) - len(match[1].lstrip())
+        for place, line in any_lines_with_places(content):
+            text = line.strip()
+            start = place + len(line) - len(line.lstrip())
             column = len(content[place:start].expandtabs(8))
             self.rows.append(_Row(place, start, start + len(text), column, text))
-            place = match.end()
-
         targets = (match[1].strip("`") for row in self.rows if (match := _TARGET.match(row.text)))
         self._targets = {" ".join(name.lower().split()) for name in targets}
 

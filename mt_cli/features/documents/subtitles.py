@@ -12,10 +12,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mt_cli.features.documents.document import Document, DocumentError, Options, Unit, line_of, read_content
-from mt_cli.features.documents.texts import balanced, has_letters, joined, one_line
+from mt_cli.features.documents.document import (
+    Document,
+    DocumentError,
+    Options,
+    Unit,
+    any_lines_with_places,
+    line_of,
+    read_content,
+)
+from mt_cli.features.documents.texts import SUBTITLE_TAG, balanced, has_letters, joined, one_line
 
-_LINE = re.compile(r"([^\r\n]*+)(?:\r\n|\n|\r|\Z)")
 _END = re.compile(r"\r\n|\n|\r")
 _NUMBER = re.compile(r"\s*\d+\s*")
 _CLOCK = r"-?\d{1,9}(?::\d{1,2}){1,3}(?:[.,]\d{1,9})?"
@@ -24,7 +31,6 @@ _NEARLY_TIMES = re.compile(r"\s*(?:\d[\d:.,; ]*-+>|\d\d:\d\d:)")
 _DASH = re.compile(r"[-–—][ \t]+")
 _TIGHT_DASH = re.compile(r"[-–](?![-–])")
 _SPEECH_END = re.compile(r"[.!?…。！？؟♪:]['\"”’»)\]]*(?:</?[a-z]+>)*\Z")
-_TAG = re.compile(r"<[^<>]*+>|\{\\[^{}]*+\}")
 _THUMBNAIL = re.compile(r"\S+#xywh=\S+")
 """Metadata of a video player: a part of a picture."""
 _ESCAPED_AMPERSAND = re.compile(r"&amp;(?!#?\w+;)")
@@ -37,7 +43,7 @@ _Line = tuple[int, str]
 def read_srt(path: Path, options: Options) -> Document:
     """Cues of SubRip; raises DocumentError if there is none, or for a line of times that is damaged."""
     content, encoding, mark = read_content(path)
-    lines = list(_lines(content))
+    lines = list(any_lines_with_places(content))
     are_times = [bool(_TIMES.fullmatch(text)) for _, text in lines]
     for number, (place, text) in enumerate(lines):
         begins_block = number < 2 or not lines[number - 2][1].strip()
@@ -54,7 +60,8 @@ def read_vtt(path: Path, options: Options) -> Document:
     content, encoding, mark = read_content(path)
     if not re.match(r"WEBVTT(?:[ \t\r\n]|\Z)", content):
         raise DocumentError(f"{path}, line 1: a file of WebVTT begins with WEBVTT")
-    return _document(content, list(_cues_of_vtt(list(_lines(content)))), encoding, mark, has_entities=True)
+    cues = list(_cues_of_vtt(list(any_lines_with_places(content))))
+    return _document(content, cues, encoding, mark, has_entities=True)
 
 
 def _document(
@@ -62,15 +69,6 @@ def _document(
 ) -> Document:
     units = [_unit(content, lines, has_entities) for lines in cues if _has_text(lines)]
     return Document(content, units, encoding, mark, {"without_text": len(cues) - len(units)})
-
-
-def _lines(content: str) -> Iterator[_Line]:
-    place = 0
-    while place < len(content):
-        match = _LINE.match(content, place)
-        assert match is not None  # It matches the empty text.
-        yield place, match[1]
-        place = match.end()
 
 
 def _cues_of_srt(lines: Sequence[_Line], are_times: Sequence[bool]) -> Iterator[list[_Line]]:
@@ -107,7 +105,7 @@ def _cues_of_vtt(lines: Sequence[_Line]) -> Iterator[list[_Line]]:
 
 def _has_text(lines: Sequence[_Line]) -> bool:
     text = joined([text for _, text in lines])
-    return has_letters(_TAG.sub("", text)) and not _THUMBNAIL.fullmatch(text)
+    return has_letters(SUBTITLE_TAG.sub("", text)) and not _THUMBNAIL.fullmatch(text)
 
 
 def _unit(content: str, lines: Sequence[_Line], has_entities: bool) -> Unit:

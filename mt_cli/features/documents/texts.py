@@ -9,8 +9,9 @@ from unicodedata import category, combining, east_asian_width
 
 SPACES = re.compile(r"[ \t\r\n\f\v]+")
 """Space that a line may be broken at; a no-break space is none."""
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _NO_WIDTH = ("Mn", "Me", "Cf")
-_SUBTITLE_TAG = re.compile(r"<[^<>]*+>|\{\\[^{}]*+\}")
+SUBTITLE_TAG = re.compile(r"<[^<>]*+>|\{\\[^{}]*+\}")
 _CLOSING = "、。，．・：；？！）」』】〕》〉ー…々ゃゅょっャュョッ"
 """Characters that begin no line."""
 _DASHES = "-–—"
@@ -20,6 +21,16 @@ _DASHES = "-–—"
 def has_letters(text: str) -> bool:
     """Whether a text has anything to translate."""
     return any(map(str.isalpha, text))
+
+
+def is_translatable(text: str) -> bool:
+    """Whether a text has letters, and no half of a surrogate pair, which no encoding can write."""
+    return has_letters(text) and not _SURROGATE.search(text)
+
+
+def with_whole_surrogates(text: str) -> str:
+    """Text in which two escaped halves of a surrogate pair are one character."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass") if _SURROGATE.search(text) else text
 
 
 def split_margins(text: str) -> tuple[str, str, str]:
@@ -88,7 +99,7 @@ def _breakable_pieces(text: str) -> Iterator[tuple[str, int]]:
     """Pieces of a text that a line may be broken between, with their spaces, and their widths without tags."""
     piece, width, place = "", 0, 0
     while place < len(text):
-        tag = _SUBTITLE_TAG.match(text, place) if text[place] in "<{" else None
+        tag = SUBTITLE_TAG.match(text, place) if text[place] in "<{" else None
         unit = tag[0] if tag else text[place]
         if piece and not tag and (_ends_word(piece, unit) or _are_breakable(piece[-1], unit)):
             yield piece, width

@@ -6,17 +6,18 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pydantic import RootModel
 
+from mt_cli.corpus.cache import digest_of_file
 from mt_cli.errors import InputError, MtError
-from mt_cli.features.documents.document import Document, DocumentError, Options, Unit
+from mt_cli.features.documents.document import DocumentError, Options, Unit, line_of
 from mt_cli.features.documents.formats import is_document, read_document
-from mt_cli.machine.console import Progress, say
+from mt_cli.machine.console import Progress, listed, say
 from mt_cli.machine.storage import make_folder, read_model, write_bytes, write_text
 from mt_cli.translation.lines import Translation
 from mt_cli.translation.stream import blocks
@@ -26,7 +27,6 @@ RECORD = ".mt-translated.json"
 """File of an output folder that names the documents that are done."""
 _SOFT_BREAKS = re.compile(r"[ \t]*(?:\r\n|\n|\r)[ \t]*")
 _LINE_ENDS = re.compile(r"(\r\n|\n|\r)")
-_MOST_NAMED = 5
 
 
 class _Done(RootModel[dict[str, tuple[str, str, str]]]):
@@ -62,8 +62,7 @@ def translate_documents(path: Path, output: Path, job: Job, is_strict: bool) -> 
         write_bytes(output, translated(path, job))
     say(_summary(job.counts))
     if places := job.places_for_review:
-        more = f" and {len(places) - _MOST_NAMED:,} more" if len(places) > _MOST_NAMED else ""
-        message = f"review {', '.join(places[:_MOST_NAMED])}{more}: a protected span of the source is missing"
+        message = f"review {listed(places)}: a protected span of the source is missing"
         if is_strict:
             raise MtError(message)
         say(f"note: {message}")
@@ -82,7 +81,7 @@ def _translate_folder(path: Path, output: Path, job: Job) -> None:
     for number, name in enumerate(names, start=1):
         source, target = path / name, output / name
         key = hashlib.sha256(job.key.encode() + source.read_bytes()).hexdigest()
-        before = hashlib.sha256(target.read_bytes()).hexdigest() if target.exists() else ""
+        before = digest_of_file(target) if target.exists() else ""
         known_key, *known = done.get(str(name), ("", ""))
         if before and known_key == key and before == known[0]:
             job.counts["done before"] += 1
@@ -101,16 +100,14 @@ def translated(path: Path, job: Job) -> bytes:
     """Bytes of a translated document; raises DocumentError if it is damaged or its encoding lacks a character."""
     document = read_document(path, job.options)
     chosen = {index: unit for index, unit in enumerate(document.units) if job.translates_all or not unit.is_translated}
-    lines = dict.fromkeys(line for unit in chosen.values() for text in unit.texts for line in _lines(text, unit))
-    is_block = {line: unit.is_block for unit in chosen.values() for text in unit.texts for line in _lines(text, unit)}
-    translations = _translations(list(lines), is_block, job)
+    lines = {index: [line for text in unit.texts for line in _lines(text, unit)] for index, unit in chosen.items()}
+    translations = _translations({line: chosen[index].is_block for index in chosen for line in lines[index]}, job)
     parts = {}
     for index, unit in chosen.items():
-        texts = [_joined(text, unit, translations) for text in unit.texts]
-        losses = [span for text in unit.texts for line in _lines(text, unit) for span in translations[line].lost_spans]
-        if losses:
-            job.places_for_review.append(_place(path, document, unit))
-        parts[index] = unit.write(texts, bool(losses))
+        has_losses = any(translations[line].lost_spans for line in lines[index])
+        if has_losses:
+            job.places_for_review.append(f"{path}, line {line_of(document.content, unit.start):,}")
+        parts[index] = unit.write([_joined(text, unit, translations) for text in unit.texts], has_losses)
     job.counts.update(document.counts)
     job.counts.update(
         {"documents": 1, "texts": len(document.units), "translated": len(chosen)}
@@ -141,29 +138,22 @@ def _joined(text: str, unit: Unit, translations: Mapping[str, Translation]) -> s
     return "".join(parts)
 
 
-def _translations(lines: Sequence[str], is_block: Mapping[str, bool], job: Job) -> dict[str, Translation]:
-    """Translation of each line; sentences of paragraphs are translated one by one."""
+def _translations(is_block: Mapping[str, bool], job: Job) -> dict[str, Translation]:
+    """Translation of each line; sentences of paragraphs, whose values are True, are translated one by one."""
     translations: dict[str, Translation] = {}
-    with Progress("translate", len(lines), "text", is_quiet=True) as bar:
+    with Progress("translate", len(is_block), "text", is_quiet=True) as bar:
         for splits in (False, True):
-            for block in blocks(line for line in lines if is_block[line] is splits):
+            for block in blocks(line for line, is_of_block in is_block.items() if is_of_block is splits):
                 search = {**job.search, "split_sentences": splits or job.search.get("split_sentences", False)}
                 translations.update(zip(block, job.translator.translate_fully(block, **search), strict=True))
                 bar.advance(len(block))
     return translations
 
 
-def _place(path: Path, document: Document, unit: Unit) -> str:
-    return f"{path}, line {document.content.count(chr(10), 0, unit.start) + 1:,}"
-
-
 def _summary(counts: Counter[str]) -> str:
     """Numbers of documents and texts, as one line."""
-    documents, before = counts.pop("documents", 0), counts.pop("done before", 0)
-    if (number := counts.pop("texts", 0)) == 1:
-        counts = Counter({"text": 1}) + counts
-    else:
-        counts = Counter({"texts": number}) + counts
-    shown = [f"{number:,} {name}" for name, number in counts.items() if number]
+    documents, before, texts = (counts.pop(name, 0) for name in ("documents", "done before", "texts"))
+    rows = [("text" if texts == 1 else "texts", texts), *counts.items()]
+    shown = [f"{number:,} {name}" for name, number in rows if number]
     earlier = f" ({before:,} more were done before)" if before else ""
     return f"{documents:,} document{'s' * (documents != 1)}{earlier}: {', '.join(shown) or 'no text'}"

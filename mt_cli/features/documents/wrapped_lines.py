@@ -91,10 +91,10 @@ class _Writer:
 
     def _without_other_block(self, text: str) -> str:
         """Text that begins no other kind of block, by an escape."""
-        found = self.markup.start.match(text)
-        if not found or self.markup.start.match(self.text):
+        beginning = self.markup.start.match(text)
+        if not beginning or self.markup.start.match(self.text):
             return text
-        place = found.end("number") if found.groupdict().get("number") else 0
+        place = beginning.end("number") if beginning.groupdict().get("number") else 0
         return f"{text[:place]}\\{text[place:]}"
 
     def _words(self, text: str) -> Iterator[str]:
