@@ -198,6 +198,14 @@ class ChangedPairs(TrainingPairs):
         self.pairs.release()
 
 
+def in_file_order(pairs: EncodedPairs, order: Indices) -> tuple[Indices, NDArray[np.int64], list[int]]:
+    """Ascending indices of the pairs of a pool, the order of the pool as places among them, and sizes of its parts."""
+    rank = order.argsort(kind="stable")
+    indices = order[rank]
+    part_sizes = np.diff(np.searchsorted(indices, np.cumsum([0, *pairs.part_sizes])))
+    return indices, rank.argsort(), part_sizes.tolist()
+
+
 class MixedPairs(TrainingPairs):
     """Pairs of a corpus, in an order that depends on a seed and on the epoch.
 

@@ -39,6 +39,37 @@ def _with_common_filters(tree: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**tree, "train": train}
 
 
+class AugmentConfig(Section):
+    """Shares of the training pairs that are changed to resemble what people type, anew in each epoch.
+
+    Validation and test pairs are not changed. If capitals are asked for, the tokenizers are trained on some, too.
+    """
+
+    upper_case: float = Field(default=0.0, ge=0, le=1)
+    """Both sides in CAPITAL LETTERS."""
+    title_case: float = Field(default=0.0, ge=0, le=1)
+    """Both sides With Each Word Capitalised."""
+    no_final_punctuation: float = Field(default=0.0, ge=0, le=1)
+    """Both sides without the full stop or other marks that end them."""
+    typos: float = Field(default=0.0, ge=0, le=1)
+    """A typing error in a word of the source, and in a tenth of its other words."""
+
+    @without_problems
+    def _cases_exclude_each_other(self) -> Iterator[str]:
+        if self.upper_case + self.title_case > 1:
+            yield "upper_case, title_case: a pair gets at most one of them; use shares with a sum of at most 1"
+
+    @property
+    def changes_case(self) -> bool:
+        """Whether some pairs have other capitals."""
+        return self.upper_case + self.title_case > 0
+
+    @property
+    def is_off(self) -> bool:
+        """Whether no pair is changed."""
+        return not (self.changes_case or self.no_final_punctuation or self.typos)
+
+
 class CorpusConfig(Section):
     """Training, validation and test corpora. Each is one source or a list of sources."""
 
@@ -75,6 +106,8 @@ class CorpusConfig(Section):
     protect_patterns: tuple[str, ...] = Field(default=(), strict=False)
     """Own regular expressions of such spans, before all of `protect`. If groups of a pattern match, they are the spans,
     and the text between them is translated."""
+    augment: AugmentConfig = AugmentConfig()
+    """Changes of training pairs that teach a model what people type."""
     max_tokens: int = Field(default=256, ge=1)
     """Maximum length of a side in tokens. Longer pairs are dropped and counted."""
     shuffle_buffer: int = Field(default=100_000, ge=1)

@@ -340,6 +340,11 @@ class Config(Section):
             yield "training.concatenated_pairs: not with tokenizer.algorithm char, as no space would stand between them"
 
     @property
+    def changes_texts(self) -> bool:
+        """Whether texts of training pairs are changed in each epoch."""
+        return self.training.inserted_words > 0 or not self.corpus.augment.is_off
+
+    @property
     def greedy_decoding(self) -> DecodingConfig:
         """Search of validations, which does not depend on what `training.tune_decoding` chooses later."""
         greedy = self.decoding.greedy

@@ -174,11 +174,6 @@ class TrainingConfig(Section):
         """Maximum number of pairs that become one."""
         return 2 if self.concatenated_pairs else 1
 
-    @property
-    def is_augmented(self) -> bool:
-        """Whether training pairs are derived from other pairs."""
-        return self.concatenated_pairs > 0 or self.inserted_words > 0
-
     def is_sharded(self, num_processes: int) -> bool:
         """Whether the weights are sharded across this number of processes."""
         return self.shard_model and num_processes > 1

@@ -125,6 +125,9 @@ def _changes_of_pairs(config: Config) -> Iterator[str]:
         spaceless = ", ".join(code for code in sorted(codes) if not writes_spaces(code))
         except_for = f", but hardly any of {spaceless}, without spaces between words" if spaceless else ""
         yield f"{share:.0%} of the training pairs get a made-up name or number (training.inserted_words){except_for}"
+    changes = [f"{share:.0%} {key}" for key, share in config.corpus.augment.model_dump().items() if share]
+    if changes:
+        yield f"training pairs are changed to resemble what people type: {', '.join(changes)} (corpus.augment)"
     if share := config.training.concatenated_pairs:
         yield f"{share:.0%} of the training pairs are concatenated two by two (training.concatenated_pairs)"
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from mt_cli.batching.encoded import EncodedPairs, Statistics, encode_corpora
 from mt_cli.batching.streamed import StreamedPairs, first_pairs
 from mt_cli.config.sections import Config
 from mt_cli.corpus import languages
+from mt_cli.corpus.augmented_text import TextAugmentation
 from mt_cli.corpus.cache import Cache, fingerprint
 from mt_cli.corpus.cleaning import KEPT, STATUS_CODES, Mask, on_either_side
 from mt_cli.corpus.corpus import Corpus
@@ -93,8 +95,10 @@ def _trained_tokenizers(corpora: Mapping[str, Corpus], config: Config, cache: Ca
     settings = config.tokenizer.model_dump(mode="json", exclude={"bpe_dropout", "unigram_alpha"})
     if config.corpus.temperature is not None:
         settings["temperature"] = config.corpus.temperature
-    protected = Protection.of(config.corpus).key
-    key = fingerprint(corpora["train"].fingerprint, settings, config.training.seed, config.corpus.tags, *protected)
+    changes: list[Any] = [*Protection.of(config.corpus).key]
+    if config.corpus.augment.changes_case:
+        changes.append([config.corpus.augment.upper_case, config.corpus.augment.title_case, config.corpus.languages])
+    key = fingerprint(corpora["train"].fingerprint, settings, config.training.seed, config.corpus.tags, *changes)
 
     def make(folder: Path) -> None:
         save_tokenizers(folder, train_tokenizers(tokenizer_pairs(corpora, config), config))
@@ -107,12 +111,21 @@ def tokenizer_pairs(corpora: Mapping[str, Corpus], config: Config) -> Callable[[
     """Function that reads the pairs for training tokenizers; for a stream, the first pairs.
 
     `corpus.temperature` also sets the proportions of these pairs, so that small languages get subwords. Protected
-    spans are replaced.
+    spans are replaced. Some pairs have other capitals if `corpus.augment` asks for them.
     """
-    protection, read_pairs = Protection.of(config.corpus), _tokenizer_pairs(corpora, config)
-    if not protection:
+    read_pairs = _tokenizer_pairs(corpora, config)
+    if not config.corpus.has_protection and not config.corpus.augment.changes_case:
         return read_pairs
-    return lambda: (protection.protect_pair(*pair) for pair in read_pairs())
+    return lambda: _as_trained(read_pairs(), config)
+
+
+def _as_trained(pairs: Iterable[Pair], config: Config) -> Iterator[Pair]:
+    """Pairs without tags and protected spans, some of them with other capitals."""
+    random, augmentation = np.random.default_rng(config.training.seed), TextAugmentation(config.corpus.augment)
+    protection = Protection.of(config.corpus)
+    for source, target in pairs:
+        pair = protection.protect_pair(untagged(source, config.corpus.tags), target)
+        yield augmentation.capitalised(pair, random.random(), config.corpus.languages)
 
 
 def _tokenizer_pairs(corpora: Mapping[str, Corpus], config: Config) -> Callable[[], Iterable[Pair]]:
@@ -153,7 +166,7 @@ def corpus_pairs(data: Data, config: Config, group: Group = ALONE) -> TrainingPa
 
 def estimate_epoch(pairs: TrainingPairs, config: Config) -> int | None:
     """Estimated number of micro-batches of the first epoch, from its first pools; None for a stream."""
-    num_counted = 1 if config.tokenizer.is_sampled else 20  # Sampling takes longer than counting.
+    num_counted = 1 if config.tokenizer.is_sampled or config.changes_texts else 20  # Changes take longer than counting.
     return count_batches(pairs, config.training.tokens_per_batch, num_counted)
 
 
@@ -215,13 +228,13 @@ def longest_source(data: Data, config: Config, before: int | None) -> int | None
     """Number of tokens of the longest training source; None for a stream.
 
     `before` is the number for earlier training of the same weights; the larger number counts. Concatenation of pairs
-    doubles the number.
+    doubles the number, and so do capitals, which have about twice the tokens.
     """
     if "train" not in data.statistics:
         return None
     counts = data.statistics["train"].source.length_counts
     longest = max(length for length, count in enumerate(counts) if count)
-    longest *= config.training.most_concatenated
+    longest *= config.training.most_concatenated * (2 if config.corpus.augment.upper_case else 1)
     return min(config.corpus.max_tokens, max(longest, before or 0))
 
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 from mt_cli.batching.batches import TrainingPairs
 from mt_cli.config.sections import Config
 from mt_cli.data.prepare import Data, corpus_pairs
-from mt_cli.features.augmentation.pairs import augmented
+from mt_cli.features.augmentation.concatenation import ConcatenatedPairs
+from mt_cli.features.augmentation.texts import ChangedTexts
 from mt_cli.features.subword_sampling.pairs import resegmented
 from mt_cli.machine.group import ALONE, Group
 
 
 def training_pairs(data: Data, config: Config, group: Group = ALONE) -> TrainingPairs:
-    """Pairs of `train`, segmented anew in every epoch and augmented if the config says so."""
+    """Pairs of `train`: changed, segmented anew and concatenated in every epoch if the config says so."""
     pairs: TrainingPairs = corpus_pairs(data, config, group)
+    if config.changes_texts:
+        pairs = ChangedTexts(pairs, data.tokenizers, config)
     if config.tokenizer.is_sampled:
         pairs = resegmented(pairs, data.tokenizers, config)
-    if config.training.is_augmented:
-        pairs = augmented(pairs, data.tokenizers, config)
+    if config.training.concatenated_pairs:
+        pairs = ConcatenatedPairs(pairs, data.tokenizers[0].tag_ids, config)
     return pairs

@@ -1,1 +1,1 @@
-"""Augmented training pairs: pairs with a made-up name or number on both sides, and concatenated pairs."""
+"""Augmented training pairs: changed texts, made-up words on both sides, and concatenated pairs."""

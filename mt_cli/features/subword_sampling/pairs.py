@@ -8,7 +8,7 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from mt_cli.batching.batches import ChangedPairs, Indices, Pool, TrainingPairs
+from mt_cli.batching.batches import ChangedPairs, Indices, Pool, TrainingPairs, in_file_order
 from mt_cli.batching.encoded import EncodedPairs, Ids, as_batch, ragged
 from mt_cli.config.sections import Config
 from mt_cli.features.subword_sampling.sampling import Keys, Segmenter, numbered, starts_of
@@ -52,8 +52,8 @@ class ResegmentedPairs(ChangedPairs):
         """Pool with new ids, which begins at a place in the order of the epoch."""
         if not len(order):
             return pairs, order
-        rank = order.argsort(kind="stable")
-        indices, places = order[rank], first_place + rank
+        indices, order, part_sizes = in_file_order(pairs, order)
+        places = first_place + order.argsort()
         num_tokens = np.cumsum(pairs.lengths(indices).sum(axis=0, dtype=np.int64))
         ends = np.flatnonzero(np.diff(num_tokens // _TOKENS_AT_ONCE)) + 1
         seeds = [
@@ -65,8 +65,7 @@ class ResegmentedPairs(ChangedPairs):
             for side, segmenter, seed in zip(pairs.take(rows), self._segmenters, seeds, strict=True):
                 sides.append(self._resegmented_side(*side, segmenter, numbered(seed, rows_places)))
             batches.append(as_batch(sides))
-        part_sizes = np.diff(np.searchsorted(indices, np.cumsum([0, *pairs.part_sizes])))
-        return EncodedPairs(batches, part_sizes.tolist()), rank.argsort()
+        return EncodedPairs(batches, part_sizes), order
 
     def _resegmented_side(self, ids: Ids, lengths: Lengths, segmenter: Segmenter, keys: Keys) -> tuple[Ids, Lengths]:
         drawn, counts = segmenter(ids, lengths, keys)

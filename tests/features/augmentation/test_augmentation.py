@@ -8,14 +8,26 @@ from mt_cli.batching.batches import MixedPairs
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import TokenizerConfig
+from mt_cli.corpus.protected_text import RESERVED
 from mt_cli.data.prepare import longest_source
-from mt_cli.features.augmentation.pairs import AugmentedPairs, Words, made_up_words, words_of
+from mt_cli.features.augmentation.concatenation import ConcatenatedPairs
+from mt_cli.features.augmentation.made_up_words import made_up_words, usable_words
+from mt_cli.features.augmentation.texts import ChangedTexts
 from mt_cli.tokenizer.special_tokens import SPACE, UNK_ID
 from mt_cli.tokenizer.training import train_tokenizer
 
 TAG, FIRST_WORD = 2, 60_000
 PLACES = 10
-"""Ids of a text are 10 * the number of its pair + the place; even places begin a word."""
+"""Ids of a text are 10 * the number of its pair + the place."""
+CORPUS = {"source": "en", "target": "it", "train": {"builtin": "reverse-words"}, "valid": {"fraction": 0.1}}
+
+
+def config_of(max_tokens=50, seed=1, augment=None, **training):
+    corpus = CORPUS | {"max_tokens": max_tokens, "augment": augment or {}}
+    tokenizer = {"algorithm": "bpe", "vocab_size": 400}
+    return parse_config(
+        {"name": "t", "corpus": corpus, "tokenizer": tokenizer, "training": training | {"seed": seed}}, "f.yaml"
+    )
 
 
 def corpus(num_pairs=400):
@@ -31,23 +43,9 @@ def corpus(num_pairs=400):
     return pairs
 
 
-def some_words(number=50):
-    """Words of one to three ids from FIRST_WORD on."""
-    lengths = np.arange(number) % 3 + 1
-    begins_word = (np.arange(70_000) % 2 == 0) & (np.arange(70_000) >= PLACES)
-    ids = FIRST_WORD + np.arange(lengths.sum())
-    return [Words(ids.astype(np.uint32), np.cumsum(lengths) - lengths, lengths, begins_word)] * 2
-
-
-def ids_of(words):
-    """The ids of each word."""
-    places = zip(words.starts, words.lengths, strict=True)
-    return [words.ids[start : start + length].tolist() for start, length in places]
-
-
-def augmented(concatenated=0.0, inserted=0.0, max_tokens=50, seed=1, batch_tokens=10):
-    pairs = MixedPairs(corpus(), [1.0, 1.0], batch_tokens, seed)
-    return AugmentedPairs(pairs, concatenated, inserted, some_words(), [TAG], max_tokens, seed)
+def concatenated(share, max_tokens=50, seed=1):
+    pairs = MixedPairs(corpus(), [1.0, 1.0], batch_tokens=10, seed=seed)
+    return ConcatenatedPairs(pairs, [TAG], config_of(max_tokens, seed, concatenated_pairs=share))
 
 
 def pools_of(pairs, epoch=0, first=0):
@@ -67,16 +65,12 @@ def epoch_of(pairs, epoch=0):
 
 def numbers_of(ids):
     """The numbers of the pairs in a text, in order."""
-    return list(dict.fromkeys(index // PLACES for index in ids if PLACES <= index < FIRST_WORD))
-
-
-def word_of(ids):
-    return tuple(index for index in ids if index >= FIRST_WORD)
+    return list(dict.fromkeys(index // PLACES for index in ids if index >= PLACES))
 
 
 @pytest.mark.parametrize("share", [0.5, 1.0])
 def test_concatenation_keeps_each_pair_once_in_an_epoch_and_its_sides_together(share):
-    pairs = augmented(concatenated=share)
+    pairs = concatenated(share)
     epoch = epoch_of(pairs)
     assert pairs.num_pools > 1
     assert sorted(number for source, _, _ in epoch for number in numbers_of(source)) == list(range(1, 801))
@@ -86,50 +80,22 @@ def test_concatenation_keeps_each_pair_once_in_an_epoch_and_its_sides_together(s
 
 
 def test_only_pairs_of_one_part_are_concatenated_and_a_tag_stands_at_the_beginning_alone():
-    for source, _, part in epoch_of(augmented(concatenated=1.0)):
+    for source, _, part in epoch_of(concatenated(1.0)):
         assert {int(number > 400) for number in numbers_of(source)} == {part}
         assert (source[0] == TAG) == (part == 1) and TAG not in source[1:]
 
 
-@pytest.mark.parametrize("shares", [(1.0, 0.0), (0.0, 1.0), (1.0, 1.0)])
-def test_no_side_becomes_longer_than_the_limit(shares):
-    epoch = epoch_of(augmented(*shares, max_tokens=11))
+def test_no_concatenated_side_becomes_longer_than_the_limit():
+    epoch = epoch_of(concatenated(1.0, max_tokens=11))
     assert max(len(side) for source, target, _ in epoch for side in (source, target)) == 11
     assert sum(len(numbers_of(source)) for source, _, _ in epoch) == 800
 
 
-def test_an_inserted_word_is_whole_and_the_same_on_both_sides_and_nothing_else_changes():
-    before = {numbers_of(source)[0]: (source, target) for source, target, _ in epoch_of(augmented())}
-    words = set(map(tuple, ids_of(some_words()[0])))
-    pairs = epoch_of(augmented(inserted=0.5))
-    for source, target, part in pairs:
-        assert word_of(source) == word_of(target)
-        for side, plain in zip((source, target), before[numbers_of(source)[0]], strict=True):
-            assert tuple(index for index in side if index < FIRST_WORD) == plain
-            if word := word_of(side):
-                start = side.index(word[0])
-                assert side[start : start + len(word)] == word and word in words
-                assert side[start + len(word)] % 2 == 0 and (start or side is target or part == 0)
-    num_inserted = sum(bool(word_of(source)) for source, _, _ in pairs)
-    assert num_inserted == pytest.approx(400, abs=60)
-    assert len({word_of(source) for source, _, _ in pairs}) > 40
-
-
-def test_a_word_is_inserted_at_about_the_same_place_on_both_sides():
-    places = []
-    for source, target, part in epoch_of(augmented(inserted=1.0)):
-        starts = [side.index(word_of(side)[0]) for side in (source, target)]
-        places.append((starts[0] - part, starts[1]))
-    assert np.corrcoef(np.array(places).T)[0, 1] > 0.4
-    assert len(set(places)) > 10
-
-
-@pytest.mark.parametrize("shares", [(0.5, 0.0), (0.0, 0.5), (0.5, 0.5)])
-def test_a_pool_is_a_function_of_seed_and_epoch_alone(shares):
-    pairs = augmented(*shares)
+def test_a_pool_of_concatenated_pairs_is_a_function_of_seed_and_epoch_alone():
+    pairs = concatenated(0.5)
     pools = pools_of(pairs, epoch=3)
-    assert pools_of(augmented(*shares), epoch=3, first=1) == pools[1:]
-    assert pools_of(pairs, epoch=4) != pools != pools_of(augmented(*shares, seed=2), epoch=3)
+    assert pools_of(concatenated(0.5), epoch=3, first=1) == pools[1:]
+    assert pools_of(pairs, epoch=4) != pools != pools_of(concatenated(0.5, seed=2), epoch=3)
 
 
 TEXTS = ["The cat sat on the mat.", 'A dog sleeps: "there".', "¿Qué es? (no)", 'Is it? Yes, "no"!']
@@ -148,18 +114,6 @@ def test_the_ids_of_two_texts_are_the_ids_of_the_texts_with_a_space_between(algo
         assert trained.decode([joined]) == [f"{first} {second}"]
 
 
-@pytest.mark.parametrize("algorithm", ["bpe", "unigram"])
-def test_words_can_be_inserted_where_a_word_of_the_text_begins(algorithm):
-    trained = tokenizer(algorithm)
-    (words, others) = words_of((trained, trained), seed=1)
-    (ids,) = trained.encode([TEXTS[1]])
-    rests = [trained.decode([ids[place:]])[0] for place in np.flatnonzero(words.begins_word[ids])]
-    assert rests == [TEXTS[1], 'dog sleeps: "there".', 'sleeps: "there".', '"there".']
-    assert (words.ids == others.ids).all()
-    (first,) = trained.decode([words.ids[: words.lengths[0]].tolist()])
-    assert first in made_up_words((trained, trained), seed=1)
-
-
 NO_CAPITALS, RUSSIAN = ["日本語のテキスト。", "नमस्ते दुनिया"], ["Две кошки и собака", "Мышь и кот", "Окно в Windows"]
 
 
@@ -175,16 +129,121 @@ def test_made_up_words_are_names_and_numbers_or_numbers_alone_with_two_scripts_o
 def test_words_that_a_side_cannot_write_or_takes_for_a_tag_are_left_out():
     texts = ["anna bert carl"] * 20
     config = TokenizerConfig(algorithm="bpe", vocab_size=100, byte_fallback=False)
-    assert len(words_of((train_tokenizer(texts, config),) * 2, seed=1)[0].lengths) == 0  # No capital letters.
+    assert usable_words((train_tokenizer(texts, config),) * 2, seed=1) == []  # No capital letters.
     source = train_tokenizer(["Anna Bert Carl 0123456789 ANBTCRLE"] * 20, config, tags=["9", "<bt>"])
     target = train_tokenizer(["Anna Bert Carl 0123456789 ,."] * 20, config)
-    sides = words_of((source, target), seed=1)
-    assert 0 < len(sides[0].lengths) == len(sides[1].lengths) < 5_000
-    for trained, words in zip((source, target), sides, strict=True):
-        assert {UNK_ID, *trained.tag_ids}.isdisjoint(words.ids.tolist())
-        assert not words.begins_word[trained.tag_ids].any()
-    texts = [side.decode(ids_of(words)) for side, words in zip((source, target), sides, strict=True)]
-    assert texts[0] == texts[1]
+    words = usable_words((source, target), seed=1)
+    assert 0 < len(words) < 5_000
+    for side in (source, target):
+        assert all({UNK_ID, *side.tag_ids}.isdisjoint(ids) for ids in side.encode(words))
+
+
+LINES = [
+    f"{subject} {verb} {thing}{mark}"
+    for subject in ("The cat", "A dog", "My friend Anna", RESERVED[3] + " of it")
+    for verb in ("sees", "carries", "is not there without")
+    for thing in ("the mat", "3 old chairs", "nothing")
+    for mark in (".", "!", "")
+]
+
+
+def texts_of(pools, trained):
+    return [
+        tuple(trained.decode([pool[index][side].tolist()])[0] for side in (0, 1))
+        for pool, order in pools
+        for index in order.tolist()
+    ]
+
+
+def pairs_of_lines(trained, max_tokens=200, seed=1, augment=None, **training):
+    """Training pairs from LINES to LINES in two parts, the sources of the second with a tag, changed and unchanged."""
+    source = trained.encode([*LINES, *(f"<bt> {line}" for line in LINES)])
+    pairs = EncodedPairs.from_ids(source, trained.encode([*LINES, *LINES]))
+    pairs.part_sizes = (len(LINES), len(LINES))
+    plain = MixedPairs(pairs, [1.0, 2.0], batch_tokens=1, seed=seed)
+    config = config_of(max_tokens, seed, augment, **training)
+    config.corpus.__dict__["train"] = config.corpus.train * 2
+    return ChangedTexts(plain, (trained, trained), config), plain
+
+
+@pytest.fixture(scope="module")
+def trained():
+    config = TokenizerConfig(algorithm="bpe", vocab_size=500)
+    lines = [*LINES, *map(str.upper, LINES)] * 5
+    return train_tokenizer(lines, config, tags=["<bt>"], has_reserved=True)
+
+
+SHARES = [
+    ({"upper_case": 0.5}, {}),
+    ({"title_case": 0.5, "no_final_punctuation": 0.5}, {}),
+    ({"typos": 0.5}, {}),
+    ({"upper_case": 0.2, "typos": 0.3}, {"inserted_words": 0.5}),
+]
+
+
+@pytest.mark.parametrize(("augment", "training"), SHARES)
+def test_changed_pairs_are_a_function_of_seed_and_epoch_and_keep_their_place(trained, augment, training):
+    changed, plain = pairs_of_lines(trained, augment=augment, **training)
+    assert changed.num_pools == plain.num_pools > 1
+    texts = texts_of(changed.pools(3, 0), trained)
+    assert texts_of(changed.pools(3, 1), trained) == texts[changed.first_place(1) :]
+    assert texts_of(changed.pools(4, 0), trained) != texts
+    assert texts_of(pairs_of_lines(trained, augment=augment, **training)[0].pools(3, 0), trained) == texts
+    before = texts_of(plain.pools(3, 0), trained)
+    assert len(texts) == len(before) == 3 * len(LINES)
+    assert [source.startswith("<bt> ") for source, _ in texts] == [source.startswith("<bt> ") for source, _ in before]
+    assert 0.2 < np.mean([pair != other for pair, other in zip(texts, before, strict=True)]) < 0.9
+    assert [RESERVED[3] in source for source, _ in texts] == [RESERVED[3] in source for source, _ in before]
+
+
+@pytest.mark.parametrize(
+    ("augment", "change"),
+    [
+        ({"upper_case": 1.0}, str.upper),
+        ({"no_final_punctuation": 1.0}, lambda text: text.rstrip(".!")),
+        ({"title_case": 1.0}, str.title),
+    ],
+)
+def test_a_share_of_one_changes_the_text_of_every_pair_on_both_sides_but_not_its_tag(trained, augment, change):
+    changed, plain = pairs_of_lines(trained, augment=augment)
+    for (source, target), (before, _) in zip(
+        *(texts_of(p.pools(0, 0), trained) for p in (changed, plain)), strict=True
+    ):
+        tag, text = ("<bt> ", before.removeprefix("<bt> ")) if before.startswith("<bt> ") else ("", before)
+        assert (source, target) == (tag + change(text), change(text))
+
+
+def test_typing_errors_are_in_the_source_alone(trained):
+    changed, plain = pairs_of_lines(trained, augment={"typos": 1.0})
+    for (source, target), before in zip(*(texts_of(p.pools(0, 0), trained) for p in (changed, plain)), strict=True):
+        assert source != before[0] and target == before[1]
+
+
+def test_an_inserted_word_is_the_same_on_both_sides_and_nothing_else_changes(trained):
+    changed, plain = pairs_of_lines(trained, inserted_words=1.0)
+    words = set(made_up_words((trained, trained), seed=1))
+    for (source, target), (before, _) in zip(
+        *(texts_of(p.pools(0, 0), trained) for p in (changed, plain)), strict=True
+    ):
+        assert source.removeprefix("<bt> ") == target  # Both sides have the same text, so the same place.
+        assert source.startswith("<bt> ") == before.startswith("<bt> ")
+        (count,) = {len(target.split()) - len(before.removeprefix("<bt> ").split())}
+        assert count >= 1
+        places = range(len(target.split()) - count + 1)
+        splits = [
+            (target.split()[place : place + count], target.split()[:place] + target.split()[place + count :])
+            for place in places
+        ]
+        assert any(" ".join(word) in words and rest == before.removeprefix("<bt> ").split() for word, rest in splits)
+
+
+def test_a_pair_that_would_become_too_long_or_has_an_unknown_token_stays(trained):
+    changed, plain = pairs_of_lines(trained, max_tokens=1, augment={"upper_case": 1.0})
+    assert epoch_of(changed) == epoch_of(plain)
+    unknown = EncodedPairs.from_ids([[UNK_ID, *ids] for ids in trained.encode(LINES)], trained.encode(LINES))
+    plain = MixedPairs(unknown, [1.0], batch_tokens=1, seed=1)
+    changed = ChangedTexts(plain, (trained, trained), config_of(augment={"upper_case": 1.0}))
+    assert epoch_of(changed) == epoch_of(plain)
 
 
 @pytest.mark.parametrize(("share", "max_tokens", "longest"), [(0.0, 50, 3), (0.5, 50, 6), (0.5, 5, 5)])
