@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.engine import ForcedDecoding, Ids
@@ -55,6 +56,7 @@ def load_translator(ctranslate2: Any, path: bytes, device: str, num_threads: int
 
 
 _FEWEST_BEAMS_AGAIN = 8
+_ATTENDED_BATCH_TOKENS = 2048
 
 
 def _within_positions(work: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
@@ -228,3 +230,29 @@ class CTranslate2Engine:
             ForcedDecoding([log_prob if math.isfinite(log_prob) else -math.inf for log_prob in result.log_probs], None)
             for result in results
         ]
+
+    def attend(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Tensor]:
+        """Compute the cross-attention of each pair, (T+1)x(S+1): the mean over the heads of the last layer.
+
+        The last row and column, which are [EOS], are zeros.
+        """
+        source, target = self._tokenizers
+        weights = [torch.zeros(len(target_ids) + 1, len(source_ids) + 1) for source_ids, target_ids in pairs]
+        rows = [row for row, pair in enumerate(pairs) if all(pair)]
+        if not rows:
+            return weights
+        results = _within_positions(
+            self._translator.translate_batch,
+            [source.tokens(pairs[row][0]) for row in rows],
+            target_prefix=[target.tokens(pairs[row][1]) for row in rows],
+            max_batch_size=_ATTENDED_BATCH_TOKENS,
+            batch_type="tokens",
+            beam_size=1,
+            max_input_length=0,
+            max_decoding_length=max(len(pairs[row][1]) for row in rows),
+            return_attention=True,
+        )
+        for row, result in zip(rows, results, strict=True):
+            attention = torch.from_numpy(np.array(result.attention[0], dtype=np.float32))[: len(pairs[row][1])]
+            weights[row][: attention.shape[0], : attention.shape[1]] = attention
+        return weights

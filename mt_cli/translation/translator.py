@@ -20,6 +20,7 @@ from mt_cli.config.loading import changed_section
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.corpus.languages import primary
 from mt_cli.corpus.protected_text import UNPROTECTED, Protection
+from mt_cli.decoding.ctranslate2 import CTranslate2Engine
 from mt_cli.decoding.engine import Engine, ForcedDecoding, Ids, TransformerEngine
 from mt_cli.decoding.next_tokens import ReservedIds
 from mt_cli.decoding.search import Hypothesis
@@ -32,7 +33,7 @@ from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special_tokens import EOS, UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
 from mt_cli.translation.exported import load_exported
-from mt_cli.translation.lines import LineSplitter, Segment, TextHypothesis, Translation
+from mt_cli.translation.lines import Alignment, LineSplitter, Segment, TextHypothesis, Translation
 from mt_cli.translation.token_details import attended_words, details_of
 
 _MOST_HYPOTHESES = 1000
@@ -231,6 +232,14 @@ class Translator:
         """Force-decode the pairs, some hundred at a time to limit memory."""
         for start in range(0, len(pairs), _PAIRS_FORCED_AT_ONCE):
             yield from self.engine.force_decode(pairs[start : start + _PAIRS_FORCED_AT_ONCE])
+
+    def word_alignments(self, lines: Sequence[Translation]) -> list[Alignment]:
+        """Aligned words of each line and its best translation, as in `Details.word_alignment`, with any engine."""
+        pairs = [(part.ids, part.hypotheses[0].hypothesis.ids) for line in lines for part in line.searched]
+        decoded = self._force_decode(pairs)
+        if isinstance(self.engine, CTranslate2Engine):
+            decoded = (ForcedDecoding([], weights) for weights in self.engine.attend(pairs))
+        return [details_of(line, decoded, self.tokenizers, self.tags).word_alignment for line in lines]
 
     def _with_details(self, lines: Sequence[Translation]) -> list[Translation]:
         segments = [segment for line in lines for segment in line.searched]
