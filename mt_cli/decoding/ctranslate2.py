@@ -93,16 +93,25 @@ class CTranslate2Engine:
         self._ids = {token: index for index, token in enumerate(target.tokens(range(target.vocab_size)))}
 
     def search(
-        self, sources: Sequence[Ids], decoding: DecodingConfig, num_best: int = 1, prefixes: Sequence[Ids] = ()
+        self,
+        sources: Sequence[Ids],
+        decoding: DecodingConfig,
+        num_best: int = 1,
+        prefixes: Sequence[Ids] = (),
+        orders: Sequence[Ids] = (),
     ) -> list[list[Hypothesis]]:
         """See `Engine`. If a hypothesis contains [UNK], its source is searched again, with attention.
 
-        If it lacks a reserved entry of its source, or has it too often, its source is searched with more beams.
+        If it lacks a reserved entry of its source, has it too often, or has another order of those in `orders`, its
+        source is searched with more beams.
         """
         requests = list(zip_longest(sources, prefixes, fillvalue=()))
         hypotheses = self._search(requests, decoding, num_best)
         if self._reserved is not None:
-            self._replace_wrong_copies(self._reserved, requests, decoding, num_best, hypotheses)
+            are_copied = self._reserved.are_copied
+            in_order = zip_longest(sources, orders, fillvalue=())
+            checks = [partial(are_copied, ids, order=order) for ids, order in in_order]
+            self._replace_wrong_copies(checks, requests, decoding, num_best, hypotheses)
         if decoding.unk == "copy":
             rows = [
                 row for row, nbest in enumerate(hypotheses) if any(UNK_ID in hypothesis.ids for hypothesis in nbest)
@@ -135,17 +144,16 @@ class CTranslate2Engine:
 
     def _replace_wrong_copies(
         self,
-        reserved: ReservedIds,
+        checks: Sequence[Callable[[Ids], bool]],
         requests: Sequence[tuple[Ids, Ids]],
         decoding: DecodingConfig,
         num_best: int,
         hypotheses: list[list[Hypothesis]],
     ) -> None:
-        """Replace hypotheses that lack reserved entries of their sources, if a search with more beams finds others."""
+        """Replace hypotheses that do not pass the check of their source, if a search with more beams finds others."""
 
         def is_wrong(row: int, hypothesis: Hypothesis) -> bool:
-            copied = reserved.counts(torch.tensor(hypothesis.ids, dtype=torch.int64), reserved.target)
-            return not torch.equal(copied, reserved.counts(torch.tensor(list(requests[row][0])), reserved.source))
+            return not checks[row](hypothesis.ids)
 
         rows = [row for row, nbest in enumerate(hypotheses) if any(is_wrong(row, best) for best in nbest)]
         again = self._search([requests[row] for row in rows], decoding, max(2 * num_best, _FEWEST_BEAMS_AGAIN))

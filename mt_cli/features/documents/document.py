@@ -41,7 +41,7 @@ class Unit:
     texts: tuple[str, ...]
     """Texts to translate, without escapes; several for plural forms."""
     write: Callable[[Sequence[str], bool], str]
-    """Content of the part, from the translations and whether they need a review because a protected span is lost."""
+    """Content of the part, from the translations and whether they need a review."""
     is_translated: bool = False
     """Whether the document has a translation already, which stays unless all units are asked for."""
     is_block: bool = False

@@ -20,12 +20,14 @@ from mt_cli.features.documents.document import DocumentError, Options, Unit, lin
 from mt_cli.features.documents.formats import is_document, read_document
 from mt_cli.machine.console import Progress, listed, say
 from mt_cli.machine.storage import make_folder, read_model, write_bytes, write_text
+from mt_cli.translation.lines import Translation
 from mt_cli.translation.stream import blocks
 from mt_cli.translation.translator import Translator
 
 RECORD = ".mt-translated.json"
 """File of an output folder that names the documents that are done."""
 SPANS_LOST = "a protected span of the source is missing"
+SPANS_REORDERED = "placeholders such as %s are in another order than in the source"
 TAGS_GUESSED = "the place of a tag is a guess"
 _SOFT_BREAKS = re.compile(r"[ \t]*(?:\r\n|\n|\r)[ \t]*")
 _LINE_ENDS = re.compile(r"(\r\n|\n|\r)")
@@ -173,11 +175,17 @@ def _drafts(lines: Sequence[str], translator: Translator, search: Mapping[str, A
     plain |= {row: tagged[row].plain for row in broken}
     for row, item in zip(broken, translator.translate_fully([plain[row] for row in broken], **search), strict=True):
         items[row] = item
-    drafts = [Draft(item.text, SPANS_LOST if item.lost_spans else None) for item in items]
+    drafts = [Draft(item.text, _problem_of(item)) for item in items]
     for row, alignment in zip(plain, translator.word_alignments([items[row] for row in plain]), strict=True):
         content, is_guess = tagged[row].with_tags(items[row].text, alignment)
         drafts[row] = Draft(content, drafts[row].problem or (TAGS_GUESSED if is_guess else None))
     return drafts
+
+
+def _problem_of(item: Translation) -> str | None:
+    if item.lost_spans:
+        return SPANS_LOST
+    return SPANS_REORDERED if item.reordered_spans else None
 
 
 def _summary(counts: Counter[str]) -> str:
