@@ -92,9 +92,21 @@ def test_escapes_of_a_message_are_read_again(tmp_path, text):
     assert [row[1:] for row in read_po(path, ("en", "it"), None)] == [("x", text)]
 
 
+@pytest.mark.parametrize("text", ['"one" " two"', '"one"" two"', '"one "\n "two"', '"one"\t" t" "wo"'])
+def test_a_text_may_be_in_several_strings_of_a_line(tmp_path, text):
+    content = HEADER + f'msgid {text}\nmsgstr ""\n\nmsgid"x"\nmsgstr {text}\n'
+    document = read_document(write(tmp_path, content), Options())
+    assert [unit.texts for unit in document.units] == [("one two",), ("x",)]
+    assert document.replaced({}) == content.encode()
+    written = document.replaced({0: document.units[0].write(["eins"], False)}).decode()
+    assert written == content.replace(f'msgid {text}\nmsgstr ""', f'#, fuzzy\nmsgid {text}\nmsgstr "eins"')
+
+
 @pytest.mark.parametrize(
     ("content", "place"),
     [
+        (HEADER + 'msgid "a" b\nmsgstr ""\n', "line 6"),
+        (HEADER + 'msgid "a" msgstr "b"\n', "line 6"),
         (HEADER + "msgid one\n", "line 6"),
         (HEADER + 'msgid "a"\nmsgid "b"\nmsgstr ""\n', "line 7"),
         (HEADER + 'msgid "a"\n', "line 6"),
