@@ -95,14 +95,10 @@ class TaggedText:
         waiting, is_damaged, has_markup = self._occurrences(), False, any("<" in text for text in self._texts())
         parts: list[str] = []
         open_tags: list[int] = []
-        for number, token in enumerate(self._pattern.split(translation)):
-            if number % 2 == 0:
-                known = token if has_markup else LIKE_TAG.sub("", token)
-                is_damaged |= known != token
-                parts.append(escape(known))
-                continue
-            index = waiting[token].popleft() if waiting[token] else None
-            if index == -1:
+        for number, token in enumerate(LIKE_TAG.split(translation)):
+            queue = waiting.get(token)
+            index = queue.popleft() if queue else None
+            if number % 2 == 0 or index == -1 or (queue is None and has_markup):
                 parts.append(escape(token))
                 continue
             tag = None if index is None else self.pieces[index]
@@ -147,22 +143,18 @@ class TaggedText:
     def _texts(self) -> list[str]:
         return [piece for piece in self.pieces if isinstance(piece, str)]
 
-    @cached_property
-    def _pattern(self) -> re.Pattern[str]:
-        """Pattern of the tags as a translator sees them."""
-        tags = {shown for shown, piece in zip(self._shown, self.pieces, strict=True) if isinstance(piece, Tag)}
-        return re.compile(f"({'|'.join(map(re.escape, sorted(tags, key=len, reverse=True)))})" if tags else r"(\Z.)")
-
     def _occurrences(self) -> dict[str, deque[int]]:
         """Index of the piece for each occurrence of a tag in the text, or -1 where plain text looks like it."""
+        tags = {shown for shown, piece in zip(self._shown, self.pieces, strict=True) if isinstance(piece, Tag)}
         indexes, place = dict[int, int](), 0
         for index, shown in enumerate(self._shown):
             if isinstance(self.pieces[index], Tag):
                 indexes[place] = index
             place += len(shown)
         waiting = defaultdict[str, deque[int]](deque)
-        for match in self._pattern.finditer(self.text):
-            waiting[match[0]].append(indexes.get(match.start(), -1))
+        for match in LIKE_TAG.finditer(self.text):
+            if match[0] in tags:
+                waiting[match[0]].append(indexes.get(match.start(), -1))
         return waiting
 
 

@@ -17,7 +17,7 @@ from mt_cli.corpus.cache import digest_of_file
 from mt_cli.errors import InputError, MtError
 from mt_cli.features.documents.aligned_tags import TextWithoutTags
 from mt_cli.features.documents.document import DocumentError, Options, Unit, line_of
-from mt_cli.features.documents.formats import is_document, read_document
+from mt_cli.features.documents.formats import check_document_size, is_document, read_document
 from mt_cli.machine.console import Progress, listed, say
 from mt_cli.machine.storage import make_folder, read_model, write_bytes, write_text
 from mt_cli.translation.lines import Translation
@@ -91,6 +91,8 @@ def _translate_folder(path: Path, output: Path, job: Job) -> None:
         raise InputError(f"{path}: has no documents whose text can be translated")
     if output.resolve().is_relative_to(path.resolve()):
         raise InputError(f"{output}: is inside of the folder that is read; write into another one")
+    for name in names:
+        check_document_size(path / name)
     make_folder(output)
     record = output / RECORD
     done = read_model(record, _Done).root if record.exists() else {}
