@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mt_cli.corpus.protected_text import UNPROTECTED, Protection
+from mt_cli.errors import MtError
 from mt_cli.features.documents.aligned_tags import TextWithoutTags
 from mt_cli.features.documents.document import Options
-from mt_cli.features.documents.translate import TAGS_GUESSED, Job, translate_documents, translated
+from mt_cli.features.documents.translate import SPANS_REORDERED, TAGS_GUESSED, Job, translate_documents, translated
 
 WORDS = st.lists(st.sampled_from(["click", "here,", "(now)", "é", "—", "夜", "%s", "end."]), min_size=1, max_size=4)
 SEPARATORS = st.sampled_from([" ", "", "  "])
@@ -123,7 +124,10 @@ class Reverser:
 
     def translate_fully(self, lines, **search):
         self.seen += lines
-        return [SimpleNamespace(text=" ".join(reversed(line.upper().split())), lost_spans=()) for line in lines]
+        texts = [" ".join(reversed(line.upper().split())) for line in lines]
+        orders = [("%d", "%s") if "%s" in line else () for line in lines]
+        rows = zip(texts, orders, strict=True)
+        return [SimpleNamespace(text=text, lost_spans=(), reordered_spans=order) for text, order in rows]
 
     def word_alignments(self, items):
         return [reverse(len(item.text.split())) if self.is_aligned else [] for item in items]
@@ -157,3 +161,12 @@ def test_guessed_places_are_named_and_marked(tmp_path, capsys):
     translate_documents(path, tmp_path / "b.xlf", Job(Reverser(False), {}, Options(("en", "de"))), is_strict=True)
     assert f"note: review {path}, line 1: {TAGS_GUESSED}" in capsys.readouterr().err
     assert 'state="initial"' in (tmp_path / "b.xlf").read_text(encoding="utf-8")
+
+
+def test_placeholders_in_another_order_are_named_and_an_error_if_strict(tmp_path, capsys):
+    path, job = tmp_path / "a.po", Job(Reverser(), {}, Options(("en", "de")))
+    path.write_text('msgid "copy %s to %d"\nmsgstr ""\n', encoding="utf-8")
+    translate_documents(path, tmp_path / "b.po", job, is_strict=False)
+    assert f"note: review {path}, line 1: {SPANS_REORDERED}" in capsys.readouterr().err
+    with pytest.raises(MtError, match=SPANS_REORDERED):
+        translate_documents(path, tmp_path / "b.po", job, is_strict=True)
