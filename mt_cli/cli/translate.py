@@ -49,7 +49,7 @@ def translate(
     output_file: Annotated[File, file_option(_TEXT, "File for translations.", "standard output", "--output")] = None,
     split_sentences: Annotated[bool, flag(_TEXT, "--split-sentences", "Split lines into sentences first.")] = False,
     strict: Annotated[
-        bool, flag(_TEXT, "--strict", "Exit status 1 if a translation lacks a protected span (corpus.protect).")
+        bool, flag(_TEXT, "--strict", "Exit status 1 if protected spans (corpus.protect) are lost or swapped.")
     ] = False,
     as_lines: options.AsLinesOption = False,
     translate_all: Annotated[

@@ -12,7 +12,8 @@ from mt_cli.corpus.lines import CHUNK_BYTES, not_utf8, opened, read_lines
 from mt_cli.corpus.rows import Columns, Languages, Names, Row
 from mt_cli.errors import CorpusError
 
-_LINE = re.compile(r'(?:(msgctxt|msgid|msgid_plural|msgstr(?:\[\d+\])?)\s*)?"((?:[^"\\]|\\.)*)"')
+_STRING = re.compile(r'"((?:[^"\\]|\\.)*+)"')
+_LINE = re.compile(rf"(?:(msgctxt|msgid|msgid_plural|msgstr(?:\[\d+\])?)\s*)?((?:{_STRING.pattern}\s*)++)")
 _ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]+)|(.))")
 _ESCAPED = dict(zip(b'abfnrtv"\\', b'\a\b\f\n\r\t\v"\\', strict=True))
 _LANGUAGE = re.compile(rb'"Language:\s*([A-Za-z]{2,3}(?:[_-][A-Za-z]+)*)(?:@(\w+))?\s*\\n"')
@@ -74,7 +75,8 @@ def messages_in(lines: Iterable[str], name: str) -> Iterator[Message]:
             message, raw, comments = Message(number, *comments), {}, _Comments()
         if match[1] in raw:
             raise CorpusError(f"{where}: a second {match[1]} in the message of line {message.number:,}")
-        raw[keyword] = raw.get(keyword, b"") + _unescaped(match[2], where)
+        strings = (_unescaped(string, where) for string in _STRING.findall(match[2]))
+        raw[keyword] = b"".join([raw.get(keyword, b""), *strings])
         message.translation = message.translation or number * keyword.startswith("msgstr")
         message.end = number
     if message is not None:

@@ -63,6 +63,8 @@ _BEGINNINGS = {
     "numbers": "0123456789",
 }
 """A text without these characters has no span of a kind."""
+_UNNUMBERED = regex.compile(rf"(?!%%|%\(|%\d+\$)(?:{PATTERNS['printf']})|\{{(?:[:!][^{{}}]*+)?\}}")
+"""Placeholders that stand for the next argument of a program, whatever it is."""
 _MAX_SECONDS = 2.0
 """Maximum time of a pattern of the user for one text."""
 
@@ -101,6 +103,17 @@ class ProtectedText:
         contents = dict(zip(_RESERVED.findall(self.text), self.contents, strict=True)) if self.contents else {}
         return "".join(contents.get(character, character) for character in token)
 
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """Numbers of the reserved characters of unnumbered placeholders, such as `%s`, which keep their order.
+
+        Empty if there are fewer than two, or if a character stands for several spans.
+        """
+        characters = _RESERVED.findall(self.text) if len(self.contents) > 1 else []
+        rows = zip(characters, self.contents, strict=True) if characters else ()
+        order = tuple(RESERVED.index(character) for character, content in rows if _UNNUMBERED.fullmatch(content))
+        return order if len(order) > 1 and len(set(characters)) == len(characters) else ()
+
     @property
     def original(self) -> str:
         """The text before its spans were replaced."""
@@ -113,22 +126,22 @@ class ProtectedText:
         """
         if not self.contents:
             return Restored(translation)
-        waiting = defaultdict[str, deque[tuple[str, bool, bool]]](deque)
-        for match, content in zip(_RESERVED.finditer(self.text), self.contents, strict=True):
+        waiting = defaultdict[str, deque[tuple[int, bool, bool]]](deque)
+        for number, match in enumerate(_RESERVED.finditer(self.text)):
+            content = self.contents[number]
             before, after = self.text[: match.start()][-1:], self.text[match.end() :][:1]
-            joined = (
-                (before in _IS_RESERVED or _are_joined(before, content)),
-                (after in _IS_RESERVED or _are_joined(content, after)),
-            )
-            waiting[match[0]].append((content, *joined))
-        parts, offsets, place, ends_apart = list[str](), [0], 0, False
+            starts_apart = before not in _IS_RESERVED and not _are_joined(before, content)
+            next_ends_apart = after not in _IS_RESERVED and not _are_joined(content, after)
+            waiting[match[0]].append((number, starts_apart, next_ends_apart))
+        parts, offsets, place, ends_apart, numbers = list[str](), [0], 0, False, list[int]()
         for character in translation:
             part, starts_apart, next_ends_apart = character, False, False
             if character in _IS_RESERVED:
-                part, is_joined_before, is_joined_after = (
-                    waiting[character].popleft() if waiting[character] else ("", True, True)
-                )
-                starts_apart, next_ends_apart = not is_joined_before, not is_joined_after
+                part = ""
+                if waiting[character]:
+                    number, starts_apart, next_ends_apart = waiting[character].popleft()
+                    part = self.contents[number]
+                    numbers.append(number)
             last = parts[-1] if parts else ""
             if (starts_apart or ends_apart) and _are_joined(last, part):
                 part = f" {part}"
@@ -136,7 +149,14 @@ class ProtectedText:
             parts.append(part)
             place += len(part)
             offsets.append(place)
-        return Restored("".join(parts), tuple(span for queue in waiting.values() for span, *_ in queue), offsets)
+        lost = tuple(self.contents[number] for queue in waiting.values() for number, *_ in queue)
+        return Restored("".join(parts), lost, self._reordered(numbers), offsets)
+
+    def _reordered(self, numbers: Sequence[int]) -> tuple[str, ...]:
+        """Unnumbered placeholders in their order in a translation, given by number, if that is another order."""
+        unnumbered = [number for number in numbers if _UNNUMBERED.fullmatch(self.contents[number])]
+        contents, expected = ([self.contents[number] for number in order] for order in (unnumbered, sorted(unnumbered)))
+        return tuple(contents) if contents != expected else ()
 
 
 def _are_joined(before: str, after: str) -> bool:
@@ -151,6 +171,8 @@ class Restored:
     text: str
     lost: tuple[str, ...] = ()
     """Spans of the source that the translation lacks."""
+    reordered: tuple[str, ...] = ()
+    """Placeholders without numbers, if their order is not that of the source."""
     offsets: Sequence[int] = ()
     """For each place of the translation before its reserved characters were replaced, the place in `text`; the same
     places if empty."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.engine import ForcedDecoding, Ids
@@ -55,6 +56,7 @@ def load_translator(ctranslate2: Any, path: bytes, device: str, num_threads: int
 
 
 _FEWEST_BEAMS_AGAIN = 8
+_ATTENDED_BATCH_TOKENS = 2048
 
 
 def _within_positions(work: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
@@ -91,16 +93,25 @@ class CTranslate2Engine:
         self._ids = {token: index for index, token in enumerate(target.tokens(range(target.vocab_size)))}
 
     def search(
-        self, sources: Sequence[Ids], decoding: DecodingConfig, num_best: int = 1, prefixes: Sequence[Ids] = ()
+        self,
+        sources: Sequence[Ids],
+        decoding: DecodingConfig,
+        num_best: int = 1,
+        prefixes: Sequence[Ids] = (),
+        orders: Sequence[Ids] = (),
     ) -> list[list[Hypothesis]]:
         """See `Engine`. If a hypothesis contains [UNK], its source is searched again, with attention.
 
-        If it lacks a reserved entry of its source, or has it too often, its source is searched with more beams.
+        If it lacks a reserved entry of its source, has it too often, or has another order of those in `orders`, its
+        source is searched with more beams.
         """
         requests = list(zip_longest(sources, prefixes, fillvalue=()))
         hypotheses = self._search(requests, decoding, num_best)
         if self._reserved is not None:
-            self._replace_wrong_copies(self._reserved, requests, decoding, num_best, hypotheses)
+            are_copied = self._reserved.are_copied
+            in_order = zip_longest(sources, orders, fillvalue=())
+            checks = [partial(are_copied, ids, order=order) for ids, order in in_order]
+            self._replace_wrong_copies(checks, requests, decoding, num_best, hypotheses)
         if decoding.unk == "copy":
             rows = [
                 row for row, nbest in enumerate(hypotheses) if any(UNK_ID in hypothesis.ids for hypothesis in nbest)
@@ -133,17 +144,16 @@ class CTranslate2Engine:
 
     def _replace_wrong_copies(
         self,
-        reserved: ReservedIds,
+        checks: Sequence[Callable[[Ids], bool]],
         requests: Sequence[tuple[Ids, Ids]],
         decoding: DecodingConfig,
         num_best: int,
         hypotheses: list[list[Hypothesis]],
     ) -> None:
-        """Replace hypotheses that lack reserved entries of their sources, if a search with more beams finds others."""
+        """Replace hypotheses that do not pass the check of their source, if a search with more beams finds others."""
 
         def is_wrong(row: int, hypothesis: Hypothesis) -> bool:
-            copied = reserved.counts(torch.tensor(hypothesis.ids, dtype=torch.int64), reserved.target)
-            return not torch.equal(copied, reserved.counts(torch.tensor(list(requests[row][0])), reserved.source))
+            return not checks[row](hypothesis.ids)
 
         rows = [row for row, nbest in enumerate(hypotheses) if any(is_wrong(row, best) for best in nbest)]
         again = self._search([requests[row] for row in rows], decoding, max(2 * num_best, _FEWEST_BEAMS_AGAIN))
@@ -228,3 +238,29 @@ class CTranslate2Engine:
             ForcedDecoding([log_prob if math.isfinite(log_prob) else -math.inf for log_prob in result.log_probs], None)
             for result in results
         ]
+
+    def attend(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Tensor]:
+        """Compute the cross-attention of each pair, (T+1)x(S+1): the mean over the heads of the last layer.
+
+        The last row and column, which are [EOS], are zeros.
+        """
+        source, target = self._tokenizers
+        weights = [torch.zeros(len(target_ids) + 1, len(source_ids) + 1) for source_ids, target_ids in pairs]
+        rows = [row for row, pair in enumerate(pairs) if all(pair)]
+        if not rows:
+            return weights
+        results = _within_positions(
+            self._translator.translate_batch,
+            [source.tokens(pairs[row][0]) for row in rows],
+            target_prefix=[target.tokens(pairs[row][1]) for row in rows],
+            max_batch_size=_ATTENDED_BATCH_TOKENS,
+            batch_type="tokens",
+            beam_size=1,
+            max_input_length=0,
+            max_decoding_length=max(len(pairs[row][1]) for row in rows),
+            return_attention=True,
+        )
+        for row, result in zip(rows, results, strict=True):
+            attention = torch.from_numpy(np.array(result.attention[0], dtype=np.float32))[: len(pairs[row][1])]
+            weights[row][: attention.shape[0], : attention.shape[1]] = attention
+        return weights

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Protocol
 
@@ -39,9 +39,17 @@ class Engine(Protocol):
     """A model that translates ids and knows no text."""
 
     def search(
-        self, sources: Sequence[Ids], decoding: DecodingConfig, num_best: int = 1, prefixes: Sequence[Ids] = ()
+        self,
+        sources: Sequence[Ids],
+        decoding: DecodingConfig,
+        num_best: int = 1,
+        prefixes: Sequence[Ids] = (),
+        orders: Sequence[Ids] = (),
     ) -> list[list[Hypothesis]]:
-        """Search for the best hypotheses of each source, best first; each begins with the prefix, if one is given."""
+        """Search for the best hypotheses of each source, best first; each begins with the prefix, if one is given.
+
+        `orders` has, for each source, the numbers of reserved characters that keep their order.
+        """
 
     def force_decode(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
         """Compute the probabilities of the target of each pair, given its source."""
@@ -82,7 +90,12 @@ class TransformerEngine:
             object.__setattr__(self, "means", SearchMeans(self.model))
 
     def search(
-        self, sources: Sequence[Ids], decoding: DecodingConfig, num_best: int = 1, prefixes: Sequence[Ids] = ()
+        self,
+        sources: Sequence[Ids],
+        decoding: DecodingConfig,
+        num_best: int = 1,
+        prefixes: Sequence[Ids] = (),
+        orders: Sequence[Ids] = (),
     ) -> list[list[Hypothesis]]:
         """See `Engine`; long sources come first, in batches of `batch_tokens`, or of more tokens on a GPU."""
         self.model.eval()
@@ -96,11 +109,10 @@ class TransformerEngine:
         finish_last: Callable[[], object] = lambda: None  # noqa: E731
         for indices in self._batches([len(ids) for ids in sources], decoding.batch_tokens, num_beams):
             src_ids = pad([sources[index] for index in indices], end=EOS_ID)
-            of_batch = [prefixes[index] for index in indices] if prefixes else []
+            of_batch, in_order = ([rows[index] for index in indices] if rows else [] for rows in (prefixes, orders))
+            reserved = self.reserved and replace(self.reserved, orders=in_order)
             predictor = self.means.predictor
-            results = start_search(
-                self.model, src_ids, decoding, num_best, of_batch, predictor, self.reserved, finish_last
-            )
+            results = start_search(self.model, src_ids, decoding, num_best, of_batch, predictor, reserved, finish_last)
             finish_last = partial(finish, indices, results)
         finish_last()
         return [hypotheses[index] for index in range(len(sources))]

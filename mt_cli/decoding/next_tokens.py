@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
 import torch
@@ -100,6 +101,7 @@ class ReservedIds:
     source: Tensor  # V, number of the character of each entry; K for other entries.
     target: Tensor  # V, the same for entries of the target.
     target_ids: Tensor  # KxA, entries of each character.
+    orders: Sequence[Sequence[int]] = ()  # Numbers of the characters that keep their order, for each source.
 
     @classmethod
     def of(cls, tokenizers: TokenizerPair) -> ReservedIds | None:
@@ -121,6 +123,23 @@ class ReservedIds:
         counts = ids.new_zeros(*ids.shape[:-1], len(self.target_ids) + 1)
         return counts.scatter_add_(-1, numbers_V[ids], torch.ones_like(ids))[..., :-1]
 
+    def are_copied(self, source: Sequence[int], target: Sequence[int], order: Sequence[int]) -> bool:
+        """Whether a translation has each character as often as its source, and those of `order` in this order."""
+        ids = [torch.tensor(list(side), dtype=torch.int64) for side in (source, target)]
+        are_equal = torch.equal(self.counts(ids[0], self.source), self.counts(ids[1], self.target))
+        return are_equal and [number for number in self.target[ids[1]].tolist() if number in order] == list(order)
+
+    @property
+    def before(self) -> Tensor | None:
+        """BxK, number of the character that must come before each one, or K; None if there is none."""
+        if not any(self.orders):
+            return None
+        before_BK = torch.full((len(self.orders), len(self.target_ids)), len(self.target_ids))
+        for before_K, order in zip(before_BK, self.orders, strict=True):
+            for first, second in pairwise(order):
+                before_K[second] = first
+        return before_BK
+
 
 @dataclass(frozen=True)
 class Constraints:
@@ -132,6 +151,7 @@ class Constraints:
     prefixes: Tensor  # BxP, the first tokens of a translation, then FREE.
     reserved: ReservedIds | None = None
     copies: Tensor | None = None  # BxK, how often a translation has each reserved character.
+    before: Tensor | None = None  # BxK, the character that must come before each one, or K.
 
     @classmethod
     def of(
@@ -152,15 +172,18 @@ class Constraints:
         max_lengths_B = torch.maximum(max_lengths_B, (prefixes_BP != FREE).sum(dim=1))
         if limit is not None:
             max_lengths_B = max_lengths_B.clamp(max=limit - 1)
-        copies_BK = None if reserved is None else reserved.counts(src_ids, reserved.source)
-        return cls(decoding, frozenset(max_lengths_B.tolist()), max_lengths_B, prefixes_BP, reserved, copies_BK)
+        limits = decoding, frozenset(max_lengths_B.tolist()), max_lengths_B, prefixes_BP
+        if reserved is None:
+            return cls(*limits)
+        return cls(*limits, reserved, reserved.counts(src_ids, reserved.source), reserved.before)
 
     def to(self, device: torch.device) -> Constraints:
         """Constraints with their tensors on a device."""
         moved = replace(self, max_lengths=send(self.max_lengths, device), prefixes=send(self.prefixes, device))
         if self.reserved is None or self.copies is None:
             return moved
-        return replace(moved, reserved=self.reserved.to(device), copies=send(self.copies, device))
+        before = None if self.before is None else send(self.before, device)
+        return replace(moved, reserved=self.reserved.to(device), copies=send(self.copies, device), before=before)
 
     def next_after(self, ids_BNT: Tensor) -> TokenMask:
         """Mask of the tokens that may follow these hypotheses."""
@@ -189,16 +212,20 @@ class Constraints:
         return mask if self.reserved is None else self._with_reserved(self.reserved, mask, ids_BNT)
 
     def _with_reserved(self, reserved: ReservedIds, mask: TokenMask, ids_BNT: Tensor) -> TokenMask:
-        """Mask by which each row gets the reserved tokens of its source, each as often as there."""
+        """Mask by which each row gets the reserved tokens of its source, each as often as there, and in order."""
         assert self.copies is not None
         missing_BNK = (self.copies[:, None] - reserved.counts(ids_BNT, reserved.target)).clamp(min=0)
-        is_missing_BNK1 = (missing_BNK > 0)[..., None]
+        is_missing_BNK = missing_BNK > 0
+        if self.before is not None:
+            padded = torch.nn.functional.pad(missing_BNK, (0, 1))
+            is_missing_BNK &= padded.gather(-1, self.before[:, None].expand_as(missing_BNK)) == 0
+        is_missing_BNK1 = is_missing_BNK[..., None]
         spent_RC, missing_RC = (
             torch.where(condition, reserved.target_ids, PAD_ID).flatten(2).flatten(0, 1)
             for condition in (~is_missing_BNK1, is_missing_BNK1)
         )
         # The last positions are for what is missing.
-        first_BN = reserved.target_ids[:, 0][is_missing_BNK1[..., 0].int().argmax(dim=-1)]
+        first_BN = reserved.target_ids[:, 0][is_missing_BNK.int().argmax(dim=-1)]
         num_left_B1 = self.max_lengths[:, None] - ids_BNT.shape[2]
         is_late_BN = (num_left_B1 > 0) & (num_left_B1 <= missing_BNK.sum(dim=-1))
         free_R = torch.full_like(first_BN, FREE).flatten() if mask.forced is None else mask.forced

@@ -141,7 +141,20 @@ class Translation:
     @property
     def lost_spans(self) -> tuple[str, ...]:
         """Protected spans of the line that the best translation lacks."""
-        return tuple(span for segment in self.segments for span in segment.restored().lost)
+        return self.lost_in(0)
+
+    @property
+    def reordered_spans(self) -> tuple[str, ...]:
+        """Placeholders without numbers, such as `%s`, if the best translation has them in another order."""
+        return self.reordered_in(0)
+
+    def lost_in(self, rank: int) -> tuple[str, ...]:
+        """Protected spans of the line that a hypothesis lacks, by its rank from 0."""
+        return tuple(span for segment in self.segments for span in segment.restored(rank).lost)
+
+    def reordered_in(self, rank: int) -> tuple[str, ...]:
+        """Placeholders without numbers, if a hypothesis has them in another order."""
+        return tuple(span for segment in self.segments for span in segment.restored(rank).reordered)
 
     @property
     def unknown_words(self) -> tuple[str, ...]:

@@ -45,13 +45,18 @@ def format_json(item: Translation) -> str:
         "source": item.source,
         "translation": item.text,
         "score": round(item.score, 4),
-        "hypotheses": [{"text": text, "score": round(score, 4)} for text, score in item.hypotheses],
+        "hypotheses": [
+            {"text": text, "score": round(score, 4)}
+            | {"lost_spans": item.lost_in(rank), "reordered_spans": item.reordered_in(rank)}
+            for rank, (text, score) in enumerate(item.hypotheses)
+        ],
         "source_tokens": item.details.source_tokens,
         "tokens": item.details.tokens,
         "token_scores": [round(score, 4) for score in item.details.token_scores],
         "alignment": item.details.alignment,
         "word_alignment": item.details.word_alignment,
         "lost_spans": item.lost_spans,
+        "reordered_spans": item.reordered_spans,
     }
     return json.dumps(row, ensure_ascii=False)
 
@@ -71,7 +76,8 @@ def format_alignment(item: Translation) -> str:
 class LineNotices:
     """Context manager that collects notices about translated lines and prints them when it ends.
 
-    Unknown words of the first few lines are printed at once. With `is_strict`, lost spans are an error.
+    Unknown words of the first few lines are printed at once. With `is_strict`, spans that are lost or in a
+    wrong order are an error.
     """
 
     def __init__(self, is_strict: bool = False) -> None:
@@ -80,6 +86,7 @@ class LineNotices:
         self._long_lines: list[str] = []
         self._repeating_lines: list[str] = []
         self._lines_with_losses: list[str] = []
+        self._lines_out_of_order: list[str] = []
         self._empty_lines: list[str] = []
 
     def __enter__(self) -> LineNotices:
@@ -96,8 +103,11 @@ class LineNotices:
             self._empty_lines.append(f"{self._num_lines:,}")
         if repeats_itself(line.plain, line.text):
             self._repeating_lines.append(f"{self._num_lines:,}")
-        if line.lost_spans:
+        ranks = range(len(line.hypotheses))
+        if any(map(line.lost_in, ranks)):
             self._lines_with_losses.append(f"{self._num_lines:,}")
+        if any(map(line.reordered_in, ranks)):
+            self._lines_out_of_order.append(f"{self._num_lines:,}")
         if words := line.unknown_words:
             self._num_with_unknown_words += 1
             if self._num_with_unknown_words <= _MOST_NAMED:
@@ -115,11 +125,16 @@ class LineNotices:
             say(f"note: {are} empty ({listed_lines(lines)}): the model ends at once, as if there were nothing to say")
         if self._repeating_lines:
             say(f"note: {_note_on_repetition(self._repeating_lines)}")
+        messages = []
         if lines := self._lines_with_losses:
             have = "1 translation lacks" if len(lines) == 1 else f"{len(lines):,} translations lack"
-            message = f"{have} a protected span of the source ({listed_lines(lines)}); --json names the spans"
-            if self._is_strict and error == (None, None, None):
-                raise MtError(message)
+            messages.append(f"{have} a protected span of the source ({listed_lines(lines)}); --json names the spans")
+        if lines := self._lines_out_of_order:
+            have = "1 translation has" if len(lines) == 1 else f"{len(lines):,} translations have"
+            messages.append(f"{have} placeholders such as %s in another order than the source ({listed_lines(lines)})")
+        if messages and self._is_strict and error == (None, None, None):
+            raise MtError("; ".join(messages))
+        for message in messages:
             say(f"note: {message}")
 
 

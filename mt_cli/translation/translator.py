@@ -7,6 +7,7 @@ Translator.load("runs/quickstart").translate(["The old doctor sleeps."])
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +20,8 @@ from mt_cli.config.directions import NO_TAGS, Tagging
 from mt_cli.config.loading import changed_section
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.corpus.languages import primary
-from mt_cli.corpus.protected_text import UNPROTECTED, Protection
+from mt_cli.corpus.protected_text import RESERVED, UNPROTECTED, Protection
+from mt_cli.decoding.ctranslate2 import CTranslate2Engine
 from mt_cli.decoding.engine import Engine, ForcedDecoding, Ids, TransformerEngine
 from mt_cli.decoding.next_tokens import ReservedIds
 from mt_cli.decoding.search import Hypothesis
@@ -32,7 +34,7 @@ from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special_tokens import EOS, UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
 from mt_cli.translation.exported import load_exported
-from mt_cli.translation.lines import LineSplitter, Segment, TextHypothesis, Translation
+from mt_cli.translation.lines import Alignment, LineSplitter, Segment, TextHypothesis, Translation
 from mt_cli.translation.token_details import attended_words, details_of
 
 _MOST_HYPOTHESES = 1000
@@ -190,7 +192,9 @@ class Translator:
         splitter = LineSplitter(
             self.source_tokenizer, self.max_tokens, self.tagging, self.languages, most_tokens, self.protection
         )
-        lines = self._search([splitter.split(text, tag, split_sentences) for text in texts], settings, num_best, prefix)
+        split = [splitter.split(text, tag, split_sentences) for text in texts]
+        self._check_prefix(prefix, split)
+        lines = self._search(split, settings, num_best, prefix)
         return self._with_details(lines) if with_details else lines
 
     def score(self, sources: Iterable[str], targets: Iterable[str], tag: str | None = None) -> list[PairScore]:
@@ -232,6 +236,14 @@ class Translator:
         for start in range(0, len(pairs), _PAIRS_FORCED_AT_ONCE):
             yield from self.engine.force_decode(pairs[start : start + _PAIRS_FORCED_AT_ONCE])
 
+    def word_alignments(self, lines: Sequence[Translation]) -> list[Alignment]:
+        """Aligned words of each line and its best translation, as in `Details.word_alignment`, with any engine."""
+        pairs = [(part.ids, part.hypotheses[0].hypothesis.ids) for line in lines for part in line.searched]
+        decoded = self._force_decode(pairs)
+        if isinstance(self.engine, CTranslate2Engine):
+            decoded = (ForcedDecoding([], weights) for weights in self.engine.attend(pairs))
+        return [details_of(line, decoded, self.tokenizers, self.tags).word_alignment for line in lines]
+
     def _with_details(self, lines: Sequence[Translation]) -> list[Translation]:
         segments = [segment for line in lines for segment in line.searched]
         decoded = self._force_decode([(segment.ids, segment.hypotheses[0].hypothesis.ids) for segment in segments])
@@ -256,6 +268,21 @@ class Translator:
         translated = [line.with_hypotheses(with_texts) for line in lines]
         return translated if prefix else [line.with_true_digits() for line in translated]
 
+    def _check_prefix(self, prefix: str, lines: Sequence[Translation]) -> None:
+        """Raise InputError for a prefix whose protected spans would be lost or doubled."""
+        if not prefix or not self.protection:
+            return
+        if character := next((character for character in prefix if character in RESERVED), None):
+            raise InputError(f"prefix: U+{ord(character):X} is reserved for protected spans; write the span itself")
+        spans = Counter(prefix[start:end] for start, end in self.protection.spans(prefix))
+        for first, *rest in (line.searched or [Segment.copied("", 0)] for line in lines):
+            for span in spans - Counter(first.protected.contents):
+                if any(span in segment.protected.contents for segment in rest):
+                    raise InputError(
+                        f"prefix: {span} is not in the first segment of its line, {first.protected.original!r:.60}, "
+                        "but in a later one, and would occur twice; translate the segments one by one"
+                    )
+
     def _hypotheses(
         self, segments: Sequence[Segment], decoding: DecodingConfig, num_best: int, prefix_ids: Sequence[Ids]
     ) -> list[list[Hypothesis]]:
@@ -267,7 +294,10 @@ class Translator:
             rows = [row for row, row_penalty in enumerate(penalties) if row_penalty == penalty]
             ids, prefixes = [segments[row].ids for row in rows], [prefix_ids[row] for row in rows if prefix_ids]
             settings = decoding.model_copy(update={"length_penalty": penalty})
-            hypotheses.update(zip(rows, self.engine.search(ids, settings, num_best, prefixes), strict=True))
+            orders = [segments[row].protected.order for row in rows]
+            in_order = {"orders": orders} if any(orders) else {}
+            of_rows = self.engine.search(ids, settings, num_best, prefixes, **in_order)
+            hypotheses.update(zip(rows, of_rows, strict=True))
         return [hypotheses[row] for row in range(len(segments))]
 
     def _texts(self, rows: Sequence[tuple[Segment, str, Hypothesis]], is_copied: bool) -> Iterator[str]:

@@ -1,4 +1,5 @@
 import itertools
+import json
 from collections import Counter
 
 import pytest
@@ -8,14 +9,16 @@ from hypothesis import strategies as st
 
 from mt_cli.config.sections import Config, DecodingConfig, ModelConfig, TokenizerConfig
 from mt_cli.corpus.protected_text import PATTERNS, RESERVED, Protection
+from mt_cli.decoding.ctranslate2 import CTranslate2Engine
 from mt_cli.decoding.engine import ForcedDecoding, TransformerEngine
 from mt_cli.decoding.next_tokens import ReservedIds
 from mt_cli.decoding.search import Hypothesis
-from mt_cli.errors import ConfigError, InputError
+from mt_cli.errors import ConfigError, InputError, MtError
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
 from mt_cli.tokenizer.training import train_tokenizer
+from mt_cli.translation.stream import LineNotices, format_json
 from mt_cli.translation.translator import Translator
 
 ALL = Protection(tuple(PATTERNS))
@@ -154,6 +157,80 @@ def test_each_translation_has_the_reserved_entries_of_its_source(algorithm, sear
             assert reserved.counts(torch.tensor(ids, dtype=torch.int64), reserved.target).tolist() == counts
 
 
+UNNUMBERED = [
+    ("%s of %d", ("%s", "%d")),
+    ("%d {x} %s {y} %5.2f", ("%d", "%s", "%5.2f")),
+    ("{} of {:d} {!r}", ("{}", "{:d}", "{!r}")),
+    ("%s %s", ("%s", "%s")),
+    ("%1$s %2$d %(a)s %% {0} {name:d} ${x}", ()),
+    ("100%% of %s", ()),
+    ("%s %d " + "{x} " * 31, ()),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), UNNUMBERED)
+def test_placeholders_without_numbers_keep_their_order(text, expected):
+    protected = Protection(("braces", "printf", "dollars")).protect(text)
+    contents = dict(zip((c for c in protected.text if c in RESERVED), protected.contents, strict=True))
+    assert tuple(contents[RESERVED[number]] for number in protected.order) == expected
+
+
+@pytest.mark.parametrize("search", [*SEARCHES, {"beam_size": 3, "max_length": 3}])
+@pytest.mark.parametrize("prefix", [(), (1,)])
+def test_each_translation_has_reserved_entries_in_their_order(search, prefix):
+    tokenizer = tokenizer_of("bpe")
+    reserved = ReservedIds.of((tokenizer, tokenizer))
+    torch.manual_seed(3)
+    model = Transformer(ModelConfig(d_model=16, d_ff=16, num_heads=2), tokenizer.vocab_size, tokenizer.vocab_size)
+    texts = [f"{RESERVED[4]} the {RESERVED[1]} of {RESERVED[2]}.", "a new file", f"{RESERVED[0]} and {RESERVED[1]}"]
+    orders, sources = [(1, 4, 2), (), (1, 0)], tokenizer.encode(texts)
+    beginnings = [[reserved.target_ids[orders[0][number], 0].item() for number in (0, *prefix)], [], []]
+    decoding = DecodingConfig(**{"max_length": 20, **search}, max_length_ratio=20.0)
+    engine = TransformerEngine(model, reserved=reserved)
+    for source, order, nbest in zip(
+        sources, orders, engine.search(sources, decoding, 3, beginnings if prefix else [], orders), strict=True
+    ):
+        assert nbest and all(reserved.are_copied(source, hypothesis.ids, order) for hypothesis in nbest)
+
+
+@given(
+    st.lists(st.sampled_from(["%s", "%d", "{x}", "%1$s"]), min_size=1, max_size=40), st.randoms(use_true_random=False)
+)
+def test_another_order_of_placeholders_is_reported(spans, random):
+    """Also where there are more spans than reserved characters."""
+    protected = Protection(("braces", "printf")).protect(" ".join(spans))
+    characters = protected.text.split()
+    random.shuffle(characters)
+    restored = protected.restore(" ".join(characters))
+    unnumbered = [[span for span in row if span in ("%s", "%d")] for row in (spans, restored.text.split())]
+    assert restored.lost == () and list(restored.reordered) == (unnumbered[1] if unnumbered[0] != unnumbered[1] else [])
+
+
+class Exported(CTranslate2Engine):
+    """CTranslate2's engine without CTranslate2: more beams find the translation with spans in order."""
+
+    def __init__(self, reserved, right, wrong):
+        self._reserved, self.right, self.wrong, self.num_again = reserved, right, wrong, 0
+
+    def _search(self, requests, decoding, num_best, with_attention=False):
+        self.num_again += len(requests) if num_best > 1 else 0
+        found = [self.wrong, self.right] if num_best > 1 else [self.wrong]
+        return [[Hypothesis(ids, -1.0) for ids in found] for _ in requests]
+
+    def _rescored(self, requests, hypotheses, decoding):
+        return hypotheses
+
+
+def test_ctranslate2_searches_again_for_another_order():
+    tokenizer = tokenizer_of("bpe")
+    source, swapped = tokenizer.encode([f"the {RESERVED[4]} of {RESERVED[1]}", f"the {RESERVED[1]} of {RESERVED[4]}"])
+    reserved = ReservedIds.of((tokenizer, tokenizer))
+    engine = Exported(reserved, source, swapped)
+    assert engine.search([source], DecodingConfig())[0][0].ids == swapped and engine.num_again == 0
+    assert engine.search([source], DecodingConfig(), orders=[(4, 1)])[0][0].ids == source
+    assert engine.num_again == 1
+
+
 class Forgetful:
     """An engine that repeats its source, without its first reserved entry."""
 
@@ -195,6 +272,43 @@ def test_lost_spans_are_reported():
     (item,) = translator(forgets=True).translate_fully(["the {x} of %s"])
     assert item.lost_spans == ("{x}",)
     assert item.text == "the of %s"
+
+
+class Varied:
+    """An engine whose hypotheses are the source, the source without its last token, and the source from the end."""
+
+    def search(self, sources, decoding, num_best=1, prefixes=(), orders=()):
+        variants = (lambda ids: ids, lambda ids: ids[:-1], lambda ids: ids[::-1])
+        return [[Hypothesis(list(variant(ids)), -1.0) for variant in variants[:num_best]] for ids in sources]
+
+    def force_decode(self, pairs):
+        return Forgetful.force_decode(self, pairs)
+
+
+def test_each_hypothesis_is_reported_with_its_spans(capsys):
+    tokenizer = tokenizer_of("word_level")
+    model = Translator(Varied(), (tokenizer, tokenizer), DecodingConfig(), 60, protection=ALL)
+    (item,) = model.translate_fully(["%s the %d"], num_best=3, with_details=True)
+    row = json.loads(format_json(item))
+    assert (row["lost_spans"], row["reordered_spans"]) == ([], [])
+    assert [hypothesis["lost_spans"] for hypothesis in row["hypotheses"]] == [[], ["%d"], []]
+    assert [hypothesis["reordered_spans"] for hypothesis in row["hypotheses"]] == [[], [], ["%d", "%s"]]
+    with LineNotices() as notices:
+        notices.add(item)
+    err = capsys.readouterr().err
+    assert (
+        "1 translation lacks a protected span" in err and "1 translation has placeholders such as %s in another" in err
+    )
+    with pytest.raises(MtError, match=r"lacks a protected span.*another order"), LineNotices(is_strict=True) as notices:
+        notices.add(item)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "message"), [(f"file {RESERVED[3]}", "U\\+10FF03"), ("file {y}", "{y} is not in the first segment")]
+)
+def test_a_prefix_whose_spans_would_be_lost_or_doubled_is_refused(prefix, message):
+    with pytest.raises(InputError, match=message):
+        translator().translate_fully(["The file {x}. Save {y} now."], prefix=prefix, split_sentences=True)
 
 
 def test_a_prefix_may_have_spans_of_the_source():

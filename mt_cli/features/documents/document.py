@@ -11,7 +11,10 @@ from pathlib import Path
 from mt_cli.errors import InputError
 from mt_cli.machine.storage import read_regular, reading
 
-MAX_BYTES = 2**28
+MAX_BYTES = 2**25
+"""Most bytes of text in a document. Reading takes up to 60 times as much memory."""
+MAX_MARKS = 2**21
+"""Most lines, tags and cells of a document. Reading takes about 1 to 2 KB of memory for each one."""
 _LINE = re.compile(r"([^\r\n]*+)(?:\r\n|\n|\r|\Z)")
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
@@ -41,7 +44,7 @@ class Unit:
     texts: tuple[str, ...]
     """Texts to translate, without escapes; several for plural forms."""
     write: Callable[[Sequence[str], bool], str]
-    """Content of the part, from the translations and whether they need a review because a protected span is lost."""
+    """Content of the part, from the translations and whether they need a review."""
     is_translated: bool = False
     """Whether the document has a translation already, which stays unless all units are asked for."""
     is_block: bool = False
@@ -81,18 +84,40 @@ class Document:
         return self.wrap(content)
 
 
-def read_content(path: Path, declared: Callable[[bytes], str | None] = lambda content: None) -> tuple[str, str, bytes]:
+def check_size(path: Path, max_bytes: int = MAX_BYTES) -> None:
+    """Raise DocumentError if a document is too large."""
+    with reading(path, DocumentError):
+        size = path.stat().st_size
+    if size > max_bytes:
+        raise DocumentError(
+            f"{path}: has {size / 2**20:,.1f} MiB; divide it into documents of at most {max_bytes // 2**20} MiB"
+        )
+
+
+def check_marks(path: Path, content: str, max_marks: int = MAX_MARKS) -> None:
+    """Raise DocumentError if a document has so many lines, tags, cells or strings that reading it takes much memory."""
+    number = sum(map(content.count, "\n\r<|")) + content.count('"') // 4
+    if number > max_marks:
+        raise DocumentError(
+            f"{path}: has {number:,} lines, tags, cells and strings; divide it into documents of at most {max_marks:,}"
+        )
+
+
+def read_content(
+    path: Path, declared: Callable[[bytes], str | None] = lambda content: None, max_marks: int = MAX_MARKS
+) -> tuple[str, str, bytes]:
     """Content of a text file, its encoding and its byte order mark; `declared` finds an encoding in the content.
 
     Raises DocumentError if the file is too large, or is not in its encoding, which is UTF-8 unless it says otherwise.
     """
+    check_size(path)
     with reading(path, DocumentError):
         content = read_regular(path, MAX_BYTES)
-    for mark, encoding in _MARKS:
-        if content.startswith(mark):
-            return _decoded(path, content[len(mark) :], encoding), encoding, mark
-    encoding = declared(content[: 2**16]) or "utf-8"
-    return _decoded(path, content, encoding), encoding, b""
+    mark, encoding = next((row for row in _MARKS if content.startswith(row[0])), (b"", None))
+    encoding = encoding or declared(content[: 2**16]) or "utf-8"
+    text = _decoded(path, content[len(mark) :], encoding)
+    check_marks(path, text, max_marks)
+    return text, encoding, mark
 
 
 def _decoded(path: Path, content: bytes, encoding: str) -> str:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from mt_cli.features.documents.catalogues import read_catalogue
-from mt_cli.features.documents.document import Document, Options
+from mt_cli.features.documents.document import MAX_BYTES, Document, Options, check_size
 from mt_cli.features.documents.html import read_html
 from mt_cli.features.documents.keyed import read_json, read_strings
 from mt_cli.features.documents.markdown import read_markdown
 from mt_cli.features.documents.memories import read_memory
-from mt_cli.features.documents.office import read_office
+from mt_cli.features.documents.office import MAX_ARCHIVE_BYTES, read_office
 from mt_cli.features.documents.properties import read_properties
 from mt_cli.features.documents.rst import read_rst
 from mt_cli.features.documents.subtitles import read_srt, read_vtt
@@ -48,6 +48,11 @@ def is_document(path: Path) -> bool:
         with path.open("rb") as file:
             return b'\nmsgid "' in file.read(2**16)
     return path.suffix.lower() in READERS
+
+
+def check_document_size(path: Path) -> None:
+    """Raise DocumentError if a document is too large to be read."""
+    check_size(path, MAX_ARCHIVE_BYTES if READERS[path.suffix.lower()] is read_office else MAX_BYTES)
 
 
 def read_document(path: Path, options: Options) -> Document:

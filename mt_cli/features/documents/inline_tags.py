@@ -14,7 +14,7 @@ from functools import cached_property
 
 _SIMPLE = re.compile(r"</?[A-Za-z][\w:.-]{0,60}(?:\s[^<>\n]{0,200})?/?>")
 """A tag that a translator sees as it is. Protected text has a pattern for such tags."""
-_LIKE_TAG = re.compile(r"(</?[A-Za-z][\w:.-]{0,60}(?:\s[^<>]{0,1000})?/?>)")
+LIKE_TAG = re.compile(r"(</?[A-Za-z][\w:.-]{0,60}(?:\s[^<>]{0,1000})?/?>)")
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class TaggedText:
     def of(cls, pieces: Sequence[Piece]) -> TaggedText:
         """Text of pieces, without white space, single tags and pairs of tags around it."""
         pieces = [part for piece in _paired(_joined(pieces)) for part in _with_space_apart(piece)]
-        first, last, partners = 0, len(pieces), _partners(pieces)
+        first, last, partners = 0, len(pieces), partners_of(pieces)
         while first < last:
             start, end = pieces[first], pieces[last - 1]
             if _is_single(start):
@@ -68,7 +68,7 @@ class TaggedText:
     @cached_property
     def _shown(self) -> Sequence[str]:
         """Each piece as a translator sees it."""
-        shown = [_raw(piece) for piece in self.pieces]
+        shown = [raw_of(piece) for piece in self.pieces]
         for index, piece in enumerate(self.pieces):
             end = self._ends.get(index)
             if isinstance(piece, str) or _SIMPLE.fullmatch(piece.raw) or piece.kind == "end":
@@ -81,7 +81,7 @@ class TaggedText:
     @cached_property
     def _ends(self) -> dict[int, int]:
         """Index of the end tag for the index of each start tag of a pair."""
-        return _partners(self.pieces)
+        return partners_of(self.pieces)
 
     @property
     def text(self) -> str:
@@ -95,14 +95,10 @@ class TaggedText:
         waiting, is_damaged, has_markup = self._occurrences(), False, any("<" in text for text in self._texts())
         parts: list[str] = []
         open_tags: list[int] = []
-        for number, token in enumerate(self._pattern.split(translation)):
-            if number % 2 == 0:
-                known = token if has_markup else _LIKE_TAG.sub("", token)
-                is_damaged |= known != token
-                parts.append(escape(known))
-                continue
-            index = waiting[token].popleft() if waiting[token] else None
-            if index == -1:
+        for number, token in enumerate(LIKE_TAG.split(translation)):
+            queue = waiting.get(token)
+            index = queue.popleft() if queue else None
+            if number % 2 == 0 or index == -1 or (queue is None and has_markup):
                 parts.append(escape(token))
                 continue
             tag = None if index is None else self.pieces[index]
@@ -131,7 +127,7 @@ class TaggedText:
 
     def _end_of(self, index: int) -> str:
         """End tag of a start tag; empty for other tags."""
-        return _raw(self.pieces[self._ends[index]]) if index in self._ends else ""
+        return raw_of(self.pieces[self._ends[index]]) if index in self._ends else ""
 
     def written_with_surroundings(
         self, translation: str, escape: Callable[[str], str], raws: Mapping[int, str] = NO_TAGS
@@ -147,26 +143,23 @@ class TaggedText:
     def _texts(self) -> list[str]:
         return [piece for piece in self.pieces if isinstance(piece, str)]
 
-    @cached_property
-    def _pattern(self) -> re.Pattern[str]:
-        """Pattern of the tags as a translator sees them."""
-        tags = {shown for shown, piece in zip(self._shown, self.pieces, strict=True) if isinstance(piece, Tag)}
-        return re.compile(f"({'|'.join(map(re.escape, sorted(tags, key=len, reverse=True)))})" if tags else r"(\Z.)")
-
     def _occurrences(self) -> dict[str, deque[int]]:
         """Index of the piece for each occurrence of a tag in the text, or -1 where plain text looks like it."""
+        tags = {shown for shown, piece in zip(self._shown, self.pieces, strict=True) if isinstance(piece, Tag)}
         indexes, place = dict[int, int](), 0
         for index, shown in enumerate(self._shown):
             if isinstance(self.pieces[index], Tag):
                 indexes[place] = index
             place += len(shown)
         waiting = defaultdict[str, deque[int]](deque)
-        for match in self._pattern.finditer(self.text):
-            waiting[match[0]].append(indexes.get(match.start(), -1))
+        for match in LIKE_TAG.finditer(self.text):
+            if match[0] in tags:
+                waiting[match[0]].append(indexes.get(match.start(), -1))
         return waiting
 
 
-def _raw(piece: Piece) -> str:
+def raw_of(piece: Piece) -> str:
+    """Text, or content of a tag."""
     return piece if isinstance(piece, str) else piece.raw
 
 
@@ -194,7 +187,7 @@ def _with_space_apart(piece: Piece) -> list[Piece]:
     return [part for part in (piece[:start], piece[start:end], piece[end:]) if part]
 
 
-def _partners(pieces: Sequence[Piece]) -> dict[int, int]:
+def partners_of(pieces: Sequence[Piece]) -> dict[int, int]:
     """Index of the end tag for the index of each start tag that has one, if the pairs are nested."""
     if not any(isinstance(piece, Tag) and piece.kind for piece in pieces):
         return {}
@@ -216,7 +209,7 @@ def _partners(pieces: Sequence[Piece]) -> dict[int, int]:
 
 def _paired(pieces: Sequence[Piece]) -> list[Piece]:
     """Pieces in which tags without a partner stand alone."""
-    partners = _partners(pieces)
+    partners = partners_of(pieces)
     pairs = {*partners, *partners.values()}
     return [
         piece if isinstance(piece, str) or not piece.kind or index in pairs else replace(piece, kind="")

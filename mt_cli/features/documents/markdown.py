@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mt_cli.features.documents.document import Document, Options, Unit, read_content
+from mt_cli.features.documents.document import MAX_MARKS, Document, Options, Unit, read_content
 from mt_cli.features.documents.wrapped_lines import Line, Markup, paragraph_unit, with_text
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def read_markdown(path: Path, options: Options) -> Document:
     """Blocks of text of a Markdown file, by CommonMark with tables of GitHub."""
     from markdown_it import MarkdownIt
 
-    content, encoding, mark = read_content(path)
+    content, encoding, mark = read_content(path, max_marks=MAX_MARKS // 2)  # Its parser makes several tokens of each.
     ends = [*_LINE_END.finditer(content)]
     places = [0, *(end.end() for end in ends)]
     ends_of_lines = [*(end.start() for end in ends), len(content)]

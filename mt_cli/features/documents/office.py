@@ -15,13 +15,23 @@ from pathlib import Path
 from zipfile import BadZipFile, ZipFile
 
 from mt_cli.corpus.xml_places import XmlError, parse_xml
-from mt_cli.features.documents.document import MAX_BYTES, Document, DocumentError, Options, Unit
+from mt_cli.features.documents.document import (
+    MAX_BYTES,
+    Document,
+    DocumentError,
+    Options,
+    Unit,
+    check_marks,
+    check_size,
+)
 from mt_cli.features.documents.office_paragraphs import paragraphs_of
 from mt_cli.machine.storage import read_regular, reading
 
 _PARTS = re.compile(r"word/(?:document|header\d*|footer\d*|footnotes|endnotes)\.xml|content\.xml|styles\.xml")
 _PREFIXES = ("w:", "office:")
 _MOST_PARTS = 10_000
+MAX_ARCHIVE_BYTES = 2**28
+"""Most bytes of an archive, which may have pictures, and of its content."""
 _HIGHEST_RATIO = 200
 """Number of bytes of content for each byte of an archive, above a size that does no harm."""
 _HARMLESS = 2**24
@@ -33,9 +43,11 @@ _SEPARATOR = "\0"
 
 def read_office(path: Path, options: Options) -> Document:
     """Paragraphs of a document as units; raises DocumentError if the archive or a part of it is damaged."""
+    check_size(path, MAX_ARCHIVE_BYTES)
     with reading(path, DocumentError):
-        archive = read_regular(path, MAX_BYTES)
+        archive = read_regular(path, MAX_ARCHIVE_BYTES)
     contents = _translated_parts(path, archive)
+    check_marks(path, "".join(contents.values()))
     units, place, num_kept = list[Unit](), 0, 0
     for name, content in contents.items():
         try:
@@ -62,15 +74,23 @@ def _translated_parts(path: Path, archive: bytes) -> dict[str, str]:
         with ZipFile(io.BytesIO(archive)) as file:
             entries = file.infolist()
             size = sum(entry.file_size for entry in entries)
-            if size > MAX_BYTES or size > max(_HARMLESS, _HIGHEST_RATIO * len(archive)) or len(entries) > _MOST_PARTS:
+            most_bytes = min(MAX_ARCHIVE_BYTES, max(_HARMLESS, _HIGHEST_RATIO * len(archive)))
+            if size > most_bytes or len(entries) > _MOST_PARTS:
                 raise DocumentError(f"{path}: its {len(entries):,} parts have {size:,} bytes, which is too much")
+            size_of_text = sum(entry.file_size for entry in entries if _PARTS.fullmatch(entry.filename))
+            if size_of_text > MAX_BYTES:
+                raise DocumentError(
+                    f"{path}: its text has {size_of_text / 2**20:,.1f} MiB with its markup; divide it into documents "
+                    f"of at most {MAX_BYTES // 2**20} MiB"
+                )
             if len({entry.filename for entry in entries}) < len(entries):
                 raise DocumentError(f"{path}: has two parts with the same name")
-            parts = {entry.filename: file.read(entry) for entry in entries}
+            read = ((entry.filename, file.read(entry)) for entry in entries)  # All, because others may be damaged.
+            parts = {name: content for name, content in read if _PARTS.fullmatch(name)}
     except _UNREADABLE as error:
         raise DocumentError(f"{path}: not a readable archive: {str(error) or type(error).__name__}") from None
     contents = {}
-    for name in filter(_PARTS.fullmatch, parts):
+    for name in parts:
         try:
             contents[name] = parts[name].decode("utf-8")
         except UnicodeDecodeError:

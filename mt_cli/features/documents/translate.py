@@ -5,18 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import RootModel
 
 from mt_cli.corpus.cache import digest_of_file
 from mt_cli.errors import InputError, MtError
+from mt_cli.features.documents.aligned_tags import TextWithoutTags
 from mt_cli.features.documents.document import DocumentError, Options, Unit, line_of
-from mt_cli.features.documents.formats import is_document, read_document
+from mt_cli.features.documents.formats import check_document_size, is_document, read_document
 from mt_cli.machine.console import Progress, listed, say
 from mt_cli.machine.storage import make_folder, read_model, write_bytes, write_text
 from mt_cli.translation.lines import Translation
@@ -25,6 +26,9 @@ from mt_cli.translation.translator import Translator
 
 RECORD = ".mt-translated.json"
 """File of an output folder that names the documents that are done."""
+SPANS_LOST = "a protected span of the source is missing"
+SPANS_REORDERED = "placeholders such as %s are in another order than in the source"
+TAGS_GUESSED = "the place of a tag is a guess"
 _SOFT_BREAKS = re.compile(r"[ \t]*(?:\r\n|\n|\r)[ \t]*")
 _LINE_ENDS = re.compile(r"(\r\n|\n|\r)")
 
@@ -47,25 +51,37 @@ class Job:
     """Value that changes when the model or the options do."""
     counts: Counter[str] = field(default_factory=Counter)
     """Numbers for the summary."""
-    places_for_review: list[str] = field(default_factory=list)
+    places_for_review: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    """Places of texts that need a review, by problem."""
+
+
+class Draft(NamedTuple):
+    """Translation of a text."""
+
+    text: str
+    problem: str | None = None
+    """Reason why it needs a review."""
 
 
 def translate_documents(path: Path, output: Path, job: Job, is_strict: bool) -> None:
     """Translate a document, or all documents of a folder into another one; print a summary.
 
     A folder is finished by the same command if it was interrupted. Raises InputError if an output exists and is not
-    of this command, DocumentError for a damaged document, and MtError with `is_strict` if a protected span is lost.
+    of this command, DocumentError for a damaged document, and MtError with `is_strict` if a protected span is lost or
+    in a wrong order.
     """
     if path.is_dir():
         _translate_folder(path, output, job)
     else:
         write_bytes(output, translated(path, job))
     say(_summary(job.counts))
-    if places := job.places_for_review:
-        message = f"review {listed(places)}: a protected span of the source is missing"
-        if is_strict:
-            raise MtError(message)
-        say(f"note: {message}")
+    messages = {problem: f"review {listed(places)}: {problem}" for problem, places in job.places_for_review.items()}
+    errors = [message for problem, message in messages.items() if is_strict and problem != TAGS_GUESSED]
+    for message in messages.values():
+        if message not in errors[:1]:
+            say(f"note: {message}")
+    if errors:
+        raise MtError(errors[0])
 
 
 def _translate_folder(path: Path, output: Path, job: Job) -> None:
@@ -75,6 +91,8 @@ def _translate_folder(path: Path, output: Path, job: Job) -> None:
         raise InputError(f"{path}: has no documents whose text can be translated")
     if output.resolve().is_relative_to(path.resolve()):
         raise InputError(f"{output}: is inside of the folder that is read; write into another one")
+    for name in names:
+        check_document_size(path / name)
     make_folder(output)
     record = output / RECORD
     done = read_model(record, _Done).root if record.exists() else {}
@@ -104,10 +122,10 @@ def translated(path: Path, job: Job) -> bytes:
     translations = _translations({line: chosen[index].is_block for index in chosen for line in lines[index]}, job)
     parts = {}
     for index, unit in chosen.items():
-        has_losses = any(translations[line].lost_spans for line in lines[index])
-        if has_losses:
-            job.places_for_review.append(f"{path}, line {line_of(document.content, unit.start):,}")
-        parts[index] = unit.write([_joined(text, unit, translations) for text in unit.texts], has_losses)
+        problems = dict.fromkeys(translations[line].problem for line in lines[index])
+        for problem in filter(None, problems):
+            job.places_for_review[problem].append(f"{path}, line {line_of(document.content, unit.start):,}")
+        parts[index] = unit.write([_joined(text, unit, translations) for text in unit.texts], any(problems))
     job.counts.update(document.counts)
     job.counts.update(
         {"documents": 1, "texts": len(document.units), "translated": len(chosen)}
@@ -126,7 +144,7 @@ def _lines(text: str, unit: Unit) -> Iterator[str]:
             yield stripped
 
 
-def _joined(text: str, unit: Unit, translations: Mapping[str, Translation]) -> str:
+def _joined(text: str, unit: Unit, translations: Mapping[str, Draft]) -> str:
     """Translation of a text, with its line ends and the spaces at the ends of its lines."""
     if unit.is_block:
         return "".join(translations[line].text for line in _lines(text, unit)) or text
@@ -138,16 +156,38 @@ def _joined(text: str, unit: Unit, translations: Mapping[str, Translation]) -> s
     return "".join(parts)
 
 
-def _translations(is_block: Mapping[str, bool], job: Job) -> dict[str, Translation]:
+def _translations(is_block: Mapping[str, bool], job: Job) -> dict[str, Draft]:
     """Translation of each line; sentences of paragraphs, whose values are True, are translated one by one."""
-    translations: dict[str, Translation] = {}
+    drafts: dict[str, Draft] = {}
     with Progress("translate", len(is_block), "text", is_quiet=True) as bar:
         for splits in (False, True):
             for block in blocks(line for line, is_of_block in is_block.items() if is_of_block is splits):
                 search = {**job.search, "split_sentences": splits or job.search.get("split_sentences", False)}
-                translations.update(zip(block, job.translator.translate_fully(block, **search), strict=True))
+                drafts.update(zip(block, _drafts(block, job.translator, search), strict=True))
                 bar.advance(len(block))
-    return translations
+    return drafts
+
+
+def _drafts(lines: Sequence[str], translator: Translator, search: Mapping[str, Any]) -> list[Draft]:
+    """Drafts of lines. Tags that the model does not protect, or puts in a wrong order, are placed by alignment."""
+    tagged = {row: text for row, line in enumerate(lines) if (text := TextWithoutTags.of(line))}
+    plain = {row: text.plain for row, text in tagged.items() if not text.is_protected(translator.protection)}
+    items = translator.translate_fully([plain.get(row, line) for row, line in enumerate(lines)], **search)
+    broken = [row for row in tagged.keys() - plain if not tagged[row].has_same_tags(items[row].text)]
+    plain |= {row: tagged[row].plain for row in broken}
+    for row, item in zip(broken, translator.translate_fully([plain[row] for row in broken], **search), strict=True):
+        items[row] = item
+    drafts = [Draft(item.text, _problem_of(item)) for item in items]
+    for row, alignment in zip(plain, translator.word_alignments([items[row] for row in plain]), strict=True):
+        content, is_guess = tagged[row].with_tags(items[row].text, alignment)
+        drafts[row] = Draft(content, drafts[row].problem or (TAGS_GUESSED if is_guess else None))
+    return drafts
+
+
+def _problem_of(item: Translation) -> str | None:
+    if item.lost_spans:
+        return SPANS_LOST
+    return SPANS_REORDERED if item.reordered_spans else None
 
 
 def _summary(counts: Counter[str]) -> str:

@@ -241,7 +241,12 @@ class _Engine:
 
     @torch.inference_mode()
     def search(
-        self, sources: Sequence[Ids], decoding: DecodingConfig, num_best: int = 1, prefixes: Sequence[Ids] = ()
+        self,
+        sources: Sequence[Ids],
+        decoding: DecodingConfig,
+        num_best: int = 1,
+        prefixes: Sequence[Ids] = (),
+        orders: Sequence[Ids] = (),
     ) -> list[list[Hypothesis]]:
         """Search greedily, without `no_repeat_ngram`, like the search that the result is compared with."""
         hypotheses = []

@@ -2,12 +2,14 @@
 
 import json
 import shutil
+import signal
 import subprocess
+import sys
 
 import pytest
 
 from mt_cli.features.documents.document import DocumentError, Options
-from mt_cli.features.documents.formats import read_document
+from mt_cli.features.documents.formats import READERS, read_document
 from mt_cli.features.documents.translate import RECORD
 
 HEADER = (
@@ -92,9 +94,21 @@ def test_escapes_of_a_message_are_read_again(tmp_path, text):
     assert [row[1:] for row in read_po(path, ("en", "it"), None)] == [("x", text)]
 
 
+@pytest.mark.parametrize("text", ['"one" " two"', '"one"" two"', '"one "\n "two"', '"one"\t" t" "wo"'])
+def test_a_text_may_be_in_several_strings_of_a_line(tmp_path, text):
+    content = HEADER + f'msgid {text}\nmsgstr ""\n\nmsgid"x"\nmsgstr {text}\n'
+    document = read_document(write(tmp_path, content), Options())
+    assert [unit.texts for unit in document.units] == [("one two",), ("x",)]
+    assert document.replaced({}) == content.encode()
+    written = document.replaced({0: document.units[0].write(["eins"], False)}).decode()
+    assert written == content.replace(f'msgid {text}\nmsgstr ""', f'#, fuzzy\nmsgid {text}\nmsgstr "eins"')
+
+
 @pytest.mark.parametrize(
     ("content", "place"),
     [
+        (HEADER + 'msgid "a" b\nmsgstr ""\n', "line 6"),
+        (HEADER + 'msgid "a" msgstr "b"\n', "line 6"),
         (HEADER + "msgid one\n", "line 6"),
         (HEADER + 'msgid "a"\nmsgid "b"\nmsgstr ""\n', "line 7"),
         (HEADER + 'msgid "a"\n', "line 6"),
@@ -171,3 +185,61 @@ def test_what_cannot_be_done_with_documents_is_refused(mt, trained, folder, tmp_
 def test_lines_of_a_document_are_read_with_as_lines(mt, trained, folder):
     status, out, _ = mt("translate", "--run", trained, "--input", "po/a.po", "--as-lines")
     assert status == 0 and out.count("\n") == len((folder / "a.po").read_text(encoding="utf-8").splitlines())
+
+
+@pytest.mark.parametrize("suffix", sorted(READERS))
+def test_a_document_that_is_too_large_is_refused_with_one_message(tmp_path, suffix):
+    path = tmp_path / f"a{suffix}"
+    with path.open("wb") as file:
+        file.truncate(2**28 + 1)
+    with pytest.raises(DocumentError, match=r"^[^\n]*MiB; divide it into documents of at most (32|256) MiB$"):
+        read_document(path, Options())
+
+
+@pytest.mark.parametrize(
+    ("suffix", "part"), [(".md", "a|b\n"), (".html", "<p>a"), (".json", '"a",\n'), (".csv", "a\n")]
+)
+def test_a_document_of_too_many_parts_is_refused_with_one_message(tmp_path, suffix, part):
+    path = write(tmp_path, part * (2**22), f"a{suffix}")
+    with pytest.raises(DocumentError, match=r"^[^\n]*lines, tags, cells and strings; divide it"):
+        read_document(path, Options(column="a"))
+
+
+def test_a_large_document_of_a_folder_is_refused_before_anything_is_translated(mt, trained, folder, tmp_path):
+    with (folder / "z.html").open("wb") as file:
+        file.truncate(2**25 + 1)
+    status, _, err = mt("translate", "--run", trained, "--input", "po", "--output", "out")
+    assert status == 2 and "z.html: has 32.0 MiB; divide it" in err and not (tmp_path / "out").exists()
+
+
+KILLED = """
+import os, signal, sys
+from mt_cli.cli.main import main
+from mt_cli.features.documents import translate
+
+number = int(sys.argv.pop(1))
+
+def killed_before(write):
+    def write_or_die(*arguments):
+        global number
+        number -= 1
+        if number == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        write(*arguments)
+    return write_or_die
+
+translate.write_bytes, translate.write_text = map(killed_before, (translate.write_bytes, translate.write_text))
+main()
+"""
+
+
+def test_a_folder_whose_translation_is_killed_is_finished_with_the_same_bytes(mt, trained, folder, tmp_path):
+    """Each process is killed before one of its writes: of a document, of the record of the next one, and so on."""
+    command = ["translate", "--run", str(trained), "--input", "po", "--output"]
+    assert mt(*command, "whole")[0] == 0
+    for number in (3, 2):
+        process = subprocess.run([sys.executable, "-c", KILLED, str(number), *command, "out"], capture_output=True)
+        assert process.returncode == -signal.SIGKILL, process.stderr
+    assert "1 document (1 more were done before)" in mt(*command, "out")[2]
+    for name in ("a.po", "deep/b.po"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()

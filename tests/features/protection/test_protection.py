@@ -153,3 +153,14 @@ def test_numbers_and_rare_or_unmatched_spans_are_not_proposed():
     assert kinds_in([*pairs[:5], *[("a", "b")] * 50]) == []
     both = [("``code`` and :ref:`x`", "``code`` und :ref:`x`")] * 20
     assert [kind.name for kind in kinds_in(both)] == ["rest"]
+
+
+def test_an_exported_model_of_one_layer_aligns_words_as_the_run_does(mt, run):
+    pytest.importorskip("ctranslate2")
+    from mt_cli import Translator
+
+    assert mt("export", "--run", run, "--format", "ctranslate2", "--output", "served")[0] == 0
+    ours, exported = Translator.load(run, device="cpu"), Translator.load("served", engine="ctranslate2")
+    items = ours.translate_fully([*LINES, "", "three four. five six."], split_sentences=True)
+    alignments = ours.word_alignments(items)
+    assert exported.word_alignments(items) == alignments and max(map(len, alignments)) >= 4
