@@ -17,7 +17,8 @@ from torch import Tensor
 
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.engine import ForcedDecoding, Ids
-from mt_cli.decoding.next_tokens import NEVER_PRODUCED, ReservedIds, max_length
+from mt_cli.decoding.next_tokens import NEVER_PRODUCED, max_length
+from mt_cli.decoding.reserved_ids import ReservedIds
 from mt_cli.decoding.search import Hypothesis, penalty
 from mt_cli.errors import InputError, one_line
 from mt_cli.tokenizer.special_tokens import UNK_ID

@@ -13,8 +13,8 @@ from torch import Tensor
 from mt_cli.batching.batches import batches_in_order, pad
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.batch_size import batches_that_recur, bytes_per_token, fitting_batch_tokens
-from mt_cli.decoding.next_tokens import ReservedIds
 from mt_cli.decoding.predictor import Predictor, predictor_of
+from mt_cli.decoding.reserved_ids import ReservedIds
 from mt_cli.decoding.search import Hypothesis, Results, start_search
 from mt_cli.errors import InputError
 from mt_cli.machine.devices import free_memory

@@ -21,13 +21,13 @@ from mt_cli.decoding.finished import SHRINKING_LATE, Flags, reads_late, worth_ke
 from mt_cli.decoding.next_tokens import (
     Constraints,
     Prefixes,
-    ReservedIds,
     TokenMask,
     best_tokens,
     sampled_tokens,
     select,
 )
 from mt_cli.decoding.predictor import EagerPredictor, Predictor
+from mt_cli.decoding.reserved_ids import ReservedIds
 from mt_cli.decoding.transfers import Arriving, send
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer

@@ -14,7 +14,7 @@ from mt_cli.corpus.protected_text import Protection
 from mt_cli.corpus.sources import names_of
 from mt_cli.data.prepare import Data, longest_source
 from mt_cli.decoding.engine import TransformerEngine
-from mt_cli.decoding.next_tokens import ReservedIds
+from mt_cli.decoding.reserved_ids import ReservedIds
 from mt_cli.errors import DivergenceError
 from mt_cli.evaluation.scores import (
     Score,

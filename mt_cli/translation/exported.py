@@ -16,7 +16,7 @@ from mt_cli.config.sections import DecodingConfig, TokenizerConfig
 from mt_cli.corpus.cache import digest_of_file
 from mt_cli.corpus.protected_text import Protection
 from mt_cli.decoding.ctranslate2 import CTranslate2Engine, import_ctranslate2
-from mt_cli.decoding.next_tokens import ReservedIds
+from mt_cli.decoding.reserved_ids import ReservedIds
 from mt_cli.errors import InputError, reason
 from mt_cli.machine.storage import check_regular, read_model
 from mt_cli.tokenizer.special_tokens import SPECIAL_TOKENS

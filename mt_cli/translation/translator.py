@@ -23,7 +23,7 @@ from mt_cli.corpus.languages import primary
 from mt_cli.corpus.protected_text import RESERVED, UNPROTECTED, Protection
 from mt_cli.decoding.ctranslate2 import CTranslate2Engine
 from mt_cli.decoding.engine import Engine, ForcedDecoding, Ids, TransformerEngine
-from mt_cli.decoding.next_tokens import ReservedIds
+from mt_cli.decoding.reserved_ids import ReservedIds
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.errors import InputError
 from mt_cli.machine.console import say

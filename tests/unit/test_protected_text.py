@@ -11,7 +11,7 @@ from mt_cli.config.sections import Config, DecodingConfig, ModelConfig, Tokenize
 from mt_cli.corpus.protected_text import PATTERNS, RESERVED, Protection
 from mt_cli.decoding.ctranslate2 import CTranslate2Engine
 from mt_cli.decoding.engine import ForcedDecoding, TransformerEngine
-from mt_cli.decoding.next_tokens import ReservedIds
+from mt_cli.decoding.reserved_ids import ReservedIds
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.errors import ConfigError, InputError, MtError
 from mt_cli.model.transformer import Transformer
