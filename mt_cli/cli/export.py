@@ -42,12 +42,18 @@ def export(
     if kind != "huggingface" and license_name:
         raise InputError("--license is for --format huggingface")
     spin_less_if_busy()
+    from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.checkpoint.trained import TrainedRun
     from mt_cli.features.exchange.bundle import export_bundle
     from mt_cli.features.exchange.comparison import sample_sentences
     from mt_cli.features.exchange.ctranslate2 import export_ctranslate2
+    from mt_cli.features.exchange.destinations import check_destination, note_on_protection
 
     path = run_path(run)
+    config = RunDirectory(path).config()
+    check_destination(config, kind)
+    if note := note_on_protection(config, kind):
+        say(f"note: {note}")
     loaded = TrainedRun.load(path)
     if kind == "bundle":
         export_bundle(loaded, output)

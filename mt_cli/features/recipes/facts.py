@@ -9,6 +9,7 @@ from itertools import pairwise
 from math import inf
 from random import Random
 from statistics import fmean
+from typing import Any
 
 from mt_cli.batching.streamed import first_pairs
 from mt_cli.config.presets import DATA
@@ -68,6 +69,9 @@ class Facts:
     """Whether the sentences of a language are too short for BLEU."""
     d_model: int | None = None
     """Width of a run that resumes, unless the config sets it, or of the parent."""
+    required: Mapping[str, Any] = field(default_factory=dict)
+    """Values by dotted key that the program `destination` needs in place of others."""
+    destination: str = ""
 
     @property
     def is_diverse(self) -> bool:

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mt_cli.config import presets
-from mt_cli.config.loading import flat, parse_config, with_values
+from mt_cli.config.loading import differences, flat, parse_config, with_values
 from mt_cli.config.sections import may_change
 from mt_cli.config.training import TrainingConfig
 from mt_cli.errors import ConfigError
-from mt_cli.features.exchange.huggingface import unsupported
-from mt_cli.features.recipes.auto import Decision, describe
+from mt_cli.features.exchange.destinations import DESTINATIONS, obstacles
+from mt_cli.features.recipes.auto import Decision, describe, for_destination
 from mt_cli.features.recipes.choices import (
     Epoch,
     choose,
@@ -251,12 +251,17 @@ def test_a_run_that_begins_with_another_has_reasons_for_its_training_alone():
     assert any("compare    the scores of runs/parent" in line for line in lines)
 
 
-def test_options_that_cannot_be_exported_to_transformers_are_named_before_the_training():
-    choices = choose(FACTS, EPOCH)
-    assert "if you need it, set model.positions: sinusoidal" in "\n".join(described(FACTS, choices))
-    model = {"positions": "sinusoidal"}
-    assert "  export " not in "\n".join(described(FACTS, choices, model=model))
-    assert unsupported(with_values(auto(model=model), values_of(choices))) == []
+@given(FACTS_OF_ANY_CORPUS, st.sampled_from(list(DESTINATIONS)))
+def test_a_model_for_a_program_fits_it_and_differs_only_where_another_would_not(facts, program):
+    config = with_values(auto(), values_of(choose(facts, EPOCH)))
+    choices = choose(for_destination(facts, config, program), EPOCH)
+    fitted = with_values(auto(), values_of(choices))
+    assert obstacles(fitted, program) == []
+    keys = {obstacle.key for obstacle in obstacles(config, program)}
+    size = {"tokenizer.vocab_size"} if "tokenizer.shared" in keys else set()
+    assert differences(fitted, config).keys() <= keys | size
+    for section, key in (key.split(".") for key in keys):
+        assert f"for {program}; otherwise " in choices[section][key].why
 
 
 @given(st.integers(1, 10**5), st.integers(100, 10**5), st.integers(1, 4))
