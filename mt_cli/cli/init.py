@@ -75,8 +75,7 @@ def init(
     Examples:
         mt init --files train.en train.it
         mt init po
-        mt init --dataset opus_books --subset en-it
-        mt init --files train.en train.it --for huggingface
+        mt init --dataset opus_books --subset en-it --for huggingface
 
     More: docs/recipes.md
     """
