@@ -1,11 +1,14 @@
 """Which program can hold which model: one table for exporters, `mt init`, the start of a run, reports and cards."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mt_cli.checkpoint.trained import TrainedRun
-from mt_cli.config.loading import differences, parse_config
+from mt_cli.config.loading import differences, load_config, parse_config
+from mt_cli.config.presets import PRESETS
 from mt_cli.errors import InputError
 from mt_cli.features.exchange.card import model_card
 from mt_cli.features.exchange.destinations import (
@@ -62,6 +65,18 @@ def test_a_model_that_follows_the_advice_fits_and_one_that_fits_gets_none(model,
         assert f"; not {program}: {', '.join(each.setting for each in problems)}" in describe_destinations(config)
     else:
         assert program in describe_destinations(config).partition(";")[0].split(", ")
+
+
+def test_the_page_names_the_shipped_configs_that_transformers_holds(root):
+    rows = re.findall(r"^\| (`.+) \| (yes|no: .+?) \| (.*?) ?\|$", (root / "docs/export.md").read_text("utf-8"), re.M)
+    held = {name: value == "yes" for names, value, _ in rows for name in re.findall(r"`(\w+)`", names)}
+    configs = {path.stem: load_config(path) for path in (root / "configs").glob("*.yaml")}
+    configs |= {preset: config_of(preset=preset) for preset in PRESETS}
+    assert {name: not obstacles(config, "huggingface") for name, config in configs.items()} == {
+        name: held[name] for name in configs
+    }
+    num_held = sum(held[path.stem] for path in (root / "configs").glob("*.yaml"))
+    assert num_held == 2 and len(list((root / "configs").glob("*.yaml"))) == 6
 
 
 def test_spans_are_protected_only_where_mt_runs_the_model():
