@@ -60,7 +60,7 @@ def init(
     ] = None,
     destination: Annotated[
         str | None,
-        _written("NAME", "Fit the model to ctranslate2, huggingface or bundle.", "no program", names="--for"),
+        _written("NAME", "Fit the model to argos, huggingface or ctranslate2.", "no program", names="--for"),
     ] = None,
     accept_processed: Annotated[
         bool, flag(_WRITTEN, "--accept-processed", "Accept text that is tokenised or has subword marks or tags.")

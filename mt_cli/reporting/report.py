@@ -137,7 +137,8 @@ def notes_on_training(report: Report) -> list[str]:
         notes.append(f"{report.num_bad_steps:,} steps were skipped because their loss or gradient was not finite.")
     if validation.is_below_parent or validation.is_above_parent is False:
         verdict = "worse" if validation.is_below_parent else "no better"
-        scores = f"{validation.metric} {validation.best:.4g} instead of {validation.parent:.4g}"
+        parent = f"instead of {validation.parent:.4g}" if validation.is_below_parent else "as before"
+        scores = f"{validation.metric} {validation.best:.4g} {parent}"
         notes.append(
             f"The best checkpoint is {verdict} on valid than the run that training began with ({scores}): use that "
             "run, or try a smaller training.learning_rate, init.adapter_rank, or more pairs like those of valid."

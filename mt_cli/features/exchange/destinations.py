@@ -8,10 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from mt_cli.config.sections import Config
+from mt_cli.config.base import Section
+from mt_cli.config.sections import WITHOUT_SUBWORDS, Config
 from mt_cli.config.writing import on_one_line
 from mt_cli.errors import InputError
 from mt_cli.features.exchange.names import ACTIVATIONS
+
+_OF_OTHER_TOKENIZERS = ("byte_fallback", "lowercase", "nfkc", "normalize", "letters")
+"""Options of `tokenizer` that have their defaults with `spacing: sentencepiece`."""
 
 
 class Obstacle(NamedTuple):
@@ -45,6 +49,14 @@ class Destination(NamedTuple):
     """Whether `mt` runs the exported model, so that `corpus.protect` keeps spans as they are."""
 
 
+def _unless_default(section: Section, name: str, key: str) -> Iterator[Obstacle]:
+    """Obstacle of an option that does not have its default."""
+    value, default = getattr(section, key), type(section).model_fields[key].get_default(call_default_factory=True)
+    if value != default:
+        shown, instead = (list(value) if isinstance(value, tuple) else value for value in (value, default))
+        yield Obstacle(f"{name}.{key}", on_one_line(shown), instead)
+
+
 def _no_obstacles(config: Config) -> Iterator[Obstacle]:
     yield from ()
 
@@ -64,9 +76,23 @@ def _obstacles_to_transformers(config: Config) -> Iterator[Obstacle]:
         yield Obstacle("tokenizer.shared", "false (two vocabularies)", True)
 
 
+def _obstacles_to_argos(config: Config) -> Iterator[Obstacle]:
+    """Options of tokenizers that no SentencePiece model holds."""
+    tokenizer = config.tokenizer
+    if tokenizer.algorithm in WITHOUT_SUBWORDS:
+        yield Obstacle("tokenizer.algorithm", tokenizer.algorithm, "bpe")
+    if tokenizer.algorithm != "sentencepiece" and tokenizer.spacing != "sentencepiece":
+        yield Obstacle("tokenizer.spacing", tokenizer.spacing, "sentencepiece")
+        for key in _OF_OTHER_TOKENIZERS:
+            yield from _unless_default(tokenizer, "tokenizer", key)
+    for key in ("protect", "protect_patterns"):
+        yield from _unless_default(config.corpus, "corpus", key)
+
+
 DESTINATIONS: Mapping[str, Destination] = {
     "ctranslate2": Destination("CTranslate2 cannot hold", _no_obstacles),
     "huggingface": Destination("no class of transformers has", _obstacles_to_transformers, protects_spans=False),
+    "argos": Destination("no SentencePiece model has", _obstacles_to_argos, protects_spans=False),
     "bundle": Destination("a bundle cannot hold", _no_obstacles),
 }
 """Programs by the value of `mt export --format`."""

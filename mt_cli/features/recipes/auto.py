@@ -95,9 +95,8 @@ def decide(config: Config, cache: Cache, context: PresetContext = PresetContext(
 
 
 def for_destination(facts: Facts, resolved: Config, destination: str) -> Facts:
-    """Facts with the values that a program needs in place of those of a config."""
-    required = {problem.key: problem.instead for problem in obstacles(resolved, destination)}
-    return replace(facts, destination=destination, required=required)
+    """Facts with the values of a config that a program cannot hold."""
+    return replace(facts, destination=destination, obstacles=tuple(obstacles(resolved, destination)))
 
 
 def resolve_preset(
@@ -200,7 +199,7 @@ def begun_with(
     init = {"run": str(run)} | ({"vocabulary": "extend"} if can_extend else {})
     tree = {"name": tree["name"], "init": init, "corpus": corpus, "preset": "auto"}
     complete = inherited(parse_config(tree, "mt init"), parent, "mt init")
-    if can_extend:
+    if can_extend and parent.tokenizer.spacing != "sentencepiece":  # With it, no spelling can be changed.
         facts, tokenizer = find_facts(complete, read(complete, cache)), complete.tokenizer
         normalize = list(dict.fromkeys([*tokenizer.normalize, *facts.spellings]))
         values = {"normalize": normalize, "letters": merge_letters(tokenizer.letters, facts.letters)}

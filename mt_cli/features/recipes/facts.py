@@ -9,7 +9,6 @@ from itertools import pairwise
 from math import inf
 from random import Random
 from statistics import fmean
-from typing import Any
 
 from mt_cli.batching.streamed import first_pairs
 from mt_cli.config.presets import DATA
@@ -20,6 +19,7 @@ from mt_cli.corpus.rows import Pair, by_language
 from mt_cli.data.prepare import sample
 from mt_cli.errors import CorpusError
 from mt_cli.evaluation.notes import is_short
+from mt_cli.features.exchange.destinations import Obstacle
 from mt_cli.features.orthography.spellings import letters_to_replace, spellings_to_normalize
 from mt_cli.machine.devices import pick_device
 
@@ -69,9 +69,10 @@ class Facts:
     """Whether the sentences of a language are too short for BLEU."""
     d_model: int | None = None
     """Width of a run that resumes, unless the config sets it, or of the parent."""
-    required: Mapping[str, Any] = field(default_factory=dict)
-    """Values by dotted key that the program `destination` needs in place of others."""
     destination: str = ""
+    """Program that the model is for."""
+    obstacles: tuple[Obstacle, ...] = ()
+    """Values that this program cannot hold, and the values to choose instead."""
 
     @property
     def is_diverse(self) -> bool:

@@ -231,6 +231,16 @@ def test_options_of_a_config_with_auto_are_checked_against_the_values_that_it_ch
             chosen(FACTS, **sections)
 
 
+def test_spellings_are_left_out_where_the_tokenizer_of_the_config_cannot_change_them():
+    facts = replace(FACTS, spellings=("nfc",), letters={"ã": "â"})
+    assert chosen(facts)["tokenizer.letters.ã"] == "â"
+    values = chosen(facts, tokenizer={"spacing": "sentencepiece"})
+    assert values["tokenizer.normalize"] == [] and values["tokenizer.letters"] == {}
+    choices = choose(for_destination(facts, with_values(auto(), values_of(choose(facts, EPOCH))), "argos"), EPOCH)
+    assert choices["tokenizer"]["normalize"] == ([], "for argos; otherwise [nfc]")
+    assert obstacles(with_values(auto(), values_of(choices)), "argos") == []
+
+
 def test_values_of_the_config_are_kept_and_named():
     choices = choose(FACTS, EPOCH)
     for d_model in (64, 128):  # One of them is the value that would be chosen, too.

@@ -51,7 +51,8 @@ def train_and_export(mt, tmp_path):
         assert status == 0, err
         (line,) = [line for line in err.splitlines() if line.startswith("  exports to  ")]
         assert program in line.partition(";")[0]
-        status, _, err = mt("export", "--run", f"runs/{name}", "--format", program, "--output", f"{name}_{program}")
+        output = f"{name}.argosmodel" if program == "argos" else f"{name}_{program}"
+        status, _, err = mt("export", "--run", f"runs/{name}", "--format", program, "--output", output)
         assert status == 0 and "sentences are translated as by mt" in err, err
 
     return run
