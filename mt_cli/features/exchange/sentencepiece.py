@@ -60,21 +60,24 @@ class Pieces:
         )
 
 
-def _import_sentencepiece() -> Any:
-    """The package's description of model files; raises InputError if it is not installed."""
+def import_sentencepiece() -> Any:
+    """The package, with its description of model files; raises InputError if it is not installed."""
     try:
-        from sentencepiece import sentencepiece_model_pb2
+        import sentencepiece.sentencepiece_model_pb2
     except ImportError:
         raise InputError("sentencepiece is not installed; pip install 'sentencepiece>=0.2' 'protobuf>=4'") from None
-    return sentencepiece_model_pb2
+    return sentencepiece
+
+
+def _empty_model() -> Any:
+    return import_sentencepiece().sentencepiece_model_pb2.ModelProto()
 
 
 def read_pieces(path: Path) -> Pieces:
     """Read the model in a file; raises InputError if it cannot be read, or no tokenizer can reproduce it."""
-    library = _import_sentencepiece()
+    proto = _empty_model()
     with reading(path):
         content = read_regular(path, _MAX_FILE_BYTES)
-    proto = library.ModelProto()
     try:
         proto.ParseFromString(content)
     except Exception as error:
@@ -180,7 +183,7 @@ def model_file(tokenizer: Tokenizer) -> bytes:
     steps = SentencePieceSteps.of(state) if is_imported else SentencePieceSteps(has_bytes=True)
     if not is_imported:
         _check_tags(tokenizer, tags)
-    proto = _import_sentencepiece().ModelProto()
+    proto = _empty_model()
     _add_pieces(proto.pieces, state["model"], steps, tags, is_imported)
     proto.trainer_spec.model_type = _BPE if state["model"]["type"] == "BPE" else _UNIGRAM
     proto.trainer_spec.byte_fallback = steps.has_bytes
@@ -194,6 +197,18 @@ def model_file(tokenizer: Tokenizer) -> bytes:
     normalizer.add_dummy_prefix, normalizer.remove_extra_whitespaces = steps.adds_prefix, steps.strips_spaces
     normalizer.precompiled_charsmap = steps.charsmap
     return bytes(proto.SerializeToString())
+
+
+def splits_alike(tokenizer: Tokenizer, sentences: Sequence[str]) -> bool:
+    """Whether the SentencePiece model of a tokenizer splits sentences into the same pieces.
+
+    Entries that it lacks count as unknown.
+    """
+    processor = import_sentencepiece().SentencePieceProcessor(model_proto=model_file(tokenizer))
+    return all(
+        processor.encode(text) == [processor.piece_to_id(piece) for piece in tokenizer.pieces(text)]
+        for text in sentences
+    )
 
 
 def _check_tags(tokenizer: Tokenizer, tags: Sequence[str]) -> None:
