@@ -20,9 +20,8 @@ from mt_cli.tokenizer.special_tokens import ABSENT, NEVER_SEEN, SPACE, SPECIAL_T
 _FIRST, _REPEATED, _LEADING, _TRAILING = r"\A(?=[\s\S])", " {2,}", r"\A +", rf"{SPACE}+\z"
 STRIP_SPACES = decoders.Strip(" ", 2**16, 0)
 """Decoding of SentencePiece with `strips_spaces`: no space at the beginning."""
-_BEGINNING_OF_NAME = (
-    rf"<(?=0x[0-9A-F]{{2}}>)|\[(?=(?:{'|'.join(token[1:-1] for token in SPECIAL_TOKENS)})\])|{ABSENT}(?=<)"
-)
+_SPECIAL = "|".join(token[1:-1] for token in SPECIAL_TOKENS)
+_BEGINNING_OF_NAME = rf"<(?=0x[0-9A-F]{{2}}>)|\[(?=(?:{_SPECIAL})\])|{ABSENT}(?=<)"
 _FIRST_PRIVATE = 0x100000
 MAX_SYMBOLS = 1000
 """Maximum number of user-defined symbols, and of control symbols. Every text is searched for each of the former."""

@@ -7,12 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from tokenizers import Tokenizer as Backend
 from tokenizers import models
 
-from mt_cli.config.sections import WITHOUT_SUBWORDS, Config
 from mt_cli.errors import InputError, one_line
 from mt_cli.machine.storage import read_regular, reading
 from mt_cli.tokenizer.sentencepiece import MAX_SYMBOLS, SentencePieceSteps, all_merges
@@ -60,21 +59,24 @@ class Pieces:
         )
 
 
-def _import_sentencepiece() -> Any:
-    """The package's description of model files; raises InputError if it is not installed."""
+def import_sentencepiece() -> Any:
+    """The package, with its description of model files; raises InputError if it is not installed."""
     try:
-        from sentencepiece import sentencepiece_model_pb2
+        import sentencepiece.sentencepiece_model_pb2
     except ImportError:
         raise InputError("sentencepiece is not installed; pip install 'sentencepiece>=0.2' 'protobuf>=4'") from None
-    return sentencepiece_model_pb2
+    return sentencepiece
+
+
+def _empty_model() -> Any:
+    return import_sentencepiece().sentencepiece_model_pb2.ModelProto()
 
 
 def read_pieces(path: Path) -> Pieces:
     """Read the model in a file; raises InputError if it cannot be read, or no tokenizer can reproduce it."""
-    library = _import_sentencepiece()
+    proto = _empty_model()
     with reading(path):
         content = read_regular(path, _MAX_FILE_BYTES)
-    proto = library.ModelProto()
     try:
         proto.ParseFromString(content)
     except Exception as error:
@@ -148,26 +150,6 @@ def entry_names(tokenizer: Tokenizer) -> list[str]:
     return [token.removeprefix(ABSENT) for token in tokenizer.tokens(range(len(SPECIAL_TOKENS), tokenizer.vocab_size))]
 
 
-class Unsupported(NamedTuple):
-    """An option whose value no SentencePiece model can hold, and what to set it to instead."""
-
-    key: str
-    setting: str
-    instead: str
-
-
-def unsupported(config: Config) -> list[Unsupported]:
-    """Options that prevent the export of the tokenizers of a run as SentencePiece models."""
-    options, corpus = config.tokenizer, config.corpus
-    has_subwords = options.algorithm in ("bpe", "unigram")
-    problems = (
-        (options.algorithm in WITHOUT_SUBWORDS, "tokenizer.algorithm", options.algorithm, "bpe"),
-        (has_subwords and options.spacing == "lossless", "tokenizer.spacing", "lossless", "sentencepiece"),
-        (corpus.has_protection, "corpus.protect", "with protected entries", "[]"),
-    )
-    return [Unsupported(key, f"{key}: {value}", f"{key}: {other}") for is_bad, key, value, other in problems if is_bad]
-
-
 def model_file(tokenizer: Tokenizer) -> bytes:
     """Content of a SentencePiece model that splits text into the same pieces as a tokenizer.
 
@@ -180,7 +162,7 @@ def model_file(tokenizer: Tokenizer) -> bytes:
     steps = SentencePieceSteps.of(state) if is_imported else SentencePieceSteps(has_bytes=True)
     if not is_imported:
         _check_tags(tokenizer, tags)
-    proto = _import_sentencepiece().ModelProto()
+    proto = _empty_model()
     _add_pieces(proto.pieces, state["model"], steps, tags, is_imported)
     proto.trainer_spec.model_type = _BPE if state["model"]["type"] == "BPE" else _UNIGRAM
     proto.trainer_spec.byte_fallback = steps.has_bytes
@@ -194,6 +176,18 @@ def model_file(tokenizer: Tokenizer) -> bytes:
     normalizer.add_dummy_prefix, normalizer.remove_extra_whitespaces = steps.adds_prefix, steps.strips_spaces
     normalizer.precompiled_charsmap = steps.charsmap
     return bytes(proto.SerializeToString())
+
+
+def splits_alike(tokenizer: Tokenizer, sentences: Sequence[str]) -> bool:
+    """Whether the SentencePiece model of a tokenizer splits sentences into the same pieces.
+
+    Entries that it lacks count as unknown.
+    """
+    processor = import_sentencepiece().SentencePieceProcessor(model_proto=model_file(tokenizer))
+    return all(
+        processor.encode(text) == [processor.piece_to_id(piece) for piece in tokenizer.pieces(text)]
+        for text in sentences
+    )
 
 
 def _check_tags(tokenizer: Tokenizer, tags: Sequence[str]) -> None:
