@@ -19,7 +19,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.corpus.languages import language_name, primary
-from mt_cli.corpus.rows import Languages
+from mt_cli.corpus.rows import Languages, untagged
 from mt_cli.errors import InputError, MtError
 from mt_cli.evaluation.scores import METRICS
 from mt_cli.features.exchange.comparison import Agreement
@@ -132,7 +132,7 @@ def export_argos(
     if not _VERSION.fullmatch(package.version):
         raise InputError(f"--package-version {package.version}: use numbers and dots, such as 1.0")
     check_destination(run.config, "argos")
-    if not splits_alike(run.tokenizers[0], sentences):
+    if not splits_alike(run.tokenizers[0], [untagged(text, run.config.corpus.tags) for text in sentences]):
         raise MtError(f"{output}: the exported tokenizer splits text differently; nothing was exported")
     agreements = []
 

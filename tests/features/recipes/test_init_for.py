@@ -76,22 +76,31 @@ def test_a_config_for_a_program_trains_a_model_that_it_takes(mt, train_and_expor
     train_and_export("new", program)
 
 
-@pytest.mark.parametrize("program", ["huggingface"])
-def test_a_child_is_refused_for_a_program_that_cannot_hold_its_parent(mt, train_and_export, tmp_path, program):
+@pytest.mark.parametrize(
+    ("program", "obstacle", "instead"),
+    [
+        ("huggingface", "model.positions: rotary", "model.positions=sinusoidal"),
+        ("argos", "tokenizer.spacing: lossless", "tokenizer.spacing=sentencepiece"),
+    ],
+)
+def test_a_child_of_several_languages_is_refused_for_a_program_that_cannot_hold_its_parent(
+    mt, train_and_export, tmp_path, program, obstacle, instead
+):
     pytest.importorskip("transformers", reason="transformers is not installed")
+    pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
     write(tmp_path, GERMAN)
-    write(tmp_path, [word.upper() for word in GERMAN], name="other", code="nl")
+    write(tmp_path, CHINESE, name="other", code="zh", joint="")
     corpus = {"source": "en", "target": "de", "tag": "to_target", "both_directions": True}
     corpus |= {"train": {"files": ["train.en", "train.de"]}, "valid": {"fraction": 0.1}}
     tree = {"name": "parent", "corpus": corpus, "preset": "tiny"}
     (tmp_path / "parent.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
     train = ("train", "--config", "parent.yaml", *(part for each in TINY for part in ("--set", each)))
-    command = ("init", "--files", "other.en", "other.nl", "--for", program, "--begin-with")
+    command = ("init", "--files", "other.en", "other.zh", "--for", program, "--begin-with")
     assert mt(*train)[0] == 0
     status, _, err = mt(*command, "runs/parent", "--name", "child")
-    assert status == 2 and f"--for {program}: runs/parent has model.positions: rotary" in err, err
+    assert status == 2 and f"--for {program}: runs/parent has {obstacle}" in err, err
     assert not (tmp_path / "child.yaml").exists()
-    status, _, err = mt(*train, "--set", "name=fits", "--set", "model.positions=sinusoidal")
+    status, _, err = mt(*train, "--set", "name=fits", "--set", instead)
     assert status == 0, err
     status, _, err = mt(*command, "runs/fits", "--name", "child")
     assert status == 0, err
