@@ -84,6 +84,7 @@ def test_the_page_names_the_shipped_configs_that_transformers_holds(root):
         name: held[name] for name in configs
     }
     num_held = sum(held[path.stem] for path in (root / "configs").glob("*.yaml"))
+    assert all(obstacles(config, "argos") for config in configs.values())
     assert num_held == 2 and len(list((root / "configs").glob("*.yaml"))) == 6
 
 

@@ -39,6 +39,7 @@ KINDS = {
     "Thai": lambda folder: write(folder, THAI, code="th", joint=""),
     "odd characters": lambda folder: write(folder, GERMAN, addition=" \U0001f600 e\u0301 \u00ad\ufb01 {}"),
 }
+DEFAULT = ("protected spans", "Chinese")
 
 
 @pytest.fixture
@@ -59,7 +60,9 @@ def train_and_export(mt, tmp_path):
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize(
+    "kind", [kind if kind in DEFAULT else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
+)
 def test_a_config_for_a_program_trains_a_model_that_it_takes(mt, train_and_export, tmp_path, kind, program):
     pytest.importorskip("transformers", reason="transformers is not installed")
     pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
