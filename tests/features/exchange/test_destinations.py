@@ -116,3 +116,6 @@ def test_an_export_that_cannot_be_is_refused_before_the_weights_are_read(mt, tra
     status, _, err = mt("export", "--run", "run", "--format", "huggingface", "--output", "new")
     assert status == 2 and len(err.splitlines()) == 1 and "mt init --for huggingface" in err
     assert not (tmp_path / "new").exists()
+    for command in (("export", "--output", "new", "--format"), ("init", "--files", "a", "b", "--for")):
+        status, _, err = mt(*command, "onnx")
+        assert status == 2 and all(program in err for program in DESTINATIONS)
