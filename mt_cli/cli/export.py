@@ -16,43 +16,66 @@ _output = partial(option, OUTPUT, callback=None)
 
 
 def export(
-    output: Annotated[Path, _output("DIR", "New or empty folder.")],
-    kind: Annotated[str, _output("NAME", "ctranslate2, huggingface or bundle.", names="--format")] = "ctranslate2",
+    output: Annotated[Path, _output("PATH", "New or empty folder; for argos, a new file FILE.argosmodel.")],
+    kind: Annotated[
+        str, _output("NAME", "ctranslate2, argos, huggingface or bundle.", names="--format")
+    ] = "ctranslate2",
     quantization: Annotated[
-        str | None, _output("NAME", "Of ctranslate2: float32, int8, bfloat16, ...", "float32")
+        str | None, _output("NAME", "Of ctranslate2 and argos: float32, int8, bfloat16, ...", "float32")
     ] = None,
     license_name: Annotated[
-        str | None, _output("ID", "Of huggingface: licence in the card, such as mit.", names="--license")
+        str | None, _output("ID", "Of huggingface and argos: licence in the card, such as mit.", names="--license")
+    ] = None,
+    package_version: Annotated[str | None, _output("VERSION", "Of argos: version of the package.", "1.0")] = None,
+    source: Annotated[
+        str | None, _output("CODE", "Of argos: source language, of a model for several directions.", names="--from")
+    ] = None,
+    to: Annotated[
+        str | None, _output("CODE", "Of argos: target language, of a model for several directions.", names="--to")
+    ] = None,
+    tag: Annotated[
+        str | None, _output("TAG", "Of argos: tag before each source, such as <2it>.", names="--tag")
     ] = None,
     run: options.RunOption = None,
 ) -> None:
     """Export a model for other programs.
 
-    CTranslate2 and transformers run the model; a bundle is a description that mt import reads.
+    CTranslate2 and transformers run the model; Argos Translate and LibreTranslate install it as a package; a bundle is
+    a description that mt import reads.
 
     Examples:
         mt export --run runs/my_run --output served --quantization int8
+        mt export --format argos --output en_it.argosmodel --license cc-by-4.0
         mt export --format huggingface --output hub --license cc-by-4.0
 
     More: docs/export.md
     """
-    check_choice("--format", kind, "ctranslate2", "huggingface", "bundle")
-    if kind != "ctranslate2" and quantization:
-        raise InputError("--quantization is for --format ctranslate2; other formats hold fp32 weights")
-    if kind != "huggingface" and license_name:
-        raise InputError("--license is for --format huggingface")
+    check_choice("--format", kind, "ctranslate2", "argos", "huggingface", "bundle")
+    if kind not in ("ctranslate2", "argos") and quantization:
+        raise InputError("--quantization is for --format ctranslate2 and argos; other formats hold fp32 weights")
+    if kind not in ("huggingface", "argos") and license_name:
+        raise InputError("--license is for --format huggingface and argos")
+    of_argos = {"--package-version": package_version, "--from": source, "--to": to, "--tag": tag}
+    if kind != "argos" and (given := [name for name, value in of_argos.items() if value is not None]):
+        raise InputError(f"{given[0]} is for --format argos")
     spin_less_if_busy()
+    from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.checkpoint.trained import TrainedRun
     from mt_cli.features.exchange.bundle import export_bundle
     from mt_cli.features.exchange.comparison import sample_sentences
     from mt_cli.features.exchange.ctranslate2 import export_ctranslate2
+    from mt_cli.features.exchange.destinations import check_destination, note_on_protection
 
     path = run_path(run)
+    config = RunDirectory(path).config()
+    check_destination(config, kind)
+    if note := note_on_protection(config, kind):
+        say(f"note: {note}")
     loaded = TrainedRun.load(path)
     if kind == "bundle":
         export_bundle(loaded, output)
         return say(f"{output}: weights, tokenizers and a description of the model")
-    sentences = sample_sentences(path)
+    sentences, number_format = sample_sentences(path), quantization or "float32"
     if kind == "huggingface":
         from mt_cli.features.exchange.card import model_card
         from mt_cli.features.exchange.huggingface import export_huggingface
@@ -60,7 +83,15 @@ def export(
 
         agreement = export_huggingface(loaded, output, sentences, model_card(RunSummary.read(path), license_name))
         usage = f"Use it with transformers; {output}/README.md says how"
+    elif kind == "argos":
+        from mt_cli.features.exchange.argos import Package, choose_direction, export_argos
+        from mt_cli.reporting.report import RunSummary
+
+        direction = choose_direction(loaded.config.corpus, source, to, tag)
+        package = Package(direction, package_version or "1.0", license_name)
+        agreement = export_argos(loaded, RunSummary.read(path), output, package, number_format, sentences)
+        usage = f"Install it:  argospm install {output}"
     else:
-        agreement = export_ctranslate2(loaded, output, quantization or "float32", sentences)
+        agreement = export_ctranslate2(loaded, output, number_format, sentences)
         usage = f'Use it:  mt translate --engine ctranslate2 --run {output} "..."'
-    return say(f"{output}: {agreement.describe(quantization or 'float32')}\n{usage}")
+    return say(f"{output}: {agreement.describe(number_format)}\n{usage}")

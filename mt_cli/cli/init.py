@@ -6,9 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-from mt_cli.cli.options import RUNS, argument, check_languages, flag, option
+from mt_cli.cli.options import RUNS, argument, check_choice, check_languages, flag, option
 from mt_cli.cli.streams import show
 from mt_cli.features.recipes.init import write_config
+from mt_cli.features.recipes.request import Request
 from mt_cli.machine.console import say
 
 _FOUND, _WRITTEN = "Found by itself", "What it writes"
@@ -57,6 +58,10 @@ def init(
     begin_with: Annotated[
         Path | None, _written("DIR", "Run whose weights training begins with.", "random weights")
     ] = None,
+    destination: Annotated[
+        str | None,
+        _written("NAME", "Fit the model to argos, huggingface or ctranslate2.", "no program", names="--for"),
+    ] = None,
     accept_processed: Annotated[
         bool, flag(_WRITTEN, "--accept-processed", "Accept text that is tokenised or has subword marks or tags.")
     ] = False,
@@ -70,21 +75,23 @@ def init(
     Examples:
         mt init --files train.en train.it
         mt init po
-        mt init --dataset opus_books --subset en-it
+        mt init --dataset opus_books --subset en-it --for huggingface
 
     More: docs/recipes.md
     """
     given = locals()
     check_languages(source_language, target_language)
+    if destination is not None:
+        from mt_cli.features.exchange.destinations import DESTINATIONS
+
+        check_choice("--for", destination, *DESTINATIONS)
     path = write_config(
         {key: given[key] for key in _SOURCE if given[key] not in (None, False)},
         (source_language, target_language),
         {role: names for role, names in {"valid": valid, "test": test}.items() if names},
         RUNS,
-        name=name,
-        output=output,
-        begin_with=begin_with,
-        accept_processed=accept_processed,
+        Request(name=name, parent=begin_with, accept_processed=accept_processed, destination=destination),
+        output,
     )
     say(f"Next:  mt train --config {path}")
     show(str(path))

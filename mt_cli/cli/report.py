@@ -32,13 +32,14 @@ def report(
     More: docs/runs.md
     """
     path = run_path(run)
+    from mt_cli.features.exchange.destinations import describe_destinations
     from mt_cli.features.inspection.page import page_of
     from mt_cli.machine.storage import write_text
     from mt_cli.reporting.report import RunSummary
 
     page = Output(output) if output else None
     runs = [RunSummary.read(directory) for directory in [path, *(against or []), *(compare or [])]]
-    text = page_of(runs)
+    text = page_of(runs, [describe_destinations(run.config) for run in runs])
     if page is None:
         try:
             write_text(path / "report.html", text + "\n")

@@ -44,9 +44,10 @@ DIVERSE_LEVELS = tuple(Level(**level) for level in DATA["diverse_levels"])
 def filled(tree: Mapping[str, Any], values: Values) -> dict[str, Any]:
     """Tree of a config with the values of a preset for options that it does not set, and without `preset`.
 
-    Values that would contradict the tree are left out: a vocabulary size for words or characters, one embedding table
-    for two vocabularies, the length of the run if the tree limits steps, epochs or minutes, and tuning of a length
-    penalty that the tree sets. With `init.run`, tokenizer and model come from that run.
+    Values that would contradict the tree are left out: a vocabulary size for words or characters, spellings with
+    `spacing: sentencepiece`, one embedding table for two vocabularies, the length of the run if the tree limits steps,
+    epochs or minutes, and tuning of a length penalty that the tree sets. With `init.run`, tokenizer and model come from
+    that run.
     """
     result = dict(tree) | {"preset": None}
     for section in ("training",) if begins_with_run(tree) else SECTIONS:
@@ -57,6 +58,8 @@ def filled(tree: Mapping[str, Any], values: Values) -> dict[str, Any]:
         if section == "tokenizer":
             algorithm = options.get("algorithm", "bpe")
             for key in ("vocab_size",) * (algorithm in WITHOUT_SUBWORDS) + ("bpe_dropout",) * (algorithm != "bpe"):
+                preset.pop(key, None)
+            for key in ("normalize", "letters") * (options.get("spacing") == "sentencepiece"):
                 preset.pop(key, None)
         if section == "model" and _option(result, "tokenizer", "shared") is False:
             preset["tie_embeddings"] = "target"

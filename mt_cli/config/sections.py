@@ -52,6 +52,10 @@ class TokenizerConfig(Section):
     byte_fallback: bool = True
     """With bpe and unigram: encode characters that are not in the vocabulary as UTF-8 bytes, so that no token is
     unknown. 256 entries of the vocabulary are bytes."""
+    spacing: Literal["lossless", "sentencepiece"] = "lossless"
+    """With bpe and unigram: how spaces are read. `lossless` keeps every space and `▁` of a text. `sentencepiece` puts
+    one space between words and one before each text, as SentencePiece does, so that `mt export` can write the
+    vocabulary as a SentencePiece model, for Argos Translate and other programs."""
     shared: bool = False
     """Use one vocabulary for both languages instead of one each."""
     lowercase: bool = False
@@ -111,6 +115,22 @@ class TokenizerConfig(Section):
         for old in olds:
             if olds.count(old) > 1 or any(old in new for _, new in pairs):
                 yield f"letters: {old!r} is replaced twice, perhaps in its other case"
+
+    @if_complete
+    def _spaces_as_sentencepiece(self) -> Iterator[str]:
+        if self.spacing == "lossless":
+            return
+        if self.algorithm not in ("bpe", "unigram"):
+            yield f"spacing: sentencepiece: not with algorithm {self.algorithm}; set algorithm to bpe or unigram"
+        for name, has_problem, value in (
+            ("byte_fallback", not self.byte_fallback, "true"),
+            ("lowercase", self.lowercase, "false"),
+            ("nfkc", self.nfkc, "false"),
+            ("normalize", bool(self.normalize), "[]"),
+            ("letters", bool(self.letters), "{}"),
+        ):
+            if has_problem:
+                yield f"{name}: not with spacing: sentencepiece; set it to {value}, or spacing to lossless"
 
     @if_complete
     def _samples_what_it_has(self) -> Iterator[str]:

@@ -75,6 +75,17 @@ def primary(code: str) -> str:
     return _registered(language) or language
 
 
+def language_name(code: str) -> str:
+    """English name of the language of a code, from `languages.tsv` or the registry; the code if it is not known."""
+    language = primary(code)
+    if name := next((row[1] for row in _ROWS if row[0] == language), None):
+        return name
+    from langcodes.registry_parser import parse_registry  # Takes a while.
+
+    entries = (entry for entry in parse_registry() if entry.get("Subtag") == language and entry["Type"] == "language")
+    return str(next((entry["Description"][0] for entry in entries), code))
+
+
 def is_common(code: str) -> bool:
     """Whether a text is the code of a language in `languages.tsv`, perhaps with script and region."""
     return primary(code) in _SCRIPTS and _has_form_of_code(code)

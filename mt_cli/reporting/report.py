@@ -54,6 +54,8 @@ class BestValidation(BaseModel):
     best: float | None = None
     parent: float | None = None
     is_below_parent: bool = False
+    is_above_parent: bool | None = None
+    """Whether the best checkpoint is better than those weights; None if their score is unknown."""
 
 
 class Report(SplitScores):
@@ -106,15 +108,6 @@ def finished_report(directory: RunDirectory, config: Config, state: RunState) ->
 def format_summary(report: Report, path: Path, needs_tag: bool = False) -> str:
     """Scores of a run and the next commands, for people; `needs_tag` if the model has no default tag."""
     run = shlex.quote(str(path))
-    notes, validation = [], report.validation
-    if report.num_bad_steps:
-        notes = [f"{report.num_bad_steps:,} steps were skipped because their loss or gradient was not finite."]
-    if validation.is_below_parent:
-        scores = f"{validation.metric} {validation.best:.4g} instead of {validation.parent:.4g}"
-        notes.append(
-            f"The best checkpoint is worse on valid than the run that training began with ({scores}): use that run, or "
-            "try a smaller training.learning_rate or more pairs."
-        )
     on_valid = (
         "note: valid chose the checkpoint, so its scores are somewhat too high; name a test set (corpus.test) for an "
         "honest score"
@@ -125,7 +118,7 @@ def format_summary(report: Report, path: Path, needs_tag: bool = False) -> str:
             f"\nStopped by {report.stopped_because} after {report.num_steps:,} steps, "
             f"{report.num_target_tokens:,} target tokens and {clock(report.elapsed_seconds)}; "
             f"best step {report.best_step:,}.",
-            *notes,
+            *notes_on_training(report),
             *map(format_scores, (report, *report.extra_tests.values())),
             *([on_valid] if report.split == "valid" else []),
             f"\nThe run is in {path}: scores in report.json, translations in hypotheses/, weights in checkpoints/.",
@@ -135,6 +128,22 @@ def format_summary(report: Report, path: Path, needs_tag: bool = False) -> str:
             f"Evaluate:   mt evaluate --run {run} {to}--source FILE --reference FILE",
         ]
     )
+
+
+def notes_on_training(report: Report) -> list[str]:
+    """Sentences about skipped steps, and about a best checkpoint that is no better than the parent."""
+    notes, validation = [], report.validation
+    if report.num_bad_steps:
+        notes.append(f"{report.num_bad_steps:,} steps were skipped because their loss or gradient was not finite.")
+    if validation.is_below_parent or validation.is_above_parent is False:
+        verdict = "worse" if validation.is_below_parent else "no better"
+        parent = f"instead of {validation.parent:.4g}" if validation.is_below_parent else "as before"
+        scores = f"{validation.metric} {validation.best:.4g} {parent}"
+        notes.append(
+            f"The best checkpoint is {verdict} on valid than the run that training began with ({scores}): use that "
+            "run, or try a smaller training.learning_rate, init.adapter_rank, or more pairs like those of valid."
+        )
+    return notes
 
 
 def notes_on_comparison(reports: Sequence[Report | None]) -> list[str]:

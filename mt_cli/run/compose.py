@@ -12,6 +12,7 @@ from mt_cli.corpus.cache import Cache
 from mt_cli.data.prepare import Data, prepare
 from mt_cli.features.data_check.findings import Finding
 from mt_cli.features.data_check.problems import find_problems
+from mt_cli.features.exchange.destinations import describe_destinations as describe_destinations
 from mt_cli.features.fine_tuning.parent import ParentRun, adopt, inherited, replayed_before, with_replay
 from mt_cli.features.recipes.auto import PresetContext, resolve_preset
 from mt_cli.tokenizer.tokenizer import TokenizerPair

@@ -10,7 +10,7 @@ from mt_cli.corpus.cache import Cache
 from mt_cli.data.describe import describe_data
 from mt_cli.machine.devices import describe_hardware
 from mt_cli.model.kernels import has_variable_length
-from mt_cli.run.compose import problems_to_show
+from mt_cli.run.compose import describe_destinations, problems_to_show
 from mt_cli.run.context import Length, TrainingContext
 from mt_cli.run.create import LARGEST_BATCH
 
@@ -36,6 +36,7 @@ def describe_training(context: TrainingContext, cache: Cache) -> list[str]:
         *(f"  {line}" for line in [*describe_data(data, config), *map(str, problems)]),
         f"  vocabulary  {entries} ({config.tokenizer.algorithm}{learned})",
         f"  model       {context.num_parameters:,} parameters{frozen}",
+        f"  exports to  {describe_destinations(config)}",
         f"  steps       {_describe_steps(context.length, config.training)}",
         f"  watch       tensorboard --logdir {context.directory.path.parent}",
         f"  device      {_describe_device(context)}",

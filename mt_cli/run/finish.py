@@ -153,7 +153,10 @@ def _validation(state: RunState) -> BestValidation:
         for value in (state.best_value, state.parent_value if state.parent_metric == state.best_metric else None)
     )
     is_below = state.is_below_parent(state.best_value, state.best_metric)
-    return BestValidation(metric=state.best_metric, best=best, parent=parent, is_below_parent=is_below)
+    is_above = None if best is None or parent is None else not is_below and best != parent
+    return BestValidation(
+        metric=state.best_metric, best=best, parent=parent, is_below_parent=is_below, is_above_parent=is_above
+    )
 
 
 def _write_hparams(context: TrainingContext, step: int, scores: Mapping[str, SplitScores]) -> None:

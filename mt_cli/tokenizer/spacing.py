@@ -12,6 +12,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 from mt_cli.config.sections import WITHOUT_SUBWORDS, TokenizerConfig
 from mt_cli.corpus.languages import SPACELESS
 from mt_cli.corpus.protected_text import RESERVED
+from mt_cli.tokenizer.sentencepiece import STRIP_SPACES, spacing_steps
 from mt_cli.tokenizer.special_tokens import BYTES, JOINER, NEVER_SEEN, SPACE, SPECIAL_TOKENS, UNK
 from mt_cli.tokenizer.spelling import normalization
 
@@ -55,7 +56,7 @@ def untrained_backend(
         model, trainer = models.WordLevel(unk_token=UNK), trainers.WordLevelTrainer(**words)
         spacing = _word_spacing() if config.algorithm == "word_level" else _character_spacing()
     else:
-        spacing = _subword_spacing(config.byte_fallback, has_reserved)
+        spacing = _subword_spacing(config, has_reserved)
         if config.algorithm == "bpe":
             model = models.BPE(unk_token=UNK, byte_fallback=config.byte_fallback)
             trainer = trainers.BpeTrainer(min_frequency=config.min_frequency, **subwords)
@@ -64,19 +65,6 @@ def untrained_backend(
     replacements, pre_tokenizer, joining = spacing
     steps = normalization(config) + [normalizers.Replace(old, new) for old, new in replacements]
     return _backend(model, steps, pre_tokenizer, joining), trainer
-
-
-def sentencepiece_backend(model: Any, charsmap: bytes, adds_prefix: bool, strips_spaces: bool) -> tokenizers.Tokenizer:
-    """Tokenizer of the library that splits text as SentencePiece does with the same pieces.
-
-    `charsmap` is the compiled normalisation of SentencePiece. With `adds_prefix`, text begins with a space. With
-    `strips_spaces`, repeated spaces become one, and spaces at both ends are removed.
-    """
-    steps: list[Any] = [normalizers.Precompiled(charsmap)] if charsmap else []
-    if strips_spaces:
-        steps += [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
-    joining = [decoders.Replace(NEVER_SEEN, ""), decoders.Replace(SPACE, " "), decoders.Fuse(), _STRIP]
-    return _backend(model, steps, pre_tokenizers.Metaspace(SPACE, "always" if adds_prefix else "never"), joining)
 
 
 def _backend(model: Any, steps: list[Any], pre_tokenizer: Any, joining: list[Any]) -> tokenizers.Tokenizer:
@@ -109,20 +97,23 @@ def _character_spacing() -> _Spacing:
     return [(SPACE, NEVER_SEEN), (" ", SPACE)], pre_tokenizer, [decoders.Fuse(), decoders.Replace(SPACE, " ")]
 
 
-def _subword_spacing(has_bytes: bool, has_reserved: bool) -> _Spacing:
+def _subword_spacing(config: TokenizerConfig, has_reserved: bool) -> _Spacing:
     """Words and single punctuation marks, each with the space before it as `▁`; the first word has a `▁` too.
 
     In scripts without spaces between words, `▁` is a separate unit and stands only for spaces of the text. Reserved
-    characters are separate units, too.
+    characters are separate units, too. With `spacing: sentencepiece`, spaces are written as SentencePiece does. It
+    splits text into the same pieces without knowing these units, because no piece crosses their ends.
     """
     reserved = f"[{RESERVED[0]}-{RESERVED[-1]}]"
     before_words = f"{reserved}|{SPACE}(?={reserved})|" if has_reserved else ""
     words = rf"{before_words}{SPACE}?[{_LETTER}&&[^{SPACELESS}]]+|{SPACE}?[^{_LETTER}{SPACELESS}{SPACE}]|{SPACE}"
-    unit = rf"{words}|[{SPACELESS}&&[{_LETTER}]]+|[{SPACELESS}]"
+    splitter = pre_tokenizers.Split(Regex(rf"{words}|[{SPACELESS}&&[{_LETTER}]]+|[{SPACELESS}]"), "isolated")
+    joining = [decoders.Replace(SPACE, " "), *([decoders.ByteFallback()] * config.byte_fallback), decoders.Fuse()]
+    if config.spacing == "sentencepiece":
+        return spacing_steps(), splitter, [*joining, STRIP_SPACES]
     first_word = Regex(rf"\A(?={SPACE}|[^{SPACELESS}]+\z)")
-    escapes = _ESCAPES if has_bytes else {SPACE: NEVER_SEEN}
-    joining = [decoders.Replace(SPACE, " "), *([decoders.ByteFallback()] * has_bytes), decoders.Fuse()]
-    if has_bytes:
+    escapes = _ESCAPES if config.byte_fallback else {SPACE: NEVER_SEEN}
+    if config.byte_fallback:
         joining += [decoders.Replace(escaped, text) for text, escaped in reversed(escapes.items())]
     replacements = [*escapes.items(), (" ", SPACE), (first_word, SPACE)]
-    return replacements, pre_tokenizers.Split(Regex(unit), "isolated"), [*joining, _STRIP]
+    return replacements, splitter, [*joining, _STRIP]

@@ -27,6 +27,7 @@ from mt_cli.config.sections import Config, TokenizerConfig
 from mt_cli.corpus.protected_text import RESERVED
 from mt_cli.errors import RunError, one_line
 from mt_cli.machine.storage import read_regular, reading, write_text
+from mt_cli.tokenizer.sentencepiece import symbol_names
 from mt_cli.tokenizer.spacing import joined
 from mt_cli.tokenizer.special_tokens import ABSENT, BYTES, EOS_ID, PAD_ID, SOS_ID, SPACE, SPECIAL_TOKENS, UNK, UNK_ID
 from mt_cli.tokenizer.untrusted_files import read_backend
@@ -43,6 +44,7 @@ class Tokenizer:
     def __init__(self, backend: tokenizers.Tokenizer, tags: Sequence[str] = ()) -> None:
         self._backend = backend
         self._tag_ids: dict[str, int | None] = {tag: backend.token_to_id(tag) for tag in tags}
+        self._symbols = symbol_names(backend)
         self._absent = {
             text.removeprefix(ABSENT): index for text, index in backend.get_vocab().items() if text.startswith(ABSENT)
         }
@@ -126,7 +128,8 @@ class Tokenizer:
         encoding = self._backend.encode(text)
         ids = []
         for index, token, (start, end) in zip(encoding.ids, encoding.tokens, encoding.offsets, strict=True):
-            piece = self._backend.normalizer.normalize_str(text[start:end]) if token == UNK else token
+            normal = self._backend.normalizer.normalize_str(text[start:end])
+            piece = normal.removeprefix(SPACE) if token == UNK else token
             ids.append(self._absent.get(piece, UNK_ID) if index == UNK_ID else index)
         return ids
 
@@ -156,7 +159,8 @@ class Tokenizer:
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """Entries with these ids."""
-        return [self._backend.id_to_token(index) or UNK for index in ids]
+        tokens = [self._backend.id_to_token(index) or UNK for index in ids]
+        return [self._symbols.get(token, token) for token in tokens] if self._symbols else tokens
 
     def join(self, tokens: Sequence[str]) -> str:
         """Text of tokens, which need not be in the vocabulary."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from typing import Any
 
 import tokenizers
 from tokenizers import normalizers
@@ -17,6 +18,7 @@ from mt_cli.corpus.protected_text import RESERVED
 from mt_cli.corpus.rows import untagged
 from mt_cli.errors import ConfigError
 from mt_cli.machine.console import Progress
+from mt_cli.tokenizer.sentencepiece import all_merges, rounded_score
 from mt_cli.tokenizer.spacing import DEFAULT_SUBWORDS, has_bytes, reserved_entries, untrained_backend
 from mt_cli.tokenizer.special_tokens import BYTES, JOINER, NEVER_SEEN, SPACE, SPECIAL_TOKENS
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
@@ -66,11 +68,20 @@ def train_tokenizer(
         state["model"]["byte_fallback"] = config.byte_fallback
         # Without training text, the space has no probability.
         state["model"]["vocab"] = [[piece, score or 0.0] for piece, score in state["model"]["vocab"]]
+    if config.spacing == "sentencepiece":
+        state["model"] |= _as_sentencepiece(state["model"])
     try:
         sanitize(state["model"], state["model"]["type"])
     except ValueError as error:
         raise ConfigError(f"tokenizer.vocab_size: what was learnt is too large: {error}; make it smaller") from None
     return Tokenizer(tokenizers.Tokenizer.from_str(json.dumps(state)), tags)
+
+
+def _as_sentencepiece(model: Mapping[str, Any]) -> dict[str, Any]:
+    """Scores that are summed exactly, or all merges that SentencePiece would make."""
+    if "merges" not in model:
+        return {"vocab": [[piece, rounded_score(score)] for piece, score in model["vocab"]]}
+    return {"merges": all_merges({piece: rank for piece, rank in model["vocab"].items() if piece not in BYTES})}
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ SentencePiece; does not know how text is split.
 from __future__ import annotations
 
 import json
-from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -21,7 +20,8 @@ from tokenizers import models
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.protected_text import RESERVED
 from mt_cli.errors import one_line
-from mt_cli.tokenizer.spacing import has_bytes, sentencepiece_backend, untrained_backend
+from mt_cli.tokenizer.sentencepiece import SentencePieceSteps, check_merges
+from mt_cli.tokenizer.spacing import untrained_backend
 from mt_cli.tokenizer.special_tokens import ABSENT, SPECIAL_TOKENS, UNK, UNK_ID
 
 MAX_ENTRY_CHARACTERS = 2**16
@@ -31,8 +31,6 @@ MAX_PIECE_CHARACTERS = 512
 MAX_PIECE_BYTES = 2**21
 """Maximum length of all entries of a unigram model together: 250,000 pieces. The library needs 200 bytes of memory
 for each."""
-MAX_MERGED_CHARACTERS = 2**23
-"""Maximum total length of the merged pieces; the 600,000 merges of a model of 256,000 pieces make about 4,000,000."""
 _MAX_CHARSMAP_BYTES = 2**20
 _MAX_REPLACEMENT_BYTES = 128
 """Maximum length of the replacement of a character; Unicode's longest, of U+FDFA, has 33."""
@@ -72,9 +70,14 @@ def read_backend(text: str, config: TokenizerConfig) -> tokenizers.Tokenizer:
             raise ValueError(f"its {part} is not the one that `tokenizer` in the config gives")
     trusted["model"] |= sanitize(tree["model"], trusted["model"]["type"])
     if "unk_id" in trusted["model"]:
-        trusted["model"] |= {"unk_id": UNK_ID, "byte_fallback": has_bytes(config)}
+        trusted["model"] |= {"unk_id": UNK_ID, "byte_fallback": _has_byte_step(trusted)}
     with no_panic():
         return tokenizers.Tokenizer.from_str(json.dumps(trusted))
+
+
+def _has_byte_step(state: Mapping[str, Any]) -> bool:
+    """Whether the last steps of a tokenizer turn bytes into characters."""
+    return any(step["type"] == "ByteFallback" for step in state["decoder"]["decoders"])
 
 
 def _agrees(part: Any, expected: Any) -> bool:
@@ -88,14 +91,12 @@ def _agrees(part: Any, expected: Any) -> bool:
 
 def _sentencepiece_backend(tree: Mapping[str, Any]) -> tokenizers.Tokenizer:
     """Tokenizer without entries, with the options of SentencePiece that the steps of a file show."""
-    steps = tree["normalizer"]["normalizers"]
-    charsmap = b64decode(steps[0].get("precompiled_charsmap", "") if steps else "", validate=True)
-    if charsmap:
-        check_charsmap(charsmap)
+    steps = SentencePieceSteps.of(tree)
+    if steps.charsmap:
+        check_charsmap(steps.charsmap)
     is_bpe = tree["model"].get("type") == "BPE"
-    model = models.BPE(unk_token=UNK, fuse_unk=True) if is_bpe else models.Unigram()
-    adds_prefix = tree["pre_tokenizer"].get("prepend_scheme") == "always"
-    return sentencepiece_backend(model, charsmap, adds_prefix, any(step["type"] == "Strip" for step in steps))
+    model = models.BPE(unk_token=UNK, fuse_unk=True, byte_fallback=steps.has_bytes) if is_bpe else models.Unigram()
+    return steps.backend(model)
 
 
 def sanitize(model: Mapping[str, Any], kind: str) -> dict[str, Any]:
@@ -134,12 +135,6 @@ def check_entries(entries: Sequence[str], is_unigram: bool) -> None:
     total = sum(len(entry.encode("utf-8")) for entry in entries) if is_unigram else 0
     if total > MAX_PIECE_BYTES:
         raise ValueError(f"its entries have {total:,} bytes together, more than {MAX_PIECE_BYTES:,}")
-
-
-def check_merges(num_characters: int) -> None:
-    """Raise ValueError if merges make pieces of too many characters in all; a piece counts each time it is made."""
-    if num_characters > MAX_MERGED_CHARACTERS:
-        raise ValueError(f"its merges make more than {MAX_MERGED_CHARACTERS:,} characters")
 
 
 def check_charsmap(charsmap: bytes) -> None:

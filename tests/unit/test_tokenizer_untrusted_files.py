@@ -143,7 +143,7 @@ def test_a_panic_of_the_library_is_a_value_error_and_other_signals_are_not():
 
 @pytest.mark.parametrize("algorithm", ["bpe", "unigram"])
 def test_no_tokenizer_is_trained_that_could_not_be_read(monkeypatch, contents, parse, algorithm):
-    monkeypatch.setattr(untrusted_files, "MAX_MERGED_CHARACTERS", 200)
+    monkeypatch.setattr("mt_cli.tokenizer.sentencepiece.MAX_MERGED_CHARACTERS", 200)
     monkeypatch.setattr(untrusted_files, "MAX_PIECE_BYTES", 1600)
     texts = [f"{'abcdefghij' * 3} some words {number} {number * 7919}" for number in range(99)]
     with pytest.raises(ConfigError, match=r"tokenizer\.vocab_size"):

@@ -10,6 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from mt_cli.decoding.next_tokens import TOKENS_BESIDE_RATIO
 from mt_cli.evaluation.evaluate import SplitScores
 from mt_cli.evaluation.scores import LOWER_IS_BETTER, METRICS
+from mt_cli.features.exchange.destinations import describe_destinations
 from mt_cli.features.exchange.huggingface import MAX_LENGTH
 from mt_cli.reporting.report import Report, RunSummary
 
@@ -43,6 +44,7 @@ def model_card(run: RunSummary, license_name: str | None) -> str:
         tokens_beside_ratio=TOKENS_BESIDE_RATIO,
         max_length=MAX_LENGTH,
         license_name=license_name,
+        destinations=describe_destinations(run.config),
     )
 
 

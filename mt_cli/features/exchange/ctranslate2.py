@@ -32,17 +32,26 @@ def export_ctranslate2(run: TrainedRun, output: Path, quantization: str, sentenc
     Raises InputError if ctranslate2 is not installed, or the folder exists or cannot be made. Raises MtError if the
     engines disagree or the folder cannot be written; nothing is left in it then.
     """
+    with new_folder(output) as folder:
+        agreement = write_model(run, folder, quantization, sentences, output)
+        describe(run, folder)
+        return agreement
+
+
+def write_model(run: TrainedRun, folder: Path, quantization: str, sentences: Sequence[str], output: Path) -> Agreement:
+    """Write a CTranslate2 model into a folder and compare it with the run; `output` is its name in messages.
+
+    Raises errors as `export_ctranslate2` does.
+    """
     ctranslate2 = import_ctranslate2()
     if quantization not in QUANTIZATIONS:
         raise InputError(f"--quantization {quantization}: use one of {', '.join(QUANTIZATIONS)}")
     spec = _specification(ctranslate2.specs, run)
     spec.validate()
     spec.optimize(quantization=None if quantization == "float32" else quantization)
-    with new_folder(output) as folder:
-        spec.save(str(folder))
-        describe(run, folder)
-        engine = CTranslate2Engine(ctranslate2, folder, run.tokenizers, "cpu", is_strict=True)
-        return check_export(run, engine, sentences, output, quantization)
+    spec.save(str(folder))
+    engine = CTranslate2Engine(ctranslate2, folder, run.tokenizers, "cpu", is_strict=True)
+    return check_export(run, engine, sentences, output, quantization)
 
 
 def _specification(specs: Any, run: TrainedRun) -> Any:

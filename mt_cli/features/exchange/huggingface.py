@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import tokenizers
 import torch
@@ -15,13 +15,14 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from mt_cli.checkpoint.trained import TrainedRun
-from mt_cli.config.sections import Config, DecodingConfig
+from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.engine import ForcedDecoding, Ids
 from mt_cli.decoding.next_tokens import max_length
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.errors import InputError, MtError, one_line
 from mt_cli.features.exchange import names
 from mt_cli.features.exchange.comparison import Agreement, check_export
+from mt_cli.features.exchange.destinations import check_destination
 from mt_cli.features.exchange.sentencepiece import entry_names, model_file
 from mt_cli.machine.storage import new_folder
 from mt_cli.model.positions import sinusoids
@@ -64,9 +65,8 @@ def export_huggingface(run: TrainedRun, output: Path, sentences: Sequence[str], 
     model or the tokenizers, or the folder exists or cannot be made. Raises MtError if the exported model disagrees or
     the folder cannot be written; nothing is left in it then.
     """
+    check_destination(run.config, "huggingface")
     transformers, layout = _import_transformers(), _Layout.of(run)
-    if problems := ", or ".join(problem.setting for problem in unsupported(run.config)):
-        raise InputError(f"--format huggingface: no class of transformers has {problems}; use --format bundle")
     with new_folder(output) as folder:
         _write_config(transformers, run, layout, folder)
         transformers.GenerationConfig(**_generation(run.config.decoding, layout)).save_pretrained(folder)
@@ -95,31 +95,6 @@ def _import_transformers() -> Any:
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     return transformers
-
-
-class Unsupported(NamedTuple):
-    """An option whose value no class of `transformers` can hold."""
-
-    key: str
-    """Dotted key of the option."""
-    setting: str
-    """Key and value, for messages."""
-    instead: str
-    """Key, and a value that can be exported."""
-
-
-def unsupported(config: Config) -> list[Unsupported]:
-    """Options that prevent the export of a run with this config, each with a value that can be exported."""
-    model, is_shared = config.model, config.tokenizer.shared or config.tokenizer.algorithm == "sentencepiece"
-    is_pre, is_tied = model.norm_order == "pre", model.tie_embeddings == "all"
-    problems = (
-        (model.activation not in names.ACTIVATIONS, "model.activation", model.activation, "relu"),
-        (model.positions != "sinusoidal", "model.positions", model.positions, "sinusoidal"),
-        (not is_pre and model.ends_in_norm, "model.final_norm", "true with norm_order: post", "null"),
-        (is_pre and not is_tied, "model.tie_embeddings", f"{model.tie_embeddings} with norm_order: pre", "all"),
-        (not is_shared, "tokenizer.shared", "false (two vocabularies)", "true"),
-    )
-    return [Unsupported(key, f"{key}: {value}", f"{key}: {other}") for is_bad, key, value, other in problems if is_bad]
 
 
 def _write_config(transformers: Any, run: TrainedRun, layout: _Layout, folder: Path) -> None:

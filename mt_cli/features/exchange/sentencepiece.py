@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import json
-from base64 import b64decode
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from tokenizers import Tokenizer as Backend
 from tokenizers import models
 
 from mt_cli.errors import InputError, one_line
 from mt_cli.machine.storage import read_regular, reading
-from mt_cli.tokenizer.spacing import sentencepiece_backend
-from mt_cli.tokenizer.special_tokens import ABSENT, SPECIAL_TOKENS, UNK, UNK_ID
+from mt_cli.tokenizer.sentencepiece import MAX_SYMBOLS, SentencePieceSteps, all_merges
+from mt_cli.tokenizer.special_tokens import ABSENT, BYTES, SPACE, SPECIAL_TOKENS, UNK, UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
-from mt_cli.tokenizer.untrusted_files import check_charsmap, check_entries, check_merges, no_panic
+from mt_cli.tokenizer.untrusted_files import check_charsmap, check_entries, no_panic
 
 _MAX_FILE_BYTES = 2**24
 _UNIGRAM, _BPE = 1, 2
-_NORMAL, _UNKNOWN, _USER_DEFINED, _BYTE = 1, 2, 4, 6
+_KINDS = _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = range(1, 7)
 _LOWEST_SCORE = -1e6
 
 
@@ -35,37 +35,66 @@ class Pieces:
     charsmap: bytes
     adds_prefix: bool
     strips_spaces: bool
+    symbols: tuple[str, ...] = ()
+    """User-defined symbols, which text is never split inside."""
+    controls: tuple[str, ...] = ()
+    """Control symbols, which no text is split into, and which are decoded as nothing."""
+    has_bytes: bool = False
+    """Whether characters without a piece are split into bytes."""
+
+    @property
+    def names(self) -> list[str]:
+        """All entries that text can be split into."""
+        return [*self.scores, *self.symbols, *(BYTES if self.has_bytes else ())]
+
+    @property
+    def steps(self) -> SentencePieceSteps:
+        """Steps of a tokenizer before and after it looks up pieces."""
+        splits_words = not any(SPACE in piece[1:] for piece in self.scores)
+        spaces = self.adds_prefix, self.strips_spaces, splits_words
+        # Of two symbols that begin alike, the longer one is found first.
+        symbols = sorted(self.symbols, key=len, reverse=True)
+        return SentencePieceSteps(
+            self.charsmap, *spaces, self.has_bytes, not self.is_bpe, tuple(symbols), self.controls
+        )
 
 
-def _import_sentencepiece() -> Any:
-    """The package's description of model files; raises InputError if it is not installed."""
+def import_sentencepiece() -> Any:
+    """The package, with its description of model files; raises InputError if it is not installed."""
     try:
-        from sentencepiece import sentencepiece_model_pb2
+        import sentencepiece.sentencepiece_model_pb2
     except ImportError:
         raise InputError("sentencepiece is not installed; pip install 'sentencepiece>=0.2' 'protobuf>=4'") from None
-    return sentencepiece_model_pb2
+    return sentencepiece
+
+
+def _empty_model() -> Any:
+    return import_sentencepiece().sentencepiece_model_pb2.ModelProto()
 
 
 def read_pieces(path: Path) -> Pieces:
     """Read the model in a file; raises InputError if it cannot be read, or no tokenizer can reproduce it."""
-    library = _import_sentencepiece()
+    proto = _empty_model()
     with reading(path):
         content = read_regular(path, _MAX_FILE_BYTES)
-    proto = library.ModelProto()
     try:
         proto.ParseFromString(content)
     except Exception as error:
         raise InputError(f"{path}: not a SentencePiece model: {one_line(error)}") from None
     trainer, normalizer = proto.trainer_spec, proto.normalizer_spec
-    kinds = {piece.type for piece in proto.pieces}
+    names = {kind: tuple(piece.piece for piece in proto.pieces if piece.type == kind) for kind in _KINDS}
+    symbols, controls = names[_USER_DEFINED], names[_CONTROL]
     for is_problem, problem in (
         (not proto.pieces, "it has no pieces"),
         (any(not piece.piece or not isfinite(piece.score) for piece in proto.pieces), "pieces without text or score"),
+        (len({piece.piece for piece in proto.pieces}) < len(proto.pieces), "a piece occurs twice"),
         (trainer.model_type not in (_UNIGRAM, _BPE), "neither a unigram nor a bpe model"),
-        (_BYTE in kinds, "it falls back to bytes"),
-        (_USER_DEFINED in kinds, "it has user-defined symbols"),
+        (sorted(names[_BYTE]) not in ([], [*BYTES]), f"it has {len(names[_BYTE])} bytes, not <0x00> to <0xFF>"),
+        (any(SPACE in symbol or " " in symbol for symbol in symbols), "user-defined symbols with spaces"),
+        (max(len(symbols), len(controls)) > MAX_SYMBOLS, f"more than {MAX_SYMBOLS:,} user-defined or control symbols"),
         (trainer.treat_whitespace_as_suffix, "it treats spaces as suffixes"),
         (not normalizer.escape_whitespaces, "it does not escape spaces"),
+        (bool(proto.denormalizer_spec.precompiled_charsmap), "it changes text after decoding"),
     ):
         if is_problem:
             raise InputError(f"{path}: not supported: {problem}")
@@ -75,12 +104,15 @@ def read_pieces(path: Path) -> Pieces:
         normalizer.precompiled_charsmap,
         normalizer.add_dummy_prefix,
         normalizer.remove_extra_whitespaces,
+        symbols,
+        controls,
+        bool(names[_BYTE]),
     )
 
 
 def missing_pieces(sides: Sequence[Pieces], entries: Collection[str]) -> list[str]:
     """Pieces that a vocabulary lacks, in order and without repetition; they are encoded as unknown tokens."""
-    return list(dict.fromkeys(piece for side in sides for piece in side.scores if piece not in entries))
+    return list(dict.fromkeys(piece for side in sides for piece in side.names if piece not in entries))
 
 
 def tokenizer_of(pieces: Pieces, entries: Sequence[str], tags: Sequence[str] = ()) -> Tokenizer:
@@ -89,8 +121,11 @@ def tokenizer_of(pieces: Pieces, entries: Sequence[str], tags: Sequence[str] = (
     The special tokens of `mt` have the ids 0 to 3. Entries that are no pieces of the model can only be decoded.
     Raises InputError if the model is damaged, or too large for the library.
     """
-    scores = pieces.scores
-    vocab = [*SPECIAL_TOKENS, *(entry if entry in scores or entry in tags else ABSENT + entry for entry in entries)]
+    scores, steps = pieces.scores, pieces.steps
+    characters = {symbol: character for character, symbol in steps.names.items()}
+    plain = {*scores, *tags, *(BYTES if pieces.has_bytes else ())}
+    vocab = [*SPECIAL_TOKENS]
+    vocab += [characters.get(entry) or (entry if entry in plain else ABSENT + entry) for entry in entries]
     model: Any
     try:
         check_entries(vocab, is_unigram=True)
@@ -99,28 +134,15 @@ def tokenizer_of(pieces: Pieces, entries: Sequence[str], tags: Sequence[str] = (
         with no_panic():
             if pieces.is_bpe:
                 ids = {name: index for index, name in enumerate(vocab)}
-                model = models.BPE(ids, _merges(scores), unk_token=UNK, fuse_unk=True)
+                ranks = {piece: rank for rank, piece in enumerate(sorted(scores, key=lambda piece: -scores[piece]))}
+                options = {"unk_token": UNK, "fuse_unk": True, "byte_fallback": pieces.has_bytes}
+                model = models.BPE(ids, all_merges(ranks), **options)
             else:
-                model = models.Unigram([(name, scores.get(name, _LOWEST_SCORE)) for name in vocab], unk_id=UNK_ID)
-            backend = sentencepiece_backend(model, pieces.charsmap, pieces.adds_prefix, pieces.strips_spaces)
-            return Tokenizer(backend, tags)
+                scored = [(name, scores.get(name, _LOWEST_SCORE)) for name in vocab]
+                model = models.Unigram(scored, unk_id=UNK_ID, byte_fallback=pieces.has_bytes)
+            return Tokenizer(steps.backend(model), tags)
     except Exception as error:  # The library raises nothing more specific.
         raise InputError(f"a SentencePiece model cannot be a tokenizer: {one_line(error)}") from None
-
-
-def _merges(scores: Mapping[str, float]) -> list[tuple[str, str]]:
-    """Merges of bpe pieces: all pairs of pieces whose concatenation is a piece, the best result first.
-
-    Raises ValueError if there are too many merges: pieces of 1, 2, 3 ... n equal letters have n^2 / 2.
-    """
-    ranks = {piece: rank for rank, piece in enumerate(sorted(scores, key=lambda piece: -scores[piece]))}
-    ranked, num_characters = [], 0
-    for piece in scores:
-        cuts = [cut for cut in range(1, len(piece)) if piece[:cut] in ranks and piece[cut:] in ranks]
-        ranked += [(ranks[piece], ranks[piece[:cut]], ranks[piece[cut:]], piece, cut) for cut in cuts]
-        num_characters += len(cuts) * len(piece)
-        check_merges(num_characters)
-    return [(piece[:cut], piece[cut:]) for *_, piece, cut in sorted(ranked)]
 
 
 def entry_names(tokenizer: Tokenizer) -> list[str]:
@@ -129,23 +151,77 @@ def entry_names(tokenizer: Tokenizer) -> list[str]:
 
 
 def model_file(tokenizer: Tokenizer) -> bytes:
-    """Content of a SentencePiece model that splits text as an imported tokenizer: the inverse of `tokenizer_of`."""
+    """Content of a SentencePiece model that splits text into the same pieces as a tokenizer.
+
+    Of an imported tokenizer, it is the inverse of `tokenizer_of`. Of another one, the ids are the same, too. Raises
+    InputError if text may contain a tag as a piece.
+    """
     state = json.loads(tokenizer.to_json())
-    model, steps = state["model"], state["normalizer"]["normalizers"]
-    is_bpe = model["type"] == "BPE"
-    proto = _import_sentencepiece().ModelProto()
-    proto.trainer_spec.model_type = _BPE if is_bpe else _UNIGRAM
-    proto.pieces.add(piece="<unk>", score=0.0, type=_UNKNOWN)
-    for piece, score in _ranked(model) if is_bpe else model["vocab"]:
-        if piece not in SPECIAL_TOKENS and not piece.startswith(ABSENT):
-            proto.pieces.add(piece=piece, score=score, type=_NORMAL)
+    tags = tokenizer.tokens(tokenizer.tag_ids)
+    is_imported = state["pre_tokenizer"]["type"] != "Split"
+    steps = SentencePieceSteps.of(state) if is_imported else SentencePieceSteps(has_bytes=True)
+    if not is_imported:
+        _check_tags(tokenizer, tags)
+    proto = _empty_model()
+    _add_pieces(proto.pieces, state["model"], steps, tags, is_imported)
+    proto.trainer_spec.model_type = _BPE if state["model"]["type"] == "BPE" else _UNIGRAM
+    proto.trainer_spec.byte_fallback = steps.has_bytes
+    proto.trainer_spec.vocab_size = len(proto.pieces)
+    if not is_imported:
+        for name, token, index in zip(("pad", "unk", "bos", "eos"), SPECIAL_TOKENS, range(4), strict=True):
+            setattr(proto.trainer_spec, f"{name}_piece", token)
+            setattr(proto.trainer_spec, f"{name}_id", index)
     normalizer = proto.normalizer_spec
-    normalizer.name = "imported"
-    normalizer.add_dummy_prefix = state["pre_tokenizer"]["prepend_scheme"] == "always"
-    normalizer.remove_extra_whitespaces = any(step["type"] == "Strip" for step in steps)
-    charsmaps = [step["precompiled_charsmap"] for step in steps if step["type"] == "Precompiled"]
-    normalizer.precompiled_charsmap = b64decode(charsmaps[0]) if charsmaps else b""
+    normalizer.name = "imported" if is_imported else "identity"
+    normalizer.add_dummy_prefix, normalizer.remove_extra_whitespaces = steps.adds_prefix, steps.strips_spaces
+    normalizer.precompiled_charsmap = steps.charsmap
     return bytes(proto.SerializeToString())
+
+
+def splits_alike(tokenizer: Tokenizer, sentences: Sequence[str]) -> bool:
+    """Whether the SentencePiece model of a tokenizer splits sentences into the same pieces.
+
+    Entries that it lacks count as unknown.
+    """
+    processor = import_sentencepiece().SentencePieceProcessor(model_proto=model_file(tokenizer))
+    return all(
+        processor.encode(text) == [processor.piece_to_id(piece) for piece in tokenizer.pieces(text)]
+        for text in sentences
+    )
+
+
+def _check_tags(tokenizer: Tokenizer, tags: Sequence[str]) -> None:
+    """Raise InputError if a tag could be a piece of a word; others have letters and marks, as no piece does."""
+    splitter = Backend.from_str(tokenizer.to_json()).pre_tokenizer
+    for tag in tags:
+        if len(splitter.pre_tokenize_str(tag)) == 1:
+            raise InputError(
+                f"the tag {tag!r} is also a word, so no SentencePiece model has it; use a tag like <{tag}>"
+            )
+
+
+def _add_pieces(
+    pieces: Any, model: Mapping[str, Any], steps: SentencePieceSteps, tags: Sequence[str], is_imported: bool
+) -> None:
+    """Add the entries of a model to the pieces of a SentencePiece model.
+
+    An imported tokenizer has entries that are no pieces, so only the names and the scores of pieces are kept.
+    """
+    kinds: dict[str, int | None] = dict.fromkeys(BYTES if steps.has_bytes else (), _BYTE)
+    if is_imported:
+        pieces.add(piece="<unk>", score=0.0, type=_UNKNOWN)
+        for name in steps.controls:
+            pieces.add(piece=name, score=0.0, type=_CONTROL)
+        kinds |= dict.fromkeys(steps.names, _USER_DEFINED) | dict.fromkeys((*SPECIAL_TOKENS, *tags))
+    else:
+        kinds |= dict.fromkeys((*SPECIAL_TOKENS, *tags), _CONTROL) | {UNK: _UNKNOWN}
+    scores = dict(_ranked(model) if model["type"] == "BPE" else model["vocab"])
+    names = model["vocab"] if model["type"] == "BPE" else scores
+    for name in names:
+        kind = kinds.get(name, _NORMAL)
+        if kind is not None and not name.startswith(ABSENT):
+            score = scores[name] if kind == _NORMAL else 0.0
+            pieces.add(piece=steps.names.get(name, name), score=score, type=kind)
 
 
 def _ranked(model: Mapping[str, Any]) -> list[tuple[str, float]]:

@@ -13,7 +13,7 @@ from mt_cli.config.writing import on_one_line
 from mt_cli.evaluation.scores import LOWER_IS_BETTER, METRICS
 from mt_cli.features.inspection.figures import Curve, line_chart
 from mt_cli.machine.console import clock
-from mt_cli.reporting.report import RunSummary, notes_on_comparison
+from mt_cli.reporting.report import RunSummary, notes_on_comparison, notes_on_training
 
 _CHARTS = {
     "Loss (nats per target token): lower is better": ("train/loss", "valid/loss"),
@@ -35,8 +35,8 @@ class _Chart(NamedTuple):
     picture: str
 
 
-def page_of(runs: Sequence[RunSummary]) -> str:
-    """HTML page of the first run, compared with the others."""
+def page_of(runs: Sequence[RunSummary], destinations: Sequence[str]) -> str:
+    """HTML page of the first run, compared with the others; `destinations` says where each run can be exported to."""
     first, *others = runs
     changed_options = []
     for run in others:
@@ -48,6 +48,7 @@ def page_of(runs: Sequence[RunSummary]) -> str:
         samples=_samples(runs),
         notes=notes_on_comparison([run.report for run in runs]) if others else [],
         changed_options=changed_options,
+        destinations=list(zip(runs, destinations, strict=True)),
         environments=_environments(runs),
     )
     return page.encode("utf-8", "backslashreplace").decode("utf-8")  # Names need not be UTF-8.
@@ -62,7 +63,8 @@ def better_values(metric: str) -> str:
 def _template() -> Template:
     loader = PackageLoader("mt_cli.features.inspection", "")
     environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    return environment.get_template("page.html", globals={"labels": METRICS, "better": better_values, "clock": clock})
+    functions = {"better": better_values, "clock": clock, "notes_on_training": notes_on_training}
+    return environment.get_template("page.html", globals={"labels": METRICS, **functions})
 
 
 def _charts(runs: Sequence[RunSummary]) -> Iterator[_Chart]:

@@ -16,7 +16,7 @@ from mt_cli.config.writing import on_one_line
 from mt_cli.corpus.cache import Cache
 from mt_cli.data.prepare import Data, estimate_epoch, prepare, read
 from mt_cli.errors import InputError, MtError, RunError
-from mt_cli.features.exchange.huggingface import unsupported
+from mt_cli.features.exchange.destinations import obstacles
 from mt_cli.features.fine_tuning.parent import adopt, inherited
 from mt_cli.features.recipes.choices import Choice, Choices, Epoch, choose, expectation, values_of
 from mt_cli.features.recipes.facts import Facts, find_facts
@@ -58,6 +58,8 @@ class PresetContext:
     """Number of processes that will train."""
     is_quiet: bool = False
     """Whether the choices are not printed."""
+    destination: str | None = None
+    """Program of `DESTINATIONS` that the model must fit."""
 
 
 def decide(config: Config, cache: Cache, context: PresetContext = PresetContext()) -> Decision:
@@ -74,6 +76,10 @@ def decide(config: Config, cache: Cache, context: PresetContext = PresetContext(
         facts = replace(facts, d_model=previous.model.d_model)
     choices = choose(facts)
     resolved = _with_choices(config, choices, previous)
+    if context.destination:
+        facts = for_destination(facts, resolved, context.destination)
+        choices = choose(facts)
+        resolved = _with_choices(config, choices, previous)
     if config.corpus.is_streaming:
         return Decision(facts, choices, resolved, None)
     data = prepare(resolved, cache, context.tokenizers, context.stream_rows)
@@ -86,6 +92,11 @@ def decide(config: Config, cache: Cache, context: PresetContext = PresetContext(
     num_valid_tokens = data.statistics["valid"].target.num_tokens
     choices = choose(facts, Epoch(num_batches, counted.training, context.num_processes, num_valid_tokens))
     return Decision(facts, choices, _with_choices(config, choices, previous), data)
+
+
+def for_destination(facts: Facts, resolved: Config, destination: str) -> Facts:
+    """Facts with the values of a config that a program cannot hold."""
+    return replace(facts, destination=destination, obstacles=tuple(obstacles(resolved, destination)))
 
 
 def resolve_preset(
@@ -144,12 +155,6 @@ def describe(decision: Decision, given: Config) -> Iterator[str]:
     if parent is not None:
         yield f"  compare    the scores of {parent} on valid are printed before training"
         return
-    if problems := unsupported(resolved):
-        yield (
-            "  export     mt export --format huggingface will refuse "
-            f"{' and '.join(problem.setting for problem in problems)}; if you need it, set "
-            f"{' and '.join(problem.instead for problem in problems)} before training"
-        )
     is_ours = values["model"]["d_model"] == choices["model"]["d_model"].value
     yield f"  expect     {expectation(facts) if is_ours else 'what the size of the model in the config allows'}"
 
@@ -170,17 +175,21 @@ def notes_on_parents(runs: Path, languages: tuple[str, str]) -> Iterator[str]:
                 )
 
 
-def begun_with(run: Path, tree: Tree, cache: Cache, runs: Path) -> tuple[Tree, Decision]:
+def begun_with(
+    run: Path, tree: Tree, cache: Cache, runs: Path, destination: str | None = None
+) -> tuple[Tree, Decision]:
     """Complete the tree of a config that begins with a run; also return the values for `preset: auto`.
 
     Only the choices for `training` are used. The tree gets `init`, a tag if the parent uses tags for target languages,
-    and spellings to normalize that the parent does not normalize. Raises RunError if there is no such run, and the
-    errors of `adopt` and `decide`.
+    and spellings to normalize that the parent does not normalize. Raises RunError if there is no such run, InputError
+    if its model does not fit the program `destination`, and the errors of `adopt` and `decide`.
     """
     try:
         parent = RunDirectory(run).config()
     except RunError as error:
         raise RunError(f"--begin-with: {error}") from None
+    if destination:
+        _check_fits(run, parent, destination)
     can_extend = parent.tokenizer.algorithm != "sentencepiece"
     corpus = dict(tree["corpus"])
     if parent.corpus.has_target_tags:
@@ -190,7 +199,7 @@ def begun_with(run: Path, tree: Tree, cache: Cache, runs: Path) -> tuple[Tree, D
     init = {"run": str(run)} | ({"vocabulary": "extend"} if can_extend else {})
     tree = {"name": tree["name"], "init": init, "corpus": corpus, "preset": "auto"}
     complete = inherited(parse_config(tree, "mt init"), parent, "mt init")
-    if can_extend:
+    if can_extend and parent.tokenizer.spacing != "sentencepiece":  # With it, no spelling can be changed.
         facts, tokenizer = find_facts(complete, read(complete, cache)), complete.tokenizer
         normalize = list(dict.fromkeys([*tokenizer.normalize, *facts.spellings]))
         values = {"normalize": normalize, "letters": merge_letters(tokenizer.letters, facts.letters)}
@@ -198,7 +207,7 @@ def begun_with(run: Path, tree: Tree, cache: Cache, runs: Path) -> tuple[Tree, D
         if spelling := {key: value for key, value in values.items() if value != before[key]}:
             tree["tokenizer"] = spelling
     config, tokenizers, _ = adopt(parse_config(tree, "mt init"), cache, runs / tree["name"], None)
-    decision = decide(config, cache, PresetContext(tokenizers=tokenizers))
+    decision = decide(config, cache, PresetContext(tokenizers=tokenizers, destination=destination))
     spellings = {
         key: Choice(value, (f"of {run}, and " if getattr(parent.tokenizer, key) else "") + why)
         for key, (_, why) in decision.choices["tokenizer"].items()
@@ -206,6 +215,16 @@ def begun_with(run: Path, tree: Tree, cache: Cache, runs: Path) -> tuple[Tree, D
     }
     choices = {"tokenizer": spellings} if spellings else {}
     return tree, replace(decision, choices={**choices, "training": decision.choices["training"]})
+
+
+def _check_fits(run: Path, parent: Config, destination: str) -> None:
+    """Raise InputError if a program cannot hold the model of a parent, whose options a child keeps."""
+    if problems := obstacles(parent, destination):
+        settings = ", ".join(problem.setting for problem in problems)
+        raise InputError(
+            f"--for {destination}: {run} has {settings}, and a run that begins with it keeps that; begin with another "
+            "run, or leave out --begin-with"
+        )
 
 
 def _tagged(corpus: Mapping[str, Any], tagging: Tagging, run: Path) -> dict[str, Any]:

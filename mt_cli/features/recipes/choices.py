@@ -13,6 +13,7 @@ from mt_cli.config import presets
 from mt_cli.config.presets import DATA, PRESETS, SECTIONS, Level, Values
 from mt_cli.config.sections import WITHOUT_SUBWORDS
 from mt_cli.config.training import TrainingConfig
+from mt_cli.config.writing import on_one_line
 from mt_cli.features.recipes.facts import Facts, rounded
 from mt_cli.training.steps import count_steps
 
@@ -182,6 +183,11 @@ def choose(facts: Facts, epoch: Epoch | None = None) -> Choices:
     is_shared = tokenizer["shared"].value
     why = "one vocabulary, one table" if is_shared else "two vocabularies"
     model["tie_embeddings"] = Choice("all" if is_shared else "target", why)
+    for obstacle in facts.obstacles:
+        section, _, key = obstacle.key.partition(".")
+        before = chosen[section].get(key)
+        otherwise = on_one_line(before.value) if before else obstacle.value
+        chosen[section][key] = Choice(obstacle.instead, f"for {facts.destination}; otherwise {otherwise}")
     if epoch is not None or facts.num_pairs is None:
         training |= _length(recipe, epoch, training["warmup_steps"].value)
     return chosen
@@ -201,7 +207,8 @@ def _vocabulary(facts: Facts, max_size: float) -> dict[str, Choice]:
     size = exp(np.interp(log(min(max(facts.num_target_words, 1), 1e12)), words, sizes))
     source, target = facts.scripts
     is_shared = bool(source & target) or not (source and target)
-    size *= 1 if is_shared else DATA["share_of_separate_vocabulary"]
+    is_one = is_shared or any(obstacle.key == "tokenizer.shared" for obstacle in facts.obstacles)
+    size *= 1 if is_one else DATA["share_of_separate_vocabulary"]
     why = "more entries would be too rare to learn"
     if size > max_size:
         size, why = max_size, "with more, a small model takes longer"

@@ -19,6 +19,7 @@ from mt_cli.corpus.rows import Pair, by_language
 from mt_cli.data.prepare import sample
 from mt_cli.errors import CorpusError
 from mt_cli.evaluation.notes import is_short
+from mt_cli.features.exchange.destinations import Obstacle
 from mt_cli.features.orthography.spellings import letters_to_replace, spellings_to_normalize
 from mt_cli.machine.devices import pick_device
 
@@ -68,6 +69,10 @@ class Facts:
     """Whether the sentences of a language are too short for BLEU."""
     d_model: int | None = None
     """Width of a run that resumes, unless the config sets it, or of the parent."""
+    destination: str = ""
+    """Program that the model is for."""
+    obstacles: tuple[Obstacle, ...] = ()
+    """Values that this program cannot hold, and the values to choose instead."""
 
     @property
     def is_diverse(self) -> bool:

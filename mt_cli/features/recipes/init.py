@@ -10,6 +10,7 @@ from typing import Any
 
 import mt_cli
 from mt_cli.errors import InputError
+from mt_cli.features.recipes.request import Request
 from mt_cli.machine.console import say
 from mt_cli.machine.storage import refusal
 
@@ -27,11 +28,8 @@ def write_config(
     languages: tuple[str | None, str | None],
     evaluation: Mapping[str, list[str]],
     runs: Path,
-    *,
-    name: str | None = None,
+    request: Request,
     output: Path | None = None,
-    begin_with: Path | None = None,
-    accept_processed: bool = False,
 ) -> Path:
     """Write the config for some text, or an example, into a new file, and return the file.
 
@@ -42,11 +40,11 @@ def write_config(
     """
     train = _training_text(source)
     if "example" in train:
-        if len(train) > 1 or any((*languages, evaluation, name, begin_with, accept_processed)):
-            raise InputError("--example: an example has a name, languages and text; give --output alone beside it")
+        if len(train) > 1 or evaluation or any(languages) or request != Request():
+            raise InputError("--example: an example is a whole config; give --output alone beside it")
         return _write(output or Path(f"{train['example']}.yaml"), _example(train["example"]))
-    if output is not None or name is not None:
-        _check_new(output or Path(f"{name}.yaml"))
+    if output is not None or request.name is not None:
+        _check_new(output or Path(f"{request.name}.yaml"))
     from mt_cli.config.loading import parse_config
     from mt_cli.corpus.cache import Cache
     from mt_cli.features.data_check.problems import refuse_processed
@@ -59,17 +57,15 @@ def write_config(
     # Checks the options by the rules for configs.
     corpus: Tree = {"source": languages[0] or "source", "target": languages[1] or "target", "train": train}
     corpus |= {"valid": {"fraction": 0.1}} | trees
-    checked = parse_config({"name": name or "new", "corpus": corpus, "preset": "auto"}, "options")
+    checked = parse_config({"name": request.name or "new", "corpus": corpus, "preset": "auto"}, "options")
     sources = checked.corpus.groups
     new = new_config(
         sources["train"][0],
         languages,
-        name,
         Cache(runs / ".cache", say),
         {role: sources[role][0] for role in trees},
         runs,
-        begin_with,
-        accept_processed,
+        request,
     )
     refuse_processed(new.problems, "add --accept-processed")
     path = output or Path(f"{new.config.name}.yaml")

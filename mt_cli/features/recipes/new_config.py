@@ -27,11 +27,13 @@ from mt_cli.data.prepare import read
 from mt_cli.errors import ColumnError, CorpusError, InputError
 from mt_cli.features.data_check.findings import Finding
 from mt_cli.features.data_check.problems import find_problems
+from mt_cli.features.exchange.destinations import DESTINATIONS, describe_destinations, note_on_protection
 from mt_cli.features.fine_tuning.parent import inherited
 from mt_cli.features.protection import proposed_kinds
-from mt_cli.features.recipes.auto import Decision, begun_with, decide, describe, notes_on_parents
+from mt_cli.features.recipes.auto import Decision, PresetContext, begun_with, decide, describe, notes_on_parents
 from mt_cli.features.recipes.choices import Choice, expectation, is_limited_by_cpu
 from mt_cli.features.recipes.evaluation_text import text_for_evaluation
+from mt_cli.features.recipes.request import Request
 from mt_cli.features.recipes.sides import NAME_COLUMNS, Given, Sides, Tree, resolve_sides, title_of
 
 _ROWS_EXAMINED = 1_000
@@ -56,32 +58,32 @@ class NewConfig:
 def new_config(
     source: Source,
     languages: Given,
-    name: str | None,
     cache: Cache,
     evaluation: Mapping[str, Source],
     runs: Path,
-    parent: Path | None,
-    accept_processed: bool,
+    request: Request,
 ) -> NewConfig:
-    """Make a config that trains on a source; `languages`, `name` and `evaluation` are optional.
+    """Make a config that trains on a source; `languages`, `evaluation` and all of `request` are optional.
 
-    `evaluation` has the sources of `valid` and `test`. Training begins with the run `parent`; without one, for few
-    pairs, a note names a run below `runs` to begin with. `accept_processed` is written into the config. Raises
-    CorpusError if a source cannot be read, InputError if its languages cannot be found, and the errors of `begun_with`.
+    `evaluation` has the sources of `valid` and `test`. Without a parent, for few pairs, a note names a run below `runs`
+    to begin with. Raises CorpusError if a source cannot be read, InputError if its languages cannot be found, and the
+    errors of `begun_with`.
     """
+    parent, destination = request.parent, request.destination
     corpus, sides = _corpus_of(source, languages, evaluation)
-    corpus |= {"accept_processed": True} if accept_processed else {}
-    tree = {"name": name or _name_of(source, sides.languages), "corpus": corpus, "preset": "auto"}
+    corpus |= {"accept_processed": True} if request.accept_processed else {}
+    tree = {"name": request.name or _name_of(source, sides.languages), "corpus": corpus, "preset": "auto"}
     corpora = read(parse_config(tree, "mt init"), cache)
     left_out, notes = _other_orthography(corpora, parse_config(tree, "mt init").corpus)
     if left_out:
         corpus["filters"] = {"other_orthography": True}
-    if kinds := _protect(corpus, corpora["train"], tree) if parent is None else "":
+    if kinds := _protect(corpus, corpora["train"], tree, destination) if parent is None else "":
         notes.append(kinds)
     if parent is None:
-        decision = _with_planned_device(decide(parse_config(tree, "mt init"), cache))
+        context = PresetContext(destination=destination)
+        decision = _with_planned_device(decide(parse_config(tree, "mt init"), cache, context))
     else:
-        tree, decision = begun_with(parent, tree, cache, runs)
+        tree, decision = begun_with(parent, tree, cache, runs, destination)
     text = _as_yaml(tree, decision, sides.languages, parent, left_out)
     written = config_of_text(text, "mt init")
     if (inherited(written, decision.config, "mt init") if parent else written) != decision.config:
@@ -93,6 +95,9 @@ def new_config(
     lines += [f"note: {note}" for note in notes] + [str(problem) for problem in problems if not problem.is_refused]
     lines += _corpora_described(decision.config, evaluation)
     lines += describe(decision, parse_config(tree, "mt init"))
+    lines.append(f"can be exported to: {describe_destinations(decision.config)}")
+    if destination and (note := note_on_protection(decision.config, destination)):
+        lines.append(f"note: {note}")
     if parent is None and decision.facts.num_target_words <= _FEW_WORDS:
         lines += [f"note: {note}" for note in islice(notes_on_parents(runs, sides.languages), 1)]
     return NewConfig(decision.config, text, lines, problems)
@@ -112,13 +117,21 @@ def _with_planned_device(decision: Decision) -> Decision:
     )
 
 
-def _protect(corpus: dict[str, Any], train: Corpus, tree: Mapping[str, Any]) -> str:
-    """Set `protect` to the kinds of span that pairs have on both sides; return a note on them, or an empty text."""
+def _protect(corpus: dict[str, Any], train: Corpus, tree: Mapping[str, Any], destination: str | None) -> str:
+    """Set `protect` to the kinds of span that pairs have on both sides; return a note on them, or an empty text.
+
+    Nothing is set if the program `destination` does not protect spans: its model has to copy them.
+    """
     kinds, number = proposed_kinds(train, parse_config(tree, "mt init"))
-    if kinds:
-        corpus["protect"] = [kind.name for kind in kinds]
     shown = (f"{kind.name} in {kind.num_pairs:,} ({kind.matched:.0%} on both sides)" for kind in kinds)
-    return f"corpus.protect keeps spans as they are; of {number:,} pairs: {', '.join(shown)}" if kinds else ""
+    if not kinds:
+        return ""
+    pairs = f"of {number:,} pairs: {', '.join(shown)}"
+    if destination and not DESTINATIONS[destination].protects_spans:
+        corpus["protect"] = []
+        return f"corpus.protect is empty, because {destination} does not keep spans as they are; {pairs}"
+    corpus["protect"] = [kind.name for kind in kinds]
+    return f"corpus.protect keeps spans as they are; {pairs}"
 
 
 def _other_orthography(corpora: Mapping[str, Corpus], config: CorpusConfig) -> tuple[list[str], list[str]]:
@@ -216,8 +229,11 @@ def _name_of(source: Source, languages: Languages) -> str:
 def _as_yaml(tree: Tree, decision: Decision, languages: Languages, parent: Path | None, left_out: Sequence[str]) -> str:
     """Text of a config: a comment for each value that was chosen."""
     end = f"; begins with {parent}." if parent else f". Expect {expectation(decision.facts)}"
-    heading = f"{languages[0]} to {languages[1]}, written by `mt init` from {decision.facts}{end}"
-    lines = [*(f"# {line}" for line in wrap(heading, 110))]
+    destination = decision.facts.destination
+    command = f"mt init --for {destination}" if destination else "mt init"
+    heading = f"{languages[0]} to {languages[1]}, written by `{command}` from {decision.facts}{end}"
+    exports = f"Can be exported to: {describe_destinations(decision.config)}."
+    lines = [f"# {line}" for text in (heading, exports) for line in wrap(text, 110)]
     lines.append(f"name: {on_one_line(tree['name'])}  # the directory below runs")
     if "init" in tree:
         lines.append(f"init: {on_one_line(tree['init'])}  # its weights, tokenizer and model")
@@ -225,7 +241,9 @@ def _as_yaml(tree: Tree, decision: Decision, languages: Languages, parent: Path 
     comments = {
         "valid": "held out from train" if "fraction" in tree["corpus"]["valid"] else "selects the best checkpoint",
         "test": "scored at the end",
-        "protect": "spans that translations keep as they are",
+        "protect": "spans that translations keep as they are"
+        if tree["corpus"].get("protect")
+        else f"{destination} does not keep spans as they are, so the model learns to copy them",
         "accept_processed": "the model needs and gives text in this form",
         "filters": f"leaves out {', '.join(left_out)}: spelled otherwise than {compared}",
     }

@@ -149,6 +149,7 @@ def test_the_vocabulary_of_an_imported_model_is_extended_by_a_new_script(
     child_config(tiny_tree, tmp_path, 2, corpus, vocabulary="extend")
     status, _, err = mt("train", "--config", "child.yaml")
     assert status == 0, err
+    assert "  opus on valid, before the first step: " in err
     child = TrainedRun.load(tmp_path / "runs/child")
     before, after = parent.tokenizers[1], child.tokenizers[1]
     assert any(1 in ids for ids in before.encode(chinese)) and "[UNK]" in before.pieces(chinese[0])

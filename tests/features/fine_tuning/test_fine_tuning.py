@@ -155,8 +155,22 @@ def test_the_score_of_the_parent_is_the_first_and_what_falls_below_it_is_said(ch
     assert "The best checkpoint is worse on valid than the run that training began with (loss " in err
     report = json.loads((tmp_path / "runs/worse/report.json").read_text(encoding="utf-8"))
     assert report["validation"]["is_below_parent"] and report["validation"]["best"] > report["validation"]["parent"]
+    assert report["validation"]["is_above_parent"] is False
+    assert mt("report", "--run", "runs/worse", "--output", "page.html")[0] == 0
+    assert "is worse on valid than the run that training began with" in (tmp_path / "page.html").read_text()
     status, _, err = mt("train", "--config", "parent.yaml", "--set", "name=new", "--set", "training.max_steps=1")
     assert status == 0 and "before the first step" not in err and "parent" not in err.replace("parent.yaml", "")
+
+
+@pytest.mark.parametrize(("learning_rate", "metric", "is_above"), [(1e-12, "bleu", False), (1e-2, "loss", True)])
+def test_training_that_never_beats_the_parent_says_so_at_the_end(child, tmp_path, learning_rate, metric, is_above):
+    settings = f"training.learning_rate={learning_rate}", f"training.best_metric={metric}", "training.max_steps=12"
+    status, _, err = child(*settings)
+    assert status == 0, err
+    validation = json.loads((tmp_path / "runs/child/report.json").read_text(encoding="utf-8"))["validation"]
+    assert (validation["is_above_parent"], validation["is_below_parent"]) == (is_above, False)
+    assert ("is no better on valid than the run that training began with" in err) == (not is_above)
+    assert ("use that run, or try a smaller training.learning_rate" in err) == (not is_above)
 
 
 @pytest.mark.parametrize(
@@ -385,12 +399,15 @@ def test_what_may_not_change_when_a_run_resumes_is_refused_with_lines_that_train
         assert status == 0 and "begins with runs/parent" in err, err
 
 
-def test_imported_and_tagged_parents_say_what_a_child_lacks(child, mt):
+def test_imported_and_tagged_parents_say_what_a_child_lacks(child, mt, tmp_path):
     assert child("training.max_steps=1")[0] == 0
     assert mt("export", "--run", "runs/child", "--format", "bundle", "--output", "bundle")[0] == 0
     assert mt("import", "bundle", "--output", "runs/imported")[0] == 0
     status, _, err = child(*REPLAY, "name=new", "init.run=runs/imported")
     assert (status, "init.replay: imported was imported" in err) == (2, True)
+    status, _, err = child("training.learning_rate=10", "training.best_metric=loss", "name=f", "init.run=runs/imported")
+    assert status == 0 and "  imported on valid, before the first step: " in err and "  below the parent" in err, err
+    assert next(row["step"] for row in metrics_of(tmp_path / "runs/f") if "valid/loss" in row) == 0
     settings = ("name=tagged", "corpus.tag=to_target", "training.max_steps=1")
     assert mt("train", "--config", "parent.yaml", *(part for each in settings for part in ("--set", each)))[0] == 0
     status, _, err = child("init.run=runs/tagged", "name=new")

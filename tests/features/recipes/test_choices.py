@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mt_cli.config import presets
-from mt_cli.config.loading import flat, parse_config, with_values
+from mt_cli.config.loading import differences, flat, parse_config, with_values
 from mt_cli.config.sections import may_change
 from mt_cli.config.training import TrainingConfig
 from mt_cli.errors import ConfigError
-from mt_cli.features.exchange.huggingface import unsupported
-from mt_cli.features.recipes.auto import Decision, describe
+from mt_cli.features.exchange.destinations import DESTINATIONS, obstacles
+from mt_cli.features.recipes.auto import Decision, describe, for_destination
 from mt_cli.features.recipes.choices import (
     Epoch,
     choose,
@@ -231,6 +231,16 @@ def test_options_of_a_config_with_auto_are_checked_against_the_values_that_it_ch
             chosen(FACTS, **sections)
 
 
+def test_spellings_are_left_out_where_the_tokenizer_of_the_config_cannot_change_them():
+    facts = replace(FACTS, spellings=("nfc",), letters={"ã": "â"})
+    assert chosen(facts)["tokenizer.letters.ã"] == "â"
+    values = chosen(facts, tokenizer={"spacing": "sentencepiece"})
+    assert values["tokenizer.normalize"] == [] and values["tokenizer.letters"] == {}
+    choices = choose(for_destination(facts, with_values(auto(), values_of(choose(facts, EPOCH))), "argos"), EPOCH)
+    assert choices["tokenizer"]["normalize"] == ([], "for argos; otherwise [nfc]")
+    assert obstacles(with_values(auto(), values_of(choices)), "argos") == []
+
+
 def test_values_of_the_config_are_kept_and_named():
     choices = choose(FACTS, EPOCH)
     for d_model in (64, 128):  # One of them is the value that would be chosen, too.
@@ -251,12 +261,17 @@ def test_a_run_that_begins_with_another_has_reasons_for_its_training_alone():
     assert any("compare    the scores of runs/parent" in line for line in lines)
 
 
-def test_options_that_cannot_be_exported_to_transformers_are_named_before_the_training():
-    choices = choose(FACTS, EPOCH)
-    assert "if you need it, set model.positions: sinusoidal" in "\n".join(described(FACTS, choices))
-    model = {"positions": "sinusoidal"}
-    assert "  export " not in "\n".join(described(FACTS, choices, model=model))
-    assert unsupported(with_values(auto(model=model), values_of(choices))) == []
+@given(FACTS_OF_ANY_CORPUS, st.sampled_from(list(DESTINATIONS)))
+def test_a_model_for_a_program_fits_it_and_differs_only_where_another_would_not(facts, program):
+    config = with_values(auto(), values_of(choose(facts, EPOCH)))
+    choices = choose(for_destination(facts, config, program), EPOCH)
+    fitted = with_values(auto(), values_of(choices))
+    assert obstacles(fitted, program) == []
+    keys = {obstacle.key for obstacle in obstacles(config, program)}
+    size = {"tokenizer.vocab_size"} if "tokenizer.shared" in keys else set()
+    assert differences(fitted, config).keys() <= keys | size
+    for section, key in (key.split(".") for key in keys):
+        assert f"for {program}; otherwise " in choices[section][key].why
 
 
 @given(st.integers(1, 10**5), st.integers(100, 10**5), st.integers(1, 4))

@@ -15,6 +15,7 @@ from mt_cli.config.sources import FolderSource, HeldOut
 from mt_cli.corpus.cache import Cache
 from mt_cli.features.recipes.auto import resolve_preset
 from mt_cli.features.recipes.init import write_config
+from mt_cli.features.recipes.request import Request
 
 LANGUAGES = ("--source-language", "en", "--target-language", "de")
 ENGLISH = ["the", "dog", "and", "a", "cat", "of", "two", "are", "in", "on", "with", "house", "who"]
@@ -115,7 +116,7 @@ def test_init_writes_what_preset_auto_chooses(mt, tmp_path):
 def test_one_function_writes_the_config_of_the_command(mt, tmp_path):
     write_files(tmp_path, "train", pairs(90))
     path, files = tmp_path / "a.yaml", {"files": ("train.en", "train.de")}
-    assert write_config(files, ("en", None), {}, tmp_path / "runs", name="new", output=path) == path
+    assert write_config(files, ("en", None), {}, tmp_path / "runs", Request(name="new"), path) == path
     assert mt("init", "--files", "train.en", "train.de", "--name", "new", "--output", "b.yaml")[0] == 0
     assert load_config(tmp_path / "a.yaml") == load_config(tmp_path / "b.yaml")
 

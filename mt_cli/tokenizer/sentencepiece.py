@@ -1,0 +1,161 @@
+"""Behaviour of SentencePiece (Kudo and Richardson 2018) with the `tokenizers` library. Does not know its model files.
+
+Spaces of a text are written as `▁`. A user-defined symbol is never split; in the backend, one private character stands
+for it.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tokenizers
+from tokenizers import Regex, decoders, normalizers, pre_tokenizers
+
+from mt_cli.tokenizer.special_tokens import ABSENT, NEVER_SEEN, SPACE, SPECIAL_TOKENS
+
+_FIRST, _REPEATED, _LEADING, _TRAILING = r"\A(?=[\s\S])", " {2,}", r"\A +", rf"{SPACE}+\z"
+STRIP_SPACES = decoders.Strip(" ", 2**16, 0)
+"""Decoding of SentencePiece with `strips_spaces`: no space at the beginning."""
+_SPECIAL = "|".join(token[1:-1] for token in SPECIAL_TOKENS)
+_BEGINNING_OF_NAME = rf"<(?=0x[0-9A-F]{{2}}>)|\[(?=(?:{_SPECIAL})\])|{ABSENT}(?=<)"
+_FIRST_PRIVATE = 0x100000
+MAX_SYMBOLS = 1000
+"""Maximum number of user-defined symbols, and of control symbols. Every text is searched for each of the former."""
+MAX_MERGED_CHARACTERS = 2**23
+"""Maximum total length of the merged pieces; the 600,000 merges of a model of 256,000 pieces make about 4,000,000."""
+_SCORE_UNIT = 2.0**-10
+"""Scores are multiples of this number, so that sums of the fp32 numbers of SentencePiece are exact, and ties alike."""
+
+
+def spacing_steps(adds_prefix: bool = True, strips_spaces: bool = True) -> list[tuple[Any, str]]:
+    """Replacements that write spaces as SentencePiece does.
+
+    With `adds_prefix`, a text begins with a space unless it is empty. With `strips_spaces`, repeated spaces become one,
+    and spaces at both ends are removed.
+    """
+    steps = [(Regex(_LEADING), ""), (Regex(_REPEATED), " ")] * strips_spaces + [(" ", SPACE)]
+    return steps + [(Regex(_FIRST), SPACE)] * adds_prefix + [(Regex(_TRAILING), "")] * strips_spaces
+
+
+def rounded_score(score: float) -> float:
+    """Score of a unigram piece, rounded so that this library and SentencePiece compare the same sums."""
+    return round(score / _SCORE_UNIT) * _SCORE_UNIT
+
+
+@dataclass(frozen=True)
+class SentencePieceSteps:
+    """Steps before and after a model of the library that make it split text as SentencePiece does."""
+
+    charsmap: bytes = b""
+    """Compiled normalisation of SentencePiece."""
+    adds_prefix: bool = True
+    strips_spaces: bool = True
+    splits_words: bool = True
+    """Whether no piece has a space after its beginning, so that words can be split separately."""
+    has_bytes: bool = False
+    splits_names: bool = False
+    """Whether names of entries that are no pieces are split in text, so that a unigram model does not take them for
+    pieces if their characters are unknown."""
+    symbols: tuple[str, ...] = ()
+    """User-defined symbols."""
+    controls: tuple[str, ...] = ()
+    """Names of control symbols, which are decoded as nothing."""
+    is_older: bool = False
+    """Whether the steps are those of runs that earlier versions imported."""
+
+    @classmethod
+    def of(cls, state: Mapping[str, Any]) -> SentencePieceSteps:
+        """Options that the steps in a tokenizer file show, which may be untrusted."""
+        steps, splitter = state["normalizer"]["normalizers"], state["pre_tokenizer"]
+        charsmaps = [step["precompiled_charsmap"] for step in steps if step["type"] == "Precompiled"]
+        charsmap = b64decode(charsmaps[0], validate=True) if charsmaps else b""
+        if splitter["type"] == "Metaspace":
+            strips_spaces = any(step["type"] == "Strip" for step in steps)
+            return cls(charsmap, splitter.get("prepend_scheme") == "always", strips_spaces, is_older=True)
+        patterns = [step["pattern"] for step in steps if step["type"] == "Replace"]
+        symbols = [pattern["String"] for pattern in patterns if "String" in pattern and pattern["String"] != " "]
+        splits = [step["pattern"] for step in splitter["pretokenizers"]]
+        joining = state["decoder"]["decoders"]
+        texts = [step["pattern"].get("String", "") for step in joining if step["type"] == "Replace"]
+        return cls(
+            charsmap,
+            {"Regex": _FIRST} in patterns,
+            {"Regex": _TRAILING} in patterns,
+            {"String": SPACE} in splits,
+            any(step["type"] == "ByteFallback" for step in joining),
+            {"Regex": _BEGINNING_OF_NAME} in splits,
+            tuple(symbols),
+            tuple(text.removeprefix(ABSENT) for text in texts if text.startswith(ABSENT) and text != NEVER_SEEN),
+        )
+
+    @property
+    def names(self) -> dict[str, str]:
+        """User-defined symbols by the private character that stands for each in the backend."""
+        return {chr(_FIRST_PRIVATE + number): symbol for number, symbol in enumerate(self.symbols)}
+
+    def backend(self, model: Any) -> tokenizers.Tokenizer:
+        """Tokenizer of the library with these steps. Raises ValueError for more symbols than `MAX_SYMBOLS`."""
+        if max(len(self.symbols), len(self.controls)) > MAX_SYMBOLS:
+            raise ValueError(f"more than {MAX_SYMBOLS:,} user-defined symbols or control symbols")
+        backend = tokenizers.Tokenizer(model)
+        steps: list[Any] = []
+        if self.symbols:  # Text cannot produce them in another way.
+            steps.append(normalizers.Replace(Regex(f"[{min(self.names)}-{max(self.names)}]"), NEVER_SEEN))
+        steps += [normalizers.Replace(symbol, character) for character, symbol in self.names.items()]
+        steps += [normalizers.Precompiled(self.charsmap)] if self.charsmap else []
+        if self.is_older:
+            steps += [normalizers.Strip(), normalizers.Replace(Regex(_REPEATED), " ")] * self.strips_spaces
+            backend.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, "always" if self.adds_prefix else "never")
+        else:
+            spacing = spacing_steps(self.adds_prefix, self.strips_spaces)
+            steps += [normalizers.Replace(pattern, text) for pattern, text in spacing]
+            splits = [pre_tokenizers.Split(SPACE, "merged_with_next")] * self.splits_words
+            splits += [pre_tokenizers.Split(Regex(_BEGINNING_OF_NAME), "merged_with_previous")] * self.splits_names
+            backend.pre_tokenizer = pre_tokenizers.Sequence(splits)
+        backend.normalizer = normalizers.Sequence(steps)
+        joining: list[Any] = [decoders.Replace(ABSENT + name, "") for name in self.controls]
+        joining += [decoders.Replace(NEVER_SEEN, ""), decoders.Replace(SPACE, " ")]
+        joining += [decoders.Replace(character, symbol) for character, symbol in self.names.items()]
+        joining += [decoders.ByteFallback()] * self.has_bytes + [decoders.Fuse()]
+        if self.strips_spaces and not self.is_older:
+            joining.append(STRIP_SPACES)
+        elif self.is_older or self.adds_prefix:
+            joining.append(decoders.Strip(" ", 1, 0))
+        backend.decoder = decoders.Sequence(joining)
+        return backend
+
+
+def symbol_names(backend: tokenizers.Tokenizer) -> dict[str, str]:
+    """User-defined symbols of an imported tokenizer by the private character that stands for each."""
+    if backend.token_to_id(chr(_FIRST_PRIVATE)) is None:
+        return {}
+    steps = json.loads(backend.normalizer.__getstate__())["normalizers"]
+    replacements = [(step["content"], step["pattern"].get("String")) for step in steps if step["type"] == "Replace"]
+    return {character: symbol for character, symbol in replacements if character >= chr(_FIRST_PRIVATE)}
+
+
+def all_merges(ranks: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Merges that SentencePiece makes: every two pieces whose concatenation is a piece, the lowest rank first.
+
+    SentencePiece makes equal merges from left to right. Of two merges to the same piece that overlap, the left one ends
+    in a part with which the piece also begins, so it comes first here. Raises ValueError if there are too many merges:
+    pieces of 1, 2, 3 ... n equal letters have n^2 / 2.
+    """
+    ranked, num_characters = [], 0
+    for piece, rank in ranks.items():
+        cuts = [cut for cut in range(1, len(piece)) if piece[:cut] in ranks and piece[cut:] in ranks]
+        for cut in cuts:
+            ranked.append((rank, piece.endswith(piece[:cut]), ranks[piece[:cut]], ranks[piece[cut:]], piece, cut))
+        num_characters += len(cuts) * len(piece)
+        check_merges(num_characters)
+    return [(piece[:cut], piece[cut:]) for *_, piece, cut in sorted(ranked)]
+
+
+def check_merges(num_characters: int) -> None:
+    """Raise ValueError if merges make pieces of too many characters in all; a piece counts each time it is made."""
+    if num_characters > MAX_MERGED_CHARACTERS:
+        raise ValueError(f"its merges make more than {MAX_MERGED_CHARACTERS:,} characters")
