@@ -25,7 +25,8 @@ _FIRST, _REPEATED, _LEADING, _TRAILING = r"\A(?=[\s\S])", " {2,}", r"\A +", rf"{
 STRIP_SPACES = decoders.Strip(" ", 2**16, 0)
 """Decoding of SentencePiece with `strips_spaces`: no space at the beginning."""
 _SPECIAL = "|".join(token[1:-1] for token in SPECIAL_TOKENS)
-_BEGINNING_OF_NAME = rf"<(?=0x[0-9A-F]{{2}}>)|\[(?=(?:{_SPECIAL})\])|{ABSENT}(?=<)"
+_BEGINNING_OF_NAME = rf"\[(?=(?:{_SPECIAL})\])|{ABSENT}(?=<)"
+_BEGINNING_OF_BYTE = rf"<(?=0x[0-9A-F]{{2}}>)|{_BEGINNING_OF_NAME}"
 _FIRST_PRIVATE = 0x100000
 MAX_SYMBOLS = 1000
 """Maximum number of user-defined symbols, and of control symbols. Every text is searched for each of the former."""
@@ -93,7 +94,7 @@ class SentencePieceSteps:
             {"Regex": _TRAILING} in patterns,
             {"String": SPACE} in splits,
             any(step["type"] == "ByteFallback" for step in joining),
-            {"Regex": _BEGINNING_OF_NAME} in splits,
+            {"Regex": _BEGINNING_OF_NAME} in splits or {"Regex": _BEGINNING_OF_BYTE} in splits,
             tuple(symbols),
             tuple(text.removeprefix(ABSENT) for text in texts if text.startswith(ABSENT) and text != NEVER_SEEN),
         )
@@ -120,7 +121,8 @@ class SentencePieceSteps:
             spacing = spacing_steps(self.adds_prefix, self.strips_spaces)
             steps += [normalizers.Replace(pattern, text) for pattern, text in spacing]
             splits = [pre_tokenizers.Split(SPACE, "merged_with_next")] * self.splits_words
-            splits += [pre_tokenizers.Split(Regex(_BEGINNING_OF_NAME), "merged_with_previous")] * self.splits_names
+            beginning = Regex(_BEGINNING_OF_BYTE if self.has_bytes else _BEGINNING_OF_NAME)
+            splits += [pre_tokenizers.Split(beginning, "merged_with_previous")] * self.splits_names
             backend.pre_tokenizer = pre_tokenizers.Sequence(splits)
         backend.normalizer = normalizers.Sequence(steps)
         joining: list[Any] = [decoders.Replace(ABSENT + name, "") for name in self.controls]
