@@ -7,11 +7,15 @@ for it.
 from __future__ import annotations
 
 import json
+import re
+import unicodedata
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import tokenizers
 from tokenizers import Regex, decoders, normalizers, pre_tokenizers
 
@@ -21,12 +25,15 @@ _FIRST, _REPEATED, _LEADING, _TRAILING = r"\A(?=[\s\S])", " {2,}", r"\A +", rf"{
 STRIP_SPACES = decoders.Strip(" ", 2**16, 0)
 """Decoding of SentencePiece with `strips_spaces`: no space at the beginning."""
 _SPECIAL = "|".join(token[1:-1] for token in SPECIAL_TOKENS)
-_BEGINNING_OF_NAME = rf"<(?=0x[0-9A-F]{{2}}>)|\[(?=(?:{_SPECIAL})\])|{ABSENT}(?=<)"
+_BEGINNING_OF_NAME = rf"\[(?=(?:{_SPECIAL})\])|{ABSENT}(?=<)"
+_BEGINNING_OF_BYTE = rf"<(?=0x[0-9A-F]{{2}}>)|{_BEGINNING_OF_NAME}"
 _FIRST_PRIVATE = 0x100000
 MAX_SYMBOLS = 1000
 """Maximum number of user-defined symbols, and of control symbols. Every text is searched for each of the former."""
 MAX_MERGED_CHARACTERS = 2**23
 """Maximum total length of the merged pieces; the 600,000 merges of a model of 256,000 pieces make about 4,000,000."""
+_LAST_WITH_MARK, _MOST_MARKS = 0x12000, 3
+"""Code point below which Unicode has letters that equal a letter and marks, and the most marks of one."""
 _SCORE_UNIT = 2.0**-10
 """Scores are multiples of this number, so that sums of the fp32 numbers of SentencePiece are exact, and ties alike."""
 
@@ -87,7 +94,7 @@ class SentencePieceSteps:
             {"Regex": _TRAILING} in patterns,
             {"String": SPACE} in splits,
             any(step["type"] == "ByteFallback" for step in joining),
-            {"Regex": _BEGINNING_OF_NAME} in splits,
+            {"Regex": _BEGINNING_OF_NAME} in splits or {"Regex": _BEGINNING_OF_BYTE} in splits,
             tuple(symbols),
             tuple(text.removeprefix(ABSENT) for text in texts if text.startswith(ABSENT) and text != NEVER_SEEN),
         )
@@ -114,7 +121,8 @@ class SentencePieceSteps:
             spacing = spacing_steps(self.adds_prefix, self.strips_spaces)
             steps += [normalizers.Replace(pattern, text) for pattern, text in spacing]
             splits = [pre_tokenizers.Split(SPACE, "merged_with_next")] * self.splits_words
-            splits += [pre_tokenizers.Split(Regex(_BEGINNING_OF_NAME), "merged_with_previous")] * self.splits_names
+            beginning = Regex(_BEGINNING_OF_BYTE if self.has_bytes else _BEGINNING_OF_NAME)
+            splits += [pre_tokenizers.Split(beginning, "merged_with_previous")] * self.splits_names
             backend.pre_tokenizer = pre_tokenizers.Sequence(splits)
         backend.normalizer = normalizers.Sequence(steps)
         joining: list[Any] = [decoders.Replace(ABSENT + name, "") for name in self.controls]
@@ -129,13 +137,73 @@ class SentencePieceSteps:
         return backend
 
 
-def symbol_names(backend: tokenizers.Tokenizer) -> dict[str, str]:
-    """User-defined symbols of an imported tokenizer by the private character that stands for each."""
-    if backend.token_to_id(chr(_FIRST_PRIVATE)) is None:
-        return {}
-    steps = json.loads(backend.normalizer.__getstate__())["normalizers"]
-    replacements = [(step["content"], step["pattern"].get("String")) for step in steps if step["type"] == "Replace"]
-    return {character: symbol for character, symbol in replacements if character >= chr(_FIRST_PRIVATE)}
+class TextPreparation:
+    """What an imported tokenizer needs beside the steps of the library."""
+
+    def __init__(self, backend: tokenizers.Tokenizer) -> None:
+        state = json.loads(backend.normalizer.__getstate__()) if backend.normalizer else {}
+        steps = state.get("normalizers", [])
+        replaced = ((step["content"], step["pattern"].get("String")) for step in steps if step["type"] == "Replace")
+        self.symbols = {character: text for character, text in replaced if character >= chr(_FIRST_PRIVATE)}
+        """User-defined symbols by the private character that stands for each."""
+        charsmaps = [step["precompiled_charsmap"] for step in steps if step["type"] == "Precompiled"]
+        self._compositions = _compositions(b64decode(charsmaps[0])) if charsmaps else {}
+        first, second = ("".join({re.escape(key[place]) for key in self._compositions}) for place in (0, 1))
+        self._decomposed = re.compile(f"[{first}][{second}]" if first else "(?!)")
+
+    def __call__(self, text: str) -> tuple[str, list[int] | None]:
+        """Text with letters and marks composed, and the place of each character before that; None if nothing changed.
+
+        SentencePiece composes each letter with as many of the next marks as it can. The library composes whole letters
+        with all their marks only, and may drop marks or leave them apart.
+        """
+        if self._decomposed.search(text) is None:
+            return text, None
+        composed, places, place = [], [], 0
+        while place < len(text):
+            keys = (text[place : place + length] for length in range(_MOST_MARKS + 1, 1, -1))
+            key = next((key for key in keys if key in self._compositions), text[place])
+            composed.append(self._compositions.get(key, key))
+            places.append(place)
+            place += len(key)
+        return "".join(composed), [*places, len(text)]
+
+
+def _compositions(charsmap: bytes) -> dict[str, str]:
+    """Letters by a letter and marks that a compiled normalisation of SentencePiece replaces by them."""
+    size = int.from_bytes(charsmap[:4], "little")
+    units, texts = np.frombuffer(charsmap, "<u4", size // 4, offset=4).tolist(), charsmap[4 + size :]
+    spellings = (
+        (_replacement(units, texts, key.encode("utf-8")), key, letter) for key, letter in _letters_with_marks()
+    )
+    return {key: letter for replacement, key, letter in spellings if replacement == letter.encode("utf-8")}
+
+
+@lru_cache(maxsize=1)
+def _letters_with_marks() -> list[tuple[str, str]]:
+    """Letters of Unicode that equal a letter and one or more marks, after each way to write them with marks."""
+    spellings = []
+    for letter in map(chr, range(_LAST_WITH_MARK)):
+        codes = unicodedata.decomposition(letter).split()
+        if len(codes) == 2 and not codes[0].startswith("<"):
+            pair = "".join(chr(int(code, 16)) for code in codes)
+            spellings += [(key, letter) for key in dict.fromkeys((pair, unicodedata.normalize("NFD", letter)))]
+    return spellings
+
+
+def _replacement(units: Sequence[int], texts: bytes, key: bytes) -> bytes | None:
+    """Text that replaces a key in a compiled normalisation; `untrusted_files.check_charsmap` describes the format."""
+    place, unit = 0, units[0]
+    for byte in key:
+        place ^= (unit >> 10) << ((unit & 0x200) >> 6) ^ byte
+        if place >= len(units) or units[place] & 0x800000FF != byte:
+            return None
+        unit = units[place]
+    value = place ^ (unit >> 10) << ((unit & 0x200) >> 6)
+    if not unit & 0x100 or value >= len(units):
+        return None
+    start = units[value] & 0x7FFFFFFF
+    return texts[start : texts.find(b"\0", start)]
 
 
 def all_merges(ranks: Mapping[str, int]) -> list[tuple[str, str]]:

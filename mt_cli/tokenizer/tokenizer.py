@@ -27,7 +27,7 @@ from mt_cli.config.sections import Config, TokenizerConfig
 from mt_cli.corpus.protected_text import RESERVED
 from mt_cli.errors import RunError, one_line
 from mt_cli.machine.storage import read_regular, reading, write_text
-from mt_cli.tokenizer.sentencepiece import symbol_names
+from mt_cli.tokenizer.sentencepiece import TextPreparation
 from mt_cli.tokenizer.spacing import joined
 from mt_cli.tokenizer.special_tokens import ABSENT, BYTES, EOS_ID, PAD_ID, SOS_ID, SPACE, SPECIAL_TOKENS, UNK, UNK_ID
 from mt_cli.tokenizer.untrusted_files import read_backend
@@ -44,7 +44,7 @@ class Tokenizer:
     def __init__(self, backend: tokenizers.Tokenizer, tags: Sequence[str] = ()) -> None:
         self._backend = backend
         self._tag_ids: dict[str, int | None] = {tag: backend.token_to_id(tag) for tag in tags}
-        self._symbols = symbol_names(backend)
+        self._prepare = TextPreparation(backend)
         self._absent = {
             text.removeprefix(ABSENT): index for text, index in backend.get_vocab().items() if text.startswith(ABSENT)
         }
@@ -117,7 +117,7 @@ class Tokenizer:
 
     def _encoded(self, texts: Sequence[str]) -> Iterator[tuple[tuple[int, ...], list[int]]]:
         """Ids of the tag of each text, and of the rest."""
-        split = [self._split_tag(text) for text in texts]
+        split = [(tag, self._prepare(rest)[0]) for tag, rest in map(self._split_tag, texts)]
         encodings = self._backend.encode_batch_fast([rest for _, rest in split])
         for (tag, rest), encoding in zip(split, encodings, strict=True):
             ids = encoding.ids
@@ -149,8 +149,11 @@ class Tokenizer:
         tag, rest = self._split_tag(text)
         shift = len(text) - len(rest)
         spans = [(0, len(text.partition(" ")[0]))] if tag else []
-        encoding = self._backend.encode(rest)
+        prepared, places = self._prepare(rest)
+        encoding = self._backend.encode(prepared)
         for token, (start, end) in zip(encoding.tokens, encoding.offsets, strict=True):
+            if places is not None:
+                start, end = places[start], places[end]
             # The library assigns a joiner to the character before it, and a first space to the character after it.
             last_end = spans[-1][1] if spans else 0
             is_space = token == SPACE and start == 0
@@ -160,7 +163,8 @@ class Tokenizer:
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """Entries with these ids."""
         tokens = [self._backend.id_to_token(index) or UNK for index in ids]
-        return [self._symbols.get(token, token) for token in tokens] if self._symbols else tokens
+        symbols = self._prepare.symbols
+        return [symbols.get(token, token) for token in tokens] if symbols else tokens
 
     def join(self, tokens: Sequence[str]) -> str:
         """Text of tokens, which need not be in the vocabulary."""
