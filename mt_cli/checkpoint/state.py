@@ -51,6 +51,8 @@ class Ancestor:
     """SHA-256 of the checkpoint."""
     parents: list[Ancestor] = field(default_factory=list)
     """Parents of this run."""
+    license: str | None = None
+    """Licence of an imported model, by its model card."""
 
 
 def describe_lineage(parents: Sequence[Ancestor], depth: int = 0) -> Iterator[str]:
@@ -58,8 +60,17 @@ def describe_lineage(parents: Sequence[Ancestor], depth: int = 0) -> Iterator[st
     for parent in parents:
         source, target = parent.languages
         indent = "  " * depth
-        yield f"{indent}from {parent.run}, {source} to {target}, step {parent.step:,} ({parent.weights[:12]})"
+        licence = f", licence {parent.license}" if parent.license else ""
+        yield f"{indent}from {parent.run}, {source} to {target}, step {parent.step:,} ({parent.weights[:12]}){licence}"
         yield from describe_lineage(parent.parents, depth + 1)
+
+
+def licences_of(parents: Sequence[Ancestor]) -> dict[str, str]:
+    """Licences of imported models among the ancestors of a run, by their names."""
+    licences = {parent.run: parent.license for parent in parents if parent.license}
+    for parent in parents:
+        licences |= licences_of(parent.parents)
+    return licences
 
 
 def last_of(validations: Sequence[ValidatedStep], number: int) -> list[ValidatedStep]:

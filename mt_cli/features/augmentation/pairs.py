@@ -38,7 +38,8 @@ def augmented(pairs: TrainingPairs, tokenizers: TokenizerPair, config: Config) -
     training = config.training
     shares = training.concatenated_pairs, training.inserted_words
     words = words_of(tokenizers, training.seed) if training.inserted_words else []
-    return AugmentedPairs(pairs, *shares, words, tokenizers[0].tag_ids, config.corpus.max_tokens, training.seed)
+    source, most_tokens = tokenizers[0], config.corpus.max_tokens
+    return AugmentedPairs(pairs, *shares, words, source.tag_ids, most_tokens, training.seed, source.target_tag_ids)
 
 
 @dataclass
@@ -59,6 +60,7 @@ class AugmentedPairs(ChangedPairs):
     tag_ids: Sequence[int]
     max_tokens: int
     seed: int
+    target_tag_ids: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         super().__init__(self.pairs)
@@ -89,7 +91,8 @@ class AugmentedPairs(ChangedPairs):
         fits = (lengths[:, first] + lengths[:, second]).max(axis=0) <= self.max_tokens
         single = np.concatenate([rows[middle:], first[~fits], second[~fits]])
         first, second = first[fits], second[fits]
-        after = texts.without_tags(ranges[0][second], self.tag_ids), ranges[1][second]
+        tag_ids = self.tag_ids, self.target_tag_ids
+        after = [texts.without_tags(side[second], ids) for side, ids in zip(ranges, tag_ids, strict=True)]
         sides = []
         for side, second_side in zip(ranges, after, strict=True):
             nothing = np.zeros_like(side[single])

@@ -59,6 +59,10 @@ class Imported:
     num_beams: int
     unk: int
     """Id of the unknown token of the target in the other program."""
+    languages: tuple[str, str] | None = None
+    """Source and target language, if the vocabulary has entries for languages."""
+    default_tag: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,7 @@ def read_marian(folder: Path, allow_pickle: bool = False) -> Imported:
     Raises InputError if a file is missing or damaged, or the model has something that a run cannot have. Weights in
     `pytorch_model.bin` are read only with `allow_pickle`, by the loader of PyTorch that runs no code.
     """
-    config, weights = read_model(folder / "config.json", MarianConfig), _read_weights(folder, allow_pickle)
+    config, weights = read_model(folder / "config.json", MarianConfig), read_weights(folder, allow_pickle)
     if (folder / "tokenizer.json").exists() and not (folder / "source.spm").exists():
         return _read_exported(folder, config, weights)
     # The embedding tables may be separate although they share a vocabulary.
@@ -166,7 +170,7 @@ def _read_vocabulary(path: Path) -> dict[str, int]:
     return dict(sorted(vocabulary.items(), key=lambda item: item[1]))
 
 
-def _read_weights(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
+def read_weights(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
     """Weights of the folder under the names of `transformers`."""
     path, pickled = folder / WEIGHTS, folder / PICKLED_WEIGHTS
     if path.exists() or not pickled.exists():
