@@ -42,6 +42,7 @@ def export(
     if kind != "huggingface" and license_name:
         raise InputError("--license is for --format huggingface")
     spin_less_if_busy()
+    from mt_cli.checkpoint.state import licences_of
     from mt_cli.checkpoint.trained import TrainedRun
     from mt_cli.features.exchange.bundle import export_bundle
     from mt_cli.features.exchange.comparison import sample_sentences
@@ -49,6 +50,9 @@ def export(
 
     path = run_path(run)
     loaded = TrainedRun.load(path)
+    licences = licences_of(loaded.state.parents)
+    for origin, licence in licences.items():
+        say(f"note: training began with {origin}, whose licence ({licence}) applies to the export, too")
     if kind == "bundle":
         export_bundle(loaded, output)
         return say(f"{output}: weights, tokenizers and a description of the model")
@@ -58,7 +62,9 @@ def export(
         from mt_cli.features.exchange.huggingface import export_huggingface
         from mt_cli.reporting.report import RunSummary
 
-        agreement = export_huggingface(loaded, output, sentences, model_card(RunSummary.read(path), license_name))
+        agreement = export_huggingface(
+            loaded, output, sentences, model_card(RunSummary.read(path), license_name, licences)
+        )
         usage = f"Use it with transformers; {output}/README.md says how"
     else:
         agreement = export_ctranslate2(loaded, output, quantization or "float32", sentences)

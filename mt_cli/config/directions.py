@@ -121,7 +121,8 @@ def written_out(tree: Mapping[str, Any]) -> Mapping[str, Any]:
         written = [_with_tag(source, tag, default) for source in (*sources, *reverse)]
         if has_both and not all(source.get("tag") for source in written):
             raise ValueError(
-                "both_directions: set `tag: to_target` beside it, which tells the model the target language"
+                "both_directions: set `tag: to_target` beside it, which tells the model the target language (`tag: "
+                "direction` for M2M100 and NLLB)"
             )
         (changes if name in _GROUPS else extra_tests)[name] = written
     return {**tree, **changes} | ({"extra_tests": {**tree["extra_tests"], **extra_tests}} if extra_tests else {})

@@ -58,6 +58,7 @@ class Tokenizer:
         self._backend = backend
         self._tag_ids: dict[str, int | None] = {tag: backend.token_to_id(tag) for tag in tags}
         absent = {text: index for text, index in backend.get_vocab().items() if text.startswith(ABSENT)}
+        absent = dict(sorted(absent.items(), key=lambda item: item[1]))
         languages = {match[1]: index for text, index in absent.items() if (match := LANGUAGE_ENTRY.fullmatch(text))}
         self.languages: tuple[str, ...] = tuple(languages)
         """Languages that have entries."""

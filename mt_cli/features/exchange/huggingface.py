@@ -22,6 +22,7 @@ from mt_cli.decoding.search import Hypothesis
 from mt_cli.errors import InputError, MtError, one_line
 from mt_cli.features.exchange import names
 from mt_cli.features.exchange.comparison import Agreement, check_export
+from mt_cli.features.exchange.m2m100_export import export_m2m100
 from mt_cli.features.exchange.sentencepiece import entry_names, model_file
 from mt_cli.machine.storage import new_folder
 from mt_cli.model.positions import sinusoids
@@ -65,6 +66,8 @@ def export_huggingface(run: TrainedRun, output: Path, sentences: Sequence[str], 
     the folder cannot be written; nothing is left in it then.
     """
     transformers, layout = _import_transformers(), _Layout.of(run)
+    if run.tokenizers[0].languages:
+        return export_m2m100(transformers, run, output, sentences, card)
     if problems := ", or ".join(problem.setting for problem in unsupported(run.config)):
         raise InputError(f"--format huggingface: no class of transformers has {problems}; use --format bundle")
     with new_folder(output) as folder:
@@ -110,11 +113,14 @@ class Unsupported(NamedTuple):
 
 def unsupported(config: Config) -> list[Unsupported]:
     """Options that prevent the export of a run with this config, each with a value that can be exported."""
+    if config.tokenizer.algorithm == "sentencepiece" and config.model.positions == "fairseq":
+        return []  # An imported M2M100 or NLLB.
     model, is_shared = config.model, config.tokenizer.shared or config.tokenizer.algorithm == "sentencepiece"
     is_pre, is_tied = model.norm_order == "pre", model.tie_embeddings == "all"
     problems = (
         (model.activation not in names.ACTIVATIONS, "model.activation", model.activation, "relu"),
         (model.positions != "sinusoidal", "model.positions", model.positions, "sinusoidal"),
+        (model.decoder_start != "sos", "model.decoder_start", model.decoder_start, "sos"),
         (not is_pre and model.ends_in_norm, "model.final_norm", "true with norm_order: post", "null"),
         (is_pre and not is_tied, "model.tie_embeddings", f"{model.tie_embeddings} with norm_order: pre", "all"),
         (not is_shared, "tokenizer.shared", "false (two vocabularies)", "true"),

@@ -59,7 +59,16 @@ class _TokenizerConfig(BaseModel):
 
     source_lang: str | None = None
     target_lang: str | None = None
+    src_lang: str | None = None
+    tgt_lang: str | None = None
     model_max_length: float | None = None
+
+    @property
+    def direction(self) -> tuple[str | None, str | None]:
+        """Languages of M2M100 and NLLB, if there are both."""
+        if self.src_lang is None or self.tgt_lang is None:
+            return None, None
+        return self.src_lang.strip("_"), self.tgt_lang.strip("_")
 
 
 class _GenerationConfig(BaseModel):
@@ -109,7 +118,8 @@ def import_model(
     else:
         tokenizer_config = _read_optional(folder / "tokenizer_config.json", _TokenizerConfig)
         if architecture == M2M100:
-            imported = read_m2m100(folder, allow_pickle, selection or Selection(), languages)
+            chosen = tokenizer_config.direction if not any(languages) and selection is None else languages
+            imported = read_m2m100(folder, allow_pickle, selection or Selection(), chosen)
         else:
             pair = _languages(name, tokenizer_config, languages)
             imported = read_marian(folder, allow_pickle)

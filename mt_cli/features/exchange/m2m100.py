@@ -22,7 +22,7 @@ from torch import Tensor
 from mt_cli.checkpoint.untrusted_weights import load_model
 from mt_cli.config.directions import tag_of_direction
 from mt_cli.config.sections import ModelConfig
-from mt_cli.corpus.languages import primary
+from mt_cli.corpus.languages import LANGUAGE_CODE, primary
 from mt_cli.corpus.lines import read_lines
 from mt_cli.errors import InputError
 from mt_cli.features.exchange import names
@@ -33,7 +33,7 @@ from mt_cli.machine.storage import read_model
 from mt_cli.model.transformer import Transformer
 
 ARCHITECTURE = "m2m_100"
-_MOST_LANGUAGES = 20
+_MOST_LANGUAGES, _LONGEST_CODE = 20, 20
 _POSITIONS = ("model.encoder.embed_positions.weights", "model.decoder.embed_positions.weights")
 """Names of tables of positions in old files; `transformers` computes them again."""
 
@@ -136,7 +136,7 @@ def _check_languages(folder: Path, vocabulary: Vocabulary, selection: Selection,
             raise InputError(f"--new-language {language}={near}: {folder} has {language} already")
         if near not in vocabulary.languages:
             raise InputError(_no_language(folder, near, vocabulary.languages))
-        if not language or set("<>= \t") & set(language):
+        if not LANGUAGE_CODE.fullmatch(language) or len(language) > _LONGEST_CODE:
             raise InputError(f"--new-language {language}={near}: use a code such as quy_Latn for the new language")
     if selection.languages and len(kept) > _MOST_LANGUAGES:
         raise InputError(

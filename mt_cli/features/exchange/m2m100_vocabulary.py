@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from mt_cli.errors import InputError, one_line
-from mt_cli.features.exchange.sentencepiece import Pieces, read_pieces, tokenizer_of
+from mt_cli.features.exchange.sentencepiece import LOWEST_SCORE, Pieces, read_pieces, tokenizer_of
 from mt_cli.machine.storage import read_model, read_regular, reading
 from mt_cli.tokenizer.special_tokens import SPECIAL_TOKENS, UNK_ID
 from mt_cli.tokenizer.tokenizer import MAX_FILE_BYTES, Tokenizer
@@ -30,8 +30,9 @@ _CODES = {
     "wmt21": "en ha is ja cs ru zh de",
 }
 """Languages of M2M100Tokenizer in the order of their ids, which follow the entries of vocab.json; no file has them."""
-_LANGUAGE = re.compile(r"[a-z]{2,3}(?:[_-]\w{2,8})*")
+_LANGUAGE = re.compile(r"([a-z]{2,3}(?:[_-]\w{2,8})*)|__(\S+)__")
 _MERGED_SPACES = {"type": "Replace", "pattern": {"Regex": " {2,}"}}
+_STRIP = {"type": "Strip", "strip_left": True, "strip_right": True}
 _LINES_AT_ONCE = 10_000
 _ASCII = frozenset(map(chr, range(33, 127)))
 
@@ -98,13 +99,14 @@ def read_vocabulary(folder: Path, size: int) -> Vocabulary:
         else:
             raise InputError(f"{folder}: has neither {FAST_TOKENIZER} nor {SPM}, so it has no vocabulary")
         ids |= added
-        languages = {name: index for name, index in added.items() if _LANGUAGE.fullmatch(name)}
+        matches = ((_LANGUAGE.fullmatch(name), index) for name, index in added.items())
+        languages = {match[1] or match[2]: index for match, index in matches if match}
     if pieces is None:
         raise InputError(f"{folder}: has no {SPM}")
     _check(source, ids, languages, size)
     special = {name: ids[name] for name in SPECIAL if name in ids}
-    entries = {name: index for name, index in ids.items() if (name, index) not in languages.items()}
-    entries = {name: index for name, index in entries.items() if name not in special}
+    of_languages = {*languages.values()}
+    entries = {name: index for name, index in ids.items() if name not in special and index not in of_languages}
     # Entries that no text has: they are never written, but have a probability.
     named = {*ids.values(), *languages.values()}
     unnamed = {f"[unused {index}]": index for index in range(size) if index not in named}
@@ -120,8 +122,9 @@ def _check(path: Path, ids: Mapping[str, int], languages: Mapping[str, int], siz
             raise InputError(f"{path}: has no entry {name}")
     if not languages:
         raise InputError(f"{path}: has no entries for languages, such as __en__ or eng_Latn")
-    used = [*ids.values(), *(index for name, index in languages.items() if ids.get(name) != index)]
-    if len(set(used)) != len(used) or not 0 <= min(used) <= max(used) < size:
+    for numbers in ([*ids.values()], [*languages.values()]):
+        if len({*numbers}) == len(numbers) and 0 <= min(numbers) <= max(numbers) < size:
+            continue
         raise InputError(f"{path}: the ids of its entries are not different numbers from 0 to {size - 1:,}")
 
 
@@ -138,8 +141,7 @@ def _read_fast(path: Path) -> tuple[Pieces, dict[str, int], dict[str, int]]:
         ids = {str(name): int(index) for name, index in vocab.items()}
         added = {str(token["content"]): int(token["id"]) for token in tree.get("added_tokens") or []}
         names = [name for name in ids if name not in SPECIAL and name not in added]
-        scores = _scores_of(model, names) if is_bpe else {name: float(score) for name, score in model["vocab"]}
-        scores = {name: scores[name] for name in names}
+        scores = _ranks_of(model["merges"], names) if is_bpe else _scores_of(model["vocab"], {*names})
         if not all(abs(score) < inf for score in scores.values()):
             raise ValueError("a score is not a finite number")
         charsmap, adds_prefix = _steps_of(tree)
@@ -152,7 +154,7 @@ def _steps_of(tree: Mapping[str, Any]) -> tuple[bytes, bool]:
     """Compiled normalisation, and whether a space is put before a text; raises ValueError for other steps."""
     normalizer = tree.get("normalizer") or {"type": "Sequence", "normalizers": []}
     steps = normalizer["normalizers"] if normalizer["type"] == "Sequence" else [normalizer]
-    kinds = [step["type"] for step in steps if not _MERGED_SPACES.items() <= step.items()]
+    kinds = [step["type"] for step in steps if step != _STRIP and not _MERGED_SPACES.items() <= step.items()]
     if kinds not in ([], ["Precompiled"]) or tree["pre_tokenizer"]["type"] != "Metaspace":
         raise ValueError("its steps are not those of SentencePiece")
     charsmaps = [step.get("precompiled_charsmap") or "" for step in steps if step["type"] == "Precompiled"]
@@ -160,12 +162,20 @@ def _steps_of(tree: Mapping[str, Any]) -> tuple[bytes, bool]:
     return b64decode("".join(charsmaps), validate=True), adds_prefix
 
 
-def _scores_of(model: Mapping[str, Any], names: Iterable[str]) -> dict[str, float]:
-    """Scores by which SentencePiece makes the same merges: the piece that is merged first has the highest."""
-    pairs = [merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"]]
-    merged = dict.fromkeys(left + right for left, right in pairs)
-    order = [*merged, *(name for name in names if name not in merged)]
-    return {name: -float(rank) for rank, name in enumerate(order)}
+def _ranks_of(merges: Iterable[Any], names: Sequence[str]) -> dict[str, float]:
+    """Scores by which SentencePiece makes the same merges: the piece that is merged first has the highest.
+
+    Entries that no merge makes are no pieces, except for single characters.
+    """
+    pairs = [merge.split(" ") if isinstance(merge, str) else merge for merge in merges]
+    made = dict.fromkeys(left + right for left, right in pairs)
+    ranks = {name: -float(rank) for rank, name in enumerate(dict.fromkeys([*made, *names]))}
+    return {name: ranks[name] for name in names if name in made or len(name) == 1}
+
+
+def _scores_of(vocab: Iterable[Any], names: Collection[str]) -> dict[str, float]:
+    """Scores of the pieces of a unigram model; entries with the lowest score that `mt` writes are no pieces."""
+    return {str(name): float(score) for name, score in vocab if name in names and score > LOWEST_SCORE}
 
 
 def pieces_for(vocabulary: Vocabulary, lines: Iterable[str]) -> set[str]:
