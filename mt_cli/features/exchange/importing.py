@@ -121,15 +121,11 @@ def import_model(
             chosen = tokenizer_config.direction if not any(languages) and selection is None else languages
             imported = read_m2m100(folder, allow_pickle, selection or Selection(), chosen)
         else:
-            pair = _languages(name, tokenizer_config, languages)
-            imported = read_marian(folder, allow_pickle)
-        pair = imported.languages or pair
+            imported = read_marian(folder, allow_pickle, _languages(name, tokenizer_config, languages))
+        config = _config_of(folder, imported, tokenizer_config.model_max_length, output.name)
+        tokenizers, model, longest = imported.tokenizers, imported.model, config.corpus.max_tokens
         for note in imported.notes:
             say(f"{name}: {note}")
-        kind = _GenerationConfig if imported.default_tag is None else _DirectedGenerationConfig
-        generation = _read_optional(folder / "generation_config.json", kind)
-        config = _config_of(imported, tokenizer_config.model_max_length, generation, output.name, pair)
-        tokenizers, model, longest = imported.tokenizers, imported.model, config.corpus.max_tokens
     parents = _parents(folder, name, repository, config.corpus.languages)
     return write_run(output, config, tokenizers, model, longest, parents)
 
@@ -226,16 +222,12 @@ def _tagging(tags: tuple[str, ...], target: str) -> Tagging:
     return Tagging(tags, of_target[0] if len(of_target) == 1 else None, is_required)
 
 
-def _config_of(
-    imported: Imported,
-    longest: float | None,
-    generation: _GenerationConfig,
-    name: str,
-    languages: tuple[str, str],
-) -> Config:
-    source, target = languages
+def _config_of(folder: Path, imported: Imported, longest: float | None, name: str) -> Config:
+    source, target = imported.languages
     max_tokens = int(longest) if longest is not None and 1 <= longest <= _LONGEST else _MAX_TOKENS
     is_directed = imported.default_tag is not None
+    kind = _DirectedGenerationConfig if is_directed else _GenerationConfig
+    generation = _read_optional(folder / "generation_config.json", kind)
     tagging = Tagging(imported.tags, imported.default_tag, True) if is_directed else _tagging(imported.tags, target)
     decoding = {
         "beam_size": generation.num_beams or imported.num_beams,

@@ -102,7 +102,9 @@ def read_m2m100(folder: Path, allow_pickle: bool, selection: Selection, directio
     have.
     """
     config = read_model(folder / "config.json", M2M100Config)
-    vocabulary, weights = read_vocabulary(folder, config.vocab_size), read_weights(folder, allow_pickle)
+    weights = read_weights(folder, allow_pickle)
+    _check_tables(folder, config, weights)
+    vocabulary = read_vocabulary(folder, config.vocab_size)
     kept = [*dict.fromkeys([*(selection.languages or vocabulary.languages), *selection.new_languages])]
     _check_languages(folder, vocabulary, selection, kept)
     source, target = _direction(folder, direction, selection, kept)
@@ -124,6 +126,19 @@ def read_m2m100(folder: Path, allow_pickle: bool, selection: Selection, directio
     options = {"algorithm": "sentencepiece", "shared": True}
     notes = _notes(config, len(rows), missing)
     return Imported(model, pair, options, tags, config.num_beams, unk, (source, target), tags[0], notes)
+
+
+def _check_tables(folder: Path, config: M2M100Config, weights: Mapping[str, Tensor]) -> None:
+    """Raise InputError unless all tables of embeddings have the size in the config, and are equal."""
+    present, size = [name for name in names.TABLES if name in weights], (config.vocab_size, config.d_model)
+    problem = None if present else f"there is no {names.SHARED_TABLE}"
+    for name in present:
+        if weights[name].shape != size:
+            problem = f"{name} is {[*weights[name].shape]}, and config.json says {[*size]}"
+        elif problem is None and name != present[0] and not torch.equal(weights[name], weights[present[0]]):
+            problem = f"{name} differs from {present[0]}, and config.json ties them"
+    if problem is not None:
+        raise InputError(f"{folder}: its weights do not fit its config: {problem}")
 
 
 def _check_languages(folder: Path, vocabulary: Vocabulary, selection: Selection, kept: Sequence[str]) -> None:
@@ -194,17 +209,7 @@ def _model(folder: Path, config: M2M100Config, weights: Mapping[str, Tensor], ro
         layers = {names.transformers_name(name): name for name in ours}
         if unknown := weights.keys() - layers.keys() - {*names.TABLES, *_POSITIONS}:
             raise ValueError(f"{min(unknown)!r:.120} belongs to no layer")
-        present = [name for name in names.TABLES if name in weights]
-        if not present:
-            raise ValueError(f"there is no {names.SHARED_TABLE}")
-        table = weights[present[0]]
-        for name in present:
-            if weights[name].shape != (config.vocab_size, config.d_model):
-                expected = f"{[config.vocab_size, config.d_model]}"
-                raise ValueError(f"{name} is {[*weights[name].shape]}, and config.json says {expected}")
-            if not torch.equal(weights[name], table):
-                raise ValueError(f"{name} differs from {present[0]}, and config.json ties them")
-        kept = table[rows]
+        kept = next(weights[name] for name in names.TABLES if name in weights)[rows]
         tables = ("source_embedding.table.weight", "target_embedding.table.weight", "projection.weight")
         return dict.fromkeys(tables, kept) | {ours: weights[theirs] for theirs, ours in layers.items()}
 

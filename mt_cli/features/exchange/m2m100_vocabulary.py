@@ -58,8 +58,6 @@ class Vocabulary:
     def tokenizer(self, tags: Sequence[str] = (), languages: Sequence[str] | None = None) -> Tokenizer:
         """Tokenizer with the entries from id 4 on, then the languages, by default all."""
         names = [f"<{language}>" for language in (self.languages if languages is None else languages)]
-        if reserved := {*SPECIAL_TOKENS, *names}.intersection(self.entries):
-            raise InputError(f"not supported: an entry is called {min(reserved)}, as one of mt")
         return tokenizer_of(self.pieces, [*self.entries, *names], tags)
 
     def with_unknown(self, pieces: Sequence[str]) -> Vocabulary:
@@ -105,10 +103,14 @@ def read_vocabulary(folder: Path, size: int) -> Vocabulary:
         raise InputError(f"{folder}: has no {SPM}")
     _check(source, ids, languages, size)
     special = {name: ids[name] for name in SPECIAL if name in ids}
+    if reserved := {*SPECIAL_TOKENS, *(f"<{language}>" for language in languages)}.intersection(ids):
+        raise InputError(f"{source}: not supported: an entry is called {min(reserved)}, as one of mt")
     of_languages = {*languages.values()}
     entries = {name: index for name, index in ids.items() if name not in special and index not in of_languages}
     # Entries that no text has: they are never written, but have a probability.
     named = {*ids.values(), *languages.values()}
+    if size > 2 * len(named):
+        raise InputError(f"{source}: has {len(named):,} entries for {size:,} embeddings")
     unnamed = {f"[unused {index}]": index for index in range(size) if index not in named}
     unnamed |= {"[mask]": special[MASK]} if MASK in special else {}
     entries = dict(sorted((entries | unnamed).items(), key=lambda item: item[1]))
