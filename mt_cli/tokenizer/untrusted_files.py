@@ -29,8 +29,8 @@ MAX_ENTRY_CHARACTERS = 2**16
 MAX_PIECE_CHARACTERS = 512
 """Maximum length of an entry of a unigram model, and of a piece of SentencePiece, whose trainer has this limit too."""
 MAX_PIECE_BYTES = 3 * 2**20
-"""Maximum length of all entries of a unigram model together; the 256,000 pieces of NLLB have about 2,600,000. The library
-needs 200 bytes of memory for each."""
+"""Maximum length of all entries of a unigram model together; the 256,000 pieces of NLLB have about 2,600,000. The
+library needs 200 bytes of memory for each."""
 MAX_MERGED_CHARACTERS = 2**23
 """Maximum total length of the merged pieces; the 600,000 merges of a model of 256,000 pieces make about 4,000,000."""
 _MAX_CHARSMAP_BYTES = 2**20
