@@ -40,7 +40,7 @@ def import_model(
 
     Examples:
         mt import Helsinki-NLP/opus-mt-en-it --output runs/opus-en-it
-        mt import facebook/nllb-200-distilled-600M --languages spa_Latn,ayr_Latn --output runs/nllb
+        mt import nllb --languages spa_Latn,ayr_Latn --output runs/nllb
         mt import exported/ --output runs/again
 
     More: docs/fine_tuning.md
