@@ -55,6 +55,12 @@ class Ancestor:
     """Licence of an imported model, by its model card."""
 
 
+def record_of(ancestor: Ancestor) -> dict[str, Any]:
+    """Content of an ancestor for reports; without the key `license` if none is known."""
+    record = asdict(ancestor) | {"parents": [record_of(parent) for parent in ancestor.parents]}
+    return {key: value for key, value in record.items() if key != "license" or value is not None}
+
+
 def describe_lineage(parents: Sequence[Ancestor], depth: int = 0) -> Iterator[str]:
     """Describe each ancestor of a run in a line, the nearest first, indented by generation."""
     for parent in parents:

@@ -19,16 +19,20 @@ def files(tmp_path):
 
 
 def test_a_model_is_imported_with_the_files_that_it_needs(hub, mt_from_hub, files, tmp_path):
-    first = hub.model("org/opus-mt-en-de", files | {"tf_model.h5": b"\0" * 1000, "README.md": b"#"})
+    card = b"---\nlicense: cc-by-4.0\n---\n"
+    first = hub.model(
+        "org/opus-mt-en-de", files | {"tf_model.h5": b"\0" * 1000, "README.md": card, ".gitattributes": b"#"}
+    )
     hub.models["org/opus-mt-en-de"].tags["v1"] = first
     hub.model("org/opus-mt-en-de", {"config.json": b"{}"})
     command = ("import", "org/opus-mt-en-de", "--revision", "v1", "--output")
     status, _, err = mt_from_hub(*command, tmp_path / "one")
     assert status == 0, err
     fetched = {request.path.rpartition("/")[2] for request in hub.requests if "resolve" in request.path}
-    assert "model.safetensors" in fetched and not {"tf_model.h5", "README.md"} & fetched
+    assert {"model.safetensors", "README.md"} <= fetched and not {"tf_model.h5", ".gitattributes"} & fetched
     (origin,) = TrainedRun.load(tmp_path / "one").state.parents
     assert origin.run == f"org/opus-mt-en-de (commit {first})" and len(origin.weights) == 64
+    assert origin.license == "cc-by-4.0"
     hub.stop()
     status, _, err = mt_from_hub(*command, tmp_path / "two")
     assert status == 0, err
