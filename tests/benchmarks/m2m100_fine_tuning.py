@@ -161,7 +161,7 @@ def fine_tune_with_mt(data, folder, output, steps, rate, batch_tokens):
 
 def translated_by_mt(output, run):
     """Greedy translations of the development set by a run."""
-    options = ("--beam-size", 1, "--set", "decoding.max_length=60", "--to", TARGET)
+    options = ("--beam-size", 1, "--set", "decoding.max_length=60", "--to", TARGET, "--precision", "fp32")
     common.run_mt(output, "translate", "--run", run, "--input", "dev.es", "--output", "out.txt", *options)
     return common.read_lines(output / "out.txt")
 

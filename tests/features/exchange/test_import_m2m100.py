@@ -2,11 +2,14 @@ import json
 
 import pytest
 import torch
-from m2m100_files import transformers, write_m2m100, write_nllb
+from m2m100_files import NLLB_LANGUAGES, transformers, write_m2m100, write_nllb
 from marian_files import LINES
 
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.decoding.engine import TransformerEngine
+from mt_cli.features.exchange.m2m100 import M2M100Config
+from mt_cli.features.exchange.names import SHARED_TABLE, transformers_name
+from mt_cli.model.transformer import outline
 from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID
 from mt_cli.translation.translator import Translator
 
@@ -358,3 +361,49 @@ def test_a_config_without_directions_of_its_parent_is_refused(nllb_parent, mt, t
         status, _, err = mt("train", "--config", child_config(tmp_path, corpus=corpus))
         assert (status, expected in err) == (2, True), err
         assert not (tmp_path / "runs/child").exists()
+
+
+def test_either_file_of_the_tokenizer_of_nllb_is_enough(one_thread, run_of, tmp_path):
+    folder = tmp_path / "nllb"
+    folder.mkdir()
+    _, tokenizer = write_nllb(folder)
+    whole = run_of(folder, "whole", *languages("eng_Latn", "ayr_Latn"))
+    pieces = (folder / "sentencepiece.bpe.model").read_bytes()
+    (folder / "sentencepiece.bpe.model").unlink()
+    fast = run_of(folder, "fast", *languages("eng_Latn", "ayr_Latn"))
+    (folder / "sentencepiece.bpe.model").write_bytes(pieces)
+    (folder / "tokenizer.json").unlink()
+    settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    names = [*NLLB_LANGUAGES, "<mask>"]  # As older versions of transformers write them.
+    added = {tokenizer.convert_tokens_to_ids(name): {"content": name, "special": True} for name in names}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings | {"added_tokens_decoder": added}))
+    pieces_alone = run_of(folder, "pieces", *languages("eng_Latn", "ayr_Latn"))
+    for run in (fast, pieces_alone):
+        assert not equal_weights(whole.model, run.model)
+        tagged = [f"<eng_Latn>ayr_Latn> {' '.join(line.split())}" for line in LINES]
+        assert [run.tokenizers[0].encode([line]) for line in tagged] == [
+            whole.tokenizers[0].encode([line]) for line in tagged
+        ]
+
+
+def test_a_model_of_full_size_has_the_weights_of_the_class_of_transformers():
+    config = transformers.M2M100Config(vocab_size=256_206)
+    with torch.device("meta"):
+        theirs = dict(transformers.M2M100ForConditionalGeneration(config).named_parameters())
+    tree = config.to_dict() | {"model_type": "m2m_100"}
+    ours = outline(M2M100Config.model_validate(tree).our_options(), 256_206, 256_206)
+    shapes = {
+        SHARED_TABLE if "table" in name else transformers_name(name): weight.shape
+        for name, weight in ours.named_parameters()
+    }
+    assert shapes == {name: weight.shape for name, weight in theirs.items()}
+    assert sum(weight.numel() for weight in ours.parameters()) == 615_073_792
+
+
+def test_the_peak_of_fine_tuning_a_model_of_full_size_is_below_24_gigabytes(monkeypatch, root):
+    monkeypatch.syspath_prepend(root / "tests/benchmarks")
+    from m2m100_memory import peak_bytes
+
+    number, fixed, peak = peak_bytes(256_206, 6_000, {})
+    assert number == 615_073_792
+    assert 14 * number < fixed < peak < 22e9
