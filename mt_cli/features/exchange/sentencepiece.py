@@ -22,8 +22,7 @@ from mt_cli.tokenizer.untrusted_files import check_charsmap, check_entries, chec
 _MAX_FILE_BYTES = 2**24
 _UNIGRAM, _BPE = 1, 2
 _NORMAL, _UNKNOWN, _USER_DEFINED, _BYTE = 1, 2, 4, 6
-LOWEST_SCORE = -1e6
-"""Score of entries that are no pieces."""
+_LOWEST_SCORE = -1e6
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ def tokenizer_of(pieces: Pieces, entries: Sequence[str], tags: Sequence[str] = (
                 ids = {name: index for index, name in enumerate(vocab)}
                 model = models.BPE(ids, _merges(scores), unk_token=UNK, fuse_unk=True)
             else:
-                model = models.Unigram([(name, scores.get(name, LOWEST_SCORE)) for name in vocab], unk_id=UNK_ID)
+                model = models.Unigram([(name, scores.get(name, _LOWEST_SCORE)) for name in vocab], unk_id=UNK_ID)
             backend = sentencepiece_backend(model, pieces.charsmap, pieces.adds_prefix, pieces.strips_spaces)
             return Tokenizer(backend, tags)
     except Exception as error:  # The library raises nothing more specific.
