@@ -11,7 +11,7 @@ import mmap
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
@@ -162,11 +162,26 @@ def encode_block(
     max_tokens: int,
     protection: Protection = UNPROTECTED,
 ) -> tuple[pa.RecordBatch, Mask]:
-    """Encode sources and targets; return their ids, and the mask of pairs with at most `max_tokens` on both sides."""
+    """Encode sources and targets; return their ids, and the mask of pairs with at most `max_tokens` on both sides.
+
+    A target begins with its language if the tag of the source says so; see `Tokenizer`.
+    """
     texts = protection.protect_columns(texts)
     sides = [tokenizer.encode_flat(side) for tokenizer, side in zip(tokenizers, texts, strict=True)]
+    sides[1] = _with_first_ids(*sides[1], tokenizers[0].first_target_ids(texts[0]))
     is_kept: Mask = np.maximum(*(lengths for _, lengths in sides)) <= max_tokens
     return as_batch(sides), is_kept
+
+
+def _with_first_ids(
+    ids: Ids, lengths: NDArray[np.int32], first_ids: Sequence[tuple[int, ...]]
+) -> tuple[Ids, NDArray[np.int32]]:
+    """Concatenated ids of sequences, and their lengths, with the given ids before each sequence."""
+    counts = np.fromiter(map(len, first_ids), np.int32, len(first_ids))
+    if not counts.any():
+        return ids, lengths
+    starts = np.cumsum(lengths, dtype=np.int64) - lengths
+    return np.insert(ids, np.repeat(starts, counts), list(chain(*first_ids))), lengths + counts
 
 
 def as_batch(sides: Iterable[tuple[Ids, NDArray[np.int32]]]) -> pa.RecordBatch:

@@ -51,6 +51,14 @@ class Ancestor:
     """SHA-256 of the checkpoint."""
     parents: list[Ancestor] = field(default_factory=list)
     """Parents of this run."""
+    license: str | None = None
+    """Licence of an imported model, by its model card."""
+
+
+def record_of(ancestor: Ancestor) -> dict[str, Any]:
+    """Content of an ancestor for reports; without the key `license` if none is known."""
+    record = asdict(ancestor) | {"parents": [record_of(parent) for parent in ancestor.parents]}
+    return {key: value for key, value in record.items() if key != "license" or value is not None}
 
 
 def describe_lineage(parents: Sequence[Ancestor], depth: int = 0) -> Iterator[str]:
@@ -58,8 +66,17 @@ def describe_lineage(parents: Sequence[Ancestor], depth: int = 0) -> Iterator[st
     for parent in parents:
         source, target = parent.languages
         indent = "  " * depth
-        yield f"{indent}from {parent.run}, {source} to {target}, step {parent.step:,} ({parent.weights[:12]})"
+        licence = f", licence {parent.license}" if parent.license else ""
+        yield f"{indent}from {parent.run}, {source} to {target}, step {parent.step:,} ({parent.weights[:12]}){licence}"
         yield from describe_lineage(parent.parents, depth + 1)
+
+
+def licences_of(parents: Sequence[Ancestor]) -> dict[str, str]:
+    """Licences of imported models among the ancestors of a run, by their names."""
+    licences = {parent.run: parent.license for parent in parents if parent.license}
+    for parent in parents:
+        licences |= licences_of(parent.parents)
+    return licences
 
 
 def last_of(validations: Sequence[ValidatedStep], number: int) -> list[ValidatedStep]:

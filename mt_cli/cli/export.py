@@ -60,6 +60,7 @@ def export(
         raise InputError(f"{given[0]} is for --format argos")
     spin_less_if_busy()
     from mt_cli.checkpoint.directory import RunDirectory
+    from mt_cli.checkpoint.state import licences_of
     from mt_cli.checkpoint.trained import TrainedRun
     from mt_cli.features.exchange.bundle import export_bundle
     from mt_cli.features.exchange.comparison import sample_sentences
@@ -72,6 +73,9 @@ def export(
     if note := note_on_protection(config, kind):
         say(f"note: {note}")
     loaded = TrainedRun.load(path)
+    licences = licences_of(loaded.state.parents)
+    for origin, licence in licences.items():
+        say(f"note: training began with {origin}, whose licence ({licence}) applies to the export, too")
     if kind == "bundle":
         export_bundle(loaded, output)
         return say(f"{output}: weights, tokenizers and a description of the model")
@@ -81,7 +85,9 @@ def export(
         from mt_cli.features.exchange.huggingface import export_huggingface
         from mt_cli.reporting.report import RunSummary
 
-        agreement = export_huggingface(loaded, output, sentences, model_card(RunSummary.read(path), license_name))
+        agreement = export_huggingface(
+            loaded, output, sentences, model_card(RunSummary.read(path), license_name, licences)
+        )
         usage = f"Use it with transformers; {output}/README.md says how"
     elif kind == "argos":
         from mt_cli.features.exchange.argos import Package, choose_direction, export_argos

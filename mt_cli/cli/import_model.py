@@ -2,46 +2,82 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from mt_cli.cli.options import MODEL, OUTPUT, argument, check_languages, check_new_run, flag, option
 from mt_cli.cli.streams import show
+from mt_cli.errors import InputError
 from mt_cli.machine.console import say
 
 _model = partial(option, MODEL)
 
 
 def import_model(
-    model: Annotated[str, argument("MODEL", "Folder of a Marian model or a bundle, or a hub id.")],
+    model: Annotated[str, argument("MODEL", "Folder of a Marian, M2M100 or NLLB model or a bundle, or a hub id.")],
     output: Annotated[Path, option(OUTPUT, "DIR", "New run directory, such as runs/opus-en-it.")],
     source_language: Annotated[str | None, _model("CODE", "Source language.", "by the model")] = None,
     target_language: Annotated[str | None, _model("CODE", "Target language.", "by the model")] = None,
     revision: Annotated[str | None, _model("NAME", "Branch, tag or commit of a hub id.", "main")] = None,
+    languages: Annotated[
+        str | None, _model("CODES", "Of M2M100 and NLLB: languages to keep, such as eng_Latn,fao_Latn.", "all")
+    ] = None,
+    vocabulary_from: Annotated[
+        list[Path] | None,
+        _model("FILE", "Of M2M100 and NLLB: text whose pieces are kept; can be repeated.", "all pieces", callback=None),
+    ] = None,
+    new_language: Annotated[
+        list[str] | None,
+        _model("NEW=NEAR", "Of M2M100 and NLLB: add a language that begins as a near one; can be repeated.", "none"),
+    ] = None,
     allow_pickle: Annotated[bool, flag(MODEL, "--allow-pickle", "Read weights from pytorch_model.bin.")] = False,
 ) -> None:
     """Make a run of a published model.
 
-    Reads folders of Hugging Face transformers (MarianMT), such as those of OPUS-MT, and exports of mt.
+    Reads folders of Hugging Face transformers (MarianMT, such as OPUS-MT; M2M100 and NLLB), and exports of mt.
 
     Examples:
         mt import Helsinki-NLP/opus-mt-en-it --output runs/opus-en-it
+        mt import nllb --languages spa_Latn,ayr_Latn --output runs/nllb
         mt import exported/ --output runs/again
 
     More: docs/fine_tuning.md
     """
     check_languages(source_language, target_language)
     check_new_run(output)
+    from mt_cli.checkpoint.state import licences_of
     from mt_cli.features.exchange import importing
+    from mt_cli.features.exchange.m2m100 import Selection
 
-    run = importing.import_model(model, output, (source_language, target_language), allow_pickle, revision)
+    selection = None
+    if languages or vocabulary_from or new_language:
+        selection = Selection(_codes(languages), vocabulary_from or (), _new_languages(new_language or ()))
+    pair = source_language, target_language
+    run = importing.import_model(model, output, pair, allow_pickle, revision, selection)
     source, target = run.config.corpus.languages
     num_parameters = sum(weight.numel() for weight in run.model.parameters())
     say(f"{model}: {source} to {target}, {num_parameters:,} parameters, {run.tokenizers[1].vocab_size:,} entries")
     if (tagging := run.config.corpus.tagging).tags:
         default = f"; {tagging.default} is put before a sentence without one" if tagging.default else ""
         say(f"Sentences begin with one of {len(tagging.tags)} tags, such as {tagging.tags[0]} (--to, --tag){default}")
+    for origin, licence in licences_of(run.state.parents).items():
+        say(f"Licence of {origin}: {licence}; it stands in the run and in its exports")
     say(f'Translate with it:  mt translate --run {output} "..."')
     say(f"Fine-tune it:       mt train --config FILE --set init.run={output}")
     show(str(output))
+
+
+def _codes(languages: str | None) -> list[str]:
+    """Languages of the option `--languages`."""
+    return [code.strip() for code in languages.split(",")] if languages else []
+
+
+def _new_languages(options: Sequence[str]) -> dict[str, str]:
+    """New languages, each with a near one."""
+    pairs = [option.partition("=") for option in options]
+    for new, sign, near in pairs:
+        if not (new and near):
+            raise InputError(f"--new-language {new}{sign}{near}: write NEW=NEAR, such as quy_Latn=ayr_Latn")
+    return {new: near for new, _, near in pairs}

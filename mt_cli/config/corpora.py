@@ -90,8 +90,9 @@ class CorpusConfig(Section):
     accept_processed: Changeable[bool] = False
     """Train on text that other programs have processed (subword marks, tokenised punctuation, special tokens, typed
     tags), which `mt train` otherwise refuses."""
-    tag: Literal["to_target"] | None = None
-    """`to_target`: each corpus without a `tag` gets a tag with its target language, such as `<2it>`."""
+    tag: Literal["to_target", "direction"] | None = None
+    """`to_target`: each corpus without a `tag` gets a tag with its target language, such as `<2it>`. `direction`: a tag
+    with both languages, such as `<en>it>`, which M2M100 and NLLB need."""
     both_directions: bool = False
     """Train, validate and test in both directions: each corpus is used once more with `reverse`."""
     temperature: float | None = Field(default=None, ge=1, le=1_000_000)

@@ -9,10 +9,11 @@ from typing import Any
 
 from mt_cli.errors import InputError
 
-TO_TARGET = "to_target"
-"""Value of `tag` that stands for a tag with the target language."""
-_TARGET = re.compile(r"<2(.+)>|>>(.+)<<")
-"""A tag with a target language, written by `mt` or by Marian models of OPUS-MT."""
+TO_TARGET, DIRECTION = "to_target", "direction"
+"""Values of `tag` that stand for a tag with the target language, or with both languages."""
+_TARGET = re.compile(r"<2(.+)>|>>(.+)<<|<[^<>\s]+>([^<>\s]+)>")
+"""A tag with a target language, written by `mt` or by Marian models of OPUS-MT, or a tag with both languages."""
+_DIRECTION = re.compile(r"<([^<>\s]+)>([^<>\s]+)>")
 _GROUPS = ("train", "valid", "test")
 
 
@@ -21,9 +22,20 @@ def tag_of(language: str) -> str:
     return f"<2{language}>"
 
 
+def tag_of_direction(source: str, target: str) -> str:
+    """Tag with both languages, for models such as M2M100 and NLLB: `<eng_Latn>fao_Latn>`."""
+    return f"<{source}>{target}>"
+
+
+def direction_of(tag: str) -> tuple[str, str] | None:
+    """Source and target language in a tag with both; None for other tags."""
+    match = _DIRECTION.fullmatch(tag)
+    return (match[1], match[2]) if match else None
+
+
 def targets_of(tags: Sequence[str]) -> list[str]:
     """Target languages that tags of a model ask for."""
-    return [match[1] or match[2] for tag in tags if (match := _TARGET.fullmatch(tag))]
+    return [match[1] or match[2] or match[3] for tag in tags if (match := _TARGET.fullmatch(tag))]
 
 
 @dataclass(frozen=True)
@@ -99,17 +111,18 @@ def written_out(tree: Mapping[str, Any]) -> Mapping[str, Any]:
     """
     has_both, tag = tree.get("both_directions") is True, tree.get("tag")
     tags = [tag, *(source.get("tag") for _, sources in _lists_of(tree) for source in sources)]
-    if not has_both and TO_TARGET not in tags:
+    if not has_both and TO_TARGET not in tags and DIRECTION not in tags:
         return tree
     default = tree.get("source"), tree.get("target")
-    changes: dict[str, Any] = {"both_directions": False, "tag": None if tag == TO_TARGET else tag}
+    changes: dict[str, Any] = {"both_directions": False, "tag": None if tag in (TO_TARGET, DIRECTION) else tag}
     extra_tests: dict[str, Any] = {}
     for name, sources in _lists_of(tree):
         reverse = [_reversed(source, default) for source in sources] if has_both else []
         written = [_with_tag(source, tag, default) for source in (*sources, *reverse)]
         if has_both and not all(source.get("tag") for source in written):
             raise ValueError(
-                "both_directions: set `tag: to_target` beside it, which tells the model the target language"
+                "both_directions: set `tag: to_target` beside it, which tells the model the target language (`tag: "
+                "direction` for M2M100 and NLLB)"
             )
         (changes if name in _GROUPS else extra_tests)[name] = written
     return {**tree, **changes} | ({"extra_tests": {**tree["extra_tests"], **extra_tests}} if extra_tests else {})
@@ -134,7 +147,10 @@ def _reversed(source: Mapping[str, Any], default: tuple[Any, Any]) -> Mapping[st
 
 def _with_tag(source: Mapping[str, Any], tag: Any, default: tuple[Any, Any]) -> Mapping[str, Any]:
     tag = tag if source.get("tag") is None else source["tag"]
-    return {**source, "tag": tag_of(_languages_of(source, default)[1])} if tag == TO_TARGET else source
+    if tag not in (TO_TARGET, DIRECTION):
+        return source
+    languages = _languages_of(source, default)
+    return {**source, "tag": tag_of(languages[1]) if tag == TO_TARGET else tag_of_direction(*languages)}
 
 
 def _languages_of(source: Mapping[str, Any], default: tuple[Any, Any]) -> tuple[Any, Any]:

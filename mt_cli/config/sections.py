@@ -160,10 +160,13 @@ class ModelConfig(Section):
     and false with `post`. With `post`, true is PyTorch's `nn.Transformer`."""
     activation: Literal["relu", "gelu", "silu", "swiglu"] = "relu"
     """Activation function of the feed-forward blocks. Marian calls `silu` swish; `swiglu` is its gated form."""
-    positions: Literal["sinusoidal", "learned", "rotary"] = "sinusoidal"
-    """Positional encoding: a table added to the embeddings, or rotation of queries and keys of self-attention."""
+    positions: Literal["sinusoidal", "learned", "rotary", "fairseq"] = "sinusoidal"
+    """Positional encoding: a table added to the embeddings, or rotation of queries and keys of self-attention.
+    `fairseq`: the sinusoidal table of M2M100 and NLLB."""
     max_positions: int = Field(default=1024, ge=1, le=2**20)
     """Size of the table of learned positions; the other kinds have no limit."""
+    decoder_start: Literal["sos", "eos"] = "sos"
+    """Token whose embedding the decoder begins with: [SOS], or [EOS] as in M2M100 and NLLB."""
     tie_embeddings: Literal["none", "target", "all"] = "target"
     """Tables that share weights: none, target embedding and output projection, or the source embedding as well."""
     qkv_bias: bool = True

@@ -56,7 +56,7 @@ class TextSource(Section):
     """Source and target language if they differ from those of the config, as in a multilingual model."""
     tag: str | None = Field(default=None, pattern=r"^\S+$", max_length=50)
     """Token prepended to each source sentence, such as `<bt>`; `to_target`: the target language, as `<2it>` (see `mt
-    translate --to`)."""
+    translate --to`); `direction`: both languages, as `<en>it>`."""
     reverse: bool = False
     """Exchange the sides: the second text is the source. `languages` names the sides after the exchange."""
     weight: float | None = Field(default=None, ge=1e-9, le=1000)

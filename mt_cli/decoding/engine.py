@@ -34,6 +34,10 @@ class ForcedDecoding:
     attention: Tensor | None
     """(T+1)x(S+1), mean over layers and heads of the cross-attention; the last row and column are [EOS]."""
 
+    def without_first(self, number: int) -> ForcedDecoding:
+        """Copy without the first tokens."""
+        return ForcedDecoding(self.log_probs[number:], None if self.attention is None else self.attention[number:])
+
 
 class Engine(Protocol):
     """A model that translates ids and knows no text."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from operator import itemgetter
@@ -42,6 +42,14 @@ class Hypothesis:
     score: float  # Log-probability (nats, [EOS] included) divided by the length penalty; higher is better.
     attention: Tensor | None = None
     """TxS cross-attention of each token, from engines that return it with a search."""
+
+    def without_first(self, number: int) -> Hypothesis:
+        """Copy without the first tokens, with the same score."""
+        if not number:
+            return self
+        return replace(
+            self, ids=self.ids[number:], attention=None if self.attention is None else self.attention[number:]
+        )
 
 
 Results = Callable[[], list[list[Hypothesis]]]

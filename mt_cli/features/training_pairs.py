@@ -19,5 +19,6 @@ def training_pairs(data: Data, config: Config, group: Group = ALONE) -> Training
     if config.tokenizer.is_sampled:
         pairs = resegmented(pairs, data.tokenizers, config)
     if config.training.concatenated_pairs:
-        pairs = ConcatenatedPairs(pairs, data.tokenizers[0].tag_ids, config)
+        source = data.tokenizers[0]
+        pairs = ConcatenatedPairs(pairs, (source.tag_ids, source.target_tag_ids), config)
     return pairs

@@ -16,6 +16,8 @@ from mt_cli.model.kernels import is_cpu
 _BLOCK_TOKENS = 4096
 """Number of tokens whose logit gradients exist at a time, in the format of the activations: enough for a fast product
  (the weight gradient of 2,500 x 8,000 in bf16 on two cores: 26 ms as one product, 35 ms in blocks of 256)."""
+_BLOCK_LOGITS = 2**27
+"""Number of logits of a block; more than 32,768 entries have smaller blocks. A GPU holds 12 bytes for each logit."""
 _CHUNK_TOKENS = 256
 """Number of tokens whose probabilities exist at a time on a CPU, in fp32: ten megabytes, which stay in its caches."""
 
@@ -95,8 +97,9 @@ class _FusedLoss(torch.autograd.Function):
         grad_hidden_PND = torch.empty_like(hidden_PND)
         grad_weight_VD: Tensor | None = None
         grad_bias_V = None if bias_V is None else torch.zeros_like(bias_V, dtype=torch.float32)
-        for start in range(0, num_rows, _BLOCK_TOKENS // num_passes):
-            block = slice(start, start + _BLOCK_TOKENS // num_passes)
+        block_rows = max(_CHUNK_TOKENS, min(_BLOCK_TOKENS, _BLOCK_LOGITS // len(weight_VD))) // num_passes
+        for start in range(0, num_rows, block_rows):
+            block = slice(start, start + block_rows)
             hidden_PMD, targets_M = hidden_PND[:, block].contiguous(), targets_N[block]
             grad_MV = None
             if with_gradient:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from mt_cli.batching.packing import PackedLayout
 from mt_cli.config.sections import ModelConfig
 from mt_cli.model.kernels import drop, is_cpu
+from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID
 
 
 class Embedding(nn.Module):
@@ -28,12 +29,17 @@ class Embedding(nn.Module):
             self.positions = LearnedPositions(config.max_positions, config.d_model)
         elif config.positions == "sinusoidal":
             self.positions = SinusoidalPositions(config.d_model)
+        elif config.positions == "fairseq":
+            self.positions = FairseqPositions(config.d_model)
+        self.starts_with_eos = config.decoder_start == "eos"
         self.scale = math.sqrt(config.d_model)
         self.dropout = config.dropout if config.embedding_dropout is None else config.embedding_dropout
         self.word_dropout = config.word_dropout
 
     def forward(self, ids_N: Tensor, layout: PackedLayout) -> Tensor:
         """Embed ids at the positions of a layout, as NxD."""
+        if self.starts_with_eos:
+            ids_N = ids_N.masked_fill(ids_N == SOS_ID, EOS_ID)
         words_ND = self.table(ids_N)
         if self.training and self.word_dropout:
             words_ND = words_ND * drop(torch.ones_like(words_ND[:, :1]), self.word_dropout)
@@ -52,14 +58,34 @@ class SinusoidalPositions(nn.Module):
 
     def __init__(self, d_model: int) -> None:
         super().__init__()
-        self.register_buffer("table", sinusoids(256, d_model), persistent=False)
+        self.register_buffer("table", self.encodings(256, d_model), persistent=False)
+
+    @staticmethod
+    def encodings(num_positions: int, d_model: int) -> Tensor:
+        """Encodings of the first positions: num_positions x D on the CPU."""
+        return sinusoids(num_positions, d_model)
 
     def forward(self, positions_N: Tensor, num_positions: int) -> Tensor:
         """Encodings NxD of positions below `num_positions`."""
         table = self.table  # Another thread may replace the table, even by a shorter one.
         if num_positions > len(table):
-            self.table = table = sinusoids(2 * num_positions, table.shape[1]).to(table.device)
+            self.table = table = self.encodings(2 * num_positions, table.shape[1]).to(table.device)
         return table[positions_N]
+
+
+class FairseqPositions(SinusoidalPositions):
+    """Positions of fairseq, M2M100 and NLLB: all sines before all cosines, and the first two positions left out.
+
+    The wavelengths are a geometric progression that ends at 10000 * 2 pi.
+    """
+
+    @staticmethod
+    def encodings(num_positions: int, d_model: int) -> Tensor:
+        """Encodings of the first positions: num_positions x D on the CPU."""
+        half = d_model // 2
+        frequencies = torch.exp(torch.arange(half, device="cpu") * (-math.log(10_000.0) / max(1, half - 1)))
+        angles = torch.arange(2, num_positions + 2, device="cpu")[:, None] * frequencies
+        return torch.cat([angles.sin(), angles.cos()], dim=1)
 
 
 class LearnedPositions(nn.Embedding):

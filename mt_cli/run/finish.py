@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.checkpoint.state import RunState, best_of, last_of
+from mt_cli.checkpoint.state import RunState, best_of, last_of, record_of
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.loading import flat
 from mt_cli.corpus.cache import Cache
@@ -120,7 +120,7 @@ def _write_report(context: TrainingContext, state: RunState, stopped_because: st
         **first.model_dump(exclude_unset=True),
         run=context.config.name,
         extra_tests={each.split: each for each in others},
-        parents=[ParentRecord(**asdict(parent)) for parent in state.parents],
+        parents=[ParentRecord(**record_of(parent)) for parent in state.parents],
         validation=_validation(state),
         stopped_because=stopped_because,
         best_step=state.best_step,

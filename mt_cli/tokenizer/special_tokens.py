@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 PAD, UNK, SOS, EOS = "[PAD]", "[UNK]", "[SOS]", "[EOS]"
@@ -12,7 +13,14 @@ BYTES = tuple(f"<0x{value:02X}>" for value in range(256))
 JOINER, SPACE, NEVER_SEEN = "￭", "▁", "\ue000"
 ABSENT = NEVER_SEEN
 """Prefix of entries in an imported tokenizer that are missing from its SentencePiece model."""
+LANGUAGE_ENTRY = re.compile(rf"{ABSENT}<([^<>]+)>")
+"""Entry of a language in an imported tokenizer: text never has it, and it is never written."""
 _BYTES, _CONTINUATIONS = frozenset(BYTES), frozenset(BYTES[0x80:0xC0])
+
+
+def language_entry(language: str) -> str:
+    """Entry of a language, with which sources or targets in this language begin (M2M100, NLLB)."""
+    return f"{ABSENT}<{language}>"
 
 
 def character_ends(tokens: Sequence[str]) -> list[int]:

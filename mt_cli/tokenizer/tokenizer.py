@@ -23,13 +23,25 @@ import numpy as np
 import tokenizers
 from numpy.typing import NDArray
 
+from mt_cli.config.directions import direction_of
 from mt_cli.config.sections import Config, TokenizerConfig
 from mt_cli.corpus.protected_text import RESERVED
 from mt_cli.errors import RunError, one_line
 from mt_cli.machine.storage import read_regular, reading, write_text
 from mt_cli.tokenizer.sentencepiece import TextPreparation
 from mt_cli.tokenizer.spacing import joined
-from mt_cli.tokenizer.special_tokens import ABSENT, BYTES, EOS_ID, PAD_ID, SOS_ID, SPACE, SPECIAL_TOKENS, UNK, UNK_ID
+from mt_cli.tokenizer.special_tokens import (
+    ABSENT,
+    BYTES,
+    EOS_ID,
+    LANGUAGE_ENTRY,
+    PAD_ID,
+    SOS_ID,
+    SPACE,
+    SPECIAL_TOKENS,
+    UNK,
+    UNK_ID,
+)
 from mt_cli.tokenizer.untrusted_files import read_backend
 
 MAX_FILE_BYTES = 2**28
@@ -39,15 +51,29 @@ class Tokenizer:
     """Vocabulary, and the rules that split text into its entries.
 
     Tags are entries too. A tag is recognised only at the beginning of a text, before a space or the end of the text.
+    With entries for languages, the tag `<en>it>` stands for the entry of the source language, and the translation
+    begins with the entry of the target language.
     """
 
     def __init__(self, backend: tokenizers.Tokenizer, tags: Sequence[str] = ()) -> None:
         self._backend = backend
         self._tag_ids: dict[str, int | None] = {tag: backend.token_to_id(tag) for tag in tags}
         self._prepare = TextPreparation(backend)
+        absent = {text: index for text, index in backend.get_vocab().items() if text.startswith(ABSENT)}
+        absent = dict(sorted(absent.items(), key=lambda item: item[1]))
+        languages = {match[1]: index for text, index in absent.items() if (match := LANGUAGE_ENTRY.fullmatch(text))}
+        self.languages: tuple[str, ...] = tuple(languages)
+        """Languages that have entries."""
+        marks = [index for text, index in absent.items() if text[1:2] in ("<", "[")] if languages else []
+        self._never_text = {PAD_ID, SOS_ID, EOS_ID, *marks}
         self._absent = {
-            text.removeprefix(ABSENT): index for text, index in backend.get_vocab().items() if text.startswith(ABSENT)
+            text.removeprefix(ABSENT): index for text, index in absent.items() if index not in self._never_text
         }
+        self._first_ids: dict[str, tuple[int, ...]] = {}
+        for tag, direction in ((tag, direction_of(tag)) for tag, index in self._tag_ids.items() if index is None):
+            if direction is not None and languages.keys() >= {*direction}:
+                self._tag_ids[tag] = languages[direction[0]]
+                self._first_ids[tag] = (languages[direction[1]],)
 
     @classmethod
     def load(cls, path: Path, config: TokenizerConfig, tags: Sequence[str] = ()) -> Tokenizer:
@@ -78,6 +104,24 @@ class Tokenizer:
     def tag_ids(self) -> list[int]:
         """Ids of the tags."""
         return [index for index in self._tag_ids.values() if index is not None]
+
+    @property
+    def target_tag_ids(self) -> list[int]:
+        """Ids that translations begin with because of tags."""
+        return [index for ids in self._first_ids.values() for index in ids]
+
+    def without_entries(self, tags: Sequence[str]) -> list[str]:
+        """Tags that need entries of their own, because the vocabulary lacks an entry for one of their languages."""
+        return [tag for tag in tags if not {*(direction_of(tag) or [""])} <= {*self.languages}]
+
+    def first_target_ids(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
+        """Ids that the translation of each text begins with: of its target language, if its tag names both languages.
+
+        They are ids of the target vocabulary, which is the same.
+        """
+        if not self._first_ids:
+            return [()] * len(texts)
+        return [self._first_ids.get(text.partition(" ")[0], ()) for text in texts]
 
     @property
     def reserved_ids(self) -> list[list[int]]:
@@ -168,11 +212,11 @@ class Tokenizer:
 
     def join(self, tokens: Sequence[str]) -> str:
         """Text of tokens, which need not be in the vocabulary."""
-        return str(self._backend.decoder.decode(list(tokens)))
+        return str(self._backend.decoder.decode([token for token in tokens if not LANGUAGE_ENTRY.fullmatch(token)]))
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """Text of each sequence of ids; [PAD], [SOS] and [EOS] are skipped."""
-        kept = [[index for index in sequence if index not in (PAD_ID, SOS_ID, EOS_ID)] for sequence in ids]
+        """Text of each sequence of ids; [PAD], [SOS], [EOS] and marks of an imported vocabulary are skipped."""
+        kept = [[index for index in sequence if index not in self._never_text] for sequence in ids]
         return self._backend.decode_batch(kept, skip_special_tokens=False)
 
 

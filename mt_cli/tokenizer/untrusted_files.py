@@ -28,9 +28,9 @@ MAX_ENTRY_CHARACTERS = 2**16
 """Maximum length of an entry."""
 MAX_PIECE_CHARACTERS = 512
 """Maximum length of an entry of a unigram model, and of a piece of SentencePiece, whose trainer has this limit too."""
-MAX_PIECE_BYTES = 2**21
-"""Maximum length of all entries of a unigram model together: 250,000 pieces. The library needs 200 bytes of memory
-for each."""
+MAX_PIECE_BYTES = 3 * 2**20
+"""Maximum length of all entries of a unigram model together; the 256,000 pieces of NLLB have about 2,600,000. The
+library needs 200 bytes of memory for each."""
 _MAX_CHARSMAP_BYTES = 2**20
 _MAX_REPLACEMENT_BYTES = 128
 """Maximum length of the replacement of a character; Unicode's longest, of U+FDFA, has 33."""

@@ -10,6 +10,7 @@ from typing import Any
 import regex
 from pydantic import BaseModel, Field
 
+from mt_cli.checkpoint.state import licences_of
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.directions import Tagging, tag_of
 from mt_cli.config.sections import DecodingConfig, TokenizerConfig
@@ -51,6 +52,8 @@ class Description(BaseModel):
     target_vocab_size: int = 0
     sha256: dict[str, str] = {}
     """Digests of the files of weights; exports of earlier versions have none."""
+    licences: dict[str, str] = {}
+    """Licences of imported models that training began with, by their names; for the user of the export to observe."""
     special_tokens: dict[str, int] = {token: index for index, token in enumerate(SPECIAL_TOKENS)}
     source: str = "tokens followed by [EOS]"
     target: str = "[SOS] followed by tokens; a translation ends with [EOS]"
@@ -96,6 +99,7 @@ def describe(run: TrainedRun, folder: Path) -> None:
         protect_patterns=config.corpus.protect_patterns,
         source_vocab_size=source.vocab_size,
         target_vocab_size=target.vocab_size,
+        licences=licences_of(run.state.parents),
         sha256={name: digest_of_file(folder / name) for name in _WEIGHTS if (folder / name).exists()},
     )
     text = json.dumps(description.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"

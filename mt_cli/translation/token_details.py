@@ -13,7 +13,7 @@ from torch import Tensor
 from mt_cli.corpus.protected_text import ProtectedText, Restored
 from mt_cli.corpus.rows import untagged
 from mt_cli.decoding.engine import ForcedDecoding
-from mt_cli.tokenizer.special_tokens import EOS, UNK_ID, character_ends
+from mt_cli.tokenizer.special_tokens import ABSENT, EOS, UNK_ID, character_ends
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
 from mt_cli.translation.lines import Alignment, Details, Segment, Translation
 from mt_cli.translation.sentences import units
@@ -49,7 +49,7 @@ def details_of(
             for source, target in pairs:
                 word_pairs.update(product(source_words[source], target_words[target]))
             shown = segment.protected.show
-            source_tokens += map(shown, source_tokenizer.tokens(segment.ids))
+            source_tokens += (shown(token.removeprefix(ABSENT)) for token in source_tokenizer.tokens(segment.ids))
             tokens += [*map(shown, target_tokenizer.tokens(best.hypothesis.ids)), EOS]
             token_scores += forced.log_probs
         before += segment.restored().text + segment.glue

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,8 @@ from mt_cli.translation.exported import load_exported
 from mt_cli.translation.lines import Alignment, LineSplitter, Segment, TextHypothesis, Translation
 from mt_cli.translation.token_details import attended_words, details_of
 
+TextAndIds = tuple[str, Ids, Ids]
+"""Text of a source, with its tag; its ids; and ids of a target."""
 _MOST_HYPOTHESES = 1000
 _PAIRS_FORCED_AT_ONCE = 512
 
@@ -207,9 +210,10 @@ class Translator:
         if len(sides[0]) != len(sides[1]):
             raise InputError(f"found {len(sides[0]):,} sources and {len(sides[1]):,} targets; give one for each")
         sources, targets = self.protection.protect_columns(sides)
-        source_ids = self.source_tokenizer.encode([self.tagging.tagged(text, tag) for text in sources])
+        tagged = [self.tagging.tagged(text, tag) for text in sources]
+        source_ids = self.source_tokenizer.encode(tagged)
         target_ids = self.target_tokenizer.encode(targets)
-        decoded = self.engine.force_decode(list(zip(source_ids, target_ids, strict=True)))
+        decoded = self._force_decode(list(zip(tagged, source_ids, target_ids, strict=True)))
         tokens = ([*self.target_tokenizer.tokens(ids), EOS] for ids in target_ids)
         return [PairScore(row, forced.log_probs) for row, forced in zip(tokens, decoded, strict=True)]
 
@@ -223,30 +227,36 @@ class Translator:
         (source,), (target,) = self.source_tokenizer.encode([tagged]), self.target_tokenizer.encode([translation])
         if max(len(source), len(target)) > most_tokens:
             raise InputError(f"attention can be drawn for sentences of up to {most_tokens} tokens")
-        return next(self.attentions([(source, target)]))
+        return next(self.attentions([(tagged, source, target)]))
 
-    def attentions(self, pairs: Sequence[tuple[Ids, Ids]]) -> Iterator[tuple[list[str], list[str], Tensor]]:
-        """Compute the result of `attention` for each pair of source and target ids."""
-        for (source, target), forced in zip(pairs, self._force_decode(pairs), strict=True):
+    def attentions(self, pairs: Sequence[TextAndIds]) -> Iterator[tuple[list[str], list[str], Tensor]]:
+        """Compute the result of `attention` for each source text, with its ids and those of the target."""
+        for (_, source, target), forced in zip(pairs, self._force_decode(pairs), strict=True):
             tokens = self.source_tokenizer.tokens(source), self.target_tokenizer.tokens(target)
             yield [*tokens[0], EOS], [*tokens[1], EOS], _attention(forced)
 
-    def _force_decode(self, pairs: Sequence[tuple[Ids, Ids]]) -> Iterator[ForcedDecoding]:
-        """Force-decode the pairs, some hundred at a time to limit memory."""
+    def _force_decode(self, pairs: Sequence[TextAndIds], with_scores: bool = True) -> Iterator[ForcedDecoding]:
+        """Force-decode the pairs, some hundred at a time to limit memory; the language of a target is left out.
+
+        Without scores, CTranslate2 computes the attention, which it does not with them.
+        """
+        decode: Callable[[Sequence[tuple[Ids, Ids]]], Iterable[ForcedDecoding]] = self.engine.force_decode
+        if not with_scores and isinstance(self.engine, CTranslate2Engine):
+            attend = self.engine.attend
+            decode = lambda rows: (ForcedDecoding([], weights) for weights in attend(rows))  # noqa: E731
+        first_ids = self.source_tokenizer.first_target_ids([text for text, _, _ in pairs])
         for start in range(0, len(pairs), _PAIRS_FORCED_AT_ONCE):
-            yield from self.engine.force_decode(pairs[start : start + _PAIRS_FORCED_AT_ONCE])
+            rows = range(start, min(start + _PAIRS_FORCED_AT_ONCE, len(pairs)))
+            decoded = decode([(pairs[row][1], [*first_ids[row], *pairs[row][2]]) for row in rows])
+            yield from (forced.without_first(len(first_ids[row])) for row, forced in zip(rows, decoded, strict=True))
 
     def word_alignments(self, lines: Sequence[Translation]) -> list[Alignment]:
         """Aligned words of each line and its best translation, as in `Details.word_alignment`, with any engine."""
-        pairs = [(part.ids, part.hypotheses[0].hypothesis.ids) for line in lines for part in line.searched]
-        decoded = self._force_decode(pairs)
-        if isinstance(self.engine, CTranslate2Engine):
-            decoded = (ForcedDecoding([], weights) for weights in self.engine.attend(pairs))
+        decoded = self._force_decode(_best_pairs(lines), with_scores=False)
         return [details_of(line, decoded, self.tokenizers, self.tags).word_alignment for line in lines]
 
     def _with_details(self, lines: Sequence[Translation]) -> list[Translation]:
-        segments = [segment for line in lines for segment in line.searched]
-        decoded = self._force_decode([(segment.ids, segment.hypotheses[0].hypothesis.ids) for segment in segments])
+        decoded = self._force_decode(_best_pairs(lines))
         return [replace(line, details=details_of(line, decoded, self.tokenizers, self.tags)) for line in lines]
 
     def _search(
@@ -286,7 +296,10 @@ class Translator:
     def _hypotheses(
         self, segments: Sequence[Segment], decoding: DecodingConfig, num_best: int, prefix_ids: Sequence[Ids]
     ) -> list[list[Hypothesis]]:
-        """Search for the hypotheses of each segment, once for each length penalty."""
+        """Search for the hypotheses of each segment, without its language, once for each length penalty."""
+        first_ids = self.source_tokenizer.first_target_ids([segment.text for segment in segments])
+        if any(first_ids):
+            prefix_ids = [[*first, *ids] for first, ids in zip_longest(first_ids, prefix_ids, fillvalue=())]
         tags = (segment.text.partition(" ")[0] for segment in segments)
         penalties = [decoding.length_penalties.get(tag, decoding.length_penalty) for tag in tags]
         hypotheses: dict[int, list[Hypothesis]] = {}
@@ -298,15 +311,17 @@ class Translator:
             in_order = {"orders": orders} if any(orders) else {}
             of_rows = self.engine.search(ids, settings, num_best, prefixes, **in_order)
             hypotheses.update(zip(rows, of_rows, strict=True))
-        return [hypotheses[row] for row in range(len(segments))]
+        return [[best.without_first(len(first)) for best in hypotheses[row]] for row, first in enumerate(first_ids)]
 
     def _texts(self, rows: Sequence[tuple[Segment, str, Hypothesis]], is_copied: bool) -> Iterator[str]:
         """Text of each hypothesis of a segment with a prefix, in one line without double spaces.
 
         Unknown words of the prefix are kept. With `is_copied`, all other unknown words are replaced by source words.
         """
-        copied = [(segment.ids, best) for segment, _, best in rows if is_copied and segment.ids and UNK_ID in best.ids]
-        decoded = self._force_decode([(ids, best.ids) for ids, best in copied if best.attention is None])
+        copied = [(segment, best) for segment, _, best in rows if is_copied and segment.ids and UNK_ID in best.ids]
+        decoded = self._force_decode(
+            [(segment.text, segment.ids, best.ids) for segment, best in copied if best.attention is None]
+        )
         texts = self.target_tokenizer.decode([best.ids for _, _, best in rows])
         for text, (segment, prefix, best) in zip(texts, rows, strict=True):
             words: dict[int, str] = {}
@@ -321,6 +336,13 @@ class Translator:
                 spelled = [words.get(place, token) if index == UNK_ID else token for place, (index, token) in tokens]
                 text = self.target_tokenizer.join(spelled)
             yield " ".join(filter(None, re.split("[ \r\n]", text)))  # The model can produce line ends as bytes.
+
+
+def _best_pairs(lines: Sequence[Translation]) -> list[TextAndIds]:
+    """Source and best translation of each segment."""
+    return [
+        (segment.text, segment.ids, segment.hypotheses[0].hypothesis.ids) for line in lines for segment in line.searched
+    ]
 
 
 def _attention(forced: ForcedDecoding) -> Tensor:

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -73,6 +74,7 @@ def samples(root, tmp_path_factory):
         path.parent.mkdir(parents=True, exist_ok=True)
         messages = (f'msgid "{a}"\nmsgstr "{b}"\n' for a, b in [("", "Language: it\\n"), *part])
         path.write_text("\n".join(messages), encoding="utf-8")
+    write_published(folder, practice)
     shutil.copytree(root / "configs", folder / "configs")
     (folder / "bin").mkdir()
     program = folder / "bin/mt"
@@ -82,6 +84,20 @@ def samples(root, tmp_path_factory):
     for seed in (1, 2):  # Those that the page on comparing trains.
         shutil.copytree(folder / "runs/quickstart", folder / f"runs/quickstart-{seed}")
     return folder
+
+
+def write_published(folder, practice):
+    """Write a small random NLLB model, and pairs that stand for Spanish and Aymara."""
+    if find_spec("transformers") is None or find_spec("sentencepiece") is None:
+        return  # The commands that need them say so.
+    from m2m100_files import write_nllb
+
+    for split, number in (("train", 400), ("valid", 30)):
+        for side, language in enumerate(("es", "aym")):
+            lines = "".join(f"{row[side]}\n" for row in practice[split][:number])
+            (folder / f"{split}.{language}").write_text(lines, encoding="utf-8")
+    (folder / "nllb").mkdir()
+    write_nllb(folder / "nllb", lines=[text for row in practice["train"][:2000] for text in row])
 
 
 def shell(command, folder, root):

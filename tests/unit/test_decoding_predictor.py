@@ -21,7 +21,7 @@ from mt_cli.model.static_cache import Arena, StaticCache, rounded_positions, rou
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special_tokens import EOS_ID
 
-POSITIONS = ["sinusoidal", "rotary", "learned"]
+POSITIONS = ["sinusoidal", "rotary", "learned", "fairseq"]
 SEARCHES = [
     {"beam_size": 1},
     {"beam_size": 4},

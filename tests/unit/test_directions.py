@@ -1,6 +1,6 @@
 import pytest
 
-from mt_cli.config.directions import Tagging
+from mt_cli.config.directions import Tagging, direction_of
 from mt_cli.config.loading import parse_config
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.reading import read_corpora
@@ -67,6 +67,15 @@ def test_a_tag_of_its_own_is_kept_and_one_corpus_may_ask_for_the_target():
     train = [{"file": "a.tsv", "tag": "<bt>"}, {"file": "b.tsv", "tag": "to_target"}, {"file": "c.tsv"}]
     assert [source.tag for source in config(train=train).corpus.train] == ["<bt>", "<2gn>", None]
     assert [source.tag for source in config(train=train, tag="to_target").corpus.train] == ["<bt>", "<2gn>", "<2gn>"]
+
+
+def test_a_tag_of_a_direction_names_both_languages_and_is_chosen_by_the_target():
+    corpus = config(both_directions=True, tag="direction").corpus
+    assert [source.tag for source in corpus.train] == ["<es>gn>", "<es>shp>", "<gn>es>", "<shp>es>"]
+    tagging = corpus.tagging
+    assert tagging.targets == ["gn", "shp", "es"] and tagging.default == "<es>gn>"
+    assert (tagging.into("shp"), tagging.into("es"), tagging.into("it")) == ("<es>shp>", "<gn>es>", None)
+    assert [direction_of(tag) for tag in ("<es>gn>", "<2gn>", ">>gn<<", "<es>>gn>")] == [("es", "gn"), None, None, None]
 
 
 def test_a_held_out_share_is_of_both_directions_and_never_leaks(tmp_path):

@@ -9,8 +9,9 @@ from mt_cli.batching.batches import collate
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.batching.packing import padded_layout
 from mt_cli.config.sections import ModelConfig
-from mt_cli.model.positions import Embedding, rotary_factors, rotate, sinusoids
+from mt_cli.model.positions import Embedding, FairseqPositions, rotary_factors, rotate, sinusoids
 from mt_cli.model.transformer import Transformer, causal_mask, outline, skeleton
+from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID
 
 ROTARY = {"positions": "rotary"}
 SHAPES = {"d_model": 16, "d_ff": 24, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 3}
@@ -151,6 +152,7 @@ def test_decoder_cannot_see_the_future(options):
         {"norm_order": "post", "qkv_bias": False},
         {"norm_order": "post", "final_norm": True},
         {"positions": "learned", "max_positions": 64, "activation": "gelu"},
+        {"positions": "fairseq", "decoder_start": "eos", "tie_embeddings": "all"},
         {"activation": "swiglu", "num_encoder_layers": 1},
         {"activation": "silu", "output_bias": True},
         ROTARY,
@@ -210,6 +212,22 @@ def test_positions_are_the_sines_of_the_paper():
         angle = position / 10_000 ** (2 * (dimension // 2) / 16)
         expected = math.cos(angle) if dimension % 2 else math.sin(angle)
         assert table[position, dimension] == pytest.approx(expected, abs=1e-4)
+
+
+def test_positions_of_fairseq_begin_with_the_third_and_have_all_sines_before_the_cosines():
+    table = FairseqPositions.encodings(50, 16)
+    for position, dimension in [(0, 0), (1, 3), (7, 7), (49, 8), (49, 15)]:
+        angle = (position + 2) / 10_000 ** (dimension % 8 / 7)
+        expected = math.sin(angle) if dimension < 8 else math.cos(angle)
+        assert table[position, dimension] == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_decoder_that_starts_with_eos_reads_its_embedding_in_place_of_sos():
+    model = tiny(decoder_start="eos", tie_embeddings="all")
+    src_ids = some_ids()[0]
+    with torch.no_grad():
+        logits, same = (model(src_ids, torch.tensor([[start, 5]] * len(src_ids))) for start in (SOS_ID, EOS_ID))
+    assert torch.equal(logits, same)
 
 
 def test_the_table_of_sines_grows_with_the_sentence():

@@ -101,6 +101,23 @@ def test_the_fused_loss_has_the_sums_and_gradients_of_the_definition(
     assert torch.equal(frozen[0], gradients[0])
 
 
+def test_a_large_vocabulary_has_smaller_blocks_with_the_same_loss(monkeypatch):
+    hidden, weight, targets = some_inputs(700)
+
+    def fast(hidden, weight):
+        return LossSums(*fused_loss(hidden, weight, targets, 650, 0.1, Workspace()))
+
+    sums, gradients = sums_and_gradients(fast, hidden, weight)
+    monkeypatch.setattr(fused, "_BLOCK_LOGITS", 300 * len(weight))
+    shapes = []
+    matrix = Workspace.matrix
+    monkeypatch.setattr(Workspace, "matrix", lambda self, *size: shapes.append(size) or matrix(self, *size))
+    in_blocks, gradients_in_blocks = sums_and_gradients(fast, hidden, weight)
+    assert max(number for name, number, *_ in shapes if name == "grad") == 300
+    assert_same(in_blocks, sums)
+    assert_same_gradients(gradients_in_blocks, gradients)
+
+
 def test_the_fused_loss_without_gradients_is_the_same():
     hidden, weight, targets = some_inputs(700)
     workspace, inputs = Workspace(), (hidden.requires_grad_(), weight, targets, 700, 0.1)

@@ -27,7 +27,8 @@ class ConcatenatedPairs(ChangedPairs):
     is a function of the seed, the epoch and the pool.
     """
 
-    def __init__(self, pairs: TrainingPairs, tag_ids: Sequence[int], config: Config) -> None:
+    def __init__(self, pairs: TrainingPairs, tag_ids: Sequence[Sequence[int]], config: Config) -> None:
+        """Concatenate pairs; `tag_ids` has, for each side, the ids of tags with which a text can begin."""
         super().__init__(pairs)
         self._share, self._tag_ids = config.training.concatenated_pairs, tag_ids
         self._max_tokens, self._seed = config.corpus.max_tokens, config.training.seed
@@ -50,9 +51,8 @@ class ConcatenatedPairs(ChangedPairs):
             starts = np.cumsum(lengths[side]) - lengths[side]
             ranges = np.stack([starts, lengths[side]])[:, np.stack([first, second])]
             ranges[1, 1, second < 0] = 0
-            if side == 0:
-                is_tagged = (ranges[1, 1] > 0) & np.isin(ids[ranges[0, 1]], self._tag_ids)
-                ranges[:, 1] += np.stack([is_tagged, -1 * is_tagged])
+            is_tagged = (ranges[1, 1] > 0) & np.isin(ids[ranges[0, 1]], self._tag_ids[side])
+            ranges[:, 1] += np.stack([is_tagged, -1 * is_tagged])
             starts, counts = ranges
             joined.append((ragged(ids, starts.T.ravel(), counts.T.ravel()), counts.sum(axis=0).astype(np.int32)))
         part_sizes = [len(rows) for rows, _ in chosen]

@@ -24,7 +24,7 @@ _Side = tuple[Ids, NDArray[np.int32]]
 class ChangedTexts(ChangedPairs):
     """Training pairs with the changes of `corpus.augment` and `training.inserted_words`.
 
-    The result is a function of the seed, the epoch and the pool. A tag of a source stays. A pair stays as it is if a
+    The result is a function of the seed, the epoch and the pool. Tags stay. A pair stays as it is if a
     side has an unknown token, because its text is not known, or would have more than `max_tokens`. Pools are made in a
     thread, one ahead.
     """
@@ -33,6 +33,7 @@ class ChangedTexts(ChangedPairs):
         super().__init__(pairs)
         self._tokenizers, self._max_tokens, self._seed = tokenizers, config.corpus.max_tokens, config.training.seed
         self._languages = config.corpus.languages_of("train")
+        self._tag_ids = [{*tokenizers[0].tag_ids}, {*tokenizers[0].target_tag_ids}]
         inserted = config.training.inserted_words
         words = usable_words(tokenizers, self._seed) if inserted else []
         self._augmentation = TextAugmentation(config.corpus.augment, inserted, words)
@@ -53,22 +54,24 @@ class ChangedTexts(ChangedPairs):
         sides = pool[0].take(indices)
         chances = random.random((NUM_CHANCES, len(indices)))
         rows = np.flatnonzero(self._augmentation.is_changed(chances))
-        ids = [_split(side, rows) for side in sides]
-        is_known = [all(UNK_ID not in side for side in pair) for pair in zip(*ids, strict=True)]
-        rows = rows[is_known]
-        ids = [[text for text, known in zip(side, is_known, strict=True) if known] for side in ids]
-        tags = [text[:1] if text[:1] and text[0] in self._tokenizers[0].tag_ids else [] for text in ids[0]]
-        ids[0] = [text[len(tag) :] for text, tag in zip(ids[0], tags, strict=True)]
-        texts = zip(
-            *(tokenizer.decode(side) for tokenizer, side in zip(self._tokenizers, ids, strict=True)), strict=True
+        known = (
+            all(UNK_ID not in ids for ids in pair)
+            for pair in zip(*(_ids_of(side, rows) for side in sides), strict=True)
         )
+        rows = rows[np.fromiter(known, bool, len(rows))]
+        ids = [_ids_of(side, rows) for side in sides]
+        tags = [[_tag_of(text, tag_ids) for text in side] for side, tag_ids in zip(ids, self._tag_ids, strict=True)]
+        texts = [
+            tokenizer.decode([text[len(tag) :] for text, tag in zip(ids[side], tags[side], strict=True)])
+            for side, tokenizer in enumerate(self._tokenizers)
+        ]
         parts = np.searchsorted(np.cumsum(part_sizes), rows, side="right").tolist()
         changed = [
             self._augmentation.change(pair, numbers, self._languages[part], random)
-            for pair, numbers, part in zip(texts, chances[:, rows].T.tolist(), parts, strict=True)
+            for pair, numbers, part in zip(zip(*texts, strict=True), chances[:, rows].T.tolist(), parts, strict=True)
         ]
         encoded = [
-            _encoded(tokenizer, [pair[side] for pair in changed], tags if side == 0 else [[]] * len(tags))
+            _encoded(tokenizer, [pair[side] for pair in changed], tags[side])
             for side, tokenizer in enumerate(self._tokenizers)
         ]
         lengths = np.stack([lengths for _, lengths in encoded])
@@ -77,11 +80,16 @@ class ChangedTexts(ChangedPairs):
         return EncodedPairs([as_batch(replaced)], part_sizes), order
 
 
-def _split(side: _Side, rows: NDArray[np.int64]) -> list[list[int]]:
+def _ids_of(side: _Side, rows: NDArray[np.int64]) -> list[list[int]]:
     """Ids of the texts with these numbers."""
     ids, lengths = side
     ends = np.cumsum(lengths, dtype=np.int64)
     return [ids[start:end].tolist() for start, end in zip((ends - lengths)[rows], ends[rows], strict=True)]
+
+
+def _tag_of(ids: list[int], tag_ids: set[int]) -> list[int]:
+    """The tag with which a text begins, if it has one."""
+    return ids[:1] if tag_ids.issuperset(ids[:1]) else []
 
 
 def _encoded(tokenizer: Tokenizer, texts: list[str], tags: list[list[int]]) -> _Side:

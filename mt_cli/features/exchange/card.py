@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from huggingface_hub import EvalResult, ModelCardData
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from mt_cli.config.directions import direction_of
 from mt_cli.decoding.next_tokens import TOKENS_BESIDE_RATIO
 from mt_cli.evaluation.evaluate import SplitScores
 from mt_cli.evaluation.scores import LOWER_IS_BETTER, METRICS
 from mt_cli.features.exchange.destinations import describe_destinations
 from mt_cli.features.exchange.huggingface import MAX_LENGTH
+from mt_cli.features.exchange.m2m100_export import transformers_code
 from mt_cli.reporting.report import Report, RunSummary
 
 
-def model_card(run: RunSummary, license_name: str | None) -> str:
+def model_card(run: RunSummary, license_name: str | None, licences: Mapping[str, str] | None = None) -> str:
     """Markdown with the metadata that the hub reads, scores included, and without paths of this machine.
 
-    `license_name` is an identifier of the hub, such as `cc-by-4.0`; without one, the card says that it is to be chosen.
+    `license_name` is an identifier of the hub, such as `cc-by-4.0`; without one, it is the licence of the imported
+    models that training began with, if `licences` has exactly one, and otherwise the card says that it is to be chosen.
     """
+    licences = licences or {}
+    inherited = {*licences.values()}
+    license_name = license_name or (inherited.pop() if len(inherited) == 1 else None)
     corpus, report = run.config.corpus, run.report
     tests = [report, *report.extra_tests.values()] if report else []
     metadata = ModelCardData(
@@ -45,6 +51,9 @@ def model_card(run: RunSummary, license_name: str | None) -> str:
         max_length=MAX_LENGTH,
         license_name=license_name,
         destinations=describe_destinations(run.config),
+        licences=licences,
+        direction=run.config.corpus.tagging.default and direction_of(run.config.corpus.tagging.default),
+        transformers_code=transformers_code,
     )
 
 

@@ -85,17 +85,29 @@ def check_export(
     run: TrainedRun, engine: Engine, sentences: Sequence[str], output: Path, number_format: str = "float32"
 ) -> Agreement:
     """Compare an exported model, as `engine`, with its run; raises MtError if they disagree."""
-    sources = [ids[: run.max_tokens] for ids in run.tokenizers[0].encode(sentences) if ids]
-    agreement = compare(TransformerEngine(run.model), engine, sources, run.config.decoding)
+    texts, tokenizer = with_tags(run, sentences), run.tokenizers[0]
+    rows = zip(tokenizer.encode(texts), tokenizer.first_target_ids(texts), strict=True)
+    sources, prefixes = zip(*((ids[: run.max_tokens], first) for ids, first in rows if ids), strict=True)
+    agreement = compare(TransformerEngine(run.model), engine, sources, run.config.decoding, prefixes)
     agreement.check(output, number_format)
     return agreement
 
 
-def compare(reference: Engine, exported: Engine, sources: Sequence[Ids], decoding: DecodingConfig) -> Agreement:
+def with_tags(run: TrainedRun, sentences: Sequence[str]) -> list[str]:
+    """Sentences with tags, if the vocabulary of the run has languages, so that no sentence can do without."""
+    tags = run.config.corpus.tags if run.tokenizers[0].languages else ()
+    return [text if not tags or text.partition(" ")[0] in tags else f"{tags[0]} {text}" for text in sentences]
+
+
+def compare(
+    reference: Engine, exported: Engine, sources: Sequence[Ids], decoding: DecodingConfig, prefixes: Sequence[Ids] = ()
+) -> Agreement:
     """Compare greedy translations of two engines, and the log-probabilities that they give to those of `reference`."""
     greedy = DecodingConfig(beam_size=1, unk="avoid", max_length_ratio=decoding.max_length_ratio)
+    prefixes = prefixes if any(prefixes) else ()
     expected, actual = (
-        [list(best.ids) for (best,) in engine.search(sources, greedy)] for engine in (reference, exported)
+        [list(best.ids) for (best,) in engine.search(sources, greedy, prefixes=prefixes)]
+        for engine in (reference, exported)
     )
     pairs = list(zip(sources, expected, strict=True))
     forced = zip(reference.force_decode(pairs), exported.force_decode(pairs), strict=True)

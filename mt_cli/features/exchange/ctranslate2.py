@@ -17,7 +17,7 @@ from mt_cli.errors import InputError
 from mt_cli.features.exchange.comparison import Agreement, check_export
 from mt_cli.features.exchange.names import LAYER
 from mt_cli.machine.storage import new_folder
-from mt_cli.model.positions import LearnedPositions, sinusoids
+from mt_cli.model.positions import FairseqPositions, LearnedPositions, SinusoidalPositions
 from mt_cli.tokenizer.special_tokens import EOS, SOS, UNK
 from mt_cli.translation.exported import describe
 
@@ -64,7 +64,9 @@ def _specification(specs: Any, run: TrainedRun) -> Any:
     # In the library, one argument sets pre-norm and the final norm; here they are separate options.
     encoder.pre_norm = decoder.pre_norm = config.norm_order == "pre"
     longest = run.config.corpus.max_tokens * max(1.0, run.config.decoding.max_length_ratio)
-    positions = sinusoids(max(_MIN_POSITIONS, int(min(longest, _MAX_POSITIONS)) + 12), config.d_model)
+    num_positions = max(_MIN_POSITIONS, int(min(longest, _MAX_POSITIONS)) + 12)
+    kind = FairseqPositions if config.positions == "fairseq" else SinusoidalPositions
+    positions = kind.encodings(num_positions, config.d_model)
     for stack, table, embedding, layers, norm in (
         (encoder, encoder.embeddings[0], model.source_embedding, model.encoder, model.encoder_norm),
         (decoder, decoder.embeddings, model.target_embedding, model.decoder, model.decoder_norm),
@@ -82,7 +84,8 @@ def _specification(specs: Any, run: TrainedRun) -> Any:
     spec.register_source_vocabulary(source.tokens(range(source.vocab_size)))
     spec.register_target_vocabulary(target.tokens(range(target.vocab_size)))
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = UNK, SOS, EOS
-    spec.config.decoder_start_token, spec.config.add_source_eos = SOS, True
+    spec.config.decoder_start_token = EOS if config.decoder_start == "eos" else SOS
+    spec.config.add_source_eos = True
     return spec
 
 

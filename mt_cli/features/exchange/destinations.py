@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from mt_cli.config.base import Section
+from mt_cli.config.directions import direction_of
 from mt_cli.config.sections import WITHOUT_SUBWORDS, Config
 from mt_cli.config.writing import on_one_line
 from mt_cli.errors import InputError
@@ -62,12 +63,19 @@ def _no_obstacles(config: Config) -> Iterator[Obstacle]:
 
 
 def _obstacles_to_transformers(config: Config) -> Iterator[Obstacle]:
-    """Options that neither MarianMT (post-norm) nor Pegasus (pre-norm, one embedding table) has."""
+    """Options that neither MarianMT (post-norm) nor Pegasus (pre-norm, one embedding table) has.
+
+    An imported M2M100 or NLLB has a class of its own.
+    """
     model, is_pre = config.model, config.model.norm_order == "pre"
+    if config.tokenizer.algorithm == "sentencepiece" and model.positions == "fairseq":
+        return
     if model.activation not in ACTIVATIONS:
         yield Obstacle("model.activation", model.activation, "relu")
     if model.positions != "sinusoidal":
         yield Obstacle("model.positions", model.positions, "sinusoidal")
+    if model.decoder_start != "sos":
+        yield Obstacle("model.decoder_start", model.decoder_start, "sos")
     if not is_pre and model.ends_in_norm:
         yield Obstacle("model.final_norm", "true with norm_order: post", None)
     if is_pre and model.tie_embeddings != "all":
@@ -77,8 +85,10 @@ def _obstacles_to_transformers(config: Config) -> Iterator[Obstacle]:
 
 
 def _obstacles_to_argos(config: Config) -> Iterator[Obstacle]:
-    """Options of tokenizers that no SentencePiece model holds."""
+    """Options of tokenizers that no SentencePiece model holds, and translations that begin with a language."""
     tokenizer = config.tokenizer
+    if any(map(direction_of, config.corpus.tags)):
+        yield Obstacle("corpus.tag", "direction", "to_target")
     if tokenizer.algorithm in WITHOUT_SUBWORDS:
         yield Obstacle("tokenizer.algorithm", tokenizer.algorithm, "bpe")
     if tokenizer.algorithm != "sentencepiece" and tokenizer.spacing != "sentencepiece":
@@ -92,7 +102,7 @@ def _obstacles_to_argos(config: Config) -> Iterator[Obstacle]:
 DESTINATIONS: Mapping[str, Destination] = {
     "ctranslate2": Destination("CTranslate2 cannot hold", _no_obstacles),
     "huggingface": Destination("no class of transformers has", _obstacles_to_transformers, protects_spans=False),
-    "argos": Destination("no SentencePiece model has", _obstacles_to_argos, protects_spans=False),
+    "argos": Destination("Argos Translate cannot hold", _obstacles_to_argos, protects_spans=False),
     "bundle": Destination("a bundle cannot hold", _no_obstacles),
 }
 """Programs by the value of `mt export --format`."""

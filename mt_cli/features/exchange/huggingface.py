@@ -23,6 +23,7 @@ from mt_cli.errors import InputError, MtError, one_line
 from mt_cli.features.exchange import names
 from mt_cli.features.exchange.comparison import Agreement, check_export
 from mt_cli.features.exchange.destinations import check_destination
+from mt_cli.features.exchange.m2m100_export import export_m2m100
 from mt_cli.features.exchange.sentencepiece import entry_names, model_file
 from mt_cli.machine.storage import new_folder
 from mt_cli.model.positions import sinusoids
@@ -67,6 +68,8 @@ def export_huggingface(run: TrainedRun, output: Path, sentences: Sequence[str], 
     """
     check_destination(run.config, "huggingface")
     transformers, layout = _import_transformers(), _Layout.of(run)
+    if run.tokenizers[0].languages:
+        return export_m2m100(transformers, run, output, sentences, card)
     with new_folder(output) as folder:
         _write_config(transformers, run, layout, folder)
         transformers.GenerationConfig(**_generation(run.config.decoding, layout)).save_pretrained(folder)

@@ -15,21 +15,34 @@ from mt_cli.checkpoint.trained import TrainedRun, write_run
 from mt_cli.config.directions import Tagging, targets_of
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
+from mt_cli.corpus.cache import digest_of_file
 from mt_cli.corpus.languages import is_common, is_known, primary, writes_spaces
 from mt_cli.corpus.rows import Languages
 from mt_cli.errors import InputError
 from mt_cli.features.exchange.bundle import read_bundle, unknown_corpus
+from mt_cli.features.exchange.licences import licence_of
+from mt_cli.features.exchange.m2m100 import ARCHITECTURE as M2M100
+from mt_cli.features.exchange.m2m100 import Selection, read_m2m100
 from mt_cli.features.exchange.marian import PICKLE_ADVICE, PICKLED_WEIGHTS, WEIGHTS, Imported, read_marian
 from mt_cli.features.exchange.marian_config import ARCHITECTURES
+from mt_cli.machine.console import say
 from mt_cli.machine.hub import Repository, download, find_repository
 from mt_cli.machine.storage import read_model
-from mt_cli.translation.exported import DESCRIPTION
+from mt_cli.translation.exported import DESCRIPTION, Description
 
 _MAX_TOKENS, _LONGEST = 512, 2**14
 """`corpus.max_tokens` for a model that gives no maximum length, or a length above the second number."""
 _FILES = (
     *(DESCRIPTION, "config.json", "generation_config.json", "tokenizer_config.json", "vocab.json", "target_vocab.json"),
-    *("source.spm", "target.spm", "tokenizer.json", "tokenizer.source.json", "tokenizer.target.json"),
+    *(
+        "README.md",
+        "sentencepiece.bpe.model",
+        "source.spm",
+        "target.spm",
+        "tokenizer.json",
+        "tokenizer.source.json",
+        "tokenizer.target.json",
+    ),
 )
 """Files that are downloaded besides the weights, if a repository has them."""
 T = TypeVar("T", bound=BaseModel)
@@ -46,7 +59,16 @@ class _TokenizerConfig(BaseModel):
 
     source_lang: str | None = None
     target_lang: str | None = None
+    src_lang: str | None = None
+    tgt_lang: str | None = None
     model_max_length: float | None = None
+
+    @property
+    def direction(self) -> tuple[str | None, str | None]:
+        """Languages of M2M100 and NLLB, if there are both."""
+        if self.src_lang is None or self.tgt_lang is None:
+            return None, None
+        return self.src_lang.strip("_"), self.tgt_lang.strip("_")
 
 
 class _GenerationConfig(BaseModel):
@@ -60,17 +82,24 @@ class _GenerationConfig(BaseModel):
     """Must be missing, because no option of `decoding` does this."""
 
 
+class _DirectedGenerationConfig(_GenerationConfig):
+    """The same for a model whose tags name the target language, so that a default for it is not needed."""
+
+    forced_bos_token_id: int | None = None  # type: ignore[assignment]
+
+
 def import_model(
     name: str,
     output: Path,
     languages: Sequence[str | None],
     allow_pickle: bool = False,
     revision: str | None = None,
+    selection: Selection | None = None,
 ) -> TrainedRun:
-    """Write a Marian model from a folder or the hub, or one of our exports, as a run into the new folder `output`.
+    """Write a model from a folder or the hub, or one of our exports, as a run into the new folder `output`.
 
-    Raises InputError if the model cannot be read, its languages are not known, or `output` exists. Raises MtError if
-    the hub cannot be reached.
+    The model is a Marian model, M2M100 or NLLB, of which a part may be selected. Raises InputError if the model cannot
+    be read, its languages are not known, or `output` exists. Raises MtError if the hub cannot be reached.
     """
     repository = _repository(name, revision)
     folder = Path(name) if repository is None else _download(repository, allow_pickle)
@@ -81,17 +110,23 @@ def import_model(
         if (folder / "decoder.yml").exists():
             advice = "; files of Marian itself must be converted first (docs/model_formats.md)"
         raise InputError(f"{folder}: has no model: neither config.json nor {DESCRIPTION}{advice}")
+    architecture = "" if (folder / DESCRIPTION).exists() else _check_architecture(str(folder), folder)
+    if selection is not None and architecture != M2M100:
+        raise InputError(f"{name}: --languages, --vocabulary-from and --new-language are for M2M100 and NLLB alone")
     if (folder / DESCRIPTION).exists():
         config, tokenizers, model, longest = read_bundle(folder, output.name, languages)
     else:
-        _check_architecture(str(folder), folder)
         tokenizer_config = _read_optional(folder / "tokenizer_config.json", _TokenizerConfig)
-        pair = _languages(name, tokenizer_config, languages)
-        imported = read_marian(folder, allow_pickle)
-        generation = _read_optional(folder / "generation_config.json", _GenerationConfig)
-        config = _config_of(imported, tokenizer_config.model_max_length, generation, output.name, pair)
+        if architecture == M2M100:
+            chosen = tokenizer_config.direction if not any(languages) and selection is None else languages
+            imported = read_m2m100(folder, allow_pickle, selection or Selection(), chosen)
+        else:
+            imported = read_marian(folder, allow_pickle, _languages(name, tokenizer_config, languages))
+        config = _config_of(folder, imported, tokenizer_config.model_max_length, output.name)
         tokenizers, model, longest = imported.tokenizers, imported.model, config.corpus.max_tokens
-    parents = [] if repository is None else [_ancestor(repository, config.corpus.languages)]
+        for note in imported.notes:
+            say(f"{name}: {note}")
+    parents = _parents(folder, name, repository, config.corpus.languages)
     return write_run(output, config, tokenizers, model, longest, parents)
 
 
@@ -109,10 +144,20 @@ def _weights_name(repository: Repository) -> str | None:
     return next((file for file in (WEIGHTS, PICKLED_WEIGHTS) if file in repository.files), None)
 
 
-def _ancestor(repository: Repository, languages: Languages) -> Ancestor:
-    """Origin of a run that was imported from the hub."""
-    weights = repository.files[_weights_name(repository) or WEIGHTS]
-    return Ancestor(f"{repository.id} (commit {repository.commit})", languages, 0, weights.checksum)
+def _parents(folder: Path, name: str, repository: Repository | None, languages: Languages) -> list[Ancestor]:
+    """Origins of a run that was imported from the hub, or from a folder that names a licence."""
+    if (folder / DESCRIPTION).exists():
+        licences = read_model(folder / DESCRIPTION, Description).licences
+        return [Ancestor(origin, languages, 0, "", license=licence) for origin, licence in licences.items()]
+    licence = licence_of(folder)
+    if repository is not None:
+        weights = repository.files[_weights_name(repository) or WEIGHTS]
+        origin = f"{repository.id} (commit {repository.commit})"
+        return [Ancestor(origin, languages, 0, weights.checksum, license=licence)]
+    if licence is None:
+        return []
+    weights_path = next(path for path in (folder / WEIGHTS, folder / PICKLED_WEIGHTS) if path.exists())
+    return [Ancestor(folder.resolve().name, languages, 0, digest_of_file(weights_path), license=licence)]
 
 
 def _download(repository: Repository, allow_pickle: bool) -> Path:
@@ -133,15 +178,17 @@ def _download(repository: Repository, allow_pickle: bool) -> Path:
     return download(repository, [*files, weights])
 
 
-def _check_architecture(name: str, folder: Path) -> None:
-    """Raise InputError, with advice, if a folder has a model of an unsupported architecture."""
+def _check_architecture(name: str, folder: Path) -> str | None:
+    """Architecture of the model in a folder; raises InputError, with advice, if it is not supported."""
     architecture = _read_optional(folder / "config.json", _Architecture).model_type
-    if architecture not in (None, *ARCHITECTURES):
+    if architecture not in (None, M2M100, *ARCHITECTURES):
         raise InputError(
             f"{name}: has the architecture {architecture!r:.80}, which mt import does not read; it reads MarianMT, "
-            "such as Helsinki-NLP/opus-mt-en-it, and what mt export writes (docs/model_formats.md). Begin with such a "
-            "model (init.run), or translate text with this one in its own program and train on the pairs"
+            "such as Helsinki-NLP/opus-mt-en-it, M2M100, NLLB-200, and what mt export writes (docs/model_formats.md). "
+            "Begin with such a model (init.run), or translate text with this one in its own program and train on the "
+            "pairs"
         )
+    return architecture
 
 
 def _read_optional(path: Path, kind: type[T]) -> T:
@@ -175,15 +222,13 @@ def _tagging(tags: tuple[str, ...], target: str) -> Tagging:
     return Tagging(tags, of_target[0] if len(of_target) == 1 else None, is_required)
 
 
-def _config_of(
-    imported: Imported,
-    longest: float | None,
-    generation: _GenerationConfig,
-    name: str,
-    languages: tuple[str, str],
-) -> Config:
-    source, target = languages
+def _config_of(folder: Path, imported: Imported, longest: float | None, name: str) -> Config:
+    source, target = imported.languages
     max_tokens = int(longest) if longest is not None and 1 <= longest <= _LONGEST else _MAX_TOKENS
+    is_directed = imported.default_tag is not None
+    kind = _DirectedGenerationConfig if is_directed else _GenerationConfig
+    generation = _read_optional(folder / "generation_config.json", kind)
+    tagging = Tagging(imported.tags, imported.default_tag, True) if is_directed else _tagging(imported.tags, target)
     decoding = {
         "beam_size": generation.num_beams or imported.num_beams,
         "length_penalty": generation.length_penalty,
@@ -193,7 +238,7 @@ def _config_of(
     corpus = {"source": source, "target": target, "max_tokens": max_tokens}
     tree = {
         "name": name,
-        "corpus": corpus | unknown_corpus(_tagging(imported.tags, target)),
+        "corpus": corpus | unknown_corpus(tagging),
         "tokenizer": dict(imported.options),
         "model": imported.model.config.model_dump(mode="json"),
         "decoding": {key: value for key, value in decoding.items() if value is not None},

@@ -59,6 +59,11 @@ class Imported:
     num_beams: int
     unk: int
     """Id of the unknown token of the target in the other program."""
+    languages: tuple[str, str]
+    """Source and target language."""
+    default_tag: str | None = None
+    """Tag of this direction, if the vocabulary has entries for languages."""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -75,15 +80,15 @@ class _Side:
     """Number of entries in Marian, special tokens included."""
 
 
-def read_marian(folder: Path, allow_pickle: bool = False) -> Imported:
-    """The model in a folder of MarianMT, or of `mt export --format huggingface`.
+def read_marian(folder: Path, allow_pickle: bool, languages: tuple[str, str]) -> Imported:
+    """The model in a folder of MarianMT, or of `mt export --format huggingface`, for these languages.
 
     Raises InputError if a file is missing or damaged, or the model has something that a run cannot have. Weights in
     `pytorch_model.bin` are read only with `allow_pickle`, by the loader of PyTorch that runs no code.
     """
-    config, weights = read_model(folder / "config.json", MarianConfig), _read_weights(folder, allow_pickle)
+    config, weights = read_model(folder / "config.json", MarianConfig), read_weights(folder, allow_pickle)
     if (folder / "tokenizer.json").exists() and not (folder / "source.spm").exists():
-        return _read_exported(folder, config, weights)
+        return _read_exported(folder, config, weights, languages)
     # The embedding tables may be separate although they share a vocabulary.
     has_two = not config.share_encoder_decoder_embeddings and (folder / "target_vocab.json").exists()
     vocabularies = [_read_vocabulary(folder / name) for name in ("vocab.json", "target_vocab.json")[: 1 + has_two]]
@@ -103,10 +108,12 @@ def read_marian(folder: Path, allow_pickle: bool = False) -> Imported:
     tokenizers = tokenizer_of(pieces[0], source.entries, tags), tokenizer_of(pieces[1], target.entries)
     model = _model(folder, config, weights, source, target)
     options = {"algorithm": "sentencepiece", "shared": is_shared}
-    return Imported(model, tokenizers, options, tags, config.num_beams, target.rows[UNK_ID])
+    return Imported(model, tokenizers, options, tags, config.num_beams, target.rows[UNK_ID], languages)
 
 
-def _read_exported(folder: Path, config: MarianConfig, weights: Mapping[str, Tensor]) -> Imported:
+def _read_exported(
+    folder: Path, config: MarianConfig, weights: Mapping[str, Tensor], languages: tuple[str, str]
+) -> Imported:
     """The model in a folder that `mt export` wrote, in which ids are those of the run."""
     ids = config.pad_token_id, config.decoder_start_token_id, config.eos_token_id
     if ids != (PAD_ID, SOS_ID, EOS_ID):
@@ -115,7 +122,7 @@ def _read_exported(folder: Path, config: MarianConfig, weights: Mapping[str, Ten
     size = tokenizer.vocab_size
     side = _Side(tokenizer.tokens(range(len(SPECIAL_TOKENS), size)), list(range(size)), size, size)
     model = _model(folder, config, weights, side, side)
-    return Imported(model, (tokenizer, tokenizer), options, tags, config.num_beams, UNK_ID)
+    return Imported(model, (tokenizer, tokenizer), options, tags, config.num_beams, UNK_ID, languages)
 
 
 def _read_exported_tokenizer(path: Path) -> tuple[Tokenizer, tuple[str, ...], dict[str, Any]]:
@@ -166,7 +173,7 @@ def _read_vocabulary(path: Path) -> dict[str, int]:
     return dict(sorted(vocabulary.items(), key=lambda item: item[1]))
 
 
-def _read_weights(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
+def read_weights(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
     """Weights of the folder under the names of `transformers`."""
     path, pickled = folder / WEIGHTS, folder / PICKLED_WEIGHTS
     if path.exists() or not pickled.exists():

@@ -14,6 +14,7 @@ import torch
 from mt_cli.checkpoint.directory import RunDirectory, is_imported
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.corpora import CorpusConfig
+from mt_cli.config.directions import direction_of
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config, TokenizerConfig
 from mt_cli.config.sources import HeldOut, TextSource
@@ -85,7 +86,7 @@ def adopt(
     try:
         run = TrainedRun.load(parent_path)
         config = inherited(config, run.config, f"init.run: {parent_path} is another model")
-        _check_tags(config, run.config, parent_path)
+        _check_tags(config, run, parent_path)
         check_trainable(run.model, config.init)
         is_kept, tokenizers = config.init.vocabulary == "keep", run.tokenizers
         if is_kept:  # Loaded again with the tags of the child.
@@ -110,11 +111,24 @@ def adopt(
     return config, tokenizers, ParentRun(parent_path, run, (source, target))
 
 
-def _check_tags(config: Config, parent: Config, path: Path) -> None:
-    """Raise ConfigError if the parent has a tag before every sentence, and corpora of the config have none."""
+def _check_tags(config: Config, run: TrainedRun, path: Path) -> None:
+    """Raise ConfigError if the parent has a tag before every sentence, and corpora of the config have none.
+
+    If its vocabulary has languages, as M2M100 and NLLB have, the tags must be of directions between them.
+    """
+    parent, languages = run.config, run.tokenizers[0].languages
+    for tag in config.corpus.tags if languages else ():
+        missing = [language for language in direction_of(tag) or [tag] if language not in languages]
+        if missing:
+            known = ", ".join(languages[:10]) + (", ..." if len(languages) > 10 else "")
+            raise ConfigError(
+                f"init.run: {path} has no entry for {missing[0]}; set corpus.tag: direction, and name the languages as "
+                f"there ({known}) in source, target and `languages`; mt import --new-language adds one"
+            )
     if parent.corpus.tagging.is_required and any(source.tag is None for source in config.corpus.train):
         tags = f"`tag` of each: {', '.join(parent.corpus.tags)}"
         advice = "corpus.tag: to_target" if parent.corpus.has_target_tags else tags
+        advice = "corpus.tag: direction" if languages else advice
         raise ConfigError(
             f"init.run: {path} has a tag before every sentence, which corpora of this config lack; set {advice}"
         )

@@ -72,7 +72,7 @@ def extended(
         learned = [(entry, 0.0) for entry in _most_common(missing, max_entries)]
     else:
         learned, merges = _subwords(kind, names, set.intersection(*vocabularies), units, max_entries)
-    new = [(tag, -math.inf) for tag in tags if tag not in names] + learned
+    new = [(tag, -math.inf) for tag in group[0].without_entries(tags) if tag not in names] + learned
     backends = [_with_entries(state, group[0].vocab_size, new, merges) for state in states]
     return [Tokenizer(backend, tags if backend is backends[0] else ()) for backend in backends]
 

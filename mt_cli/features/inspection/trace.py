@@ -67,12 +67,15 @@ def trace_translation(translator: Translator, sentence: str, tag: str | None = N
     """
     model = translator.model
     source, target = translator.source_tokenizer, translator.target_tokenizer
-    (ids,) = source.encode([translator.tagging.tagged(" ".join(sentence.split()), tag)])
+    text = translator.tagging.tagged(" ".join(sentence.split()), tag)
+    (ids,), first_ids = source.encode([text]), source.first_target_ids([text])
     if not ids:
         raise InputError("the sentence is empty")
     if len(ids) > translator.max_tokens:
         raise InputError(f"found {len(ids)} tokens; give a sentence of up to {translator.max_tokens}")
-    ((best,),) = translator.engine.search([ids], translator.decoding.greedy)
+    ((best,),) = translator.engine.search(
+        [ids], translator.decoding.greedy, prefixes=first_ids if any(first_ids) else ()
+    )
     device = next(model.parameters()).device
     src_ids, tgt_ids = pad([ids], end=EOS_ID).to(device), pad([best.ids], start=SOS_ID).to(device)
     logits_BTV, weights = model.read(src_ids, tgt_ids)
@@ -171,12 +174,13 @@ def attention_pictures(translator: Translator, samples: Sequence[Sample], number
 
     The weights are means over layers and heads.
     """
-    sources = translator.source_tokenizer.encode([source for source, _, _ in samples])
+    texts = [source for source, _, _ in samples]
+    sources = translator.source_tokenizer.encode(texts)
     targets = translator.target_tokenizer.encode([hypothesis for _, _, hypothesis in samples])
     pairs = {
-        f"attention/{place}": pair
-        for place, pair in enumerate(zip(sources, targets, strict=True), start=1)
-        if all(pair) and max(map(len, pair)) <= _MAX_TOKENS_IN_TRAINING
+        f"attention/{place}": (text, source, target)
+        for place, (text, source, target) in enumerate(zip(texts, sources, targets, strict=True), start=1)
+        if source and target and max(len(source), len(target)) <= _MAX_TOKENS_IN_TRAINING
     }
     tags = list(pairs)[:number]
     attentions = translator.attentions([pairs[tag] for tag in tags])

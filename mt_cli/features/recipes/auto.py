@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.config.directions import TO_TARGET, Tagging
+from mt_cli.config.directions import DIRECTION, TO_TARGET, Tagging, direction_of
 from mt_cli.config.loading import load_config, parse_config, with_values
 from mt_cli.config.sections import Config, may_change
 from mt_cli.config.writing import on_one_line
@@ -194,6 +194,8 @@ def begun_with(
     corpus = dict(tree["corpus"])
     if parent.corpus.has_target_tags:
         corpus["tag"] = TO_TARGET
+    elif any(map(direction_of, parent.corpus.tags)):
+        corpus["tag"] = DIRECTION
     elif parent.corpus.tagging.is_required:
         corpus |= _tagged(corpus, parent.corpus.tagging, run)
     init = {"run": str(run)} | ({"vocabulary": "extend"} if can_extend else {})

@@ -45,7 +45,7 @@ def corpus(num_pairs=400):
 
 def concatenated(share, max_tokens=50, seed=1):
     pairs = MixedPairs(corpus(), [1.0, 1.0], batch_tokens=10, seed=seed)
-    return ConcatenatedPairs(pairs, [TAG], config_of(max_tokens, seed, concatenated_pairs=share))
+    return ConcatenatedPairs(pairs, ([TAG], []), config_of(max_tokens, seed, concatenated_pairs=share))
 
 
 def pools_of(pairs, epoch=0, first=0):

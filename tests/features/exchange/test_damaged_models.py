@@ -118,7 +118,7 @@ MARIAN_OPTIONS = {  # What a refusal names, and the options of `config.json` tha
     "pad_token_id is 7": {"pad_token_id": 7, "decoder_start_token_id": 7},
     "padding": {"decoder_start_token_id": 7},
     "'a\\nb'": {"model_type": "a\nb"},
-    "'m2m_100'": {"model_type": "m2m_100"},
+    "'mbart'": {"model_type": "mbart"},
     "d_model": {"d_model": 33},
     "dropout": {"dropout": 5.0},
     "scale_embedding": {"scale_embedding": False},

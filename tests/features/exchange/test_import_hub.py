@@ -19,16 +19,20 @@ def files(tmp_path):
 
 
 def test_a_model_is_imported_with_the_files_that_it_needs(hub, mt_from_hub, files, tmp_path):
-    first = hub.model("org/opus-mt-en-de", files | {"tf_model.h5": b"\0" * 1000, "README.md": b"#"})
+    card = b"---\nlicense: cc-by-4.0\n---\n"
+    first = hub.model(
+        "org/opus-mt-en-de", files | {"tf_model.h5": b"\0" * 1000, "README.md": card, ".gitattributes": b"#"}
+    )
     hub.models["org/opus-mt-en-de"].tags["v1"] = first
     hub.model("org/opus-mt-en-de", {"config.json": b"{}"})
     command = ("import", "org/opus-mt-en-de", "--revision", "v1", "--output")
     status, _, err = mt_from_hub(*command, tmp_path / "one")
     assert status == 0, err
     fetched = {request.path.rpartition("/")[2] for request in hub.requests if "resolve" in request.path}
-    assert "model.safetensors" in fetched and not {"tf_model.h5", "README.md"} & fetched
+    assert {"model.safetensors", "README.md"} <= fetched and not {"tf_model.h5", ".gitattributes"} & fetched
     (origin,) = TrainedRun.load(tmp_path / "one").state.parents
     assert origin.run == f"org/opus-mt-en-de (commit {first})" and len(origin.weights) == 64
+    assert origin.license == "cc-by-4.0"
     hub.stop()
     status, _, err = mt_from_hub(*command, tmp_path / "two")
     assert status == 0, err
@@ -50,7 +54,7 @@ def test_pickled_weights_are_refused_before_they_are_downloaded(hub, mt_from_hub
 
 @pytest.mark.parametrize("weights", ["model.safetensors", "pytorch_model.bin", "model-00001-of-00002.safetensors"])
 def test_other_architectures_are_refused_before_their_weights_are_downloaded(hub, mt_from_hub, tmp_path, weights):
-    hub.model("org/nllb", {"config.json": b'{"model_type": "m2m_100"}', weights: b"\0" * 1000})
-    status, _, err = mt_from_hub("import", "org/nllb", "--output", tmp_path / "one")
-    assert status == 2 and "org/nllb" in err and "m2m_100" in err
+    hub.model("org/mbart", {"config.json": b'{"model_type": "mbart"}', weights: b"\0" * 1000})
+    status, _, err = mt_from_hub("import", "org/mbart", "--output", tmp_path / "one")
+    assert status == 2 and "org/mbart" in err and "'mbart'" in err
     assert not any(weights in request.path for request in hub.requests)
