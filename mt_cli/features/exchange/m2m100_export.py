@@ -15,6 +15,7 @@ from typing import Any
 import tokenizers
 import torch
 from safetensors.torch import save_file
+from tokenizers import decoders, normalizers, pre_tokenizers
 from torch import Tensor
 
 from mt_cli.checkpoint.trained import TrainedRun
@@ -26,9 +27,10 @@ from mt_cli.decoding.search import Hypothesis
 from mt_cli.errors import MtError, one_line
 from mt_cli.features.exchange import names
 from mt_cli.features.exchange.comparison import Agreement, check_export, with_tags
-from mt_cli.features.exchange.m2m100_vocabulary import BOS, EOS, MASK, PAD, UNK
+from mt_cli.features.exchange.m2m100_vocabulary import BOS, EOS, MASK, PAD, SPM, UNK
+from mt_cli.features.exchange.sentencepiece import model_file, read_pieces
 from mt_cli.machine.storage import new_folder
-from mt_cli.tokenizer.special_tokens import ABSENT, EOS_ID, LANGUAGE_ENTRY, PAD_ID, SOS_ID, UNK_ID
+from mt_cli.tokenizer.special_tokens import ABSENT, EOS_ID, LANGUAGE_ENTRY, PAD_ID, SOS_ID, SPACE, UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
 
 _FIRST = (SOS_ID, PAD_ID, EOS_ID, UNK_ID)
@@ -122,7 +124,9 @@ def _write_tokenizer(run: TrainedRun, folder: Path) -> None:
         scores = [score for _, score in model["vocab"]]
         order = [*_FIRST, *range(len(_FIRST), len(scores))]
         model |= {"vocab": [[name, scores[index]] for name, index in zip(entries, order, strict=True)], "unk_id": 3}
+    state |= {"normalizer": None, "pre_tokenizer": None, "decoder": None}
     tokenizer = tokenizers.Tokenizer.from_str(json.dumps(state))
+    _set_steps(tokenizer, source, folder / SPM)
     special = [name for name in (BOS, PAD, EOS, UNK, MASK) if name in entries]
     tokenizer.add_special_tokens([*special, *(tokenizers.AddedToken(name, rstrip=True) for name in languages)])
     tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
@@ -139,6 +143,22 @@ def _write_tokenizer(run: TrainedRun, folder: Path) -> None:
         settings |= {"src_lang": transformers_code(corpus.source), "tgt_lang": transformers_code(corpus.target)}
     text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
     (folder / "tokenizer_config.json").write_text(text, encoding="utf-8")
+
+
+def _set_steps(tokenizer: tokenizers.Tokenizer, source: Tokenizer, path: Path) -> None:
+    """Set the steps of NLLB's own `tokenizer.json`, with the options in the SentencePiece model of our tokenizer.
+
+    The file of that model, at a free path, is not kept: `transformers` 4 would read other ids from the order in it.
+    """
+    path.write_bytes(model_file(source))
+    pieces = read_pieces(path)
+    path.unlink()
+    steps: list[Any] = [normalizers.Precompiled(pieces.charsmap)] if pieces.charsmap else []
+    steps += [normalizers.Strip()] * pieces.strips_spaces + [normalizers.Replace(tokenizers.Regex(" {2,}"), " ")]
+    scheme: Any = "always" if pieces.adds_prefix else "never"
+    tokenizer.normalizer = normalizers.Sequence(steps)
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, scheme)
+    tokenizer.decoder = decoders.Metaspace(SPACE, scheme)
 
 
 class _Engine:
