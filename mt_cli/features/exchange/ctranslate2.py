@@ -16,6 +16,7 @@ from mt_cli.decoding.ctranslate2 import CTranslate2Engine, import_ctranslate2
 from mt_cli.errors import InputError
 from mt_cli.features.exchange.comparison import Agreement, check_export
 from mt_cli.features.exchange.names import LAYER
+from mt_cli.features.exchange.sentencepiece import model_file, unsupported
 from mt_cli.machine.storage import new_folder
 from mt_cli.model.positions import LearnedPositions, sinusoids
 from mt_cli.tokenizer.special_tokens import EOS, SOS, UNK
@@ -35,6 +36,9 @@ def export_ctranslate2(run: TrainedRun, output: Path, quantization: str, sentenc
     with new_folder(output) as folder:
         agreement = write_model(run, folder, quantization, sentences, output)
         describe(run, folder)
+        if run.config.tokenizer.spacing == "sentencepiece" and not unsupported(run.config):
+            for side, tokenizer in zip(("source", "target"), run.tokenizers, strict=True):
+                (folder / f"{side}.model").write_bytes(model_file(tokenizer))
         return agreement
 
 
