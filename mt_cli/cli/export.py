@@ -26,7 +26,7 @@ def export(
     license_name: Annotated[
         str | None, _output("ID", "Of huggingface and argos: licence in the card, such as mit.", names="--license")
     ] = None,
-    package_version: Annotated[str | None, _output("X.Y", "Of argos: version of the package.", "1.0")] = None,
+    package_version: Annotated[str | None, _output("VERSION", "Of argos: version of the package.", "1.0")] = None,
     source: Annotated[
         str | None, _output("CODE", "Of argos: source language, of a model for several directions.", names="--from")
     ] = None,

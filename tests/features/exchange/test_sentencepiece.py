@@ -101,7 +101,7 @@ def test_a_tag_that_is_a_word_is_refused(tiny_tree):
 
     tiny_tree["tokenizer"] = {"algorithm": "bpe", "spacing": "sentencepiece"}
     for tag, expected in (("formal", ["corpus.tag: a word"]), ("<formal>", [])):
-        tiny_tree["corpus"]["tag"] = tag
+        tiny_tree["corpus"]["train"]["tag"] = tag
         assert [problem.setting for problem in unsupported(parse_config(tiny_tree, "x.yaml"))] == expected
 
 
