@@ -111,9 +111,7 @@ def choose_direction(corpus: CorpusConfig, source: str | None, target: str | Non
         return matches[0]
     listed = ", ".join(map(str, matches or directions))
     problem = "this model has several" if matches else "this model does not have it"
-    raise InputError(
-        f"--format argos: a package has one direction, and {problem}: {listed}; give --from, --to or --tag"
-    )
+    raise InputError(f"--format argos: a package has one direction, and {problem}: {listed}; use --from, --to or --tag")
 
 
 def export_argos(

@@ -15,7 +15,9 @@ from mt_cli.config.sections import ModelConfig
 from mt_cli.decoding.ctranslate2 import CTranslate2Engine, import_ctranslate2
 from mt_cli.errors import InputError
 from mt_cli.features.exchange.comparison import Agreement, check_export
+from mt_cli.features.exchange.destinations import obstacles
 from mt_cli.features.exchange.names import LAYER
+from mt_cli.features.exchange.sentencepiece import model_file
 from mt_cli.machine.storage import new_folder
 from mt_cli.model.positions import FairseqPositions, LearnedPositions, SinusoidalPositions
 from mt_cli.tokenizer.special_tokens import EOS, SOS, UNK
@@ -35,6 +37,9 @@ def export_ctranslate2(run: TrainedRun, output: Path, quantization: str, sentenc
     with new_folder(output) as folder:
         agreement = write_model(run, folder, quantization, sentences, output)
         describe(run, folder)
+        if run.config.tokenizer.spacing == "sentencepiece" and not obstacles(run.config, "argos"):
+            for side, tokenizer in zip(("source", "target"), run.tokenizers, strict=True):
+                (folder / f"{side}.model").write_bytes(model_file(tokenizer))
         return agreement
 
 

@@ -5,6 +5,7 @@ Knows configs only: the exporters, `mt init`, the start of a run, reports and mo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -17,6 +18,9 @@ from mt_cli.features.exchange.names import ACTIVATIONS
 
 _OF_OTHER_TOKENIZERS = ("byte_fallback", "lowercase", "nfkc", "normalize", "letters")
 """Options of `tokenizer` that have their defaults with `spacing: sentencepiece`."""
+
+_WORD = re.compile(r"\w+|.")
+"""A tag that could be a piece of a word; others have letters and marks, as no piece does."""
 
 
 class Obstacle(NamedTuple):
@@ -89,6 +93,8 @@ def _obstacles_to_argos(config: Config) -> Iterator[Obstacle]:
     tokenizer = config.tokenizer
     if any(map(direction_of, config.corpus.tags)):
         yield Obstacle("corpus.tag", "direction", "to_target")
+    for tag in filter(_WORD.fullmatch, config.corpus.tags):
+        yield Obstacle("tag", f"{tag}, which is also a word", f"<{tag}>")
     if tokenizer.algorithm in WITHOUT_SUBWORDS:
         yield Obstacle("tokenizer.algorithm", tokenizer.algorithm, "bpe")
     if tokenizer.algorithm != "sentencepiece" and tokenizer.spacing != "sentencepiece":

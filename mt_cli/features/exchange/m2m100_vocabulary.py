@@ -69,8 +69,10 @@ class Vocabulary:
     def only(self, kept: Collection[str]) -> Vocabulary:
         """Vocabulary without other pieces, and without entries that are no pieces."""
         scores = {piece: score for piece, score in self.pieces.scores.items() if piece in kept}
-        entries = {entry: index for entry, index in self.entries.items() if entry in scores}
-        return replace(self, pieces=replace(self.pieces, scores=scores), entries=entries)
+        pieces = replace(self.pieces, scores=scores)
+        names = {*pieces.names}
+        entries = {entry: index for entry, index in self.entries.items() if entry in names}
+        return replace(self, pieces=pieces, entries=entries)
 
 
 def read_vocabulary(folder: Path, size: int) -> Vocabulary:
@@ -80,7 +82,7 @@ def read_vocabulary(folder: Path, size: int) -> Vocabulary:
     """
     path = folder / "tokenizer_config.json"
     config = read_model(path, _TokenizerConfig) if path.exists() else _TokenizerConfig()
-    pieces = read_pieces(folder / SPM) if (folder / SPM).exists() else None
+    pieces = replace(read_pieces(folder / SPM), controls=()) if (folder / SPM).exists() else None
     if (folder / VOCABULARY).exists():
         source, ids = folder / VOCABULARY, read_model(folder / VOCABULARY, dict[str, int])
         codes = _CODES.get(config.language_codes, "").split()

@@ -33,7 +33,6 @@ _RULES: tuple[tuple[float, Mapping[int, str]], ...] = (
     (2, {-1: "end", 0: "closing", 1: "space", 2: "-lower"}),
     (2, {0: "end_before_space", 1: "space"}),
     (2, {0: "end_without_space", 1: "-end_without_space -closing_without_space"}),
-    (2, {-1: "end_without_space", 0: "closing_without_space", 1: "-end_without_space -closing_without_space"}),
     # Initials, short numbers and short abbreviations: `J.`, `No.`, `12.`, `Mrs.`
     (-4, {-2: "-lower -upper -digit", -1: "lower upper digit", 0: "stop"}),
     (-4, {-3: "-lower -upper -digit", -2: "upper digit", -1: "lower upper digit", 0: "stop"}),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer as Backend
 from tokenizers import models
 
 from mt_cli.errors import InputError, one_line
@@ -22,6 +22,8 @@ from mt_cli.tokenizer.untrusted_files import check_charsmap, check_entries, no_p
 _MAX_FILE_BYTES = 2**24
 _UNIGRAM, _BPE = 1, 2
 _KINDS = _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = range(1, 7)
+_WORD = re.compile(r"\w+|.")
+"""A tag that text can have as a piece; pieces of other tags would have letters and marks."""
 _LOWEST_SCORE = -1e6
 
 
@@ -153,15 +155,13 @@ def entry_names(tokenizer: Tokenizer) -> list[str]:
 def model_file(tokenizer: Tokenizer) -> bytes:
     """Content of a SentencePiece model that splits text into the same pieces as a tokenizer.
 
-    Of an imported tokenizer, it is the inverse of `tokenizer_of`. Of another one, the ids are the same, too. Raises
-    InputError if text may contain a tag as a piece.
+    Of an imported tokenizer, it is the inverse of `tokenizer_of`. Of another one, the ids are the same, too; see
+    `unsupported`.
     """
     state = json.loads(tokenizer.to_json())
     tags = tokenizer.tokens(tokenizer.tag_ids)
     is_imported = state["pre_tokenizer"]["type"] != "Split"
     steps = SentencePieceSteps.of(state) if is_imported else SentencePieceSteps(has_bytes=True)
-    if not is_imported:
-        _check_tags(tokenizer, tags)
     proto = _empty_model()
     _add_pieces(proto.pieces, state["model"], steps, tags, is_imported)
     proto.trainer_spec.model_type = _BPE if state["model"]["type"] == "BPE" else _UNIGRAM
@@ -188,16 +188,6 @@ def splits_alike(tokenizer: Tokenizer, sentences: Sequence[str]) -> bool:
         processor.encode(text) == [processor.piece_to_id(piece) for piece in tokenizer.pieces(text)]
         for text in sentences
     )
-
-
-def _check_tags(tokenizer: Tokenizer, tags: Sequence[str]) -> None:
-    """Raise InputError if a tag could be a piece of a word; others have letters and marks, as no piece does."""
-    splitter = Backend.from_str(tokenizer.to_json()).pre_tokenizer
-    for tag in tags:
-        if len(splitter.pre_tokenize_str(tag)) == 1:
-            raise InputError(
-                f"the tag {tag!r} is also a word, so no SentencePiece model has it; use a tag like <{tag}>"
-            )
 
 
 def _add_pieces(

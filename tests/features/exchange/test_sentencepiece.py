@@ -10,6 +10,7 @@ from texts import TEXTS
 
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.errors import ConfigError, InputError
+from mt_cli.features.exchange.destinations import obstacles
 from mt_cli.features.exchange.sentencepiece import Pieces, model_file, read_pieces, tokenizer_of
 from mt_cli.tokenizer.sentencepiece import SentencePieceSteps
 from mt_cli.tokenizer.tokenizer import Tokenizer
@@ -96,11 +97,13 @@ def test_what_sentencepiece_cannot_do_is_refused_by_name(tiny_tree, key, value):
         parse_config(tiny_tree, "x.yaml")
 
 
-def test_a_tag_that_is_a_word_is_refused():
-    pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
-    config = TokenizerConfig(algorithm="bpe", vocab_size=900, spacing="sentencepiece")
-    with pytest.raises(InputError, match="the tag 'formal' is"):
-        model_file(train_tokenizer(LINES, config, ["formal"]))
+def test_a_tag_that_is_a_word_is_refused(tiny_tree):
+    from mt_cli.config.loading import parse_config
+
+    tiny_tree["tokenizer"] = {"algorithm": "bpe", "spacing": "sentencepiece"}
+    for tag, expected in (("formal", ["tag: <formal>"]), ("<formal>", [])):
+        tiny_tree["corpus"]["train"]["tag"] = tag
+        assert [problem.advice for problem in obstacles(parse_config(tiny_tree, "x.yaml"), "argos")] == expected
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
