@@ -48,6 +48,11 @@ def spacing_steps(adds_prefix: bool = True, strips_spaces: bool = True) -> list[
     return steps + [(Regex(_FIRST), SPACE)] * adds_prefix + [(Regex(_TRAILING), "")] * strips_spaces
 
 
+def has_spacing(state: Mapping[str, Any]) -> bool:
+    """Whether a tokenizer file has the steps of `tokenizer.spacing: sentencepiece`."""
+    return {"Regex": _TRAILING} in [step.get("pattern") for step in state["normalizer"]["normalizers"]]
+
+
 def rounded_score(score: float) -> float:
     """Score of a unigram piece, rounded so that this library and SentencePiece compare the same sums."""
     return round(score / _SCORE_UNIT) * _SCORE_UNIT

@@ -42,7 +42,7 @@ def test_ten_thousand_lines_have_the_ids_of_sentencepiece(real_text, tmp_path, s
 
 @pytest.fixture(scope="module")
 def many_lines(real_text):
-    """A hundred thousand lines in 27 languages."""
+    """About a hundred thousand lines in 23 languages."""
     names = [*sorted((real_text / "flores200").glob("*.devtest"))]
     names += [real_text / "americas" / code / f"train.{code}" for code in ("aym", "gn", "hch", "shp")]
     names += [real_text / "multi30k" / f"train.{code}" for code in ("de", "fr")]

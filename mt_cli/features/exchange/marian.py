@@ -30,6 +30,7 @@ from mt_cli.features.exchange.sentencepiece import Pieces, missing_pieces, read_
 from mt_cli.machine.storage import read_model, read_regular, reading
 from mt_cli.model.positions import sinusoids
 from mt_cli.model.transformer import Transformer
+from mt_cli.tokenizer.sentencepiece import has_spacing
 from mt_cli.tokenizer.special_tokens import EOS_ID, PAD_ID, SOS_ID, SPECIAL_TOKENS, UNK_ID
 from mt_cli.tokenizer.spelling import NORMALIZATIONS
 from mt_cli.tokenizer.tokenizer import MAX_FILE_BYTES, Tokenizer, TokenizerPair
@@ -152,6 +153,7 @@ def _tokenizer_options(state: Mapping[str, Any]) -> dict[str, Any]:
     options |= {"lowercase": "Lowercase" in kinds, "nfkc": "NFKC" in kinds}
     if options["algorithm"] in _ALGORITHMS.values():
         options["byte_fallback"] = bool(state["model"].get("byte_fallback"))
+        options["spacing"] = "sentencepiece" if has_spacing(state) else "lossless"
     states = {name: [json.loads(step.__getstate__()) for step in ours] for name, ours in NORMALIZATIONS.items()}
     normalize = [name for name, ours in states.items() if all(state in steps for state in ours)]
     replacements = [(step["pattern"].get("String"), step["content"]) for step in steps if step["type"] == "Replace"]

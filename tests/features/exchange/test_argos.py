@@ -215,3 +215,19 @@ def test_argos_translate_installs_a_package_and_translates_as_ctranslate2_does(m
     pairs = [*zip(lines, out.split("\n")[:-1], strict=True)]
     pairs = [(line, ours) for line, ours in pairs if len(ours) < 80 and "�" not in ours]
     assert len(pairs) > 200 and [translation.translate(line) for line, _ in pairs] == [ours for _, ours in pairs]
+
+
+def test_an_export_to_ctranslate2_carries_sentencepiece_models_that_do_the_same(mt, run_for_argos, tmp_path):
+    import ctranslate2
+
+    run = run_for_argos("unigram")
+    assert mt("export", "--run", "runs/argos", "--output", "served")[0] == 0
+    source, target = (
+        sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "served" / f"{side}.model"))
+        for side in ("source", "target")
+    )
+    assert source.encode(LINES, out_type=str) == [run.tokenizers[0].pieces(line) for line in LINES]
+    translator = ctranslate2.Translator(str(tmp_path / "served"))
+    (result,) = translator.translate_batch([source.encode(LINES[0], out_type=str)], beam_size=1, max_decoding_length=9)
+    ids = [target.piece_to_id(piece) for piece in result.hypotheses[0]]
+    assert run.tokenizers[1].tokens(ids) == result.hypotheses[0] and isinstance(target.decode(ids), str)

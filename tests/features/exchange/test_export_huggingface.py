@@ -151,6 +151,7 @@ POST = {"norm_order": "post", "tie_embeddings": "none"}
     [
         (TIED, {"algorithm": "bpe", "vocab_size": 300} | SPELLED, BEAMS),
         (POST, {"algorithm": "unigram", "vocab_size": 300, "lowercase": True}, {"beam_size": 1}),
+        (POST, {"algorithm": "bpe", "vocab_size": 300, "spacing": "sentencepiece"}, {"beam_size": 1}),
         pytest.param(POST | {"activation": "silu"}, {"algorithm": "char"}, {}, marks=pytest.mark.slow),
     ],
 )
