@@ -94,7 +94,8 @@ def export(
         from mt_cli.reporting.report import RunSummary
 
         direction = choose_direction(loaded.config.corpus, source, to, tag)
-        package = Package(direction, package_version or "1.0", license_name)
+        of_parents = ", ".join(dict.fromkeys(licences.values())) or None
+        package = Package(direction, package_version or "1.0", license_name or of_parents)
         agreement = export_argos(loaded, RunSummary.read(path), output, package, number_format, sentences)
         usage = f"Install it:  argospm install {output}"
     else:

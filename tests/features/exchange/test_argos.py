@@ -156,7 +156,7 @@ def test_what_cannot_be_written_is_refused_with_one_line(mt, run_for_argos, tmp_
 def test_a_run_that_no_sentencepiece_model_holds_is_refused_with_what_to_choose(mt, trained, tmp_path):
     status, out, err = mt("export", "--run", trained, "--format", "argos", "--output", "p.argosmodel")
     assert (status, out) == (2, "") and err.count("\n") == 1
-    assert "no SentencePiece model has tokenizer." in err and "train a model with tokenizer." in err
+    assert "cannot hold tokenizer." in err and "train a new model with tokenizer." in err and "--for argos" in err
     assert not (tmp_path / "p.argosmodel").exists()
 
 
