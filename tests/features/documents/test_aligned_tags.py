@@ -109,6 +109,21 @@ def test_text_without_tags_is_left_to_the_translator(source):
     assert TextWithoutTags.of(source) is None
 
 
+@pytest.mark.parametrize(
+    ("source", "plain", "expected"),
+    [
+        ("<p>see this page", "see this page", "<p>PAGE THIS SEE"),
+        ("see <li>this page", "see this page", "PAGE <li>THIS SEE"),
+        ("see <a href='x'>this", "see this", "<a href='x'>THIS SEE"),
+    ],
+)
+def test_a_start_tag_whose_end_tag_is_missing_is_a_tag(source, plain, expected):
+    text = TextWithoutTags.of(source)
+    words = plain.split()
+    assert text.plain == plain
+    assert text.with_tags(" ".join(reversed(words)).upper(), reverse(len(words))) == (expected, False)
+
+
 def test_tags_that_are_protected_are_left_to_the_model():
     text = TextWithoutTags.of("a <b>b</b>")
     assert text.is_protected(Protection(("markup",))) and text.is_protected(Protection((), ("<[^>]+>",)))
