@@ -23,9 +23,9 @@ from mt_cli.translation.sentences import units
 
 _NAME = re.compile(r"[\w:.-]+")
 _ELEMENT_NAMES = (
-    "a abbr b big blockquote body button center cite code dd del details dfn div dl dt em figure font footer form h1 h2 "
-    "h3 h4 h5 h6 header html i ins kbd label li main mark nav ol option p pre q s section small span strike strong sub "
-    "summary sup table tbody td th thead tr tt u ul var"
+    "a abbr b big blockquote body button center cite code dd del details dfn div dl dt em figure font footer form h1 "
+    "h2 h3 h4 h5 h6 header html i ins kbd label li main mark nav ol option p pre q s section small span strike strong "
+    "sub summary sup table tbody td th thead tr tt u ul var"
 )
 _ELEMENTS = frozenset(_ELEMENT_NAMES.split())
 """Elements of HTML whose start tags are tags even where their end tags are missing, or in another text."""
