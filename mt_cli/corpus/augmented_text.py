@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import regex
 from numpy.typing import NDArray
 
 from mt_cli.config.corpora import AugmentConfig
@@ -19,9 +20,9 @@ from mt_cli.corpus.rows import Pair
 
 NUM_CHANCES = 5
 """Number of random numbers that decide on the changes of a pair."""
-_FINAL_MARKS = re.compile(r"(?<=\S)\s*[.!?…।۔؟。！？]+\s*$")
+_FINAL_MARKS = re.compile(r"(?<=\S)\s*[.!?…।॥۔؟。！？։።፧။។៕།]+\s*$")
 _LETTERS_OF_WORD = re.compile(rf"[^\W\d_{SPACELESS}]{{4,}}")
-_FIRST_LETTER = re.compile(r"(?<![\w'’])[^\W\d_]")
+_FIRST_LETTER = regex.compile(r"(?<![\w\p{M}'’\xad])\p{L}")
 _WORD_START = re.compile(rf"(?:^|(?<= ))(?=[^ {SPACELESS}])")
 _DOTTED_I = frozenset({"az", "crh", "tr"})
 """Languages in which the capital of `i` is `İ`."""

@@ -65,6 +65,8 @@ _BEGINNINGS = {
 """A text without these characters has no span of a kind."""
 _UNNUMBERED = regex.compile(rf"(?!%%|%\(|%\d+\$)(?:{PATTERNS['printf']})|\{{(?:[:!][^{{}}]*+)?\}}")
 """Placeholders that stand for the next argument of a program, whatever it is."""
+_UNNUMBERED_INSIDE = regex.compile(r"[^`]*?(?:(?<![\d%])%[sd](?!\w)|\{\})[^`]*+")
+"""Other spans with such a placeholder, such as the tag `<a href="%s">`; in code, it is often only mentioned."""
 _MAX_SECONDS = 2.0
 """Maximum time of a pattern of the user for one text."""
 
@@ -111,7 +113,7 @@ class ProtectedText:
         """
         characters = _RESERVED.findall(self.text) if len(self.contents) > 1 else []
         rows = zip(characters, self.contents, strict=True) if characters else ()
-        order = tuple(RESERVED.index(character) for character, content in rows if _UNNUMBERED.fullmatch(content))
+        order = tuple(RESERVED.index(character) for character, content in rows if _is_unnumbered(content))
         return order if len(order) > 1 and len(set(characters)) == len(characters) else ()
 
     @property
@@ -154,9 +156,20 @@ class ProtectedText:
 
     def _reordered(self, numbers: Sequence[int]) -> tuple[str, ...]:
         """Unnumbered placeholders in their order in a translation, given by number, if that is another order."""
-        unnumbered = [number for number in numbers if _UNNUMBERED.fullmatch(self.contents[number])]
+        unnumbered = [number for number in numbers if _is_unnumbered(self.contents[number])]
         contents, expected = ([self.contents[number] for number in order] for order in (unnumbered, sorted(unnumbered)))
         return tuple(contents) if contents != expected else ()
+
+
+def _is_unnumbered(content: str) -> bool:
+    """Whether a span is, or has, a placeholder for the next argument of a program."""
+    return bool(_UNNUMBERED.fullmatch(content) or _UNNUMBERED_INSIDE.fullmatch(content))
+
+
+def have_other_order(source: str, translation: str) -> bool:
+    """Whether a translation has the unnumbered placeholders of its source, such as `%s`, in another order."""
+    placeholders = [_UNNUMBERED.findall(text) for text in (source, translation)]
+    return placeholders[0] != placeholders[1] and sorted(placeholders[0]) == sorted(placeholders[1])
 
 
 def _are_joined(before: str, after: str) -> bool:

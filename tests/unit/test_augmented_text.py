@@ -39,6 +39,7 @@ def test_capitals_are_those_of_the_language_and_spans_stay(text, language, expec
         ("the dog's mcDonald l'amico 3rd (no)", "en", "The Dog's McDonald L'amico 3rd (No)"),
         ("iyi izmir", "tr", "İyi İzmir"),
         (f"see {SPAN}here", "en", f"See {SPAN}Here"),
+        ("ọ̀rẹ́ ag̃a e\u0301cole in\xadter", "yo", "Ọ̀rẹ́ Ag̃a E\u0301cole In\xadter"),
     ],
 )
 def test_in_title_case_each_word_begins_with_a_capital_letter(text, language, expected):
@@ -53,6 +54,8 @@ def test_in_title_case_each_word_begins_with_a_capital_letter(text, language, ex
         (("A dog.", "Un cane"), ("A dog.", "Un cane")),
         (("...", "."), ("...", ".")),
         (("No …", "No ..."), ("No", "No")),
+        (("It is.", "ነው።"), ("It is", "ነው")),
+        (("It is.", "ဖြစ်သည်။"), ("It is", "ဖြစ်သည်")),
     ],
 )
 def test_final_marks_leave_both_sides_or_none(pair, expected):

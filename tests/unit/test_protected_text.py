@@ -165,12 +165,15 @@ UNNUMBERED = [
     ("%1$s %2$d %(a)s %% {0} {name:d} ${x}", ()),
     ("100%% of %s", ()),
     ("%s %d " + "{x} " * 31, ()),
+    ('<a href="%s">it</a> of %d', ('<a href="%s">', "%d")),
+    ("<a href='{}'><b title='%s'> <i title='%(x)s %1$s 5%d %%s'>", ("<a href='{}'>", "<b title='%s'>")),
+    ("%d https://x.org/%d0%b1/%20d %s", ("%d", "%s")),
 ]
 
 
 @pytest.mark.parametrize(("text", "expected"), UNNUMBERED)
 def test_placeholders_without_numbers_keep_their_order(text, expected):
-    protected = Protection(("braces", "printf", "dollars")).protect(text)
+    protected = Protection(("markup", "urls", "braces", "printf", "dollars")).protect(text)
     contents = dict(zip((c for c in protected.text if c in RESERVED), protected.contents, strict=True))
     assert tuple(contents[RESERVED[number]] for number in protected.order) == expected
 

@@ -11,18 +11,24 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from operator import itemgetter
 
 from mt_cli.corpus.protected_text import Protection
+from mt_cli.features.documents.html_places import VOID
 from mt_cli.features.documents.inline_tags import LIKE_TAG, Piece, Tag, TaggedText, partners_of, raw_of
 from mt_cli.translation.lines import Alignment
 from mt_cli.translation.sentences import units
 
 _NAME = re.compile(r"[\w:.-]+")
-_VOID = frozenset(("br", "hr", "img", "input", "wbr"))
-"""Elements of HTML that have no end tag."""
+_ELEMENT_NAMES = (
+    "a abbr b big blockquote body button center cite code dd del details dfn div dl dt em figure font footer form h1 "
+    "h2 h3 h4 h5 h6 header html i ins kbd label li main mark nav ol option p pre q s section small span strike strong "
+    "sub summary sup table tbody td th thead tr tt u ul var"
+)
+_ELEMENTS = frozenset(_ELEMENT_NAMES.split())
+"""Elements of HTML whose start tags are tags even where their end tags are missing, or in another text."""
 _UNALIGNED = -0.01
 """Weight of a target word without alignment: it is inside of a pair of tags only between words that are."""
 _ENDS_WORD = re.compile(r"[\w.,:;!?)…。]")
@@ -31,15 +37,19 @@ _DEEPEST = 100
 
 
 def pieces_of(text: str) -> list[Piece]:
-    """Text and tags of a text; a start tag without an end tag, as in `List<String>`, is text."""
+    """Text and tags of a text; what looks like a start tag but has no end tag, as in `List<String>`, is text."""
     pieces: list[Piece] = [
         _tag(part) if number % 2 else part for number, part in enumerate(LIKE_TAG.split(text)) if part
     ]
     partners = partners_of(pieces)
     return [
-        piece.raw if isinstance(piece, Tag) and piece.kind == "start" and index not in partners else piece
+        _without_pair(piece) if isinstance(piece, Tag) and piece.kind == "start" and index not in partners else piece
         for index, piece in enumerate(pieces)
     ]
+
+
+def _without_pair(tag: Tag) -> Piece:
+    return replace(tag, kind="") if tag.name.lower() in _ELEMENTS else tag.raw
 
 
 def _tag(raw: str) -> Tag:
@@ -47,7 +57,7 @@ def _tag(raw: str) -> Tag:
     name = match[0] if match else ""
     if raw.startswith("</"):
         return Tag(raw, name, "end")
-    return Tag(raw, name, "" if raw.endswith("/>") or name.lower() in _VOID else "start")
+    return Tag(raw, name, "" if raw.endswith("/>") or name.lower() in VOID else "start")
 
 
 @dataclass

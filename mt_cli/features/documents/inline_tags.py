@@ -14,6 +14,22 @@ from functools import cached_property
 
 _SIMPLE = re.compile(r"</?[A-Za-z][\w:.-]{0,60}(?:\s[^<>\n]{0,200})?/?>")
 """A tag that a translator sees as it is. Protected text has a pattern for such tags."""
+_RANGES = {
+    "bpt": "ept",
+    "bx": "ex",
+    "sc": "ec",
+    "sm": "em",
+    "bookmarkStart": "bookmarkEnd",
+    "commentRangeStart": "commentRangeEnd",
+    "bookmark-start": "bookmark-end",
+    "reference-mark-start": "reference-mark-end",
+    "change-start": "change-end",
+}
+"""Elements that begin a range, and those that end it: of XLIFF, TMX, WordprocessingML and OpenDocument."""
+_RANGE_ENDS = {end: start for start, end in _RANGES.items()}
+_BOUND = re.compile(rf"(?:</[\w:.-]+>)*<(?:[\w.-]+:)?({'|'.join((*_RANGES, *_RANGE_ENDS))})(?=[\s/>])([^<>]*)")
+_ATTRIBUTE = re.compile(r"(?<=\s)(?:[\w.-]+:)?([\w.-]+)\s*=\s*[\"']([^\"']*)[\"']")
+_LONE_TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)(?:\s[^<>]*)?(?<!/)>")
 LIKE_TAG = re.compile(r"(</?[A-Za-z][\w:.-]{0,60}(?:\s[^<>]{0,1000})?/?>)")
 
 
@@ -46,7 +62,8 @@ class TaggedText:
     @classmethod
     def of(cls, pieces: Sequence[Piece]) -> TaggedText:
         """Text of pieces, without white space, single tags and pairs of tags around it."""
-        pieces = [part for piece in _paired(_joined(pieces)) for part in _with_space_apart(piece)]
+        paired = _with_ranges(_paired(_joined(pieces)))
+        pieces = [part for piece in paired for part in _with_space_apart(piece)]
         first, last, partners = 0, len(pieces), partners_of(pieces)
         while first < last:
             start, end = pieces[first], pieces[last - 1]
@@ -71,7 +88,9 @@ class TaggedText:
         shown = [raw_of(piece) for piece in self.pieces]
         for index, piece in enumerate(self.pieces):
             end = self._ends.get(index)
-            if isinstance(piece, str) or _SIMPLE.fullmatch(piece.raw) or piece.kind == "end":
+            if isinstance(piece, str) or piece.kind == "end":
+                continue
+            if _SIMPLE.fullmatch(piece.raw) and not (end and piece.raw.endswith("/>")):
                 continue
             shown[index] = f"<m{index}>" if end else f"<m{index}/>"
             if end:
@@ -95,6 +114,7 @@ class TaggedText:
         waiting, is_damaged, has_markup = self._occurrences(), False, any("<" in text for text in self._texts())
         parts: list[str] = []
         open_tags: list[int] = []
+        places: dict[int, int] = {}
         for number, token in enumerate(LIKE_TAG.split(translation)):
             queue = waiting.get(token)
             index = queue.popleft() if queue else None
@@ -108,6 +128,7 @@ class TaggedText:
             if tag.kind == "end" and not (open_tags and self._name_of(open_tags[-1]) == tag.name):
                 is_damaged = True
                 continue
+            places[index] = len(parts)
             parts.append(raws.get(tag.place, tag.raw))
             if tag.kind == "end":
                 open_tags.pop()
@@ -118,8 +139,29 @@ class TaggedText:
         for index in lost:
             tag = self.pieces[index]
             if isinstance(tag, Tag) and tag.kind != "end":
+                places[index] = len(parts)
                 parts.append(raws.get(tag.place, tag.raw) + self._end_of(index))
+        for start, end in self._crossing:
+            first, last = places[start], places[end]
+            if last < first:  # An end does not come before its beginning.
+                parts[first], parts[last] = parts[last], parts[first]
+                is_damaged = True
         return "".join(parts), bool(is_damaged or open_tags or lost)
+
+    @cached_property
+    def _crossing(self) -> Sequence[tuple[int, int]]:
+        """Indexes of the tags that begin and end something, but are no pair, because others begin or end within."""
+        crossing, begun = list[tuple[int, int]](), defaultdict[str, list[int]](list)
+        for index, piece in enumerate(self.pieces):
+            if isinstance(piece, Tag) and not piece.kind:
+                kind, name = _range_bound(piece)
+                if lone := _LONE_TAG.fullmatch(piece.raw):
+                    kind, name = kind or ("end" if lone[1] else "start"), name or lone[2].lower()
+                if kind == "start":
+                    begun[name].append(index)
+                elif kind and begun[name]:
+                    crossing.append((begun[name].pop(), index))
+        return crossing
 
     def _name_of(self, index: int) -> str:
         piece = self.pieces[index]
@@ -215,6 +257,41 @@ def _paired(pieces: Sequence[Piece]) -> list[Piece]:
         piece if isinstance(piece, str) or not piece.kind or index in pairs else replace(piece, kind="")
         for index, piece in enumerate(pieces)
     ]
+
+
+def _with_ranges(pieces: Sequence[Piece]) -> list[Piece]:
+    """Pieces in which single tags that begin and end a range are a pair, unless it crosses another pair."""
+    pairs, begun = dict[int, tuple[str, str]](), [dict[str, int]()]
+    for index, piece in enumerate(pieces):
+        kind, name = ("", "") if isinstance(piece, str) else _range_bound(piece)
+        if isinstance(piece, Tag) and piece.kind == "start":
+            begun.append({})
+        elif isinstance(piece, Tag) and piece.kind:
+            begun.pop()
+        elif kind == "start":
+            begun[-1].pop(name, None)
+            begun[-1][name] = index
+        elif name in begun[-1]:
+            while (last := begun[-1].popitem())[0] != name:
+                pass
+            pairs |= {last[1]: ("start", name), index: ("end", name)}
+    return [
+        replace(piece, kind=pairs[index][0], name=pairs[index][1])
+        if isinstance(piece, Tag) and index in pairs
+        else piece
+        for index, piece in enumerate(pieces)
+    ]
+
+
+def _range_bound(tag: Tag) -> tuple[str, str]:
+    """Whether a tag begins or ends a range, as `Tag.kind`, and what both ends have in common; empty if neither."""
+    match = _BOUND.match(tag.raw)
+    if not match:
+        return "", ""
+    name, values = match[1], dict(_ATTRIBUTE.findall(match[2]))
+    keys = ("name", "change-id") if "-" in name else ("rid", "startRef", "i", "id")
+    key = next((values[key] for key in keys if key in values), "")
+    return ("start" if name in _RANGES else "end"), f"{_RANGE_ENDS.get(name, name)} {key}"
 
 
 def _name(piece: Piece) -> str:

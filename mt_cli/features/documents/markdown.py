@@ -37,10 +37,18 @@ _LINK = re.compile(
     re.DOTALL,
 )
 _FULL_LINK = re.compile(r"\[([^\[\]]+)\]\[\1\]")
+_HTML_BLOCKS = (
+    "address article aside base basefont blockquote body caption center col colgroup dd details dialog dir div dl dt "
+    "fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hr html iframe legend li link "
+    "main menu menuitem nav noframes ol optgroup option p param pre script search section style summary table tbody td "
+    "textarea tfoot th thead title tr track ul"
+)
+"""Elements whose tags begin a block of HTML. Other tags do if they are alone on a line."""
+_HTML = rf"(?i:</?(?:{'|'.join(_HTML_BLOCKS.split())})(?=[\s/>]|\Z))|<[!?]|</?[A-Za-z][^<>]*>\s*\Z"
 _MARKUP = Markup(
     start=re.compile(
-        r"(?P<number>\d{1,9})[.)](?:\s|\Z)|[-+*](?:\s|\Z)|#{1,6}(?:\s|\Z)|>|`{3}|~{3}|[=|]|:?-+:?(?:\s|\Z)|<[a-zA-Z/!?]"
-        r"|(?:[-*_]\s*){3,}\Z|:{3}|:\s|\[[^\]]+\]:"
+        r"(?P<number>\d{1,9})[.)](?:\s|\Z)|[-+*](?:\s|\Z)|#{1,6}(?:\s|\Z)|>|`{3}|~{3}|[=|]|:?-+:?(?:\s|\Z)"
+        rf"|{_HTML}|(?:[-*_]\s*){{3,}}\Z|:{{3}}|:\s|\[[^\]]+\]:"
     ),
     hidden=re.compile(
         rf"{_CODE}|\]\([^()\s]*\)|\]\[[^\[\]]*\]|</?[a-zA-Z!][^<>]*>|https?://\S+|&#?\w+;|\{{\{{[^{{}}]*\}}\}}"

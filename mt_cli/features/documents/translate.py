@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 from pydantic import RootModel
 
 from mt_cli.corpus.cache import digest_of_file
+from mt_cli.corpus.protected_text import have_other_order
 from mt_cli.errors import InputError, MtError
 from mt_cli.features.documents.aligned_tags import TextWithoutTags
 from mt_cli.features.documents.document import DocumentError, Options, Unit, line_of
 from mt_cli.features.documents.formats import check_document_size, is_document, read_document
 from mt_cli.machine.console import Progress, listed, say
-from mt_cli.machine.storage import make_folder, read_model, write_bytes, write_text
+from mt_cli.machine.storage import make_folder, read_model, write_bytes, write_text, writing
 from mt_cli.translation.lines import Translation
 from mt_cli.translation.stream import blocks
 from mt_cli.translation.translator import Translator
@@ -91,9 +92,12 @@ def _translate_folder(path: Path, output: Path, job: Job) -> None:
         raise InputError(f"{path}: has no documents whose text can be translated")
     if output.resolve().is_relative_to(path.resolve()):
         raise InputError(f"{output}: is inside of the folder that is read; write into another one")
+    if output.exists() and not output.is_dir():
+        raise InputError(f"{output}: is a file; documents of a folder are written into a folder")
     for name in names:
         check_document_size(path / name)
-    make_folder(output)
+    with writing(output):
+        make_folder(output)
     record = output / RECORD
     done = read_model(record, _Done).root if record.exists() else {}
     for number, name in enumerate(names, start=1):
@@ -110,7 +114,9 @@ def _translate_folder(path: Path, output: Path, job: Job) -> None:
         content = translated(source, job)
         done[str(name)] = key, hashlib.sha256(content).hexdigest(), before  # Before it is written, so none is unknown.
         write_text(record, json.dumps(done, indent=1, ensure_ascii=False) + "\n")
-        make_folder(target.parent)
+        with writing(target.parent):
+            for folder in reversed(name.parents[:-1]):
+                make_folder(output / folder)
         write_bytes(target, content)
 
 
@@ -180,7 +186,9 @@ def _drafts(lines: Sequence[str], translator: Translator, search: Mapping[str, A
     drafts = [Draft(item.text, _problem_of(item)) for item in items]
     for row, alignment in zip(plain, translator.word_alignments([items[row] for row in plain]), strict=True):
         content, is_guess = tagged[row].with_tags(items[row].text, alignment)
-        drafts[row] = Draft(content, drafts[row].problem or (TAGS_GUESSED if is_guess else None))
+        is_reordered = have_other_order(tagged[row].source, content)  # Tags may have placeholders, too.
+        problem = SPANS_REORDERED if is_reordered else TAGS_GUESSED if is_guess else None
+        drafts[row] = Draft(content, drafts[row].problem or problem)
     return drafts
 
 

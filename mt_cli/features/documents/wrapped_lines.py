@@ -10,6 +10,9 @@ from typing import NamedTuple
 from mt_cli.features.documents.document import Unit
 from mt_cli.features.documents.texts import SPACES, display_width, has_letters, one_line, wrapped
 
+_LONE_TAG = re.compile(r"</?[A-Za-z][^<>]*>")
+"""A tag that would begin a block if it were alone on a line."""
+
 
 class Line(NamedTuple):
     """Text on a line of a document."""
@@ -101,7 +104,8 @@ class _Writer:
         """Words that a line may begin with, and others joined to the word before."""
         group = ""
         for word in SPACES.split(text):
-            if group and not self.markup.start.match(f"{word} ") and not group.endswith("\\"):
+            is_kept = group.endswith("\\") or _LONE_TAG.fullmatch(group)
+            if group and not self.markup.start.match(f"{word} ") and not is_kept:
                 yield group
                 group = word
             else:

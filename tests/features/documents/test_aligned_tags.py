@@ -1,5 +1,6 @@
 """Tags of a text that is translated without them: each once, nested as before, and around the words that correspond."""
 
+import json
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
@@ -11,6 +12,7 @@ from mt_cli.corpus.protected_text import UNPROTECTED, Protection
 from mt_cli.errors import MtError
 from mt_cli.features.documents.aligned_tags import TextWithoutTags
 from mt_cli.features.documents.document import Options
+from mt_cli.features.documents.inline_tags import LIKE_TAG, Tag, TaggedText
 from mt_cli.features.documents.translate import SPANS_REORDERED, TAGS_GUESSED, Job, translate_documents, translated
 
 WORDS = st.lists(st.sampled_from(["click", "here,", "(now)", "é", "—", "夜", "%s", "end."]), min_size=1, max_size=4)
@@ -107,6 +109,21 @@ def test_text_without_tags_is_left_to_the_translator(source):
     assert TextWithoutTags.of(source) is None
 
 
+@pytest.mark.parametrize(
+    ("source", "plain", "expected"),
+    [
+        ("<p>see this page", "see this page", "<p>PAGE THIS SEE"),
+        ("see <li>this page", "see this page", "PAGE <li>THIS SEE"),
+        ("see <a href='x'>this", "see this", "<a href='x'>THIS SEE"),
+    ],
+)
+def test_a_start_tag_whose_end_tag_is_missing_is_a_tag(source, plain, expected):
+    text = TextWithoutTags.of(source)
+    words = plain.split()
+    assert text.plain == plain
+    assert text.with_tags(" ".join(reversed(words)).upper(), reverse(len(words))) == (expected, False)
+
+
 def test_tags_that_are_protected_are_left_to_the_model():
     text = TextWithoutTags.of("a <b>b</b>")
     assert text.is_protected(Protection(("markup",))) and text.is_protected(Protection((), ("<[^>]+>",)))
@@ -170,3 +187,70 @@ def test_placeholders_in_another_order_are_named_and_an_error_if_strict(tmp_path
     assert f"note: review {path}, line 1: {SPANS_REORDERED}" in capsys.readouterr().err
     with pytest.raises(MtError, match=SPANS_REORDERED):
         translate_documents(path, tmp_path / "b.po", job, is_strict=True)
+
+
+class PlainReverser(Reverser):
+    """A translator that reverses the words of a line."""
+
+    def translate_fully(self, lines, **search):
+        texts = [" ".join(reversed(line.split())) for line in lines]
+        return [SimpleNamespace(text=text, lost_spans=(), reordered_spans=()) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("content", "problems"),
+    [
+        ('see <a href="%s">this</a> %d', [SPANS_REORDERED]),
+        ("<a b='{}'>x</a> {:d}", [SPANS_REORDERED]),
+        ('see <a href="%s">this</a> %s', []),
+        ('see <a href="%1$s">this</a> %2$d', []),
+    ],
+)
+def test_placeholders_in_tags_count_for_the_order(tmp_path, content, problems):
+    path, job = tmp_path / "a.json", Job(PlainReverser(), {}, Options(("en", "de")))
+    path.write_text(json.dumps(content), encoding="utf-8")
+    translated(path, job)
+    assert list(job.places_for_review) == problems
+
+
+RANGES = [
+    ('a <sc id="1"/>red dog<ec startRef="1"/> runs', 'RUNS <sc id="1"/>DOG RED<ec startRef="1"/> A'),
+    ('a <sc id="1"/>red <sc id="2"/>dog<ec startRef="2"/> x<ec startRef="1"/> y', None),
+    ('a <sc id="1"/>red <sc id="2"/>dog<ec startRef="1"/> x<ec startRef="2"/> y', None),
+    ('a <sc id="1"/>red <pc id="2">dog<ec startRef="1"/> x</pc> y', None),
+    ('a <pc id="2">red <sc id="1"/>dog</pc> x<ec startRef="1"/> y', None),
+]
+
+
+@pytest.mark.parametrize(("source", "expected"), RANGES)
+@pytest.mark.parametrize("protection", [UNPROTECTED, Protection(("markup",))])
+def test_the_end_of_a_range_never_comes_before_its_beginning(tmp_path, source, expected, protection):
+    path, job = tmp_path / "a.xlf", Job(Reverser(), {}, Options(("en", "de")))
+    job.translator.protection = protection
+    start, end = DOCUMENTS[2][1].split('see <pc id="1">this</pc> page')
+    path.write_text(start + source + end, encoding="utf-8")
+    target = translated(path, job).decode().split("<target>")[1].split("</target>")[0]
+    ElementTree.fromstring(f"<root>{target}</root>")
+    assert sorted(LIKE_TAG.findall(target)) == sorted(LIKE_TAG.findall(source))
+    for number in "12":
+        beginning, ending = f'<sc id="{number}"/>', f'<ec startRef="{number}"/>'
+        assert target.find(beginning) <= target.find(ending)
+    assert target == (expected or target)
+
+
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [
+        ("<bpt id='1'>&lt;b></bpt>", "<ept id='1'>&lt;/b></ept>"),
+        ("<bpt i='1' x='i' type='bold'/>", "<ept i='1'/>"),
+        ("<bpt rid='1' id='1'/>", "<ept rid='1' id='2'/>"),
+        ("<x:bx id='4'/>", "<x:ex id='4'/>"),
+        ('</w:t></w:r><w:bookmarkStart w:id="0" w:name="n"/><w:r><w:t>', '</w:t></w:r><w:bookmarkEnd w:id="0"/><w:r>'),
+        ('<text:bookmark-start text:name="n" xml:id="x"/>', '<text:bookmark-end text:name="n"/>'),
+    ],
+)
+def test_codes_that_begin_and_end_a_range_go_around_its_words(begin, end):
+    tagged = TaggedText.of(["a ", Tag(begin, ""), "red dog", Tag(end, ""), " runs"])
+    text = TextWithoutTags.of(tagged.text)
+    content, is_guess = text.with_tags("runs dog red a", reverse(4))
+    assert tagged.written(content, str) == (f"runs {begin}dog red{end} a", False) and not is_guess

@@ -162,6 +162,15 @@ def test_a_folder_is_finished_by_the_same_command(mt, trained, folder, tmp_path)
     assert "1 document (1 more" in mt(*command)[2]
 
 
+def test_a_folder_whose_documents_are_all_deeper_is_translated(mt, trained, folder, tmp_path):
+    (folder / "a.po").rename(tmp_path / "a.po")
+    (folder / "app/it").mkdir(parents=True)
+    (folder / "deep").rename(folder / "app/it/LC_MESSAGES")
+    status, _, err = mt("translate", "--run", trained, "--input", "po", "--output", "out")
+    assert status == 0 and "1 document: 2 texts" in err
+    assert (tmp_path / "out/app/it/LC_MESSAGES/b.po").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
@@ -171,12 +180,15 @@ def test_a_folder_is_finished_by_the_same_command(mt, trained, folder, tmp_path)
         (("--input", "empty", "--output", "out"), "no documents"),
         (("--input", "po/a.po", "--output", "x.po", "--json"), "document"),
         (("--input", "po", "--output", "taken"), "taken/a.po"),
+        (("--input", "po", "--output", "po/README"), "inside"),
+        (("--input", "po", "--output", "file"), "is a file"),
     ],
 )
 def test_what_cannot_be_done_with_documents_is_refused(mt, trained, folder, tmp_path, arguments, named):
     (tmp_path / "empty").mkdir()
     (tmp_path / "taken").mkdir()
     write(tmp_path, "mine", "taken/a.po")
+    write(tmp_path, "mine", "file")
     status, _, err = mt("translate", "--run", trained, *arguments)
     assert status == 2 and named in err and err.count("\n") == 1 + err.count("note:"), err
     assert (tmp_path / "taken/a.po").read_text(encoding="utf-8") == "mine"

@@ -75,3 +75,10 @@ def test_tags_around_a_text_are_not_part_of_it():
 def test_content_of_codes_is_not_shown():
     tagged = TaggedText.of(["Press ", Tag("<ph id='1'>&lt;img src='secret'&gt;</ph>", ""), " now"])
     assert "secret" not in tagged.text and tagged.written(tagged.text, escaped)[0].count("secret") == 1
+
+
+def test_an_end_tag_without_a_pair_stays_after_its_start_tag():
+    pieces = ["a ", Tag("<b>", "b", "start"), "c ", Tag("<i>", "i", "start"), "d", Tag("</b>", "b", "end"), " e"]
+    tagged = TaggedText.of([*pieces, Tag("</i>", "i", "end"), " f"])
+    assert tagged.written("A </i><b>C D</b> E F", escaped) == ("A <i><b>C D</b> E F</i>", True)
+    assert tagged.written(tagged.text, escaped) == (tagged.text, False)

@@ -7,6 +7,7 @@ from markdown_it import MarkdownIt
 from round_trips import read, texts_of, translated
 
 from mt_cli.features.documents.document import DocumentError
+from mt_cli.features.documents.texts import one_line
 
 MARKDOWN = """---
 title: Front matter
@@ -144,11 +145,22 @@ def test_links_by_their_text_keep_their_targets(tmp_path):
     assert written.decode() == content.replace("See [the guide]", "Siehe [den Leitfaden][the guide]")
 
 
-@pytest.mark.parametrize("text", ["# x", "1. x", "- x", "> x", "```", "+ x", "---", "=== x", "| x", "<div>", "[a]: b"])
+@pytest.mark.parametrize(
+    "text",
+    ["# x", "1. x", "- x", "> x", "```", "+ x", "---", "=== x", "| x", "<div>", "[a]: b", "</P> x", "<h2", "<b>"],
+)
 def test_translations_never_begin_another_block(tmp_path, text):
     for content in ("text\n", "some text\nin lines\n", "- text\n", "> a  \n> text\n"):
         written = translated(read(tmp_path, ".md", content), lambda source: text).decode()
         assert outline(written) == outline(content)
+
+
+@pytest.mark.parametrize("text", ["<a href='b'>x</a> y", "<b>x</b>", "</i> x", "<https://a.org> x", "<header-x> y"])
+@pytest.mark.parametrize("content", ["text\n", "- some text\n  in lines\n", "# text\n", "| text |\n|---|\n"])
+def test_translations_may_begin_with_an_inline_tag(tmp_path, text, content):
+    written = translated(read(tmp_path, ".md", content), lambda source: text).decode()
+    assert text in one_line(written) and len(outline(written)) == len(outline(content))
+    assert "&lt;" not in MarkdownIt().enable("table").render(written)
 
 
 def test_bars_of_cells_are_escaped(tmp_path):
