@@ -21,6 +21,11 @@ RESERVED = tuple(chr(0x10FF00 + number) for number in range(32))
 """Reserved characters. They are for private use, and no font or standard uses them."""
 _IS_RESERVED = frozenset(RESERVED)
 _RESERVED = regex.compile(f"[{RESERVED[0]}-{RESERVED[-1]}]")
+TAG = (
+    r"</?[A-Za-z][\w:.-]{0,60}"
+    r"(?:\s(?:[^<>\"']|\"[^\"<]{0,1000}\"|'[^'<]{0,1000}'){0,1000}+|\s[^<>]{0,1000})?/?>"
+)
+"""Tag of XML or HTML. A quoted value may have `>`."""
 PATTERNS: Mapping[str, str] = {
     "rest": (
         r"(:[\w:.+-]{1,40}:`)[^`<>]{1,300}?(\s?<[^`>]{1,300}>`)"  # A role with a title, which is translated.
@@ -36,7 +41,8 @@ PATTERNS: Mapping[str, str] = {
         r"|(\[)[^\[\]]{1,300}(\]\[[^\[\]]{0,100}\])"
     ),
     "markup": (
-        r"</?[A-Za-z][\w:.-]{0,60}(?:\s[^<>]{0,1000})?/?>|<!--(?:[^-]|-(?!->)){0,500}+-->"
+        rf"{TAG}"
+        r"|<!--(?:[^-]|-(?!->)){0,500}+-->"
         r"|&(?:[A-Za-z]\w{1,30}|\#\d{1,7}|\#[xX][0-9A-Fa-f]{1,6});"
     ),
     "urls": r"(?:https?|ftps?)://[^\s<>\"`{}|\\^]{1,1000}(?<![.,;:!?)'\]])",

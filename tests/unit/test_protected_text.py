@@ -31,6 +31,11 @@ SPANS = [
     ("`Python <https://python.org>`_, `foo`_ |ver| [1]_", ["`", " <https://python.org>`_", "`foo`_", "|ver|", "[1]_"]),
     ("[a {x}](http://u.v/w) ![a](b.png) `code`", ["[", "{x}", "](http://u.v/w)", "![", "](b.png)", "`code`"]),
     ("<b>Bold</b> &amp; <br/> a < b", ["<b>", "</b>", "&amp;", "<br/>"]),
+    (
+        "<a title='x > y' href=\"z\">it</a> <!-- a > b --> it's",
+        ["<a title='x > y' href=\"z\">", "</a>", "<!-- a > b -->"],
+    ),
+    ("<p don't> it's </p>", ["<p don't>", "</p>"]),
     ("{name} {0:.2f} {{ x }} ${x} { no }", ["{name}", "{0:.2f}", "{{ x }}", "${x}"]),
     ("%s %(name)d %1$s %5.2f %d%% 100% de", ["%s", "%(name)d", "%1$s", "%5.2f", "%d", "%%", "100"]),
     ("Visit https://a.org/b_(c)?x=1. Mail me@x.org.", ["https://a.org/b_(c)?x=1", "me@x.org"]),

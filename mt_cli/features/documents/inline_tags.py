@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from mt_cli.corpus.protected_text import TAG
+
 _SIMPLE = re.compile(r"</?[A-Za-z][\w:.-]{0,60}(?:\s[^<>\n]{0,200})?/?>")
 """A tag that a translator sees as it is. Protected text has a pattern for such tags."""
 _RANGES = {
@@ -30,7 +32,7 @@ _RANGE_ENDS = {end: start for start, end in _RANGES.items()}
 _BOUND = re.compile(rf"(?:</[\w:.-]+>)*<(?:[\w.-]+:)?({'|'.join((*_RANGES, *_RANGE_ENDS))})(?=[\s/>])([^<>]*)")
 _ATTRIBUTE = re.compile(r"(?<=\s)(?:[\w.-]+:)?([\w.-]+)\s*=\s*[\"']([^\"']*)[\"']")
 _LONE_TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)(?:\s[^<>]*)?(?<!/)>")
-LIKE_TAG = re.compile(r"(</?[A-Za-z][\w:.-]{0,60}(?:\s[^<>]{0,1000})?/?>)")
+LIKE_TAG = re.compile(f"({TAG})")
 
 
 @dataclass(frozen=True)
