@@ -97,7 +97,7 @@ def test_long_lines_and_translations_that_repeat_themselves_are_noted_once_a_fil
         for number in range(14):
             notices.add(
                 SimpleNamespace(
-                    is_too_long=False, unknown_words=(), lost_spans=(), plain="", text="ab" * 20 * (number % 2)
+                    is_too_long=False, unknown_words=(), hypotheses=(), plain="", text="ab" * 20 * (number % 2)
                 )
             )
     assert "7 translations repeat themselves (lines 2, 4, 6, 8, 10 and 2 more)" in capsys.readouterr().err
@@ -106,7 +106,7 @@ def test_long_lines_and_translations_that_repeat_themselves_are_noted_once_a_fil
 def test_empty_translations_of_lines_with_words_are_noted(capsys):
     with LineNotices() as notices:
         for plain, text in (("one", ""), ("", ""), ("two", "due")):
-            notices.add(SimpleNamespace(is_too_long=False, unknown_words=(), lost_spans=(), plain=plain, text=text))
+            notices.add(SimpleNamespace(is_too_long=False, unknown_words=(), hypotheses=(), plain=plain, text=text))
     assert "1 translation is empty (line 1)" in capsys.readouterr().err
 
 
