@@ -90,14 +90,14 @@ def export(
         )
         usage = f"Use it with transformers; {output}/README.md says how"
     elif kind == "argos":
-        from mt_cli.features.exchange.argos import Package, choose_direction, export_argos
+        from mt_cli.features.exchange.argos import INSTALL, Package, choose_direction, export_argos
         from mt_cli.reporting.report import RunSummary
 
         direction = choose_direction(loaded.config.corpus, source, to, tag)
         of_parents = ", ".join(dict.fromkeys(licences.values())) or None
         package = Package(direction, package_version or "1.0", license_name or of_parents)
         agreement = export_argos(loaded, RunSummary.read(path), output, package, number_format, sentences)
-        usage = f"Install it:  argospm install {output}"
+        usage = "Install it:  " + INSTALL.format(path=output)
     else:
         agreement = export_ctranslate2(loaded, output, number_format, sentences)
         usage = f'Use it:  mt translate --engine ctranslate2 --run {output} "..."'

@@ -32,6 +32,8 @@ from mt_cli.reporting.report import RunSummary
 from mt_cli.tokenizer.special_tokens import ABSENT
 
 SUFFIX = ".argosmodel"
+INSTALL = "python -c \"from argostranslate import package; package.install_from_path('{path}')\""
+"""Command that installs a package from a file: `argospm install` knows only names of the index of Argos Translate."""
 _VERSION = re.compile(r"\d+(\.\d+)*")
 _CODES = {"zh-hant": "zt", "zh-tw": "zt", "zh-hk": "zt", "pt-br": "pb", "no": "nb"}
 """Codes of Argos Translate that differ from the language alone."""
@@ -86,6 +88,18 @@ def _argos_code(language: str) -> str:
     return _CODES.get(code) or _CODES.get(primary(code)) or primary(code)
 
 
+def _is_exact(wanted: str | None, language: str) -> bool:
+    return wanted is None or wanted.replace("_", "-").lower() == language.replace("_", "-").lower()
+
+
+def _is_meant(wanted: str | None, language: str) -> bool:
+    """Whether a code stands for a language: `zh` for `zh-Hans`, but no variety for another one."""
+    if wanted is None or _is_exact(wanted, language):
+        return True
+    has_bare_code = any(code.isalpha() for code in (wanted, language))
+    return has_bare_code and primary(wanted) == primary(language)
+
+
 def choose_direction(corpus: CorpusConfig, source: str | None, target: str | None, tag: str | None) -> Direction:
     """Direction of a model, by its languages and its tag; raises InputError unless exactly one is meant.
 
@@ -96,16 +110,15 @@ def choose_direction(corpus: CorpusConfig, source: str | None, target: str | Non
     for part in corpus.train:
         languages = part.languages or (corpus.source, tagging.target_of(part.tag or "") or corpus.target)
         directions[Direction(languages, part.tag)] = None
+    wanted = source, target
     matches = [
         direction
         for direction in directions
-        if all(
-            wanted is None or primary(wanted) == primary(language)
-            for wanted, language in zip((source, target), direction.languages, strict=True)
-        )
-        and tag in (None, direction.tag)
+        if all(map(_is_meant, wanted, direction.languages)) and tag in (None, direction.tag)
     ]
-    if len(matches) > 1:
+    exact = [match for match in matches if all(map(_is_exact, wanted, match.languages))]
+    matches = exact or matches
+    if len(matches) > 1 and wanted == (None, None):
         matches = [match for match in matches if match.tag == tagging.default] or matches
     if len(matches) == 1:
         return matches[0]
@@ -176,6 +189,7 @@ def _readme(summary: RunSummary, package: Package) -> str:
     return environment.get_template("argos.md").render(
         run=summary,
         package=package,
+        install=INSTALL.format(path=f"{package.name}{SUFFIX}"),
         names=names,
         report=report,
         tests=[report, *report.extra_tests.values()] if report else [],

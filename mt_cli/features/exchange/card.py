@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping
 from huggingface_hub import EvalResult, ModelCardData
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.directions import direction_of
+from mt_cli.corpus.languages import LANGUAGE_CODE, primary
 from mt_cli.decoding.next_tokens import TOKENS_BESIDE_RATIO
 from mt_cli.evaluation.evaluate import SplitScores
 from mt_cli.evaluation.scores import LOWER_IS_BETTER, METRICS
@@ -29,7 +31,7 @@ def model_card(run: RunSummary, license_name: str | None, licences: Mapping[str,
     corpus, report = run.config.corpus, run.report
     tests = [report, *report.extra_tests.values()] if report else []
     metadata = ModelCardData(
-        language=sorted({corpus.source, corpus.target}),
+        language=_languages(corpus),
         license=license_name or "unknown",
         library_name="transformers",
         pipeline_tag="translation",
@@ -55,6 +57,15 @@ def model_card(run: RunSummary, license_name: str | None, licences: Mapping[str,
         direction=run.config.corpus.tagging.default and direction_of(run.config.corpus.tagging.default),
         transformers_code=transformers_code,
     )
+
+
+def _languages(corpus: CorpusConfig) -> list[str]:
+    """Codes of all languages without script and region, because the hub takes no capitals there."""
+    codes = {*corpus.languages, *corpus.tagging.targets}
+    codes.update(*(part.languages or () for part in corpus.train))
+    codes.update(*(direction_of(tag) or () for tag in corpus.tags))
+    # Names in other tags, such as `<2formal>`, are no codes.
+    return sorted({code for code in map(primary, codes) if LANGUAGE_CODE.fullmatch(code)})
 
 
 def _results(report: Report, tests: list[SplitScores]) -> Iterator[EvalResult]:

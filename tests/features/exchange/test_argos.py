@@ -1,6 +1,9 @@
 """Packages of Argos Translate: their layout, what is refused, and use by the real program where it is installed."""
 
 import json
+import shlex
+import subprocess
+import sys
 import zipfile
 from dataclasses import replace
 from importlib.util import find_spec
@@ -13,6 +16,7 @@ from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.config.sources import BuiltinSource
 from mt_cli.corpus.sources import read_rows
+from mt_cli.errors import InputError
 from mt_cli.features.exchange.argos import choose_direction
 from mt_cli.features.exchange.sentence_splitter import sentence_splitter
 from mt_cli.tokenizer.training import train_tokenizer
@@ -84,7 +88,7 @@ def test_a_package_has_the_model_the_pieces_the_languages_and_the_licence(mt, ru
     run = run_for_argos(algorithm)
     command = ("export", "--run", "runs/argos", "--format", "argos", "--output", "p.argosmodel")
     status, out, err = mt(*command, "--license", "cc-by-4.0", "--package-version", "1.2")
-    assert (status, out) == (0, "") and "Install it:  argospm install p.argosmodel" in err
+    assert (status, out) == (0, "") and "Install it:  " in err and "p.argosmodel" in err
     files, folder = content(tmp_path / "p.argosmodel")
     source, target = run.config.corpus.languages
     assert folder == f"translate-{source}_{target}-1_2"
@@ -127,6 +131,40 @@ def test_a_direction_of_several_is_chosen_and_its_tag_begins_each_source(mt, run
     assert folder == "translate-it_en-1_0"
     config = json.loads(files["model/config.json"])
     assert config["add_source_bos"] is True and config["bos_token"] == "<2en>"
+
+
+def test_a_variety_that_is_asked_for_is_exported_and_no_other(tiny_tree):
+    parts = [
+        {"files": ["a.en", "a.zh"], "languages": ["en", language], "tag": f"<2{language}>"}
+        for language in ("zh-Hans", "zh-Hant")
+    ]
+    tree = tiny_tree | {"corpus": {"source": "en", "target": "zh-Hans", "train": parts, "valid": parts}}
+    corpus = parse_config(tree, "x.yaml").corpus
+    for language in ("zh-Hans", "zh-Hant", "zh_Hant"):
+        direction = choose_direction(corpus, None, language, None)
+        assert direction.languages[1] == language.replace("_", "-") and direction.tag == f"<2{direction.languages[1]}>"
+    for source, target in ((None, "zh"), ("en", None), (None, "zh-TW")):
+        with pytest.raises(InputError, match="a package has one direction"):
+            choose_direction(corpus, source, target, None)
+    assert choose_direction(corpus, None, None, None).tag == corpus.tagging.default
+    one = corpus.model_copy(update={"train": corpus.train[:1]})
+    assert choose_direction(one, "eng", "zh", None).languages == ("en", "zh-Hans")
+    with pytest.raises(InputError, match="does not have it"):
+        choose_direction(one, None, "zh-Hant", None)
+
+
+def test_the_printed_command_installs_the_package(mt, run_for_argos, tmp_path):
+    run_for_argos()
+    _, _, err = mt("export", "--run", "runs/argos", "--format", "argos", "--output", "p.argosmodel")
+    command = err.partition("Install it:  ")[2].strip()
+    assert command.startswith("python -c ")
+    (tmp_path / "argostranslate").mkdir()
+    stub = "import zipfile\ninstall_from_path = lambda path: print(zipfile.is_zipfile(path))\n"
+    (tmp_path / "argostranslate" / "package.py").write_text(stub)
+    arguments = [sys.executable, *shlex.split(command)[1:]]
+    assert subprocess.run(arguments, cwd=tmp_path, capture_output=True, check=True, text=True).stdout == "True\n"
+    readme = content(tmp_path / "p.argosmodel")[0]["README.md"].decode()
+    assert "package.install_from_path('translate-" in readme and "argospm" not in readme + err
 
 
 def test_a_model_without_tags_has_one_direction(tiny_tree):

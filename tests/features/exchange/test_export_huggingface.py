@@ -1,4 +1,5 @@
 import json
+import re
 from dataclasses import replace
 from functools import partial
 
@@ -115,6 +116,29 @@ def test_the_hub_reads_the_languages_and_all_scores_of_a_card(trained):
     assert results == [(*news, "BLEU", 41.24), (*news, "chrF++", 41.24), ("web", "test_web", "TER", 41.24)]
     for without in (None, report.model_copy(update={"scores": {}, "extra_tests": {}})):
         assert ModelCard(model_card(RunSummary("run", config, [], [], without), None)).data.eval_results is None
+
+
+def test_a_card_has_whole_signatures_and_languages_as_the_hub_takes_them(trained):
+    signature = "nrefs:1|case:mixed"
+    scores = {"split": "test", "bleu": {"score": 1, "signature": signature}, "stopped_because": "limit", **COUNTS}
+    report = Report.model_validate(scores | {"corpora": [{"corpus": "test", "name": "a|b"}]})
+    config = TrainedRun.load(trained).config
+    parts = [
+        {"files": ["a.1", "a.2"], "languages": pair, "tag": tag}
+        for pair, tag in (
+            (("spa_Latn", "ayr_Latn"), "<spa_Latn>ayr_Latn>"),
+            (("spa_Latn", "quy_Latn"), "<2formal>"),
+            (("spa_Latn", "zh-Hant"), ">>zho_Hant<<"),
+        )
+    ]
+    tree = {"source": "spa_Latn", "target": "ayr_Latn", "train": parts, "valid": parts}
+    corpus = type(config.corpus).model_validate(tree)
+    card = model_card(RunSummary("run", config.model_copy(update={"corpus": corpus}), [], [], report), "mit")
+    assert ModelCard(card).data.language == ["ayr", "es", "quy", "zh"]
+    rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in card.split("\n") if line.startswith("|")]
+    assert [len(row) for row in rows] == [3, 3, 3, 4, 4, 4]
+    cells = [cell.strip().replace("\\|", "|") for row in rows for cell in row]
+    assert "a|b" in cells and f"`{signature}`" in cells
 
 
 def test_the_card_says_what_transformers_divides_log_probabilities_by(shared_run, tmp_path):
