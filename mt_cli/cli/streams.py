@@ -86,6 +86,8 @@ class Output:
 
     def __init__(self, path: Path | None) -> None:
         check_output(path)
+        if path is None and sys.stdout is None:
+            raise InputError("standard output is closed; write to a file with --output FILE")
         self._path, self._file = path, sys.stdout if path is None else None
 
     def __enter__(self) -> Output:

@@ -88,6 +88,9 @@ def test_a_document_is_refused_by_every_command_that_reads_lines_unless_it_is_as
         assert mt("translate", "--run", trained, *options)[0] == expected
 
 
+WITHOUT_SPANS = {"hypotheses": (), "lost_in": None, "reordered_in": None, "is_too_long": False, "unknown_words": ()}
+
+
 def test_long_lines_and_translations_that_repeat_themselves_are_noted_once_a_file(mt, trained, write, capsys):
     write("in", ["one.", "one two three one two three one two."] * 7)
     status, out, err = mt("translate", "--input", "in", "--run", trained)
@@ -95,18 +98,14 @@ def test_long_lines_and_translations_that_repeat_themselves_are_noted_once_a_fil
     assert re.fullmatch(r"note: 7 lines have more tokens than .* \(lines 2 in 2 segments, 4 .* and 2 more\)\n", err)
     with LineNotices() as notices:
         for number in range(14):
-            notices.add(
-                SimpleNamespace(
-                    is_too_long=False, unknown_words=(), hypotheses=(), plain="", text="ab" * 20 * (number % 2)
-                )
-            )
+            notices.add(SimpleNamespace(**WITHOUT_SPANS, plain="", text="ab" * 20 * (number % 2)))
     assert "7 translations repeat themselves (lines 2, 4, 6, 8, 10 and 2 more)" in capsys.readouterr().err
 
 
 def test_empty_translations_of_lines_with_words_are_noted(capsys):
     with LineNotices() as notices:
         for plain, text in (("one", ""), ("", ""), ("two", "due")):
-            notices.add(SimpleNamespace(is_too_long=False, unknown_words=(), hypotheses=(), plain=plain, text=text))
+            notices.add(SimpleNamespace(**WITHOUT_SPANS, plain=plain, text=text))
     assert "1 translation is empty (line 1)" in capsys.readouterr().err
 
 

@@ -30,6 +30,11 @@ _CODES = {
     "wmt21": "en ha is ja cs ru zh de",
 }
 """Languages of M2M100Tokenizer in the order of their ids, which follow the entries of vocab.json; no file has them."""
+_CLASSES = (
+    *("M2M100Tokenizer", "NllbTokenizer", "NllbTokenizerFast"),
+    *("PreTrainedTokenizer", "PreTrainedTokenizerFast", "TokenizersBackend"),
+)
+"""Tokenizers of `transformers` that write the language before the text, as `mt` does."""
 _LANGUAGE = re.compile(r"([a-z]{2,3}(?:[_-]\w{2,8})*)|__(\S+)__")
 _MERGED_SPACES = {"type": "Replace", "pattern": {"Regex": " {2,}"}}
 _STRIP = {"type": "Strip", "strip_left": True, "strip_right": True}
@@ -44,6 +49,7 @@ class _TokenizerConfig(BaseModel):
 
     language_codes: str = "m2m100"
     legacy_behaviour: bool = False
+    tokenizer_class: str | None = None
     added_tokens_decoder: dict[int, dict[str, Any]] = {}
 
 
@@ -82,6 +88,10 @@ def read_vocabulary(folder: Path, size: int) -> Vocabulary:
     """
     path = folder / "tokenizer_config.json"
     config = read_model(path, _TokenizerConfig) if path.exists() else _TokenizerConfig()
+    if config.tokenizer_class not in (None, *_CLASSES):
+        raise InputError(
+            f"{path}: not supported: the tokenizer {config.tokenizer_class!r:.80}; use one of M2M100 or NLLB"
+        )
     pieces = replace(read_pieces(folder / SPM), controls=()) if (folder / SPM).exists() else None
     if (folder / VOCABULARY).exists():
         source, ids = folder / VOCABULARY, read_model(folder / VOCABULARY, dict[str, int])

@@ -67,6 +67,7 @@ DAMAGES = {
         *COMMON,
         *((text(FAST, content), FAST) for content in ("[]", "{}", DEEP, '{"model": {"type": "BPE"}}')),
         (keys("tokenizer_config.json", legacy_behaviour=True), "legacy_behaviour"),
+        (keys("tokenizer_config.json", tokenizer_class="SMALL100Tokenizer"), "the tokenizer 'SMALL100Tokenizer'"),
         (model_of(lambda tree: tree["model"].update(byte_fallback=True)), FAST),
         (model_of(lambda tree: tree["model"].update(type="WordPiece")), FAST),
         (model_of(lambda tree: tree["model"].update(merges=[["a"]])), FAST),
