@@ -7,7 +7,8 @@ import sys
 import pytest
 import yaml
 
-from mt_cli.cli.streams import prompted_lines
+from mt_cli.cli.streams import Output, prompted_lines
+from mt_cli.errors import InputError
 
 COMMANDS = {
     "help": "--help",
@@ -237,3 +238,12 @@ def test_a_typed_line_that_is_not_utf8_is_refused_and_the_next_one_is_read(monke
         monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
     assert list(prompted_lines()) == ["one.", "two."]
     assert "0xE9" in capsys.readouterr().err
+
+
+def test_results_without_a_standard_output_are_refused_before_the_work_begins(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(InputError, match="standard output is closed; write to a file with --output"):
+        Output(None)
+    with Output(tmp_path / "out") as output:
+        output.write("one")
+    assert (tmp_path / "out").read_text(encoding="utf-8") == "one\n"
