@@ -236,6 +236,9 @@ class DecodingConfig(Section):
     unk: Literal["copy", "keep", "avoid"] = "copy"
     """Unknown words in a translation: copy the source word that attention points at, keep `[UNK]`, or never generate
     it."""
+    capitals: Literal["keep", "lower"] = "keep"
+    """`lower`: lines in capitals, of three words or more, are translated in small letters, and their translations are
+    written in capitals. `keep`: the model reads capitals."""
     batch_tokens: int = Field(default=16_384, ge=1)
     """Number of source tokens translated at once, padding and beams included. On a GPU: as many as fit in a quarter of
     its free memory, up to 65,536, and at least this number if it fits."""

@@ -24,6 +24,7 @@ _FINAL_MARKS = re.compile(r"(?<=\S)\s*[.!?…।॥۔؟。！？։።፧။។�
 _LETTERS_OF_WORD = re.compile(rf"[^\W\d_{SPACELESS}]{{4,}}")
 _FIRST_LETTER = regex.compile(r"(?<![\w\p{M}'’\xad])\p{L}")
 _WORD_START = re.compile(rf"(?:^|(?<= ))(?=[^ {SPACELESS}])")
+_SENTENCE_START = re.compile(r"(?:^|[.!?…]\s)[\W\d_]*[^\W\d_]")
 _DOTTED_I = frozenset({"az", "crh", "tr"})
 """Languages in which the capital of `i` is `İ`."""
 _SHARE_OF_TYPOS = 0.1
@@ -75,6 +76,24 @@ class TextAugmentation:
 def upper(text: str, language: str) -> str:
     """Text in capital letters."""
     return _dotted(text, language).upper()
+
+
+def is_in_capitals(text: str) -> bool:
+    """Whether a text has three words of two capital letters or more, and no small letter."""
+    words = (match[0] for match in re.finditer(r"[^\W\d_]{2,}", text))
+    return sum(word.isupper() for word in words) >= 3 and text == text.upper()
+
+
+def lower(text: str, language: str) -> str:
+    """Text of the same length in small letters, but for the first letter of each sentence."""
+    small = text.replace("İ", "i").replace("I", "ı") if primary(language) in _DOTTED_I else text
+    if len(small.lower()) == len(text):
+        small = small.lower()
+    else:
+        small = "".join(character.lower() if len(character.lower()) == 1 else character for character in small)
+    for match in _SENTENCE_START.finditer(text):
+        small = small[: match.end() - 1] + text[match.end() - 1] + small[match.end() :]
+    return small
 
 
 def title(text: str, language: str) -> str:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from unicodedata import digit
 
 from mt_cli.config.directions import Tagging
+from mt_cli.corpus.augmented_text import is_in_capitals, lower, upper
 from mt_cli.corpus.languages import writes_spaces
 from mt_cli.corpus.protected_text import NO_TEXT, UNPROTECTED, ProtectedText, Protection, Restored
 from mt_cli.corpus.rows import untagged
@@ -113,6 +114,8 @@ class Translation:
     protected: ProtectedText = NO_TEXT
     """`normalised` with its protected spans; segments are parts of it."""
     details: Details | None = None
+    capitals_of: str | None = None
+    """Language in whose capitals the translation is written; None if it stays as the model wrote it."""
 
     @cached_property
     def hypotheses(self) -> list[tuple[str, float]]:
@@ -169,7 +172,15 @@ class Translation:
     def with_hypotheses(self, hypotheses: Iterator[Sequence[TextHypothesis]]) -> Translation:
         """Copy with the next item of `hypotheses` in each segment that is not empty."""
         segments = (replace(part, hypotheses=next(hypotheses)) if part.text else part for part in self.segments)
-        return replace(self, segments=list(segments))
+        return replace(self, segments=[self._in_capitals(part) for part in segments])
+
+    def _in_capitals(self, segment: Segment) -> Segment:
+        language = self.capitals_of
+        if language is None:
+            return segment
+        texts = [TextHypothesis(upper(text, language), hypothesis) for text, hypothesis in segment.hypotheses]
+        protected = segment.protected if segment.text else replace(segment.protected, text=texts[0].text)
+        return replace(segment, hypotheses=texts, protected=protected)
 
     def with_true_digits(self) -> Translation:
         """Replace the translation of a line of digits by the line itself if the model changed digits or wrote letters.
@@ -209,6 +220,8 @@ class LineSplitter(NamedTuple):
     most_tokens: int = 0
     """`corpus.max_tokens`: no segment has more tokens, unless `max_tokens` is larger."""
     protection: Protection = UNPROTECTED
+    lowers_capitals: bool = False
+    """Whether lines in capitals are given to the model in small letters."""
 
     def split(self, source: str, tag: str | None, split_sentences: bool) -> Translation:
         """Split a line into segments; each begins with the tag of the line, or with the tag that `Tagging` chooses."""
@@ -220,6 +233,9 @@ class LineSplitter(NamedTuple):
         protected = self._protected(source)
         if not has_words(protected.text):
             return Translation(source, text, [], False, protected.original).copied()
+        is_lowered = self.lowers_capitals and is_in_capitals(protected.text)
+        if is_lowered:
+            protected = replace(protected, text=lower(protected.text, self.languages[0]))
         line = ProtectedText(text.removesuffix(plain) + protected.text, protected.contents)
         before = self.tagging.tagged(line.text, tag).removesuffix(protected.text)
         segments, is_too_long = self._split(before, line.text, protected.text, split_sentences)
@@ -227,7 +243,8 @@ class LineSplitter(NamedTuple):
             replace(part, protected=line.part(part.start + len(before) * bool(part.text), part.text or part.copy))
             for part in segments
         ]
-        return Translation(source, text, segments, is_too_long, plain, line)
+        capitals_of = self.languages[1] if is_lowered else None
+        return Translation(source, text, segments, is_too_long, plain, line, capitals_of=capitals_of)
 
     def _protected(self, source: str) -> ProtectedText:
         """The line without its tag, with one space between words, but for those in protected spans."""

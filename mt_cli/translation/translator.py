@@ -193,7 +193,8 @@ class Translator:
             raise InputError(f"decoding.length_penalties: {min(unknown)!r} is no tag of this model; it knows {known}")
         most_tokens = self.most_tokens or self.max_tokens
         splitter = LineSplitter(
-            self.source_tokenizer, self.max_tokens, self.tagging, self.languages, most_tokens, self.protection
+            *(self.source_tokenizer, self.max_tokens, self.tagging, self.languages, most_tokens, self.protection),
+            lowers_capitals=settings.capitals == "lower",
         )
         split = [splitter.split(text, tag, split_sentences) for text in texts]
         self._check_prefix(prefix, split)

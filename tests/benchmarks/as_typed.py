@@ -26,8 +26,8 @@ from mt_cli.translation.translator import Translator
 KINDS = ("as it is", "upper_case", "title_case", "no_final_punctuation", "typos")
 
 
-def main(runs: list[Path]) -> None:
-    """Print BLEU of each run for each kind of text, and the loss against the text as it is."""
+def main(runs: list[Path], capitals: str) -> None:
+    """Print BLEU of each run for each kind of text, and the loss; `capitals` is the option of `decoding`."""
     print("run  " + "  ".join(KINDS))
     for run in runs:
         config = RunDirectory(run).config()
@@ -35,7 +35,7 @@ def main(runs: list[Path]) -> None:
         translator, scorer, scores = Translator.load(run), scorer_of(config, "test"), []
         for kind in KINDS:
             typed = pairs if kind == KINDS[0] else _typed(pairs, kind, config.corpus.languages)
-            hypotheses = translator.translate([source for source, _ in typed])
+            hypotheses = translator.translate([source for source, _ in typed], capitals=capitals)
             scores.append(scorer.score(hypotheses, [reference for _, reference in typed])["bleu"].score)
         print(f"{run.name}  " + "  ".join(f"{score:.2f} ({score - scores[0]:+.2f})" for score in scores))
 
@@ -46,4 +46,6 @@ def _typed(pairs: list[Pair], kind: str, languages: tuple[str, str]) -> list[Pai
 
 
 if __name__ == "__main__":
-    main([Path(argument) for argument in sys.argv[1:]])
+    for option in ("keep", "lower"):
+        print(f"decoding.capitals: {option}")
+        main([Path(argument) for argument in sys.argv[1:]], option)

@@ -2,12 +2,16 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mt_cli.config.corpora import AugmentConfig
 from mt_cli.corpus.augmented_text import (
     NUM_CHANCES,
     TextAugmentation,
     insert,
+    is_in_capitals,
+    lower,
     title,
     upper,
     with_typos,
@@ -114,3 +118,18 @@ def test_shares_are_shares_of_the_pairs_and_a_pair_that_is_not_chosen_stays():
 def test_two_cases_of_one_pair_are_refused():
     with pytest.raises(ValueError, match="sum of at most 1"):
         AugmentConfig(upper_case=0.6, title_case=0.5)
+
+
+@given(st.text(max_size=40) | st.text("AİIßΣÉ. !a", max_size=40), st.sampled_from(["en", "tr"]))
+def test_small_letters_have_the_places_of_the_capitals(text, language):
+    small = lower(text, language)
+    assert len(small) == len(text)
+    assert not is_in_capitals(small) or small == text
+    if is_in_capitals(text) and not {*"İIıẞ"} & {*text}:
+        assert upper(small, language) == text
+
+
+def test_small_letters_are_those_of_the_language_and_sentences_begin_with_a_capital():
+    assert lower("ISPARTA ILIK BİR YER. İYİ", "tr") == "Isparta ılık bir yer. İyi"
+    assert lower("ΚΑΛΟΣ ΟΔΟΣ ΠΟΛΗΣ", "el") == "Καλος οδος πολης"
+    assert lower(f"SEE {SPAN} NOW. {SPAN} GO", "en") == f"See {SPAN} now. {SPAN} Go"

@@ -376,3 +376,33 @@ def test_a_translation_that_repeats_itself_is_told_from_one_whose_source_does(so
     note = note_on_repetition(["ab", source], ["ab", translation])
     assert (note or "").startswith("1 translation repeats itself (line 2):" * is_loop)
     assert (note is not None) == is_loop
+
+
+CAPITALS = {
+    "WHERE IS THE STATION?": "Where is the station?",
+    "NO ENTRY HERE. IT IS CLOSED! 👍 ABC": "No entry here. It is closed! 👍 Abc",
+    "<2x> WHERE IS THE STATION": "<2x> Where is the station",
+    "(ÉCOLE DE LA VILLE) 3RD STRASSE": "(École de la ville) 3rd strasse",
+    "NATO MEETS": "NATO MEETS",
+    "Where IS THE STATION?": "Where IS THE STATION?",
+    "今夜は雨です。": "今夜は雨です。",
+}
+
+
+@pytest.mark.parametrize("text", CAPITALS)
+@pytest.mark.parametrize("max_tokens", [9, 200])
+def test_lines_in_capitals_are_read_in_small_letters_and_written_in_capitals_if_asked(tagged_pieces, text, max_tokens):
+    seen = []
+
+    class Reader(Parrot):
+        def search(self, sources, decoding, num_best=1, prefixes=()):
+            seen.extend(sources)
+            return super().search(sources, decoding, num_best, prefixes)
+
+    reader = Reader(tag_ids=tagged_pieces.tag_ids)
+    item = translated(reader, tagged_pieces, text, max_tokens, tags=TAGS, capitals="lower", with_details=True)
+    assert item.text == text.removeprefix("<2x> ") and item.source == text
+    if max_tokens == 200:
+        assert tagged_pieces.decode(seen) == [CAPITALS[text]]
+        assert translated(reader, tagged_pieces, text, max_tokens, tags=TAGS).text == item.text
+        assert tagged_pieces.decode(seen[1:]) == [text]
