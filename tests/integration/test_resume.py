@@ -540,7 +540,13 @@ def test_a_finished_run_stays_finished_though_its_test_is_in_another_language(tr
 
 CHANGES = {
     "search": {
-        **{"beam_size": 1, "length_penalty": 0.5, "length_penalties": "{<2xx>: 2.0}", "max_length_ratio": 1.0},
+        **{
+            "beam_size": 1,
+            "length_penalty": 0.5,
+            "length_penalties": "{<2xx>: 2.0}",
+            "max_length_ratio": 1.0,
+            "capitals": "lower",
+        },
         **{"min_length": 2, "max_length": 3, "no_repeat_ngram": 1, "unk": "keep", "batch_tokens": 50, "sample": "true"},
         **{"temperature": 2.0, "top_k": 3, "top_p": 0.5, "seed": 2},
     },
