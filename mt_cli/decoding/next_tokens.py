@@ -1,6 +1,6 @@
 """The next tokens: which are allowed (by length, prefix and repetitions), and the likeliest of them, or a sample.
 
-Exports to other engines set the same options: `features/exchange/ctranslate2.py` and `huggingface.py`.
+Exports to other engines set the same options: `features/exchange/ctranslate2.py` and `transformers_folder.py`.
 
 Legend of the shapes: B sentences, N hypotheses of each, R = B x N rows, T target positions, P positions of a prefix,
 V vocabulary, C candidates.

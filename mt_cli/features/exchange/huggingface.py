@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,48 +13,28 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from mt_cli.checkpoint.trained import TrainedRun
-from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding.engine import ForcedDecoding, Ids
-from mt_cli.decoding.next_tokens import max_length
-from mt_cli.decoding.search import Hypothesis
-from mt_cli.errors import InputError, MtError, one_line
+from mt_cli.errors import InputError
 from mt_cli.features.exchange import names
-from mt_cli.features.exchange.comparison import Agreement, check_export
+from mt_cli.features.exchange.comparison import Agreement
 from mt_cli.features.exchange.destinations import check_destination
 from mt_cli.features.exchange.m2m100_export import export_m2m100
 from mt_cli.features.exchange.sentencepiece import entry_names, model_file
+from mt_cli.features.exchange.transformers_folder import Layout, TransformersEngine, check_folder
 from mt_cli.machine.storage import new_folder
 from mt_cli.model.positions import sinusoids
 from mt_cli.tokenizer.special_tokens import EOS, EOS_ID, PAD, PAD_ID, SOS, SOS_ID, UNK, UNK_ID
 
-MAX_LENGTH = 512
-"""Default maximum length for `generate`, including the token that a translation begins with."""
 _MARIAN_ROWS = (EOS_ID, UNK_ID, SOS_ID)
 """Our ids of Marian's first entries: </s>, <unk> and <pad>, with which its translations begin."""
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """Numbers of the entries in the exported folder."""
-
-    rows: tuple[list[int], list[int]]
-    """Our id for each exported id, for the source and for the target."""
-    pad: int
-    eos: int
-    start: int
-
-    @classmethod
-    def of(cls, run: TrainedRun) -> _Layout:
-        """Layout of Marian for an imported SentencePiece model, our layout for all others."""
-        source, target = (tokenizer.vocab_size for tokenizer in run.tokenizers)
-        if run.config.tokenizer.algorithm == "sentencepiece":
-            rows = [*_MARIAN_ROWS, *range(4, source)], [*_MARIAN_ROWS, *range(4, target)]
-            return cls(rows, pad=2, eos=0, start=2)
-        return cls((list(range(source)), list(range(target))), pad=PAD_ID, eos=EOS_ID, start=SOS_ID)
-
-    def special_ids(self) -> dict[str, int]:
-        """Options of `transformers` for special tokens."""
-        return {"pad_token_id": self.pad, "eos_token_id": self.eos, "decoder_start_token_id": self.start}
+def _layout_of(run: TrainedRun) -> Layout:
+    """Layout of Marian for an imported SentencePiece model, our layout for all others."""
+    source, target = (tokenizer.vocab_size for tokenizer in run.tokenizers)
+    if run.config.tokenizer.algorithm == "sentencepiece":
+        rows = [*_MARIAN_ROWS, *range(4, source)], [*_MARIAN_ROWS, *range(4, target)]
+        return Layout(rows, pad=2, eos=0, start=2)
+    return Layout((list(range(source)), list(range(target))), pad=PAD_ID, eos=EOS_ID, start=SOS_ID)
 
 
 def export_huggingface(run: TrainedRun, output: Path, sentences: Sequence[str], card: str) -> Agreement:
@@ -67,27 +45,19 @@ def export_huggingface(run: TrainedRun, output: Path, sentences: Sequence[str], 
     the folder cannot be written; nothing is left in it then.
     """
     check_destination(run.config, "huggingface")
-    transformers, layout = _import_transformers(), _Layout.of(run)
+    transformers, layout = _import_transformers(), _layout_of(run)
     if run.tokenizers[0].languages:
         return export_m2m100(transformers, run, output, sentences, card)
     with new_folder(output) as folder:
         _write_config(transformers, run, layout, folder)
-        transformers.GenerationConfig(**_generation(run.config.decoding, layout)).save_pretrained(folder)
+        transformers.GenerationConfig(**layout.generation(run.config.decoding)).save_pretrained(folder)
         save_file(_weights(run, layout), folder / "model.safetensors", {"format": "pt"})
         is_marian = run.config.tokenizer.algorithm == "sentencepiece"
         settings = _write_sentencepiece(run, folder) if is_marian else _write_fast_tokenizer(run, folder)
         settings |= {"source_lang": run.config.corpus.source, "target_lang": run.config.corpus.target}
         _write_json(folder / "tokenizer_config.json", settings | {"model_max_length": run.max_tokens})
         (folder / "README.md").write_text(card, encoding="utf-8")
-        try:
-            engine = _Engine(transformers, folder, layout)
-        except Exception as error:  # The library fails in many ways.
-            raise MtError(f"{output}: transformers cannot load the export: {one_line(error)}") from error
-        for sentence, ids in zip(sentences, run.tokenizers[0].encode(sentences), strict=True):
-            if engine.source_ids(sentence) != list(ids):
-                problem = f"the exported tokenizer splits {sentence[:60]!r} differently"
-                raise MtError(f"{output}: {problem}; nothing was exported")
-        return check_export(run, engine, sentences, output)
+        return check_folder(run, lambda: TransformersEngine(transformers, folder, layout), sentences, output)
 
 
 def _import_transformers() -> Any:
@@ -100,7 +70,7 @@ def _import_transformers() -> Any:
     return transformers
 
 
-def _write_config(transformers: Any, run: TrainedRun, layout: _Layout, folder: Path) -> None:
+def _write_config(transformers: Any, run: TrainedRun, layout: Layout, folder: Path) -> None:
     """Write all keys of `config.json`, so that it does not depend on the defaults of a version."""
     config, is_pre = run.config.model, run.config.model.norm_order == "pre"
     options: dict[str, Any] = {key: getattr(config, ours) for ours, keys in names.OPTIONS.items() for key in keys}
@@ -129,17 +99,7 @@ def _num_positions(run: TrainedRun) -> int:
     return min(max(512, int(longest) + 12), 2**14)
 
 
-def _generation(decoding: DecodingConfig, layout: _Layout) -> dict[str, Any]:
-    """Options of `generate`."""
-    never = {PAD_ID, SOS_ID} | ({UNK_ID} if decoding.unk == "avoid" else set())
-    return layout.special_ids() | {
-        **{"num_beams": decoding.beam_size, "length_penalty": decoding.length_penalty, "max_length": MAX_LENGTH},
-        "no_repeat_ngram_size": decoding.no_repeat_ngram or 0,
-        "suppress_tokens": [index for index, ours in enumerate(layout.rows[1]) if ours in never],
-    }
-
-
-def _weights(run: TrainedRun, layout: _Layout) -> dict[str, Tensor]:
+def _weights(run: TrainedRun, layout: Layout) -> dict[str, Tensor]:
     """Our weights under the names of `transformers`, with sines in the first half of the dimensions."""
     ours = {name: weight.detach().float() for name, weight in run.model.state_dict().items()}
     config = run.config.model
@@ -200,53 +160,3 @@ def _write_sentencepiece(run: TrainedRun, folder: Path) -> dict[str, Any]:
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-class _Engine:
-    """The exported folder as `transformers` uses it; ids are ours."""
-
-    def __init__(self, transformers: Any, folder: Path, layout: _Layout) -> None:
-        self._layout = layout
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")  # Not used here.
-            self._tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-        self._model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float32).eval()
-        self._exported_ids = [{ours: index for index, ours in enumerate(rows)} for rows in layout.rows]
-
-    def source_ids(self, text: str) -> list[int]:
-        """Our ids of a text by the exported tokenizer, without the end."""
-        return [self._layout.rows[0][index] for index in self._tokenizer(text)["input_ids"][:-1]]
-
-    @torch.inference_mode()
-    def search(
-        self,
-        sources: Sequence[Ids],
-        decoding: DecodingConfig,
-        num_best: int = 1,
-        prefixes: Sequence[Ids] = (),
-        orders: Sequence[Ids] = (),
-    ) -> list[list[Hypothesis]]:
-        """Search greedily, without `no_repeat_ngram`, like the search that the result is compared with."""
-        hypotheses = []
-        options = {"suppress_tokens": _generation(decoding, self._layout)["suppress_tokens"], "no_repeat_ngram_size": 0}
-        for source in sources:
-            limits = {"max_length": None, "max_new_tokens": max_length(len(source), decoding)}
-            (output,) = self._model.generate(self._source(source), num_beams=1, do_sample=False, **limits, **options)
-            ids = [index for index in output[1:].tolist() if index not in (self._layout.eos, self._layout.pad)]
-            hypotheses.append([Hypothesis([self._layout.rows[1][index] for index in ids], 0.0, None)])
-        return hypotheses
-
-    @torch.inference_mode()
-    def force_decode(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
-        """See `Engine`; the readings have no attention."""
-        readings = []
-        for source, target in pairs:
-            ids = [self._exported_ids[1][index] for index in target]
-            decoder_ids = torch.tensor([[self._layout.start, *ids]])
-            logits = self._model(input_ids=self._source(source), decoder_input_ids=decoder_ids).logits[0].float()
-            log_probs = logits.log_softmax(dim=-1)[range(len(ids) + 1), [*ids, self._layout.eos]]
-            readings.append(ForcedDecoding(log_probs.tolist(), None))
-        return readings
-
-    def _source(self, ids: Ids) -> Tensor:
-        return torch.tensor([[*(self._exported_ids[0][index] for index in ids), self._layout.eos]])

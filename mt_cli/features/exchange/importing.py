@@ -24,7 +24,7 @@ from mt_cli.features.exchange.licences import licence_of
 from mt_cli.features.exchange.m2m100 import ARCHITECTURE as M2M100
 from mt_cli.features.exchange.m2m100 import Selection, read_m2m100
 from mt_cli.features.exchange.marian import PICKLE_ADVICE, PICKLED_WEIGHTS, WEIGHTS, Imported, read_marian
-from mt_cli.features.exchange.marian_config import ARCHITECTURES
+from mt_cli.features.exchange.transformers_config import ARCHITECTURES
 from mt_cli.machine.console import say
 from mt_cli.machine.hub import Repository, download, find_repository
 from mt_cli.machine.storage import read_model

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from mt_cli.checkpoint.untrusted_weights import load_model
@@ -29,6 +29,7 @@ from mt_cli.features.exchange import names
 from mt_cli.features.exchange.m2m100_vocabulary import BOS, EOS, PAD, UNK, Vocabulary, pieces_for, read_vocabulary
 from mt_cli.features.exchange.marian import Imported, read_weights
 from mt_cli.features.exchange.sentencepiece import missing_pieces
+from mt_cli.features.exchange.transformers_config import TransformersConfig
 from mt_cli.machine.storage import read_model
 from mt_cli.model.transformer import Transformer
 
@@ -38,22 +39,14 @@ _POSITIONS = ("model.encoder.embed_positions.weights", "model.decoder.embed_posi
 """Names of tables of positions in old files; `transformers` computes them again."""
 
 
-class M2M100Config(BaseModel):
-    """Keys of `config.json` that are needed; a `Literal` has the values that a run can have."""
+class M2M100Config(TransformersConfig):
+    """Keys of M2M100 and NLLB."""
 
     model_type: Literal["m2m_100"]
     d_model: int = Field(ge=4, le=2**16, multiple_of=2)
     vocab_size: int = Field(ge=5, le=2**24)
-    encoder_layers: int = Field(ge=1, le=1000)
-    decoder_layers: int = Field(ge=1, le=1000)
-    encoder_attention_heads: int = Field(ge=1)
-    decoder_attention_heads: int = Field(ge=1)
-    encoder_ffn_dim: int = Field(ge=1, le=2**20)
-    decoder_ffn_dim: int = Field(ge=1)
     activation_function: Literal["relu", "gelu", "silu", "swish"] = "relu"
-    dropout: float = Field(default=0.1, ge=0, le=0.99)
     attention_dropout: float = Field(default=0.1, ge=0, le=0.99)
-    activation_dropout: float = Field(default=0.0, ge=0, le=0.99)
     scale_embedding: Literal[True] = True
     tie_word_embeddings: Literal[True] = True
     bos_token_id: Literal[0] = 0
@@ -62,24 +55,10 @@ class M2M100Config(BaseModel):
     decoder_start_token_id: Literal[2] = 2
     num_beams: int = Field(default=5, ge=1, le=1000)
 
-    @model_validator(mode="after")
-    def _check(self) -> M2M100Config:
-        for keys in names.OPTIONS.values():
-            if len({getattr(self, key) for key in keys}) > 1:
-                raise ValueError(f"{' and '.join(keys)} differ")
-        if self.d_model % self.encoder_attention_heads:
-            raise ValueError("d_model is no multiple of encoder_attention_heads")
-        return self
-
     def our_options(self) -> ModelConfig:
         """Section `model` of a config."""
-        activations = {name: ours for ours, name in names.ACTIVATIONS.items()}
-        tree = {ours: getattr(self, keys[0]) for ours, keys in names.OPTIONS.items()}
-        tree |= {
-            **{"norm_order": "pre", "positions": "fairseq", "decoder_start": "eos", "tie_embeddings": "all"},
-            "activation": activations.get(self.activation_function, self.activation_function),
-        }
-        return ModelConfig.model_validate(tree)
+        kind = {"norm_order": "pre", "positions": "fairseq", "decoder_start": "eos", "tie_embeddings": "all"}
+        return ModelConfig.model_validate(self.common_options() | kind)
 
 
 @dataclass(frozen=True)
