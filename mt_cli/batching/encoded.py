@@ -145,9 +145,14 @@ class EncodedPairs:
             self._mapping.madvise(mmap.MADV_DONTNEED)
 
 
+def starts_of(lengths: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+    """Start of each of several concatenated sequences, from their lengths."""
+    return np.cumsum(lengths, dtype=np.int64) - lengths
+
+
 def ragged(values: NDArray[Any], starts: NDArray[np.integer[Any]], lengths: NDArray[np.integer[Any]]) -> NDArray[Any]:
     """Values in ranges, concatenated; the ranges are given by their starts and lengths."""
-    shifts = starts - (np.cumsum(lengths, dtype=np.int64) - lengths)
+    shifts = starts - starts_of(lengths)
     return values[np.repeat(shifts, lengths) + np.arange(int(lengths.sum(dtype=np.int64)))]
 
 
@@ -168,20 +173,19 @@ def encode_block(
     """
     texts = protection.protect_columns(texts)
     sides = [tokenizer.encode_flat(side) for tokenizer, side in zip(tokenizers, texts, strict=True)]
-    sides[1] = _with_first_ids(*sides[1], tokenizers[0].first_target_ids(texts[0]))
+    sides[1] = with_first_ids(*sides[1], tokenizers[0].first_target_ids(texts[0]))
     is_kept: Mask = np.maximum(*(lengths for _, lengths in sides)) <= max_tokens
     return as_batch(sides), is_kept
 
 
-def _with_first_ids(
-    ids: Ids, lengths: NDArray[np.int32], first_ids: Sequence[tuple[int, ...]]
+def with_first_ids(
+    ids: Ids, lengths: NDArray[np.int32], first_ids: Sequence[Sequence[int]]
 ) -> tuple[Ids, NDArray[np.int32]]:
     """Concatenated ids of sequences, and their lengths, with the given ids before each sequence."""
     counts = np.fromiter(map(len, first_ids), np.int32, len(first_ids))
     if not counts.any():
         return ids, lengths
-    starts = np.cumsum(lengths, dtype=np.int64) - lengths
-    return np.insert(ids, np.repeat(starts, counts), list(chain(*first_ids))), lengths + counts
+    return np.insert(ids, np.repeat(starts_of(lengths), counts), list(chain(*first_ids))), lengths + counts
 
 
 def as_batch(sides: Iterable[tuple[Ids, NDArray[np.int32]]]) -> pa.RecordBatch:

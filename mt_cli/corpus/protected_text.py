@@ -72,7 +72,7 @@ _BEGINNINGS = {
 _UNNUMBERED = regex.compile(rf"(?!%%|%\(|%\d+\$)(?:{PATTERNS['printf']})|\{{(?:[:!][^{{}}]*+)?\}}")
 """Placeholders that stand for the next argument of a program, whatever it is."""
 _UNNUMBERED_INSIDE = regex.compile(r"[^`]*?(?:(?<![\d%])%[sd](?!\w)|\{\})[^`]*+")
-"""Other spans with such a placeholder, such as the tag `<a href="%s">`; in code, it is often only mentioned."""
+"""Spans of other kinds with such a placeholder, as in the tag `<a href="%s">`; in code, it is often a mention."""
 _MAX_SECONDS = 2.0
 """Maximum time of a pattern of the user for one text."""
 

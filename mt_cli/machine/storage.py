@@ -8,6 +8,7 @@ and a link with the name of a folder is refused.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 import stat
@@ -128,6 +129,11 @@ def make_folder(folder: Path) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write a UTF-8 file atomically; lone surrogates, as in names that are not UTF-8, become escapes."""
     write_bytes(path, text.encode("utf-8", "backslashreplace"))
+
+
+def json_text(content: object) -> str:
+    """Content of a JSON file that people read, too."""
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
 def write_bytes(path: Path, content: bytes) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +19,7 @@ from mt_cli.evaluation.scores import scorer_of
 from mt_cli.features.averages.averages import available_validations, mean_of, steps_to_average
 from mt_cli.machine.console import say
 from mt_cli.machine.devices import describe_hardware, describe_versions, keep_memory, pick_device, pick_precision
-from mt_cli.machine.storage import write_text
+from mt_cli.machine.storage import json_text, write_text
 from mt_cli.model.transformer import Transformer
 from mt_cli.reporting.records import write_hparams
 from mt_cli.reporting.report import BestValidation, DataRow, ParentRecord, Report
@@ -142,7 +141,7 @@ def _write_report(context: TrainingContext, state: RunState, stopped_because: st
     )
     _write_hparams(context, position.step + 1, scores)  # At the next step, so that a resumed run drops these values.
     tree = report.model_dump(mode="json", exclude_unset=True)
-    write_text(directory.report_path, json.dumps(tree, indent=2, ensure_ascii=False) + "\n")
+    write_text(directory.report_path, json_text(tree))
     return report
 
 

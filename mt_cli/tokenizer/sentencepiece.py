@@ -143,7 +143,7 @@ class SentencePieceSteps:
 
 
 class TextPreparation:
-    """What an imported tokenizer needs beside the steps of the library."""
+    """Preparation of texts for an imported tokenizer, beside the steps of the library."""
 
     def __init__(self, backend: tokenizers.Tokenizer) -> None:
         state = json.loads(backend.normalizer.__getstate__()) if backend.normalizer else {}

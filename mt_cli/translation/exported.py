@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from mt_cli.corpus.protected_text import Protection
 from mt_cli.decoding.ctranslate2 import CTranslate2Engine, import_ctranslate2
 from mt_cli.decoding.reserved_ids import ReservedIds
 from mt_cli.errors import InputError, reason
-from mt_cli.machine.storage import check_regular, read_model
+from mt_cli.machine.storage import check_regular, json_text, read_model
 from mt_cli.tokenizer.special_tokens import SPECIAL_TOKENS
 from mt_cli.tokenizer.tokenizer import TokenizerPair, load_pair
 
@@ -102,8 +101,7 @@ def describe(run: TrainedRun, folder: Path) -> None:
         licences=licences_of(run.state.parents),
         sha256={name: digest_of_file(folder / name) for name in _WEIGHTS if (folder / name).exists()},
     )
-    text = json.dumps(description.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
-    (folder / DESCRIPTION).write_text(text, encoding="utf-8")
+    (folder / DESCRIPTION).write_text(json_text(description.model_dump(mode="json")), encoding="utf-8")
 
 
 def load_exported(

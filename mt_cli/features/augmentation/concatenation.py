@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt_cli.batching.batches import ChangedPairs, Pool, TrainingPairs, in_file_order
-from mt_cli.batching.encoded import EncodedPairs, as_batch, ragged
+from mt_cli.batching.encoded import EncodedPairs, as_batch, ragged, starts_of
 from mt_cli.config.sections import Config
 
 _END_OF_SEEDS = 0x41  # Gives other random numbers than other uses of the same pool.
@@ -48,8 +48,7 @@ class ConcatenatedPairs(ChangedPairs):
         first, second = (np.concatenate(rows) for rows in zip(*chosen, strict=True))
         joined = []
         for side, (ids, _) in enumerate(sides):
-            starts = np.cumsum(lengths[side]) - lengths[side]
-            ranges = np.stack([starts, lengths[side]])[:, np.stack([first, second])]
+            ranges = np.stack([starts_of(lengths[side]), lengths[side]])[:, np.stack([first, second])]
             ranges[1, 1, second < 0] = 0
             is_tagged = (ranges[1, 1] > 0) & np.isin(ids[ranges[0, 1]], self._tag_ids[side])
             ranges[:, 1] += np.stack([is_tagged, -1 * is_tagged])

@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt_cli.batching.batches import ChangedPairs, Pool, TrainingPairs, in_file_order
-from mt_cli.batching.encoded import EncodedPairs, Ids, as_batch, ragged
+from mt_cli.batching.encoded import EncodedPairs, Ids, as_batch, ragged, starts_of, with_first_ids
 from mt_cli.config.sections import Config
 from mt_cli.corpus.augmented_text import NUM_CHANCES, TextAugmentation
 from mt_cli.features.augmentation.made_up_words import usable_words
 from mt_cli.machine.cpus import in_threads
 from mt_cli.tokenizer.special_tokens import UNK_ID
-from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
+from mt_cli.tokenizer.tokenizer import TokenizerPair
 
 _END_OF_SEEDS = 0x54  # Gives other random numbers than other uses of the same pool.
 _Side = tuple[Ids, NDArray[np.int32]]
@@ -24,9 +24,9 @@ _Side = tuple[Ids, NDArray[np.int32]]
 class ChangedTexts(ChangedPairs):
     """Training pairs with the changes of `corpus.augment` and `training.inserted_words`.
 
-    The result is a function of the seed, the epoch and the pool. Tags stay. A pair stays as it is if a
-    side has an unknown token, because its text is not known, or would have more than `max_tokens`. Pools are made in a
-    thread, one ahead.
+    The result is a function of the seed, the epoch and the pool. Tags stay. A pair stays as it is if a side has an
+    unknown token, because its text is not known, or would have more than `max_tokens`. Pools are made in a thread, one
+    ahead.
     """
 
     def __init__(self, pairs: TrainingPairs, tokenizers: TokenizerPair, config: Config) -> None:
@@ -54,12 +54,9 @@ class ChangedTexts(ChangedPairs):
         sides = pool[0].take(indices)
         chances = random.random((NUM_CHANCES, len(indices)))
         rows = np.flatnonzero(self._augmentation.is_changed(chances))
-        known = (
-            all(UNK_ID not in ids for ids in pair)
-            for pair in zip(*(_ids_of(side, rows) for side in sides), strict=True)
-        )
-        rows = rows[np.fromiter(known, bool, len(rows))]
         ids = [_ids_of(side, rows) for side in sides]
+        known = [place for place, pair in enumerate(zip(*ids, strict=True)) if all(UNK_ID not in text for text in pair)]
+        rows, ids = rows[known], [[side[place] for place in known] for side in ids]
         tags = [[_tag_of(text, tag_ids) for text in side] for side, tag_ids in zip(ids, self._tag_ids, strict=True)]
         texts = [
             tokenizer.decode([text[len(tag) :] for text, tag in zip(ids[side], tags[side], strict=True)])
@@ -71,7 +68,7 @@ class ChangedTexts(ChangedPairs):
             for pair, numbers, part in zip(zip(*texts, strict=True), chances[:, rows].T.tolist(), parts, strict=True)
         ]
         encoded = [
-            _encoded(tokenizer, [pair[side] for pair in changed], tags[side])
+            with_first_ids(*tokenizer.encode_flat([pair[side] for pair in changed]), tags[side])
             for side, tokenizer in enumerate(self._tokenizers)
         ]
         lengths = np.stack([lengths for _, lengths in encoded])
@@ -83,8 +80,8 @@ class ChangedTexts(ChangedPairs):
 def _ids_of(side: _Side, rows: NDArray[np.int64]) -> list[list[int]]:
     """Ids of the texts with these numbers."""
     ids, lengths = side
-    ends = np.cumsum(lengths, dtype=np.int64)
-    return [ids[start:end].tolist() for start, end in zip((ends - lengths)[rows], ends[rows], strict=True)]
+    starts = starts_of(lengths)[rows]
+    return [ids[start:end].tolist() for start, end in zip(starts, starts + lengths[rows], strict=True)]
 
 
 def _tag_of(ids: list[int], tag_ids: set[int]) -> list[int]:
@@ -92,19 +89,11 @@ def _tag_of(ids: list[int], tag_ids: set[int]) -> list[int]:
     return ids[:1] if tag_ids.issuperset(ids[:1]) else []
 
 
-def _encoded(tokenizer: Tokenizer, texts: list[str], tags: list[list[int]]) -> _Side:
-    """Ids of texts, each after its tag if it has one."""
-    ids, lengths = tokenizer.encode_flat(texts)
-    places = np.repeat((np.cumsum(lengths, dtype=np.int64) - lengths), [len(tag) for tag in tags])
-    added = np.array([len(tag) for tag in tags], dtype=np.int32)
-    return np.insert(ids, places, [index for tag in tags for index in tag]), lengths + added
-
-
 def _replaced(side: _Side, rows: NDArray[np.int64], new: _Side, fits: NDArray[np.bool_]) -> _Side:
     """Texts of a side, those with the numbers `rows` replaced where `fits` is True."""
     (ids, lengths), (new_ids, new_lengths) = side, new
-    starts = np.cumsum(lengths, dtype=np.int64) - lengths
-    starts[rows[fits]] = len(ids) + (np.cumsum(new_lengths, dtype=np.int64) - new_lengths)[fits]
+    starts = starts_of(lengths)
+    starts[rows[fits]] = len(ids) + starts_of(new_lengths)[fits]
     lengths = lengths.copy()
     lengths[rows[fits]] = new_lengths[fits]
     return ragged(np.concatenate([ids, new_ids]), starts, lengths), lengths

@@ -14,20 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.corpus.languages import language_name, primary
 from mt_cli.corpus.rows import Languages, untagged
 from mt_cli.errors import InputError, MtError
 from mt_cli.evaluation.scores import METRICS
+from mt_cli.features.exchange.card import render
 from mt_cli.features.exchange.comparison import Agreement
 from mt_cli.features.exchange.ctranslate2 import write_model
 from mt_cli.features.exchange.destinations import check_destination
 from mt_cli.features.exchange.sentence_splitter import sentence_splitter
 from mt_cli.features.exchange.sentencepiece import model_file, splits_alike
-from mt_cli.machine.storage import write_atomically
+from mt_cli.machine.storage import json_text, write_atomically
 from mt_cli.reporting.report import RunSummary
 from mt_cli.tokenizer.special_tokens import ABSENT
 
@@ -54,7 +53,7 @@ class Direction:
 
 @dataclass(frozen=True)
 class Package:
-    """What the user decides about a package."""
+    """Choices of the user for a package."""
 
     direction: Direction
     version: str = "1.0"
@@ -177,16 +176,15 @@ def _adapt(folder: Path, tag: str | None) -> None:
 
 
 def _write_json(path: Path, content: object) -> None:
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(json_text(content), encoding="utf-8")
 
 
 def _readme(summary: RunSummary, package: Package) -> str:
     """Text of README.md: what the package is, how to use it, its licence and its scores."""
-    loader = PackageLoader("mt_cli.features.exchange", "")
-    environment = Environment(loader=loader, trim_blocks=True, undefined=StrictUndefined, keep_trailing_newline=True)
     names = [language_name(language) for language in package.direction.languages]
     report = summary.report
-    return environment.get_template("argos.md").render(
+    return render(
+        "argos.md",
         run=summary,
         package=package,
         install=INSTALL.format(path=f"{package.name}{SUFFIX}"),

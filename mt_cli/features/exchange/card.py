@@ -38,9 +38,8 @@ def model_card(run: RunSummary, license_name: str | None, licences: Mapping[str,
         model_name=run.name,
         eval_results=(report and list(_results(report, tests))) or None,
     )
-    loader = PackageLoader("mt_cli.features.exchange", "")
-    environment = Environment(loader=loader, trim_blocks=True, undefined=StrictUndefined, keep_trailing_newline=True)
-    return environment.get_template("card.md").render(
+    return render(
+        "card.md",
         run=run,
         metadata=metadata.to_yaml(),
         corpus=corpus,
@@ -57,6 +56,13 @@ def model_card(run: RunSummary, license_name: str | None, licences: Mapping[str,
         direction=run.config.corpus.tagging.default and direction_of(run.config.corpus.tagging.default),
         transformers_code=transformers_code,
     )
+
+
+def render(template: str, **values: object) -> str:
+    """Text of a template of this package, filled in."""
+    loader = PackageLoader("mt_cli.features.exchange", "")
+    environment = Environment(loader=loader, trim_blocks=True, undefined=StrictUndefined, keep_trailing_newline=True)
+    return environment.get_template(template).render(values)
 
 
 def _languages(corpus: CorpusConfig) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from mt_cli.features.exchange.destinations import check_destination
 from mt_cli.features.exchange.m2m100_export import export_m2m100
 from mt_cli.features.exchange.sentencepiece import entry_names, model_file
 from mt_cli.features.exchange.transformers_folder import Layout, TransformersEngine, check_folder
-from mt_cli.machine.storage import new_folder
+from mt_cli.machine.storage import json_text, new_folder
 from mt_cli.model.positions import sinusoids
 from mt_cli.tokenizer.special_tokens import EOS, EOS_ID, PAD, PAD_ID, SOS, SOS_ID, UNK, UNK_ID
 
@@ -159,4 +158,4 @@ def _write_sentencepiece(run: TrainedRun, folder: Path) -> dict[str, Any]:
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(json_text(content), encoding="utf-8")

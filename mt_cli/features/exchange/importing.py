@@ -83,7 +83,7 @@ class _GenerationConfig(BaseModel):
 
 
 class _DirectedGenerationConfig(_GenerationConfig):
-    """The same for a model whose tags name the target language, so that a default for it is not needed."""
+    """Keys of a model whose tags name the target language, so that a default for it is not needed."""
 
     forced_bos_token_id: int | None = None  # type: ignore[assignment]
 

@@ -24,7 +24,7 @@ from mt_cli.features.exchange.comparison import Agreement
 from mt_cli.features.exchange.m2m100_vocabulary import BOS, EOS, MASK, PAD, SPM, UNK
 from mt_cli.features.exchange.sentencepiece import model_file, read_pieces
 from mt_cli.features.exchange.transformers_folder import Layout, TransformersEngine, check_folder
-from mt_cli.machine.storage import new_folder
+from mt_cli.machine.storage import json_text, new_folder
 from mt_cli.tokenizer.special_tokens import ABSENT, EOS_ID, LANGUAGE_ENTRY, PAD_ID, SOS_ID, SPACE, UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
 
@@ -120,8 +120,7 @@ def _write_tokenizer(run: TrainedRun, layout: Layout, folder: Path) -> None:
         settings |= {"tokenizer_class": "NllbTokenizer", "legacy_behaviour": False, "sep_token": EOS, "cls_token": BOS}
         settings |= {"mask_token": MASK if MASK in entries else None, "extra_special_tokens": languages}
         settings |= {"src_lang": transformers_code(corpus.source), "tgt_lang": transformers_code(corpus.target)}
-    text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
-    (folder / "tokenizer_config.json").write_text(text, encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text(json_text(settings), encoding="utf-8")
 
 
 def _set_steps(tokenizer: tokenizers.Tokenizer, source: Tokenizer, path: Path) -> None:

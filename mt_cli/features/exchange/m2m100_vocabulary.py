@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from mt_cli.errors import InputError, one_line
-from mt_cli.features.exchange.sentencepiece import Pieces, read_pieces, tokenizer_of
+from mt_cli.features.exchange.sentencepiece import LOWEST_SCORE, Pieces, ranked, read_pieces, tokenizer_of
 from mt_cli.machine.storage import read_model, read_regular, reading
 from mt_cli.tokenizer.special_tokens import SPECIAL_TOKENS, UNK_ID
 from mt_cli.tokenizer.tokenizer import MAX_FILE_BYTES, Tokenizer
@@ -38,8 +38,6 @@ _CLASSES = (
 _LANGUAGE = re.compile(r"([a-z]{2,3}(?:[_-]\w{2,8})*)|__(\S+)__")
 _MERGED_SPACES = {"type": "Replace", "pattern": {"Regex": " {2,}"}}
 _STRIP = {"type": "Strip", "strip_left": True, "strip_right": True}
-_NO_PIECE = -1e6
-"""Score of entries that are no pieces, in unigram models that `mt` writes."""
 _LINES_AT_ONCE = 10_000
 _ASCII = frozenset(map(chr, range(33, 127)))
 
@@ -184,14 +182,14 @@ def _ranks_of(merges: Iterable[Any], names: Sequence[str]) -> dict[str, float]:
     Entries that no merge makes are no pieces, except for single characters.
     """
     pairs = [merge.split(" ") if isinstance(merge, str) else merge for merge in merges]
-    made = dict.fromkeys(left + right for left, right in pairs)
-    ranks = {name: -float(rank) for rank, name in enumerate(dict.fromkeys([*made, *names]))}
+    made = {left + right for left, right in pairs}
+    ranks = ranked(pairs, names)
     return {name: ranks[name] for name in names if name in made or len(name) == 1}
 
 
 def _scores_of(vocab: Iterable[Any], names: Collection[str]) -> dict[str, float]:
     """Scores of the pieces of a unigram model; entries with the lowest score that `mt` writes are no pieces."""
-    return {str(name): float(score) for name, score in vocab if name in names and score > _NO_PIECE}
+    return {str(name): float(score) for name, score in vocab if name in names and score > LOWEST_SCORE}
 
 
 def pieces_for(vocabulary: Vocabulary, lines: Iterable[str]) -> set[str]:

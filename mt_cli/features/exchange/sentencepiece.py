@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -22,9 +21,8 @@ from mt_cli.tokenizer.untrusted_files import check_charsmap, check_entries, no_p
 _MAX_FILE_BYTES = 2**24
 _UNIGRAM, _BPE = 1, 2
 _KINDS = _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = range(1, 7)
-_WORD = re.compile(r"\w+|.")
-"""A tag that text can have as a piece; pieces of other tags would have letters and marks."""
-_LOWEST_SCORE = -1e6
+LOWEST_SCORE = -1e6
+"""Score of entries that are no pieces, in unigram models."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +138,7 @@ def tokenizer_of(pieces: Pieces, entries: Sequence[str], tags: Sequence[str] = (
                 options = {"unk_token": UNK, "fuse_unk": True, "byte_fallback": pieces.has_bytes}
                 model = models.BPE(ids, all_merges(ranks), **options)
             else:
-                scored = [(name, scores.get(name, _LOWEST_SCORE)) for name in vocab]
+                scored = [(name, scores.get(name, LOWEST_SCORE)) for name in vocab]
                 model = models.Unigram(scored, unk_id=UNK_ID, byte_fallback=pieces.has_bytes)
             return Tokenizer(steps.backend(model), tags)
     except Exception as error:  # The library raises nothing more specific.
@@ -155,8 +153,8 @@ def entry_names(tokenizer: Tokenizer) -> list[str]:
 def model_file(tokenizer: Tokenizer) -> bytes:
     """Content of a SentencePiece model that splits text into the same pieces as a tokenizer.
 
-    Of an imported tokenizer, it is the inverse of `tokenizer_of`. Of another one, the ids are the same, too; see
-    `unsupported`.
+    Of an imported tokenizer, it is the inverse of `tokenizer_of`. Of another one, which has
+    `spacing: sentencepiece`, the ids are the same, too.
     """
     state = json.loads(tokenizer.to_json())
     tags = tokenizer.tokens(tokenizer.tag_ids)
@@ -205,8 +203,9 @@ def _add_pieces(
         kinds |= dict.fromkeys(steps.names, _USER_DEFINED) | dict.fromkeys((*SPECIAL_TOKENS, *tags))
     else:
         kinds |= dict.fromkeys((*SPECIAL_TOKENS, *tags), _CONTROL) | {UNK: _UNKNOWN}
-    scores = dict(_ranked(model) if model["type"] == "BPE" else model["vocab"])
-    names = model["vocab"] if model["type"] == "BPE" else scores
+    is_bpe = model["type"] == "BPE"
+    scores = ranked(model["merges"], model["vocab"]) if is_bpe else dict(model["vocab"])
+    names = model["vocab"] if is_bpe else scores
     for name in names:
         kind = kinds.get(name, _NORMAL)
         if kind is not None and not name.startswith(ABSENT):
@@ -214,8 +213,7 @@ def _add_pieces(
             pieces.add(piece=steps.names.get(name, name), score=score, type=kind)
 
 
-def _ranked(model: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """Pieces of a bpe model with their scores: minus the rank of the first merge that makes them."""
-    merged = dict.fromkeys("".join(pair) for pair in model["merges"])
-    pieces = [*merged, *(name for name in model["vocab"] if name not in merged)]
-    return [(piece, -float(rank)) for rank, piece in enumerate(pieces)]
+def ranked(merges: Iterable[Iterable[str]], names: Iterable[str]) -> dict[str, float]:
+    """Score of each piece of a bpe model: minus the rank of the first merge that makes it; others follow in order."""
+    made = dict.fromkeys(map("".join, merges))
+    return {piece: -float(rank) for rank, piece in enumerate(dict.fromkeys([*made, *names]))}

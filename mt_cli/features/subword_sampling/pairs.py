@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt_cli.batching.batches import ChangedPairs, Indices, Pool, TrainingPairs, in_file_order
-from mt_cli.batching.encoded import EncodedPairs, Ids, as_batch, ragged
+from mt_cli.batching.encoded import EncodedPairs, Ids, as_batch, ragged, starts_of
 from mt_cli.config.sections import Config
-from mt_cli.features.subword_sampling.sampling import Keys, Segmenter, numbered, starts_of
+from mt_cli.features.subword_sampling.sampling import Keys, Segmenter, numbered
 from mt_cli.machine.cpus import in_threads
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mt_cli.batching.encoded import Ids, ragged
+from mt_cli.batching.encoded import Ids, ragged, starts_of
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.tokenizer.tokenizer import Tokenizer
 
@@ -37,11 +37,6 @@ def numbered(keys: Keys, numbers: NDArray[np.integer[Any]] | int) -> Keys:
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return mixed ^ (mixed >> np.uint64(31))
-
-
-def starts_of(lengths: NDArray[np.integer[Any]]) -> Integers:
-    """Start of each of several concatenated sequences, from their lengths."""
-    return np.cumsum(lengths, dtype=np.int64) - lengths
 
 
 class MergeDropout:
