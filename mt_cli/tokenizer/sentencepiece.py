@@ -154,7 +154,7 @@ class TextPreparation:
         charsmaps = [step["precompiled_charsmap"] for step in steps if step["type"] == "Precompiled"]
         self._compositions = _compositions(b64decode(charsmaps[0])) if charsmaps else {}
         first, second = ("".join({re.escape(key[place]) for key in self._compositions}) for place in (0, 1))
-        self._decomposed = re.compile(f"[{first}][{second}]" if first else "(?!)")
+        self._decomposed = re.compile(f"[{first}][{second}]") if first else None
 
     def __call__(self, text: str) -> tuple[str, list[int] | None]:
         """Text with letters and marks composed, and the place of each character before that; None if nothing changed.
@@ -162,7 +162,7 @@ class TextPreparation:
         SentencePiece composes each letter with as many of the next marks as it can. The library composes whole letters
         with all their marks only, and may drop marks or leave them apart.
         """
-        if self._decomposed.search(text) is None:
+        if self._decomposed is None or self._decomposed.search(text) is None:
             return text, None
         composed, places, place = [], [], 0
         while place < len(text):
