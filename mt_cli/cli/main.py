@@ -28,6 +28,7 @@ from mt_cli.cli.inspect import inspect
 from mt_cli.cli.options import refuse_launcher
 from mt_cli.cli.report import report
 from mt_cli.cli.score import score
+from mt_cli.cli.serve import serve
 from mt_cli.cli.streams import show, use_utf8
 from mt_cli.cli.tokenize import tokenize
 from mt_cli.cli.train import train
@@ -39,7 +40,7 @@ from mt_cli.machine.storage import is_out_of_room, is_wrong_path
 _PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
     "Start": {"init": init, "doctor": doctor},
     "Train": {"train": train, "average": average, "tune-decoding": tune_decoding},
-    "Use": {"translate": translate, "evaluate": evaluate, "score": score},
+    "Use": {"translate": translate, "serve": serve, "evaluate": evaluate, "score": score},
     "Look inside": {"inspect": inspect, "report": report, "tokenize": tokenize},
     "Exchange": {"import": import_model, "export": export},
 }

@@ -58,6 +58,9 @@ class Engine(Protocol):
     def force_decode(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
         """Compute the probabilities of the target of each pair, given its source."""
 
+    def attend(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Tensor]:
+        """Compute the cross-attention of each pair, (T+1)x(S+1); see `ForcedDecoding.attention`."""
+
 
 class SearchMeans:
     """Predictor and memory limit that all searches with a model share; the first search makes them."""
@@ -142,6 +145,10 @@ class TransformerEngine:
         for indices in batches_in_order(lengths, batch_tokens):
             decoded.update(zip(indices, self._force_decode([pairs[index] for index in indices]), strict=True))
         return [decoded[index] for index in range(len(pairs))]
+
+    def attend(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Tensor]:
+        """See `Engine`."""
+        return [forced.attention for forced in self.force_decode(pairs) if forced.attention is not None]
 
     def _force_decode(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
         sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))

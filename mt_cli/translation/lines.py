@@ -16,13 +16,13 @@ from unicodedata import digit
 
 from mt_cli.config.directions import Tagging
 from mt_cli.corpus.augmented_text import is_in_capitals, lower, upper
-from mt_cli.corpus.languages import writes_spaces
 from mt_cli.corpus.protected_text import NO_TEXT, UNPROTECTED, ProtectedText, Protection, Restored
 from mt_cli.corpus.rows import untagged
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.tokenizer.special_tokens import BYTES, SPACE, UNK, UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
 from mt_cli.translation.sentences import (
+    glue_of_translations,
     has_letters,
     has_words,
     is_symbol,
@@ -57,6 +57,8 @@ class Details:
     word_alignment: Alignment
     """Aligned words of the line and of its translation, sorted (the Pharaoh format). Each character of a script without
     spaces counts as a word."""
+    word_scores: list[float]
+    """Lowest log-probability of the tokens of each word of the translation, in nats; 0 for words that are copied."""
 
 
 class TextHypothesis(NamedTuple):
@@ -265,7 +267,8 @@ class LineSplitter(NamedTuple):
         sentences = sentences_of(body) if split_sentences else [(body, "")]
         is_too_long = False
         for number, (sentence, glue) in enumerate(sentences, start=1):
-            parts = list(self._segments(before, sentence, start, self._glue(glue) if number < len(sentences) else ""))
+            after = glue_of_translations(glue, *self.languages) if number < len(sentences) else ""
+            parts = list(self._segments(before, sentence, start, after))
             is_too_long |= len(parts) > 1 or len(parts[0].ids) - bool(before) > self.max_tokens or not parts[0].text
             segments += parts
             start += len(sentence) + len(glue)
@@ -312,7 +315,8 @@ class LineSplitter(NamedTuple):
             return
         first, second = (sentences[:number], sentences[number:]) if number else ((), ())
         next_start = end + len(between)
-        yield from self._segments(before, body[:end], start, self._glue(between), first)
+        glue_between = glue_of_translations(between, *self.languages)
+        yield from self._segments(before, body[:end], start, glue_between, first)
         yield from self._segments(before, body[next_start:], start + next_start, glue, second)
 
     def _is_long(self, sentence: str, length: int) -> bool:
@@ -327,13 +331,6 @@ class LineSplitter(NamedTuple):
             return True
         counts = (1 if _are_unknown(pieces) else min(len(pieces), _MOST_OF_WORD) for pieces in words)
         return sum(counts) > max(self.max_tokens, short)
-
-    def _glue(self, glue: str) -> str:
-        """Text between two segments of the translation, from the text between the segments of the source."""
-        source, target = self.languages
-        if not writes_spaces(target):
-            return ""
-        return glue if writes_spaces(source) else " "
 
     def _unknown_words(self, text: str, ids: Sequence[int]) -> tuple[str, ...]:
         if UNK_ID not in ids:

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 from itertools import accumulate
 
-from mt_cli.corpus.languages import SPACELESS
+from mt_cli.corpus.languages import SPACELESS, writes_spaces
 
 _SENTENCE_END = re.compile(
     r"""(?<=[.!?…])["'”’»)\]]*\ +(?=[^\w\s]*[^\W\d_a-zà-öø-ÿ]|[^\w\s]*\d)   # a mark, a space, and no small letter
@@ -95,6 +95,13 @@ def sentences_of(text: str) -> list[tuple[str, str]]:
             sentences.append((text[start:end], text[end : match.end()]))
             start = match.end()
     return [*sentences, (text[start:], "")]
+
+
+def glue_of_translations(glue: str, source: str, target: str) -> str:
+    """Text between two translations, from the text between their sources and both languages."""
+    if not writes_spaces(target):
+        return ""
+    return glue if writes_spaces(source) else " "
 
 
 def middle_of(sentences: Sequence[tuple[str, str]]) -> int:

@@ -29,6 +29,7 @@ def details_of(
     token_scores: list[float] = []
     alignment: Alignment = []
     word_pairs: set[tuple[int, int]] = set()
+    word_scores: dict[int, float] = {}
     before = ""
     original = line.protected.restore(line.protected.text) if line.protected.text else Restored(line.normalised)
     words = units(original.text)
@@ -46,6 +47,8 @@ def details_of(
                 for (start, _), end in zip(spans, ends, strict=True)
             ]
             target_words = _target_words(target_tokenizer, best.hypothesis.ids, before, segment.protected)
+            for token_words, score in zip(target_words, forced.log_probs, strict=False):  # [EOS] has no word.
+                word_scores |= {word: min(score, word_scores.get(word, 0.0)) for word in token_words}
             for source, target in pairs:
                 word_pairs.update(product(source_words[source], target_words[target]))
             shown = segment.protected.show
@@ -53,7 +56,8 @@ def details_of(
             tokens += [*map(shown, target_tokenizer.tokens(best.hypothesis.ids)), EOS]
             token_scores += forced.log_probs
         before += segment.restored().text + segment.glue
-    return Details(source_tokens, tokens, token_scores, alignment, sorted(word_pairs))
+    scores = [word_scores.get(word, 0.0) for word in range(len(units(line.text)))]
+    return Details(source_tokens, tokens, token_scores, alignment, sorted(word_pairs), scores)
 
 
 def _alignment(text: str, forced: ForcedDecoding, tags: Sequence[str]) -> Alignment:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -22,7 +22,6 @@ from mt_cli.config.loading import changed_section
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.corpus.languages import primary
 from mt_cli.corpus.protected_text import RESERVED, UNPROTECTED, Protection
-from mt_cli.decoding.ctranslate2 import CTranslate2Engine
 from mt_cli.decoding.engine import Engine, ForcedDecoding, Ids, TransformerEngine
 from mt_cli.decoding.reserved_ids import ReservedIds
 from mt_cli.decoding.search import Hypothesis
@@ -239,12 +238,14 @@ class Translator:
     def _force_decode(self, pairs: Sequence[TextAndIds], with_scores: bool = True) -> Iterator[ForcedDecoding]:
         """Force-decode the pairs, some hundred at a time to limit memory; the language of a target is left out.
 
-        Without scores, CTranslate2 computes the attention, which it does not with them.
+        Without scores, every engine computes the attention; with them, some do not.
         """
-        decode: Callable[[Sequence[tuple[Ids, Ids]]], Iterable[ForcedDecoding]] = self.engine.force_decode
-        if not with_scores and isinstance(self.engine, CTranslate2Engine):
-            attend = self.engine.attend
-            decode = lambda rows: (ForcedDecoding([], weights) for weights in attend(rows))  # noqa: E731
+
+        def decode(rows: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
+            if with_scores:
+                return self.engine.force_decode(rows)
+            return [ForcedDecoding([], weights) for weights in self.engine.attend(rows)]
+
         first_ids = self.source_tokenizer.first_target_ids([text for text, _, _ in pairs])
         for start in range(0, len(pairs), _PAIRS_FORCED_AT_ONCE):
             rows = range(start, min(start + _PAIRS_FORCED_AT_ONCE, len(pairs)))

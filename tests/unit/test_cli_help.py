@@ -6,7 +6,9 @@ from command_lines import COMMANDS, parse
 
 from mt_cli.cli import main as cli
 
-NAMES = "init data doctor train average tune-decoding translate evaluate score inspect report tokenize import export"
+NAMES = (
+    "init data doctor train average tune-decoding translate serve evaluate score inspect report tokenize import export"
+)
 
 
 @pytest.mark.parametrize("name", [(), *sorted(COMMANDS)], ids=" ".join)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -37,14 +37,23 @@ _WEB_NAMES = {"iso-8859-1": "cp1252", "latin1": "cp1252", "us-ascii": "cp1252", 
 def read_html(path: Path, options: Options) -> Document:
     """Texts of a page as units; raises DocumentError if it is cut off or not in its encoding."""
     content, encoding, mark = read_content(path, _declared)
+    is_xml = path.suffix.lower() == ".xhtml"
+    document = html_document(content, encoding, "&#160;" if is_xml else "&nbsp;", str(path))
+    return replace(document, mark=mark)
+
+
+def html_document(content: str, encoding: str = "utf-8", space: str = "&nbsp;", name: str = "html") -> Document:
+    """Texts of a page, or of a part of one, as units; raises DocumentError, with the name, if it is cut off.
+
+    `space` is written for a no-break space.
+    """
     try:
         events = events_of(content)
     except HtmlError as error:
-        raise DocumentError(f"{path}, line {line_of(content, error.place):,}: {error}; is it cut off?") from None
-    is_xml = path.suffix.lower() == ".xhtml"
-    escape = partial(_escaped, encoding=encoding, space="&#160;" if is_xml else "&nbsp;")
+        raise DocumentError(f"{name}, line {line_of(content, error.place):,}: {error}; is it cut off?") from None
+    escape = partial(_escaped, encoding=encoding, space=space)
     units = [unit for run in _runs(content, events) for unit in _units(content, run, escape)]
-    return Document(content, units, encoding, mark)
+    return Document(content, units, encoding)
 
 
 def _declared(beginning: bytes) -> str | None:

@@ -17,7 +17,7 @@ from mt_cli.corpus.cache import digest_of_file
 from mt_cli.corpus.protected_text import have_other_order
 from mt_cli.errors import InputError, MtError
 from mt_cli.features.documents.aligned_tags import TextWithoutTags
-from mt_cli.features.documents.document import DocumentError, Options, Unit, line_of
+from mt_cli.features.documents.document import Document, DocumentError, Options, Unit, line_of
 from mt_cli.features.documents.formats import check_document_size, is_document, read_document
 from mt_cli.machine.console import Progress, listed, say
 from mt_cli.machine.storage import make_folder, read_model, write_bytes, write_text, writing
@@ -122,7 +122,11 @@ def _translate_folder(path: Path, output: Path, job: Job) -> None:
 
 def translated(path: Path, job: Job) -> bytes:
     """Bytes of a translated document; raises DocumentError if it is damaged or its encoding lacks a character."""
-    document = read_document(path, job.options)
+    return translated_document(read_document(path, job.options), str(path), job)
+
+
+def translated_document(document: Document, name: str, job: Job) -> bytes:
+    """Bytes of a translated document; raises DocumentError, with the name, if its encoding lacks a character."""
     chosen = {index: unit for index, unit in enumerate(document.units) if job.translates_all or not unit.is_translated}
     lines = {index: [line for text in unit.texts for line in _lines(text, unit)] for index, unit in chosen.items()}
     translations = _translations({line: chosen[index].is_block for index in chosen for line in lines[index]}, job)
@@ -130,7 +134,7 @@ def translated(path: Path, job: Job) -> bytes:
     for index, unit in chosen.items():
         problems = dict.fromkeys(translations[line].problem for line in lines[index])
         for problem in filter(None, problems):
-            job.places_for_review[problem].append(f"{path}, line {line_of(document.content, unit.start):,}")
+            job.places_for_review[problem].append(f"{name}, line {line_of(document.content, unit.start):,}")
         parts[index] = unit.write([_joined(text, unit, translations) for text in unit.texts], any(problems))
     job.counts.update(document.counts)
     job.counts.update(
@@ -140,7 +144,7 @@ def translated(path: Path, job: Job) -> bytes:
     try:
         return document.replaced(parts)
     except DocumentError as error:
-        raise DocumentError(f"{path}: {error}") from None
+        raise DocumentError(f"{name}: {error}") from None
 
 
 def _lines(text: str, unit: Unit) -> Iterator[str]:

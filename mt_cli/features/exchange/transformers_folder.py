@@ -102,6 +102,10 @@ class TransformersEngine:
             readings.append(ForcedDecoding(log_probs.tolist(), None))
         return readings
 
+    def attend(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Tensor]:
+        """See `Engine`; not implemented, because comparisons need no attention."""
+        raise NotImplementedError
+
     def _source(self, ids: Ids) -> Tensor:
         return torch.tensor([[*(self._exported_ids[0][index] for index in ids), self._layout.eos]])
 

@@ -1,7 +1,7 @@
 """Text that is in another language than its name says, by the package `py3langid`, which knows 139 languages.
 
 `py3langid` takes a language that it does not know for its nearest neighbour, so a result for a line counts only if
-nearly all lines agree. Only `mt data check` uses this module: training never depends on it.
+nearly all lines agree. `mt data check` and `mt serve` use this module: training never depends on it.
 """
 
 from __future__ import annotations
@@ -54,6 +54,23 @@ def _language_by_vote(texts: Sequence[str]) -> str | None:
     votes = Counter(_identifier().classify(line)[0] for line in dict.fromkeys(chosen))
     label, count = votes.most_common(1)[0]
     return primary(label) if label not in _NOT_BELIEVED and count >= _AGREEMENT * votes.total() else None
+
+
+def rank_languages(text: str, codes: Sequence[str]) -> list[tuple[str, float]]:
+    """Language codes that `py3langid` knows, the likeliest first, with their probabilities among all its languages."""
+    by_label: dict[str, str] = {}
+    for code in codes:
+        by_label.setdefault(primary(code), code)
+    scores = {primary(label): float(score) for label, score in reversed(_ranking().rank(text))}
+    known = {code: scores[label] for label, code in by_label.items() if label in scores}
+    return sorted(known.items(), key=lambda row: -row[1])
+
+
+@cache
+def _ranking() -> Any:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 
 
 @cache

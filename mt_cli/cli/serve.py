@@ -1,0 +1,92 @@
+"""The command `serve`."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+from mt_cli.cli import options
+from mt_cli.cli.options import File, check_choice, file_option, flag, option, run_paths, search_options
+from mt_cli.errors import InputError
+from mt_cli.machine.console import show_progress
+
+_SECONDS_BETWEEN_LOOKS = 2.0
+_network, _limits = partial(option, "Network"), partial(option, "Limits")
+
+
+def serve(
+    run: Annotated[
+        list[Path] | None,
+        option(options.MODEL, "DIR", "Run directory; can be repeated.", options.NEWEST_RUN, "--run", callback=None),
+    ] = None,
+    engine: options.EngineOption = "mt",
+    checkpoint: options.CheckpointOption = None,
+    watch: Annotated[bool, flag(options.MODEL, "--watch", "Load a run again when its checkpoint is replaced.")] = False,
+    host: Annotated[str, _network("ADDRESS", "Address to listen at; 0.0.0.0 serves other machines.")] = "127.0.0.1",
+    port: Annotated[int, _network("N", "Port; 0 chooses a free one.", min=0, max=65535)] = 5000,
+    keys: Annotated[File, file_option("Network", "Keys that clients need, one on each line.", "no key needed")] = None,
+    cors: Annotated[
+        list[str] | None, _network("ORIGIN", "Site whose pages may use the server; can be repeated.", "none", "--cors")
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, _network("NAME", "Name of the server that requests may use; can be repeated.", False)
+    ] = None,
+    proxy: Annotated[
+        list[str] | None, _network("ADDRESS", "Proxy whose X-Forwarded-For is believed.", "none", "--proxy")
+    ] = None,
+    max_wait_ms: Annotated[float, _limits("X", "Wait for further texts of a batch.", min=0.0, max=1000.0)] = 5.0,
+    max_requests: Annotated[int, _limits("N", "Requests that are worked on or wait.", min=1, max=2000)] = 128,
+    max_characters: Annotated[int, _limits("N", "Characters of a request.", min=1, max=1_000_000)] = 20_000,
+    max_file_mb: Annotated[int, _limits("N", "Size of a file, in MiB.", min=1, max=32)] = 32,
+    timeout: Annotated[float, _limits("SECONDS", "Time for a request; files have 15 times as much.", min=1.0)] = 60.0,
+    requests_per_minute: Annotated[int | None, _limits("N", "Of one key or address.", "no limit", min=1)] = None,
+    beam_size: options.BeamSizeOption = None,
+    length_penalty: options.LengthPenaltyOption = None,
+    overrides: options.SetDecodingOption = None,
+    log_requests: Annotated[
+        bool, flag(options.OUTPUT, "--log-requests", "Print a line for each, without text.")
+    ] = False,
+    device: options.DeviceOption = "auto",
+    precision: options.PrecisionOption = "auto",
+    threads: options.ThreadsOption = None,
+) -> None:
+    """Serve runs to browsers and to programs for LibreTranslate.
+
+    Several runs are served at once, chosen by language. SIGHUP loads runs again that were trained further.
+
+    Examples:
+        mt serve
+        mt serve --run runs/en_de --run runs/de_en --host 0.0.0.0 --keys keys.txt
+        mt serve --run served --engine ctranslate2 --port 8080
+
+    More: docs/serving.md
+    """
+    check_choice("--engine", engine, *options.ENGINES)
+    try:
+        from mt_cli.features.serving.server import serve as serve_models
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn", "python_multipart"):
+            raise
+        raise InputError(f"{error.name} is not installed; pip install 'mt-cli[serve]'") from None
+    from mt_cli.features.serving.access import Hosts, Keys, Rates
+    from mt_cli.features.serving.models import Models, Source
+    from mt_cli.features.serving.service import Limits, Service
+
+    hosts, known_keys = Hosts.of(host, allow_host or (), cors or ()), Keys.read(keys)
+    search = search_options(overrides, beam_size=beam_size, length_penalty=length_penalty)
+    sources = [Source(path, engine, device, precision, threads, checkpoint) for path in run_paths(run)]
+    limits = Limits(
+        max_characters=max_characters,
+        max_file_bytes=max_file_mb * 2**20,
+        max_requests=max_requests,
+        text_seconds=timeout,
+        file_seconds=15 * timeout,
+    )
+    show_progress("none")
+
+    def load() -> Service:
+        rates, seconds = Rates(requests_per_minute), max_wait_ms / 1000
+        return Service(Models.load(sources), limits, known_keys, rates, hosts, search, seconds, log_requests)
+
+    serve_models(load, host, port, _SECONDS_BETWEEN_LOOKS if watch else None, proxy or ())

@@ -1,0 +1,150 @@
+"""Who may ask the server for what, and how often: hosts, origins, keys and rates."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from mt_cli.errors import InputError
+from mt_cli.features.serving.errors import RequestError
+from mt_cli.machine.storage import read_regular, reading
+
+_SHORTEST_KEY = 16
+_MAX_KEYS_BYTES = 2**20
+_MOST_CLIENTS = 10_000
+_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Keys of a file, by their digests; without a file, no key is needed."""
+
+    digests: tuple[bytes, ...] = ()
+
+    @classmethod
+    def read(cls, path: Path | None) -> Keys:
+        """Read a file with a key on each line; `#` begins a comment line. Raises InputError for a short key."""
+        if path is None:
+            return cls()
+        with reading(path):
+            lines = read_regular(path, _MAX_KEYS_BYTES).decode("utf-8-sig").splitlines()
+        keys = {number: line.strip() for number, line in enumerate(lines, start=1) if line.strip()}
+        keys = {number: key for number, key in keys.items() if not key.startswith("#")}
+        if not keys:
+            raise InputError(f"{path}: has no keys; write one on each line, of at least {_SHORTEST_KEY} characters")
+        for number, key in keys.items():
+            if len(key) < _SHORTEST_KEY or " " in key:
+                raise InputError(
+                    f"{path}, line {number:,}: a key has at least {_SHORTEST_KEY} characters and no spaces"
+                )
+        return cls(tuple(dict.fromkeys(map(_digest, keys.values()))))
+
+    def check(self, key: str | None) -> None:
+        """Raise RequestError (403) unless a key is one of the file; the time does not depend on the keys."""
+        if not self.digests:
+            return
+        if not key:
+            raise RequestError("a key is needed; send it as `Authorization: Bearer KEY` or `api_key`", 403)
+        digest = _digest(key)
+        if sum(hmac.compare_digest(digest, known) for known in self.digests) == 0:
+            raise RequestError("the key is not valid", 403)
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+
+
+@dataclass
+class Rates:
+    """Numbers of requests by client, as token buckets that hold the requests of a minute."""
+
+    per_minute: int | None = None
+    clock: Callable[[], float] = time.monotonic
+    _clients: OrderedDict[str, tuple[float, float]] = field(default_factory=OrderedDict)
+    """Requests left and time of the last request, by client, the longest unseen first."""
+
+    def check(self, client: str) -> None:
+        """Count a request; raise RequestError (429) if a client has sent too many."""
+        if self.per_minute is None:
+            return
+        now = self.clock()
+        left, seen_at = self._clients.pop(client, (float(self.per_minute), now))
+        left = min(float(self.per_minute), left + (now - seen_at) * self.per_minute / 60)
+        self._clients[client] = (left - 1 if left >= 1 else left, now)
+        while len(self._clients) > _MOST_CLIENTS:
+            self._clients.popitem(last=False)
+        if left < 1:
+            seconds = math.ceil((1 - left) * 60 / self.per_minute)
+            raise RequestError(f"more than {self.per_minute:,} requests in a minute", 429, seconds)
+
+
+def client_of(address: str, key: str | None) -> str:
+    """Name of a client for its rate: the digest of its key, or its address; of IPv6, its network of 64 bits."""
+    if key:
+        return _digest(key).hex()
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    return str(ipaddress.ip_network((parsed, 64), strict=False)) if parsed.version == 6 else address
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """Names of the server that requests may use, and other origins whose pages may use it."""
+
+    names: frozenset[str] | None
+    """None means any name."""
+    origins: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, host: str, names: Sequence[str], origins: Sequence[str]) -> Hosts:
+        """Names for an address to listen at: by default those of this machine if only it is served, otherwise any.
+
+        Raises InputError for an origin that is none.
+        """
+        for origin in origins:
+            parts = urlsplit(origin)
+            if not parts.scheme or not parts.netloc or origin != f"{parts.scheme}://{parts.netloc}":
+                raise InputError(f"--cors {origin}: an origin is a scheme, a host and a port, https://example.org:8443")
+        given = frozenset(name.lower().strip("[]") for name in names)
+        if is_loopback(host):
+            return cls(_LOOPBACK_NAMES | {host.lower()} | given, frozenset(origins))
+        return cls(given or None, frozenset(origins))
+
+    def check(self, headers: Mapping[str, str], is_change: bool) -> None:
+        """Raise RequestError for a name of the server that it does not have, or for a page of another origin.
+
+        A page of another site could otherwise use a server that listens to this machine alone. `is_change` is whether
+        the request asks for work.
+        """
+        host = headers.get("host", "")
+        if self.names is not None and _name_of(host) not in self.names:
+            raise RequestError("this server does not answer under this name; see --allow-host", 421)
+        origin = headers.get("origin")
+        if is_change and origin is not None and origin not in self.origins and urlsplit(origin).netloc != host:
+            raise RequestError("pages of other sites may not use this server; see --cors", 403)
+
+
+def _name_of(host: str) -> str:
+    """Name or address in a header `Host`, without the port."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address to listen at is reached from this machine alone."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"

@@ -1,0 +1,19 @@
+"""Errors of requests, each with its HTTP status. Messages are for clients: they name no path of the server."""
+
+from __future__ import annotations
+
+from mt_cli.errors import MtError
+
+
+class RequestError(MtError):
+    """A request that cannot be answered; the client can change it, or wait."""
+
+    def __init__(self, message: str, status: int = 400, retry_seconds: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retry_seconds = retry_seconds
+        """Value of the header `Retry-After`, in seconds; None if there is none."""
+
+
+class GivenUpError(Exception):
+    """The client closed its connection, or the time limit of its request has passed."""

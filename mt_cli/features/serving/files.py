@@ -1,0 +1,124 @@
+"""Files that clients send: translated in a folder that only this process uses, and kept for an hour to be fetched."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mt_cli.errors import InputError, MtError
+from mt_cli.features.documents.document import Options, read_content
+from mt_cli.features.documents.formats import READERS
+from mt_cli.features.documents.html import html_document
+from mt_cli.features.documents.translate import Job, translated, translated_document
+from mt_cli.features.serving.errors import RequestError
+from mt_cli.features.serving.models import Choice
+from mt_cli.features.serving.translations import translate_texts
+from mt_cli.translation.translator import Translator
+
+SUFFIXES = (".txt", *READERS)
+"""Suffixes of files that can be translated."""
+_SECONDS_KEPT = 3600.0
+_MOST_FILES = 200
+_MOST_BYTES = 2**29
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A translated file."""
+
+    path: Path
+    name: str
+    """Name for the client."""
+    num_bytes: int
+    expires_at: float
+
+
+class FileStore:
+    """Translated files, by names that cannot be guessed, in a temporary folder of this process."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="mt-serve-")
+        self._files: dict[str, StoredFile] = {}
+
+    def close(self) -> None:
+        """Remove the files."""
+        self._folder.cleanup()
+
+    def add(self, content: bytes, name: str) -> str:
+        """Store a file; return the name to fetch it by. Raises RequestError (429) if too many are stored."""
+        self._remove_expired()
+        num_bytes = sum(file.num_bytes for file in self._files.values())
+        if len(self._files) >= _MOST_FILES or num_bytes + len(content) > _MOST_BYTES:
+            raise RequestError("too many translated files are kept; try again later", 429, 60)
+        token = secrets.token_urlsafe(24) + Path(name).suffix.lower()
+        path = Path(self._folder.name) / token
+        try:
+            path.write_bytes(content)
+        except OSError:
+            raise RequestError(
+                "the translated file cannot be stored; the disk of the server may be full", 507
+            ) from None
+        self._files[token] = StoredFile(path, name, len(content), time.monotonic() + _SECONDS_KEPT)
+        return token
+
+    def get(self, token: str) -> StoredFile:
+        """A stored file; raises RequestError (404) if there is none with this name."""
+        self._remove_expired()
+        if token not in self._files:
+            raise RequestError("there is no such file, or its hour has passed", 404)
+        return self._files[token]
+
+    def _remove_expired(self) -> None:
+        now = time.monotonic()
+        for token in [token for token, file in self._files.items() if file.expires_at < now]:
+            self._files.pop(token).path.unlink(missing_ok=True)
+
+
+def suffix_of(name: str) -> str:
+    """Suffix of a file that can be translated; raises RequestError (415) for other files."""
+    suffix = Path(name.replace("\\", "/")).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise RequestError(f"files {suffix or 'without a suffix'} are not translated; send {', '.join(SUFFIXES)}", 415)
+    return suffix
+
+
+def translate_file(
+    translator: Translator, choice: Choice, content: bytes, name: str, search: Mapping[str, Any]
+) -> tuple[bytes, str]:
+    """Content of the translated file, and its name, `report.de.docx`; raises RequestError for a damaged file."""
+    suffix = suffix_of(name)
+    stem = Path(name.replace("\\", "/")).stem[:100] or "document"
+    with tempfile.TemporaryDirectory(prefix="mt-serve-") as folder:
+        path = Path(folder) / f"document{suffix}"
+        path.write_bytes(content)
+        try:
+            result = _translated(translator, choice, path, search)
+        except MtError as error:
+            raise RequestError(str(error).replace(str(path), f"{stem}{suffix}")) from None
+    return result, f"{stem}.{choice.direction.target}{suffix}"
+
+
+def _translated(translator: Translator, choice: Choice, path: Path, search: Mapping[str, Any]) -> bytes:
+    if path.suffix == ".txt":
+        text, encoding, mark = read_content(path)
+        (item,) = translate_texts(translator, choice, [text], search)
+        return mark + item.text().encode(encoding)
+    return translated(path, _job(translator, choice, search))
+
+
+def translate_html(translator: Translator, choice: Choice, text: str, search: Mapping[str, Any]) -> str:
+    """Translation of HTML, a page or a part of one, with its tags; raises RequestError if a tag is cut off."""
+    try:
+        document = html_document(text)
+        return translated_document(document, "html", _job(translator, choice, search)).decode("utf-8")
+    except InputError as error:
+        raise RequestError(str(error)) from None
+
+
+def _job(translator: Translator, choice: Choice, search: Mapping[str, Any]) -> Job:
+    return Job(translator, search, Options(choice.direction))

@@ -1,0 +1,88 @@
+"""Description of the interface: OpenAPI 3.1, and a page made of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from pydantic import BaseModel
+
+from mt_cli.features.serving.bodies import LibreBody, LibreText, TranslateBody
+from mt_cli.features.serving.files import SUFFIXES
+from mt_cli.features.serving.service import Limits
+
+_ERRORS = {
+    "400": "The request is wrong; `error` says how.",
+    "403": "A key is missing or wrong, or the page of another site asks.",
+    "413": "The request is too large.",
+    "429": "Too many requests, of this client or of all; `Retry-After` says for how many seconds to wait.",
+    "504": "The time limit has passed.",
+}
+_GETS = {
+    "/languages": "Languages, each with the targets that it is translated into.",
+    "/health": "Whether the server answers.",
+    "/frontend/settings": "Limits and defaults, as LibreTranslate's programs read them.",
+    "/v1/models": "Models with their directions and scores, languages, and limits.",
+    "/metrics": "Counters for Prometheus.",
+    "/download_file/{name}": "A translated file, for an hour.",
+}
+_POSTS: dict[str, tuple[str, type[BaseModel]]] = {
+    "/translate": ("Translate a text or a list of texts, as LibreTranslate does.", LibreBody),
+    "/detect": ("Languages of a text, the likeliest first.", LibreText),
+    "/v1/translate": ("Translate texts, with scores, alternatives and alignments.", TranslateBody),
+}
+
+
+def openapi(limits: Limits) -> dict[str, Any]:
+    """Description of all paths."""
+    paths: dict[str, Any] = {path: {"get": _operation(path, summary)} for path, summary in _GETS.items()}
+    paths["/download_file/{name}"]["get"]["parameters"] = [
+        {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
+    ]
+    for path, (summary, body) in _POSTS.items():
+        schema = body.model_json_schema()
+        content: dict[str, Any] = {"application/json": {"schema": schema}}
+        if path in ("/translate", "/detect"):
+            content["application/x-www-form-urlencoded"] = {"schema": schema}
+        paths[path] = {"post": _operation(path, summary) | {"requestBody": {"required": True, "content": content}}}
+    upload = {
+        "type": "object",
+        "properties": {
+            "file": {"type": "string", "format": "binary", "description": ", ".join(SUFFIXES)},
+            "source": {"type": "string"},
+            "target": {"type": "string"},
+        },
+        "required": ["file", "source", "target"],
+    }
+    form = {"required": True, "content": {"multipart/form-data": {"schema": upload}}}
+    summary = f"Translate a file of at most {limits.max_file_bytes:,} bytes."
+    paths["/translate_file"] = {"post": _operation("/translate_file", summary) | {"requestBody": form}}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "mt serve", "version": "1", "description": _limits(limits)},
+        "paths": paths,
+        "components": {"securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
+        "security": [{}, {"key": []}],
+    }
+
+
+def _limits(limits: Limits) -> str:
+    return (
+        f"A request has at most {limits.max_texts:,} texts with {limits.max_characters:,} characters in all, and "
+        f"{limits.max_alternatives:,} alternatives. Where keys are needed, send one as `Authorization: Bearer KEY`, or "
+        "as `api_key` in the body."
+    )
+
+
+def _operation(path: str, summary: str) -> dict[str, Any]:
+    responses = {"200": {"description": "The answer."}}
+    responses |= {status: {"description": text} for status, text in _ERRORS.items()}
+    name = path.strip("/").partition("/{")[0].replace("/", "_")
+    return {"summary": summary, "operationId": name, "responses": responses}
+
+
+def description_page(limits: Limits) -> str:
+    """The description as an HTML page, without scripts."""
+    loader = PackageLoader("mt_cli.features.serving", "")
+    environment = Environment(loader=loader, trim_blocks=True, autoescape=True, undefined=StrictUndefined)
+    return environment.get_template("docs.html").render(description=openapi(limits), errors=_ERRORS)

@@ -1,0 +1,284 @@
+"""Batches of the searches that many requests ask for at once. Knows engines and ids; does not know text or HTTP."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Any
+
+from torch import Tensor
+
+from mt_cli.config.sections import DecodingConfig
+from mt_cli.decoding.engine import Engine, ForcedDecoding, Ids
+from mt_cli.decoding.search import Hypothesis
+from mt_cli.features.serving.errors import GivenUpError
+
+_ROWS_OF_SHORT_CALLS = 8
+"""Rows of each call that a batch takes before it is limited in time."""
+_SECONDS_OF_LONG_CALLS = 1.0
+"""Time that the further rows of long calls may add to a batch, so that a short call never waits long."""
+_PATIENCE_SECONDS = 2.0
+"""A call that was not served for this long comes first."""
+_WAITING_SHARE = 0.25
+"""Longest wait for further calls, as a share of the time of the last batch."""
+_FORCED_BATCH_TOKENS = 2048
+_MOST_RETRY_SECONDS = 60
+
+
+class Ticket:
+    """A request whose calls of engines are scheduled: its share of the work so far, and whether it is given up."""
+
+    def __init__(self) -> None:
+        self.num_rows_done = 0
+        self.is_given_up = False
+
+
+@dataclass(eq=False)
+class _Call:
+    """One call of an engine, whose rows are computed in one or several batches."""
+
+    ticket: Ticket
+    key: Hashable
+    """Rows of calls with the same key can be in one batch."""
+    compute: Callable[[Sequence[Any]], Sequence[Any]]
+    rows: Sequence[Any]
+    lengths: Sequence[int]
+    """Number of source tokens of each row."""
+    batch_tokens: int
+    added_at: float
+    served_at: float
+    pending: deque[int] = field(init=False)
+    """Indices of the rows that no batch has taken, longest first, so that batches have little padding."""
+    results: dict[int, Any] = field(default_factory=dict)
+    error: BaseException | None = None
+    done: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.pending = deque(sorted(range(len(self.rows)), key=lambda row: -self.lengths[row]))
+
+
+class Scheduler:
+    """A thread that computes the rows of waiting calls in batches.
+
+    A batch may wait until nothing has happened for `max_wait_seconds`; see `_seconds_to_wait`. Calls of requests for which
+    little was computed come first; no call waits much longer than `_PATIENCE_SECONDS` for its next rows.
+    """
+
+    def __init__(self, max_wait_seconds: float = 0.005, on_batch: Callable[[int, int, float], object] | None = None):
+        self._max_wait_seconds = max_wait_seconds
+        self._on_batch = on_batch or (lambda num_rows, num_tokens, seconds: None)
+        self._calls: list[_Call] = []
+        self._condition = threading.Condition()
+        self._tokens_per_second = self._last_seconds = self._last_ended_at = self._last_event_at = 0.0
+        self._last_num_calls = self._num_requests = 0
+        self._is_stopped = False
+        self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread after the calls that wait."""
+        with self._condition:
+            self._is_stopped = True
+            self._condition.notify_all()
+        self._thread.join()
+
+    @property
+    def num_waiting_tokens(self) -> int:
+        """Number of source tokens of the rows that no batch has taken."""
+        with self._condition:
+            return sum(call.lengths[row] for call in self._calls for row in call.pending)
+
+    @property
+    def seconds_until_idle(self) -> int:
+        """Estimate of the time that the waiting rows take, 1 to 60 seconds."""
+        rate = self._tokens_per_second
+        return max(1, min(_MOST_RETRY_SECONDS, math.ceil(self.num_waiting_tokens / rate) if rate else 1))
+
+    def count_requests(self, change: int) -> None:
+        """Count a request that has begun (1) or ended (-1), so that batches wait for the calls of others."""
+        with self._condition:
+            self._num_requests += change
+            self._last_event_at = time.monotonic()
+            self._condition.notify_all()
+
+    def give_up(self, ticket: Ticket) -> None:
+        """Drop the calls of a request and raise GivenUpError in the threads that wait for them."""
+        with self._condition:
+            ticket.is_given_up = True
+            for call in [call for call in self._calls if call.ticket is ticket]:
+                self._finish(call, GivenUpError())
+
+    def give_up_all(self) -> None:
+        """Drop all calls and take no more."""
+        with self._condition:
+            self._is_stopped = True
+            for call in list(self._calls):
+                self._finish(call, GivenUpError())
+            self._condition.notify_all()
+
+    def call(
+        self,
+        ticket: Ticket,
+        key: Hashable,
+        compute: Callable[[Sequence[Any]], Sequence[Any]],
+        rows: Sequence[Any],
+        lengths: Sequence[int],
+        batch_tokens: int,
+    ) -> list[Any]:
+        """Wait for the result of each row. Raises GivenUpError if the request is given up, and errors of `compute`."""
+        if not rows:
+            return []
+        now = time.monotonic()
+        call = _Call(ticket, key, compute, rows, lengths, batch_tokens, now, now)
+        with self._condition:
+            if ticket.is_given_up or self._is_stopped:
+                raise GivenUpError
+            self._calls.append(call)
+            self._last_event_at = now
+            self._condition.notify_all()
+        call.done.wait()
+        if call.error is not None:
+            raise call.error
+        return [call.results[row] for row in range(len(rows))]
+
+    def _finish(self, call: _Call, error: BaseException | None = None) -> None:
+        call.error = error
+        call.pending.clear()
+        self._calls = [other for other in self._calls if other is not call]
+        call.done.set()
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                while not self._calls and not self._is_stopped:
+                    self._condition.wait()
+                if not self._calls:
+                    return
+                while self._calls and (seconds := self._seconds_to_wait()) > 0:
+                    self._condition.wait(seconds)
+                batch = self._next_batch(time.monotonic()) if self._calls else []
+            if batch:
+                self._compute(batch)
+
+    def _seconds_to_wait(self) -> float:
+        """Time until the next batch begins.
+
+        Clients that were just answered often ask again, and a large batch is cheaper than two small ones. So wait until
+        as many calls are there as at the end of the last batch, or nothing happens for a while, but only for a share of
+        the time of that batch.
+        """
+        if len(self._calls) >= self._last_num_calls or self._is_stopped:
+            return 0.0
+        until = self._last_ended_at + max(self._max_wait_seconds, _WAITING_SHARE * self._last_seconds)
+        if len({call.ticket for call in self._calls}) >= self._num_requests:  # No other request prepares a call.
+            until = min(until, self._last_event_at + self._max_wait_seconds)
+        return until - time.monotonic()
+
+    def _next_batch(self, now: float) -> list[tuple[_Call, list[int]]]:
+        """Rows of the next batch, by call: a row of each call in turn until the batch is full."""
+        is_patient = {call: now - call.served_at < _PATIENCE_SECONDS for call in self._calls}
+        calls = sorted(self._calls, key=lambda call: (is_patient[call], call.ticket.num_rows_done, call.added_at))
+        first = calls[0]
+        calls = [call for call in calls if call.key == first.key]
+        most_tokens = first.batch_tokens
+        most_of_long = min(most_tokens, self._tokens_per_second * _SECONDS_OF_LONG_CALLS)
+        batch: dict[_Call, list[int]] = {call: [] for call in calls}
+        num_tokens = num_turns = 0
+        while turn := [call for call in calls if call.pending]:
+            for call in turn:
+                length = call.lengths[call.pending[0]]
+                limit = most_tokens if num_turns < _ROWS_OF_SHORT_CALLS else most_of_long
+                if num_tokens and num_tokens + length > limit:
+                    return self._taken(batch, now)
+                batch[call].append(call.pending.popleft())
+                num_tokens += length
+            num_turns += 1
+        return self._taken(batch, now)
+
+    def _taken(self, batch: dict[_Call, list[int]], now: float) -> list[tuple[_Call, list[int]]]:
+        for call, indices in batch.items():
+            call.ticket.num_rows_done += len(indices)
+            call.served_at = now if indices else call.served_at
+        return [(call, indices) for call, indices in batch.items() if indices]
+
+    def _compute(self, batch: Sequence[tuple[_Call, list[int]]]) -> None:
+        """Compute a batch; if that fails, compute each call alone, so that only the call with the error fails."""
+        started_at = time.monotonic()
+        compute = batch[0][0].compute
+        try:
+            results = iter(compute([call.rows[index] for call, indices in batch for index in indices]))
+            outcomes: list[Any] = [[next(results) for _ in indices] for _, indices in batch]
+        except Exception as error:
+            if len(batch) > 1:
+                for part in batch:
+                    self._compute([part])
+                return
+            outcomes = [error]
+        seconds = time.monotonic() - started_at
+        num_tokens = sum(call.lengths[index] for call, indices in batch for index in indices)
+        rate = num_tokens / max(seconds, 1e-6)
+        self._tokens_per_second = 0.8 * self._tokens_per_second + 0.2 * rate if self._tokens_per_second else rate
+        self._on_batch(sum(len(indices) for _, indices in batch), num_tokens, seconds)
+        with self._condition:
+            self._last_num_calls = len(self._calls)
+            self._last_seconds, self._last_ended_at = seconds, time.monotonic()
+            self._last_event_at = self._last_ended_at
+            for (call, indices), outcome in zip(batch, outcomes, strict=True):
+                if call.done.is_set():
+                    continue
+                if isinstance(outcome, Exception):
+                    self._finish(call, outcome)
+                    continue
+                call.results.update(zip(indices, outcome, strict=True))
+                if len(call.results) == len(call.rows):
+                    self._finish(call)
+
+
+@dataclass(frozen=True)
+class BatchedEngine:
+    """Engine whose calls are computed together with the calls of other requests; see `Engine`."""
+
+    engine: Engine
+    scheduler: Scheduler
+    ticket: Ticket
+
+    def search(
+        self,
+        sources: Sequence[Ids],
+        decoding: DecodingConfig,
+        num_best: int = 1,
+        prefixes: Sequence[Ids] = (),
+        orders: Sequence[Ids] = (),
+    ) -> list[list[Hypothesis]]:
+        """See `Engine`. The results are those of a search alone, but for rounding."""
+
+        def search(rows: Sequence[tuple[Ids, Ids, Ids]]) -> list[list[Hypothesis]]:
+            sources, prefixes, orders = zip(*rows, strict=True)
+            columns = [column if any(column) else () for column in (prefixes, orders)]
+            return self.engine.search(sources, decoding, num_best, *columns)
+
+        key = (id(self.engine), "search", decoding.model_dump_json(), num_best)
+        num_beams = max(decoding.beam_size, num_best)
+        rows = list(zip_longest(sources, prefixes, orders, fillvalue=()))
+        lengths = [len(source) + 1 for source in sources]
+        return self._call(key, search, rows, lengths, max(1, decoding.batch_tokens // num_beams))
+
+    def force_decode(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
+        """See `Engine`."""
+        return self._of_pairs("force_decode", self.engine.force_decode, pairs)
+
+    def attend(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Tensor]:
+        """See `Engine`."""
+        return self._of_pairs("attend", self.engine.attend, pairs)
+
+    def _of_pairs(self, name: str, compute: Callable[[Any], Any], pairs: Sequence[tuple[Ids, Ids]]) -> list[Any]:
+        lengths = [max(map(len, pair)) + 1 for pair in pairs]
+        return self._call((id(self.engine), name), compute, list(pairs), lengths, _FORCED_BATCH_TOKENS)
+
+    def _call(self, key: Hashable, compute: Callable[[Any], Any], *rows_and_limit: Any) -> list[Any]:
+        return self.scheduler.call(self.ticket, key, compute, *rows_and_limit)

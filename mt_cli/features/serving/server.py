@@ -1,0 +1,159 @@
+"""The server process: its socket, its connections, its signals, and the messages at its start and end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from mt_cli.errors import InputError, reason
+from mt_cli.features.serving.access import is_loopback
+from mt_cli.features.serving.app import application, reload
+from mt_cli.features.serving.service import Service
+from mt_cli.machine.console import say
+
+_MOST_CONNECTIONS = 500
+_MOST_HEAD_BYTES = 2**15
+_SECONDS_OF_HEAD = 15.0
+"""Time in which the head of a request arrives."""
+_SECONDS_BETWEEN_LOOKS = 0.05
+_SECONDS_KEPT_OPEN = 30
+"""Time for which a connection stays open without a request."""
+
+
+class Connection(H11Protocol):
+    """Connection that is closed if the head of a request does not arrive in time, for which uvicorn has no limit."""
+
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a head."""
+        super().connection_made(transport)
+        self._set_timer()
+
+    def data_received(self, data: bytes) -> None:
+        """Wait for the rest of a head, if it is not complete."""
+        super().data_received(data)
+        self._set_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop waiting."""
+        self._cancel_timer()
+        super().connection_lost(exc)
+
+    def _set_timer(self) -> None:
+        if self._has_request:
+            self._cancel_timer()
+        elif self._timer is None:
+            self._timer = self.loop.call_later(_SECONDS_OF_HEAD, self._end)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _end(self) -> None:
+        self._timer = None
+        if not self._has_request:
+            self.transport.close()
+
+    @property
+    def _has_request(self) -> bool:
+        """Whether a request is being answered."""
+        return self.cycle is not None and not self.cycle.response_complete
+
+
+def serve(
+    load: Callable[[], Service], host: str, port: int, watch_seconds: float | None, proxies: Sequence[str]
+) -> None:
+    """Load models and answer requests until SIGINT or SIGTERM; requests that were accepted are finished.
+
+    SIGHUP loads models again whose weights were replaced. `proxies` are addresses whose headers about the client are
+    believed. Raises InputError, before anything is loaded, if the address cannot be used.
+    """
+    with _bound(host, port) as listener:
+        service = load()
+        server = uvicorn.Server(server_config(service, watch_seconds, proxies))
+        with suppress(KeyboardInterrupt):  # uvicorn raises the signal again after it has ended.
+            asyncio.run(_run(server, service, listener, host))
+        service.scheduler.give_up_all()
+    say("Stopped.")
+
+
+def server_config(service: Service, watch_seconds: float | None = None, proxies: Sequence[str] = ()) -> uvicorn.Config:
+    """Options of uvicorn, with limits on connections."""
+    return uvicorn.Config(
+        application(service, watch_seconds),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=list(proxies),
+        limit_concurrency=_MOST_CONNECTIONS,
+        h11_max_incomplete_event_size=_MOST_HEAD_BYTES,
+        timeout_keep_alive=_SECONDS_KEPT_OPEN,
+        timeout_graceful_shutdown=int(service.limits.file_seconds),
+        ws="none",
+        http=Connection,
+        loop="asyncio",
+    )
+
+
+async def _run(server: uvicorn.Server, service: Service, listener: socket.socket, host: str) -> None:
+    loop, had_terminal = asyncio.get_running_loop(), sys.stderr.isatty()
+    reloading: set[asyncio.Task[None]] = set()
+
+    def hang_up() -> None:
+        if had_terminal and not os.isatty(2):  # The terminal was closed, and writing to it would raise.
+            with open(os.devnull, "w", encoding="utf-8") as nowhere:
+                os.dup2(nowhere.fileno(), 2)
+            server.should_exit = True
+            return
+        task = loop.create_task(reload(service))
+        reloading.add(task)
+        task.add_done_callback(reloading.discard)
+
+    number: Any = getattr(signal, "SIGHUP", None)  # Windows has none.
+    if number is not None:
+        loop.add_signal_handler(number, hang_up)
+    serving = loop.create_task(server.serve([listener]))
+    while not server.started and not serving.done():
+        await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
+    if server.started:
+        _say_start(service, host, listener.getsockname()[1])
+    await serving
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """Socket with an address, not yet listening; raises InputError if that is not possible."""
+    listener = None
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        if os.name == "posix":
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except (OSError, UnicodeError) as error:
+        if listener is not None:
+            listener.close()
+        raise InputError(f"--host {host} --port {port}: {reason(error)}; choose another address or port") from None
+    return listener
+
+
+def _say_start(service: Service, host: str, port: int) -> None:
+    for model in service.models.models:
+        directions = service.models.directions_of(model)
+        shown = ", ".join(f"{source} to {target}" for source, target in directions[:8])
+        say(f"{model.name}: {shown}{', ...' if len(directions) > 8 else ''}")
+    name = f"[{host}]" if ":" in host else host
+    say(f"Serving on http://{name}:{port} (Ctrl-C stops; interface: http://{name}:{port}/docs)")
+    if not is_loopback(host) and not service.keys.digests:
+        say("note: every machine that reaches this address can use the server; --keys FILE asks for keys")

@@ -1,0 +1,150 @@
+"""Speed of `mt serve`: sentences a second with many clients, against `mt translate` on a file, and time of a request.
+
+    python tests/benchmarks/serving.py --run runs/captions --input ../shared/data/multi30k/test_2016_flickr.en \
+        --clients 50 --seconds 120 --output serving
+
+Each client sends a sentence, waits for the translation, and sends the next one, on one connection. `--per-request` is
+the number of sentences of a request. The times of single requests are those of an idle server; the search alone is
+`Translator.translate` in a process of its own, with the same sentences. Clients and server share the machine.
+"""
+
+import asyncio
+import json
+import re
+import statistics
+import subprocess
+import sys
+import time
+from argparse import Namespace
+from pathlib import Path
+
+import common
+
+_SINGLE = 60
+_CODE = """
+import json, sys, time
+from mt_cli import Translator
+translator, times = Translator.load(sys.argv[1], num_threads=int(sys.argv[2]) or None), []
+for text in json.load(sys.stdin):
+    started_at = time.perf_counter()
+    translator.translate([text])
+    times.append(time.perf_counter() - started_at)
+print(json.dumps(times))
+"""
+
+
+def main() -> None:
+    """Print the table."""
+    numbers = {"clients": 50, "seconds": 60, "per_request": 1, "threads": 0}
+    options = common.read_options(__doc__, run=Path, input=Path, output=Path, **numbers)
+    options.output.mkdir(parents=True, exist_ok=True)
+    lines = common.read_lines(options.input)
+    seconds_of_file = translate_file(options)
+    alone = search_alone(options, lines)
+    with subprocess.Popen(command(options, "serve", "--port", "0"), stderr=subprocess.PIPE, text=True) as server:
+        port = port_of(server)
+        single = asyncio.run(measure(port, lines[:_SINGLE], 1, 1, None))[0]
+        times, num_requests, seconds = asyncio.run(
+            measure(port, lines, options.clients, options.per_request, options.seconds)
+        )
+        memory = peak_memory(server.pid)
+        server.terminate()
+    rate, rate_of_file = num_requests * options.per_request / seconds, len(lines) / seconds_of_file
+    times.sort()
+    common.print_titles("", "sentences a second", "of `mt translate`", "p50 (ms)", "p95", "p99")
+    common.print_row("`mt translate`", f"{rate_of_file:,.0f}", "", "", "", "")
+    shown = (f"{1000 * times[int(share * (len(times) - 1))]:,.0f}" for share in (0.5, 0.95, 0.99))
+    common.print_row(f"{options.clients} clients", f"{rate:,.0f}", f"{rate / rate_of_file:.0%}", *shown)
+    request, search = (1000 * statistics.median(values) for values in (single, alone))
+    print(f"One request alone: {request:.1f} ms, the search {search:.1f} ms, {request - search:+.1f} ms.")
+    print(f"Peak memory of the server: {memory / 2**20:,.0f} MiB.")
+
+
+def command(options: Namespace, name: str, *arguments: object) -> list[str]:
+    """Command line of `mt`."""
+    threads = ["--threads", options.threads] if options.threads else []
+    return [sys.executable, "-m", "mt_cli", *map(str, [name, "--run", options.run, *threads, *arguments])]
+
+
+def translate_file(options: Namespace) -> float:
+    """Median time that `mt translate` needs for the file beyond the time for one line, in seconds."""
+    first = options.output / "first.txt"
+    first.write_text(common.read_lines(options.input)[0] + "\n", encoding="utf-8")
+    times = []
+    for _ in range(3):
+        of_files = []
+        for path in (first, options.input):
+            started_at = time.perf_counter()
+            arguments = ("translate", "--input", path, "--output", options.output / "translation.txt", "--as-lines")
+            subprocess.run(command(options, *arguments), check=True, stderr=subprocess.DEVNULL)
+            of_files.append(time.perf_counter() - started_at)
+        times.append(of_files[1] - of_files[0])
+    return statistics.median(times)
+
+
+def search_alone(options: Namespace, lines: list[str]) -> list[float]:
+    """Seconds for each of the first sentences, one by one, without a server."""
+    arguments = [sys.executable, "-c", _CODE, str(options.run.resolve()), str(options.threads)]
+    done = subprocess.run(arguments, input=json.dumps(lines[:_SINGLE]), capture_output=True, text=True, check=True)
+    times: list[float] = json.loads(done.stdout)
+    return times[5:]
+
+
+def port_of(server: subprocess.Popen[str]) -> int:
+    """Port at which a server listens."""
+    assert server.stderr is not None
+    for line in server.stderr:
+        if match := re.search(r"http://127\.0\.0\.1:(\d+)", line):
+            return int(match[1])
+    sys.exit("the server did not start")
+
+
+async def measure(
+    port: int, lines: list[str], num_clients: int, per_request: int, seconds: float | None
+) -> tuple[list[float], int, float]:
+    """Seconds of each request, their number, and the seconds of all; without a limit, each line is sent once."""
+    bodies = [lines[start : start + per_request] for start in range(0, len(lines), per_request)]
+    started_at = time.perf_counter()
+    times: list[float] = []
+    numbers = iter(range(10**9))
+
+    async def ask() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        while True:
+            number = next(numbers)
+            begun_at = time.perf_counter()
+            if begun_at - started_at > seconds if seconds else number >= len(bodies):
+                break
+            body = json.dumps({"q": bodies[number % len(bodies)], **direction}).encode()
+            head = f"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+            writer.write(head.encode() + body)
+            received = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
+            answer = await reader.readexactly(int(re.findall(r"content-length: (\d+)", received)[0]))
+            if not received.startswith("http/1.1 200"):
+                sys.exit(f"{received}{answer.decode()}")
+            times.append(time.perf_counter() - begun_at)
+        writer.close()
+
+    direction = await direction_of(port)
+    await asyncio.gather(*(ask() for _ in range(num_clients)))
+    return times[5:], len(times), time.perf_counter() - started_at
+
+
+async def direction_of(port: int) -> dict[str, str]:
+    """First source and target language of a server."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /frontend/settings HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    content = (await reader.read()).partition(b"\r\n\r\n")[2]
+    writer.close()
+    languages = json.loads(content)["language"]
+    return {side: languages[side]["code"] for side in ("source", "target")}
+
+
+def peak_memory(process: int) -> int:
+    """Peak of the memory of a process, in bytes."""
+    match = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text(encoding="utf-8"))
+    return 1024 * int(match[1]) if match else 0
+
+
+if __name__ == "__main__":
+    main()
