@@ -13,7 +13,7 @@ import { element } from "./words.js";
 
 const PAUSE = 300;
 const NUM_ALTERNATIVES = 5;
-const $ = (id) => document.getElementById(id);
+const isWide = window.matchMedia("(min-width: 46rem)");
 const ui = Object.fromEntries([...document.querySelectorAll("[id]")].map((node) => [node.id.replace(/-(.)/g, (_, c) => c.toUpperCase()), node]));
 
 let catalogue;
@@ -66,8 +66,10 @@ async function fail(error, current) {
   if (!(error instanceof ServerError)) throw error;
   if (error.status === 400 && state.source === AUTO && (await followDetection(current))) return;
   if (current !== controller) return;
-  if (error.status === 403) askForKey(error.message);
-  else messages.showError(error, translate);
+  if (error.status === 403) {
+    messages.clear();
+    askForKey(error.message);
+  } else messages.showError(error, translate);
 }
 
 /** With "Detect language" and a target that the text cannot go into (English into English), choose another one. */
@@ -155,14 +157,16 @@ function setLanguages(change) {
 }
 
 function fillSelect(select, options, value) {
-  select.replaceChildren(...options.map(([code, label]) => new Option(label, code)));
+  const content = JSON.stringify(options);
+  if (select.dataset.content !== content) select.replaceChildren(...options.map(([code, label]) => new Option(label, code)));
+  select.dataset.content = content; // An open list stays as it is.
   select.value = value;
 }
 
 function showLanguages() {
   const found = state.detected && `Detected: ${catalogue.name(state.detected)}`;
   const detect = catalogue.canDetect ? [[AUTO, found ?? "Detect language"]] : [];
-  const named = (codes) => codes.map((code) => [code, catalogue.label(code)]);
+  const named = (codes) => codes.map((code) => [code, isWide.matches ? catalogue.label(code) : catalogue.name(code)]);
   fillSelect(ui.sourceLanguage, [...detect, ...named(catalogue.sources)], state.source);
   fillSelect(ui.targetLanguage, named(catalogue.targets(state.source)), state.target);
   const source = spoken();
@@ -196,7 +200,7 @@ function swap() {
 function onInput(event) {
   const { length } = Array.from(ui.source.value);
   const max = limits.max_characters;
-  ui.count.textContent = `${length.toLocaleString("en")} / ${max.toLocaleString("en")}`;
+  ui.countText.textContent = `${length.toLocaleString("en")} / ${max.toLocaleString("en")}`;
   ui.count.classList.toggle("error", length > max);
   ui.clear.hidden = !length;
   document.body.dataset.length = length > 600 ? "long" : length > 150 ? "medium" : "short";
@@ -214,10 +218,12 @@ async function copy() {
 
 // --- Start
 
-function askForKey(message) {
-  if (message) messages.show(message);
+/** Show the field for the key. After a refused request it does not take the focus from what is being typed. */
+function askForKey(message = "") {
+  ui.keyError.textContent = message;
   ui.keyForm.hidden = false;
-  ui.key.focus();
+  if (message) announce(`${message} This server asks for a key.`);
+  else ui.key.focus();
 }
 
 function listen() {
@@ -236,6 +242,7 @@ function listen() {
   });
   ui.targetLanguage.addEventListener("change", () => setLanguages({ target: ui.targetLanguage.value }));
   ui.modelSelect.addEventListener("change", () => setLanguages({ model: ui.modelSelect.value }));
+  isWide.addEventListener("change", showLanguages);
   window.addEventListener("hashchange", () => setLanguages(catalogue.parse(location.hash) ?? {}));
   ui.keyButton.addEventListener("click", () => (ui.keyForm.hidden ? askForKey() : (ui.keyForm.hidden = true)));
 }

@@ -2,11 +2,9 @@
 import { translateFile } from "./api.js";
 import { element } from "./words.js";
 
-const UNITS = ["bytes", "KB", "MB"];
-
 function sizeOf(bytes) {
-  const unit = Math.min(Math.floor(Math.log2(Math.max(bytes, 1)) / 10), 2);
-  return `${(bytes / 1024 ** unit).toLocaleString("en", { maximumFractionDigits: unit === 2 ? 1 : 0 })} ${UNITS[unit]}`;
+  const format = (value, unit) => `${value.toLocaleString("en", { maximumFractionDigits: 1 })}\u00a0${unit}`;
+  return bytes < 2 ** 20 ? format(Math.ceil(bytes / 2 ** 10), "KB") : format(bytes / 2 ** 20, "MB");
 }
 
 const suffixOf = (name) => (/\.[^.]+$/.exec(name)?.[0] ?? "").toLowerCase();

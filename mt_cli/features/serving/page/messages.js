@@ -24,7 +24,7 @@ export class Messages {
 
   show(text) {
     this.clear();
-    this.message.hidden = this.retry.hidden = false;
+    this.message.hidden = false;
     this.retry.hidden = true;
     this.messageText.textContent = text;
   }
@@ -36,7 +36,7 @@ export class Messages {
     this.retry.hidden = status === 413;
     if (!RETRIED.has(status)) return;
     let left = retryAfter ?? Math.min(2 ** ++this.failures, LONGEST_PAUSE);
-    this.messageText.textContent += " Trying again by itself";
+    this.messageText.textContent += " Trying again";
     const tick = () => {
       this.countdown.textContent = `in ${left} s`;
       if (left-- <= 0) this.#again();

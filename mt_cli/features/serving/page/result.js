@@ -12,7 +12,7 @@ export class Result {
     this.result.addEventListener("keydown", (event) => this.#onKey(event));
     this.result.addEventListener("focusin", (event) => this.#focusOn(event.target.closest(".sentence")));
     this.result.addEventListener("focusout", () => this.light(null));
-    this.result.addEventListener("click", (event) => this.#open(event.target.closest(".sentence")));
+    this.result.addEventListener("click", (event) => this.#selected || this.#open(event.target.closest(".sentence")));
   }
 
   get text() {
@@ -160,13 +160,19 @@ export class Result {
     this.light(index < 0 ? null : { sentence, side: "source", index });
   }
 
+  // Whoever marks a part of the translation wants to copy it.
+  get #selected() {
+    const selection = document.getSelection();
+    return !selection.isCollapsed && this.result.contains(selection.anchorNode);
+  }
+
   #sentenceOf(node) {
     return node && this.places.get(node)?.sentence;
   }
 
   #open(node) {
     const sentence = this.#sentenceOf(node);
-    if (!sentence || !this.hasAlternatives || String(window.getSelection())) return;
+    if (!sentence || !this.hasAlternatives) return;
     node.focus();
     this.onOpen(sentence, node);
   }
