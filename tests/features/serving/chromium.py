@@ -10,6 +10,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -23,6 +24,16 @@ PATIENCE = 30
 """Seconds until a condition is given up."""
 
 
+_START = """
+import fcntl, os, sys
+pipes = [fcntl.fcntl(int(pipe), fcntl.F_DUPFD, 10) for pipe in sys.argv[1:3]]
+os.dup2(pipes[0], 3)
+os.dup2(pipes[1], 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+"""Program that starts the browser, which reads commands from descriptor 3 and writes to 4."""
+
+
 class Chromium:
     """A browser with an empty profile in `folder`; `close` ends it."""
 
@@ -32,9 +43,8 @@ class Chromium:
         flags += ["--no-sandbox"] if os.geteuid() == 0 else []
         to_browser, self._write = os.pipe()
         self._read, from_browser = os.pipe()
-        # The browser reads from descriptor 3 and writes to 4.
-        shell = ["sh", "-c", f'exec "$@" 3<&{to_browser} 4>&{from_browser}', "sh"]
-        command = [*shell, EXECUTABLE, *flags, f"--user-data-dir={folder}", "about:blank"]
+        start = [sys.executable, "-ISc", _START, str(to_browser), str(from_browser)]
+        command = [*start, EXECUTABLE, *flags, f"--user-data-dir={folder}", "about:blank"]
         quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         self._process = subprocess.Popen(command, pass_fds=(to_browser, from_browser), **quiet)
         os.close(to_browser)
