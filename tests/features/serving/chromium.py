@@ -20,7 +20,7 @@ EXECUTABLE = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"
 KEYS = {"Enter": (13, "\r"), "Tab": (9, ""), "Escape": (27, ""), " ": (32, " "), "Backspace": (8, ""), "Home": (36, "")}
 KEYS |= {"End": (35, ""), "ArrowLeft": (37, ""), "ArrowUp": (38, ""), "ArrowRight": (39, ""), "ArrowDown": (40, "")}
 CTRL, SHIFT = 2, 8
-PATIENCE = 30
+PATIENCE = 10
 """Seconds until a condition is given up."""
 
 
@@ -164,12 +164,24 @@ class Page:
         assert "exceptionDetails" not in result, result["exceptionDetails"]
         return result["result"].get("value")
 
+    def wait_for(self, condition, what):
+        """Wait until a function gives something true, and give it back."""
+        until = time.monotonic() + PATIENCE
+        while not (result := condition()):
+            assert time.monotonic() < until, what() if callable(what) else f"there is not {what}"
+            self.browser.pump()
+        return result
+
     def wait_until(self, expression, value=True):
         """Wait until an expression has this value."""
-        until = time.monotonic() + PATIENCE
-        while (found := self.evaluate(expression)) != value:
-            assert time.monotonic() < until, f"{expression} is {found!r}, not {value!r}"
-            self.browser.pump()
+        self.wait_for(
+            lambda: self.evaluate(expression) == value,
+            lambda: f"{expression} is {self.evaluate(expression)!r}, not {value!r}",
+        )
+
+    def file(self, path):
+        """Path of a finished download, which may still be under way."""
+        return self.wait_for(lambda: path.exists() and path, path)
 
     def text(self, selector):
         return self.evaluate(f"document.querySelector({json.dumps(selector)}).innerText")

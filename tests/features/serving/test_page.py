@@ -4,7 +4,6 @@ import json
 import os
 import socket
 import threading
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -106,9 +105,7 @@ def test_stale_answer_never_replaces_a_newer_one(page, visit):
     page.intercept("v1/translate", lambda request: "hold" if TEXT not in request["postData"] else None)
     enter(page, "A dog runs.")
     page.wait_until("document.querySelector('#result').getAttribute('aria-busy')", "true")
-    deadline = time.monotonic() + 30
-    while not page.held and time.monotonic() < deadline:
-        page.browser.pump()
+    page.wait_for(lambda: page.held, "a request")
     enter(page, " The children sleep.")
     page.wait_for_text("#result", TRANSLATION)
     for number in page.held:
@@ -131,7 +128,7 @@ def test_words_that_belong_together_light_up(page, visit):
     page.hover(word("mirror", "dog"))
     page.wait_until(LIT, ["dog", "Hund"])
     page.hover(word("result", "Kinder"))
-    page.wait_until(LIT, ["Kinder", "children"])
+    page.wait_until(LIT, ["children", "Kinder"])
     assert page.text("#info") == "children → Kinder · 90 % sure"
     page.hover("document.querySelector('h1')")
     page.wait_until(LIT, [])
@@ -141,24 +138,31 @@ def test_words_that_belong_together_light_up(page, visit):
     page.press("ArrowDown")
     page.press("ArrowRight")
     page.press("ArrowRight")
-    page.wait_until(LIT, ["Kinder", "children"])
+    page.wait_until(LIT, ["children", "Kinder"])
     assert page.text("#status") == "Kinder: children, 90 percent sure"
 
 
-@pytest.mark.parametrize("width", [320, 1200])
-@pytest.mark.parametrize("fragment", ["#en-de", "#ar-en", "#auto-de"])
+@pytest.mark.parametrize(
+    ("fragment", "width"),
+    [("#en-de", 1200), ("#ar-en", 320)]
+    + [pytest.param(*case, marks=pytest.mark.slow) for case in [("#en-de", 320), ("#ar-en", 1200), ("#auto-de", 320)]],
+)
 def test_mirror_lies_exactly_below_the_text(page, visit, fragment, width):
     page.resize(width)
-    texts = ["A dog runs.\n", "\tA dog  runs.   \n\nThe children sleep." * 9, "longword" * 99, "كلب يجري. abc 123. " * 30]
+    texts = [
+        "A dog runs.\n",
+        "\tA dog  runs.   \n\nThe children sleep." * 9,
+        "longword" * 99,
+        "كلب يجري. abc 123. " * 30,
+    ]
     visit(fragment)
     for text in texts:
         enter(page, text)
         page.wait_until(TRANSLATED)
-        page.evaluate("document.getElementById('source').style.height = 0")
-        bottom = "Math.ceil(range.getBoundingClientRect().bottom - mirror.getBoundingClientRect().top)"
-        height = f"(() => {{ const range = new Range(); range.selectNodeContents(mirror); return {bottom} }})()"
-        assert abs(page.evaluate("source.scrollHeight") - page.evaluate(height) - 17) <= 6  # Padding, leading.
-        page.evaluate("document.getElementById('source').style.height = ''")
+        page.evaluate("source.style.height = '0', mirror.style.alignSelf = 'start'")
+        text_height, mirror_height = page.evaluate("[source.scrollHeight, mirror.offsetHeight]")
+        assert abs(text_height - mirror_height) <= 1  # Rounding.
+        page.evaluate("source.style.height = mirror.style.alignSelf = ''")
         assert page.evaluate("source.scrollHeight <= source.clientHeight")
         page.evaluate("source.select()")
 
@@ -224,11 +228,10 @@ def test_file_goes_in_and_comes_out(page, visit, tmp_path):
     page.choose_files("#file", tmp_path / "letter.txt")
     page.wait_until("document.querySelector('#files a')?.download", "letter.de.txt")
     page.download_to(tmp_path)
-    for attempt in ("letter.de.txt", "letter.de (1).txt"):
+    for _ in range(2):  # It can be saved as often as it is wanted.
         page.click("document.querySelector('#files a')")
-        while not (tmp_path / attempt).exists():
-            page.browser.pump()
-        assert (tmp_path / attempt).read_text() == "Ein Hund läuft.\nDie Kinder schlafen.\n"
+        assert page.file(tmp_path / "letter.de.txt").read_text() == "Ein Hund läuft.\nDie Kinder schlafen.\n"
+        (tmp_path / "letter.de.txt").unlink()
 
 
 def test_file_that_cannot_be_translated_says_why(page, visit, tmp_path):
@@ -317,7 +320,11 @@ def test_narrow_window_needs_no_scrolling_sideways(page, visit, fragment, tmp_pa
 
 @pytest.mark.parametrize(
     ("fragment", "text", "translation"),
-    [("#ar-en", "كلب يجري.", "A dog runs."), ("#en-he", "A dog runs.", "כלב רץ."), ("#auto-ar", "A dog runs.", "كلب يجري.")],
+    [
+        ("#ar-en", "كلب يجري.", "A dog runs."),
+        ("#en-he", "A dog runs.", "כלב רץ."),
+        ("#auto-ar", "A dog runs.", "كلب يجري."),
+    ],
 )
 def test_each_side_has_the_direction_of_its_language(page, visit, fragment, text, translation):
     visit(fragment, text)
@@ -353,7 +360,11 @@ def test_swap_is_off_where_no_model_goes_back(page, visit, served):
     answer["models"] = [{**answer["models"][1]}]
     page.intercept("v1/models", lambda request: (200, answer, {}))
     visit("")
-    assert page.evaluate("[document.getElementById('swap').disabled, source.lang, result.innerText]") == [True, "en", ""]
+    assert page.evaluate("[document.getElementById('swap').disabled, source.lang, result.innerText]") == [
+        True,
+        "en",
+        "",
+    ]
 
 
 def test_address_names_the_languages_and_never_the_text(page, visit):
@@ -420,7 +431,7 @@ def test_markup_in_texts_stays_text(page, visit):
     assert page.text("#result") == text.upper()
     assert page.evaluate("[mirror, result].map(node => node.querySelectorAll('img, b').length)") == [0, 0]
     page.hover(word("result", "RUNS"))
-    page.wait_until(LIT, ["RUNS", "runs"])
+    page.wait_until(LIT, ["runs", "RUNS"])
 
 
 def test_lost_spans_are_named(page, visit):
@@ -466,11 +477,16 @@ def busy(page):
     page.intercept("v1/translate", lambda request: (429, {"error": "Too many requests."}, {"Retry-After": "60"}))
     enter(page, " More.")
     page.wait_until("document.getElementById('message').hidden", False)
-    page.evaluate("Promise.all(document.getAnimations().filter(a => a.effect.target.id === 'result').map(a => a.finished))")
+    page.evaluate(
+        "Promise.all(document.getAnimations().filter(a => a.effect.target.id === 'result').map(a => a.finished))"
+    )
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1200, 320])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [(1200, "light"), (320, "dark")]
+    + [pytest.param(*case, marks=pytest.mark.slow) for case in [(1200, "dark"), (320, "light")]],
+)
 @pytest.mark.parametrize(
     ("fragment", "act"),
     [("#en-de", lambda page: None), ("#en-ar", lambda page: None), ("#en-de", open_menu), ("#en-de", files)]
@@ -482,5 +498,7 @@ def test_axe_finds_no_barrier(page, visit, axe, fragment, act, width, scheme):
     visit(fragment, TEXT + " Somebody came. {name}")
     act(page)
     page.evaluate(axe + ";0")
-    found = page.evaluate("axe.run().then(({violations}) => violations.map(v => [v.impact, v.id, v.nodes.map(n => n.html)]))")
+    found = page.evaluate(
+        "axe.run().then(({violations}) => violations.map(v => [v.impact, v.id, v.nodes.map(n => n.html)]))"
+    )
     assert found == []

@@ -86,7 +86,6 @@ export class Result {
     const sentence = { data, view: new SentenceWords(data), index };
     const target = sentence.view.sides.target.element;
     target.className = "sentence";
-    sentence.view.sides.source.element.className = "near-able";
     if (data.target.text) {
       target.setAttribute("role", this.hasAlternatives ? "button" : "group");
       target.tabIndex = -1;
@@ -125,7 +124,7 @@ export class Result {
   #describe({ source, target, percent }) {
     const side = (text, node) => element("bdi", { lang: node.lang, textContent: text || "–" });
     this.info.replaceChildren(side(source, this.source), " → ", side(target, this.result));
-    if (percent !== null) this.info.append(element("span", { className: "percent" }, `${percent} % sure`));
+    if (percent !== null) this.info.append(` · ${percent} % sure`);
   }
 
   // The textarea lies above its mirror, so words are looked up by their place on the screen.
