@@ -43,12 +43,17 @@ export class AlternativesMenu {
   #fill({ lang, dir }) {
     const current = this.sentence.choice?.text ?? this.sentence.data.target.text;
     const items = this.alternatives.map((alternative) => {
-      const item = element("div", { role: "menuitemradio", tabIndex: -1, lang, dir }, ...differences(current, alternative.text));
+      const item = element(
+        "div",
+        { role: "menuitemradio", tabIndex: -1, lang, dir },
+        ...differences(current, alternative.text),
+      );
       item.setAttribute("aria-checked", String(alternative.text === current));
       return item;
     });
     this.menu.replaceChildren(...items);
-    if (items.length === 1) this.menu.append(element("p", { className: "faint", role: "presentation" }, "No other translation was found."));
+    if (items.length === 1)
+      this.menu.append(element("p", { className: "faint", role: "presentation" }, "No other translation was found."));
     (items.find((item) => item.getAttribute("aria-checked") === "true") ?? items[0]).focus({ preventScroll: true });
     this.#place();
   }

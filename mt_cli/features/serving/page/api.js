@@ -52,7 +52,11 @@ const unreachable = () => new ServerError(0, "The server cannot be reached.");
 async function fetchOk(path, options) {
   let response;
   try {
-    response = await fetch(address(path), { cache: "no-store", ...options, headers: { ...headers(), ...options.headers } });
+    response = await fetch(address(path), {
+      cache: "no-store",
+      ...options,
+      headers: { ...headers(), ...options.headers },
+    });
   } catch (error) {
     throw error.name === "AbortError" ? error : unreachable();
   }

@@ -50,7 +50,8 @@ export class Files {
   }
 
   #problem(file) {
-    if (!this.types.includes(suffixOf(file.name))) return `Files of this kind are not supported (${suffixOf(file.name) || "no suffix"}).`;
+    if (!this.types.includes(suffixOf(file.name)))
+      return `Files of this kind are not supported (${suffixOf(file.name) || "no suffix"}).`;
     if (file.size > this.limits.max_file_bytes) return `The file is larger than ${sizeOf(this.limits.max_file_bytes)}.`;
     return file.size ? null : "The file is empty.";
   }
@@ -60,7 +61,11 @@ export class Files {
     row.status = element("span", { className: "status" });
     row.progress = element("progress", { hidden: true, ariaLabel: `Progress of ${file.name}` });
     row.actions = element("span", { className: "actions" });
-    row.item = element("li", {}, element("span", { className: "name" }, element("bdi", {}, file.name), ` ${sizeOf(file.size)}`));
+    row.item = element(
+      "li",
+      {},
+      element("span", { className: "name" }, element("bdi", {}, file.name), ` ${sizeOf(file.size)}`),
+    );
     row.item.append(row.status, row.progress, row.actions);
     this.list.prepend(row.item);
     const problem = this.#problem(file);
@@ -121,7 +126,11 @@ export class Files {
   #finish(row, blob, name) {
     row.progress.hidden = true;
     row.status.textContent = `Translated into ${row.targetName}`;
-    const link = element("a", { href: URL.createObjectURL(blob), download: name, className: "primary", ariaLabel: `Download ${name}` }, "Download");
+    const link = element(
+      "a",
+      { href: URL.createObjectURL(blob), download: name, className: "primary", ariaLabel: `Download ${name}` },
+      "Download",
+    );
     row.actions.replaceChildren(link, this.#removal(row, link.href));
     this.announce(`${name} is ready to download`);
   }

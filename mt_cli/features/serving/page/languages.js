@@ -20,7 +20,9 @@ export class Catalogue {
   /** Name of a language for a list: English, and in the language itself if that differs. */
   label(code) {
     const native = this.languages.get(code)?.native_name;
-    return native && native.toLowerCase() !== this.name(code).toLowerCase() ? `${this.name(code)} (${native})` : this.name(code);
+    return native && native.toLowerCase() !== this.name(code).toLowerCase()
+      ? `${this.name(code)} (${native})`
+      : this.name(code);
   }
 
   /** Direction of writing, as in HTML; unknown languages are left to the browser. */
@@ -44,7 +46,8 @@ export class Catalogue {
 
   /** Models of a direction, the default first. */
   modelsOf(source, target) {
-    const serves = (model) => model.directions.some((direction) => direction.source === source && direction.target === target);
+    const serves = (model) =>
+      model.directions.some((direction) => direction.source === source && direction.target === target);
     return this.models.filter(serves);
   }
 

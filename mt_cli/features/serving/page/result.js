@@ -16,7 +16,10 @@ export class Result {
   }
 
   get text() {
-    return this.plain ?? this.sentences.map(({ data }, i) => before(data.target) + shown(this.sentences[i]) + after(data.target)).join("");
+    return (
+      this.plain ??
+      this.sentences.map(({ data }, i) => before(data.target) + shown(this.sentences[i]) + after(data.target)).join("")
+    );
   }
 
   /** Text below the textarea without words; it gives the textarea its height. */
@@ -46,7 +49,9 @@ export class Result {
       return;
     }
     this.sentences = translation.sentences.map((data, index) => this.#sentence(data, index));
-    this.result.replaceChildren(...this.sentences.flatMap(({ data, view }) => surround(data.target, view.sides.target.element)));
+    this.result.replaceChildren(
+      ...this.sentences.flatMap(({ data, view }) => surround(data.target, view.sides.target.element)),
+    );
     this.sentences.find(({ data }) => data.target.text)?.view.sides.target.element.setAttribute("tabindex", "0");
     this.#mirrorWords();
   }
@@ -97,7 +102,12 @@ export class Result {
 
   #apply(sentence) {
     sentence.choice = this.choices.get(`${this.scope}\n${sentence.data.source.text}`);
-    if (sentence.choice) sentence.view.show({ source: sentence.data.source, source_words: sentence.data.source_words, ...detailsOf(sentence.choice) });
+    if (sentence.choice)
+      sentence.view.show({
+        source: sentence.data.source,
+        source_words: sentence.data.source_words,
+        ...detailsOf(sentence.choice),
+      });
     else sentence.view.show(sentence.data);
     for (const [side, { element, words }] of Object.entries(sentence.view.sides)) {
       this.places.set(element, { sentence });
@@ -117,7 +127,10 @@ export class Result {
       place = sentence.end + after(source).length;
     }
     this.hasMirror = true;
-    this.mirror.replaceChildren(...this.sentences.flatMap(({ data, view }) => surround(data.source, view.sides.source.element)), "\n");
+    this.mirror.replaceChildren(
+      ...this.sentences.flatMap(({ data, view }) => surround(data.source, view.sides.source.element)),
+      "\n",
+    );
     if (document.activeElement === this.source) this.#lightCaret();
   }
 
@@ -179,7 +192,8 @@ export class Result {
   #focusOn(node) {
     const sentence = this.#sentenceOf(node);
     if (!sentence) return;
-    for (const { view } of this.sentences) if (view.sides.target.element.hasAttribute("role")) view.sides.target.element.tabIndex = -1;
+    for (const { view } of this.sentences)
+      if (view.sides.target.element.hasAttribute("role")) view.sides.target.element.tabIndex = -1;
     node.tabIndex = 0;
     this.word = -1;
     this.light({ sentence });

@@ -10,7 +10,10 @@ export function element(tag, properties = {}, ...children) {
   return node;
 }
 
-const LEVELS = [[0.4, "sure-0"], [0.7, "sure-1"]];
+const LEVELS = [
+  [0.4, "sure-0"],
+  [0.7, "sure-1"],
+];
 const levelOf = (confidence) => LEVELS.find(([limit]) => confidence < limit)?.[1] ?? "";
 
 /** Fill `parent` with a text whose words, given as spans of code points, become elements; returns these. */
