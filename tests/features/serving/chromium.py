@@ -19,7 +19,6 @@ EXECUTABLE = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"
 
 KEYS = {"Enter": (13, "\r"), "Tab": (9, ""), "Escape": (27, ""), " ": (32, " "), "Backspace": (8, ""), "Home": (36, "")}
 KEYS |= {"End": (35, ""), "ArrowLeft": (37, ""), "ArrowUp": (38, ""), "ArrowRight": (39, ""), "ArrowDown": (40, "")}
-CTRL, SHIFT = 2, 8
 PATIENCE = 10
 """Seconds until a condition is given up."""
 
@@ -200,12 +199,15 @@ class Page:
     def type(self, text):
         self.call("Input.insertText", text=text)
 
-    def press(self, key, modifiers=0):
-        code, text = KEYS.get(key) or (ord(key.upper()), "")
-        names = {"key": key, "code": key if len(key) > 1 else f"Key{key.upper()}", "windowsVirtualKeyCode": code}
-        down = {"text": text} if text and not modifiers else {}
-        self.call("Input.dispatchKeyEvent", type="keyDown", modifiers=modifiers, **names, **down)
-        self.call("Input.dispatchKeyEvent", type="keyUp", modifiers=modifiers, **names)
+    def press(self, key):
+        code, text = KEYS[key]
+        names = {"key": key, "code": key, "windowsVirtualKeyCode": code} | ({"text": text} if text else {})
+        self.call("Input.dispatchKeyEvent", type="keyDown", **names)
+        self.call("Input.dispatchKeyEvent", type="keyUp", key=key, code=key, windowsVirtualKeyCode=code)
+
+    def command(self, name):
+        """Do what a shortcut such as Ctrl+Z does, by its name in the editor: "undo", "copy", "paste"."""
+        self.call("Input.dispatchKeyEvent", type="rawKeyDown", key=name, commands=[name])
 
     def center(self, expression):
         """Middle of an element that an expression of JavaScript gives, in the window."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from chromium import CTRL, EXECUTABLE, Chromium, Page
+from chromium import EXECUTABLE, Chromium, Page
 
 TEXT = "A dog runs. The children sleep."
 TRANSLATION = "Ein Hund läuft. Die Kinder schlafen."
@@ -26,7 +26,9 @@ def served():
     from mock_server import MockServer
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(uvicorn.Config(MockServer().application(), log_level="warning", lifespan="off"))
+        server = uvicorn.Server(
+            uvicorn.Config(MockServer().application(), log_level="warning", lifespan="off", timeout_graceful_shutdown=5)
+        )
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         yield SimpleNamespace(url=f"http://127.0.0.1:{listener.getsockname()[1]}/")
@@ -351,7 +353,7 @@ def test_swap_translates_back_and_typing_can_be_undone(page, visit):
     page.wait_for_text("#result", "A dog runs.")
     assert page.evaluate("[source.value, location.hash]") == ["Ein Hund läuft.", "#de-en"]
     page.evaluate("source.focus()")
-    page.call("Input.dispatchKeyEvent", type="keyDown", key="z", modifiers=CTRL, commands=["undo"])
+    page.command("undo")
     page.wait_until("source.value", "A dog runs.")
 
 
@@ -445,10 +447,12 @@ def test_translation_is_copied_also_without_https(page, visit, secure):
         script = "Object.defineProperty(navigator, 'clipboard', {value: undefined})"
         page.call("Page.addScriptToEvaluateOnNewDocument", source=script)
     visit(text=TEXT)
+    page.evaluate("source.select()")
+    page.command("copy")  # All tabs have one clipboard.
     page.click("document.getElementById('copy')")
     page.wait_for_text("#status", "Copied")
     page.evaluate("source.select()")
-    page.call("Input.dispatchKeyEvent", type="keyDown", key="v", modifiers=CTRL, commands=["paste"])
+    page.command("paste")
     page.wait_until("source.value", TRANSLATION)
 
 

@@ -76,10 +76,9 @@ export class AlternativesMenu {
     this.choose(sentence, alternatives[index]);
   }
 
+  // The browser gives the focus back to the sentence.
   #closed() {
     this.anchor.setAttribute("aria-expanded", "false");
-    const hadFocus = this.menu.contains(document.activeElement) || document.activeElement === document.body;
-    if (hadFocus && this.anchor.isConnected) this.anchor.focus();
     this.sentence = null;
   }
 
