@@ -19,7 +19,7 @@ EXECUTABLE = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"
 
 KEYS = {"Enter": (13, "\r"), "Tab": (9, ""), "Escape": (27, ""), " ": (32, " "), "Backspace": (8, ""), "Home": (36, "")}
 KEYS |= {"End": (35, ""), "ArrowLeft": (37, ""), "ArrowUp": (38, ""), "ArrowRight": (39, ""), "ArrowDown": (40, "")}
-PATIENCE = 10
+PATIENCE = 120
 """Seconds until a condition is given up."""
 
 
@@ -39,6 +39,7 @@ class Chromium:
     def __init__(self, folder):
         flags = ["--headless", "--remote-debugging-pipe", "--no-first-run", "--disable-gpu", "--disable-dev-shm-usage"]
         flags += ["--disable-background-networking", "--disable-component-update", "--hide-scrollbars", "--lang=en-US"]
+        flags += ["--disable-sync", "--disable-extensions", "--password-store=basic", "--metrics-recording-only"]
         flags += ["--no-sandbox"] if os.geteuid() == 0 else []
         to_browser, self._write = os.pipe()
         self._read, from_browser = os.pipe()
@@ -227,6 +228,13 @@ class Page:
         root = self.call("DOM.getDocument")["root"]["nodeId"]
         node = self.call("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
         self.call("DOM.setFileInputFiles", nodeId=node, files=[str(path) for path in paths])
+
+    def drop(self, path, expression):
+        """Drag a file from outside and drop it on an element."""
+        x, y = self.center(expression)
+        data = {"items": [], "files": [str(path)], "dragOperationsMask": 1}
+        for kind in ("dragEnter", "dragOver", "drop"):
+            self.call("Input.dispatchDragEvent", type=kind, x=x, y=y, data=data)
 
     def download_to(self, folder):
         options = {"behavior": "allow", "browserContextId": self._context, "downloadPath": str(folder)}

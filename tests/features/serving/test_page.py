@@ -236,6 +236,14 @@ def test_file_goes_in_and_comes_out(page, visit, tmp_path):
         (tmp_path / "letter.de.txt").unlink()
 
 
+def test_file_is_dropped_anywhere_on_the_page(page, visit, tmp_path):
+    (tmp_path / "letter.txt").write_text("A dog runs.")
+    visit()
+    page.drop(tmp_path / "letter.txt", "document.getElementById('model')")
+    page.wait_until("document.querySelector('#files a')?.download", "letter.de.txt")
+    assert page.evaluate("document.getElementById('files-panel').checkVisibility()")
+
+
 def test_file_that_cannot_be_translated_says_why(page, visit, tmp_path):
     visit()
     page.click("document.getElementById('files-tab')")

@@ -23,7 +23,7 @@ let timer = null;
 let controller = null;
 
 const announce = (text) => (ui.status.textContent = text);
-const messages = new Messages(ui);
+const messages = new Messages(ui, announce);
 const result = new Result(
   { source: ui.source, mirror: ui.mirror, result: ui.result, info: ui.info },
   { onOpen: openMenu, announce },

@@ -4,8 +4,9 @@ const RETRIED = new Set([0, 429, 503]); // No answer, too busy, restarting.
 const LONGEST_PAUSE = 30;
 
 export class Messages {
-  constructor({ message, messageText, countdown, retry }) {
-    Object.assign(this, { message, messageText, countdown, retry, failures: 0 });
+  /** `announce` tells screen readers. */
+  constructor({ message, messageText, countdown, retry }, announce) {
+    Object.assign(this, { message, messageText, countdown, retry, announce, failures: 0 });
     retry.addEventListener("click", () => this.#again());
     window.addEventListener("online", () => this.again && this.#again());
   }
@@ -27,13 +28,14 @@ export class Messages {
     this.message.hidden = false;
     this.retry.hidden = true;
     this.messageText.textContent = text;
+    this.announce(text);
   }
 
   /** Show a ServerError. `again` repeats the request: by itself if the server is busy or away, else by a button. */
   showError({ message, status, retryAfter }, again) {
     this.show(message);
     this.again = again;
-    this.retry.hidden = status === 413;
+    this.retry.hidden = status >= 400 && status < 500 && status !== 429; // The same request would be refused again.
     if (!RETRIED.has(status)) return;
     let left = retryAfter ?? Math.min(2 ** ++this.failures, LONGEST_PAUSE);
     this.messageText.textContent += " Trying again";

@@ -53,6 +53,7 @@ export class Result {
       ...this.sentences.flatMap(({ data, view }) => surround(data.target, view.sides.target.element)),
     );
     this.sentences.find(({ data }) => data.target.text)?.view.sides.target.element.setAttribute("tabindex", "0");
+    this.light(null);
     this.#mirrorWords();
   }
 
@@ -69,7 +70,8 @@ export class Result {
   light(place) {
     for (const node of this.lit ?? []) node.classList.remove("lit", "near");
     this.lit = [];
-    this.info.replaceChildren();
+    const hint = this.hasAlternatives && this.sentences.length ? "Click a sentence for alternatives" : "";
+    this.info.replaceChildren(hint);
     if (!place) return;
     const { sentence, side, index } = place;
     const add = (node, name) => {
@@ -78,10 +80,7 @@ export class Result {
     };
     const { sides } = sentence.view;
     for (const { element } of Object.values(sides)) add(element, "near");
-    if (index === undefined) {
-      this.info.replaceChildren(this.hasAlternatives ? "Click or press Enter for alternatives" : "");
-      return;
-    }
+    if (index === undefined) return;
     add(sides[side].words[index], "lit");
     for (const partner of sentence.view.partners(side, index)) add(sides[other[side]].words[partner], "lit");
     this.#describe(sentence.view.describe(side, index));
