@@ -1,0 +1,247 @@
+// The page: what the user typed and chose, one request for it at a time, and what came back.
+import { AlternativesMenu } from "./alternatives.js";
+import { ServerError, ask, hasKey, setKey } from "./api.js";
+import { Direction } from "./direction.js";
+import { copyText, replaceText } from "./editing.js";
+import { Files } from "./files.js";
+import { Catalogue } from "./languages.js";
+import { Messages } from "./messages.js";
+import { setUpConfidence, setUpTheme } from "./preferences.js";
+import { Result, wellFormed } from "./result.js";
+import { setUpTabs } from "./tabs.js";
+import { element } from "./words.js";
+
+const PAUSE = 300;
+const NUM_ALTERNATIVES = 5;
+const ui = Object.fromEntries(
+  [...document.querySelectorAll("[id]")].map((node) => [node.id.replace(/-(.)/g, (_, c) => c.toUpperCase()), node]),
+);
+
+let direction;
+let limits = { max_characters: Infinity, max_alternatives: 0 };
+let timer = null;
+let controller = null;
+
+const announce = (text) => (ui.status.textContent = text);
+const messages = new Messages(ui, announce);
+const result = new Result(
+  { source: ui.source, mirror: ui.mirror, result: ui.result, info: ui.info },
+  { onOpen: openMenu, announce },
+);
+const menu = new AlternativesMenu(ui.menu, { ask: askAlternatives, choose });
+
+// --- Requests
+
+function later(pause = PAUSE) {
+  clearTimeout(timer);
+  controller?.abort();
+  controller = null;
+  messages.clear();
+  const excess = Array.from(ui.source.value).length - limits.max_characters;
+  setBusy(false);
+  if (!ui.source.value.trim()) return showNothing();
+  ui.result.classList.add("old");
+  if (excess > 0)
+    return messages.show(`The text is ${excess.toLocaleString("en")} characters too long for this server.`);
+  timer = setTimeout(translate, pause);
+}
+
+async function translate() {
+  const current = (controller = new AbortController());
+  const isCurrent = () => current === controller;
+  setBusy(true);
+  try {
+    const answer = await ask(
+      "v1/translate",
+      { text: wellFormed(ui.source.value), ...direction.fields, details: true },
+      current.signal,
+    );
+    if (!isCurrent()) return;
+    messages.clear();
+    messages.succeeded();
+    showAnswer(answer);
+  } catch (error) {
+    if (isCurrent()) await fail(error, current);
+  } finally {
+    if (isCurrent()) setBusy(false);
+  }
+}
+
+async function fail(error, current) {
+  if (!(error instanceof ServerError)) throw error;
+  if (error.status === 400 && direction.detects && (await followDetection(current))) return;
+  if (current !== controller) return;
+  if (error.status === 403) {
+    messages.clear();
+    askForKey(error.message);
+  } else messages.showError(error, translate);
+}
+
+/** With "Detect language" and a target that the text cannot go into (English into English), choose another one. */
+async function followDetection(current) {
+  const [found] = await ask("detect", { q: wellFormed(ui.source.value) }, current.signal).catch(() => []);
+  return current === controller && Boolean(found) && direction.followDetection(found.language);
+}
+
+function setBusy(busy) {
+  ui.progress.hidden = !busy;
+  ui.result.setAttribute("aria-busy", String(busy));
+}
+
+function showNothing() {
+  result.clear();
+  ui.result.classList.remove("old", "small");
+  direction.showDetected(null);
+  showNotes();
+}
+
+function showAnswer({ model, source, target, detected, translations: [translation] }) {
+  menu.close();
+  direction.showDetected(detected?.language ?? null);
+  const { catalogue } = direction;
+  result.show(translation, {
+    scope: `${model}\n${source}\n${target}`,
+    alternatives: catalogue.model(model)?.alternatives && limits.max_alternatives > 0,
+    lang: target,
+    dir: catalogue.writing(target),
+  });
+  ui.result.classList.remove("old");
+  showNotes();
+  direction.showModel(model);
+  announce(result.text.length > 500 ? `Translation of ${result.text.length} characters is ready` : result.text);
+}
+
+function showNotes() {
+  const notes = result.sentences.flatMap(({ data, choice }) => {
+    const { lost_spans: lost = [], reordered_spans: reordered = [] } = choice?.lost_spans ? choice : data;
+    const text = choice?.text ?? data.target.text;
+    return [
+      ...lost.filter((span) => !text.includes(span)).map((span) => ["Missing in the translation: ", span]),
+      ...reordered.map((span) => ["Not in the order of the text: ", span]),
+    ];
+  });
+  ui.notes.replaceChildren(...notes.map(([label, span]) => element("li", {}, label, element("code", {}, span))));
+  ui.notes.hidden = !notes.length;
+  ui.copy.disabled = !result.text;
+}
+
+// --- Alternatives
+
+function openMenu(sentence, anchor) {
+  menu.open(sentence, anchor, { lang: ui.result.lang, dir: ui.result.dir });
+}
+
+async function askAlternatives({ data, choice }) {
+  const request = { text: data.source.text, ...direction.fields, source: direction.spoken };
+  const alternatives = Math.min(NUM_ALTERNATIVES, limits.max_alternatives);
+  const { translations } = await ask("v1/translate", { ...request, alternatives, details: true });
+  const { sentences = [] } = translations[0];
+  const others =
+    sentences.length === 1 ? [{ ...sentences[0], text: sentences[0].target.text }, ...sentences[0].alternatives] : [];
+  const all = [{ ...data, text: data.target.text }, ...(choice ? [choice] : []), ...others];
+  return all.filter(({ text }, i) => all.findIndex((one) => one.text === text) === i);
+}
+
+function choose(sentence, alternative) {
+  result.choose(sentence, alternative);
+  showNotes();
+  announce(`Replaced by: ${alternative.text}`);
+}
+
+// --- Texts
+
+function swap() {
+  const { text } = result;
+  if (text) replaceText(ui.source, text);
+  direction.swap();
+  ui.swap.focus();
+}
+
+function onInput(event) {
+  const { length } = Array.from(ui.source.value);
+  const max = limits.max_characters;
+  ui.countText.textContent = `${length.toLocaleString("en")} / ${max.toLocaleString("en")}`;
+  ui.count.classList.toggle("error", length > max);
+  ui.clear.hidden = !length;
+  document.body.dataset.length = length > 600 ? "long" : length > 150 ? "medium" : "short";
+  menu.close();
+  result.mirrorText();
+  if (!event?.isComposing) later();
+}
+
+async function copy() {
+  await copyText(result.text);
+  announce("Copied");
+  ui.copy.classList.add("done");
+  setTimeout(() => ui.copy.classList.remove("done"), 1500);
+}
+
+// --- Start
+
+/** Show the field for the key. After a refused request it does not take the focus from what is being typed. */
+function askForKey(message = "") {
+  ui.keyError.textContent = message;
+  ui.keyForm.hidden = false;
+  if (message) announce(`${message} This server asks for a key.`);
+  else ui.key.focus();
+}
+
+function listen() {
+  ui.source.addEventListener("input", onInput);
+  ui.source.addEventListener("compositionend", () => later());
+  ui.source.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) later(0);
+  });
+  ui.clear.addEventListener("click", () => replaceText(ui.source, ""));
+  ui.copy.addEventListener("click", copy);
+  ui.swap.addEventListener("click", swap);
+  ui.keyButton.addEventListener("click", () => (ui.keyForm.hidden ? askForKey() : (ui.keyForm.hidden = true)));
+}
+
+async function start() {
+  let answer;
+  try {
+    answer = await ask("v1/models");
+  } catch (error) {
+    if (error.status === 403) return askForKey(error.message);
+    return messages.showError(error, start);
+  }
+  messages.clear();
+  const catalogue = new Catalogue(answer);
+  limits = answer.limits;
+  if (!catalogue.directions.length) return messages.show("The server has no model yet.");
+  direction = new Direction(ui, catalogue, () => later(0));
+  listen();
+  ui.keyButton.hidden = !answer.key_required;
+  if (answer.key_required && !hasKey()) askForKey();
+  setUpFiles(answer.file_types);
+  onInput();
+}
+
+function setUpFiles(types) {
+  if (!types.length) return;
+  const tabs = setUpTabs(ui.tabs, (tab) => document.body.classList.toggle("with-files", tab === ui.filesTab));
+  new Files(
+    { drop: ui.drop, input: ui.file, note: ui.fileNote, list: ui.files },
+    {
+      limits,
+      types,
+      announce,
+      direction: () => ({ fields: direction.fields, targetName: direction.targetName }),
+      onDrop: () => tabs.select(ui.filesTab),
+      onError: (error) => error.status === 403 && askForKey(error.message),
+    },
+  );
+}
+
+setUpTheme(ui.theme);
+setUpConfidence(ui.confidence, ui.legendKey);
+ui.keyForm.addEventListener("submit", (event) => {
+  event.preventDefault();
+  setKey(ui.key.value.trim());
+  ui.key.value = "";
+  ui.keyForm.hidden = true;
+  if (direction) later(0);
+  else start();
+});
+start();

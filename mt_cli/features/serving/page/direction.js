@@ -1,0 +1,106 @@
+// The languages and the model that are chosen: the fields for them, the address, and what is said of them.
+import { AUTO } from "./languages.js";
+import { about } from "./model.js";
+
+const isWide = window.matchMedia("(min-width: 46rem)");
+
+function fillSelect(select, options, value) {
+  const content = JSON.stringify(options);
+  if (select.dataset.content !== content)
+    select.replaceChildren(...options.map(([code, label]) => new Option(label, code)));
+  select.dataset.content = content; // An open list stays as it is.
+  select.value = value;
+}
+
+/** `onChange` is called when the text has to be translated anew. */
+export class Direction {
+  constructor(ui, catalogue, onChange) {
+    Object.assign(this, { ui, catalogue, onChange, model: null, detected: null, before: null });
+    Object.assign(this, catalogue.parse(decodeURIComponent(location.hash)) ?? catalogue.first);
+    const { sourceLanguage, targetLanguage, modelSelect } = ui;
+    sourceLanguage.addEventListener("change", () => this.#setSource(sourceLanguage.value));
+    targetLanguage.addEventListener("change", () => this.set({ target: targetLanguage.value }));
+    modelSelect.addEventListener("change", () => this.set({ model: modelSelect.value }));
+    window.addEventListener("hashchange", () => this.set(catalogue.parse(decodeURIComponent(location.hash)) ?? {}));
+    isWide.addEventListener("change", () => this.show());
+    sourceLanguage.disabled = targetLanguage.disabled = false;
+    this.show();
+  }
+
+  get detects() {
+    return this.source === AUTO;
+  }
+
+  /** Code of the source language, also if it was detected; null as long as it is not known. */
+  get spoken() {
+    return this.detects ? this.detected : this.source;
+  }
+
+  get targetName() {
+    return this.catalogue.name(this.target);
+  }
+
+  /** Fields of a request. */
+  get fields() {
+    return { source: this.source, target: this.target, model: this.model ?? undefined };
+  }
+
+  /** Change languages or model. A model is chosen for a direction: with another one, the default is used. */
+  set(change) {
+    if (change.source && change.source !== this.source) this.before = this.spoken ?? this.before;
+    if (change.target && change.target !== this.target) this.before = this.target;
+    Object.assign(this, { model: null }, change);
+    history.replaceState(null, "", `#${this.source}-${this.target}`);
+    this.show();
+    this.onChange();
+  }
+
+  swap() {
+    this.set({ source: this.target, target: this.spoken, detected: null });
+  }
+
+  showDetected(code) {
+    this.detected = code;
+    this.show();
+  }
+
+  /** Choose another target if a detected language cannot be translated into this one; whether that was so. */
+  followDetection(code) {
+    const targets = this.catalogue.targets(code);
+    if (!targets.length || targets.includes(this.target)) return false;
+    this.set({ detected: code, target: this.catalogue.targetFor(code, this.target, this.before) });
+    return true;
+  }
+
+  show() {
+    const { ui, catalogue, spoken } = this;
+    const found = this.detected && `Detected: ${catalogue.name(this.detected)}`;
+    const detect = catalogue.canDetect ? [[AUTO, found || "Detect language"]] : [];
+    const named = (codes) => codes.map((code) => [code, isWide.matches ? catalogue.label(code) : catalogue.name(code)]);
+    fillSelect(ui.sourceLanguage, [...detect, ...named(catalogue.sources)], this.source);
+    fillSelect(ui.targetLanguage, named(catalogue.targets(this.source)), this.target);
+    ui.swap.disabled = !spoken || !catalogue.has(this.target, spoken);
+    const look = { dir: this.detects ? "auto" : catalogue.writing(spoken), lang: spoken ?? "" };
+    Object.assign(ui.source, look);
+    Object.assign(ui.mirror, look);
+    this.showModel();
+  }
+
+  /** Show what is known of a model: the one that answered, else the one that would be asked. */
+  showModel(name = this.model) {
+    const { ui, catalogue, spoken } = this;
+    const models = spoken ? catalogue.modelsOf(spoken, this.target) : catalogue.models;
+    const model = catalogue.model(name) ?? models[0];
+    ui.modelChoice.hidden = !spoken || models.length < 2;
+    ui.modelName.hidden = !ui.modelChoice.hidden;
+    const names = models.map((one) => [one.name, one.name]);
+    fillSelect(ui.modelSelect, names, model?.name);
+    about(ui, model, spoken && { source: spoken, target: this.target });
+    ui.legend.hidden = !model?.alignment;
+  }
+
+  #setSource(source) {
+    const target = this.catalogue.targetFor(source, this.target, this.spoken);
+    this.set({ source, target, detected: source === AUTO ? this.detected : null });
+  }
+}

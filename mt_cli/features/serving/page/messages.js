@@ -1,0 +1,57 @@
+// One line above the text about what went wrong; if waiting helps, it tries again by itself.
+
+const RETRIED = new Set([0, 429, 503]); // No answer, too busy, restarting.
+const LONGEST_PAUSE = 30;
+
+export class Messages {
+  /** `announce` tells screen readers. */
+  constructor({ message, messageText, countdown, retry }, announce) {
+    Object.assign(this, { message, messageText, countdown, retry, announce, failures: 0 });
+    retry.addEventListener("click", () => this.#again());
+    window.addEventListener("online", () => this.again && this.#again());
+  }
+
+  /** Hide the message and give up the retry; `failures` counts on until a request succeeds. */
+  clear() {
+    clearInterval(this.timer);
+    this.again = null;
+    this.message.hidden = true;
+    this.messageText.textContent = this.countdown.textContent = "";
+  }
+
+  succeeded() {
+    this.failures = 0;
+  }
+
+  show(text) {
+    this.clear();
+    this.message.hidden = false;
+    this.retry.hidden = true;
+    this.messageText.textContent = text;
+    this.announce(text);
+  }
+
+  /** Show a ServerError. `again` repeats the request: by itself if the server is busy or away, else by a button. */
+  showError({ message, status, retryAfter }, again) {
+    this.show(message);
+    this.again = again;
+    this.retry.hidden = status >= 400 && status < 500 && status !== 429; // The same request would be refused again.
+    if (!RETRIED.has(status)) return;
+    let left = retryAfter ?? Math.min(2 ** ++this.failures, LONGEST_PAUSE);
+    this.messageText.textContent += " Trying again";
+    const tick = () => {
+      this.countdown.textContent = `in ${left} s`;
+      if (left-- <= 0) this.#again();
+    };
+    tick();
+    this.timer = setInterval(tick, 1000);
+  }
+
+  #again() {
+    const { again } = this;
+    clearInterval(this.timer);
+    this.again = null;
+    this.countdown.textContent = "…";
+    again?.();
+  }
+}
