@@ -15,9 +15,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import BaseRoute, Mount, Route
-from starlette.staticfiles import StaticFiles
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mt_cli.errors import MtError
@@ -27,7 +26,7 @@ from mt_cli.features.serving.files import FileStore
 from mt_cli.features.serving.libretranslate import key_of, service_of
 from mt_cli.features.serving.metrics import CONTENT_TYPE
 from mt_cli.features.serving.openapi import description_page, openapi
-from mt_cli.features.serving.service import Service
+from mt_cli.features.serving.service import COUNTED, Service
 from mt_cli.machine.console import say
 
 PAGE = Path(__file__).with_name("page")
@@ -47,6 +46,9 @@ _HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "X-Frame-Options": "DENY",
 }
+_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+"""Types of the files of the page, which do not depend on the machine."""
+_CHECKED_AGAIN = {"Cache-Control": "no-cache"}
 _CLOSED_REQUEST = 499
 """Status in the log and the metrics of a request whose client has closed the connection."""
 
@@ -92,14 +94,19 @@ def _routes() -> Sequence[BaseRoute]:
         Route("/metrics", _answered(_metrics), methods=get),
         Route("/openapi.json", _answered(_openapi), methods=get),
         Route("/docs", _answered(_docs), methods=get),
-        Mount("/page", StaticFiles(directory=PAGE), name="page"),
+        Route("/page/{name}", _answered(_page_file), methods=get),
     ]
 
 
 async def _home(request: Request) -> Response:
-    response = await StaticFiles(directory=PAGE).get_response("index.html", request.scope)
-    response.headers["Cache-Control"] = "no-cache"
-    return response
+    return FileResponse(PAGE / "index.html", media_type=_TYPES[".html"], headers=_CHECKED_AGAIN)
+
+
+async def _page_file(request: Request) -> Response:
+    path = PAGE / request.path_params["name"]
+    if path.parent != PAGE or path.suffix not in _TYPES or not path.is_file():
+        raise HTTPException(404)
+    return FileResponse(path, media_type=_TYPES[path.suffix], headers=_CHECKED_AGAIN)
 
 
 async def _metrics(request: Request) -> Response:
@@ -193,7 +200,7 @@ class _Gate:
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers[name] = value
-                headers.setdefault("Cache-Control", "no-cache" if scope["path"].startswith("/page/") else "no-store")
+                headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
         try:
@@ -203,6 +210,8 @@ class _Gate:
         else:
             await self._app(scope, receive, send_checked)
         finally:
+            if COUNTED in scope:
+                self._service.scheduler.count_requests(-1)
             seconds = time.monotonic() - started_at
             route = scope.get("route")
             path = getattr(route, "path", "other")

@@ -147,12 +147,15 @@ async def translate_upload(request: Request) -> Response:
         if not isinstance(upload, Upload):
             raise RequestError("file: missing; send a form (multipart/form-data) with one file")
         suffix_of(upload.name)
-        source, target = fields.get("source", AUTO), fields.get("target")
-        if not isinstance(source, str) or not isinstance(target, str):
+        names = [fields.get(name) for name in ("source", "target", "model")]
+        if not all(isinstance(name, str | None) for name in names):
+            raise RequestError("source, target, model: give each once, as text")
+        source, target, model = (name or None for name in names)
+        if target is None:
             raise RequestError("target: missing; send the code of a language")
 
         def work(ticket: Ticket) -> tuple[bytes, str]:
-            choice, _ = service.choose(source, target, None, upload.content[:10_000].decode("utf-8", "replace"))
+            choice, _ = service.choose(source, target, model, upload.content[:10_000].decode("utf-8", "replace"))
             search = {**service.search, "tag": choice.model.tag(choice.direction)}
             translator = service.translator(choice.model, ticket)
             return translate_file(translator, choice, upload.content, upload.name, search)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +13,7 @@ from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.directions import Tagging, direction_of
 from mt_cli.corpus.languages import language_name, primary, scripts_of
 from mt_cli.errors import MtError
+from mt_cli.evaluation.scores import Score
 from mt_cli.features.serving.errors import RequestError
 from mt_cli.machine.console import say
 from mt_cli.machine.devices import keep_memory
@@ -39,7 +40,10 @@ class SplitScore(NamedTuple):
     split: str
     scores: dict[str, float]
     """Values by metric, such as `bleu`."""
-    num_sentences: int
+    num_sentences: int | None
+    """None if only the number of all directions together is known."""
+    direction: Direction | None = None
+    """Direction of the scores, if the test set has several."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,9 @@ class Source:
         run = RunSummary.read(self.path) if self.engine == "mt" else None
         pairs = _directions(translator, run.config.corpus if run else None)
         updated_at = datetime.fromtimestamp(self._weights.stat().st_mtime, UTC)
-        return ServedModel(name, self, translator, pairs, _scores(self.path) if run else (), updated_at, fingerprint)
+        return ServedModel(
+            name, self, translator, pairs, _scores(self.path, pairs) if run else (), updated_at, fingerprint
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,15 +123,22 @@ def _directions(translator: Translator, corpus: CorpusConfig | None) -> tuple[Di
     return tuple(dict.fromkeys(Direction(*pair) for pair in pairs or [(source, target)]))
 
 
-def _scores(path: Path) -> tuple[SplitScore, ...]:
-    """Scores on the test sets of a run; none before it is finished."""
+def _scores(path: Path, directions: Sequence[Direction]) -> tuple[SplitScore, ...]:
+    """Scores on the test sets of a run, one by one for several directions; none before it is finished."""
     report = read_report(RunDirectory(path))
-    parts = [report, *report.extra_tests.values()] if report else []
-    return tuple(
-        SplitScore(part.split, {name: round(score.score, 2) for name, score in part.scores.items()}, part.num_sentences)
-        for part in parts
-        if part.scores
-    )
+    rows: list[SplitScore] = []
+    for part in [report, *report.extra_tests.values()] if report else []:
+        if part.directions:
+            by_name = {"-".join(direction): direction for direction in directions}
+            for name, scores in part.directions.items():
+                rows.append(SplitScore(part.split, _values(scores), None, by_name.get(name)))
+        elif part.scores:
+            rows.append(SplitScore(part.split, _values(part.scores), part.num_sentences))
+    return tuple(rows)
+
+
+def _values(scores: Mapping[str, Score]) -> dict[str, float]:
+    return {name: round(score.score, 2) for name, score in scores.items()}
 
 
 class Choice(NamedTuple):
@@ -178,15 +191,16 @@ class Models:
     @property
     def directions(self) -> list[Direction]:
         """Directions of all models, with the codes for clients."""
-        pairs = (self._for_clients(pair) for model in self.models for pair in model.directions)
+        pairs = (self.for_clients(pair) for model in self.models for pair in model.directions)
         return list(dict.fromkeys(pairs))
 
-    def _for_clients(self, direction: Direction) -> Direction:
+    def for_clients(self, direction: Direction) -> Direction:
+        """Direction with the codes for clients."""
         return Direction(self.codes[direction.source], self.codes[direction.target])
 
     def directions_of(self, model: ServedModel) -> list[Direction]:
         """Directions of one model, with the codes for clients."""
-        return list(dict.fromkeys(map(self._for_clients, model.directions)))
+        return list(dict.fromkeys(map(self.for_clients, model.directions)))
 
     def languages(self) -> list[str]:
         """Codes for clients, sorted by the names of the languages."""

@@ -12,7 +12,7 @@ from mt_cli.features.serving.bodies import TranslateBody, media_type, parsed, re
 from mt_cli.features.serving.errors import RequestError
 from mt_cli.features.serving.files import SUFFIXES, translate_html
 from mt_cli.features.serving.libretranslate import key_of, service_of
-from mt_cli.features.serving.models import Choice, ServedModel, is_right_to_left
+from mt_cli.features.serving.models import Choice, ServedModel, SplitScore, is_right_to_left
 from mt_cli.features.serving.scheduling import Ticket
 from mt_cli.features.serving.service import Service
 from mt_cli.features.serving.translations import translate_texts
@@ -53,8 +53,15 @@ def _described(service: Service, model: ServedModel, is_default: bool) -> dict[s
         "engine": model.source.engine,
         "directions": [direction._asdict() for direction in directions],
         "updated_at": model.updated_at.isoformat(timespec="seconds").replace("+00:00", "Z"),
-        "scores": [{"split": part.split, **part.scores, "num_sentences": part.num_sentences} for part in model.scores],
+        "scores": [_score(service, part) for part in model.scores],
+        "alternatives": True,
+        "alignment": True,
     }
+
+
+def _score(service: Service, part: SplitScore) -> dict[str, Any]:
+    languages = {} if part.direction is None else service.models.for_clients(part.direction)._asdict()
+    return {"split": part.split, **languages, **part.scores, "num_sentences": part.num_sentences}
 
 
 async def translate(request: Request) -> Response:

@@ -51,8 +51,9 @@ def openapi(limits: Limits) -> dict[str, Any]:
             "file": {"type": "string", "format": "binary", "description": ", ".join(SUFFIXES)},
             "source": {"type": "string"},
             "target": {"type": "string"},
+            "model": {"type": "string"},
         },
-        "required": ["file", "source", "target"],
+        "required": ["file", "target"],
     }
     form = {"required": True, "content": {"multipart/form-data": {"schema": upload}}}
     summary = f"Translate a file of at most {limits.max_file_bytes:,} bytes."

@@ -65,8 +65,8 @@ class _Call:
 class Scheduler:
     """A thread that computes the rows of waiting calls in batches.
 
-    A batch may wait until nothing has happened for `max_wait_seconds`; see `_seconds_to_wait`. Calls of requests for which
-    little was computed come first; no call waits much longer than `_PATIENCE_SECONDS` for its next rows.
+    A batch may wait until nothing has happened for `max_wait_seconds`; see `_seconds_to_wait`. Calls of requests for
+    which little was computed come first; no call waits much longer than `_PATIENCE_SECONDS` for its next rows.
     """
 
     def __init__(self, max_wait_seconds: float = 0.005, on_batch: Callable[[int, int, float], object] | None = None):

@@ -79,7 +79,7 @@ def serve(
     SIGHUP loads models again whose weights were replaced. `proxies` are addresses whose headers about the client are
     believed. Raises InputError, before anything is loaded, if the address cannot be used.
     """
-    with _bound(host, port) as listener:
+    with bound(host, port) as listener:
         service = load()
         server = uvicorn.Server(server_config(service, watch_seconds, proxies))
         with suppress(KeyboardInterrupt):  # uvicorn raises the signal again after it has ended.
@@ -132,12 +132,13 @@ async def _run(server: uvicorn.Server, service: Service, listener: socket.socket
     await serving
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def bound(host: str, port: int) -> socket.socket:
     """Socket with an address, not yet listening; raises InputError if that is not possible."""
     listener = None
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        listener = socket.socket(family, socket.SOCK_STREAM)
+        # Only with this protocol does asyncio turn off Nagle's algorithm, which delays answers by 40 ms.
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         if os.name == "posix":
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -21,9 +21,13 @@ from mt_cli.features.serving.scheduling import BatchedEngine, Scheduler, Ticket
 from mt_cli.translation.translator import Translator
 
 T = TypeVar("T")
+COUNTED = "mt.is_counted"
+"""Key in the scope of a request that the scheduler counts until it is answered."""
 _ASCII_OF_CHARACTER = 6
 """Most bytes of a character in JSON, `\\u00e4`."""
 _BYTES_BESIDE_TEXT = 2**16
+_CERTAIN = 0.5
+"""Probability from which a detected language is believed against the target of a request."""
 _MOST_BYTES_AT_ONCE = 2**28
 
 
@@ -94,6 +98,7 @@ class Service:
         ticket = Ticket()
         self.num_running += 1
         self.scheduler.count_requests(1)
+        request.scope[COUNTED] = True
         future = asyncio.get_running_loop().run_in_executor(self._executor, work, ticket)
         future.add_done_callback(self._end)
         watch = asyncio.create_task(_disconnected(request))
@@ -116,7 +121,6 @@ class Service:
 
     def _end(self, future: object) -> None:
         self.num_running -= 1
-        self.scheduler.count_requests(-1)
 
     def check_texts(self, texts: list[str], num_alternatives: int) -> None:
         """Raise RequestError for too many texts, characters or alternatives."""
@@ -141,18 +145,34 @@ class Service:
 
         Raises RequestError if no model serves it, or if the target is not given and there are several.
         """
-        is_detected = source in (None, AUTO)
-        choices = self.models.choose(None if is_detected else source, target, name)
-        sources = list(dict.fromkeys(choice.direction.source for choice in choices))
-        confidence = None
-        if is_detected and (len(sources) > 1 or source == AUTO):
-            ranked = rank_languages(text, sources)
-            detected, confidence = ranked[0] if ranked else (sources[0], 0.0)
-            choices = [choice for choice in choices if choice.direction.source == detected]
+        if source in (None, AUTO):
+            choices = self.models.choose(None, target, name)
+            if source == AUTO or len({choice.direction.source for choice in choices}) > 1:
+                source, confidence = self._detect(text, choices, name)
+                choices = [choice for choice in choices if choice.direction.source == source]
+            else:
+                confidence = None
+        else:
+            choices, confidence = self.models.choose(source, target, name), None
         targets = list(dict.fromkeys(choice.direction.target for choice in choices))
         if len(targets) > 1 and target is None:
             raise RequestError(f"choose a target: {', '.join(map(self.models.client_code, targets))}")
-        return choices[0], None if confidence is None else round(100 * confidence, 1)
+        return choices[0], confidence
+
+    def _detect(self, text: str, choices: Sequence[Choice], name: str | None) -> tuple[str, float]:
+        """Likeliest source language among the choices, and its probability in percent.
+
+        Raises RequestError if the text is rather in a language that a model reads, but does not translate into the
+        target.
+        """
+        sources = list(dict.fromkeys(choice.direction.source for choice in choices))
+        others = [choice.direction.source for choice in self.models.choose(None, None, name)]
+        ranked = rank_languages(text, list(dict.fromkeys([*sources, *others])))
+        if ranked and ranked[0][0] not in sources and ranked[0][1] >= _CERTAIN:
+            language = self.models.client_code(ranked[0][0])
+            raise RequestError(f"the text seems to be in {language}, which is not translated into this target")
+        source, share = next((row for row in ranked if row[0] in sources), (sources[0], 0.0))
+        return source, round(100 * share, 1)
 
     def reserve(self, num_bytes: int) -> None:
         """Count bytes that a request holds in memory; raise RequestError (429) if all requests hold too many."""

@@ -1,66 +1,12 @@
-"""A server in this process, with a tiny model that writes its words in capitals."""
+"""Servers with a tiny model that writes its words in capitals."""
 
-import asyncio
-import json
-import socket
-import threading
-import time
-import urllib.error
-import urllib.request
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import uvicorn
+from serving_server import running
 
 from mt_cli.features.serving.models import Models, Source
-from mt_cli.features.serving.server import server_config
 from mt_cli.features.serving.service import Service
-
-
-class Running:
-    """A server that answers, and a client for it."""
-
-    def __init__(self, service, port):
-        self.service, self.url = service, f"http://127.0.0.1:{port}"
-
-    def ask(self, path, body=None, headers=None, method=None):
-        """Status, headers and content, which is parsed if it is JSON; a dict is sent as JSON."""
-        data, sent = body, dict(headers or {})
-        if body is not None and not isinstance(body, bytes):
-            data = json.dumps(body).encode()
-            sent = {"Content-Type": "application/json"} | sent
-        request = urllib.request.Request(self.url + path, data, sent, method=method)
-        try:
-            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=60) as answer:
-                status, received, content = answer.status, answer.headers, answer.read()
-        except urllib.error.HTTPError as error:
-            with error:
-                status, received, content = error.code, error.headers, error.read()
-        is_json = received.get_content_type() == "application/json"
-        return status, received, json.loads(content) if is_json else content
-
-    def json(self, path, body=None, **options):
-        """Content of an answer with status 200."""
-        status, _, content = self.ask(path, body, **options)
-        assert status == 200, content
-        return content
-
-
-@contextmanager
-def running(service, **options):
-    server, listener = uvicorn.Server(server_config(service, **options)), socket.create_server(("127.0.0.1", 0))
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])))
-    thread.start()
-    while not server.started:
-        assert thread.is_alive()
-        time.sleep(0.01)
-    try:
-        yield Running(service, listener.getsockname()[1])
-    finally:
-        server.should_exit = True
-        thread.join()
-        listener.close()
 
 
 @pytest.fixture

@@ -1,9 +1,17 @@
-"""A model that knows a few sentences by heart; what it does not know keeps its words, in capitals."""
+"""Models that know a few sentences by heart; what they do not know keeps its words, in capitals."""
 
-import re
+import math
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
 
-LANGUAGES = {"ar": ("Arabic", "العربية", True), "de": ("German", "Deutsch", False), "en": ("English", "English", False)}
-LANGUAGES["he"] = ("Hebrew", "עברית", True)
+from mt_cli.config.directions import Tagging, direction_of
+from mt_cli.corpus.protected_text import UNPROTECTED
+from mt_cli.decoding.search import Hypothesis
+from mt_cli.features.serving.models import Direction, Models, ServedModel, Source, SplitScore
+from mt_cli.translation.lines import Details, Segment, TextHypothesis, Translation
+from mt_cli.translation.sentences import units
+
 DIRECTIONS = [("en", "de"), ("de", "en"), ("en", "ar"), ("ar", "en"), ("en", "he"), ("he", "en")]
 
 KNOWN = {
@@ -17,37 +25,53 @@ KNOWN = {
 }
 
 
-def detect(text):
-    """Language code of a text, by its letters and a few German words."""
-    if re.search("[؀-ۿ]", text):
-        return "ar"
-    if re.search("[֐-׿]", text):
-        return "he"
-    return "de" if re.search(r"\b(ein|hund|läuft|der|die|das|und|ist|kinder|nicht)\b", text.lower()) else "en"
+class KnownTranslation(Translation):
+    """A translation that always loses the span `{name}`."""
+
+    def lost_in(self, rank):
+        return ("{name}",) if "{name}" in self.source else ()
 
 
-def sentences(text):
-    """`(before, sentence, after)` of each sentence; their concatenation is the text."""
-    pieces = [list(match.groups()) for match in re.finditer(r"(\s*)(\S[^.!?؟\n]*[.!?؟]*)()", text)]
-    end = sum(len("".join(piece)) for piece in pieces)
-    if pieces:
-        pieces[-1][2] = text[end:]
-    return pieces or [[text, "", ""]]
+@dataclass(frozen=True)
+class KnownSentences:
+    """Stands for a translator."""
+
+    tagging: Tagging
+    languages: tuple[str, str]
+    engine: object = None
+    protection: object = field(default=UNPROTECTED)
+
+    def translate_fully(self, sentences, num_best=1, tag=None, with_details=False, split_sentences=False):
+        return [self._translation(sentence, direction_of(tag), num_best, with_details) for sentence in sentences]
+
+    def _translation(self, text, direction, num_best, with_details):
+        unknown = text.upper()
+        sure = [(0.97, 0.82, 0.64, 0.91, 0.35)[start % 5] for start, _ in units(unknown)]
+        best, confidence, others = KNOWN.get((*direction, text), (unknown, sure, []))
+        rows = enumerate([best, *others][:num_best])
+        hypotheses = [TextHypothesis(other, Hypothesis([], -0.3 - rank / 10)) for rank, other in rows]
+        segments = [Segment(text, [1], (), 0, "", hypotheses)]
+        pairs, counts = [], (len(units(text)), len(units(best)))
+        if all(counts):
+            pairs = [tuple(min(place, count - 1) for count in counts) for place in range(max(counts))]
+        details = Details([text], [best], [-0.3], [(0, 0)], pairs, list(map(math.log, confidence)))
+        return KnownTranslation(text, text, segments, False, text, details=details if with_details else None)
 
 
-def words(text):
-    """Start and end of each word, in code points."""
-    return [list(match.span()) for match in re.finditer(r"\w+", text)]
-
-
-def translate_sentence(text, source, target):
-    """`(translation, confidence of its words, alternatives)`."""
-    unknown = text.upper()
-    sure = [(0.97, 0.82, 0.64, 0.91, 0.35)[start % 5] for start, _ in words(unknown)]
-    return KNOWN.get((source, target, text), (unknown, sure, []))
-
-
-def align(source_words, target_words):
-    """Pairs of indices from left to right; where a side has fewer words, the last ones of the other share its last."""
-    longest = max(len(source_words), len(target_words)) if source_words and target_words else 0
-    return [[min(i, len(source_words) - 1), min(i, len(target_words) - 1)] for i in range(longest)]
+def known_models():
+    """Two models; the second one has one direction."""
+    scores = [("captions", DIRECTIONS, {"bleu": 39.2, "chrf": 61.0}, 1000)]
+    scores += [("subtitles", DIRECTIONS[:1], {"bleu": 33.7, "chrf": 57.4}, 2500)]
+    return Models(
+        tuple(
+            ServedModel(
+                name,
+                Source(Path(name)),
+                KnownSentences(Tagging(tuple(f"<{source}>{target}>" for source, target in directions)), directions[0]),
+                tuple(Direction(*pair) for pair in directions),
+                (SplitScore("test", values, count),),
+                datetime(2026, 11, 27, 8, tzinfo=UTC),
+            )
+            for name, directions, values, count in scores
+        )
+    )

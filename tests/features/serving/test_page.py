@@ -2,13 +2,15 @@
 
 import json
 import os
-import socket
-import threading
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from chromium import EXECUTABLE, Chromium, Page
+from fake_model import known_models
+from serving_server import running
+
+from mt_cli.features.serving.service import Service
 
 TEXT = "A dog runs. The children sleep."
 TRANSLATION = "Ein Hund läuft. Die Kinder schlafen."
@@ -20,20 +22,9 @@ FOCUS = "document.activeElement.textContent"
 
 @pytest.fixture(scope="module")
 def served():
-    """A server with the fake model behind it: `url`."""
-    uvicorn = pytest.importorskip("uvicorn", reason="the server needs the extra `serve`")
-    pytest.importorskip("starlette", reason="the server needs the extra `serve`")
-    from mock_server import MockServer
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(
-            uvicorn.Config(MockServer().application(), log_level="warning", lifespan="off", timeout_graceful_shutdown=5)
-        )
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
-        yield SimpleNamespace(url=f"http://127.0.0.1:{listener.getsockname()[1]}/")
-        server.should_exit = True
-        thread.join()
+    """The server, with models that know a few sentences: `url`."""
+    with running(Service(known_models())) as server:
+        yield SimpleNamespace(url=f"{server.url}/")
 
 
 @pytest.fixture(scope="module")
@@ -215,7 +206,7 @@ def test_alternative_is_chosen_by_mouse(page, visit):
 def test_confidence_is_shown_by_more_than_colour_and_can_be_switched_off(page, visit):
     visit(text=TEXT)
     style = "(w => getComputedStyle(w).textDecorationLine + ' ' + getComputedStyle(w).textDecorationStyle)"
-    styles = f"['Ein', 'Hund', 'läuft'].map(text => {style}({word('result', 'X').replace(json.dumps('X'), 'text')}))"
+    styles = f"['Ein', 'Hund', 'läuft.'].map(text => {style}({word('result', 'X').replace(json.dumps('X'), 'text')}))"
     assert page.evaluate(styles) == ["none solid", "underline dotted", "underline wavy"]
     page.click("document.getElementById('confidence')")
     assert page.evaluate(styles) == ["none solid"] * 3
@@ -247,12 +238,12 @@ def test_file_is_dropped_anywhere_on_the_page(page, visit, tmp_path):
 def test_file_that_cannot_be_translated_says_why(page, visit, tmp_path):
     visit()
     page.click("document.getElementById('files-tab')")
-    for name, text in {"picture.png": "x", "empty.txt": "", "broken.txt": "x"}.items():
-        (tmp_path / name).write_text(text)
+    for name, content in {"picture.png": b"x", "empty.txt": b"", "broken.txt": b"\xff"}.items():
+        (tmp_path / name).write_bytes(content)
         page.choose_files("#file", tmp_path / name)
     page.wait_until("document.querySelectorAll('#files .error').length", 3)
     assert page.evaluate("[...document.querySelectorAll('#files .status')].map(status => status.textContent)") == [
-        "The file is damaged.",
+        "broken.txt, line 1: not utf-8 (found 0xFF)",
         "The file is empty.",
         "Files of this kind are not supported (.png).",
     ]
@@ -440,8 +431,8 @@ def test_markup_in_texts_stays_text(page, visit):
     visit(text=text)
     assert page.text("#result") == text.upper()
     assert page.evaluate("[mirror, result].map(node => node.querySelectorAll('img, b').length)") == [0, 0]
-    page.hover(word("result", "RUNS"))
-    page.wait_until(LIT, ["runs", "RUNS"])
+    page.hover(word("result", "RUNS."))
+    page.wait_until(LIT, ["runs.", "RUNS."])
 
 
 def test_lost_spans_are_named(page, visit):

@@ -36,6 +36,6 @@ function line({ split, bleu, chrf, num_sentences: count }) {
     {},
     element("span", {}, splitName(split)),
     ...figures,
-    element("span", { className: "faint" }, `on ${number(count, 0)} sentences`),
+    ...(count ? [element("span", { className: "faint" }, `on ${number(count, 0)} sentences`)] : []),
   );
 }
