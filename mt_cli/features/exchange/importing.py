@@ -44,6 +44,8 @@ _FILES = (
     *(DESCRIPTION, "config.json", "generation_config.json", "tokenizer_config.json", "vocab.json", "target_vocab.json"),
     *(
         "README.md",
+        "added_tokens.json",
+        "special_tokens_map.json",
         "sentencepiece.bpe.model",
         "source.spm",
         "target.spm",
