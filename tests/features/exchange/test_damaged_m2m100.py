@@ -131,6 +131,8 @@ def test_a_damaged_model_is_refused_by_name_and_nothing_is_written(originals, mt
     [
         ((), "--source-language and --target-language"),
         (("--languages", "eng_Latn"), "--target-language"),
+        (("--languages", ", ,"), "names no language"),
+        (("--languages", ""), "names no language"),
         (("--languages", "eng_Latn,fin_Latn"), "has no language 'fin_Latn'"),
         (("--languages", "en,ayr_Latn"), "did you mean eng_Latn"),
         (("--languages", "eng_Latn,ayr_Latn", "--target-language", "spa_Latn"), "has no language 'spa_Latn'"),

@@ -352,6 +352,21 @@ def test_a_run_of_an_imported_model_is_replayed_in_the_next(nllb_parent, mt, tmp
     assert [parent.run for parent in grandchild.state.parents] == ["child"]
 
 
+def test_the_text_of_an_imported_model_cannot_be_replayed(nllb_parent, mt, tmp_path):
+    init = {"run": "runs/parent", "replay": 0.3}
+    status, _, err = mt("train", "--config", child_config(tmp_path, init=init))
+    assert status == 2 and "init.replay: parent was imported, so its pairs are not known" in err, err
+    assert err.count("mt: ") == 1 and not (tmp_path / "runs/child").exists()
+
+
+def test_a_comma_too_many_names_no_language(one_thread, run_of, tmp_path):
+    folder = tmp_path / "nllb"
+    folder.mkdir()
+    write_nllb(folder)
+    run = run_of(folder, "parent", "--languages", " eng_Latn,, fao_Latn,")
+    assert run.tokenizers[0].languages == ("eng_Latn", "fao_Latn")
+
+
 def test_a_config_without_directions_of_its_parent_is_refused(nllb_parent, mt, tmp_path):
     for corpus, expected in (
         ({"tag": None}, "corpus.tag: direction"),
