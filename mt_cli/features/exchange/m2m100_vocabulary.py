@@ -118,10 +118,12 @@ def read_vocabulary(folder: Path, size: int) -> Vocabulary:
         raise InputError(f"{folder}: has neither {FAST_TOKENIZER} nor {SPM}, so it has no vocabulary")
     if pieces is None:
         raise InputError(f"{folder}: has no {SPM}")
-    added |= _added_entries(folder, config, ids | added, {*languages.values()})
-    languages |= _languages_of(added)
+    named = ids | added | {f"__{code}__": index for code, index in languages.items()}
+    added |= _added_entries(folder, config, named)
     if not has_codes:
+        added |= _entries_without_ids(folder, config, ids | added)
         ids |= added
+    languages |= _languages_of(added)
     _check(source, ids, languages, size)
     return _vocabulary(source, pieces, ids, languages, size)
 
@@ -132,15 +134,12 @@ def _languages_of(entries: Mapping[str, int]) -> dict[str, int]:
     return {match[1] or match[2]: index for match, index in matches if match}
 
 
-def _added_entries(
-    folder: Path, config: _TokenizerConfig, ids: Mapping[str, int], taken: Collection[int]
-) -> dict[str, int]:
-    """Entries that were added to those of the vocabulary, in each way in which `transformers` has written them.
+def _added_entries(folder: Path, config: _TokenizerConfig, ids: Mapping[str, int]) -> dict[str, int]:
+    """Entries that were added to those of the vocabulary, with their ids.
 
-    With ids, they are in `added_tokens_decoder` of `tokenizer_config.json` (since version 4.34) or in
-    `added_tokens.json` (version 4). Without ids, they follow the vocabulary: since version 5, the mask and
-    `extra_special_tokens`; before 4.34, `additional_special_tokens` of `special_tokens_map.json` and the mask.
-    Raises InputError if two files, or a file and the vocabulary, give an entry different ids.
+    They are in `added_tokens_decoder` of `tokenizer_config.json` (since version 4.34 of `transformers`) or in
+    `added_tokens.json` (version 4). Raises InputError if two files, or a file and the vocabulary, give an entry
+    different ids.
     """
     added = {str(token.get("content")): index for index, token in config.added_tokens_decoder.items()}
     path = folder / "added_tokens.json"
@@ -148,14 +147,22 @@ def _added_entries(
     for name, index in numbered:
         if (known := ids.get(name, added.setdefault(name, index))) != index:
             raise InputError(f"{folder}: its files give the entry {name!r:.60} the ids {known:,} and {index:,}")
+    return added
+
+
+def _entries_without_ids(folder: Path, config: _TokenizerConfig, ids: Mapping[str, int]) -> dict[str, int]:
+    """Languages and the mask of NLLB, if they are listed without ids: they follow the entries with ids.
+
+    Since version 5, these are the mask and `extra_special_tokens`, and before 4.34, `additional_special_tokens` of
+    `special_tokens_map.json` and the mask. Empty if all languages that are listed have ids.
+    """
     path = folder / "special_tokens_map.json"
     older = read_model(path, _SpecialTokens).additional_special_tokens if path.exists() else []
     named = [MASK, *config.extra_special_tokens] if config.extra_special_tokens else [*older, MASK]
-    names = [name for name in named if isinstance(name, str) and name not in ids and name not in added]
+    names = [name for name in named if isinstance(name, str) and name not in ids]
     if not _languages_of(dict.fromkeys(names, 0)):
-        return added
-    first = 1 + max(*ids.values(), *added.values(), *taken, 0)
-    return added | {name: index for index, name in enumerate(dict.fromkeys(names), start=first)}
+        return {}
+    return {name: index for index, name in enumerate(dict.fromkeys(names), start=1 + max(ids.values(), default=0))}
 
 
 def _vocabulary(

@@ -498,10 +498,15 @@ def test_a_language_that_was_added_to_m2m100_is_one_of_its_languages(one_thread,
     model, tokenizer = write_m2m100(folder)
     index = tokenizer.get_lang_id("zu") + 3
     (folder / "added_tokens.json").write_text(json.dumps({"__quy__": index}))
+    names = [f"__{code}__" for code in ("af", "am", "zu")]  # Listed before version 4.34, without ids.
+    (folder / "special_tokens_map.json").write_text(json.dumps({"additional_special_tokens": names}))
     run = run_of(folder, "parent", "--languages", "es,quy")
     ((first,),) = run.tokenizers[0].first_target_ids(["<es>quy>"])
     table = model.get_input_embeddings().weight
     assert torch.equal(run.model.source_embedding.table.weight[first], table[index])
+    whole = run_of(folder, "whole", *languages("es", "af"))
+    ((first,),) = whole.tokenizers[0].first_target_ids(["<es>af>"])
+    assert torch.equal(whole.model.source_embedding.table.weight[first], table[tokenizer.get_lang_id("af")])
 
 
 def test_updates_of_an_imported_model_are_those_of_transformers(nllb_parent, mt, tmp_path, export):
