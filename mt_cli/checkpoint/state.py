@@ -199,6 +199,10 @@ class RunState:
             return False
         return value < self.parent_value
 
+    def equals_parent(self, value: float, metric: str) -> bool:
+        """Whether a validation has the score of the parent by the same metric."""
+        return metric == self.parent_metric and value == self.parent_value
+
     def add_validation(self, value: float, loss: float, metric: str, warmup_steps: int) -> bool:
         """Record a validation at the current step; return whether it is the best so far."""
         step = self.validated_step = self.position.step

@@ -52,7 +52,7 @@ def import_model(
     from mt_cli.features.exchange.m2m100 import Selection
 
     selection = None
-    if languages or vocabulary_from or new_language:
+    if languages is not None or vocabulary_from or new_language:
         selection = Selection(_codes(languages), vocabulary_from or (), _new_languages(new_language or ()))
     pair = source_language, target_language
     run = importing.import_model(model, output, pair, allow_pickle, revision, selection)
@@ -70,8 +70,11 @@ def import_model(
 
 
 def _codes(languages: str | None) -> list[str]:
-    """Languages of the option `--languages`."""
-    return [code.strip() for code in languages.split(",")] if languages else []
+    """Languages of the option `--languages`; raises InputError if it has only commas and spaces."""
+    codes = [code for part in (languages or "").split(",") if (code := part.strip())]
+    if languages is not None and not codes:
+        raise InputError(f"--languages {languages!r:.40}: names no language; write codes such as eng_Latn,fao_Latn")
+    return codes
 
 
 def _new_languages(options: Sequence[str]) -> dict[str, str]:

@@ -177,13 +177,15 @@ class TrainingLoop:
         context, state = self._context, self._state
         step, per_epoch = state.position.step, context.length.steps_per_epoch
         epoch = step / per_epoch if per_epoch else float(state.position.epoch)
+        compared = validation.value, context.validator.metric_id
         accuracy, bleu, chrf = (validation.metrics[f"valid/{name}"] for name in ("token_accuracy", "bleu", "chrf"))
         say(
             f"step {step:>6,}  epoch {epoch:5.1f}  {clock(state.elapsed_seconds)}  train loss "
             f"{self._log.recent_loss:.3f}  valid loss {validation.loss:.3f}  accuracy {accuracy:.1%}  "
             f"BLEU {bleu:.2f}  chrF {chrf:.2f}"
             + ("  best" if is_best else "")
-            + ("  below the parent" if state.is_below_parent(validation.value, context.validator.metric_id) else "")
+            + ("  below the parent" if state.is_below_parent(*compared) else "")
+            + ("  no better than the parent" if state.equals_parent(*compared) else "")
         )
         for line in sample_lines(validation.samples, max(80, shutil.get_terminal_size().columns)):
             say(line)

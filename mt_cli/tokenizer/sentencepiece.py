@@ -10,7 +10,7 @@ import json
 import re
 import unicodedata
 from base64 import b64decode
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -211,8 +211,10 @@ def _replacement(units: Sequence[int], texts: bytes, key: bytes) -> bytes | None
     return texts[start : texts.find(b"\0", start)]
 
 
-def all_merges(ranks: Mapping[str, int]) -> list[tuple[str, str]]:
+def all_merges(ranks: Mapping[str, int], made: Container[str] | None = None) -> list[tuple[str, str]]:
     """Merges that SentencePiece makes: every two pieces whose concatenation is a piece, the lowest rank first.
+
+    With `made`, only merges to these pieces are listed.
 
     SentencePiece makes equal merges from left to right. Of two merges to the same piece that overlap, the left one ends
     in a part with which the piece also begins, so it comes first here. Raises ValueError if there are too many merges:
@@ -220,6 +222,8 @@ def all_merges(ranks: Mapping[str, int]) -> list[tuple[str, str]]:
     """
     ranked, num_characters = [], 0
     for piece, rank in ranks.items():
+        if made is not None and piece not in made:
+            continue
         cuts = [cut for cut in range(1, len(piece)) if piece[:cut] in ranks and piece[cut:] in ranks]
         for cut in cuts:
             ranked.append((rank, piece.endswith(piece[:cut]), ranks[piece[:cut]], ranks[piece[cut:]], piece, cut))

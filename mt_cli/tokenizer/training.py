@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -69,7 +69,7 @@ def train_tokenizer(
         # Without training text, the space has no probability.
         state["model"]["vocab"] = [[piece, score or 0.0] for piece, score in state["model"]["vocab"]]
     if config.spacing == "sentencepiece":
-        state["model"] |= _as_sentencepiece(state["model"])
+        state["model"] |= _as_sentencepiece(state["model"], {*SPECIAL_TOKENS, *tags, *BYTES})
     try:
         sanitize(state["model"], state["model"]["type"])
     except ValueError as error:
@@ -77,11 +77,11 @@ def train_tokenizer(
     return Tokenizer(tokenizers.Tokenizer.from_str(json.dumps(state)), tags)
 
 
-def _as_sentencepiece(model: Mapping[str, Any]) -> dict[str, Any]:
-    """Scores that are summed exactly, or all merges that SentencePiece would make."""
+def _as_sentencepiece(model: Mapping[str, Any], special: Set[str]) -> dict[str, Any]:
+    """Scores that are summed exactly, or all merges that SentencePiece would make; `special` entries are no pieces."""
     if "merges" not in model:
         return {"vocab": [[piece, rounded_score(score)] for piece, score in model["vocab"]]}
-    return {"merges": all_merges({piece: rank for piece, rank in model["vocab"].items() if piece not in BYTES})}
+    return {"merges": all_merges({piece: rank for piece, rank in model["vocab"].items() if piece not in special})}
 
 
 @dataclass(frozen=True)

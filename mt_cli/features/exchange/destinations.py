@@ -91,8 +91,9 @@ def _obstacles_to_transformers(config: Config) -> Iterator[Obstacle]:
 def _obstacles_to_argos(config: Config) -> Iterator[Obstacle]:
     """Options of tokenizers that no SentencePiece model holds, and translations that begin with a language."""
     tokenizer = config.tokenizer
-    if any(map(direction_of, config.corpus.tags)):
-        yield Obstacle("corpus.tag", "direction", "to_target")
+    if directions := {*filter(None, map(direction_of, config.corpus.tags))}:
+        # A model for one direction needs no tag; for several, it can have one that names the target.
+        yield Obstacle("corpus.tag", "direction", "to_target" if len(directions) > 1 else None)
     for tag in filter(_WORD.fullmatch, config.corpus.tags):
         yield Obstacle("tag", f"{tag}, which is also a word", f"<{tag}>")
     if tokenizer.algorithm in WITHOUT_SUBWORDS:

@@ -15,7 +15,6 @@ from mt_cli.checkpoint.trained import TrainedRun, write_run
 from mt_cli.config.directions import Tagging, targets_of
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
-from mt_cli.corpus.cache import digest_of_file
 from mt_cli.corpus.languages import is_common, is_known, primary, writes_spaces
 from mt_cli.corpus.rows import Languages
 from mt_cli.errors import InputError
@@ -23,8 +22,17 @@ from mt_cli.features.exchange.bundle import read_bundle, unknown_corpus
 from mt_cli.features.exchange.licences import licence_of
 from mt_cli.features.exchange.m2m100 import ARCHITECTURE as M2M100
 from mt_cli.features.exchange.m2m100 import Selection, read_m2m100
-from mt_cli.features.exchange.marian import PICKLE_ADVICE, PICKLED_WEIGHTS, WEIGHTS, Imported, read_marian
+from mt_cli.features.exchange.marian import Imported, read_marian
 from mt_cli.features.exchange.transformers_config import ARCHITECTURES
+from mt_cli.features.exchange.weights import (
+    PICKLE_ADVICE,
+    WEIGHTS,
+    combined,
+    digest_of_weights,
+    is_pickled,
+    shards_of,
+    weights_file,
+)
 from mt_cli.machine.console import say
 from mt_cli.machine.hub import Repository, download, find_repository
 from mt_cli.machine.storage import read_model
@@ -36,6 +44,8 @@ _FILES = (
     *(DESCRIPTION, "config.json", "generation_config.json", "tokenizer_config.json", "vocab.json", "target_vocab.json"),
     *(
         "README.md",
+        "added_tokens.json",
+        "special_tokens_map.json",
         "sentencepiece.bpe.model",
         "source.spm",
         "target.spm",
@@ -140,10 +150,6 @@ def _repository(name: str, revision: str | None) -> Repository | None:
     return find_repository("model", name, revision, note)
 
 
-def _weights_name(repository: Repository) -> str | None:
-    return next((file for file in (WEIGHTS, PICKLED_WEIGHTS) if file in repository.files), None)
-
-
 def _parents(folder: Path, name: str, repository: Repository | None, languages: Languages) -> list[Ancestor]:
     """Origins of a run that was imported from the hub, or from a folder that names a licence."""
     if (folder / DESCRIPTION).exists():
@@ -151,13 +157,13 @@ def _parents(folder: Path, name: str, repository: Repository | None, languages: 
         return [Ancestor(origin, languages, 0, "", license=licence) for origin, licence in licences.items()]
     licence = licence_of(folder)
     if repository is not None:
-        weights = repository.files[_weights_name(repository) or WEIGHTS]
+        shards = shards_of(folder / (weights_file(repository.files) or WEIGHTS))
+        checksum = combined([repository.files[shard].checksum for shard in shards])
         origin = f"{repository.id} (commit {repository.commit})"
-        return [Ancestor(origin, languages, 0, weights.checksum, license=licence)]
+        return [Ancestor(origin, languages, 0, checksum, license=licence)]
     if licence is None:
         return []
-    weights_path = next(path for path in (folder / WEIGHTS, folder / PICKLED_WEIGHTS) if path.exists())
-    return [Ancestor(folder.resolve().name, languages, 0, digest_of_file(weights_path), license=licence)]
+    return [Ancestor(folder.resolve().name, languages, 0, digest_of_weights(folder), license=licence)]
 
 
 def _download(repository: Repository, allow_pickle: bool) -> Path:
@@ -165,17 +171,20 @@ def _download(repository: Repository, allow_pickle: bool) -> Path:
     if "config.json" in repository.files and DESCRIPTION not in repository.files:
         _check_architecture(str(repository), download(repository, ["config.json"]))
     files = [file for file in _FILES if file in repository.files]
-    weights = _weights_name(repository)
+    weights = weights_file(repository.files)
     if weights is None or not {DESCRIPTION, "config.json"} & set(files):
         there = ", ".join(sorted(repository.files)[:10])
         raise InputError(
             f"{repository}: has no Marian model and no bundle of mt (config.json, {WEIGHTS}); it has {there}"
         )
-    if weights == PICKLED_WEIGHTS and not allow_pickle:
+    if is_pickled(weights) and not allow_pickle:
         raise InputError(f"{repository}: {PICKLE_ADVICE}")
     if "source.spm" in files and "tokenizer.json" in files:
         files.remove("tokenizer.json")
-    return download(repository, [*files, weights])
+    shards = shards_of(download(repository, [weights]) / weights) if weights.endswith(".json") else []
+    if missing := [shard for shard in shards if shard not in repository.files]:
+        raise InputError(f"{repository}: {weights} names {missing[0]}, which is not there")
+    return download(repository, [*files, weights, *shards])
 
 
 def _check_architecture(name: str, folder: Path) -> str | None:

@@ -27,9 +27,10 @@ from mt_cli.corpus.lines import read_lines
 from mt_cli.errors import InputError
 from mt_cli.features.exchange import names
 from mt_cli.features.exchange.m2m100_vocabulary import BOS, EOS, PAD, UNK, Vocabulary, pieces_for, read_vocabulary
-from mt_cli.features.exchange.marian import Imported, read_weights
+from mt_cli.features.exchange.marian import Imported
 from mt_cli.features.exchange.sentencepiece import missing_pieces
 from mt_cli.features.exchange.transformers_config import TransformersConfig
+from mt_cli.features.exchange.weights import read_weights
 from mt_cli.machine.storage import read_model
 from mt_cli.model.transformer import Transformer
 

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import re
-from base64 import b64decode
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
-from math import inf
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 
-from mt_cli.errors import InputError, one_line
-from mt_cli.features.exchange.sentencepiece import LOWEST_SCORE, Pieces, ranked, read_pieces, tokenizer_of
-from mt_cli.machine.storage import read_model, read_regular, reading
+from mt_cli.errors import InputError
+from mt_cli.features.exchange.fast_tokenizer import read_fast_tokenizer
+from mt_cli.features.exchange.sentencepiece import Pieces, read_pieces, tokenizer_of
+from mt_cli.machine.storage import read_model
 from mt_cli.tokenizer.special_tokens import SPECIAL_TOKENS, UNK_ID
-from mt_cli.tokenizer.tokenizer import MAX_FILE_BYTES, Tokenizer
+from mt_cli.tokenizer.tokenizer import Tokenizer
 
 SPM, VOCABULARY, FAST_TOKENIZER = "sentencepiece.bpe.model", "vocab.json", "tokenizer.json"
 BOS, PAD, EOS, UNK, MASK = SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
@@ -36,8 +34,6 @@ _CLASSES = (
 )
 """Tokenizers of `transformers` that write the language before the text, as `mt` does."""
 _LANGUAGE = re.compile(r"([a-z]{2,3}(?:[_-]\w{2,8})*)|__(\S+)__")
-_MERGED_SPACES = {"type": "Replace", "pattern": {"Regex": " {2,}"}}
-_STRIP = {"type": "Strip", "strip_left": True, "strip_right": True}
 _LINES_AT_ONCE = 10_000
 _ASCII = frozenset(map(chr, range(33, 127)))
 
@@ -49,6 +45,19 @@ class _TokenizerConfig(BaseModel):
     legacy_behaviour: bool = False
     tokenizer_class: str | None = None
     added_tokens_decoder: dict[int, dict[str, Any]] = {}
+    extra_special_tokens: list[Any] | dict[str, Any] = []
+
+    @field_validator("extra_special_tokens", mode="after")
+    @classmethod
+    def _are_listed(cls, names: list[Any] | dict[str, Any]) -> list[Any]:
+        """Leave out names of attributes, which version 4 writes; they are no entries of their own."""
+        return names if isinstance(names, list) else []
+
+
+class _SpecialTokens(BaseModel):
+    """Key of `special_tokens_map.json` that is needed."""
+
+    additional_special_tokens: list[Any] = []
 
 
 @dataclass(frozen=True)
@@ -82,7 +91,7 @@ class Vocabulary:
 def read_vocabulary(folder: Path, size: int) -> Vocabulary:
     """Vocabulary of a folder with `size` embeddings; raises InputError if files are missing, damaged or not supported.
 
-    M2M100 has `vocab.json`, and NLLB `tokenizer.json` or the languages in `tokenizer_config.json`.
+    M2M100 has `vocab.json`, and NLLB `tokenizer.json`, or the languages in the files of `_added_entries`.
     """
     path = folder / "tokenizer_config.json"
     config = read_model(path, _TokenizerConfig) if path.exists() else _TokenizerConfig()
@@ -91,38 +100,84 @@ def read_vocabulary(folder: Path, size: int) -> Vocabulary:
             f"{path}: not supported: the tokenizer {config.tokenizer_class!r:.80}; use one of M2M100 or NLLB"
         )
     pieces = replace(read_pieces(folder / SPM), controls=()) if (folder / SPM).exists() else None
-    if (folder / VOCABULARY).exists():
+    has_codes = (folder / VOCABULARY).exists()
+    if config.legacy_behaviour and not has_codes:
+        raise InputError(f"{path}: legacy_behaviour: true is not supported: the language follows the source there")
+    source, added, languages = path, dict[str, int](), dict[str, int]()
+    if has_codes:
         source, ids = folder / VOCABULARY, read_model(folder / VOCABULARY, dict[str, int])
         codes = _CODES.get(config.language_codes, "").split()
         languages = {code: len(ids) + number for number, code in enumerate(codes)}
+    elif (folder / FAST_TOKENIZER).exists():
+        source = folder / FAST_TOKENIZER
+        of_file, ids, added = read_fast_tokenizer(source, SPECIAL, needs_pieces=pieces is None)
+        pieces = pieces or of_file
+    elif pieces is not None:
+        ids = {name: index for index, name in enumerate([*SPECIAL[:4], *pieces.scores])}
     else:
-        if config.legacy_behaviour:
-            raise InputError(f"{path}: legacy_behaviour: true is not supported: the language follows the source there")
-        if (folder / FAST_TOKENIZER).exists():
-            source = folder / FAST_TOKENIZER
-            of_file, ids, added = _read_fast(source)
-            pieces = pieces or of_file
-        elif pieces is not None:
-            source, names = path, [*SPECIAL[:4], *pieces.scores]
-            ids = {name: index for index, name in enumerate(names)}
-            added = {str(token.get("content")): index for index, token in config.added_tokens_decoder.items()}
-        else:
-            raise InputError(f"{folder}: has neither {FAST_TOKENIZER} nor {SPM}, so it has no vocabulary")
-        ids |= added
-        matches = ((_LANGUAGE.fullmatch(name), index) for name, index in added.items())
-        languages = {match[1] or match[2]: index for match, index in matches if match}
+        raise InputError(f"{folder}: has neither {FAST_TOKENIZER} nor {SPM}, so it has no vocabulary")
     if pieces is None:
         raise InputError(f"{folder}: has no {SPM}")
+    named = ids | added | {f"__{code}__": index for code, index in languages.items()}
+    added |= _added_entries(folder, config, named)
+    if not has_codes:
+        added |= _entries_without_ids(folder, config, ids | added)
+        ids |= added
+    languages |= _languages_of(added)
     _check(source, ids, languages, size)
+    return _vocabulary(source, pieces, ids, languages, size)
+
+
+def _languages_of(entries: Mapping[str, int]) -> dict[str, int]:
+    """Ids of the languages among entries, such as `__en__` and `eng_Latn`."""
+    matches = ((_LANGUAGE.fullmatch(name), index) for name, index in entries.items())
+    return {match[1] or match[2]: index for match, index in matches if match}
+
+
+def _added_entries(folder: Path, config: _TokenizerConfig, ids: Mapping[str, int]) -> dict[str, int]:
+    """Entries that were added to those of the vocabulary, with their ids.
+
+    They are in `added_tokens_decoder` of `tokenizer_config.json` (since version 4.34 of `transformers`) or in
+    `added_tokens.json` (version 4). Raises InputError if two files, or a file and the vocabulary, give an entry
+    different ids.
+    """
+    added = {str(token.get("content")): index for index, token in config.added_tokens_decoder.items()}
+    path = folder / "added_tokens.json"
+    numbered = [*added.items(), *(read_model(path, dict[str, int]) if path.exists() else {}).items()]
+    for name, index in numbered:
+        if (known := ids.get(name, added.setdefault(name, index))) != index:
+            raise InputError(f"{folder}: its files give the entry {name!r:.60} the ids {known:,} and {index:,}")
+    return added
+
+
+def _entries_without_ids(folder: Path, config: _TokenizerConfig, ids: Mapping[str, int]) -> dict[str, int]:
+    """Languages and the mask of NLLB, if they are listed without ids: they follow the entries with ids.
+
+    Since version 5, these are the mask and `extra_special_tokens`, and before 4.34, `additional_special_tokens` of
+    `special_tokens_map.json` and the mask. Empty if all languages that are listed have ids.
+    """
+    path = folder / "special_tokens_map.json"
+    older = read_model(path, _SpecialTokens).additional_special_tokens if path.exists() else []
+    named = [MASK, *config.extra_special_tokens] if config.extra_special_tokens else [*older, MASK]
+    names = [name for name in named if isinstance(name, str) and name not in ids]
+    if not _languages_of(dict.fromkeys(names, 0)):
+        return {}
+    return {name: index for index, name in enumerate(dict.fromkeys(names), start=1 + max(ids.values(), default=0))}
+
+
+def _vocabulary(
+    path: Path, pieces: Pieces, ids: Mapping[str, int], languages: Mapping[str, int], size: int
+) -> Vocabulary:
+    """Vocabulary with these ids; raises InputError if `mt` has an entry of the same name, or most entries lack one."""
     special = {name: ids[name] for name in SPECIAL if name in ids}
     if reserved := {*SPECIAL_TOKENS, *(f"<{language}>" for language in languages)}.intersection(ids):
-        raise InputError(f"{source}: not supported: an entry is called {min(reserved)}, as one of mt")
+        raise InputError(f"{path}: not supported: an entry is called {min(reserved)}, as one of mt")
     of_languages = {*languages.values()}
     entries = {name: index for name, index in ids.items() if name not in special and index not in of_languages}
     # Entries that no text has: they are never written, but have a probability.
     named = {*ids.values(), *languages.values()}
     if size > 2 * len(named):
-        raise InputError(f"{source}: has {len(named):,} entries for {size:,} embeddings")
+        raise InputError(f"{path}: has {len(named):,} entries for {size:,} embeddings")
     unnamed = {f"[unused {index}]": index for index in range(size) if index not in named}
     unnamed |= {"[mask]": special[MASK]} if MASK in special else {}
     entries = dict(sorted((entries | unnamed).items(), key=lambda item: item[1]))
@@ -140,56 +195,6 @@ def _check(path: Path, ids: Mapping[str, int], languages: Mapping[str, int], siz
         if len({*numbers}) == len(numbers) and 0 <= min(numbers) <= max(numbers) < size:
             continue
         raise InputError(f"{path}: the ids of its entries are not different numbers from 0 to {size - 1:,}")
-
-
-def _read_fast(path: Path) -> tuple[Pieces, dict[str, int], dict[str, int]]:
-    """Pieces and entries of a `tokenizer.json` that splits text as SentencePiece does, and its added entries."""
-    with reading(path):
-        content = read_regular(path, MAX_FILE_BYTES)
-    try:
-        tree = json.loads(content)
-        model, is_bpe = tree["model"], tree["model"]["type"] == "BPE"
-        if model["type"] not in ("BPE", "Unigram") or model.get("byte_fallback"):
-            raise ValueError("it is neither a bpe nor a unigram model without bytes")
-        vocab = model["vocab"] if is_bpe else {str(piece): index for index, (piece, _) in enumerate(model["vocab"])}
-        ids = {str(name): int(index) for name, index in vocab.items()}
-        added = {str(token["content"]): int(token["id"]) for token in tree.get("added_tokens") or []}
-        names = [name for name in ids if name not in SPECIAL and name not in added]
-        scores = _ranks_of(model["merges"], names) if is_bpe else _scores_of(model["vocab"], {*names})
-        if not all(abs(score) < inf for score in scores.values()):
-            raise ValueError("a score is not a finite number")
-        charsmap, adds_prefix = _steps_of(tree)
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(f"{path}: not a tokenizer of M2M100 or NLLB: {one_line(error)}") from None
-    return Pieces(is_bpe, scores, charsmap, adds_prefix, True), ids, added
-
-
-def _steps_of(tree: Mapping[str, Any]) -> tuple[bytes, bool]:
-    """Compiled normalisation, and whether a space is put before a text; raises ValueError for other steps."""
-    normalizer = tree.get("normalizer") or {"type": "Sequence", "normalizers": []}
-    steps = normalizer["normalizers"] if normalizer["type"] == "Sequence" else [normalizer]
-    kinds = [step["type"] for step in steps if step != _STRIP and not _MERGED_SPACES.items() <= step.items()]
-    if kinds not in ([], ["Precompiled"]) or tree["pre_tokenizer"]["type"] != "Metaspace":
-        raise ValueError("its steps are not those of SentencePiece")
-    charsmaps = [step.get("precompiled_charsmap") or "" for step in steps if step["type"] == "Precompiled"]
-    adds_prefix = tree["pre_tokenizer"].get("prepend_scheme", "always") != "never"
-    return b64decode("".join(charsmaps), validate=True), adds_prefix
-
-
-def _ranks_of(merges: Iterable[Any], names: Sequence[str]) -> dict[str, float]:
-    """Scores by which SentencePiece makes the same merges: the piece that is merged first has the highest.
-
-    Entries that no merge makes are no pieces, except for single characters.
-    """
-    pairs = [merge.split(" ") if isinstance(merge, str) else merge for merge in merges]
-    made = {left + right for left, right in pairs}
-    ranks = ranked(pairs, names)
-    return {name: ranks[name] for name in names if name in made or len(name) == 1}
-
-
-def _scores_of(vocab: Iterable[Any], names: Collection[str]) -> dict[str, float]:
-    """Scores of the pieces of a unigram model; entries with the lowest score that `mt` writes are no pieces."""
-    return {str(name): float(score) for name, score in vocab if name in names and score > LOWEST_SCORE}
 
 
 def pieces_for(vocabulary: Vocabulary, lines: Iterable[str]) -> set[str]:

@@ -21,12 +21,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mt_cli.checkpoint.untrusted_weights import load_model, read_pickle, read_safetensors
+from mt_cli.checkpoint.untrusted_weights import load_model
 from mt_cli.config.sections import TokenizerConfig, is_replacement
 from mt_cli.errors import InputError, one_line
 from mt_cli.features.exchange import names
 from mt_cli.features.exchange.sentencepiece import Pieces, missing_pieces, read_pieces, tokenizer_of
 from mt_cli.features.exchange.transformers_config import MarianConfig
+from mt_cli.features.exchange.weights import read_weights
 from mt_cli.machine.storage import read_model, read_regular, reading
 from mt_cli.model.positions import sinusoids
 from mt_cli.model.transformer import Transformer
@@ -35,11 +36,6 @@ from mt_cli.tokenizer.special_tokens import EOS_ID, PAD_ID, SOS_ID, SPECIAL_TOKE
 from mt_cli.tokenizer.spelling import NORMALIZATIONS
 from mt_cli.tokenizer.tokenizer import MAX_FILE_BYTES, Tokenizer, TokenizerPair
 
-WEIGHTS, PICKLED_WEIGHTS = "model.safetensors", "pytorch_model.bin"
-PICKLE_ADVICE = (
-    f"the weights are in Python's pickle format ({PICKLED_WEIGHTS}), which can run code when it is read; if you trust "
-    "the source, add --allow-pickle, which reads tensors alone (weights_only of torch.load)"
-)
 _NEVER = -1e4
 """Logit of an entry that is never generated; not lower, because label smoothing would lose digits."""
 _HALF_PRECISION = 1e-2
@@ -173,16 +169,6 @@ def _read_vocabulary(path: Path) -> dict[str, int]:
     if "<unk>" not in vocabulary:
         raise InputError(f"{path}: has no entry <unk>")
     return dict(sorted(vocabulary.items(), key=lambda item: item[1]))
-
-
-def read_weights(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
-    """Weights of the folder under the names of `transformers`."""
-    path, pickled = folder / WEIGHTS, folder / PICKLED_WEIGHTS
-    if path.exists() or not pickled.exists():
-        return read_safetensors(path)
-    if not allow_pickle:
-        raise InputError(f"{folder}: {PICKLE_ADVICE}")
-    return read_pickle(pickled)
 
 
 def _check_ids(folder: Path, config: MarianConfig, target: Mapping[str, int]) -> None:

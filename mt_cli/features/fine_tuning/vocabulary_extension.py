@@ -16,6 +16,7 @@ import tokenizers
 from tokenizers import models, trainers
 
 from mt_cli.corpus.rows import untagged
+from mt_cli.tokenizer.sentencepiece import all_merges, has_spacing, rounded_score
 from mt_cli.tokenizer.special_tokens import ABSENT, BYTES, SPECIAL_TOKENS
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
 from mt_cli.tokenizer.untrusted_files import MAX_ENTRY_CHARACTERS
@@ -71,7 +72,8 @@ def extended(
         }
         learned = [(entry, 0.0) for entry in _most_common(missing, max_entries)]
     else:
-        learned, merges = _subwords(kind, names, set.intersection(*vocabularies), units, max_entries)
+        usable = set.intersection(*vocabularies) - {*group[0].tokens(group[0].tag_ids), *tags, *SPECIAL_TOKENS, *BYTES}
+        learned, merges = _subwords(kind, names, usable, units, max_entries)
     new = [(tag, -math.inf) for tag in group[0].without_entries(tags) if tag not in names] + learned
     backends = [_with_entries(state, group[0].vocab_size, new, merges) for state in states]
     return [Tokenizer(backend, tags if backend is backends[0] else ()) for backend in backends]
@@ -84,6 +86,8 @@ def _with_entries(
     model = state["model"]
     if model["type"] == "Unigram":
         lowest = min(score for _, score in model["vocab"])
+        if has_spacing(state):
+            new = [(entry, rounded_score(score) if score > lowest else lowest) for entry, score in new]
         # Lower scores would change the score of unknown characters, which is relative to the lowest one.
         model["vocab"] += [[entry, max(score, lowest)] for entry, score in new]
     else:
@@ -133,7 +137,7 @@ def _subwords(
     texts = {unit: count for unit, count in units.items() if not set(chosen).isdisjoint(unit)}
     learned = _trained(kind, texts, max_entries)
     entries = dict.fromkeys(chosen, min(score for _, score in learned["vocab"]) if kind == "Unigram" else 0.0)
-    may_use = usable - {*SPECIAL_TOKENS, *BYTES} | entries.keys()
+    may_use = usable | entries.keys()
     merges: list[list[str]] = []
     if kind == "Unigram":
         for piece, score in sorted(learned["vocab"], key=lambda entry: -entry[1]):
@@ -144,11 +148,10 @@ def _subwords(
         for left, right in learned["merges"]:
             is_new = not set(chosen).isdisjoint(left + right)
             if is_new and {left, right} <= may_use and len(entries) < max_entries:
-                entry = left + right
-                entries[entry] = 0.0
-                may_use.add(entry)
-                cuts = ([entry[:place], entry[place:]] for place in range(1, len(entry)))
-                merges += [cut for cut in cuts if may_use.issuperset(cut)]
+                entries[left + right] = 0.0
+                may_use.add(left + right)
+        ranks = {entry: rank for rank, entry in enumerate([*sorted(may_use - entries.keys()), *entries])}
+        merges = [list(merge) for merge in all_merges(ranks, entries.keys())]
     return list(entries.items()), merges
 
 

@@ -190,7 +190,6 @@ def begun_with(
         raise RunError(f"--begin-with: {error}") from None
     if destination:
         _check_fits(run, parent, destination)
-    can_extend = parent.tokenizer.algorithm != "sentencepiece"
     corpus = dict(tree["corpus"])
     if parent.corpus.has_target_tags:
         corpus["tag"] = TO_TARGET
@@ -198,10 +197,10 @@ def begun_with(
         corpus["tag"] = DIRECTION
     elif parent.corpus.tagging.is_required:
         corpus |= _tagged(corpus, parent.corpus.tagging, run)
-    init = {"run": str(run)} | ({"vocabulary": "extend"} if can_extend else {})
+    init = {"run": str(run), "vocabulary": "extend"}
     tree = {"name": tree["name"], "init": init, "corpus": corpus, "preset": "auto"}
     complete = inherited(parse_config(tree, "mt init"), parent, "mt init")
-    if can_extend and parent.tokenizer.spacing != "sentencepiece":  # With it, no spelling can be changed.
+    if "sentencepiece" not in (parent.tokenizer.algorithm, parent.tokenizer.spacing):  # Its spellings are fixed.
         facts, tokenizer = find_facts(complete, read(complete, cache)), complete.tokenizer
         normalize = list(dict.fromkeys([*tokenizer.normalize, *facts.spellings]))
         values = {"normalize": normalize, "letters": merge_letters(tokenizer.letters, facts.letters)}

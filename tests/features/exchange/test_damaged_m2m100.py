@@ -38,6 +38,18 @@ def model_of(change):
     return damage
 
 
+def no_languages(folder):
+    keys("tokenizer_config.json", extra_special_tokens=[])(folder)
+    model_of(lambda tree: tree.update(added_tokens=[]))(folder)
+
+
+def popped_merge(tree):
+    """The first of several merges to a piece, which is taken out."""
+    merges = tree["model"]["merges"]
+    products = ["".join(merge) for merge in merges]
+    return merges.pop(next(place for place, piece in enumerate(products) if products.count(piece) > 1))
+
+
 def bomb(folder):
     """Many embeddings of one number, and few entries."""
     keys(CONFIG, vocab_size=100_000)(folder)
@@ -70,12 +82,20 @@ DAMAGES = {
         (keys("tokenizer_config.json", tokenizer_class="SMALL100Tokenizer"), "the tokenizer 'SMALL100Tokenizer'"),
         (model_of(lambda tree: tree["model"].update(byte_fallback=True)), FAST),
         (model_of(lambda tree: tree["model"].update(type="WordPiece")), FAST),
+        (model_of(lambda tree: tree["model"].update(dropout=0.1)), "model.dropout is 0.1"),
+        (keys(FAST, "model", dropout=0.1), "model.dropout is 0.1"),
+        (model_of(lambda tree: tree["model"].update(ignore_merges=True)), "model.ignore_merges is True"),
+        (model_of(lambda tree: tree["model"].update(fuse_unk=False)), "model.fuse_unk is False"),
+        (model_of(lambda tree: tree["model"].update(end_of_word_suffix="</w>")), "model.end_of_word_suffix is '</w>'"),
+        (model_of(lambda tree: tree["model"]["merges"].append(popped_merge(tree))), "in another order"),
+        (model_of(lambda tree: tree["model"]["merges"].append(["q", "▁"])), "merge of 'q' and '▁' has no entry"),
+        (model_of(lambda tree: popped_merge(tree)), "it lacks the merge of "),
         (model_of(lambda tree: tree["model"].update(merges=[["a"]])), FAST),
         (model_of(lambda tree: tree["model"]["vocab"].update({"x" * 10**6: 5})), FAST),
         (model_of(lambda tree: tree["model"]["vocab"].update({"a": 10**30})), FAST),
         (model_of(lambda tree: tree.update(normalizer={"type": "Lowercase"})), FAST),
         (model_of(lambda tree: tree.update(pre_tokenizer={"type": "Whitespace"})), FAST),
-        (model_of(lambda tree: tree.update(added_tokens=[])), "languages"),
+        (no_languages, "languages"),
         (
             model_of(lambda tree: tree["normalizer"]["normalizers"][0].update(precompiled_charsmap="AAAA")),
             "normalisation",
@@ -111,6 +131,8 @@ def test_a_damaged_model_is_refused_by_name_and_nothing_is_written(originals, mt
     [
         ((), "--source-language and --target-language"),
         (("--languages", "eng_Latn"), "--target-language"),
+        (("--languages", ", ,"), "names no language"),
+        (("--languages", ""), "names no language"),
         (("--languages", "eng_Latn,fin_Latn"), "has no language 'fin_Latn'"),
         (("--languages", "en,ayr_Latn"), "did you mean eng_Latn"),
         (("--languages", "eng_Latn,ayr_Latn", "--target-language", "spa_Latn"), "has no language 'spa_Latn'"),
@@ -168,3 +190,22 @@ def test_the_licence_is_the_one_in_the_metadata_of_the_card(tmp_path, card, lice
 
     (tmp_path / "README.md").write_bytes(card.encode() + b"\xff")
     assert licence_of(tmp_path) == licence
+
+
+def test_a_tokenizer_file_without_dropout_may_say_so(originals, mt, tmp_path):
+    folder = shutil.copytree(originals / "nllb", tmp_path / "nllb")
+    model_of(lambda tree: tree["model"].update(dropout=0.0, continuing_subword_prefix="", merges=old(tree)))(folder)
+    status, _, err = mt("import", folder, "--output", "runs/parent", "--languages", "eng_Latn,ayr_Latn")
+    assert status == 0, err
+
+
+def old(tree):
+    """Merges as older versions of the library write them."""
+    return [" ".join(merge) for merge in tree["model"]["merges"]]
+
+
+def test_files_that_give_an_entry_two_ids_are_refused(originals, mt, tmp_path):
+    folder = shutil.copytree(originals / "nllb", tmp_path / "nllb")
+    (folder / "added_tokens.json").write_text('{"eng_Latn": 5}')
+    status, _, err = mt("import", folder, "--output", "runs/parent", "--languages", "eng_Latn,ayr_Latn")
+    assert status == 2 and "give the entry 'eng_Latn' the ids 163 and 5" in err and err.count("\n") == 1, err

@@ -75,6 +75,18 @@ def test_a_model_that_follows_the_advice_fits_and_one_that_fits_gets_none(model,
         assert program in describe_destinations(config).partition(";")[0].split(", ")
 
 
+@pytest.mark.parametrize(("both_directions", "advice"), [(False, "corpus.tag: null"), (True, "corpus.tag: to_target")])
+def test_a_model_with_tags_of_directions_is_told_the_tag_that_argos_can_hold(both_directions, advice):
+    valid = {"builtin": "phrasebook-en-it", "split": "valid"}
+    corpus = {"tag": "direction", "both_directions": both_directions, "valid": valid}
+    config = config_of(corpus, tokenizer={"algorithm": "bpe", "spacing": "sentencepiece"})
+    with pytest.raises(InputError, match=f"cannot hold corpus.tag: direction; .* with {advice} "):
+        check_destination(config, "argos")
+    instead = advice.partition(": ")[2]
+    fitted = corpus | {"tag": None if instead == "null" else instead}
+    assert not obstacles(config_of(fitted, tokenizer={"algorithm": "bpe", "spacing": "sentencepiece"}), "argos")
+
+
 def test_the_page_names_the_shipped_configs_that_transformers_holds(root):
     rows = re.findall(r"^\| (`.+) \| (yes|no: .+?) \| (.*?) ?\|$", (root / "docs/export.md").read_text("utf-8"), re.M)
     held = {name: value == "yes" for names, value, _ in rows for name in re.findall(r"`(\w+)`", names)}

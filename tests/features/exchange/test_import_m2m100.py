@@ -352,6 +352,21 @@ def test_a_run_of_an_imported_model_is_replayed_in_the_next(nllb_parent, mt, tmp
     assert [parent.run for parent in grandchild.state.parents] == ["child"]
 
 
+def test_the_text_of_an_imported_model_cannot_be_replayed(nllb_parent, mt, tmp_path):
+    init = {"run": "runs/parent", "replay": 0.3}
+    status, _, err = mt("train", "--config", child_config(tmp_path, init=init))
+    assert status == 2 and "init.replay: parent was imported, so its pairs are not known" in err, err
+    assert err.count("mt: ") == 1 and not (tmp_path / "runs/child").exists()
+
+
+def test_a_comma_too_many_names_no_language(one_thread, run_of, tmp_path):
+    folder = tmp_path / "nllb"
+    folder.mkdir()
+    write_nllb(folder)
+    run = run_of(folder, "parent", "--languages", " eng_Latn,, fao_Latn,")
+    assert run.tokenizers[0].languages == ("eng_Latn", "fao_Latn")
+
+
 def test_a_config_without_directions_of_its_parent_is_refused(nllb_parent, mt, tmp_path):
     for corpus, expected in (
         ({"tag": None}, "corpus.tag: direction"),
@@ -384,6 +399,150 @@ def test_either_file_of_the_tokenizer_of_nllb_is_enough(one_thread, run_of, tmp_
         assert [run.tokenizers[0].encode([line]) for line in tagged] == [
             whole.tokenizers[0].encode([line]) for line in tagged
         ]
+
+
+def test_merges_in_any_order_of_their_pieces_split_text_as_transformers_does(one_thread, run_of, tmp_path):
+    folder = tmp_path / "nllb"
+    folder.mkdir()
+    write_nllb(folder)
+    (folder / "sentencepiece.bpe.model").unlink()
+    tree = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    before = transformers.AutoTokenizer.from_pretrained(folder)
+    tree["model"]["merges"].reverse()
+    (folder / "tokenizer.json").write_text(json.dumps(tree))
+    theirs = transformers.AutoTokenizer.from_pretrained(folder)
+    ours = run_of(folder, "parent", *languages("eng_Latn", "ayr_Latn")).tokenizers[0]
+    for line in LINES:
+        expected = theirs.tokenize(" ".join(line.split()))
+        assert ours.pieces(line) == ["[UNK]" if piece == "<unk>" else piece for piece in expected]
+    assert any(before.tokenize(line) != theirs.tokenize(line) for line in LINES)
+
+
+OLDER = {  # Parts of `tokenizer.json` as these versions of `transformers` write them.
+    "4.33": (
+        [{"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}],
+        {"type": "Metaspace", "replacement": "▁", "add_prefix_space": True},
+    ),
+    "4.57": (
+        [
+            {"type": "Strip", "strip_left": False, "strip_right": True},
+            {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "▁"},
+        ],
+        {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True},
+    ),
+}
+
+
+@pytest.mark.parametrize("version", OLDER)
+@pytest.mark.parametrize("has_pieces", [True, False])
+def test_tokenizer_files_of_older_versions_split_text_alike(one_thread, run_of, tmp_path, version, has_pieces):
+    folder = tmp_path / "nllb"
+    folder.mkdir()
+    write_nllb(folder)
+    whole = run_of(folder, "whole", *languages("eng_Latn", "ayr_Latn")).tokenizers[0]
+    tree = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    steps, tree["pre_tokenizer"] = OLDER[version]
+    charsmap = tree["normalizer"]["normalizers"][0]
+    tree["normalizer"]["normalizers"] = [charsmap, *steps]
+    if version == "4.33":
+        tree["model"]["merges"] = [" ".join(merge) for merge in tree["model"]["merges"]]
+    (folder / "tokenizer.json").write_text(json.dumps(tree))
+    if not has_pieces:
+        (folder / "sentencepiece.bpe.model").unlink()
+    older = run_of(folder, "older", *languages("eng_Latn", "ayr_Latn")).tokenizers[0]
+    texts = [*LINES, " one", "  one  two ", ""]
+    assert [older.pieces(line) for line in texts] == [whole.pieces(line) for line in texts]
+
+
+def files_of_version(folder, tokenizer, layout):
+    """Write the languages as a version of `transformers` does that writes no `tokenizer.json`."""
+    (folder / "tokenizer.json").unlink()
+    (folder / "tokenizer_config.json").unlink()
+    names, config = [*NLLB_LANGUAGES], {"tokenizer_class": "NllbTokenizer"}
+    ids = {name: tokenizer.convert_tokens_to_ids(name) for name in ("<mask>", *names)}
+    extra = {"additional_special_tokens": names}
+    if layout == "before 4.34":
+        (folder / "special_tokens_map.json").write_text(json.dumps(extra))
+    elif layout == "added_tokens.json":
+        (folder / "added_tokens.json").write_text(json.dumps(ids))
+        (folder / "special_tokens_map.json").write_text(json.dumps(extra))
+        config |= extra | {"extra_special_tokens": {}}
+    elif layout == "added_tokens_decoder":
+        config |= {"added_tokens_decoder": {index: {"content": name} for name, index in ids.items()}}
+    else:
+        config |= {"extra_special_tokens": names}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize("layout", ["before 4.34", "added_tokens.json", "added_tokens_decoder", "extra_special_tokens"])
+def test_languages_of_nllb_are_read_from_the_files_of_each_version(one_thread, run_of, tmp_path, layout):
+    folder = tmp_path / "nllb"
+    folder.mkdir()
+    _, tokenizer = write_nllb(folder)
+    table = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).get_input_embeddings().weight
+    ids = {name: tokenizer.convert_tokens_to_ids(name) for name in NLLB_LANGUAGES}
+    if layout == "before 4.34":  # There, the mask follows the languages.
+        ids = {name: index - 1 for name, index in ids.items()}
+    files_of_version(folder, tokenizer, layout)
+    run = run_of(folder, "parent", "--languages", ",".join(NLLB_LANGUAGES))
+    for name in NLLB_LANGUAGES:
+        if name != "eng_Latn":
+            ((first,),) = run.tokenizers[0].first_target_ids([f"<eng_Latn>{name}>"])
+            assert torch.equal(run.model.source_embedding.table.weight[first], table[ids[name]])
+    assert set(run.tokenizers[0].languages) == set(NLLB_LANGUAGES)
+
+
+def test_a_language_that_was_added_to_m2m100_is_one_of_its_languages(one_thread, run_of, tmp_path):
+    folder = tmp_path / "m2m100"
+    folder.mkdir()
+    model, tokenizer = write_m2m100(folder)
+    index = tokenizer.get_lang_id("zu") + 3
+    (folder / "added_tokens.json").write_text(json.dumps({"__quy__": index}))
+    names = [f"__{code}__" for code in ("af", "am", "zu")]  # Listed before version 4.34, without ids.
+    (folder / "special_tokens_map.json").write_text(json.dumps({"additional_special_tokens": names}))
+    run = run_of(folder, "parent", "--languages", "es,quy")
+    ((first,),) = run.tokenizers[0].first_target_ids(["<es>quy>"])
+    table = model.get_input_embeddings().weight
+    assert torch.equal(run.model.source_embedding.table.weight[first], table[index])
+    whole = run_of(folder, "whole", *languages("es", "af"))
+    ((first,),) = whole.tokenizers[0].first_target_ids(["<es>af>"])
+    assert torch.equal(whole.model.source_embedding.table.weight[first], table[tokenizer.get_lang_id("af")])
+
+
+def test_updates_of_an_imported_model_are_those_of_transformers(nllb_parent, mt, tmp_path, export):
+    training = {
+        **{"max_steps": 3, "validate_every_steps": 3, "batch_tokens": 100_000, "warmup_steps": 0},
+        **{"schedule": "constant", "label_smoothing": 0.0, "adam_epsilon": 1e-3, "weight_decay": 0.01},
+    }
+    name = child_config(tmp_path, training=training, model={"dropout": 0.0, "attention_dropout": 0.0})
+    status, _, err = mt("train", "--config", name)
+    assert status == 0, err
+    export("runs/parent", "huggingface", "parent")
+    export("runs/child", "huggingface", "child")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(
+        tmp_path / "parent", src_lang="spa_Latn", tgt_lang="ayr_Latn"
+    )
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "parent", dropout=0.0, attention_dropout=0.0)
+    model.train()
+    model.config.encoder_layerdrop = model.config.decoder_layerdrop = 0.0
+    model.model.encoder.layerdrop = model.model.decoder.layerdrop = 0.0
+    collate = transformers.DataCollatorForSeq2Seq(tokenizer, model)
+    rows = tokenizer(LINES[:40], text_target=LINES[40:80])
+    batch = collate([{key: rows[key][number] for key in ("input_ids", "labels")} for number in range(40)])
+    matrices = [weight for name, weight in model.named_parameters() if weight.dim() == 2 and "shared" not in name]
+    others = [weight for name, weight in model.named_parameters() if weight.dim() == 1 or "shared" in name]
+    groups = [{"params": matrices, "weight_decay": 0.01}, {"params": others, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.98), eps=1e-3)
+    for _ in range(3):
+        model(**batch).loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+    ours = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "child").state_dict()
+    parent = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "parent").state_dict()
+    for name, weight in model.state_dict().items():
+        torch.testing.assert_close(ours[name], weight, atol=2e-6, rtol=1e-5, msg=name)
+    assert any((ours[name] - weight).abs().max() > 1e-4 for name, weight in parent.items())
 
 
 def test_a_model_of_full_size_has_the_weights_of_the_class_of_transformers():

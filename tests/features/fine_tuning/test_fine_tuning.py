@@ -171,6 +171,7 @@ def test_training_that_never_beats_the_parent_says_so_at_the_end(child, tmp_path
     assert (validation["is_above_parent"], validation["is_below_parent"]) == (is_above, False)
     assert ("is no better on valid than the run that training began with" in err) == (not is_above)
     assert ("use that run, or try a smaller training.learning_rate" in err) == (not is_above)
+    assert ("  no better than the parent" in err) == (not is_above)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,9 @@
+import string
+from itertools import groupby
+
 import pytest
+from sentencepiece_texts import odd_texts
+from texts import TEXTS
 
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.features.fine_tuning.vocabulary_extension import extended, old_ids_of_entries
@@ -15,12 +20,16 @@ CONFIGS = [
     TokenizerConfig(algorithm="bpe", vocab_size=330),
     TokenizerConfig(algorithm="bpe", vocab_size=60, byte_fallback=False),
     TokenizerConfig(algorithm="unigram", vocab_size=330),
+    TokenizerConfig(algorithm="bpe", vocab_size=330, spacing="sentencepiece"),
+    TokenizerConfig(algorithm="unigram", vocab_size=330, spacing="sentencepiece"),
     TokenizerConfig(algorithm="word_level"),
     TokenizerConfig(algorithm="char"),
 ]
 
 
-@pytest.fixture(params=CONFIGS, ids=lambda config: f"{config.algorithm}, bytes {config.byte_fallback}")
+@pytest.fixture(
+    params=CONFIGS, ids=lambda config: f"{config.algorithm}, {config.spacing}, bytes {config.byte_fallback}"
+)
 def config(request):
     return request.param
 
@@ -56,3 +65,65 @@ def test_markers_in_text_never_become_entries(old):
     (new,) = extended([old], ["a ￭ b ▁ c \ue000 \x10 狗"] * 9, (), 500)
     entries = "".join(new.tokens(range(old.vocab_size, new.vocab_size)))
     assert "\ue000" not in entries and "\x10" not in entries
+
+
+TEXT_LINES = [line for text in TEXTS.values() for line in text.split("\n") if line]
+
+
+@pytest.mark.parametrize("algorithm", ["bpe", "unigram"])
+def test_an_extended_vocabulary_with_the_spaces_of_sentencepiece_is_a_sentencepiece_model(algorithm):
+    library = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
+    from mt_cli.features.exchange.sentencepiece import model_file
+
+    config = TokenizerConfig(algorithm=algorithm, vocab_size=500, spacing="sentencepiece")
+    old = train_tokenizer([*OLD * 9, *(line for line in TEXT_LINES if line.isascii())], config, ["<2xx>"])
+    (new,) = extended([old], [*NEW * 9, "aaa狗狗狗狗 <2xx>狗狗" * 9, *TEXT_LINES * 3], ["<2xx>", "<2zh>"], 700)
+    new = Tokenizer.parse(new.to_json().encode("utf-8"), "x", config, ["<2xx>", "<2zh>"])
+    theirs = library.SentencePieceProcessor(model_proto=model_file(new))
+    assert [theirs.id_to_piece(index) for index in range(theirs.vocab_size())] == new.tokens(range(new.vocab_size))
+    assert new.vocab_size > old.vocab_size + 300
+    texts = [*TEXT_LINES, *NEW, *odd_texts([*TEXT_LINES, *NEW, "x <2xx>狗 <2zh>"], 3000)]
+    for text, our_ids, their_ids in zip(texts, new.encode(texts), theirs.encode(texts), strict=True):
+        if not text.startswith("<2"):
+            assert our_ids == their_ids, (text, new.tokens(our_ids), theirs.encode(text, out_type=str))
+
+
+def test_an_extended_vocabulary_has_all_merges_of_sentencepiece_and_scores_that_are_summed_exactly():
+    texts = [*NEW * 9, *TEXT_LINES * 3, *["狗猫 狗猫狗 猫狗猫狗 狗狗狗狗狗 一狗猫一 猫狗"] * 50]
+    for algorithm in ("bpe", "unigram"):
+        config = TokenizerConfig(algorithm=algorithm, vocab_size=330, spacing="sentencepiece")
+        (new,) = extended([train_tokenizer(OLD * 3, config)], texts, (), 900)
+        model = new.model()
+        if algorithm == "unigram":
+            assert all((1024 * score).is_integer() for _, score in model["vocab"])
+            continue
+        pieces, merges = {*new.subwords()}, [*map(tuple, model["merges"])]
+        cuts = {(piece[:cut], piece[cut:]) for piece in pieces for cut in range(1, len(piece))}
+        assert {*merges} == {(left, right) for left, right in cuts if {left, right} <= pieces}
+        products = ["".join(merge) for merge in merges]
+        assert [piece for piece, _ in groupby(products)] == [*dict.fromkeys(products)]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_an_extended_sentencepiece_model_is_exported_with_its_own_ids(tmp_path, kind):
+    library = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
+    from marian_files import train_pieces
+
+    from mt_cli.features.exchange.sentencepiece import model_file, read_pieces, tokenizer_of
+
+    lines = [*OLD * 9, string.printable.strip(), *(line for line in TEXT_LINES if line.isascii())]
+    options = {"vocab_size": 400, "character_coverage": 1.0, "normalization_rule_name": "identity"}
+    train_pieces(tmp_path, "old", lines, kind, **options)
+    pieces = read_pieces(tmp_path / "old.spm")
+    old = tokenizer_of(pieces, pieces.names)
+    (new,) = extended([old], [*NEW * 9, *TEXT_LINES * 3], (), 700)
+    assert new.vocab_size > old.vocab_size + 300
+    theirs = library.SentencePieceProcessor(model_proto=model_file(new))
+    (tmp_path / "new.spm").write_bytes(model_file(new))
+    pieces = read_pieces(tmp_path / "new.spm")
+    again = tokenizer_of(pieces, new.tokens(range(4, new.vocab_size)))
+    texts = [*TEXT_LINES, *NEW, *odd_texts([*TEXT_LINES, *NEW], 2000)]
+    for text, expected in zip(texts, new.encode(texts), strict=True):
+        names = ["[UNK]" if index == theirs.unk_id() else theirs.id_to_piece(index) for index in theirs.encode(text)]
+        assert new.tokens(expected) == names, text
+        assert again.encode([text]) == [expected], text

@@ -5,8 +5,10 @@ import shutil
 import pytest
 import yaml
 
+from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.loading import load_config
 from mt_cli.features.recipes.auto import merge_letters
+from mt_cli.tokenizer.special_tokens import UNK_ID
 
 
 def write(folder, **sides):
@@ -116,3 +118,24 @@ def test_a_config_that_begins_with_a_model_for_several_directions_has_a_tag(mt, 
     status, _, err = mt("train", "--config", "child.yaml", "--set", "training.max_epochs=1")
     assert status == 0 and "new source entries" in err, err
     assert mt("translate", "--run", "runs/child", "--to", "it", "one two")[0] == 0
+
+
+def test_a_config_that_begins_with_a_sentencepiece_model_gives_new_characters_entries(one_thread, mt, tmp_path):
+    from marian_files import write_marian
+
+    folder = tmp_path / "opus-en-xx"
+    folder.mkdir()
+    write_marian(folder)
+    options = ("--source-language", "en", "--target-language", "xx")
+    assert mt("import", folder, "--output", "runs/opus", *options)[0] == 0
+    write(tmp_path, train_en="one two", train_xx="狗在睡觉。一只猫在看狗")
+    status, _, err = mt(
+        "init", "--files", "train.en", "train.xx", *options, "--name", "child", "--begin-with", "runs/opus"
+    )
+    assert status == 0, err
+    text = (tmp_path / "child.yaml").read_text(encoding="utf-8")
+    assert "vocabulary: extend" in text and "normalize" not in text
+    status, _, err = mt("train", "--config", "child.yaml", "--set", "training.max_steps=1")
+    assert status == 0 and "new shared entries" in err, err
+    tokenizer = TrainedRun.load(tmp_path / "runs/child").tokenizers[1]
+    assert not any(UNK_ID in ids for ids in tokenizer.encode(["狗在看猫", "睡觉"]))
