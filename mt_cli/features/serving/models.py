@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -102,6 +103,16 @@ class ServedModel:
         return tag_of_direction(self.translator.tagging, direction)
 
 
+def _loaded(source: Source, name: str) -> ServedModel:
+    """Load a model in a thread that ends with it.
+
+    OpenMP gives each thread that computes helpers of its own. If there are more helpers than cores, they sleep between
+    operations, and a search takes three times as long. So only the thread of the scheduler may keep some.
+    """
+    with ThreadPoolExecutor(1) as loading:
+        return loading.submit(source.load, name).result()
+
+
 def tag_of_direction(tagging: Tagging, direction: Direction) -> str | None:
     """Tag that asks for a direction: one with both languages, or with the target; else the default tag."""
     for tag in tagging.tags:
@@ -169,7 +180,7 @@ class Models:
             while name in {model.name for model in models}:
                 number += 1
                 name = f"{base}-{number}"
-            models.append(source.load(name))
+            models.append(_loaded(source, name))
         return cls(tuple(models))
 
     def reload(self, only_changed: bool = True) -> list[str]:
@@ -179,7 +190,7 @@ class Models:
             try:
                 if only_changed and model.source.fingerprint() in ((), model.fingerprint):
                     continue
-                loaded = model.source.load(model.name)
+                loaded = _loaded(model.source, model.name)
             except MtError as error:
                 say(f"mt: {model.name} is served as before: {error}")
                 continue
