@@ -16,8 +16,8 @@ from mt_cli.features.serving.server import bound, server_config
 class Running:
     """A server that answers, and a client for it."""
 
-    def __init__(self, service, port):
-        self.service, self.url = service, f"http://127.0.0.1:{port}"
+    def __init__(self, service, port, connections):
+        self.service, self.url, self.connections = service, f"http://127.0.0.1:{port}", connections
 
     def ask(self, path, body=None, headers=None, method=None):
         """Status, headers and content, which is parsed if it is JSON; a dict is sent as JSON."""
@@ -51,7 +51,7 @@ def running(service, **options):
         assert thread.is_alive()
         time.sleep(0.01)
     try:
-        yield Running(service, listener.getsockname()[1])
+        yield Running(service, listener.getsockname()[1], server.server_state.connections)
     finally:
         server.should_exit = True
         thread.join()

@@ -305,6 +305,24 @@ def test_fifty_clients_get_the_translations_of_one(server):
     assert int(re.search(r"mt_batch_rows_count (\d+)", metrics)[1]) < 100
 
 
+def test_small_answers_are_sent_at_once(server):
+    with raw_socket(server) as client:
+        client.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert client.recv(1000).startswith(b"HTTP/1.1 200")
+        (connection,) = server.connections
+        accepted = connection.transport.get_extra_info("socket")
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_models_are_loaded_in_threads_that_end(trained, monkeypatch):
+    threads = []
+    load = Source.load
+    monkeypatch.setattr(Source, "load", lambda *args: (threads.append(threading.current_thread()), load(*args))[1])
+    models = Models.load([Source(trained, device="cpu")])
+    models.reload(only_changed=False)
+    assert len(threads) == 2 and not any(thread.is_alive() for thread in threads)
+
+
 def test_a_full_server_says_when_to_come_back_and_recovers(models, serve):
     with serve(Service(models, Limits(max_requests=2))) as server:
         release = block_search(server.service)
