@@ -50,11 +50,13 @@ class FileStore:
         self._folder.cleanup()
 
     def add(self, content: bytes, name: str) -> str:
-        """Store a file; return the name to fetch it by. Raises RequestError (429) if too many are stored."""
+        """Store a file; return the name to fetch it by. The oldest files make room for it."""
         self._remove_expired()
-        num_bytes = sum(file.num_bytes for file in self._files.values())
-        if len(self._files) >= _MOST_FILES or num_bytes + len(content) > _MOST_BYTES:
-            raise RequestError("too many translated files are kept; try again later", 429, 60)
+        while self._files and (
+            len(self._files) >= _MOST_FILES
+            or sum(file.num_bytes for file in self._files.values()) + len(content) > _MOST_BYTES
+        ):
+            self._remove(next(iter(self._files)))
         token = secrets.token_urlsafe(24) + Path(name).suffix.lower()
         path = Path(self._folder.name) / token
         try:
@@ -76,7 +78,10 @@ class FileStore:
     def _remove_expired(self) -> None:
         now = time.monotonic()
         for token in [token for token, file in self._files.items() if file.expires_at < now]:
-            self._files.pop(token).path.unlink(missing_ok=True)
+            self._remove(token)
+
+    def _remove(self, token: str) -> None:
+        self._files.pop(token).path.unlink(missing_ok=True)
 
 
 def suffix_of(name: str) -> str:

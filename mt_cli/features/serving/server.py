@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -79,6 +80,7 @@ def serve(
     SIGHUP loads models again whose weights were replaced. `proxies` are addresses whose headers about the client are
     believed. Raises InputError, before anything is loaded, if the address cannot be used.
     """
+    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # It logs each damaged form.
     with bound(host, port) as listener:
         service = load()
         server = uvicorn.Server(server_config(service, watch_seconds, proxies))

@@ -16,6 +16,8 @@ import pytest
 from mt_cli.config.directions import Tagging
 from mt_cli.corpus.protected_text import UNPROTECTED
 from mt_cli.features.serving.access import Hosts, Keys, Rates
+from mt_cli.features.serving.errors import RequestError
+from mt_cli.features.serving.files import FileStore
 from mt_cli.features.serving.models import Direction, Models, Source, tag_of_direction
 from mt_cli.features.serving.service import Limits, Service
 from mt_cli.features.serving.translations import SplitText
@@ -155,6 +157,19 @@ def test_a_file_comes_back_translated_under_a_name_that_nobody_can_guess(server)
     status, received, content = server.ask(address.removeprefix(server.url))
     assert (status, content) == (200, b"ONE TWO.\r\n\r\nTEN.")
     assert received["Content-Disposition"] == "attachment; filename*=UTF-8''a%20b.xx.txt"
+
+
+def test_the_oldest_files_make_room_for_new_ones(monkeypatch):
+    monkeypatch.setattr("mt_cli.features.serving.files._MOST_FILES", 3)
+    store = FileStore()
+    tokens = [store.add(b"text", "a.txt") for _ in range(5)]
+    for token in tokens[:2]:
+        with pytest.raises(RequestError, match="no such file"):
+            store.get(token)
+    paths = [store.get(token).path for token in tokens[2:]]
+    assert sorted(paths[0].parent.iterdir()) == sorted(paths)
+    store.close()
+    assert not paths[0].parent.exists()
 
 
 @pytest.mark.parametrize(
