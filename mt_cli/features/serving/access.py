@@ -47,14 +47,18 @@ class Keys:
                 )
         return cls(tuple(dict.fromkeys(map(_digest, keys.values()))))
 
+    def knows(self, key: str | None) -> bool:
+        """Whether a key is one of the file; the time does not depend on the keys."""
+        digest = _digest(key or "")
+        return sum(hmac.compare_digest(digest, known) for known in self.digests) > 0
+
     def check(self, key: str | None) -> None:
-        """Raise RequestError (403) unless a key is one of the file; the time does not depend on the keys."""
+        """Raise RequestError (403) unless a key is one of the file, or none is needed."""
         if not self.digests:
             return
         if not key:
             raise RequestError("a key is needed; send it as `Authorization: Bearer KEY` or `api_key`", 403)
-        digest = _digest(key)
-        if sum(hmac.compare_digest(digest, known) for known in self.digests) == 0:
+        if not self.knows(key):
             raise RequestError("the key is not valid", 403)
 
 
@@ -87,14 +91,19 @@ class Rates:
 
 
 def client_of(address: str, key: str | None) -> str:
-    """Name of a client for its rate: the digest of its key, or its address; of IPv6, its network of 64 bits."""
+    """Name of a client for its rate: the digest of its key, or its address; of IPv6, its network of 64 bits.
+
+    A socket for both kinds of addresses writes those of IPv4 as `::ffff:192.0.2.1`.
+    """
     if key:
         return _digest(key).hex()
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
         return address
-    return str(ipaddress.ip_network((parsed, 64), strict=False)) if parsed.version == 6 else address
+    if parsed.version == 4:
+        return address
+    return str(parsed.ipv4_mapped or ipaddress.ip_network((int(parsed), 64), strict=False))
 
 
 @dataclass(frozen=True)
@@ -130,8 +139,16 @@ class Hosts:
         if self.names is not None and _name_of(host) not in self.names:
             raise RequestError("this server does not answer under this name; see --allow-host", 421)
         origin = headers.get("origin")
-        if is_change and origin is not None and origin not in self.origins and urlsplit(origin).netloc != host:
+        if is_change and origin is not None and origin not in self.origins and _place_of(origin) != host:
             raise RequestError("pages of other sites may not use this server; see --cors", 403)
+
+
+def _place_of(origin: str) -> str | None:
+    """Host and port of an origin; None if it is not well formed."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
 
 
 def _name_of(host: str) -> str:

@@ -104,7 +104,7 @@ async def _home(request: Request) -> Response:
 
 async def _page_file(request: Request) -> Response:
     path = PAGE / request.path_params["name"]
-    if path.parent != PAGE or path.suffix not in _TYPES or not path.is_file():
+    if path.suffix not in _TYPES or path not in PAGE.iterdir():
         raise HTTPException(404)
     return FileResponse(path, media_type=_TYPES[path.suffix], headers=_CHECKED_AGAIN)
 
@@ -169,13 +169,16 @@ def _answer_without_route(request: Request, error: Exception) -> Response:
 async def _watch(service: Service, seconds: float) -> None:
     while True:
         await asyncio.sleep(seconds)
-        await reload(service)
+        await reload(service, is_asked=False)
 
 
-async def reload(service: Service) -> None:
-    """Load models again whose weights were replaced; requests that have begun keep the former weights."""
+async def reload(service: Service, is_asked: bool = True) -> None:
+    """Load models again whose weights were replaced; requests that have begun keep the former weights.
+
+    Weights that could not be loaded are tried again if a person asks for it, or if they have changed.
+    """
     async with service.reloading:
-        names = await asyncio.to_thread(service.models.reload)
+        names = await asyncio.to_thread(service.models.reload, is_asked)
     service.metrics.count("mt_reloads_total", len(names))
     for name in names:
         say(f"{name}: loaded again")

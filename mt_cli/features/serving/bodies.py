@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -113,7 +113,17 @@ async def read_fields(request: Request, content: bytes) -> dict[str, Any]:
         field = value if isinstance(value, str) else Upload(value.filename or "", await value.read())
         values.setdefault(name, []).append(field)
     await form.close()
+    _check_characters(values)
     return {name: of_name if len(of_name) > 1 else of_name[0] for name, of_name in values.items()}
+
+
+def _check_characters(values: Mapping[str, Sequence[Any]]) -> None:
+    """Raise RequestError for halves of characters, which a form in an unusual encoding can have."""
+    texts = [value.name if isinstance(value, Upload) else value for of_name in values.values() for value in of_name]
+    try:
+        "".join([*values, *texts]).encode()
+    except UnicodeEncodeError:
+        raise RequestError("the form is not well formed: it has characters that are not in Unicode") from None
 
 
 def media_type(request: Request) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import secrets
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,19 +60,16 @@ class FileStore:
             self._remove(next(iter(self._files)))
         token = secrets.token_urlsafe(24) + Path(name).suffix.lower()
         path = Path(self._folder.name) / token
-        try:
+        with _storing():
+            path.parent.mkdir(0o700, exist_ok=True)  # Systems remove temporary folders that nobody uses for days.
             path.write_bytes(content)
-        except OSError:
-            raise RequestError(
-                "the translated file cannot be stored; the disk of the server may be full", 507
-            ) from None
         self._files[token] = StoredFile(path, name, len(content), time.monotonic() + _SECONDS_KEPT)
         return token
 
     def get(self, token: str) -> StoredFile:
         """A stored file; raises RequestError (404) if there is none with this name."""
         self._remove_expired()
-        if token not in self._files:
+        if token not in self._files or not self._files[token].path.exists():
             raise RequestError("there is no such file, or its hour has passed", 404)
         return self._files[token]
 
@@ -82,6 +80,15 @@ class FileStore:
 
     def _remove(self, token: str) -> None:
         self._files.pop(token).path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _storing() -> Iterator[None]:
+    """Context manager that raises RequestError (507) where a file cannot be written."""
+    try:
+        yield
+    except OSError:
+        raise RequestError("the file cannot be stored; the disk of the server may be full", 507) from None
 
 
 def suffix_of(name: str) -> str:
@@ -100,7 +107,8 @@ def translate_file(
     stem = Path(name.replace("\\", "/")).stem[:100] or "document"
     with tempfile.TemporaryDirectory(prefix="mt-serve-") as folder:
         path = Path(folder) / f"document{suffix}"
-        path.write_bytes(content)
+        with _storing():
+            path.write_bytes(content)
         try:
             result = _translated(translator, choice, path, search)
         except MtError as error:

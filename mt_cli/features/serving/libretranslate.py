@@ -194,6 +194,8 @@ async def _content(request: Request) -> bytes | dict[str, Any]:
     if media_type(request) in ("application/x-www-form-urlencoded", "multipart/form-data"):
         fields = await read_fields(request, content)
         service.admit(request, key_of(request, fields))
+        if any(isinstance(value, Upload) for value in fields.values()):
+            raise RequestError("a file is sent to /translate_file; this path takes text")
         return fields
     service.admit(request, key_of(request, parsed(KeyBody, content).model_dump()))
     return content

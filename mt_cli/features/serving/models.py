@@ -164,6 +164,8 @@ class Models:
     """All models of a server. `models` is replaced as a whole when one is loaded again."""
 
     models: tuple[ServedModel, ...]
+    _refused: dict[str, tuple[int, ...]] = field(default_factory=dict, init=False)
+    """Fingerprints of weights that could not be loaded, by model."""
     codes: dict[str, str] = field(init=False)
     """Code for clients by the code of a run: `en` for `eng_Latn`, unless two languages would have the same."""
 
@@ -183,16 +185,25 @@ class Models:
             models.append(_loaded(source, name))
         return cls(tuple(models))
 
-    def reload(self, only_changed: bool = True) -> list[str]:
-        """Load models whose weights were replaced; return their names. A model that cannot be loaded stays as it is."""
+    def reload(self, with_refused: bool = True) -> list[str]:
+        """Load models whose weights were replaced; return their names. A model that cannot be loaded stays as it is.
+
+        `with_refused` is whether to try weights again that could not be loaded.
+        """
         names = []
         for number, model in enumerate(self.models):
+            fingerprint: tuple[int, ...] = ()
             try:
-                if only_changed and model.source.fingerprint() in ((), model.fingerprint):
+                fingerprint = model.source.fingerprint()
+                if fingerprint in ((), model.fingerprint):
+                    continue
+                if not with_refused and fingerprint == self._refused.get(model.name):
                     continue
                 loaded = _loaded(model.source, model.name)
-            except MtError as error:
-                say(f"mt: {model.name} is served as before: {error}")
+            except Exception as error:  # Damaged files also raise errors of libraries, and files can vanish.
+                self._refused[model.name] = fingerprint
+                shown = str(error) if isinstance(error, MtError | OSError) else f"{type(error).__name__}: {error}"
+                say(f"mt: {model.name} is served as before: {shown}")
                 continue
             self.models = (*self.models[:number], loaded, *self.models[number + 1 :])
             names.append(model.name)

@@ -28,12 +28,15 @@ _SECONDS_OF_HEAD = 15.0
 _SECONDS_BETWEEN_LOOKS = 0.05
 _SECONDS_KEPT_OPEN = 30
 """Time for which a connection stays open without a request."""
+_SECONDS_OF_READING = 120.0
+"""Time in which a client takes a part of an answer, of some 64 KB and what the system holds for it."""
 
 
 class Connection(H11Protocol):
-    """Connection that is closed if the head of a request does not arrive in time, for which uvicorn has no limit."""
+    """Connection that is closed if a head does not arrive in time, or an answer is not read: uvicorn has no limits."""
 
     _timer: asyncio.TimerHandle | None = None
+    _writing: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a head."""
@@ -45,9 +48,20 @@ class Connection(H11Protocol):
         super().data_received(data)
         self._set_timer()
 
+    def pause_writing(self) -> None:
+        """Wait for the client to read what was sent."""
+        super().pause_writing()
+        self._writing = self.loop.call_later(_SECONDS_OF_READING, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Stop waiting for the client to read."""
+        self._cancel_writing()
+        super().resume_writing()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting."""
         self._cancel_timer()
+        self._cancel_writing()
         super().connection_lost(exc)
 
     def _set_timer(self) -> None:
@@ -60,6 +74,11 @@ class Connection(H11Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _cancel_writing(self) -> None:
+        if self._writing is not None:
+            self._writing.cancel()
+            self._writing = None
 
     def _end(self) -> None:
         self._timer = None

@@ -82,9 +82,12 @@ class Service:
         self.scheduler.stop()
 
     def admit(self, request: Request, key: str | None) -> None:
-        """Raise RequestError unless a client has a valid key and has not sent too many requests."""
+        """Raise RequestError unless a client has a valid key and has not sent too many requests.
+
+        Requests with a wrong key count for their address, which would otherwise have a new rate for each.
+        """
         address = request.client.host if request.client else ""
-        self.rates.check(client_of(address, key if self.keys.digests else None))
+        self.rates.check(client_of(address, key if self.keys.knows(key) else None))
         self.keys.check(key)
 
     async def run(self, request: Request, work: Callable[[Ticket], T], seconds: float) -> T:

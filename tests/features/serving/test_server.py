@@ -1,6 +1,8 @@
+import errno
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -10,12 +12,13 @@ import time
 import urllib.request
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from mt_cli.config.directions import Tagging
 from mt_cli.corpus.protected_text import UNPROTECTED
-from mt_cli.features.serving.access import Hosts, Keys, Rates
+from mt_cli.features.serving.access import Hosts, Keys, Rates, _digest, client_of
 from mt_cli.features.serving.errors import RequestError
 from mt_cli.features.serving.files import FileStore
 from mt_cli.features.serving.models import Direction, Models, Source, tag_of_direction
@@ -334,7 +337,8 @@ def test_models_are_loaded_in_threads_that_end(trained, monkeypatch):
     load = Source.load
     monkeypatch.setattr(Source, "load", lambda *args: (threads.append(threading.current_thread()), load(*args))[1])
     models = Models.load([Source(trained, device="cpu")])
-    models.reload(only_changed=False)
+    os.utime(trained / "checkpoints" / "best.safetensors")
+    models.reload()
     assert len(threads) == 2 and not any(thread.is_alive() for thread in threads)
 
 
@@ -403,8 +407,6 @@ def test_a_client_that_sends_slowly_holds_nobody_up(models, serve, monkeypatch):
 
 
 def test_a_run_that_is_trained_further_is_loaded_without_a_lost_request(trained, serve, tmp_path, monkeypatch):
-    import shutil
-
     run = tmp_path / "tiny"
     shutil.copytree(trained, run)
     service = Service(Models.load([Source(run, device="cpu", precision="fp32")]))
@@ -463,8 +465,6 @@ def test_a_stop_finishes_what_was_accepted(start, trained):
 
 
 def test_the_log_has_no_text_and_hangup_loads_again(start, trained, tmp_path):
-    import shutil
-
     shutil.copytree(trained, tmp_path / "tiny")
     process, url, lines = serving(start, "--run", tmp_path / "tiny", "--log-requests")
     best = tmp_path / "tiny" / "checkpoints" / "best.safetensors"
@@ -514,3 +514,85 @@ def test_the_server_tells_what_is_missing_to_install(mt, trained, monkeypatch):
     monkeypatch.delitem(sys.modules, "mt_cli.features.serving.server", raising=False)
     status, out, err = mt("serve", "--run", trained)
     assert (status, out) == (2, "") and "pip install" in err and "serve" in err
+
+
+def test_an_origin_that_is_none_is_refused(server):
+    for origin in ("http://[::1", "http://[x]", "//"):
+        status, _, answer = server.ask("/detect", {"q": "one"}, {"Origin": origin})
+        assert status == 403 and "other sites" in answer["error"]
+
+
+def test_forms_with_files_or_half_characters_for_texts_are_refused(server):
+    body, headers = form(q=("two.txt", b"one."), source="en", target="xx")
+    status, _, answer = server.ask("/translate", body, headers)
+    assert status == 400 and "/translate_file" in answer["error"]
+    for path, fields in (("/translate", {"q": "\\ud800"}), ("/translate_file", {"file": ("\\ud800.txt", b"one.")})):
+        body, headers = form(source="en", target="xx", **fields)
+        headers["Content-Type"] += "; charset=unicode_escape"
+        status, _, answer = server.ask(path, body, headers)
+        assert status == 400 and "well formed" in answer["error"]
+
+
+def test_a_name_that_is_too_long_for_a_file_is_not_found(server):
+    assert server.ask(f"/page/{'a' * 5_000}.js")[0] == 404
+
+
+def test_addresses_of_ipv4_have_rates_of_their_own_on_a_socket_for_both_kinds():
+    assert client_of("::ffff:192.0.2.1", None) == client_of("192.0.2.1", None) != client_of("::ffff:192.0.2.2", None)
+    assert client_of("2001:db8::1", None) == client_of("2001:db8::2", None) != client_of("2001:db8:0:1::1", None)
+    assert client_of("fe80::1%eth0", None) == client_of("fe80::2", None)
+
+
+def test_wrong_keys_count_for_the_address_that_sends_them(models, serve):
+    with serve(Service(models, keys=Keys((_digest(KEY),)), rates=Rates(2))) as server:
+        statuses = [server.ask("/detect", {"q": "one", "api_key": f"{number:020}"})[0] for number in range(4)]
+        assert statuses == [403, 403, 429, 429]
+        assert server.ask("/detect", {"q": "one", "api_key": KEY})[0] == 200
+
+
+def test_a_folder_for_files_that_was_removed_comes_back_and_its_files_are_missing():
+    store = FileStore()
+    first = store.add(b"text", "a.txt")
+    shutil.rmtree(store.get(first).path.parent)
+    second = store.add(b"text", "a.txt")
+    assert store.get(second).path.read_bytes() == b"text"
+    with pytest.raises(RequestError, match="no such file"):
+        store.get(first)
+    store.close()
+
+
+def test_a_full_disk_is_told_to_the_client(server, monkeypatch):
+    def write_bytes(path, content):
+        raise OSError(errno.ENOSPC, "no space")
+
+    body, headers = form(file=("a.txt", b"one two."), source="en", target="xx")
+    monkeypatch.setattr(Path, "write_bytes", write_bytes)
+    status, _, answer = server.ask("/translate_file", body, headers)
+    assert status == 507 and "full" in answer["error"]
+
+
+def test_weights_that_cannot_be_loaded_are_reported_once(trained, tmp_path, capsys, monkeypatch):
+    shutil.copytree(trained, tmp_path / "tiny")
+    models = Models.load([Source(tmp_path / "tiny", device="cpu", precision="fp32")])
+    best = tmp_path / "tiny" / "checkpoints" / "best.safetensors"
+    content = best.read_bytes()
+    best.write_bytes(b"damaged")
+    capsys.readouterr()
+    assert models.reload(with_refused=False) == models.reload(with_refused=False) == []
+    assert capsys.readouterr().err.count("served as before") == 1
+    assert models.reload() == [] and "served as before" in capsys.readouterr().err
+    with monkeypatch.context() as patched:
+        patched.setattr(Translator, "load", lambda *_, **__: 1 / 0)
+        os.utime(best, ns=(1, 1))
+        assert models.reload(with_refused=False) == [] and "ZeroDivisionError" in capsys.readouterr().err
+    best.write_bytes(content)
+    assert models.reload(with_refused=False) == ["tiny"]
+
+
+def test_a_client_that_does_not_read_is_left(models, serve, monkeypatch):
+    monkeypatch.setattr("mt_cli.features.serving.server._SECONDS_OF_READING", 0.3)
+    with serve(Service(models)) as server, raw_socket(server) as client:
+        client.settimeout(10)
+        with pytest.raises(OSError, match=r"reset|[Bb]roken"):
+            while True:
+                client.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100)
