@@ -180,6 +180,9 @@ def choose(facts: Facts, epoch: Epoch | None = None) -> Choices:
         training["best_metric"] = Choice("chrf", "BLEU counts sequences of four words, which labels lack")
     for name in _useless_augmentation(facts):
         training.pop(name, None)
+    if facts.algorithm == "sentencepiece":
+        values = DATA["imported_parent"]["training"]
+        training |= {key: Choice(value, "usual for published models") for key, value in values.items()}
     is_shared = tokenizer["shared"].value
     why = "one vocabulary, one table" if is_shared else "two vocabularies"
     model["tie_embeddings"] = Choice("all" if is_shared else "target", why)

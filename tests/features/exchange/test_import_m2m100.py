@@ -6,6 +6,7 @@ from m2m100_files import NLLB_LANGUAGES, transformers, write_m2m100, write_nllb
 from marian_files import LINES
 
 from mt_cli.checkpoint.trained import TrainedRun
+from mt_cli.config.loading import load_config
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.features.exchange.m2m100 import M2M100Config
 from mt_cli.features.exchange.names import SHARED_TABLE, transformers_name
@@ -272,6 +273,19 @@ def nllb_parent(one_thread, run_of, tmp_path):
     write_lines(tmp_path / "valid.a", LINES[80:84])
     write_lines(tmp_path / "valid.b", LINES[90:94])
     return run_of(folder, "parent", "--languages", "spa_Latn,ayr_Latn,quy_Latn")
+
+
+def test_the_preset_of_an_imported_parent_has_the_usual_learning_rate(nllb_parent, mt, tmp_path):
+    name = child_config(tmp_path, preset="auto", training={"max_steps": 1})
+    tree = json.loads((tmp_path / name).read_text())
+    for key in ("learning_rate", "warmup_steps"):
+        del tree["training"][key]
+    (tmp_path / name).write_text(json.dumps(tree))
+    status, _, err = mt("train", "--config", name)
+    assert status == 0, err
+    assert "usual for published models" in err
+    training = load_config(tmp_path / "runs/child/config.yaml").training
+    assert (training.optimizer, training.learning_rate, training.schedule) == ("adamw", 1e-4, "linear")
 
 
 @pytest.mark.parametrize(
