@@ -171,6 +171,13 @@ class Translation:
         """The segments that are not empty."""
         return [segment for segment in self.segments if segment.text]
 
+    def at_rank(self, rank: int) -> Translation:
+        """Copy without details that has only the hypothesis of a rank."""
+        segments = [
+            replace(part, hypotheses=part.hypotheses[rank:][:1]) if part.text else part for part in self.segments
+        ]
+        return replace(self, segments=segments, details=None)
+
     def with_hypotheses(self, hypotheses: Iterator[Sequence[TextHypothesis]]) -> Translation:
         """Copy with the next item of `hypotheses` in each segment that is not empty."""
         segments = (replace(part, hypotheses=next(hypotheses)) if part.text else part for part in self.segments)

@@ -198,7 +198,7 @@ class Translator:
         split = [splitter.split(text, tag, split_sentences) for text in texts]
         self._check_prefix(prefix, split)
         lines = self._search(split, settings, num_best, prefix)
-        return self._with_details(lines) if with_details else lines
+        return self.add_details(lines) if with_details else lines
 
     def score(self, sources: Iterable[str], targets: Iterable[str], tag: str | None = None) -> list[PairScore]:
         """Compute the probability of each target as a translation of its source; `tag` is as in `translate`.
@@ -257,7 +257,8 @@ class Translator:
         decoded = self._force_decode(_best_pairs(lines), with_scores=False)
         return [details_of(line, decoded, self.tokenizers, self.tags).word_alignment for line in lines]
 
-    def _with_details(self, lines: Sequence[Translation]) -> list[Translation]:
+    def add_details(self, lines: Sequence[Translation]) -> list[Translation]:
+        """Copies of translations with the details of the best one."""
         decoded = self._force_decode(_best_pairs(lines))
         return [replace(line, details=details_of(line, decoded, self.tokenizers, self.tags)) for line in lines]
 

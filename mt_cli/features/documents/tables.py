@@ -53,6 +53,16 @@ def read_tsv(path: Path, options: Options) -> Document:
     return Document(content, units, encoding, mark, {"without_text": num_without_text})
 
 
+class ColumnError(DocumentError):
+    """No column of a table was chosen, or one that it does not have."""
+
+    def __init__(self, path: Path, problem: str, names: Sequence[str]) -> None:
+        shown = ", ".join(f"{number} {name[:40]!r}" for number, name in enumerate(names[:_COLUMNS_SHOWN], start=1))
+        super().__init__(f"{path}: {problem} {shown}{', ...' if len(names) > _COLUMNS_SHOWN else ''}")
+        self.names = names
+        """Cells of the first line."""
+
+
 @dataclass(frozen=True)
 class _Form:
     """Way in which the cells of a table are written."""
@@ -128,18 +138,16 @@ def _unit(content: str, cell: _Cell, form: _Form, is_alone: bool) -> Unit | None
 
 
 def _column(path: Path, column: str | None, names: Sequence[str]) -> int:
-    """Index of a column by its name or number; raises DocumentError if there is none, or several of the name."""
-    shown = ", ".join(f"{number} {name[:40]!r}" for number, name in enumerate(names[:_COLUMNS_SHOWN], start=1))
-    shown += ", ..." if len(names) > _COLUMNS_SHOWN else ""
+    """Index of a column by its name or number; raises ColumnError if there is none, or several of the name."""
     if column is None:
-        raise DocumentError(f"{path}: name the column to translate with --column; its columns are {shown}")
+        raise ColumnError(path, "name the column to translate with --column; its columns are", names)
     if names.count(column) == 1:
         return names.index(column)
     if column in names:
-        raise DocumentError(f"{path}: several columns are named {column!r}; give the number of one: {shown}")
+        raise ColumnError(path, f"several columns are named {column!r}; give the number of one:", names)
     if _NUMBER.fullmatch(column) and int(column) <= len(names):
         return int(column) - 1
-    raise DocumentError(f"{path}: has no column {column!r}; its columns are {shown}")
+    raise ColumnError(path, f"has no column {column!r}; its columns are", names)
 
 
 def _separator_of(content: str) -> str:

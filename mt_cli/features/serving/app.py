@@ -137,7 +137,7 @@ def _answered(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Re
         try:
             return await handler(request)
         except RequestError as error:
-            return _refusal(str(error), error.status, error.retry_seconds)
+            return _refusal(str(error), error.status, error.retry_seconds, error.columns)
         except MtError as error:
             return _refusal(str(error), 400)
         except (GivenUpError, ClientDisconnect):
@@ -154,9 +154,9 @@ def _answered(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Re
     return answer
 
 
-def _refusal(message: str, status: int, retry_seconds: int | None = None) -> Response:
+def _refusal(message: str, status: int, retry_seconds: int | None = None, columns: Sequence[str] = ()) -> Response:
     headers = {"Retry-After": str(retry_seconds)} if retry_seconds is not None else {}
-    return JSONResponse({"error": message}, status, headers)
+    return JSONResponse({"error": message} | ({"columns": columns} if columns else {}), status, headers)
 
 
 def _answer_without_route(request: Request, error: Exception) -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.datastructures import FormData
@@ -19,38 +19,43 @@ _MOST_DRAINED_BYTES = 2**26
 _MAX_FIELDS = 32
 
 
-class LibreBody(BaseModel):
-    """Body of LibreTranslate's `/translate`. Unknown keys are ignored, because its clients have several versions."""
-
-    q: str | list[str]
-    source: str = AUTO
-    target: str
-    format: Literal["text", "html"] = "text"
-    alternatives: int = Field(default=0, ge=0)
-
-
-class LibreText(BaseModel):
-    """Body of LibreTranslate's `/detect`."""
-
-    q: str
+_Format = Annotated[
+    Literal["text", "html"], Field(description="HTML keeps its tags, and has neither alternatives nor details.")
+]
 
 
 class KeyBody(BaseModel):
     """Key of a client, in any body."""
 
-    api_key: str | None = None
+    api_key: str | None = Field(None, description="Key, if it is not in the header Authorization.")
 
 
-class TranslateBody(BaseModel):
+class LibreBody(KeyBody):
+    """Body of LibreTranslate's `/translate`. Unknown keys are ignored, because its clients have several versions."""
+
+    q: str | list[str] = Field(description="A text, or a list of texts.")
+    source: str = Field(AUTO, description="Code of the source language; auto detects it for each text.")
+    target: str = Field(description="Code of the target language.")
+    format: _Format = "text"
+    alternatives: int = Field(default=0, ge=0, description="Number of other translations of each text.")
+
+
+class LibreText(KeyBody):
+    """Body of LibreTranslate's `/detect`."""
+
+    q: str = Field(description="A text.")
+
+
+class TranslateBody(KeyBody):
     """Body of `/v1/translate`."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     text: str | list[str] = Field(description="A text, or a list of texts.")
-    source: str | None = Field(None, description="Code of the source language; `auto` or null detects it.")
+    source: str | None = Field(None, description="Code of the source language; auto or null detects it.")
     target: str | None = Field(None, description="Code of the target language; null if there is only one.")
     model: str | None = Field(None, description="Name of a model, where several translate the same direction.")
-    format: Literal["text", "html"] = "text"
+    format: _Format = "text"
     alternatives: int = Field(0, ge=0, description="Number of other translations of each sentence.")
     details: bool = Field(False, description="Words, their alignment and their probabilities, and tokens.")
 

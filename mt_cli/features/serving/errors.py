@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mt_cli.errors import MtError
 
 
 class RequestError(MtError):
     """A request that cannot be answered; the client can change it, or wait."""
 
-    def __init__(self, message: str, status: int = 400, retry_seconds: int | None = None) -> None:
+    def __init__(
+        self, message: str, status: int = 400, retry_seconds: int | None = None, columns: Sequence[str] = ()
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.retry_seconds = retry_seconds
         """Value of the header `Retry-After`, in seconds; None if there is none."""
+        self.columns = columns
+        """Columns of a table, one of which has to be chosen."""
 
 
 class GivenUpError(Exception):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from mt_cli.errors import InputError, MtError
 from mt_cli.features.documents.document import Options, read_content
 from mt_cli.features.documents.formats import READERS
 from mt_cli.features.documents.html import html_document
+from mt_cli.features.documents.tables import ColumnError
 from mt_cli.features.documents.translate import Job, translated, translated_document
 from mt_cli.features.serving.errors import RequestError
 from mt_cli.features.serving.models import Choice
@@ -26,6 +27,7 @@ SUFFIXES = (".txt", *READERS)
 _SECONDS_KEPT = 3600.0
 _MOST_FILES = 200
 _MOST_BYTES = 2**29
+_MOST_CHARACTERS_OF_NAMES = 10_000
 
 
 @dataclass(frozen=True)
@@ -100,9 +102,18 @@ def suffix_of(name: str) -> str:
 
 
 def translate_file(
-    translator: Translator, choice: Choice, content: bytes, name: str, search: Mapping[str, Any]
+    translator: Translator,
+    choice: Choice,
+    content: bytes,
+    name: str,
+    column: str | None,
+    search: Mapping[str, Any],
 ) -> tuple[bytes, str]:
-    """Content of the translated file, and its name, `report.de.docx`; raises RequestError for a damaged file."""
+    """Content of the translated file, and its name, `report.de.docx`.
+
+    `column` is that of a table. Raises RequestError for a damaged file, and for a table of which no column is chosen;
+    its `columns` then have the names.
+    """
     suffix = suffix_of(name)
     stem = Path(name.replace("\\", "/")).stem[:100] or "document"
     with tempfile.TemporaryDirectory(prefix="mt-serve-") as folder:
@@ -110,18 +121,28 @@ def translate_file(
         with _storing():
             path.write_bytes(content)
         try:
-            result = _translated(translator, choice, path, search)
+            result = _translated(translator, choice, path, column, search)
         except MtError as error:
-            raise RequestError(str(error).replace(str(path), f"{stem}{suffix}")) from None
+            message = str(error).replace(str(path), f"{stem}{suffix}").replace("--column", "`column`")
+            raise RequestError(message, columns=_columns(error)) from None
     return result, f"{stem}.{choice.direction.target}{suffix}"
 
 
-def _translated(translator: Translator, choice: Choice, path: Path, search: Mapping[str, Any]) -> bytes:
+def _columns(error: MtError) -> Sequence[str]:
+    """Columns to choose from, unless they are very many."""
+    if isinstance(error, ColumnError) and sum(len(name) + 1 for name in error.names) <= _MOST_CHARACTERS_OF_NAMES:
+        return error.names
+    return ()
+
+
+def _translated(
+    translator: Translator, choice: Choice, path: Path, column: str | None, search: Mapping[str, Any]
+) -> bytes:
     if path.suffix == ".txt":
         text, encoding, mark = read_content(path)
         (item,) = translate_texts(translator, choice, [text], search)
         return mark + item.text().encode(encoding)
-    return translated(path, _job(translator, choice, search))
+    return translated(path, _job(translator, choice, search, column))
 
 
 def translate_html(translator: Translator, choice: Choice, text: str, search: Mapping[str, Any]) -> str:
@@ -133,5 +154,5 @@ def translate_html(translator: Translator, choice: Choice, text: str, search: Ma
         raise RequestError(str(error)) from None
 
 
-def _job(translator: Translator, choice: Choice, search: Mapping[str, Any]) -> Job:
-    return Job(translator, search, Options(choice.direction))
+def _job(translator: Translator, choice: Choice, search: Mapping[str, Any], column: str | None = None) -> Job:
+    return Job(translator, search, Options(choice.direction, column))

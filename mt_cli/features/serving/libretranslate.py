@@ -147,10 +147,11 @@ async def translate_upload(request: Request) -> Response:
         if not isinstance(upload, Upload):
             raise RequestError("file: missing; send a form (multipart/form-data) with one file")
         suffix_of(upload.name)
-        names = [fields.get(name) for name in ("source", "target", "model")]
-        if not all(isinstance(name, str | None) for name in names):
-            raise RequestError("source, target, model: give each once, as text")
-        source, target, model = (name or None for name in names)
+        names = ("source", "target", "model", "column")
+        values = [fields.get(name) for name in names]
+        if not all(isinstance(value, str | None) for value in values):
+            raise RequestError(f"{', '.join(names)}: give each once, as text")
+        source, target, model, column = (value or None for value in values)
         if target is None:
             raise RequestError("target: missing; send the code of a language")
 
@@ -158,7 +159,7 @@ async def translate_upload(request: Request) -> Response:
             choice, _ = service.choose(source, target, model, upload.content[:10_000].decode("utf-8", "replace"))
             search = {**service.search, "tag": choice.model.tag(choice.direction)}
             translator = service.translator(choice.model, ticket)
-            return translate_file(translator, choice, upload.content, upload.name, search)
+            return translate_file(translator, choice, upload.content, upload.name, column, search)
 
         result, translated_name = await service.run(request, work, limits.file_seconds)
     finally:

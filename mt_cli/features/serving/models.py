@@ -190,7 +190,7 @@ class Models:
 
         `with_refused` is whether to try weights again that could not be loaded.
         """
-        names = []
+        names, num_refused = [], 0
         for number, model in enumerate(self.models):
             fingerprint: tuple[int, ...] = ()
             try:
@@ -204,10 +204,13 @@ class Models:
                 self._refused[model.name] = fingerprint
                 shown = str(error) if isinstance(error, MtError | OSError) else f"{type(error).__name__}: {error}"
                 say(f"mt: {model.name} is served as before: {shown}")
+                num_refused += 1
                 continue
             self.models = (*self.models[:number], loaded, *self.models[number + 1 :])
             names.append(model.name)
         self.__post_init__()
+        if with_refused and not names and not num_refused:
+            say("mt: no weights were replaced; nothing is loaded again")
         return names
 
     @property
@@ -245,13 +248,12 @@ class Models:
             matching = [_matches(code, choice.direction[side], self.codes) for choice in choices]
             best = max(matching, default=0)
             if not best:
-                raise RequestError(self._refusal(code, side, source, target))
+                raise RequestError(self._refusal(code, source, target))
             choices = [choice for choice, match in zip(choices, matching, strict=True) if match == best]
         return choices
 
-    def _refusal(self, code: str, side: int, source: str | None, target: str | None) -> str:
-        codes = {pair[side] for pair in self.directions}
-        if any(_matches(code, known, {known: known}) for known in codes) and source and target:
+    def _refusal(self, code: str, source: str | None, target: str | None) -> str:
+        if source and target and any(_matches(code, known, {known: known}) for known in self.languages()):
             return f"{source:.40} to {target:.40} is not supported"
         return f"{code:.40} is not supported"
 

@@ -8,14 +8,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from mt_cli.corpus.languages import language_name
-from mt_cli.features.serving.bodies import TranslateBody, media_type, parsed, read_body
+from mt_cli.features.serving.bodies import KeyBody, TranslateBody, media_type, parsed, read_body
 from mt_cli.features.serving.errors import RequestError
 from mt_cli.features.serving.files import SUFFIXES, translate_html
 from mt_cli.features.serving.libretranslate import key_of, service_of
 from mt_cli.features.serving.models import Choice, ServedModel, SplitScore, is_right_to_left
 from mt_cli.features.serving.scheduling import Ticket
 from mt_cli.features.serving.service import Service
-from mt_cli.features.serving.translations import translate_texts
+from mt_cli.features.serving.translations import described, translate_texts
 
 
 async def models(request: Request) -> Response:
@@ -70,7 +70,7 @@ async def translate(request: Request) -> Response:
     if media_type(request) not in ("application/json", ""):
         raise RequestError("send JSON (Content-Type: application/json)", 415)
     content = await read_body(request, service.limits.max_body_bytes, service.limits.body_seconds)
-    service.admit(request, key_of(request))
+    service.admit(request, key_of(request, parsed(KeyBody, content).model_dump()))
     body = parsed(TranslateBody, content)
     texts = [body.text] if isinstance(body.text, str) else body.text
     service.check_texts(texts, body.alternatives)
@@ -95,4 +95,5 @@ def _translations(
         return [{"text": translate_html(translator, choice, text, search)} for text in texts]
     search |= {"num_best": 1 + body.alternatives, "with_details": body.details}
     items = translate_texts(translator, choice, texts, search)
-    return [{"text": item.text(), "sentences": item.describe(body.alternatives)} for item in items]
+    sentences = described(translator, items, body.alternatives, body.details)
+    return [{"text": item.text(), "sentences": of_text} for item, of_text in zip(items, sentences, strict=True)]

@@ -49,9 +49,15 @@ def openapi(limits: Limits) -> dict[str, Any]:
         "type": "object",
         "properties": {
             "file": {"type": "string", "format": "binary", "description": ", ".join(SUFFIXES)},
-            "source": {"type": "string"},
-            "target": {"type": "string"},
-            "model": {"type": "string"},
+            "source": {"type": "string", "description": "Code of the source language; auto or nothing detects it."},
+            "target": {"type": "string", "description": "Code of the target language."},
+            "model": {"type": "string", "description": "Name of a model, where several translate this direction."},
+            "column": {
+                "type": "string",
+                "description": "Of a table: the column to translate, by its name, or by its number if there is no "
+                "heading. Without it, the answer (400) has the names as `columns`.",
+            },
+            "api_key": {"type": "string", "description": "Key, if it is not in the header Authorization."},
         },
         "required": ["file", "target"],
     }

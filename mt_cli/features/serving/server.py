@@ -21,6 +21,7 @@ from mt_cli.features.serving.app import application, reload
 from mt_cli.features.serving.service import Service
 from mt_cli.machine.console import say
 
+_ALL_ADDRESSES = ("0.0.0.0", "::", "")
 _MOST_CONNECTIONS = 500
 _MOST_HEAD_BYTES = 2**15
 _SECONDS_OF_HEAD = 15.0
@@ -102,6 +103,7 @@ def serve(
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # It logs each damaged form.
     with bound(host, port) as listener:
         service = load()
+        service.prepare_detection()
         server = uvicorn.Server(server_config(service, watch_seconds, proxies))
         with suppress(KeyboardInterrupt):  # uvicorn raises the signal again after it has ended.
             asyncio.run(_run(server, service, listener, host))
@@ -175,7 +177,7 @@ def _say_start(service: Service, host: str, port: int) -> None:
         directions = service.models.directions_of(model)
         shown = ", ".join(f"{source} to {target}" for source, target in directions[:8])
         say(f"{model.name}: {shown}{', ...' if len(directions) > 8 else ''}")
-    name = f"[{host}]" if ":" in host else host
+    name = socket.gethostname() if host in _ALL_ADDRESSES else f"[{host}]" if ":" in host else host
     say(f"Serving on http://{name}:{port} (Ctrl-C stops; interface: http://{name}:{port}/docs)")
     if not is_loopback(host) and not service.keys.digests:
         say("note: every machine that reaches this address can use the server; --keys FILE asks for keys")

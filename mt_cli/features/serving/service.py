@@ -76,6 +76,11 @@ class Service:
         self.num_running = 0
         self._num_bytes = 0
 
+    def prepare_detection(self) -> None:
+        """Load the model that detects languages in the background, if there are several to detect."""
+        if len({pair.source for pair in self.models.directions}) > 1:
+            self._executor.submit(rank_languages, "", ())
+
     def close(self) -> None:
         """End the threads, after the work that has begun."""
         self._executor.shutdown()

@@ -14,7 +14,9 @@ from mt_cli.translation.lines import Translation
 from mt_cli.translation.sentences import glue_of_translations, sentences_of, units
 from mt_cli.translation.translator import Translator
 
-_LINE_ENDS = re.compile(r"(\r\n|\n|\r)")
+_ENDS = re.compile(r"(\r\n|[\n\r\t\v\f\x1c-\x1e\x85\u2028\u2029])")
+"""Ends of lines, paragraphs and cells of tables."""
+_BLANK = re.compile(r"[^\S ]")
 
 
 class Sentence(NamedTuple):
@@ -34,10 +36,10 @@ class SplitText:
 
     @classmethod
     def of(cls, text: str, direction: Direction, protection: Protection) -> SplitText:
-        """Split a text at line ends and between sentences; protected spans are not split."""
+        """Split a text at the ends of lines and cells, and between sentences; protected spans are not split."""
         sentences: list[Sentence] = []
         blank = ""
-        for part in _LINE_ENDS.split(text):
+        for part in _ENDS.split(text):
             stripped = part.strip()
             if not stripped:
                 blank += part
@@ -55,9 +57,11 @@ def _sentences(line: str, protection: Protection) -> Iterator[tuple[str, str]]:
     """Sentences of a line, each with the space after it."""
     protected = protection.protect(line)
     start = 0
-    for sentence, glue in sentences_of(protected.text):
-        yield protected.part(start, sentence).original, glue
-        start += len(sentence) + len(glue)
+    for sentence, glue in sentences_of(_BLANK.sub(" ", protected.text)):
+        end = start + len(sentence)
+        after = end + len(glue)
+        yield protected.part(start, protected.text[start:end]).original, protected.text[end:after]
+        start = after
 
 
 @dataclass(frozen=True)
@@ -78,14 +82,6 @@ class TextTranslation:
         texts = dict.fromkeys(self.text(rank) for rank in range(number + 1))
         return list(texts)[1:]
 
-    def describe(self, num_alternatives: int) -> list[dict[str, Any]]:
-        """Each sentence as JSON; see `docs/serving.md`."""
-        last = len(self.items) - 1
-        return [
-            _described(row, item, self.source.after if number == last else "", num_alternatives)
-            for number, (row, item) in enumerate(zip(self.source.sentences, self.items, strict=True))
-        ]
-
 
 def translate_texts(
     translator: Translator, choice: Choice, texts: Sequence[str], search: Mapping[str, Any]
@@ -97,23 +93,51 @@ def translate_texts(
     return [TextTranslation(text, [items[sentence.text] for sentence in text.sentences]) for text in split]
 
 
-def _described(row: Sentence, item: Translation, after: str, num_alternatives: int) -> dict[str, Any]:
-    alternatives = {text: score for text, score in reversed(item.hypotheses[1:]) if text != item.text}
-    best_first = [{"text": text, "score": _rounded(score)} for text, score in reversed(alternatives.items())]
-    described: dict[str, Any] = {
+def described(
+    translator: Translator, texts: Sequence[TextTranslation], num_alternatives: int, with_details: bool
+) -> list[list[dict[str, Any]]]:
+    """Sentences of each text as JSON, with up to `num_alternatives` other translations; see `docs/serving.md`."""
+    others = [[_alternatives(item, num_alternatives) for item in text.items] for text in texts]
+    if with_details:
+        of_all = iter(translator.add_details([item for of_text in others for items in of_text for item in items]))
+        others = [[[next(of_all) for _ in items] for items in of_text] for of_text in others]
+    return [
+        [
+            _sentence(row, item, text.source.after if row is text.source.sentences[-1] else "")
+            | {"alternatives": [{"text": other.text} | _translation(row.text, other) for other in items]}
+            for row, item, items in zip(text.source.sentences, text.items, of_text, strict=True)
+        ]
+        for text, of_text in zip(texts, others, strict=True)
+    ]
+
+
+def _alternatives(item: Translation, number: int) -> list[Translation]:
+    """Up to `number` other translations of a sentence, best first, each as the best of its own."""
+    ranked = map(item.at_rank, range(len(item.hypotheses) if number else 1))
+    by_text: dict[str, Translation] = {}
+    for other in ranked:
+        by_text.setdefault(other.text, other)
+    return list(by_text.values())[1 : number + 1]
+
+
+def _sentence(row: Sentence, item: Translation, after: str) -> dict[str, Any]:
+    return {
         "source": {"text": row.text, "before": row.before, "after": after},
         "target": {"text": item.text, "before": row.target_before, "after": after},
-        "score": _rounded(item.score),
-        "alternatives": best_first[:num_alternatives],
-        "lost_spans": item.lost_spans,
-        "reordered_spans": item.reordered_spans,
+        "is_too_long": item.is_too_long,
+        "unknown_words": list(dict.fromkeys(item.unknown_words)),
+        **_translation(row.text, item),
     }
-    return described | (_details(row, item) if item.details else {})
 
 
-def _details(row: Sentence, item: Translation) -> dict[str, Any]:
+def _translation(source: str, item: Translation) -> dict[str, Any]:
+    spans = {"lost_spans": item.lost_spans, "reordered_spans": item.reordered_spans}
+    return {"score": _rounded(item.score)} | spans | (_details(source, item) if item.details else {})
+
+
+def _details(source: str, item: Translation) -> dict[str, Any]:
     assert item.details is not None
-    source_words, target_words = units(row.text), units(item.text)
+    source_words, target_words = units(source), units(item.text)
     return {
         "source_words": source_words,
         "target_words": target_words,

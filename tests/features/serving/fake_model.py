@@ -1,7 +1,7 @@
 """Models that know a few sentences by heart; what they do not know keeps its words, in capitals."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -44,18 +44,27 @@ class KnownSentences:
     def translate_fully(self, sentences, num_best=1, tag=None, with_details=False, split_sentences=False):
         return [self._translation(sentence, direction_of(tag), num_best, with_details) for sentence in sentences]
 
-    def _translation(self, text, direction, num_best, with_details):
-        unknown = text.upper()
-        sure = [(0.97, 0.82, 0.64, 0.91, 0.35)[start % 5] for start, _ in units(unknown)]
-        best, confidence, others = KNOWN.get((*direction, text), (unknown, sure, []))
-        rows = enumerate([best, *others][:num_best])
-        hypotheses = [TextHypothesis(other, Hypothesis([], -0.3 - rank / 10)) for rank, other in rows]
-        segments = [Segment(text, [1], (), 0, "", hypotheses)]
+    def add_details(self, items):
+        return [replace(item, details=self._details(item.source, item.text)) for item in items]
+
+    def word_alignments(self, items):
+        return [item.details.word_alignment for item in self.add_details(items)]
+
+    def _details(self, text, best, confidence=None):
         pairs, counts = [], (len(units(text)), len(units(best)))
         if all(counts):
             pairs = [tuple(min(place, count - 1) for count in counts) for place in range(max(counts))]
-        details = Details([text], [best], [-0.3], [(0, 0)], pairs, list(map(math.log, confidence)))
-        return KnownTranslation(text, text, segments, False, text, details=details if with_details else None)
+        confidence = confidence or [(0.97, 0.82, 0.64, 0.91, 0.35)[start % 5] for start, _ in units(best)]
+        return Details([text], [best], [-0.3], [(0, 0)], pairs, list(map(math.log, confidence)))
+
+    def _translation(self, text, direction, num_best, with_details):
+        best, confidence, others = KNOWN.get((*direction, text), (text.upper(), None, []))
+        rows = enumerate([best, *others][:num_best])
+        hypotheses = [TextHypothesis(other, Hypothesis([], -0.3 - rank / 10)) for rank, other in rows]
+        segments = [Segment(text, [1], (), 0, "", hypotheses)]
+        is_too_long = "very" in text
+        details = self._details(text, best, confidence) if with_details else None
+        return KnownTranslation(text, text, segments, is_too_long, text, details=details)
 
 
 def known_models():

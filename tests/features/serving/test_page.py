@@ -203,6 +203,22 @@ def test_alternative_is_chosen_by_mouse(page, visit):
     page.wait_for_text("#result", "Ein Hund läuft. Die Kinder schliefen.")
 
 
+def test_words_of_a_chosen_alternative_light_up_too(page, visit):
+    visit(text="A dog runs.")
+    open_menu(page)
+    page.press("End")
+    page.press("Enter")
+    page.wait_for_text("#result", "Es läuft ein Hund.")
+    page.hover(word("result", "läuft"))
+    page.wait_until(LIT, ["dog", "läuft"])
+
+
+def test_sentence_that_the_model_cannot_read_well_is_named(page, visit):
+    visit(text="A very long dog. A dog runs.")
+    note = "Longer than the sentences of training, so check: A very long dog."
+    assert page.evaluate("[...document.querySelectorAll('#notes li')].map(item => item.textContent)") == [note]
+
+
 def test_confidence_is_shown_by_more_than_colour_and_can_be_switched_off(page, visit):
     visit(text=TEXT)
     style = "(w => getComputedStyle(w).textDecorationLine + ' ' + getComputedStyle(w).textDecorationStyle)"
@@ -235,6 +251,26 @@ def test_file_is_dropped_anywhere_on_the_page(page, visit, tmp_path):
     assert page.evaluate("document.getElementById('files-panel').checkVisibility()")
 
 
+@pytest.mark.parametrize(
+    ("has_heading", "expected"),
+    [(True, "id,text\r\n1,Ein Hund läuft.\r\n"), (False, "id,TEXT\r\n1,Ein Hund läuft.\r\n")],
+)
+def test_column_of_a_table_is_asked_for(page, visit, tmp_path, has_heading, expected):
+    visit()
+    (tmp_path / "table.csv").write_bytes(b"id,text\r\n1,A dog runs.\r\n")
+    page.click("document.getElementById('files-tab')")
+    page.choose_files("#file", tmp_path / "table.csv")
+    page.wait_until("[...document.querySelectorAll('#files option')].map(option => option.text)", ["1: id", "2: text"])
+    page.evaluate("document.querySelector('#files select').value = '1'")
+    if not has_heading:
+        page.click("document.querySelector('#files input')")
+    page.click("document.querySelector('#files button')")
+    page.wait_until("document.querySelector('#files a')?.download", "table.de.csv")
+    page.download_to(tmp_path)
+    page.click("document.querySelector('#files a')")
+    assert page.file(tmp_path / "table.de.csv").read_bytes().decode() == expected
+
+
 def test_file_that_cannot_be_translated_says_why(page, visit, tmp_path):
     visit()
     page.click("document.getElementById('files-tab')")
@@ -243,10 +279,12 @@ def test_file_that_cannot_be_translated_says_why(page, visit, tmp_path):
         page.choose_files("#file", tmp_path / name)
     page.wait_until("document.querySelectorAll('#files .error').length", 3)
     assert page.evaluate("[...document.querySelectorAll('#files .status')].map(status => status.textContent)") == [
-        "broken.txt, line 1: not utf-8 (found 0xFF)",
+        "Line 1: not utf-8 (found 0xFF); save it as UTF-8",
         "The file is empty.",
         "Files of this kind are not supported (.png).",
     ]
+    buttons = "[...document.querySelectorAll('#files button')].map(button => button.textContent)"
+    assert page.evaluate(buttons) == ["Remove"] * 3  # The same file would be refused again.
 
 
 def test_busy_server_is_asked_again_by_itself(page, visit):
@@ -375,6 +413,16 @@ def test_address_names_the_languages_and_never_the_text(page, visit):
     assert page.evaluate("location.hash") == "#en-ar"
     page.evaluate("void (location.hash = '#en-de')")
     page.wait_for_text("#result", "Ein Hund läuft.")
+
+
+@pytest.mark.parametrize("fragment", ["#en-ja", "#%E0", "#nonsense"])
+def test_address_of_a_direction_that_is_not_served_is_told(page, visit, fragment):
+    visit(fragment)
+    page.wait_until("document.getElementById('message-text').textContent.includes('is not translated here')")
+    assert page.evaluate("location.hash") == "#auto-de"
+    enter(page, "A dog runs.")
+    page.wait_for_text("#result", "Ein Hund läuft.")
+    assert page.evaluate("document.getElementById('message').hidden")
 
 
 def test_page_names_the_model_and_how_good_it_was(page, visit):

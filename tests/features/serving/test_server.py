@@ -68,6 +68,39 @@ def test_details_name_words_by_their_places(server):
     assert [0, 0] in sentence["alignment"] and sentence["tokens"][-1] == "[EOS]"
     scores = [alternative["score"] for alternative in sentence["alternatives"]]
     assert len(scores) == 2 and sentence["score"] >= scores[0] >= scores[1]
+    for alternative in sentence["alternatives"]:
+        assert len(alternative["target_words"]) == len(alternative["confidence"])
+        assert alternative["tokens"] != sentence["tokens"] and len(alternative["tokens"]) == len(
+            alternative["token_scores"]
+        )
+        assert max(place for _, place in alternative["alignment"]) < len(alternative["target_words"])
+
+
+def test_details_of_an_alternative_are_those_of_its_own_words(server, trained):
+    body = {"text": "one two three.", "details": True, "alternatives": 3}
+    (sentence,) = server.json("/v1/translate", body)["translations"][0]["sentences"]
+    translator = Translator.load(trained, "cpu", "fp32")
+    for alternative in sentence["alternatives"]:
+        (expected,) = translator.score(["one two three."], [alternative["text"]])
+        assert alternative["tokens"] == expected.tokens
+        assert alternative["token_scores"] == pytest.approx(expected.token_scores, abs=1e-3)
+
+
+@pytest.mark.parametrize("between", ["\t", "\t\t", "\u2028", "\v", "\u00a0", "\u3000", " \u00a0 "])
+def test_blanks_of_all_kinds_separate_sentences_and_stay(server, between):
+    answer = server.json("/v1/translate", {"text": f"One two.{between}Three.", "source": "en", "target": "xx"})
+    (translation,) = answer["translations"]
+    parts = server.json("/v1/translate", {"text": ["One two.", "Three."], "source": "en", "target": "xx"})
+    assert translation["text"] == between.join(part["text"] for part in parts["translations"])
+    assert [sentence["source"]["text"] for sentence in translation["sentences"]] == ["One two.", "Three."]
+
+
+def test_a_sentence_tells_what_the_model_cannot_read_well(server):
+    long = "one two three " * 40
+    answer = server.json("/v1/translate", {"text": [long, "one 漢."], "source": "en", "target": "xx"})
+    (first,), (second,) = (translation["sentences"] for translation in answer["translations"])
+    assert (first["is_too_long"], second["is_too_long"]) == (True, False)
+    assert (first["unknown_words"], second["unknown_words"]) == ([], ["漢"])
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\n", "...", "😀", "one", "\u0000", "a\u2028b", "<b>one</b> & two"])
@@ -119,7 +152,9 @@ def test_libretranslatepy_works_unchanged(server):
         ("/translate", b'{"q": {"a": 1}, "target": "xx"}', 400, "q"),
         ("/translate", b'{"q": ["one", null], "target": "xx"}', 400, "q"),
         ("/translate", b'{"q": "one", "source": "de", "target": "xx"}', 400, "de"),
-        ("/translate", b'{"q": "one", "source": "en", "target": "en"}', 400, "en"),
+        ("/translate", b'{"q": "one", "source": "en", "target": "en"}', 400, "en to en is not supported"),
+        ("/translate", b'{"q": "one", "source": "xx", "target": "en"}', 400, "xx to en is not supported"),
+        ("/translate", b'{"q": "one", "source": "xx", "target": "ja"}', 400, "ja is not supported"),
         ("/translate", b'{"q": "one", "target": "xx", "alternatives": -1}', 400, "alternatives"),
         ("/translate", b'{"q": "one", "target": "xx", "format": "pdf"}', 400, "format"),
         ("/translate", b'{"q": "\\ud800", "target": "xx"}', 400, "JSON"),
@@ -175,6 +210,24 @@ def test_the_oldest_files_make_room_for_new_ones(monkeypatch):
     assert not paths[0].parent.exists()
 
 
+def test_a_table_is_translated_in_the_column_that_the_client_chooses(server):
+    def ask(**fields):
+        body, headers = form(file=("a.csv", b"id,text\none,one two.\n2,ten.\n"), source="en", target="xx", **fields)
+        status, _, answer = server.ask("/translate_file", body, headers)
+        if status != 200:
+            return status, answer
+        return status, server.ask(answer["translatedFileUrl"].removeprefix(server.url))[2]
+
+    for fields in ({}, {"column": "txt"}):
+        status, answer = ask(**fields)
+        assert (status, answer["columns"]) == (400, ["id", "text"])
+        assert "--" not in answer["error"] and answer["error"].startswith("a.csv: ")
+    assert ask(column="text") == (200, b"id,text\none,ONE TWO.\n2,TEN.\n")
+    status, content = ask(column="1")
+    assert status == 200 and [line.split(b",")[1] for line in content.splitlines()] == [b"text", b"one two.", b"ten."]
+    assert not content.startswith(b"id,")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "status", "message"),
     [
@@ -220,6 +273,8 @@ def test_keys_open_all_that_works_and_nothing_else(models, serve, tmp_path):
             assert server.ask("/translate", text, {"Authorization": f"Bearer {key}"})[0] == 200
         assert server.ask("/v1/translate", {"text": "one."})[0] == 403
         assert server.ask("/v1/translate", {"text": "one."}, {"Authorization": f"Bearer {KEY}"})[0] == 200
+        assert server.ask("/v1/translate", {"text": "one.", "api_key": KEY})[0] == 200
+        assert server.ask("/v1/translate", {"text": "one.", "api_key": KEY[:-1]})[0] == 403
         assert server.ask("/detect", {"q": "one"})[0] == 403 and server.ask("/metrics")[0] == 403
         body, headers = form(file=("a.txt", b"one."), source="en", target="xx")
         assert server.ask("/translate_file", body, headers)[0] == 403
@@ -306,9 +361,20 @@ def test_the_description_names_every_path_and_key(server):
         status, _, _ = server.ask(path.replace("{name}", "x"), b"{}" if method == "POST" else None)
         assert status != 405 and (status != 404 or "{" in path)
     keys = description["paths"]["/v1/translate"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    assert set(keys["properties"]) == {"text", "source", "target", "model", "format", "alternatives", "details"}
+    assert set(keys["properties"]) == {
+        "text",
+        "source",
+        "target",
+        "model",
+        "format",
+        "alternatives",
+        "details",
+        "api_key",
+    }
+    assert all(key.get("description") for key in keys["properties"].values())
     page = server.ask("/docs")[2].decode()
     assert all(path in page for path in description["paths"]) and "<script" not in page
+    assert "`" not in page and "<code>Retry-After</code>" in page
 
 
 def test_fifty_clients_get_the_translations_of_one(server):
@@ -448,6 +514,13 @@ def serving(start, *arguments, **options):
     pytest.fail("".join(lines))
 
 
+def test_the_address_for_other_machines_is_named_in_a_way_that_they_can_use(start, trained):
+    process, url, _ = serving(start, "--run", trained, "--host", "0.0.0.0")
+    assert url.startswith(f"http://{socket.gethostname()}:")
+    process.send_signal(signal.SIGINT)
+    assert "every machine that reaches this address" in process.stderr.read() and process.wait(60) == 0
+
+
 def test_a_stop_finishes_what_was_accepted(start, trained):
     process, url, _ = serving(start, "--run", trained)
     text = json.dumps({"text": "One two three. " * 600, "alternatives": 5}).encode()
@@ -467,6 +540,9 @@ def test_a_stop_finishes_what_was_accepted(start, trained):
 def test_the_log_has_no_text_and_hangup_loads_again(start, trained, tmp_path):
     shutil.copytree(trained, tmp_path / "tiny")
     process, url, lines = serving(start, "--run", tmp_path / "tiny", "--log-requests")
+    process.send_signal(signal.SIGHUP)
+    lines.append(process.stderr.readline())
+    assert "nothing is loaded again" in lines[-1]
     best = tmp_path / "tiny" / "checkpoints" / "best.safetensors"
     os.utime(best)
     process.send_signal(signal.SIGHUP)

@@ -1,11 +1,19 @@
 // Requests to the server, and what can go wrong with them. Addresses are relative, so the page works below a prefix.
 import { recall, remember } from "./preferences.js";
 
-/** An answer that is an error. `status` is 0 if there was no answer; `retryAfter` is in seconds, or null. */
+/**
+ * An answer that is an error. `status` is 0 if there was no answer; `retryAfter` is in seconds, or null; `columns` are
+ * those of a table, one of which has to be chosen.
+ */
 export class ServerError extends Error {
-  constructor(status, message, retryAfter = null) {
+  constructor(status, message, retryAfter = null, columns = null) {
     super(message);
-    Object.assign(this, { status, retryAfter });
+    Object.assign(this, { status, retryAfter, columns });
+  }
+
+  /** Whether the same request would be refused again. */
+  get isFinal() {
+    return this.status >= 400 && this.status < 500 && ![403, 408, 429].includes(this.status);
   }
 }
 
@@ -37,14 +45,15 @@ const FALLBACKS = {
 };
 
 function errorOf(status, body, retryAfter) {
-  let message = FALLBACKS[status] ?? `The server failed (status ${status}).`;
+  let answer = {};
   try {
-    const { error } = JSON.parse(body);
-    if (typeof error === "string" && error) message = error;
+    answer = JSON.parse(body) ?? {};
   } catch {
     // A proxy in between answers in a format of its own.
   }
-  return new ServerError(status, message, seconds(retryAfter));
+  const isText = typeof answer.error === "string" && answer.error;
+  const message = isText ? answer.error : (FALLBACKS[status] ?? `The server failed (status ${status}).`);
+  return new ServerError(status, message, seconds(retryAfter), Array.isArray(answer.columns) ? answer.columns : null);
 }
 
 const unreachable = () => new ServerError(0, "The server cannot be reached.");

@@ -13,6 +13,8 @@ import { element } from "./words.js";
 
 const PAUSE = 300;
 const NUM_ALTERNATIVES = 5;
+const MAX_NOTES = 8;
+const LONGEST_QUOTE = 60;
 const ui = Object.fromEntries(
   [...document.querySelectorAll("[id]")].map((node) => [node.id.replace(/-(.)/g, (_, c) => c.toUpperCase()), node]),
 );
@@ -116,14 +118,23 @@ function showNotes() {
     const { lost_spans: lost = [], reordered_spans: reordered = [] } = choice?.lost_spans ? choice : data;
     const text = choice?.text ?? data.target.text;
     return [
+      ...(data.is_too_long ? [["Longer than the sentences of training, so check: ", data.source.text]] : []),
+      ...(data.unknown_words ?? []).map((word) => ["Unknown to the model: ", word]),
       ...lost.filter((span) => !text.includes(span)).map((span) => ["Missing in the translation: ", span]),
       ...reordered.map((span) => ["Not in the order of the text: ", span]),
     ];
   });
-  ui.notes.replaceChildren(...notes.map(([label, span]) => element("li", {}, label, element("code", {}, span))));
+  const item = ([label, span]) => element("li", {}, label, element("code", {}, shortened(span)));
+  ui.notes.replaceChildren(...notes.slice(0, MAX_NOTES).map(item));
+  if (notes.length > MAX_NOTES) ui.notes.append(element("li", {}, `and ${notes.length - MAX_NOTES} more`));
   ui.notes.hidden = !notes.length;
   ui.copy.disabled = !result.text;
 }
+
+const shortened = (text) => {
+  const characters = Array.from(text);
+  return characters.length > LONGEST_QUOTE ? `${characters.slice(0, LONGEST_QUOTE).join("")}…` : text;
+};
 
 // --- Alternatives
 
@@ -210,12 +221,19 @@ async function start() {
   const catalogue = new Catalogue(answer);
   limits = answer.limits;
   if (!catalogue.directions.length) return messages.show("The server has no model yet.");
-  direction = new Direction(ui, catalogue, () => later(0));
+  direction = new Direction(ui, catalogue, { onChange: () => later(0), onRefused: showRefused });
   listen();
   ui.keyButton.hidden = !answer.key_required;
   if (answer.key_required && !hasKey()) askForKey();
   setUpFiles(answer.file_types);
   onInput();
+  direction.follow();
+}
+
+function showRefused(name) {
+  const { catalogue, source, targetName } = direction;
+  const from = direction.detects ? "any language" : catalogue.name(source);
+  messages.show(`“${name}” is not translated here. Chosen: ${from} to ${targetName}.`);
 }
 
 function setUpFiles(types) {

@@ -12,19 +12,40 @@ function fillSelect(select, options, value) {
   select.value = value;
 }
 
-/** `onChange` is called when the text has to be translated anew. */
+/** Fragment of the address, which anybody may have written. */
+function fragment() {
+  try {
+    return decodeURIComponent(location.hash);
+  } catch {
+    return location.hash;
+  }
+}
+
+/**
+ * `onChange` is called when the text has to be translated anew, and `onRefused` with a fragment of the address that
+ * names no direction of this server.
+ */
 export class Direction {
-  constructor(ui, catalogue, onChange) {
-    Object.assign(this, { ui, catalogue, onChange, model: null, detected: null, before: null });
-    Object.assign(this, catalogue.parse(decodeURIComponent(location.hash)) ?? catalogue.first);
+  constructor(ui, catalogue, { onChange, onRefused }) {
+    Object.assign(this, { ui, catalogue, onChange, onRefused, model: null, detected: null, before: null });
+    Object.assign(this, catalogue.parse(fragment()) ?? catalogue.first);
     const { sourceLanguage, targetLanguage, modelSelect } = ui;
     sourceLanguage.addEventListener("change", () => this.#setSource(sourceLanguage.value));
     targetLanguage.addEventListener("change", () => this.set({ target: targetLanguage.value }));
     modelSelect.addEventListener("change", () => this.set({ model: modelSelect.value }));
-    window.addEventListener("hashchange", () => this.set(catalogue.parse(decodeURIComponent(location.hash)) ?? {}));
+    window.addEventListener("hashchange", () => this.follow());
     isWide.addEventListener("change", () => this.show());
     sourceLanguage.disabled = targetLanguage.disabled = false;
     this.show();
+  }
+
+  /** Take the direction from the address, if it names one. */
+  follow() {
+    const named = fragment().slice(1);
+    if (!named) return;
+    const wanted = this.catalogue.parse(named);
+    this.set(wanted ?? {});
+    if (!wanted) this.onRefused(named);
   }
 
   get detects() {

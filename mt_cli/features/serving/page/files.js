@@ -7,6 +7,12 @@ function sizeOf(bytes) {
   return bytes < 2 ** 20 ? format(Math.ceil(bytes / 2 ** 10), "KB") : format(bytes / 2 ** 20, "MB");
 }
 
+/** A message without the name of the file, which stands beside it. */
+function withoutName(message, name) {
+  const rest = message.startsWith(name) ? message.slice(name.length).replace(/^[:,]\s*/, "") : message;
+  return rest.charAt(0).toUpperCase() + rest.slice(1);
+}
+
 const suffixOf = (name) => (/\.[^.]+$/.exec(name)?.[0] ?? "").toLowerCase();
 const translatedName = (name, target) => name.replace(/(\.[^.]+)?$/, (suffix) => `.${target}${suffix}`);
 const wait = (seconds, signal) =>
@@ -95,8 +101,9 @@ export class Files {
       this.#finish(row, blob, translatedName(file.name, fields.target));
     } catch (error) {
       if (error.name === "AbortError") this.#fail(row, "Cancelled.");
+      else if (error.columns?.length) this.#askForColumn(row, error.columns);
       else {
-        this.#fail(row, error.message);
+        this.#fail(row, withoutName(error.message, file.name), !error.isFinal);
         this.onError(error);
       }
     }
@@ -142,6 +149,34 @@ export class Files {
     const retry = canRetry ? [this.#button(row, "Try again", () => this.#enqueue(row))] : [];
     row.actions.replaceChildren(...retry, this.#removal(row));
     this.announce(`${row.file.name}: ${message}`);
+  }
+
+  /** A column with a heading is asked for by its name, any other by its number. */
+  #askForColumn(row, names) {
+    const select = element(
+      "select",
+      { ariaLabel: `Column of ${row.file.name}` },
+      ...names.map((name, index) => new Option(`${index + 1}: ${name}`, index)),
+    );
+    const heading = element("input", { type: "checkbox", checked: true });
+    const translate = () => {
+      const name = names[select.value];
+      const isName = heading.checked && name && names.filter((other) => other === name).length === 1;
+      row.fields = { ...row.fields, column: isName ? name : String(Number(select.value) + 1) };
+      row.choice.remove();
+      this.#enqueue(row);
+    };
+    row.progress.hidden = true;
+    row.status.textContent = "Which column is to be translated?";
+    row.choice = element(
+      "span",
+      { className: "choice" },
+      element("span", { className: "select" }, select),
+      element("label", {}, heading, " The first line is a heading"),
+    );
+    row.actions.before(row.choice);
+    row.actions.replaceChildren(this.#button(row, "Translate", translate), this.#removal(row));
+    this.announce(`${row.file.name}: ${row.status.textContent}`);
   }
 
   #removal(row, address) {

@@ -65,8 +65,9 @@ export class Catalogue {
   parse(fragment) {
     const parts = fragment.replace(/^#/, "").split("-");
     for (let i = 1; i < parts.length; i++) {
-      const [source, target] = [parts.slice(0, i).join("-"), parts.slice(i).join("-")];
-      const detects = source === AUTO && this.canDetect && this.allTargets.includes(target);
+      const [named, target] = [parts.slice(0, i).join("-"), parts.slice(i).join("-")];
+      const source = named === AUTO && !this.canDetect ? this.sources[0] : named;
+      const detects = source === AUTO && this.allTargets.includes(target);
       if (detects || this.has(source, target)) return { source, target };
     }
     return null;

@@ -32,10 +32,10 @@ export class Messages {
   }
 
   /** Show a ServerError. `again` repeats the request: by itself if the server is busy or away, else by a button. */
-  showError({ message, status, retryAfter }, again) {
+  showError({ message, status, retryAfter, isFinal }, again) {
     this.show(message);
     this.again = again;
-    this.retry.hidden = status >= 400 && status < 500 && status !== 429; // The same request would be refused again.
+    this.retry.hidden = isFinal;
     if (!RETRIED.has(status)) return;
     let left = retryAfter ?? Math.min(2 ** ++this.failures, LONGEST_PAUSE);
     this.messageText.textContent += " Trying again";
