@@ -25,13 +25,23 @@ _UTF8: dict[str, Any] = {"encoding": "utf-8", "errors": "backslashreplace", "lin
 
 
 def use_utf8() -> None:
-    """Make the standard streams use UTF-8 in every locale. Streams that another program has replaced are kept."""
+    """Make the standard streams use UTF-8 in every locale. Streams that another program has replaced are kept.
+
+    What is written to a closed standard error goes nowhere: Python would write it to standard output.
+    """
+    for number in range(3):  # A file that is opened later must not take the number of a standard stream.
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
     if sys.stdin and sys.stdin is sys.__stdin__:
         sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
     if sys.stdout and sys.stdout is sys.__stdout__:
         sys.stdout = _Results(sys.stdout.buffer, **_UTF8)  # type: ignore[union-attr]
     if sys.stderr and sys.stderr is sys.__stderr__:
         sys.stderr = _Notices(sys.stderr.buffer, **_UTF8)  # type: ignore[union-attr]
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")
 
 
 class _Results(io.TextIOWrapper):

@@ -2,6 +2,7 @@ import errno
 import os
 import shutil
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -238,6 +239,21 @@ def test_a_typed_line_that_is_not_utf8_is_refused_and_the_next_one_is_read(monke
         monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
     assert list(prompted_lines()) == ["one.", "two."]
     assert "0xE9" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no closed streams")
+@pytest.mark.parametrize("name", ["translate", "train"])
+def test_without_a_standard_error_notices_are_not_among_the_results(
+    run, trained, quick_tree, tiny_config, root, tmp_path, name
+):
+    words = [str(trained) if word == "RUN" else word for word in COMMANDS[name].split()]
+    command = [sys.executable, "-m", "mt_cli", *words]
+    closed = ["bash", "-c", 'exec "$@" 2>&-', "bash", *command]
+    env = os.environ | {"PYTHONPATH": str(root)}
+    options = {"env": env, "cwd": tmp_path, "stdout": subprocess.PIPE}
+    results = [run(line, stderr=subprocess.DEVNULL, **options) for line in (command, closed)]
+    assert [result.returncode for result in results] == [0, 0]
+    assert results[0].stdout == results[1].stdout
 
 
 def test_results_without_a_standard_output_are_refused_before_the_work_begins(monkeypatch, tmp_path):

@@ -61,11 +61,13 @@ class TranslateBody(KeyBody):
 
 
 async def read_body(request: Request, max_bytes: int, seconds: float) -> bytes:
-    """Body of a request; raises RequestError (413, 408) if it has more than `max_bytes` or takes too long.
+    """Body of a request; raises RequestError (413, 408, 415) if it is too large, too slow or compressed.
 
     A body that is too large is read to its end and dropped, up to a limit, so that clients that do not listen while
     they send see the answer.
     """
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise RequestError("compressed requests are not read; send it without Content-Encoding", 415)
     declared = request.headers.get("content-length", "")
     is_too_large = declared.isdigit() and int(declared) > max_bytes
     error = RequestError(f"the request has more than {max_bytes:,} bytes", 413)

@@ -100,7 +100,8 @@ def serve(
     SIGHUP loads models again whose weights were replaced. `proxies` are addresses whose headers about the client are
     believed. Raises InputError, before anything is loaded, if the address cannot be used.
     """
-    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # It logs each damaged form.
+    for name in ("python_multipart", "uvicorn.error"):  # They log each damaged form or request.
+        logging.getLogger(name).setLevel(logging.CRITICAL if name == "python_multipart" else logging.ERROR)
     with bound(host, port) as listener:
         service = load()
         service.prepare_detection()
