@@ -69,10 +69,11 @@ def serve(
         if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn", "python_multipart"):
             raise
         raise InputError(f"{error.name} is not installed; pip install 'mt-cli[serve]'") from None
-    from mt_cli.features.serving.access import Hosts, Keys, Rates
+    from mt_cli.features.serving.access import Hosts, Keys, Rates, check_proxies
     from mt_cli.features.serving.models import Models, Source
     from mt_cli.features.serving.service import Limits, Service
 
+    check_proxies(proxy or ())
     hosts, known_keys = Hosts.of(host, allow_host or (), cors or ()), Keys.read(keys)
     search = search_options(overrides, beam_size=beam_size, length_penalty=length_penalty)
     sources = [Source(path, engine, device, precision, threads, checkpoint) for path in run_paths(run)]

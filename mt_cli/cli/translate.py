@@ -104,8 +104,6 @@ def translate(
         search = search_options(overrides, **changes)
         if attention and len(sentences or ()) != 1:
             raise InputError("--attention draws one sentence; give exactly one as an argument")
-        if alignment and engine != "mt":
-            raise InputError(f"--alignment: --engine {engine} does not report attention; use --engine mt")
         return search
 
     if input_file is not None and not as_lines and _is_of_documents(input_file):

@@ -241,7 +241,7 @@ class CTranslate2Engine:
         ]
 
     def attend(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Tensor]:
-        """Compute the cross-attention of each pair, (T+1)x(S+1): the mean over the heads of the last layer.
+        """Compute the cross-attention of each pair, (T+1)x(S+1), in the layer that the export has chosen.
 
         The last row and column, which are [EOS], are zeros.
         """

@@ -235,16 +235,23 @@ class Translator:
             tokens = self.source_tokenizer.tokens(source), self.target_tokenizer.tokens(target)
             yield [*tokens[0], EOS], [*tokens[1], EOS], _attention(forced)
 
-    def _force_decode(self, pairs: Sequence[TextAndIds], with_scores: bool = True) -> Iterator[ForcedDecoding]:
+    def _force_decode(
+        self, pairs: Sequence[TextAndIds], with_scores: bool = True, with_attention: bool = False
+    ) -> Iterator[ForcedDecoding]:
         """Force-decode the pairs, some hundred at a time to limit memory; the language of a target is left out.
 
-        Without scores, every engine computes the attention; with them, some do not.
+        An engine that does not compute the attention with the scores is asked for it, `with_attention` or without
+        scores.
         """
 
         def decode(rows: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
-            if with_scores:
-                return self.engine.force_decode(rows)
-            return [ForcedDecoding([], weights) for weights in self.engine.attend(rows)]
+            if not with_scores:
+                return [ForcedDecoding([], weights) for weights in self.engine.attend(rows)]
+            decoded = self.engine.force_decode(rows)
+            if with_attention and any(forced.attention is None for forced in decoded):
+                both = zip(decoded, self.engine.attend(rows), strict=True)
+                return [ForcedDecoding(forced.log_probs, weights) for forced, weights in both]
+            return decoded
 
         first_ids = self.source_tokenizer.first_target_ids([text for text, _, _ in pairs])
         for start in range(0, len(pairs), _PAIRS_FORCED_AT_ONCE):
@@ -259,7 +266,7 @@ class Translator:
 
     def add_details(self, lines: Sequence[Translation]) -> list[Translation]:
         """Copies of translations with the details of the best one."""
-        decoded = self._force_decode(_best_pairs(lines))
+        decoded = self._force_decode(_best_pairs(lines), with_attention=True)
         return [replace(line, details=details_of(line, decoded, self.tokenizers, self.tags)) for line in lines]
 
     def _search(

@@ -64,7 +64,10 @@ def _specification(specs: Any, run: TrainedRun) -> Any:
     config, model = run.config.model, run.model
     options = _options(specs, config)
     encoder = specs.TransformerEncoderSpec(config.num_encoder_layers, **options)
-    decoder = specs.TransformerDecoderSpec(config.num_decoder_layers, **options)
+    # Words are aligned by the mean of the heads of the penultimate layer: see Garg et al. 2019, "Jointly Learning to
+    # Align and Translate with Transformer Models", section 3.
+    aligned = {"alignment_layer": max(0, config.num_decoder_layers - 2), "alignment_heads": 0}
+    decoder = specs.TransformerDecoderSpec(config.num_decoder_layers, **options, **aligned)
     spec = specs.TransformerSpec(encoder, decoder)
     # In the library, one argument sets pre-norm and the final norm; here they are separate options.
     encoder.pre_norm = decoder.pre_norm = config.norm_order == "pre"

@@ -86,6 +86,20 @@ def test_details_of_an_alternative_are_those_of_its_own_words(server, trained):
         assert alternative["token_scores"] == pytest.approx(expected.token_scores, abs=1e-3)
 
 
+def test_an_export_is_served_with_words_that_belong_together(trained, mt, serve, server, tmp_path):
+    pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
+    command = "export", "--run", trained, "--format", "ctranslate2", "--output", tmp_path / "served"
+    assert mt(*map(str, command))[0] == 0
+    body = {"text": "one two three.", "details": True, "alternatives": 1}
+    (expected,) = server.json("/v1/translate", body)["translations"][0]["sentences"]
+    with serve(Service(Models.load([Source(tmp_path / "served", "ctranslate2")]))) as exported:
+        (sentence,) = exported.json("/v1/translate", body)["translations"][0]["sentences"]
+        assert exported.json("/v1/models")["models"][0]["engine"] == "ctranslate2"
+    assert sentence["target"] == expected["target"] and sentence["target_words"] == expected["target_words"]
+    assert sentence["token_scores"] == pytest.approx(expected["token_scores"], abs=1e-3)
+    assert sentence["alignment"] and sentence["alternatives"][0]["alignment"]
+
+
 @pytest.mark.parametrize("between", ["\t", "\t\t", "\u2028", "\v", "\u00a0", "\u3000", " \u00a0 "])
 def test_blanks_of_all_kinds_separate_sentences_and_stay(server, between):
     answer = server.json("/v1/translate", {"text": f"One two.{between}Three.", "source": "en", "target": "xx"})
@@ -344,6 +358,12 @@ def test_without_cors_no_site_may_read_an_answer(server):
 def test_an_origin_that_is_none_is_refused_at_the_start(mt, trained, origin):
     status, out, err = mt("serve", "--run", trained, "--cors", origin)
     assert (status, out) == (2, "") and "--cors" in err
+
+
+@pytest.mark.parametrize("proxy", ["proxy.example.org", "*", "10.0.0.1/8", ""])
+def test_a_proxy_that_is_no_address_is_refused_at_the_start(mt, trained, proxy):
+    status, _, err = mt("serve", "--run", trained, "--proxy", proxy)
+    assert status == 2 and err.startswith(f"mt: --proxy {proxy}: ")
 
 
 def test_every_answer_has_the_headers_that_browsers_need(server):
@@ -635,6 +655,14 @@ def test_a_folder_for_files_that_was_removed_comes_back_and_its_files_are_missin
     with pytest.raises(RequestError, match="no such file"):
         store.get(first)
     store.close()
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br"])
+def test_compressed_requests_are_refused(server, encoding):
+    headers = {"Content-Type": "application/json", "Content-Encoding": encoding}
+    for path in ("/translate", "/v1/translate", "/translate_file"):
+        status, _, answer = server.ask(path, b"\x1f\x8b", headers)
+        assert status == 415 and "Content-Encoding" in answer["error"]
 
 
 def test_a_full_disk_is_told_to_the_client(server, monkeypatch):
