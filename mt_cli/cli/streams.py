@@ -41,7 +41,7 @@ def use_utf8() -> None:
     if sys.stderr and sys.stderr is sys.__stderr__:
         sys.stderr = _Notices(sys.stderr.buffer, **_UTF8)  # type: ignore[union-attr]
     if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # Open until the end.
 
 
 class _Results(io.TextIOWrapper):
