@@ -5,7 +5,9 @@
 
 Each client sends a sentence, waits for the translation, and sends the next one, on one connection. `--per-request` is
 the number of sentences of a request. The times of single requests are those of an idle server; the search alone is
-`Translator.translate` in a process of its own, with the same sentences. Clients and server share the machine.
+`Translator.translate` in a process of its own, with the same sentences. Clients and server share the machine. The file
+and the clients take turns three times, while the server is idle or the file is done, because the speed of a machine
+changes; rates are medians.
 """
 
 import asyncio
@@ -20,7 +22,7 @@ from pathlib import Path
 
 import common
 
-_SINGLE = 60
+_SINGLE, _ROUNDS = 60, 3
 _CODE = """
 import json, sys, time
 from mt_cli import Translator
@@ -39,17 +41,22 @@ def main() -> None:
     options = common.read_options(__doc__, run=Path, input=Path, output=Path, **numbers)
     options.output.mkdir(parents=True, exist_ok=True)
     lines = common.read_lines(options.input)
-    seconds_of_file = translate_file(options)
     alone = search_alone(options, lines)
+    times: list[float] = []
+    rates, rates_of_file = [], []
     with subprocess.Popen(command(options, "serve", "--port", "0"), stderr=subprocess.PIPE, text=True) as server:
         port = port_of(server)
         single = asyncio.run(measure(port, lines[:_SINGLE], 1, 1, None))[0]
-        times, num_requests, seconds = asyncio.run(
-            measure(port, lines, options.clients, options.per_request, options.seconds)
-        )
+        for _ in range(_ROUNDS):
+            rates_of_file.append(len(lines) / translate_file(options))
+            of_round, num_requests, seconds = asyncio.run(
+                measure(port, lines, options.clients, options.per_request, options.seconds / _ROUNDS)
+            )
+            rates.append(num_requests * options.per_request / seconds)
+            times += of_round
         memory = peak_memory(server.pid)
         server.terminate()
-    rate, rate_of_file = num_requests * options.per_request / seconds, len(lines) / seconds_of_file
+    rate, rate_of_file = statistics.median(rates), statistics.median(rates_of_file)
     times.sort()
     common.print_titles("", "sentences a second", "of `mt translate`", "p50 (ms)", "p95", "p99")
     common.print_row("`mt translate`", f"{rate_of_file:,.0f}", "", "", "", "")
@@ -67,19 +74,16 @@ def command(options: Namespace, name: str, *arguments: object) -> list[str]:
 
 
 def translate_file(options: Namespace) -> float:
-    """Median time that `mt translate` needs for the file beyond the time for one line, in seconds."""
+    """Time that `mt translate` needs for the file beyond the time for one line, in seconds."""
     first = options.output / "first.txt"
     first.write_text(common.read_lines(options.input)[0] + "\n", encoding="utf-8")
     times = []
-    for _ in range(3):
-        of_files = []
-        for path in (first, options.input):
-            started_at = time.perf_counter()
-            arguments = ("translate", "--input", path, "--output", options.output / "translation.txt", "--as-lines")
-            subprocess.run(command(options, *arguments), check=True, stderr=subprocess.DEVNULL)
-            of_files.append(time.perf_counter() - started_at)
-        times.append(of_files[1] - of_files[0])
-    return statistics.median(times)
+    for path in (first, options.input):
+        started_at = time.perf_counter()
+        arguments = ("translate", "--input", path, "--output", options.output / "translation.txt", "--as-lines")
+        subprocess.run(command(options, *arguments), check=True, stderr=subprocess.DEVNULL)
+        times.append(time.perf_counter() - started_at)
+    return times[1] - times[0]
 
 
 def search_alone(options: Namespace, lines: list[str]) -> list[float]:

@@ -18,7 +18,7 @@ from mt_cli.errors import InputError
 from mt_cli.features.exchange.bundle import export_bundle
 from mt_cli.features.exchange.ctranslate2 import export_ctranslate2
 from mt_cli.model.transformer import Transformer
-from mt_cli.tokenizer.special_tokens import BYTES
+from mt_cli.tokenizer.special_tokens import BYTES, EOS_ID, SOS_ID
 from mt_cli.tokenizer.training import train_tokenizer
 from mt_cli.translation.translator import Translator
 
@@ -170,8 +170,34 @@ def test_options_of_search_reach_the_exported_model(mt, served):
     assert len(json.loads(translation("--set", "decoding.min_length=6", "--json"))["tokens"]) >= 7
     assert translation("--sample", "--seed", "3") == translation("--sample", "--seed", "3")
     row = json.loads(translation("--json"))
-    assert row["tokens"][-1] == "[EOS]" and row["alignment"] == []
+    assert row["tokens"][-1] == "[EOS]"
     assert translation("--unk", "keep")
+
+
+@pytest.mark.parametrize(("num_layers", "layer"), [(1, 0), (2, 0), (4, 2)])
+def test_an_export_aligns_words_by_the_penultimate_layer(trained, tmp_path, num_layers, layer):
+    run = TrainedRun.load(trained)
+    torch.manual_seed(num_layers)
+    config = run.config.model.model_copy(update={"num_decoder_layers": num_layers, "num_heads": 2})
+    model = Transformer(config, *(tokenizer.vocab_size for tokenizer in run.tokenizers)).eval()
+    for weight in model.parameters():
+        weight.data *= 3  # Far from even attention.
+    random_run = replace(run, model=model, config=run.config.model_copy(update={"model": config}))
+    export_ctranslate2(random_run, tmp_path / "served", "float32", ["one two."])
+    exported = Translator.load(tmp_path / "served", "cpu", engine="ctranslate2")
+    pairs = [([5, 6, 7, 8], [9, 10, 5]), ([8], [6, 7])]
+    for (source, target), weights in zip(pairs, exported.engine.attend(pairs), strict=True):
+        cross = model.read(torch.tensor([[*source, EOS_ID]]), torch.tensor([[SOS_ID, *target]]))[1].cross
+        means = [weights_BHTS[0].float().mean(dim=0)[:-1, :-1] for weights_BHTS in cross]
+        close = [torch.allclose(weights[:-1, :-1], mean, atol=1e-4) for mean in means]
+        assert close == [number == layer for number in range(num_layers)]
+
+
+def test_alignments_of_an_export_are_written(mt, served, tmp_path):
+    status, out, err = mt("translate", "ten nine.", *SERVED[:3], served, "--alignment", "words")
+    assert status == 0, err
+    pairs = [tuple(map(int, pair.split("-"))) for pair in (tmp_path / "words").read_text(encoding="utf-8").split()]
+    assert pairs and all(source < 2 and target < len(out.split()) for source, target in pairs)
 
 
 SERVED = ("--engine", "ctranslate2", "--run", "served")
@@ -180,7 +206,6 @@ SERVED = ("--engine", "ctranslate2", "--run", "served")
 @pytest.mark.parametrize(
     ("command", "name"),
     [
-        (("translate", "one two.", *SERVED, "--alignment", "new.txt"), "--alignment"),
         (("translate", "one.", *SERVED, "--attention", "new.png"), "--engine mt"),
         (("translate", "one.", *SERVED, "--precision", "bf16"), "precision"),
         (("translate", "one.", *SERVED, "--checkpoint", "last"), "checkpoint"),
