@@ -14,9 +14,14 @@ from mt_cli.features.serving.service import Limits
 _ERRORS = {
     "400": "The request is wrong; `error` says how.",
     "403": "A key is missing or wrong, or the page of another site asks.",
+    "408": "The request was not sent in time.",
     "413": "The request is too large.",
+    "415": "Files of this kind, or compressed requests, are not read.",
+    "421": "The server does not answer under this name.",
     "429": "Too many requests, of this client or of all; `Retry-After` says for how many seconds to wait.",
+    "503": "The server has too little memory.",
     "504": "The time limit has passed.",
+    "507": "The server cannot store the file.",
 }
 _GETS = {
     "/languages": "Languages, each with the targets that it is translated into.",
