@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -39,7 +45,9 @@ def serve(
     max_requests: Annotated[int, _limits("N", "Requests that are worked on or wait.", min=1, max=2000)] = 128,
     max_characters: Annotated[int, _limits("N", "Characters of a request.", min=1, max=1_000_000)] = 20_000,
     max_file_mb: Annotated[int, _limits("N", "Size of a file, in MiB.", min=1, max=32)] = 32,
-    timeout: Annotated[float, _limits("SECONDS", "Time for a request; files have 15 times as much.", min=1.0)] = 60.0,
+    timeout: Annotated[
+        float, _limits("SECONDS", "Time for a request; files have 15 times as much.", min=1.0, max=86_400.0)
+    ] = 60.0,
     requests_per_minute: Annotated[int | None, _limits("N", "Of one key or address.", "no limit", min=1)] = None,
     beam_size: options.BeamSizeOption = None,
     length_penalty: options.LengthPenaltyOption = None,
@@ -62,32 +70,58 @@ def serve(
 
     More: docs/serving.md
     """
-    check_choice("--engine", engine, *options.ENGINES)
+    with _without_reload():
+        check_choice("--engine", engine, *options.ENGINES)
+        try:
+            from mt_cli.features.serving.server import serve as serve_models
+        except ImportError as error:
+            if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn", "python_multipart"):
+                raise
+            raise InputError(f"{error.name} is not installed; pip install 'mt-cli[serve]'") from None
+        from mt_cli.config.loading import changed_section
+        from mt_cli.features.serving.access import Hosts, Keys, Rates, check_proxies
+        from mt_cli.features.serving.models import Models, Source
+        from mt_cli.features.serving.service import Limits, Service
+
+        check_proxies(proxy or ())
+        hosts, known_keys = Hosts.of(host, allow_host or (), cors or ()), Keys.read(keys)
+        search = search_options(overrides, beam_size=beam_size, length_penalty=length_penalty)
+        sources = [Source(path, engine, device, precision, threads, checkpoint) for path in run_paths(run)]
+        limits = Limits(
+            max_characters=max_characters,
+            max_file_bytes=max_file_mb * 2**20,
+            max_requests=max_requests,
+            text_seconds=timeout,
+            file_seconds=15 * timeout,
+        )
+        show_progress("none")
+
+        def load() -> Service:
+            rates, seconds, models = Rates(requests_per_minute), max_wait_ms / 1000, Models.load(sources)
+            for model in models.models:
+                changed_section(model.translator.decoding, search)  # Unknown options are refused before requests come.
+            return Service(models, limits, known_keys, rates, hosts, search, seconds, log_requests)
+
+        serve_models(load, host, port, _SECONDS_BETWEEN_LOOKS if watch else None, proxy or ())
+
+
+@contextmanager
+def _without_reload() -> Iterator[None]:
+    """Context manager in which SIGHUP does nothing, because the newest weights are loaded.
+
+    If the terminal was closed, it raises KeyboardInterrupt.
+    """
+    number, had_terminal = getattr(signal, "SIGHUP", None), sys.stderr.isatty()
+    if number is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def hang_up(*_: object) -> None:
+        if had_terminal and not os.isatty(2):
+            raise KeyboardInterrupt
+
+    before = signal.signal(number, hang_up)
     try:
-        from mt_cli.features.serving.server import serve as serve_models
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn", "python_multipart"):
-            raise
-        raise InputError(f"{error.name} is not installed; pip install 'mt-cli[serve]'") from None
-    from mt_cli.features.serving.access import Hosts, Keys, Rates, check_proxies
-    from mt_cli.features.serving.models import Models, Source
-    from mt_cli.features.serving.service import Limits, Service
-
-    check_proxies(proxy or ())
-    hosts, known_keys = Hosts.of(host, allow_host or (), cors or ()), Keys.read(keys)
-    search = search_options(overrides, beam_size=beam_size, length_penalty=length_penalty)
-    sources = [Source(path, engine, device, precision, threads, checkpoint) for path in run_paths(run)]
-    limits = Limits(
-        max_characters=max_characters,
-        max_file_bytes=max_file_mb * 2**20,
-        max_requests=max_requests,
-        text_seconds=timeout,
-        file_seconds=15 * timeout,
-    )
-    show_progress("none")
-
-    def load() -> Service:
-        rates, seconds = Rates(requests_per_minute), max_wait_ms / 1000
-        return Service(Models.load(sources), limits, known_keys, rates, hosts, search, seconds, log_requests)
-
-    serve_models(load, host, port, _SECONDS_BETWEEN_LOOKS if watch else None, proxy or ())
+        yield
+    finally:
+        signal.signal(number, before)

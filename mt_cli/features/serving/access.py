@@ -41,9 +41,9 @@ class Keys:
         if not keys:
             raise InputError(f"{path}: has no keys; write one on each line, of at least {_SHORTEST_KEY} characters")
         for number, key in keys.items():
-            if len(key) < _SHORTEST_KEY or " " in key:
+            if len(key) < _SHORTEST_KEY or not (key.isascii() and key.isprintable()) or " " in key:
                 raise InputError(
-                    f"{path}, line {number:,}: a key has at least {_SHORTEST_KEY} characters and no spaces"
+                    f"{path}, line {number:,}: a key has at least {_SHORTEST_KEY} characters of ASCII, and no spaces"
                 )
         return cls(tuple(dict.fromkeys(map(_digest, keys.values()))))
 
@@ -113,21 +113,25 @@ class Hosts:
     names: frozenset[str] | None
     """None means any name."""
     origins: frozenset[str] = frozenset()
+    shown: str | None = None
+    """Name to show people."""
 
     @classmethod
     def of(cls, host: str, names: Sequence[str], origins: Sequence[str]) -> Hosts:
         """Names for an address to listen at: by default those of this machine if only it is served, otherwise any.
 
-        Raises InputError for an origin that is none.
+        Raises InputError for an origin or a name that is none.
         """
         for origin in origins:
-            parts = urlsplit(origin)
-            if not parts.scheme or not parts.netloc or origin != f"{parts.scheme}://{parts.netloc}":
+            if origin.partition("://")[0] not in ("http", "https") or _name_of(origin.partition("://")[2]) == "":
                 raise InputError(f"--cors {origin}: an origin is a scheme, a host and a port, https://example.org:8443")
-        given = frozenset(name.lower().strip("[]") for name in names)
+        given = [name.lower().strip("[]") for name in names]
+        for name in given:
+            if not name or "*" in name or _name_of(f"[{name}]" if ":" in name else name) != name:
+                raise InputError(f"--allow-host {name}: give a host name or an address, without a port")
         if is_loopback(host):
-            return cls(_LOOPBACK_NAMES | {host.lower()} | given, frozenset(origins))
-        return cls(given or None, frozenset(origins))
+            return cls(_LOOPBACK_NAMES | {host.lower()} | {*given}, frozenset(origins))
+        return cls(frozenset(given) or None, frozenset(origins), next(iter(given), None))
 
     def check(self, headers: Mapping[str, str], is_change: bool) -> None:
         """Raise RequestError for a name of the server that it does not have, or for a page of another origin.
@@ -152,9 +156,11 @@ def _place_of(origin: str) -> str | None:
 
 
 def _name_of(host: str) -> str:
-    """Name or address in a header `Host`, without the port."""
+    """Name or address in a header `Host`, without the port; empty if it is not well formed."""
     try:
-        return (urlsplit(f"//{host}").hostname or "").lower()
+        parts = urlsplit(f"//{host}")
+        is_host = parts.netloc == host and not {"@", ",", "\\", " "} & {*host}
+        return (parts.hostname or "").lower() if is_host and (parts.port is None or parts.port) else ""
     except ValueError:
         return ""
 

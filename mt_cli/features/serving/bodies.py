@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import codecs
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -17,6 +18,7 @@ from mt_cli.features.serving.models import AUTO
 Body = TypeVar("Body", bound=BaseModel)
 _MOST_DRAINED_BYTES = 2**26
 _MAX_FIELDS = 32
+_SLOWEST_BYTES_PER_SECOND = 2**15
 
 
 _Format = Annotated[
@@ -60,11 +62,14 @@ class TranslateBody(KeyBody):
     details: bool = Field(False, description="Words, their alignment and their probabilities, and tokens.")
 
 
-async def read_body(request: Request, max_bytes: int, seconds: float) -> bytes:
+async def read_body(
+    request: Request, max_bytes: int, seconds: float, count: Callable[[int], object] = lambda num_bytes: None
+) -> bytes:
     """Body of a request; raises RequestError (413, 408, 415) if it is too large, too slow or compressed.
 
     A body that is too large is read to its end and dropped, up to a limit, so that clients that do not listen while
-    they send see the answer.
+    they send see the answer. The time is `seconds` and what the bytes take that arrive slowly. `count` gets the number
+    of bytes of each part that is kept, and may raise RequestError.
     """
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise RequestError("compressed requests are not read; send it without Content-Encoding", 415)
@@ -76,18 +81,21 @@ async def read_body(request: Request, max_bytes: int, seconds: float) -> bytes:
     parts: list[bytes] = []
     num_bytes = 0
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(seconds) as limit:
+            started_at = asyncio.get_running_loop().time()
             async for chunk in request.stream():
                 num_bytes += len(chunk)
+                limit.reschedule(started_at + seconds + num_bytes / _SLOWEST_BYTES_PER_SECOND)
                 if num_bytes > _MOST_DRAINED_BYTES:
                     raise error
                 if num_bytes > max_bytes:
                     parts.clear()
                     is_too_large = True
                 elif not is_too_large:
+                    count(len(chunk))
                     parts.append(chunk)
     except TimeoutError:
-        raise RequestError(f"the request was not complete after {seconds:g} seconds", 408) from None
+        raise RequestError("the request was not complete in time", 408) from None
     if is_too_large:
         raise error
     return b"".join(parts)
@@ -141,6 +149,8 @@ def media_type(request: Request) -> str:
 def parsed(kind: type[Body], content: bytes | dict[str, Any]) -> Body:
     """Body from JSON or from the fields of a form; raises RequestError that names the key."""
     try:
+        if isinstance(content, bytes):
+            content = content.removeprefix(codecs.BOM_UTF8)
         return kind.model_validate_json(content) if isinstance(content, bytes) else kind.model_validate(content)
     except ValidationError as error:
         problems = [

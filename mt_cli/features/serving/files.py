@@ -64,7 +64,11 @@ class FileStore:
         path = Path(self._folder.name) / token
         with _storing():
             path.parent.mkdir(0o700, exist_ok=True)  # Systems remove temporary folders that nobody uses for days.
-            path.write_bytes(content)
+            try:
+                path.write_bytes(content)
+            except OSError:
+                path.unlink(missing_ok=True)
+                raise
         self._files[token] = StoredFile(path, name, len(content), time.monotonic() + _SECONDS_KEPT)
         return token
 
@@ -116,7 +120,9 @@ def translate_file(
     """
     suffix = suffix_of(name)
     stem = Path(name.replace("\\", "/")).stem[:100] or "document"
-    with tempfile.TemporaryDirectory(prefix="mt-serve-") as folder:
+    with _storing():
+        temporary = tempfile.TemporaryDirectory(prefix="mt-serve-")
+    with temporary as folder:
         path = Path(folder) / f"document{suffix}"
         with _storing():
             path.write_bytes(content)

@@ -134,12 +134,16 @@ async def translate_upload(request: Request) -> Response:
     """Address of the translation of a file."""
     service = service_of(request)
     limits = service.limits
-    declared = request.headers.get("content-length", "")
-    num_bytes = int(declared) if declared.isdigit() else limits.max_file_bytes
-    num_bytes = min(num_bytes, limits.max_file_bytes + _BYTES_BESIDE_FILE)
-    service.reserve(num_bytes)
+    num_bytes = 0
+
+    def count(number: int) -> None:
+        nonlocal num_bytes
+        service.reserve(number)
+        num_bytes += number
+
     try:
-        content = await read_body(request, limits.max_file_bytes + _BYTES_BESIDE_FILE, limits.file_seconds)
+        max_bytes = limits.max_file_bytes + _BYTES_BESIDE_FILE
+        content = await read_body(request, max_bytes, limits.body_seconds, count)
         fields = await read_fields(request, content)
         del content
         service.admit(request, key_of(request, fields))

@@ -13,7 +13,7 @@ from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.directions import Tagging, direction_of
 from mt_cli.corpus.languages import language_name, primary, scripts_of
-from mt_cli.errors import MtError
+from mt_cli.errors import MtError, RunError
 from mt_cli.evaluation.scores import Score
 from mt_cli.features.serving.errors import RequestError
 from mt_cli.machine.console import say
@@ -195,6 +195,8 @@ class Models:
             fingerprint: tuple[int, ...] = ()
             try:
                 fingerprint = model.source.fingerprint()
+                if not fingerprint and with_refused:
+                    raise RunError("its weights are gone")
                 if fingerprint in ((), model.fingerprint):
                     continue
                 if not with_refused and fingerprint == self._refused.get(model.name):
@@ -207,8 +209,8 @@ class Models:
                 num_refused += 1
                 continue
             self.models = (*self.models[:number], loaded, *self.models[number + 1 :])
+            self.__post_init__()
             names.append(model.name)
-        self.__post_init__()
         if with_refused and not names and not num_refused:
             say("mt: no weights were replaced; nothing is loaded again")
         return names
@@ -221,7 +223,7 @@ class Models:
 
     def for_clients(self, direction: Direction) -> Direction:
         """Direction with the codes for clients."""
-        return Direction(self.codes[direction.source], self.codes[direction.target])
+        return Direction(self.client_code(direction.source), self.client_code(direction.target))
 
     def directions_of(self, model: ServedModel) -> list[Direction]:
         """Directions of one model, with the codes for clients."""
@@ -235,24 +237,32 @@ class Models:
     def choose(self, source: str | None, target: str | None, name: str | None = None) -> list[Choice]:
         """Models and directions that a request can mean, the best match first; `source` may be None for any.
 
-        Codes match exactly, or else by their language alone: `pt-BR` finds `pt`. Raises RequestError if none match.
+        Codes match exactly, or else by their language alone: `pt-BR` finds `pt`. Without `source`, the best target of
+        each source is kept. Raises RequestError if none match.
         """
         if name is not None and name not in {model.name for model in self.models}:
             raise RequestError(f"model {name!r:.60} is not served; there are {', '.join(m.name for m in self.models)}")
         choices = [
             Choice(model, pair) for model in self.models if name in (None, model.name) for pair in model.directions
         ]
-        for side, code in ((1, target), (0, source)):
-            if code is None:
-                continue
-            matching = [_matches(code, choice.direction[side], self.codes) for choice in choices]
-            best = max(matching, default=0)
-            if not best:
-                raise RequestError(self._refusal(code, source, target))
-            choices = [choice for choice, match in zip(choices, matching, strict=True) if match == best]
-        return choices
+        by_source: dict[str, list[tuple[int, int, Choice]]] = {}
+        for choice in choices:
+            matches = [
+                _matches(code, known, self.codes)
+                for code, known in zip((source, target), choice.direction, strict=True)
+            ]
+            if all(matches):
+                key = choice.direction.source if source is None else ""
+                by_source.setdefault(key, []).append((sum(matches), matches[1], choice))
+        if not by_source:
+            raise RequestError(self._refusal(choices, source, target))
+        best = {key: max(row[:2] for row in rows) for key, rows in by_source.items()}
+        return [row[2] for key, rows in by_source.items() for row in rows if row[:2] == best[key]]
 
-    def _refusal(self, code: str, source: str | None, target: str | None) -> str:
+    def _refusal(self, choices: Sequence[Choice], source: str | None, target: str | None) -> str:
+        """Message that names the language, or the direction, that no model has."""
+        has_target = any(_matches(target, choice.direction.target, self.codes) for choice in choices)
+        code = (source if has_target else target) or ""
         if source and target and any(_matches(code, known, {known: known}) for known in self.languages()):
             return f"{source:.40} to {target:.40} is not supported"
         return f"{code:.40} is not supported"
@@ -262,8 +272,10 @@ class Models:
         return self.codes.get(code, code)
 
 
-def _matches(code: str, language: str, codes: dict[str, str]) -> int:
-    """How well a code of a request fits a language of a run: 0 not at all, 1 the language, 2 exactly."""
+def _matches(code: str | None, language: str, codes: dict[str, str]) -> int:
+    """How well a code of a request fits a language of a run: 0 not at all, 1 the language, 2 exactly or any."""
+    if code is None:
+        return 2
     if _plain(code) in (_plain(language), _plain(codes.get(language, language))):
         return 2
     return int(primary(code) == primary(language))

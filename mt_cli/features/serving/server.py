@@ -8,8 +8,9 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
@@ -27,6 +28,8 @@ _MOST_HEAD_BYTES = 2**15
 _SECONDS_OF_HEAD = 15.0
 """Time in which the head of a request arrives."""
 _SECONDS_BETWEEN_LOOKS = 0.05
+_INTERRUPTED = 130
+"""Exit status."""
 _SECONDS_KEPT_OPEN = 30
 """Time for which a connection stays open without a request."""
 _SECONDS_OF_READING = 120.0
@@ -92,6 +95,23 @@ class Connection(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
 
+class _Server(uvicorn.Server):
+    """Server that does not raise again, after its end, the signals that ended it."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Context manager in which SIGINT and SIGTERM end the server, and a second SIGINT ends it at once."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
 def serve(
     load: Callable[[], Service], host: str, port: int, watch_seconds: float | None, proxies: Sequence[str]
 ) -> None:
@@ -105,11 +125,16 @@ def serve(
     with bound(host, port) as listener:
         service = load()
         service.prepare_detection()
-        server = uvicorn.Server(server_config(service, watch_seconds, proxies))
-        with suppress(KeyboardInterrupt):  # uvicorn raises the signal again after it has ended.
-            asyncio.run(_run(server, service, listener, host))
-        service.scheduler.give_up_all()
-    say("Stopped.")
+        server = _Server(server_config(service, watch_seconds, proxies))
+        asyncio.run(_run(server, service, listener, host))
+        has_ended = service.scheduler.give_up_all()
+    if not server.force_exit:
+        say("Stopped.")
+        return
+    say("Stopped at once.")
+    if not has_ended:  # The interpreter cannot end while a thread computes.
+        os._exit(_INTERRUPTED)
+    sys.exit(_INTERRUPTED)
 
 
 def server_config(service: Service, watch_seconds: float | None = None, proxies: Sequence[str] = ()) -> uvicorn.Config:
@@ -154,10 +179,12 @@ async def _run(server: uvicorn.Server, service: Service, listener: socket.socket
     if server.started:
         _say_start(service, host, listener.getsockname()[1])
     await serving
+    if server.force_exit:  # It reports each request that it drops.
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """Socket with an address, not yet listening; raises InputError if that is not possible."""
+    """Listening socket with an address; raises InputError if that is not possible. Clients wait until it is served."""
     listener = None
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
@@ -166,6 +193,7 @@ def bound(host: str, port: int) -> socket.socket:
         if os.name == "posix":
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
+        listener.listen(_MOST_CONNECTIONS)
     except (OSError, UnicodeError) as error:
         if listener is not None:
             listener.close()
@@ -178,7 +206,8 @@ def _say_start(service: Service, host: str, port: int) -> None:
         directions = service.models.directions_of(model)
         shown = ", ".join(f"{source} to {target}" for source, target in directions[:8])
         say(f"{model.name}: {shown}{', ...' if len(directions) > 8 else ''}")
-    name = socket.gethostname() if host in _ALL_ADDRESSES else f"[{host}]" if ":" in host else host
+    name = service.hosts.shown or (socket.gethostname() if host in _ALL_ADDRESSES else host)
+    name = f"[{name}]" if ":" in name else name
     say(f"Serving on http://{name}:{port} (Ctrl-C stops; interface: http://{name}:{port}/docs)")
     if not is_loopback(host) and not service.keys.digests:
         say("note: every machine that reaches this address can use the server; --keys FILE asks for keys")

@@ -153,6 +153,7 @@ class Service:
 
         Raises RequestError if no model serves it, or if the target is not given and there are several.
         """
+        source, target = source or None, target or None
         if source in (None, AUTO):
             choices = self.models.choose(None, target, name)
             if source == AUTO or len({choice.direction.source for choice in choices}) > 1:
