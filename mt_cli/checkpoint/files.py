@@ -11,7 +11,7 @@ import json
 import os
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -36,6 +36,8 @@ _NUM_NUMPY_KEYS = 624
 """Numbers in the state of numpy's Mersenne twister, which does not check its position among them."""
 _CHECKSUM = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 _NO_CHECKSUM = "0" * 64
+_TYPES = FLOATS | {"U8": torch.uint8}
+_CHANGED = "it was changed while it was read"
 _WRONG_CONTENT = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
@@ -83,10 +85,14 @@ def open_checkpoint(path: Path, is_verified: bool = False) -> Iterator[Checkpoin
     try:
         str(path).encode("utf-8")
         check_regular(path)
-        if not is_verified:
-            _verify(path)
-        with safe_open(path, framework="pt") as file:
+        with path.open("rb") as file:
+            before = os.fstat(file.fileno())
+            if not is_verified:
+                _verify(path, file)
             yield Checkpoint(path, file)
+            after = os.fstat(file.fileno())
+            if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
+                raise ValueError(_CHANGED)
     except UnicodeEncodeError:
         raise RunError(f"{path}: the path is not UTF-8, and such a checkpoint cannot be opened; rename it") from None
     except FileNotFoundError:
@@ -96,24 +102,48 @@ def open_checkpoint(path: Path, is_verified: bool = False) -> Iterator[Checkpoin
 
 
 class Checkpoint:
-    """Open checkpoint file."""
+    """Open checkpoint file.
 
-    def __init__(self, path: Path, file: Any) -> None:
+    Tensors are read, not mapped into memory: the system kills a process that reads a map of a file that was cut off.
+    """
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
         self.path = path
-        self._read: Callable[[str], Tensor] = file.get_tensor
+        self._file = file
         self._shapes: dict[str, list[int]] = {}
-        for name in file.keys():  # noqa: SIM118
-            tensor = file.get_slice(name)
-            self._shapes[name] = list(tensor.get_shape())
-            if tensor.get_dtype() not in FLOATS and not name.startswith("random."):
-                raise ValueError(f"{name} has values of type {tensor.get_dtype()}, not floating-point numbers")
-        self._metadata: dict[str, str] = file.metadata()
+        self._types: dict[str, torch.dtype] = {}
+        with safe_open(path, framework="pt") as opened:  # It checks the header.
+            for name in opened.keys():  # noqa: SIM118
+                tensor = opened.get_slice(name)
+                self._shapes[name] = list(tensor.get_shape())
+                if tensor.get_dtype() not in FLOATS and not name.startswith("random."):
+                    raise ValueError(f"{name} has values of type {tensor.get_dtype()}, not floating-point numbers")
+                self._types[name] = _TYPES[tensor.get_dtype()]
+            self._metadata: dict[str, str] = opened.metadata()
+        file.seek(0)
+        content = _header(file)
+        header = json.loads(content)
+        if header["__metadata__"] != self._metadata:
+            raise ValueError(_CHANGED)
+        self._start = 8 + len(content)
+        self._offsets = {name: header[name]["data_offsets"] for name in self._shapes}
         self.state = RunState.from_state(json.loads(self._metadata["state"]))
 
     @property
     def digest(self) -> str:
         """SHA-256 of the file, from its header."""
         return self._metadata["sha256"]
+
+    def _read(self, name: str) -> Tensor:
+        """A tensor on the CPU; raises LookupError if it is missing, and ValueError if the file ends before it does."""
+        start, end = self._offsets[name]
+        content = bytearray(end - start)
+        self._file.seek(self._start + start)
+        if self._file.readinto(content) != len(content):  # type: ignore[attr-defined]
+            raise ValueError(_CHANGED)
+        if not content:
+            return torch.empty(self._shapes[name], dtype=self._types[name])
+        return torch.frombuffer(content, dtype=self._types[name]).reshape(self._shapes[name])
 
     def check_fits(self, model: nn.Module) -> None:
         """Raise RunError unless the file has all `saved_weights` in their shapes; the model may be on `meta`."""
@@ -209,12 +239,11 @@ def _write_checksum(path: str) -> None:
         file.write(digest)
 
 
-def _verify(path: Path) -> None:
+def _verify(path: Path, file: BinaryIO) -> None:
     """Raise ValueError if any bit of the file has changed since it was written, RunError if it has another format."""
-    with path.open("rb") as file:
-        header = _header(file)
-        checksum, version = _CHECKSUM.search(header), re.search(rb'"format":"(\d{1,9})"', header)
-        is_intact = checksum is not None and _digest(file, checksum) == checksum[1]
+    header = _header(file)
+    checksum, version = _CHECKSUM.search(header), re.search(rb'"format":"(\d{1,9})"', header)
+    is_intact = checksum is not None and _digest(file, checksum) == checksum[1]
     if version and int(version[1]) != FORMAT and (is_intact or checksum is None):
         raise RunError(f"{path}: checkpoint format {int(version[1])}, this version reads {FORMAT}; train it again")
     if not is_intact:

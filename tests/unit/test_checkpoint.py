@@ -108,6 +108,30 @@ def test_no_bit_of_a_checkpoint_can_change_unnoticed(tmp_path):
             load_checkpoint(path, model)
 
 
+@pytest.mark.parametrize("change", ["cut off", "emptied", "overwritten"])
+def test_a_checkpoint_that_changes_while_it_is_read_is_damaged(tmp_path, change):
+    path = tmp_path / "best.safetensors"
+    save_checkpoint(path, nn.Linear(300, 300), asdict(RunState()))
+    with pytest.raises(DamagedFileError, match="changed while it was read"), open_checkpoint(path) as checkpoint:
+        with path.open("r+b") as file:
+            if change == "overwritten":
+                file.seek(-100, os.SEEK_END)
+                file.write(bytes(100))
+            else:
+                file.truncate(0 if change == "emptied" else path.stat().st_size // 2)
+        os.utime(path, ns=(1, 1))  # The clock of a file system may be coarse.
+        checkpoint.load_weights_into(nn.Linear(300, 300))
+
+
+def test_a_checkpoint_that_is_replaced_while_it_is_read_is_read_to_its_end(tmp_path):
+    path, model, loaded = tmp_path / "best.safetensors", nn.Linear(300, 300), nn.Linear(300, 300)
+    save_checkpoint(path, model, asdict(RunState()))
+    with open_checkpoint(path) as checkpoint:
+        save_checkpoint(path, nn.Linear(3, 3), asdict(RunState()))
+        checkpoint.load_weights_into(loaded)
+    assert torch.equal(model.weight, loaded.weight)
+
+
 def test_a_checkpoint_of_another_format_is_named(tmp_path, monkeypatch):
     path = tmp_path / "last.safetensors"
     monkeypatch.setattr(files, "FORMAT", 7)
