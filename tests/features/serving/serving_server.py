@@ -2,12 +2,18 @@
 
 import asyncio
 import json
+import re
+import socket
+import subprocess
+import sys
 import threading
 import time
 import urllib.error
 import urllib.request
+import uuid
 from contextlib import contextmanager
 
+import pytest
 import uvicorn
 
 from mt_cli.features.serving.server import bound, server_config
@@ -56,3 +62,30 @@ def running(service, **options):
         server.should_exit = True
         thread.join()
         listener.close()
+
+
+def form(**fields):
+    """Body and header of a form with a file."""
+    boundary, parts = uuid.uuid4().hex, []
+    for name, value in fields.items():
+        head = f'Content-Disposition: form-data; name="{name}"'
+        head += f'; filename="{value[0]}"\r\nContent-Type: application/octet-stream' if isinstance(value, tuple) else ""
+        content = value[1] if isinstance(value, tuple) else value.encode()
+        parts.append(f"--{boundary}\r\n{head}\r\n\r\n".encode() + content + b"\r\n")
+    body = b"".join(parts) + f"--{boundary}--\r\n".encode()
+    return body, {"Content-Type": f"multipart/form-data; boundary={boundary}"}
+
+
+def raw_socket(server):
+    return socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), timeout=30)
+
+
+def serving(start, *arguments, **options):
+    command = [sys.executable, "-m", "mt_cli", "serve", "--port", "0", "--device", "cpu", *map(str, arguments)]
+    process = start(command, stderr=subprocess.PIPE, text=True, **options)
+    lines = []
+    for line in process.stderr:
+        lines.append(line)
+        if match := re.search(r"http://\S+:\d+", line):
+            return process, match[0], lines
+    pytest.fail("".join(lines))
