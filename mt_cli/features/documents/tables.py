@@ -141,7 +141,11 @@ def _unit(content: str, cell: _Cell, form: _Form, is_alone: bool) -> Unit | None
 def _column(path: Path, column: str | None, names: Sequence[str]) -> int:
     """Index of a column by its name or number; raises ColumnError if there is none, or several of the name."""
     if column is None:
-        raise ColumnError(path, "name the column to translate with --column; its columns are", names)
+        raise ColumnError(
+            path,
+            "name the column to translate with --column (a number means that there is no heading); they are",
+            names,
+        )
     if names.count(column) == 1:
         return names.index(column)
     if column in names:

@@ -28,6 +28,7 @@ class Keys:
     """Keys of a file, by their digests; without a file, no key is needed."""
 
     digests: tuple[bytes, ...] = ()
+    path: Path | None = None
 
     @classmethod
     def read(cls, path: Path | None) -> Keys:
@@ -45,7 +46,7 @@ class Keys:
                 raise InputError(
                     f"{path}, line {number:,}: a key has at least {_SHORTEST_KEY} characters of ASCII, and no spaces"
                 )
-        return cls(tuple(dict.fromkeys(map(_digest, keys.values()))))
+        return cls(tuple(dict.fromkeys(map(_digest, keys.values()))), path)
 
     def knows(self, key: str | None) -> bool:
         """Whether a key is one of the file; the time does not depend on the keys."""
@@ -57,7 +58,7 @@ class Keys:
         if not self.digests:
             return
         if not key:
-            raise RequestError("a key is needed; send it as `Authorization: Bearer KEY` or `api_key`", 403)
+            raise RequestError("a key is needed; send it in the header Authorization (Bearer KEY) or as api_key", 403)
         if not self.knows(key):
             raise RequestError("the key is not valid", 403)
 

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mt_cli.errors import MtError
 from mt_cli.features.serving import libretranslate, native
+from mt_cli.features.serving.access import Keys
 from mt_cli.features.serving.errors import GivenUpError, RequestError
 from mt_cli.features.serving.files import FileStore
 from mt_cli.features.serving.libretranslate import key_of, service_of
@@ -175,8 +176,14 @@ async def _watch(service: Service, seconds: float) -> None:
 async def reload(service: Service, is_asked: bool = True) -> None:
     """Load models again whose weights were replaced; requests that have begun keep the former weights.
 
-    Weights that could not be loaded are tried again if a person asks for it, or if they have changed.
+    If a person asks for it, keys are read again, too, and weights that could not be loaded are tried again, as they are
+    when they have changed.
     """
+    if is_asked and service.keys.path:
+        try:
+            service.keys = Keys.read(service.keys.path)
+        except MtError as error:
+            say(f"mt: the keys stay as they are: {error}")
     async with service.reloading:
         names = await asyncio.to_thread(service.models.reload, is_asked)
     service.metrics.count("mt_reloads_total", len(names))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,11 +43,21 @@ class StoredFile:
     expires_at: float
 
 
+def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix=f"mt-serve-{os.getpid()}-")
+
+
+def remove_temporary_folders() -> None:
+    """Remove all folders of this process, for an end that waits for nothing."""
+    for path in Path(tempfile.gettempdir()).glob(f"mt-serve-{os.getpid()}-*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
 class FileStore:
     """Translated files, by names that cannot be guessed, in a temporary folder of this process."""
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="mt-serve-")
+        self._folder = _temporary_folder()
         self._files: dict[str, StoredFile] = {}
 
     def close(self) -> None:
@@ -121,7 +133,7 @@ def translate_file(
     suffix = suffix_of(name)
     stem = Path(name.replace("\\", "/")).stem[:100] or "document"
     with _storing():
-        temporary = tempfile.TemporaryDirectory(prefix="mt-serve-")
+        temporary = _temporary_folder()
     with temporary as folder:
         path = Path(folder) / f"document{suffix}"
         with _storing():

@@ -113,15 +113,14 @@ class Scheduler:
             for call in [call for call in self._calls if call.ticket is ticket]:
                 self._finish(call, GivenUpError())
 
-    def give_up_all(self, seconds: float = 5.0) -> bool:
-        """Drop all calls and take no more; return whether the thread has ended after `seconds`."""
+    def give_up_all(self, seconds: float = 5.0) -> None:
+        """Drop all calls and take no more; wait for the end of the thread, but not longer than `seconds`."""
         with self._condition:
             self._is_stopped = True
             for call in list(self._calls):
                 self._finish(call, GivenUpError())
             self._condition.notify_all()
         self._thread.join(seconds)
-        return not self._thread.is_alive()
 
     def call(
         self,

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -19,6 +20,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from mt_cli.errors import InputError, reason
 from mt_cli.features.serving.access import is_loopback
 from mt_cli.features.serving.app import application, reload
+from mt_cli.features.serving.files import remove_temporary_folders
 from mt_cli.features.serving.service import Service
 from mt_cli.machine.console import say
 
@@ -96,7 +98,17 @@ class Connection(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """Server that does not raise again, after its end, the signals that ended it."""
+    """Server that tells what it waits for when it ends, and does not raise again the signals that ended it."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop; tell how many requests are finished first."""
+        if not self.should_exit and (number := self._service.num_running):
+            say(f"Stopping after {number:,} request{'s' * (number > 1)} ... (a second Ctrl-C stops at once)")
+        super().handle_exit(sig, frame)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -125,16 +137,19 @@ def serve(
     with bound(host, port) as listener:
         service = load()
         service.prepare_detection()
-        server = _Server(server_config(service, watch_seconds, proxies))
-        asyncio.run(_run(server, service, listener, host))
-        has_ended = service.scheduler.give_up_all()
+        server = _Server(server_config(service, watch_seconds, proxies), service)
+        try:
+            asyncio.run(_run(server, service, listener, host))
+        except KeyboardInterrupt:  # Between the handlers of both.
+            server.force_exit = True
+        service.scheduler.give_up_all()
     if not server.force_exit:
         say("Stopped.")
         return
     say("Stopped at once.")
-    if not has_ended:  # The interpreter cannot end while a thread computes.
-        os._exit(_INTERRUPTED)
-    sys.exit(_INTERRUPTED)
+    remove_temporary_folders()
+    sys.stderr.flush()
+    os._exit(_INTERRUPTED)  # The interpreter would wait for the threads of requests.
 
 
 def server_config(service: Service, watch_seconds: float | None = None, proxies: Sequence[str] = ()) -> uvicorn.Config:

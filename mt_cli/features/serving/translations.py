@@ -97,17 +97,18 @@ def described(
     translator: Translator, texts: Sequence[TextTranslation], num_alternatives: int, with_details: bool
 ) -> list[list[dict[str, Any]]]:
     """Sentences of each text as JSON, with up to `num_alternatives` other translations; see `docs/serving.md`."""
-    others = [[_alternatives(item, num_alternatives) for item in text.items] for text in texts]
+    distinct = {id(item): item for text in texts for item in text.items}  # Equal sentences share one.
+    others = {key: _alternatives(item, num_alternatives) for key, item in distinct.items()}
     if with_details:
-        of_all = iter(translator.add_details([item for of_text in others for items in of_text for item in items]))
-        others = [[[next(of_all) for _ in items] for items in of_text] for of_text in others]
+        of_all = iter(translator.add_details([other for items in others.values() for other in items]))
+        others = {key: [next(of_all) for _ in items] for key, items in others.items()}
     return [
         [
             _sentence(row, item, text.source.after if row is text.source.sentences[-1] else "")
-            | {"alternatives": [{"text": other.text} | _translation(row.text, other) for other in items]}
-            for row, item, items in zip(text.source.sentences, text.items, of_text, strict=True)
+            | {"alternatives": [{"text": other.text} | _translation(row.text, other) for other in others[id(item)]]}
+            for row, item in zip(text.source.sentences, text.items, strict=True)
         ]
-        for text, of_text in zip(texts, others, strict=True)
+        for text in texts
     ]
 
 

@@ -69,7 +69,7 @@ def test_identity_keeps_each_byte(tmp_path, suffix, content, mark, end):
 @pytest.mark.parametrize(
     ("suffix", "content", "column", "message"),
     [
-        (".csv", CSV, None, "--column; its columns are 1 'id', 2 'text', 3 'note'"),
+        (".csv", CSV, None, "they are 1 'id', 2 'text', 3 'note'"),
         (".csv", CSV, "txt", "no column 'txt'; its columns are 1 'id', 2 'text', 3 'note'"),
         (".csv", CSV, "4", "no column '4'"),
         (".csv", "a,a\n1,2\n", "a", "several columns are named 'a'"),

@@ -326,7 +326,7 @@ def test_refused_request_asks_for_a_key_that_only_this_tab_remembers(page, visit
     right = "Bearer secret"
     page.intercept("v1/translate", lambda r: None if r["headers"].get("Authorization") == right else refusal)
     enter(page, TEXT)
-    page.wait_for_text("#key-error", "The key is missing or wrong.")
+    page.wait_for_text("#key-error", "This server needs a key.")
     page.evaluate("key.focus()")
     page.type("secret")
     page.press("Enter")
@@ -422,6 +422,11 @@ def test_address_of_a_direction_that_is_not_served_is_told(page, visit, fragment
     assert page.evaluate("location.hash") == "#auto-de"
     enter(page, "A dog runs.")
     page.wait_for_text("#result", "Ein Hund läuft.")
+    page.evaluate(f"void (location.hash = '{fragment}')")
+    page.wait_until("document.getElementById('message-text').textContent.includes('is not translated here')")
+    assert page.text("#result") == "Ein Hund läuft."
+    enter(page, " The children sleep.")
+    page.wait_for_text("#result", TRANSLATION)
     assert page.evaluate("document.getElementById('message').hidden")
 
 
@@ -521,7 +526,7 @@ def files(page):
 def refused(page):
     page.intercept("v1/translate", lambda request: (403, {"error": "The key is missing."}, {}))
     enter(page, " More.")
-    page.wait_for_text("#key-error", "The key is missing.")
+    page.wait_for_text("#key-error", "This server needs a key.")
 
 
 def busy(page):

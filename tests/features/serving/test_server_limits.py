@@ -1,5 +1,6 @@
 """Limits of the server, its start and its end, and how a request chooses a model."""
 
+import asyncio
 import errno
 import json
 import os
@@ -19,10 +20,11 @@ from serving_server import form, raw_socket, serving
 
 from mt_cli.errors import InputError
 from mt_cli.features.serving.access import Hosts, Keys, _digest
+from mt_cli.features.serving.app import reload
 from mt_cli.features.serving.errors import RequestError
 from mt_cli.features.serving.files import FileStore
 from mt_cli.features.serving.models import Direction, Models, ServedModel, Source
-from mt_cli.features.serving.server import bound
+from mt_cli.features.serving.server import _Server, bound, server_config
 from mt_cli.features.serving.service import Limits, Service
 
 KEY = "a-key-of-people-1234"
@@ -126,7 +128,7 @@ def test_a_second_signal_stops_at_once_and_without_a_traceback(start, trained):
     request = urllib.request.Request(f"{url}/v1/translate", text, {"Content-Type": "application/json"})
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(opener.open, request, timeout=60)
+        answer = pool.submit(lambda: opener.open(request, timeout=60).read())
         time.sleep(0.5)
         for _ in range(2):
             process.send_signal(signal.SIGINT)
@@ -165,6 +167,40 @@ def test_a_hangup_while_models_load_changes_nothing(start, trained):
     assert "Serving on" in lines[-1], lines
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0
+
+
+def test_keys_are_read_again_when_models_are(models, tmp_path, capsys):
+    path = tmp_path / "keys.txt"
+    path.write_text(f"{KEY}\n", encoding="utf-8")
+    service = Service(models, keys=Keys.read(path))
+    try:
+        path.write_text("a-new-key-of-people\n", encoding="utf-8")
+        asyncio.run(reload(service))
+        assert service.keys.knows("a-new-key-of-people") and not service.keys.knows(KEY)
+        path.write_text("short\n", encoding="utf-8")
+        asyncio.run(reload(service))
+        assert service.keys.knows("a-new-key-of-people") and "the keys stay as they are" in capsys.readouterr().err
+        service.keys = Keys((_digest(KEY),))
+        asyncio.run(reload(service))
+        assert service.keys.digests  # They do not come from a file.
+    finally:
+        service.close()
+
+
+@pytest.mark.parametrize(
+    ("number", "message"), [(0, ""), (1, "Stopping after 1 request ..."), (2, "Stopping after 2 requests ...")]
+)
+def test_a_stop_tells_what_it_waits_for(models, capsys, number, message):
+    service = Service(models)
+    try:
+        server = _Server(server_config(service), service)
+        service.num_running = number
+        server.handle_exit(signal.SIGTERM, None)
+        assert server.should_exit and capsys.readouterr().err.startswith(message)
+        server.handle_exit(signal.SIGTERM, None)
+        assert capsys.readouterr().err == ""
+    finally:
+        service.close()
 
 
 def test_two_servers_do_not_share_an_address():

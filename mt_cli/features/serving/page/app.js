@@ -5,7 +5,7 @@ import { Direction } from "./direction.js";
 import { copyText, replaceText } from "./editing.js";
 import { Files } from "./files.js";
 import { Catalogue } from "./languages.js";
-import { Messages } from "./messages.js";
+import { Messages, sentence } from "./messages.js";
 import { setUpConfidence, setUpTheme } from "./preferences.js";
 import { Result, wellFormed } from "./result.js";
 import { setUpTabs } from "./tabs.js";
@@ -75,7 +75,7 @@ async function fail(error, current) {
   if (current !== controller) return;
   if (error.status === 403) {
     messages.clear();
-    askForKey(error.message);
+    askForKey(hasKey() ? sentence(error.message) : "This server needs a key.");
   } else messages.showError(error, translate);
 }
 
@@ -247,7 +247,7 @@ function setUpFiles(types) {
       announce,
       direction: () => ({ fields: direction.fields, targetName: direction.targetName }),
       onDrop: () => tabs.select(ui.filesTab),
-      onError: (error) => error.status === 403 && askForKey(error.message),
+      onError: (error) => error.status === 403 && askForKey(sentence(error.message)),
     },
   );
 }

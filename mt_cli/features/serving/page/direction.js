@@ -44,8 +44,9 @@ export class Direction {
     const named = fragment().slice(1);
     if (!named) return;
     const wanted = this.catalogue.parse(named);
-    this.set(wanted ?? {});
-    if (!wanted) this.onRefused(named);
+    if (wanted) return this.set(wanted);
+    this.#showAddress();
+    this.onRefused(named);
   }
 
   get detects() {
@@ -71,7 +72,7 @@ export class Direction {
     if (change.source && change.source !== this.source) this.before = this.spoken ?? this.before;
     if (change.target && change.target !== this.target) this.before = this.target;
     Object.assign(this, { model: null }, change);
-    history.replaceState(null, "", `#${this.source}-${this.target}`);
+    this.#showAddress();
     this.show();
     this.onChange();
   }
@@ -95,7 +96,8 @@ export class Direction {
 
   show() {
     const { ui, catalogue, spoken } = this;
-    const found = this.detected && `Detected: ${catalogue.name(this.detected)}`;
+    const name = this.detected && catalogue.name(this.detected);
+    const found = name && (isWide.matches ? `Detected: ${name}` : `${name} (detected)`);
     const detect = catalogue.canDetect ? [[AUTO, found || "Detect language"]] : [];
     const named = (codes) => codes.map((code) => [code, isWide.matches ? catalogue.label(code) : catalogue.name(code)]);
     fillSelect(ui.sourceLanguage, [...detect, ...named(catalogue.sources)], this.source);
@@ -118,6 +120,10 @@ export class Direction {
     fillSelect(ui.modelSelect, names, model?.name);
     about(ui, model, spoken && { source: spoken, target: this.target });
     ui.legend.hidden = !model?.alignment;
+  }
+
+  #showAddress() {
+    history.replaceState(null, "", `#${this.source}-${this.target}`);
   }
 
   #setSource(source) {

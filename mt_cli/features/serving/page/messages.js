@@ -3,6 +3,12 @@
 const RETRIED = new Set([0, 429, 503]); // No answer, too busy, restarting.
 const LONGEST_PAUSE = 30;
 
+/** A message of the server as a sentence. */
+export function sentence(text) {
+  const start = text.charAt(0).toUpperCase() + text.slice(1);
+  return /[.!?…]$/.test(start) ? start : `${start}.`;
+}
+
 export class Messages {
   /** `announce` tells screen readers. */
   constructor({ message, messageText, countdown, retry }, announce) {
@@ -33,7 +39,7 @@ export class Messages {
 
   /** Show a ServerError. `again` repeats the request: by itself if the server is busy or away, else by a button. */
   showError({ message, status, retryAfter, isFinal }, again) {
-    this.show(message);
+    this.show(sentence(message));
     this.again = again;
     this.retry.hidden = isFinal;
     if (!RETRIED.has(status)) return;
