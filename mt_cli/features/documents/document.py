@@ -128,8 +128,9 @@ def _decoded(path: Path, content: bytes, encoding: str) -> str:
         raise DocumentError(f"{path}: would not come back the same in its encoding {encoding}; convert it to UTF-8")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        found = f"{path}, line {line:,}: not {encoding} (found 0x{content[error.start]:02X})"
-        raise DocumentError(f"{found}; save it as UTF-8" if encoding == "utf-8" else found) from None
+        advice = "; save it as UTF-8" if encoding == "utf-8" else ""
+        byte = f"0x{content[error.start]:02X}"
+        raise DocumentError(f"{path}, line {line:,}: not {encoding} (found {byte}){advice}") from None
     except (LookupError, UnicodeError):
         raise DocumentError(f"{path}: its encoding {encoding!r} is unknown") from None
 

@@ -29,6 +29,7 @@ class Keys:
 
     digests: tuple[bytes, ...] = ()
     path: Path | None = None
+    """The file; None if the keys come from elsewhere."""
 
     @classmethod
     def read(cls, path: Path | None) -> Keys:

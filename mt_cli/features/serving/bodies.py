@@ -150,8 +150,8 @@ def parsed(kind: type[Body], content: bytes | dict[str, Any]) -> Body:
     """Body from JSON or from the fields of a form; raises RequestError that names the key."""
     try:
         if isinstance(content, bytes):
-            content = content.removeprefix(codecs.BOM_UTF8)
-        return kind.model_validate_json(content) if isinstance(content, bytes) else kind.model_validate(content)
+            return kind.model_validate_json(content.removeprefix(codecs.BOM_UTF8))
+        return kind.model_validate(content)
     except ValidationError as error:
         problems = [
             ": ".join(filter(None, (".".join(map(str, problem["loc"])), problem["msg"])))

@@ -45,7 +45,7 @@ async def languages(request: Request) -> Response:
 async def translate(request: Request) -> Response:
     """Translation of one text or of a list of texts."""
     service = service_of(request)
-    body = parsed(LibreBody, await _content(request))
+    body = parsed(LibreBody, await content_of(request))
     texts = [body.q] if isinstance(body.q, str) else body.q
     service.check_texts(texts, 0)
     num_alternatives = min(body.alternatives, service.limits.max_alternatives)  # Its clients ask for any number.
@@ -88,7 +88,7 @@ def translations(
 async def detect(request: Request) -> Response:
     """Languages of a text, the likeliest first."""
     service = service_of(request)
-    body = parsed(LibreText, await _content(request))
+    body = parsed(LibreText, await content_of(request))
     service.check_texts([body.q], 0)
     sources = list(dict.fromkeys(pair.source for pair in service.models.directions))
 
@@ -192,7 +192,7 @@ def _store_of(request: Request) -> FileStore:
     return store
 
 
-async def _content(request: Request) -> bytes | dict[str, Any]:
+async def content_of(request: Request) -> bytes | dict[str, Any]:
     """Body of a request with texts, as JSON or as the fields of a form, after the key was checked."""
     service = service_of(request)
     content = await read_body(request, service.limits.max_body_bytes, service.limits.body_seconds)

@@ -8,10 +8,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from mt_cli.corpus.languages import language_name
-from mt_cli.features.serving.bodies import KeyBody, TranslateBody, media_type, parsed, read_body
+from mt_cli.features.serving.bodies import TranslateBody, media_type, parsed
 from mt_cli.features.serving.errors import RequestError
 from mt_cli.features.serving.files import SUFFIXES, translate_html
-from mt_cli.features.serving.libretranslate import key_of, service_of
+from mt_cli.features.serving.libretranslate import content_of, service_of
 from mt_cli.features.serving.models import Choice, ServedModel, SplitScore, is_right_to_left
 from mt_cli.features.serving.scheduling import Ticket
 from mt_cli.features.serving.service import Service
@@ -69,9 +69,7 @@ async def translate(request: Request) -> Response:
     service = service_of(request)
     if media_type(request) not in ("application/json", ""):
         raise RequestError("send JSON (Content-Type: application/json)", 415)
-    content = await read_body(request, service.limits.max_body_bytes, service.limits.body_seconds)
-    service.admit(request, key_of(request, parsed(KeyBody, content).model_dump()))
-    body = parsed(TranslateBody, content)
+    body = parsed(TranslateBody, await content_of(request))
     texts = [body.text] if isinstance(body.text, str) else body.text
     service.check_texts(texts, body.alternatives)
 

@@ -17,7 +17,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from mt_cli.errors import InputError, reason
+from mt_cli.errors import InputError, RunInterruptedError, reason
 from mt_cli.features.serving.access import is_loopback
 from mt_cli.features.serving.app import application, reload
 from mt_cli.features.serving.files import remove_temporary_folders
@@ -30,8 +30,6 @@ _MOST_HEAD_BYTES = 2**15
 _SECONDS_OF_HEAD = 15.0
 """Time in which the head of a request arrives."""
 _SECONDS_BETWEEN_LOOKS = 0.05
-_INTERRUPTED = 130
-"""Exit status."""
 _SECONDS_KEPT_OPEN = 30
 """Time for which a connection stays open without a request."""
 _SECONDS_OF_READING = 120.0
@@ -132,8 +130,8 @@ def serve(
     SIGHUP loads models again whose weights were replaced. `proxies` are addresses whose headers about the client are
     believed. Raises InputError, before anything is loaded, if the address cannot be used.
     """
-    for name in ("python_multipart", "uvicorn.error"):  # They log each damaged form or request.
-        logging.getLogger(name).setLevel(logging.CRITICAL if name == "python_multipart" else logging.ERROR)
+    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # It logs each damaged form.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # It warns of each damaged request.
     with bound(host, port) as listener:
         service = load()
         service.prepare_detection()
@@ -149,7 +147,7 @@ def serve(
     say("Stopped at once.")
     remove_temporary_folders()
     sys.stderr.flush()
-    os._exit(_INTERRUPTED)  # The interpreter would wait for the threads of requests.
+    os._exit(RunInterruptedError.exit_code)  # The interpreter would wait for the threads of requests.
 
 
 def server_config(service: Service, watch_seconds: float | None = None, proxies: Sequence[str] = ()) -> uvicorn.Config:

@@ -113,10 +113,9 @@ def described(
 
 
 def _alternatives(item: Translation, number: int) -> list[Translation]:
-    """Up to `number` other translations of a sentence, best first, each as the best of its own."""
-    ranked = map(item.at_rank, range(len(item.hypotheses) if number else 1))
+    """Up to `number` other translations of a sentence, best first, each as a translation with one hypothesis."""
     by_text: dict[str, Translation] = {}
-    for other in ranked:
+    for other in map(item.at_rank, range(len(item.hypotheses))):
         by_text.setdefault(other.text, other)
     return list(by_text.values())[1 : number + 1]
 

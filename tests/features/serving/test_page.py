@@ -82,6 +82,13 @@ def open_menu(page):
     page.wait_until("document.querySelectorAll('[role=menuitemradio]').length > 1")
 
 
+def choose_last_alternative(page, text):
+    open_menu(page)
+    page.press("End")
+    page.press("Enter")
+    page.wait_for_text("#result", text)
+
+
 def test_translation_appears_when_typing_pauses(page, visit):
     visit()
     asked = []
@@ -182,10 +189,7 @@ def test_alternative_is_chosen_by_keyboard(page, visit):
 
 def test_chosen_alternative_stays_when_the_text_goes_on_until_it_is_taken_back(page, visit):
     visit(text="A dog runs.")
-    open_menu(page)
-    page.press("End")
-    page.press("Enter")
-    page.wait_for_text("#result", "Es läuft ein Hund.")
+    choose_last_alternative(page, "Es läuft ein Hund.")
     enter(page, " The children sleep.")
     page.wait_for_text("#result", "Es läuft ein Hund. Die Kinder schlafen.")
     open_menu(page)
@@ -205,10 +209,7 @@ def test_alternative_is_chosen_by_mouse(page, visit):
 
 def test_words_of_a_chosen_alternative_light_up_too(page, visit):
     visit(text="A dog runs.")
-    open_menu(page)
-    page.press("End")
-    page.press("Enter")
-    page.wait_for_text("#result", "Es läuft ein Hund.")
+    choose_last_alternative(page, "Es läuft ein Hund.")
     page.hover(word("result", "läuft"))
     page.wait_until(LIT, ["dog", "läuft"])
 

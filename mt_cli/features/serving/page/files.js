@@ -1,5 +1,6 @@
 // Files: chosen or dropped, sent one after another, offered for download.
 import { translateFile } from "./api.js";
+import { capitalized } from "./messages.js";
 import { element } from "./words.js";
 
 function sizeOf(bytes) {
@@ -9,8 +10,7 @@ function sizeOf(bytes) {
 
 /** A message without the name of the file, which stands beside it. */
 function withoutName(message, name) {
-  const rest = message.startsWith(name) ? message.slice(name.length).replace(/^[:,]\s*/, "") : message;
-  return rest.charAt(0).toUpperCase() + rest.slice(1);
+  return capitalized(message.startsWith(name) ? message.slice(name.length).replace(/^[:,]\s*/, "") : message);
 }
 
 const suffixOf = (name) => (/\.[^.]+$/.exec(name)?.[0] ?? "").toLowerCase();

@@ -3,11 +3,10 @@
 const RETRIED = new Set([0, 429, 503]); // No answer, too busy, restarting.
 const LONGEST_PAUSE = 30;
 
+export const capitalized = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
 /** A message of the server as a sentence. */
-export function sentence(text) {
-  const start = text.charAt(0).toUpperCase() + text.slice(1);
-  return /[.!?…]$/.test(start) ? start : `${start}.`;
-}
+export const sentence = (text) => capitalized(/[.!?…]$/.test(text) ? text : `${text}.`);
 
 export class Messages {
   /** `announce` tells screen readers. */
