@@ -34,7 +34,7 @@ from mt_cli.cli.tokenize import tokenize
 from mt_cli.cli.train import train
 from mt_cli.cli.translate import translate
 from mt_cli.cli.tune_decoding import tune_decoding
-from mt_cli.errors import MtError, reason
+from mt_cli.errors import MtError, one_line, reason
 from mt_cli.machine.storage import is_out_of_room, is_wrong_path
 
 _PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
@@ -141,10 +141,20 @@ def main() -> NoReturn:
         if not is_out_of_room(error) and not (is_wrong_path(error) and error.filename):
             raise
         _end(f"{os.fsdecode(error.filename or 'output')}: {reason(error)}", 1 if is_out_of_room(error) else 2)
-    except Exception:
-        if not _is_interrupted:  # A library may hide the KeyboardInterrupt, especially while modules are imported.
+    except Exception as error:
+        if _is_interrupted:  # A library may hide the KeyboardInterrupt, especially while modules are imported.
+            _end("interrupted", 130)
+        if not isinstance(error, RuntimeError) or not _is_out_of_memory(error):
             raise
-        _end("interrupted", 130)
+        _end(one_line(error), 1)
+
+
+def _is_out_of_memory(error: RuntimeError) -> bool:
+    if "torch" not in sys.modules:
+        return False
+    from mt_cli.machine.devices import is_out_of_memory  # Imports torch, which takes seconds.
+
+    return is_out_of_memory(error)
 
 
 def _status() -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -16,8 +16,8 @@ from mt_cli.decoding.batch_size import batches_that_recur, bytes_per_token, fitt
 from mt_cli.decoding.predictor import Predictor, predictor_of
 from mt_cli.decoding.reserved_ids import ReservedIds
 from mt_cli.decoding.search import Hypothesis, Results, start_search
-from mt_cli.errors import InputError
-from mt_cli.machine.devices import free_memory
+from mt_cli.errors import DeviceMemoryError, InputError
+from mt_cli.machine.devices import free_memory, is_out_of_memory
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID
@@ -79,6 +79,11 @@ class SearchMeans:
         device = next(self.model.parameters()).device
         return free_memory(device) // bytes_per_token(self.model) if device.type == "cuda" else None
 
+    def release(self) -> None:
+        """Free the memory of the predictor; the next search makes another, and measures the free memory again."""
+        for name in ("predictor", "fitting_tokens"):
+            self.__dict__.pop(name, None)
+
 
 @dataclass(frozen=True)
 class TransformerEngine:
@@ -109,20 +114,52 @@ class TransformerEngine:
         num_beams = num_best if decoding.sample else max(decoding.beam_size, num_best)
         hypotheses: dict[int, list[Hypothesis]] = {}
 
-        def finish(indices: Sequence[int], results: Results) -> None:
-            hypotheses.update(zip(indices, results(), strict=True))
-            self.on_done(len(indices))
+        unread: list[tuple[Sequence[int], Results]] = []  # The last batch, which a GPU may still compute.
 
-        finish_last: Callable[[], object] = lambda: None  # noqa: E731
-        for indices in self._batches([len(ids) for ids in sources], decoding.batch_tokens, num_beams):
+        def read() -> None:
+            if unread:
+                indices, results = unread[0]
+                hypotheses.update(zip(indices, results(), strict=True))
+                unread.clear()  # Not before: reading needs memory, too.
+                self.on_done(len(indices))
+
+        def start(indices: Sequence[int]) -> None:
             src_ids = pad([sources[index] for index in indices], end=EOS_ID)
             of_batch, in_order = ([rows[index] for index in indices] if rows else [] for rows in (prefixes, orders))
             reserved = self.reserved and replace(self.reserved, orders=in_order)
             predictor = self.means.predictor
-            results = start_search(self.model, src_ids, decoding, num_best, of_batch, predictor, reserved, finish_last)
-            finish_last = partial(finish, indices, results)
-        finish_last()
+            results = start_search(self.model, src_ids, decoding, num_best, of_batch, predictor, reserved, read)
+            unread.append((indices, results))
+
+        lengths = [len(ids) for ids in sources]
+        self._for_each(self._batches(lengths, decoding.batch_tokens, num_beams), start, read)
+        read()
         return [hypotheses[index] for index in range(len(sources))]
+
+    def _for_each(
+        self,
+        batches: Sequence[Sequence[int]],
+        compute: Callable[[Sequence[int]], object],
+        before_retry: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Compute batches one after the other, and the halves of a batch that does not fit in memory.
+
+        Raises DeviceMemoryError if a single sequence does not fit.
+        """
+        waiting = list(reversed(batches))
+        while waiting:
+            indices = waiting.pop()
+            if _fits(compute, indices):
+                continue
+            before_retry()
+            self.means.release()
+            if len(indices) == 1:
+                device = next(self.model.parameters()).device
+                raise DeviceMemoryError(
+                    f"one sentence does not fit in the memory of {device}; use fewer beams, shorter sentences or a CPU"
+                )
+            half = len(indices) // 2
+            waiting += [indices[half:], indices[:half]]
 
     def _batches(self, lengths: Sequence[int], batch_tokens: int, num_beams: int) -> list[list[int]]:
         fitting_tokens = self.means.fitting_tokens
@@ -139,11 +176,14 @@ class TransformerEngine:
         if limit is not None and max(lengths, default=0) >= limit:
             raise InputError(f"a side has {max(lengths):,} tokens; this model has positions for {limit - 1:,}")
         decoded: dict[int, ForcedDecoding] = {}
+
+        def compute(indices: Sequence[int]) -> None:
+            decoded.update(zip(indices, self._force_decode([pairs[index] for index in indices]), strict=True))
+
         batch_tokens, fitting = _FORCED_BATCH_TOKENS, self.means.fitting_tokens
         if fitting is not None:  # A GPU. Logits and attention weights need several times the memory of a search.
             batch_tokens = max(batch_tokens, min(_FORCED_BATCH_TOKENS_OF_A_GPU, fitting // 16))
-        for indices in batches_in_order(lengths, batch_tokens):
-            decoded.update(zip(indices, self._force_decode([pairs[index] for index in indices]), strict=True))
+        self._for_each(batches_in_order(lengths, batch_tokens), compute)
         return [decoded[index] for index in range(len(pairs))]
 
     def attend(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Tensor]:
@@ -165,3 +205,14 @@ class TransformerEngine:
 
     def _padded(self, sequences: Sequence[Ids], start: int | None = None, end: int | None = None) -> Tensor:
         return pad(sequences, start, end).to(next(self.model.parameters()).device)
+
+
+def _fits(compute: Callable[[Sequence[int]], object], indices: Sequence[int]) -> bool:
+    """Whether the memory sufficed to compute a batch. Its tensors are free when this function returns."""
+    try:
+        compute(indices)
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        return False
+    return True

@@ -52,7 +52,7 @@ class GraphPool:
         recorded = torch.cuda.graph(graph, self._memory, self._stream, capture_error_mode="thread_local")
         outside = torch.cuda.current_stream(self.device)
         try:
-            with torch.cuda.device(self.device), recorded:
+            with torch.cuda.device(self.device), _workspaces_of_its_own(), recorded:
                 function()
         except RuntimeError as error:
             torch.cuda.set_stream(outside)  # If recording fails at its end, PyTorch keeps its stream.
@@ -60,3 +60,20 @@ class GraphPool:
                 raise
             return None
         return graph.replay
+
+
+@contextmanager
+def _workspaces_of_its_own() -> Iterator[None]:
+    """Context manager in which matrix products are recorded with workspaces in the memory of their graph.
+
+    PyTorch keeps one workspace of cuBLAS for each stream, and a graph contains its address. When a graph is deleted,
+    PyTorch 2.12 also frees the workspace of its stream, which other graphs of this stream still use
+    (https://github.com/pytorch/pytorch/issues/193402).
+    """
+    # The CUDA builds of PyTorch have this function. Without it, workspaces stay those of the stream.
+    clear = getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None)
+    clear()  # So that recording allocates a workspace.
+    try:
+        yield
+    finally:
+        clear()

@@ -13,6 +13,7 @@ from mt_cli.batching.packing import shape_of, shaped_layout
 from mt_cli.config.sections import ModelConfig
 from mt_cli.config.training import TrainingConfig
 from mt_cli.machine.devices import can_compile
+from mt_cli.machine.graphs import GraphPool
 from mt_cli.model.kernels import attend_packed
 from mt_cli.model.packed_attention import has_row_kernels
 from mt_cli.model.transformer import Transformer
@@ -90,6 +91,30 @@ def test_a_training_that_resumes_has_the_bits_of_one_that_never_stopped(options)
     finally:
         torch.use_deterministic_algorithms(False)
     assert torch.equal(weights, expected)
+
+
+def test_a_deleted_graph_leaves_the_memory_of_others_on_its_stream():
+    """PyTorch 2.12 frees the workspace of cuBLAS of the stream (issue 193402); 640x32768x640 needs a workspace."""
+    assert hasattr(torch._C, "_cuda_clearCublasWorkspaces")
+    kept, deleted = GraphPool(CUDA), GraphPool(CUDA)
+    deleted._stream = kept._stream
+    generator = torch.Generator(CUDA).manual_seed(1)
+    a, b = (torch.randn(size, generator=generator, device=CUDA).bfloat16() for size in ((640, 32768), (32768, 640)))
+    products = [torch.empty(640, 640, device=CUDA, dtype=torch.bfloat16) for _ in range(2)]
+    replays = []
+    for pool, product in zip((kept, deleted), products, strict=True):
+        with pool.stream():
+            torch.mm(a, b, out=product)
+        replays.append(pool.capture(lambda product=product: torch.mm(a, b, out=product)))
+        replays[-1]()
+    expected = products[0].clone()
+    del replays[1], deleted
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    others = [torch.full((2**24,), float("nan"), device=CUDA) for _ in range(4)]
+    products[0].zero_()
+    replays[0]()
+    assert torch.equal(products[0], expected) and all(bool(x.isnan().all()) for x in others)
 
 
 def test_compiled_layers_learn_as_others():

@@ -9,6 +9,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+import torch
 import yaml
 from run_content import report_of
 from safetensors import safe_open
@@ -471,3 +472,16 @@ def test_commands_that_use_one_process_refuse_a_launcher_of_several(mt, trained,
     assert (status, out) == (2, "") and "`mt evaluate`" in err
     monkeypatch.setenv("RANK", "1")
     assert mt("evaluate", "--run", trained) == (2, "", "")
+
+
+def test_too_little_memory_is_one_line(mt, trained, monkeypatch):
+    def lacking(*arguments, **options):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("mt_cli.decoding.engine.start_search", lacking)
+        status, out, err = mt("translate", "--run", trained, "one two")
+    assert (status, out) == (1, "") and err.splitlines()[-1].startswith("mt: one sentence does not fit in the memory")
+    monkeypatch.setattr("mt_cli.checkpoint.trained.TrainedRun.load", lacking)
+    status, _, err = mt("translate", "--run", trained, "one two")
+    assert (status, err.splitlines()[-1]) == (1, "mt: CUDA out of memory. Tried to allocate 2.00 GiB.")

@@ -1,12 +1,14 @@
 """Graphed prediction and late reading, with the steps themselves in place of CUDA graphs."""
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 import torch
 
 from mt_cli.config.sections import DecodingConfig, ModelConfig
+from mt_cli.decoding import engine as engine_module
 from mt_cli.decoding import predictor as predictor_module
 from mt_cli.decoding import search as search_module
 from mt_cli.decoding.batch_size import batches_that_recur, bytes_per_token, fitting_batch_tokens
@@ -14,7 +16,7 @@ from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.decoding.finished import SHRINKING_LATE, Flags, worth_keeping
 from mt_cli.decoding.predictor import EagerPredictor, GraphedPredictor, predictor_of
 from mt_cli.decoding.search import Beams, search
-from mt_cli.errors import DivergenceError
+from mt_cli.errors import DeviceMemoryError, DivergenceError
 from mt_cli.machine.graphs import GraphPool
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.static_cache import Arena, StaticCache, rounded_positions, rounded_sentences
@@ -297,6 +299,62 @@ def test_an_engine_with_the_batches_of_a_gpu_finds_the_translations_of_one_witho
     engine = TransformerEngine(model := tiny())
     vars(engine.means).update(fitting_tokens=1_000, predictor=GraphedPredictor(model))
     assert_equal(engine.search(sources, decoding.model_copy(update={"batch_tokens": 700}), 2), expected)
+
+
+class ScarceMemory:
+    """A predictor whose memory holds no more than some rows, for the first batches or for all."""
+
+    def __init__(self, model, most_rows, num_failures=10**6):
+        self.predictor, self.most_rows, self.num_failures = EagerPredictor(model), most_rows, num_failures
+
+    @contextmanager
+    def start(self, src_ids, num_beams):
+        if len(src_ids) * num_beams > self.most_rows and self.num_failures:
+            self.num_failures -= 1
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        with self.predictor.start(src_ids, num_beams) as prediction:
+            yield prediction
+
+
+@pytest.mark.parametrize("options", SEARCHES, ids=str)
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_batch_that_does_not_fit_in_memory_is_searched_in_halves(monkeypatch, options, is_late):
+    sources, decoding, counts = some_sources(23), DecodingConfig(max_length=30, **options), []
+    expected = TransformerEngine(tiny()).search(sources, decoding, 2)
+    engine = TransformerEngine(model := tiny(), on_done=counts.append)
+    scarce = ScarceMemory(model, 13)
+    monkeypatch.setattr(engine_module, "predictor_of", lambda model: scarce)
+    monkeypatch.setattr(search_module, "reads_late", lambda device: is_late)
+    assert_equal(engine.search(sources, decoding, 2), expected)
+    assert sum(counts) == 23 and max(counts) <= 13 and scarce.num_failures < 10**6
+
+
+def test_a_search_without_memory_for_a_single_sentence_is_an_error_and_the_next_one_starts_anew(monkeypatch):
+    engine = TransformerEngine(model := tiny())
+    scarce = ScarceMemory(model, 1, num_failures=2)
+    monkeypatch.setattr(engine_module, "predictor_of", lambda model: scarce)
+    sources, decoding = some_sources(2), DecodingConfig(beam_size=4)
+    with pytest.raises(DeviceMemoryError, match="one sentence does not fit"):
+        engine.search(sources, decoding)
+    assert "predictor" not in vars(engine.means) and "fitting_tokens" not in vars(engine.means)
+    assert_equal(engine.search(sources, decoding), TransformerEngine(model).search(sources, decoding))
+
+
+def test_pairs_that_do_not_fit_in_memory_are_scored_in_halves_and_other_errors_are_not_hidden(monkeypatch):
+    engine, pairs, read = TransformerEngine(tiny()), [(ids, ids[::-1]) for ids in some_sources(9)], Transformer.read
+    expected = engine.force_decode(pairs)
+
+    def scarce(model, src_ids, tgt_ids):
+        if len(src_ids) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return read(model, src_ids, tgt_ids)
+
+    monkeypatch.setattr(Transformer, "read", scarce)
+    for ours, theirs in zip(engine.force_decode(pairs), expected, strict=True):
+        assert ours.log_probs == pytest.approx(theirs.log_probs, abs=1e-5)
+    monkeypatch.setattr(Transformer, "read", lambda *arguments: torch.ones(2) @ torch.ones(3))
+    with pytest.raises(RuntimeError, match="size"):
+        engine.force_decode(pairs)
 
 
 def test_copies_of_an_engine_share_what_its_searches_made_unless_they_have_another_model():

@@ -19,7 +19,7 @@ from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mt_cli.errors import MtError
+from mt_cli.errors import DeviceMemoryError, MtError
 from mt_cli.features.serving import libretranslate, native
 from mt_cli.features.serving.access import Keys
 from mt_cli.features.serving.errors import GivenUpError, RequestError
@@ -29,6 +29,7 @@ from mt_cli.features.serving.metrics import CONTENT_TYPE
 from mt_cli.features.serving.openapi import description_page, openapi
 from mt_cli.features.serving.service import COUNTED, Service
 from mt_cli.machine.console import say
+from mt_cli.machine.devices import is_out_of_memory
 
 PAGE = Path(__file__).with_name("page")
 _CONTENT_POLICY = "; ".join(
@@ -139,20 +140,26 @@ def _answered(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Re
             return await handler(request)
         except RequestError as error:
             return _refusal(str(error), error.status, error.retry_seconds, error.columns)
+        except (MemoryError, DeviceMemoryError):
+            return _too_little_memory()
         except MtError as error:
             return _refusal(str(error), 400)
         except (GivenUpError, ClientDisconnect):
             return _refusal("given up", _CLOSED_REQUEST)
         except HTTPException:
             raise
-        except MemoryError:
-            return _refusal("the server has too little memory for this request", 503, 10)
         except Exception as error:
+            if isinstance(error, RuntimeError) and is_out_of_memory(error):
+                return _too_little_memory()
             # Its message can have text of the client, which is not logged.
             say(f"mt: a request failed:\n{''.join(traceback.format_tb(error.__traceback__))}{type(error).__name__}")
             return _refusal("the server has a problem; its log says more", 500)
 
     return answer
+
+
+def _too_little_memory() -> Response:
+    return _refusal("the server has too little memory for this request", 503, 10)
 
 
 def _refusal(message: str, status: int, retry_seconds: int | None = None, columns: Sequence[str] = ()) -> Response:

@@ -17,7 +17,7 @@ from mt_cli.errors import MtError, RunError
 from mt_cli.evaluation.scores import Score
 from mt_cli.features.serving.errors import RequestError
 from mt_cli.machine.console import say
-from mt_cli.machine.devices import keep_memory
+from mt_cli.machine.devices import is_out_of_memory, keep_memory
 from mt_cli.machine.storage import real_path
 from mt_cli.reporting.report import RunSummary, read_report
 from mt_cli.translation.exported import DESCRIPTION
@@ -203,7 +203,8 @@ class Models:
                     continue
                 loaded = _loaded(model.source, model.name)
             except Exception as error:  # Damaged files also raise errors of libraries, and files can vanish.
-                self._refused[model.name] = fingerprint
+                if not isinstance(error, RuntimeError) or not is_out_of_memory(error):
+                    self._refused[model.name] = fingerprint  # Otherwise it may fit next time.
                 shown = str(error) if isinstance(error, MtError | OSError) else f"{type(error).__name__}: {error}"
                 say(f"mt: {model.name} is served as before: {shown}")
                 num_refused += 1

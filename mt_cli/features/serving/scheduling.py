@@ -215,11 +215,11 @@ class Scheduler:
             results = iter(compute([call.rows[index] for call, indices in batch for index in indices]))
             outcomes: list[Any] = [[next(results) for _ in indices] for _, indices in batch]
         except Exception as error:
-            if len(batch) > 1:
-                for part in batch:
-                    self._compute([part])
-                return
-            outcomes = [error]
+            outcomes = [error] if len(batch) == 1 else []
+        if not outcomes:  # Not in the handler, where the error still holds the memory of the failed batch.
+            for part in batch:
+                self._compute([part])
+            return
         seconds = time.monotonic() - started_at
         num_tokens = sum(call.lengths[index] for call, indices in batch for index in indices)
         rate = num_tokens / max(seconds, 1e-6)

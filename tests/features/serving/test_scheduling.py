@@ -1,5 +1,6 @@
 import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -45,6 +46,29 @@ def recorder():
 def pool():
     with ThreadPoolExecutor(64) as pool:
         yield pool
+
+
+class Memory:
+    """Memory of a batch, which can be told to be free."""
+
+
+def test_a_batch_that_failed_holds_no_memory_while_its_calls_are_computed_alone(pool, scheduler):
+    gate, memories, alive = threading.Event(), [], []
+
+    def compute(rows):
+        gate.wait()
+        alive.append([memory() is not None for memory in memories])
+        memory = Memory()
+        memories.append(weakref.ref(memory))
+        if len(rows) > 1:
+            raise RuntimeError("out of memory")
+        return rows
+
+    calls = [pool.submit(scheduler.call, Ticket(), "key", compute, [row], [1], 1000) for row in "abc"]
+    wait_for(lambda: len(scheduler._calls) == 3)
+    gate.set()
+    assert [call.result() for call in calls] == [["a"], ["b"], ["c"]]
+    assert len(alive) > 2 and not any(any(row) for row in alive)
 
 
 def submit(pool, scheduler, recorder, rows, batch_tokens=1000, key="key", ticket=None, lengths=None):

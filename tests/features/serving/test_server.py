@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import torch
 from serving_server import form, raw_socket, serving
 
 from mt_cli.config.directions import Tagging
@@ -662,6 +663,27 @@ def test_weights_that_cannot_be_loaded_are_reported_once(trained, tmp_path, caps
         os.utime(best, ns=(1, 1))
         assert models.reload(with_refused=False) == [] and "ZeroDivisionError" in capsys.readouterr().err
     best.write_bytes(content)
+    assert models.reload(with_refused=False) == ["tiny"]
+
+
+def lacking(*arguments, **options):
+    raise torch.OutOfMemoryError("CUDA out of memory")
+
+
+def test_too_little_memory_is_told_to_the_client_who_may_ask_again(models, serve, monkeypatch):
+    monkeypatch.setattr("mt_cli.decoding.engine.start_search", lacking)
+    with serve(Service(models)) as server:
+        status, headers, answer = server.ask("/translate", {"q": "one two.", "source": "en", "target": "xx"})
+    assert status == 503 and headers["Retry-After"] == "10" and "too little memory" in answer["error"]
+
+
+def test_weights_without_room_in_memory_are_tried_again(trained, tmp_path, monkeypatch):
+    shutil.copytree(trained, tmp_path / "tiny")
+    models = Models.load([Source(tmp_path / "tiny", device="cpu", precision="fp32")])
+    os.utime(tmp_path / "tiny" / "checkpoints" / "best.safetensors", ns=(1, 1))
+    with monkeypatch.context() as patched:
+        patched.setattr(Translator, "load", lacking)
+        assert models.reload(with_refused=False) == []
     assert models.reload(with_refused=False) == ["tiny"]
 
 
