@@ -8,56 +8,23 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import itemgetter
 
-from mt_cli.corpus.protected_text import Protection
-from mt_cli.features.documents.html_places import VOID
-from mt_cli.features.documents.inline_tags import LIKE_TAG, Piece, Tag, TaggedText, partners_of, raw_of
+from mt_cli.features.documents.inline_marks import EMPHASIS
+from mt_cli.features.documents.inline_tags import Piece, Tag, TaggedText, partners_of, raw_of
 from mt_cli.translation.lines import Alignment
 from mt_cli.translation.sentences import units
 
-_NAME = re.compile(r"[\w:.-]+")
-_ELEMENT_NAMES = (
-    "a abbr b big blockquote body button center cite code dd del details dfn div dl dt em figure font footer form h1 "
-    "h2 h3 h4 h5 h6 header html i ins kbd label li main mark nav ol option p pre q s section small span strike strong "
-    "sub summary sup table tbody td th thead tr tt u ul var"
-)
-_ELEMENTS = frozenset(_ELEMENT_NAMES.split())
-"""Elements of HTML whose start tags are tags even where their end tags are missing, or in another text."""
 _UNALIGNED = -0.01
 """Weight of a target word without alignment: it is inside of a pair of tags only between words that are."""
 _ENDS_WORD = re.compile(r"[\w.,:;!?)…。]")
 _DEEPEST = 100
 """Deepest nesting of pairs of tags."""
-
-
-def pieces_of(text: str) -> list[Piece]:
-    """Text and tags of a text; what looks like a start tag but has no end tag, as in `List<String>`, is text."""
-    pieces: list[Piece] = [
-        _tag(part) if number % 2 else part for number, part in enumerate(LIKE_TAG.split(text)) if part
-    ]
-    partners = partners_of(pieces)
-    return [
-        _without_pair(piece) if isinstance(piece, Tag) and piece.kind == "start" and index not in partners else piece
-        for index, piece in enumerate(pieces)
-    ]
-
-
-def _without_pair(tag: Tag) -> Piece:
-    return replace(tag, kind="") if tag.name.lower() in _ELEMENTS else tag.raw
-
-
-def _tag(raw: str) -> Tag:
-    match = _NAME.search(raw)
-    name = match[0] if match else ""
-    if raw.startswith("</"):
-        return Tag(raw, name, "end")
-    return Tag(raw, name, "" if raw.endswith("/>") or name.lower() in VOID else "start")
 
 
 @dataclass
@@ -68,6 +35,9 @@ class _Node:
     start: int
     end_tag: str = ""
     end: int = 0
+    sides: tuple[str, str] | None = None
+    """Character before and after a mark that is no tag, such as a placeholder."""
+    is_emphasis: bool = False
     children: list[_Node] = field(default_factory=list)
 
 
@@ -85,11 +55,9 @@ class TextWithoutTags:
     root: _Node
 
     @classmethod
-    def of(cls, source: str) -> TextWithoutTags | None:
-        """Text without the tags of `source`; None if it has no tags, or too many inside of each other."""
-        if "<" not in source:
-            return None
-        tagged = TaggedText.of(pieces_of(source))
+    def of(cls, source: str, pieces: Sequence[Piece]) -> TextWithoutTags | None:
+        """Text without the tags among its pieces; None if there are none, or too many inside of each other."""
+        tagged = TaggedText.of(pieces)
         if not any(isinstance(piece, Tag) for piece in (*tagged.before, *tagged.pieces, *tagged.after)):
             return None
         kinds = [piece.kind for piece in tagged.pieces if isinstance(piece, Tag)]
@@ -98,21 +66,6 @@ class TextWithoutTags:
         plain, root = _tree(tagged.pieces)
         before, after = ("".join(map(raw_of, pieces)) for pieces in (tagged.before, tagged.after))
         return cls(source, plain, before, after, root)
-
-    def is_protected(self, protection: Protection) -> bool:
-        """Whether each tag is a protected span, or part of one."""
-        spans = protection.spans(self.source)
-        starts = [start for start, _ in spans]
-        return all(
-            (index := bisect_right(starts, tag.start()) - 1) >= 0 and tag.end() <= spans[index][1]
-            for tag in LIKE_TAG.finditer(self.source)
-        )
-
-    def has_same_tags(self, translation: str) -> bool:
-        """Whether a translation has the same tags as the source, with as many pairs."""
-        pieces = [pieces_of(text) for text in (self.source, translation)]
-        tags = [sorted(piece.raw for piece in of_text if isinstance(piece, Tag)) for of_text in pieces]
-        return tags[0] == tags[1] and len(partners_of(pieces[0])) == len(partners_of(pieces[1]))
 
     def with_tags(self, translation: str, alignment: Alignment) -> tuple[str, bool]:
         """Translation with the tags, and whether a place is a guess, because no word corresponds to those in the tags.
@@ -143,18 +96,30 @@ def _tree(pieces: Sequence[Piece]) -> tuple[str, _Node]:
                 text = f" {text}"  # The tag stands for something between two words, such as the end of a line.
             if text.startswith(" ") and plain[-1:] in ("", " "):
                 text = text[1:]
-                if is_after_single and plain:
+                if is_after_single and plain and not _is_word(before):
                     open_nodes[-1].children[-1].start_tag += " "
             plain += text
         elif piece.kind == "end" and len(open_nodes) > 1:
             open_nodes.pop().end = len(plain)
         else:
-            node = _Node(piece.raw, len(plain), end=len(plain))
+            node = _Node(piece.raw, len(plain), end=len(plain), sides=_sides(pieces, index))
+            node.is_emphasis = piece.name.startswith(EMPHASIS)
             open_nodes[-1].children.append(node)
             if index in ends:
                 node.end_tag = raw_of(pieces[ends[index]])
                 open_nodes.append(node)
     return plain.rstrip(), root
+
+
+def _is_word(piece: Piece) -> bool:
+    """Whether a mark stands for words, as a placeholder does."""
+    return isinstance(piece, Tag) and not piece.name
+
+
+def _sides(pieces: Sequence[Piece], index: int) -> tuple[str, str] | None:
+    if not _is_word(pieces[index]):
+        return None
+    return raw_of(pieces[index - 1])[-1:] if index else "", raw_of(pieces[index + 1])[:1]
 
 
 class _Words:
@@ -197,7 +162,7 @@ class _Placement:
         """Find places of the tags inside a node, whose words in the translation are `first` to `last - 1`."""
         free = set(range(first, last))
         for child in node.children:
-            inside = self._source.overlapped(child.start, child.end)
+            inside = self._source.overlapped(child.start, child.end) if child.sides is None else range(0)
             words = self._best(inside, free) if inside else range(0)
             if inside and not words:
                 self.has_guess = True
@@ -275,11 +240,29 @@ class _Placement:
 
 
 def _emitted(node: _Node, text: str, places: Mapping[int, tuple[int, int]], start: int, end: int) -> str:
-    """Part of a translation with the tags of the children of a node, in the order of their places."""
-    parts = []
+    """Part of a translation with the tags of the children of a node, in the order of their places.
+
+    A placeholder is beside a letter only if it was so in the source.
+    """
+    content, needs_space = "", False
     for child in sorted(node.children, key=lambda child: places.get(id(child), (start, start))):
         first, last = (min(max(start, place), end) for place in places.get(id(child), (start, start)))
         last = max(first, last)
-        parts += [text[start:first], child.start_tag, _emitted(child, text, places, first, last), child.end_tag]
-        start = last
-    return "".join([*parts, text[start:end]])
+        content += _spaced(needs_space, text[start:first])
+        needs_space &= first == start
+        inside = _emitted(child, text, places, first, last)
+        if not inside and child.is_emphasis:
+            continue  # Marks of emphasis around nothing would be text.
+        inside = child.start_tag + inside + child.end_tag
+        before, after = child.sides or ("a", "a")
+        has_space = content[-1:].isspace() or not content
+        if not has_space and (needs_space or before.isspace() or (content[-1].isalnum() and not before.isalnum())):
+            content += " "
+        content += inside
+        start, needs_space = last, not after.isalnum()
+    return content + _spaced(needs_space, text[start:end])
+
+
+def _spaced(needs_space: bool, text: str) -> str:
+    """Text with a space before it, if it needs one before a letter."""
+    return f" {text}" if needs_space and text[:1].isalnum() else text

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mt_cli.errors import InputError
+from mt_cli.features.documents.inline_marks import PLACEHOLDERS
 from mt_cli.machine.storage import read_regular, reading
 
 MAX_BYTES = 2**25
@@ -62,6 +63,8 @@ class Document:
     """Byte order mark."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """Numbers for the summary, such as entries without text."""
+    marks: Sequence[str] = PLACEHOLDERS
+    """Kinds of inline marks in its texts, besides tags; see `inline_marks`."""
     wrap: Callable[[bytes], bytes] = bytes
     """File from the encoded content; for an archive, the archive with new parts."""
 

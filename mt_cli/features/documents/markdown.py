@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mt_cli.features.documents.document import MAX_MARKS, Document, Options, Unit, read_content
+from mt_cli.features.documents.inline_marks import EMPHASIS, PLACEHOLDERS
 from mt_cli.features.documents.wrapped_lines import Line, Markup, paragraph_unit, with_text
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ def read_markdown(path: Path, options: Options) -> Document:
         unit for before, token in pairwise(tokens) if token.type == "inline" for unit in blocks.units(before, token)
     ]
     units = [unit for unit in parts if unit is not None]
-    return Document(content, units, encoding, mark, {"without_text": len(parts) - len(units)})
+    counts = {"without_text": len(parts) - len(units)}
+    return Document(content, units, encoding, mark, counts, ("markdown", *PLACEHOLDERS, EMPHASIS))
 
 
 def _without_front_matter(content: str) -> str:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from mt_cli.features.documents.directives import Directive, directive_of
 from mt_cli.features.documents.document import Document, Options, Unit, any_lines_with_places, read_content
+from mt_cli.features.documents.inline_marks import EMPHASIS, PLACEHOLDERS
 from mt_cli.features.documents.rst_titles import ADORNMENT, is_underline, title_unit
 from mt_cli.features.documents.wrapped_lines import Line, Markup, paragraph_unit, with_text
 
@@ -59,7 +60,7 @@ def read_rst(path: Path, options: Options) -> Document:
     content, encoding, mark = read_content(path)
     scanner = _Scanner(content)
     scanner.scan(0, len(scanner.rows), 0, 0)
-    return Document(content, scanner.units, encoding, mark, scanner.counts)
+    return Document(content, scanner.units, encoding, mark, scanner.counts, ("rest", *PLACEHOLDERS, EMPHASIS))
 
 
 class _Scanner:

@@ -19,6 +19,8 @@ from mt_cli.errors import InputError, MtError
 from mt_cli.features.documents.aligned_tags import TextWithoutTags
 from mt_cli.features.documents.document import Document, DocumentError, Options, Unit, line_of
 from mt_cli.features.documents.formats import check_document_size, is_document, read_document
+from mt_cli.features.documents.inline_marks import InlineMarks
+from mt_cli.features.documents.inline_tags import Piece, Tag
 from mt_cli.machine.console import Progress, listed, say
 from mt_cli.machine.storage import make_folder, read_model, write_bytes, write_text, writing
 from mt_cli.translation.lines import Translation
@@ -29,7 +31,7 @@ RECORD = ".mt-translated.json"
 """File of an output folder that names the documents that are done."""
 SPANS_LOST = "a protected span of the source is missing"
 SPANS_REORDERED = "placeholders such as %s are in another order than in the source"
-TAGS_GUESSED = "the place of a tag is a guess"
+MARKS_GUESSED = "the place of a tag or another mark is a guess"
 _SOFT_BREAKS = re.compile(r"[ \t]*(?:\r\n|\n|\r)[ \t]*")
 _LINE_ENDS = re.compile(r"(\r\n|\n|\r)")
 
@@ -55,6 +57,11 @@ class Job:
     places_for_review: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     """Places of texts that need a review, by problem."""
 
+    @property
+    def notes(self) -> Mapping[str, str]:
+        """Message for each problem, with the places of its texts."""
+        return {problem: f"review {listed(places)}: {problem}" for problem, places in self.places_for_review.items()}
+
 
 class Draft(NamedTuple):
     """Translation of a text."""
@@ -76,9 +83,8 @@ def translate_documents(path: Path, output: Path, job: Job, is_strict: bool) -> 
     else:
         write_bytes(output, translated(path, job))
     say(_summary(job.counts))
-    messages = {problem: f"review {listed(places)}: {problem}" for problem, places in job.places_for_review.items()}
-    errors = [message for problem, message in messages.items() if is_strict and problem != TAGS_GUESSED]
-    for message in messages.values():
+    errors = [note for problem, note in job.notes.items() if is_strict and problem != MARKS_GUESSED]
+    for message in job.notes.values():
         if message not in errors[:1]:
             say(f"note: {message}")
     if errors:
@@ -129,7 +135,9 @@ def translated_document(document: Document, name: str, job: Job) -> bytes:
     """Bytes of a translated document; raises DocumentError, with the name, if its encoding lacks a character."""
     chosen = {index: unit for index, unit in enumerate(document.units) if job.translates_all or not unit.is_translated}
     lines = {index: [line for text in unit.texts for line in _lines(text, unit)] for index, unit in chosen.items()}
-    translations = _translations({line: chosen[index].is_block for index in chosen for line in lines[index]}, job)
+    translations = _translations(
+        {line: chosen[index].is_block for index in chosen for line in lines[index]}, document.marks, job
+    )
     parts = {}
     for index, unit in chosen.items():
         problems = dict.fromkeys(translations[line].problem for line in lines[index])
@@ -166,32 +174,46 @@ def _joined(text: str, unit: Unit, translations: Mapping[str, Draft]) -> str:
     return "".join(parts)
 
 
-def _translations(is_block: Mapping[str, bool], job: Job) -> dict[str, Draft]:
+def _translations(is_block: Mapping[str, bool], kinds: Sequence[str], job: Job) -> dict[str, Draft]:
     """Translation of each line; sentences of paragraphs, whose values are True, are translated one by one."""
     drafts: dict[str, Draft] = {}
+    marks = InlineMarks(kinds, job.translator.protection)
     with Progress("translate", len(is_block), "text", is_quiet=True) as bar:
         for splits in (False, True):
             for block in blocks(line for line, is_of_block in is_block.items() if is_of_block is splits):
                 search = {**job.search, "split_sentences": splits or job.search.get("split_sentences", False)}
-                drafts.update(zip(block, _drafts(block, job.translator, search), strict=True))
+                drafts.update(zip(block, _drafts(block, job.translator, marks, search), strict=True))
                 bar.advance(len(block))
     return drafts
 
 
-def _drafts(lines: Sequence[str], translator: Translator, search: Mapping[str, Any]) -> list[Draft]:
-    """Drafts of lines. Tags that the model does not protect, or puts in a wrong order, are placed by alignment."""
-    tagged = {row: text for row, line in enumerate(lines) if (text := TextWithoutTags.of(line))}
-    plain = {row: text.plain for row, text in tagged.items() if not text.is_protected(translator.protection)}
-    items = translator.translate_fully([plain.get(row, line) for row, line in enumerate(lines)], **search)
-    broken = [row for row in tagged.keys() - plain if not tagged[row].has_same_tags(items[row].text)]
-    plain |= {row: tagged[row].plain for row in broken}
-    for row, item in zip(broken, translator.translate_fully([plain[row] for row in broken], **search), strict=True):
-        items[row] = item
+def _drafts(lines: Sequence[str], translator: Translator, marks: InlineMarks, search: Mapping[str, Any]) -> list[Draft]:
+    """Drafts of lines. Marks that the model does not protect, or that it loses, are placed by alignment."""
+    plain = {row: pieces for row, line in enumerate(lines) if (pieces := marks.without_unprotected(line))}
+    drafts = _placed(lines, plain, translator, search)
+    broken = [row for row, line in enumerate(lines) if not marks.has_same_marks(line, drafts[row].text)]
+    again = {number: marks.without_any(lines[row]) for number, row in enumerate(broken)}
+    for row, draft in zip(broken, _placed([lines[row] for row in broken], again, translator, search), strict=True):
+        drafts[row] = draft
+    for number, row in enumerate(broken):
+        has_placeholder = any(isinstance(piece, Tag) and not piece.name for piece in again[number])
+        if has_placeholder and not drafts[row].problem:  # The sentence was translated without it.
+            drafts[row] = drafts[row]._replace(problem=MARKS_GUESSED)
+    return drafts
+
+
+def _placed(
+    lines: Sequence[str], pieces: Mapping[int, Sequence[Piece]], translator: Translator, search: Mapping[str, Any]
+) -> list[Draft]:
+    """Drafts of lines; those with `pieces`, by their index, are translated without the tags among them."""
+    texts = {row: text for row in pieces if (text := TextWithoutTags.of(lines[row], pieces[row]))}
+    sources = [texts[row].plain if row in texts else line for row, line in enumerate(lines)]
+    items = translator.translate_fully(sources, **search)
     drafts = [Draft(item.text, _problem_of(item)) for item in items]
-    for row, alignment in zip(plain, translator.word_alignments([items[row] for row in plain]), strict=True):
-        content, is_guess = tagged[row].with_tags(items[row].text, alignment)
-        is_reordered = have_other_order(tagged[row].source, content)  # Tags may have placeholders, too.
-        problem = SPANS_REORDERED if is_reordered else TAGS_GUESSED if is_guess else None
+    for row, alignment in zip(texts, translator.word_alignments([items[row] for row in texts]), strict=True):
+        content, is_guess = texts[row].with_tags(items[row].text, alignment)
+        is_reordered = have_other_order(lines[row], content)  # Tags may have placeholders, too.
+        problem = SPANS_REORDERED if is_reordered else MARKS_GUESSED if is_guess else None
         drafts[row] = Draft(content, drafts[row].problem or problem)
     return drafts
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mt_cli.errors import InputError, MtError
 from mt_cli.features.documents.document import Options, read_content
@@ -117,6 +117,16 @@ def suffix_of(name: str) -> str:
     return suffix
 
 
+class FileTranslation(NamedTuple):
+    """Translation of a file."""
+
+    content: bytes
+    name: str
+    """Name of the translated file, such as `report.de.docx`."""
+    notes: Sequence[str] = ()
+    """Messages on texts that need a review."""
+
+
 def translate_file(
     translator: Translator,
     choice: Choice,
@@ -124,8 +134,8 @@ def translate_file(
     name: str,
     column: str | None,
     search: Mapping[str, Any],
-) -> tuple[bytes, str]:
-    """Content of the translated file, and its name, `report.de.docx`.
+) -> FileTranslation:
+    """Translate a file.
 
     `column` is that of a table. Raises RequestError for a damaged file, and for a table of which no column is chosen;
     its `columns` then have the names.
@@ -139,11 +149,11 @@ def translate_file(
         with _storing():
             path.write_bytes(content)
         try:
-            result = _translated(translator, choice, path, column, search)
+            result, notes = _translated(translator, choice, path, column, search)
         except MtError as error:
             message = str(error).replace(str(path), f"{stem}{suffix}").replace("--column", "`column`")
             raise RequestError(message, columns=_columns(error)) from None
-    return result, f"{stem}.{choice.direction.target}{suffix}"
+    return FileTranslation(result, f"{stem}.{choice.direction.target}{suffix}", notes)
 
 
 def _columns(error: MtError) -> Sequence[str]:
@@ -155,12 +165,14 @@ def _columns(error: MtError) -> Sequence[str]:
 
 def _translated(
     translator: Translator, choice: Choice, path: Path, column: str | None, search: Mapping[str, Any]
-) -> bytes:
+) -> tuple[bytes, list[str]]:
+    """Content of the translated file, and notes on it."""
     if path.suffix == ".txt":
         text, encoding, mark = read_content(path)
         (item,) = translate_texts(translator, choice, [text], search)
-        return mark + item.text().encode(encoding)
-    return translated(path, _job(translator, choice, search, column))
+        return mark + item.text().encode(encoding), []
+    job = _job(translator, choice, search, column)
+    return translated(path, job), [note.replace(f"{path}, ", "") for note in job.notes.values()]
 
 
 def translate_html(translator: Translator, choice: Choice, text: str, search: Mapping[str, Any]) -> str:

@@ -22,7 +22,14 @@ from mt_cli.features.serving.bodies import (
     read_fields,
 )
 from mt_cli.features.serving.errors import RequestError
-from mt_cli.features.serving.files import SUFFIXES, FileStore, suffix_of, translate_file, translate_html
+from mt_cli.features.serving.files import (
+    SUFFIXES,
+    FileStore,
+    FileTranslation,
+    suffix_of,
+    translate_file,
+    translate_html,
+)
 from mt_cli.features.serving.models import AUTO, Choice
 from mt_cli.features.serving.scheduling import Ticket
 from mt_cli.features.serving.service import Service
@@ -159,18 +166,19 @@ async def translate_upload(request: Request) -> Response:
         if target is None:
             raise RequestError("target: missing; send the code of a language")
 
-        def work(ticket: Ticket) -> tuple[bytes, str]:
+        def work(ticket: Ticket) -> FileTranslation:
             choice, _ = service.choose(source, target, model, upload.content[:10_000].decode("utf-8", "replace"))
             search = {**service.search, "tag": choice.model.tag(choice.direction)}
             translator = service.translator(choice.model, ticket)
             return translate_file(translator, choice, upload.content, upload.name, column, search)
 
-        result, translated_name = await service.run(request, work, limits.file_seconds)
+        translation = await service.run(request, work, limits.file_seconds)
     finally:
         service.release(num_bytes)
     service.metrics.count("mt_files_total")
-    token = _store_of(request).add(result, translated_name)
-    return JSONResponse({"translatedFileUrl": str(request.url_for("download", token=token))})
+    token = _store_of(request).add(translation.content, translation.name)
+    notes = {"notes": translation.notes} if translation.notes else {}
+    return JSONResponse({"translatedFileUrl": str(request.url_for("download", token=token))} | notes)
 
 
 async def download(request: Request) -> Response:

@@ -12,8 +12,9 @@ from mt_cli.corpus.protected_text import UNPROTECTED, Protection
 from mt_cli.errors import MtError
 from mt_cli.features.documents.aligned_tags import TextWithoutTags
 from mt_cli.features.documents.document import Options
+from mt_cli.features.documents.inline_marks import InlineMarks
 from mt_cli.features.documents.inline_tags import LIKE_TAG, Tag, TaggedText
-from mt_cli.features.documents.translate import SPANS_REORDERED, TAGS_GUESSED, Job, translate_documents, translated
+from mt_cli.features.documents.translate import MARKS_GUESSED, SPANS_REORDERED, Job, translate_documents, translated
 
 WORDS = st.lists(st.sampled_from(["click", "here,", "(now)", "é", "—", "夜", "%s", "end."]), min_size=1, max_size=4)
 SEPARATORS = st.sampled_from([" ", "", "  "])
@@ -36,13 +37,17 @@ def parents_of(content):
     return {child.get("n"): node.get("n") for node in ElementTree.fromstring(content).iter() for child in node}
 
 
+def without_tags(source):
+    return TextWithoutTags.of(source, InlineMarks().without_any(source))
+
+
 @given(tagged_texts(), WORDS.map(" ".join), st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20))))
 def test_each_tag_occurs_once_and_is_nested_as_before_whatever_the_alignment(source, translation, alignment):
     parts = source.split("<")
     source = parts[0] + "".join(
         f"<{part}" if part[0] == "/" else f"<{part[0]} n='{number}'{part[1:]}" for number, part in enumerate(parts[1:])
     )  # Each tag has a number of its own.
-    text = TextWithoutTags.of(source)
+    text = without_tags(source)
     content, _ = text.with_tags(translation, alignment)
     assert parents_of(f"<root>{content}</root>") == parents_of(f"<root>{source}</root>")
     words = "".join(ElementTree.fromstring(f"<root>{content}</root>").itertext())
@@ -51,7 +56,7 @@ def test_each_tag_occurs_once_and_is_nested_as_before_whatever_the_alignment(sou
 
 @given(tagged_texts())
 def test_words_that_stay_the_same_keep_their_tags_byte_for_byte(source):
-    text = TextWithoutTags.of(source)
+    text = without_tags(source)
     assert text.with_tags(text.plain, []) == (source, False)
 
 
@@ -62,7 +67,7 @@ SPACED = st.lists(st.sampled_from(["click", "here,", "(now)", "é", "—", "end.
 def test_words_that_keep_their_order_keep_their_tags(source):
     """The translation is in capitals, so that no word stays the same."""
     source += "end"
-    text = TextWithoutTags.of(source)
+    text = without_tags(source)
     words = len(text.plain.split())
     content, is_guess = text.with_tags(text.plain.upper(), [(word, word) for word in range(words)])
     expected = "".join(part if part.startswith("<") else part.upper() for part in text_and_tags(source))
@@ -94,11 +99,11 @@ def reverse(number):
     ],
 )  # fmt: skip
 def test_tags_go_to_the_words_that_correspond(source, translation, alignment, expected):
-    assert TextWithoutTags.of(source).with_tags(translation, alignment) == (expected, False)
+    assert without_tags(source).with_tags(translation, alignment) == (expected, False)
 
 
 def test_a_pair_of_tags_whose_words_have_no_correspondence_is_a_guess():
-    text = TextWithoutTags.of("one <b>two</b> three")
+    text = without_tags("one <b>two</b> three")
     assert text.with_tags("EINS ZWEI DREI", [(0, 0), (2, 2)]) == ("EINS <b>ZWEI</b> DREI", True)
     assert text.with_tags("EINS", [(0, 0)]) == ("<b>EINS</b>", True)
     assert text.with_tags("", []) == ("<b></b>", True)
@@ -106,7 +111,7 @@ def test_a_pair_of_tags_whose_words_have_no_correspondence_is_a_guess():
 
 @pytest.mark.parametrize("source", ["a < b", "List<String>", "a" + "<b>" * 200 + "x" + "</b>" * 200])
 def test_text_without_tags_is_left_to_the_translator(source):
-    assert TextWithoutTags.of(source) is None
+    assert without_tags(source) is None
 
 
 @pytest.mark.parametrize(
@@ -118,17 +123,20 @@ def test_text_without_tags_is_left_to_the_translator(source):
     ],
 )
 def test_a_start_tag_whose_end_tag_is_missing_is_a_tag(source, plain, expected):
-    text = TextWithoutTags.of(source)
+    text = without_tags(source)
     words = plain.split()
     assert text.plain == plain
     assert text.with_tags(" ".join(reversed(words)).upper(), reverse(len(words))) == (expected, False)
 
 
 def test_tags_that_are_protected_are_left_to_the_model():
-    text = TextWithoutTags.of("a <b>b</b>")
-    assert text.is_protected(Protection(("markup",))) and text.is_protected(Protection((), ("<[^>]+>",)))
-    assert not text.is_protected(Protection(("printf",))) and not text.is_protected(Protection((), ("</b>",)))
-    assert text.has_same_tags("<b>B</b> A") and not text.has_same_tags("</b>A<b> B") and not text.has_same_tags("A B")
+    for protection in (Protection(("markup",)), Protection((), ("<[^>]+>",))):
+        assert InlineMarks(protection=protection).without_unprotected("a <b>b</b>") is None
+    for protection in (Protection(("printf",)), Protection((), ("</b>",))):
+        assert InlineMarks(protection=protection).without_unprotected("a <b>b</b>")
+    marks = InlineMarks()
+    assert marks.has_same_marks("a <b>b</b>", "<b>B</b> A")
+    assert not marks.has_same_marks("a <b>b</b>", "</b>A<b> B") and not marks.has_same_marks("a <b>b</b>", "A B")
 
 
 class Reverser:
@@ -141,7 +149,8 @@ class Reverser:
 
     def translate_fully(self, lines, **search):
         self.seen += lines
-        texts = [" ".join(reversed(line.upper().split())) for line in lines]
+        words = ([word if word[0] == "%" else word.upper() for word in line.split()] for line in lines)
+        texts = [" ".join(reversed(of_line)) for of_line in words]
         orders = [("%d", "%s") if "%s" in line else () for line in lines]
         rows = zip(texts, orders, strict=True)
         return [SimpleNamespace(text=text, lost_spans=(), reordered_spans=order) for text, order in rows]
@@ -176,7 +185,7 @@ def test_guessed_places_are_named_and_marked(tmp_path, capsys):
     path = tmp_path / "a.xlf"
     path.write_text(DOCUMENTS[2][1], encoding="utf-8")
     translate_documents(path, tmp_path / "b.xlf", Job(Reverser(False), {}, Options(("en", "de"))), is_strict=True)
-    assert f"note: review {path}, line 1: {TAGS_GUESSED}" in capsys.readouterr().err
+    assert f"note: review {path}, line 1: {MARKS_GUESSED}" in capsys.readouterr().err
     assert 'state="initial"' in (tmp_path / "b.xlf").read_text(encoding="utf-8")
 
 
@@ -251,6 +260,6 @@ def test_the_end_of_a_range_never_comes_before_its_beginning(tmp_path, source, e
 )
 def test_codes_that_begin_and_end_a_range_go_around_its_words(begin, end):
     tagged = TaggedText.of(["a ", Tag(begin, ""), "red dog", Tag(end, ""), " runs"])
-    text = TextWithoutTags.of(tagged.text)
+    text = without_tags(tagged.text)
     content, is_guess = text.with_tags("runs dog red a", reverse(4))
     assert tagged.written(content, str) == (f"runs {begin}dog red{end} a", False) and not is_guess

@@ -195,6 +195,17 @@ def test_a_file_comes_back_translated_under_a_name_that_nobody_can_guess(server)
     assert received["Content-Disposition"] == "attachment; filename*=UTF-8''a%20b.xx.txt"
 
 
+def test_texts_of_a_file_that_need_a_review_are_named(server):
+    content = b'msgid "one two."\nmsgstr ""\n\nmsgid "one %s two."\nmsgstr ""\n'
+    body, headers = form(file=("a.po", content), source="en", target="xx")
+    answer = server.json("/translate_file", body, headers=headers)
+    assert answer["notes"] == ["review line 4: the place of a tag or another mark is a guess"]
+    content = server.ask(answer["translatedFileUrl"].removeprefix(server.url))[2].decode()
+    assert content.count("%s") == 2 and "#, fuzzy" in content
+    body, headers = form(file=("a.md", b"one two.\n"), source="en", target="xx")
+    assert "notes" not in server.json("/translate_file", body, headers=headers)
+
+
 def test_the_oldest_files_make_room_for_new_ones(monkeypatch):
     monkeypatch.setattr("mt_cli.features.serving.files._MOST_FILES", 3)
     store = FileStore()

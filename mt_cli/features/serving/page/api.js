@@ -84,15 +84,15 @@ export async function ask(path, body, signal) {
   }
 }
 
-/** The translated file as a Blob. `onProgress` gets the share that was sent, 0 to 1. */
+/** The translated file as a Blob, and notes on it. `onProgress` gets the share that was sent, 0 to 1. */
 export async function translateFile(file, fields, signal, onProgress) {
   const form = new FormData();
   for (const [name, value] of Object.entries(fields)) if (value) form.append(name, value);
   form.append("file", file);
-  const { translatedFileUrl } = await upload(address("translate_file"), form, signal, onProgress);
+  const { translatedFileUrl, notes = [] } = await upload(address("translate_file"), form, signal, onProgress);
   const [path] = new URL(translatedFileUrl, document.baseURI).pathname.match(/download_file\/[^/]+$/) ?? [];
   if (!path) throw new ServerError(0, "The answer of the server cannot be read.");
-  return (await fetchOk(path, { signal })).blob();
+  return { blob: await (await fetchOk(path, { signal })).blob(), notes };
 }
 
 // fetch() does not tell how much was sent.

@@ -1,6 +1,6 @@
 // Files: chosen or dropped, sent one after another, offered for download.
 import { translateFile } from "./api.js";
-import { capitalized } from "./messages.js";
+import { capitalized, sentence } from "./messages.js";
 import { element } from "./words.js";
 
 function sizeOf(bytes) {
@@ -97,8 +97,8 @@ export class Files {
     const { file, fields, controller } = row;
     try {
       controller.signal.throwIfAborted();
-      const blob = await this.#translate(row);
-      this.#finish(row, blob, translatedName(file.name, fields.target));
+      const { blob, notes } = await this.#translate(row);
+      this.#finish(row, blob, translatedName(file.name, fields.target), notes);
     } catch (error) {
       if (error.name === "AbortError") this.#fail(row, "Cancelled.");
       else if (error.columns?.length) this.#askForColumn(row, error.columns);
@@ -130,9 +130,10 @@ export class Files {
     }
   }
 
-  #finish(row, blob, name) {
+  #finish(row, blob, name, notes) {
     row.progress.hidden = true;
-    row.status.textContent = `Translated into ${row.targetName}`;
+    const lines = notes.map((note) => element("span", { className: "review" }, sentence(note)));
+    row.status.replaceChildren(`Translated into ${row.targetName}`, ...lines);
     const link = element(
       "a",
       { href: URL.createObjectURL(blob), download: name, className: "primary", ariaLabel: `Download ${name}` },

@@ -1,0 +1,157 @@
+"""Inline marks of a text: tags, emphasis, links, code, placeholders and addresses, which a translation must keep.
+
+Knows the patterns of marks and which of them a model protects; does not know translations.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right, insort
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from operator import itemgetter
+
+import regex
+
+from mt_cli.corpus.protected_text import PATTERNS, UNPROTECTED, Protection, Spans
+from mt_cli.features.documents.html_places import VOID
+from mt_cli.features.documents.inline_tags import LIKE_TAG, Piece, Tag, partners_of
+
+PLACEHOLDERS = ("urls", "emails", "dollars", "braces", "printf")
+"""Kinds of marks that texts of any format may have, as in `corpus.protect`."""
+EMPHASIS = "emphasis"
+"""Kind of the marks `*`, `**`, `_`, `__` and `~~` around words."""
+_COMPILED = {kind: regex.compile(pattern) for kind, pattern in PATTERNS.items()}
+_EMPHASIS = re.compile(r"(?<![\\*])\*{1,3}(?!\*)|(?<![\\_])_{1,3}(?!_)|(?<![\\~])~~(?!~)")
+_NAME = re.compile(r"[\w:.-]+")
+_ELEMENT_NAMES = (
+    "a abbr b big blockquote body button center cite code dd del details dfn div dl dt em figure font footer form h1 "
+    "h2 h3 h4 h5 h6 header html i ins kbd label li main mark nav ol option p pre q s section small span strike strong "
+    "sub summary sup table tbody td th thead tr tt u ul var"
+)
+_ELEMENTS = frozenset(_ELEMENT_NAMES.split())
+"""Elements of HTML whose start tags are tags even where their end tags are missing, or in another text."""
+
+_DEEPEST = 20
+"""Number of open marks of emphasis among which the partner of a mark is searched for."""
+_Mark = tuple[int, int, Tag]
+"""Start, end, and the mark as a tag: `start` and `end` for the two sides of a pair."""
+
+
+@dataclass(frozen=True)
+class InlineMarks:
+    """Marks that texts of a document may have, and those that a model protects."""
+
+    kinds: Sequence[str] = ()
+    """Kinds besides tags: names of `corpus.protect`, and `EMPHASIS`."""
+    protection: Protection = UNPROTECTED
+
+    def without_unprotected(self, text: str) -> list[Piece] | None:
+        """Text between tags and pairs of marks; None if it has none, or the model protects all of them.
+
+        Marks that stand alone remain in the text, because a model may copy them.
+        """
+        marks, spans = self._marks(text), self.protection.spans(text)
+        around = [mark for mark in marks if mark[2].kind or mark[2].name]
+        if all(_is_inside(mark, spans) for mark in around):
+            return None
+        return _pieces(text, around)
+
+    def without_any(self, text: str) -> list[Piece]:
+        """Text between all marks, except those that stand alone and that the model protects."""
+        return _pieces(text, self._own_marks(text))
+
+    def has_same_marks(self, source: str, translation: str) -> bool:
+        """Whether a translation has the same marks as its source, with as many pairs.
+
+        Marks that stand alone and that the model protects do not count.
+        """
+        if not (marks := self._own_marks(source)):
+            return True
+        pieces = [_pieces(source, marks), _pieces(translation, self._own_marks(translation))]
+        tags = [sorted(piece.raw for piece in of_text if isinstance(piece, Tag)) for of_text in pieces]
+        return tags[0] == tags[1] and len(partners_of(pieces[0])) == len(partners_of(pieces[1]))
+
+    def _own_marks(self, text: str) -> list[_Mark]:
+        marks = self._marks(text)
+        if not marks or not self.protection:
+            return marks
+        spans = self.protection.spans(text)
+        return [mark for mark in marks if mark[2].kind or mark[2].name or not _is_inside(mark, spans)]
+
+    def _marks(self, text: str) -> list[_Mark]:
+        """All marks, in the order of their places; none of them overlap."""
+        tags: list[list[_Mark]] = [[(*match.span(), _tag(match[0]))] for match in LIKE_TAG.finditer(text)]
+        patterns = {kind: _COMPILED[kind] for kind in self.kinds if kind != EMPHASIS}
+        of_kinds = chain.from_iterable(_marks_of_kind(kind, pattern, text) for kind, pattern in patterns.items())
+        marks: list[_Mark] = []
+        for group in chain(of_kinds, tags, _emphasis(text) if EMPHASIS in self.kinds else ()):
+            if all(_is_free(mark, marks) for mark in group):
+                for mark in group:
+                    insort(marks, mark, key=itemgetter(0))
+        return marks
+
+
+def _marks_of_kind(kind: str, pattern: regex.Pattern[str], text: str) -> Iterator[list[_Mark]]:
+    """Marks of a pattern; if two groups of it match, they are the two sides of a pair."""
+    for match in pattern.finditer(text):
+        groups = [number for number in range(1, pattern.groups + 1) if match.start(number) >= 0]
+        if len(groups) == 2:
+            name = f"{kind} {match.start()}"
+            sides = zip(groups, ("start", "end"), strict=True)
+            yield [(*match.span(number), Tag(match[number], name, side)) for number, side in sides]
+        else:
+            yield [(*match.span(), Tag(match[0], ""))]
+
+
+def _emphasis(text: str) -> Iterator[list[_Mark]]:
+    """Pairs of marks of emphasis. A mark between two letters or two spaces is none."""
+    waiting: list[re.Match[str]] = []
+    for match in _EMPHASIS.finditer(text):
+        before, after = text[max(0, match.start() - 1) : match.start()], text[match.end() : match.end() + 1]
+        partner = next((other for other in waiting[:-_DEEPEST:-1] if other[0] == match[0]), None)
+        if partner and before.strip() and not after.isalnum():
+            del waiting[waiting.index(partner) :]
+            name = f"{EMPHASIS} {partner.start()}"
+            yield [(*partner.span(), Tag(match[0], name, "start")), (*match.span(), Tag(match[0], name, "end"))]
+        elif after.strip() and not before.isalnum():
+            waiting.append(match)
+
+
+def _is_free(mark: _Mark, marks: Sequence[_Mark]) -> bool:
+    """Whether a mark overlaps with none of others, which are sorted and do not overlap."""
+    start, end, _ = mark
+    index = bisect_right(marks, start, key=itemgetter(1))
+    return index == len(marks) or marks[index][0] >= end
+
+
+def _is_inside(mark: _Mark, spans: Spans) -> bool:
+    index = bisect_right(spans, mark[0], key=itemgetter(0)) - 1
+    return index >= 0 and mark[1] <= spans[index][1]
+
+
+def _pieces(text: str, marks: Sequence[_Mark]) -> list[Piece]:
+    """Text and marks; what looks like a start tag but has no end tag, as in `List<String>`, is text."""
+    pieces, place = list[Piece](), 0
+    for start, end, tag in marks:
+        pieces += [text[place:start], tag]
+        place = end
+    pieces = [piece for piece in (*pieces, text[place:]) if piece]
+    partners = partners_of(pieces)
+    return [
+        _without_pair(piece) if isinstance(piece, Tag) and piece.kind == "start" and index not in partners else piece
+        for index, piece in enumerate(pieces)
+    ]
+
+
+def _without_pair(tag: Tag) -> Piece:
+    return replace(tag, kind="") if tag.name.lower() in _ELEMENTS else tag.raw
+
+
+def _tag(raw: str) -> Tag:
+    match = _NAME.search(raw)
+    name = match[0] if match else ""
+    if raw.startswith("</"):
+        return Tag(raw, name, "end")
+    return Tag(raw, name, "" if raw.endswith("/>") or name.lower() in VOID else "start")
