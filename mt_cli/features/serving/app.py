@@ -7,6 +7,7 @@ import time
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 
 import starlette.middleware
@@ -16,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mt_cli.errors import DeviceMemoryError, MtError
@@ -79,7 +80,8 @@ def application(service: Service, watch_seconds: float | None = None) -> Starlet
     return app
 
 
-def _routes() -> Sequence[BaseRoute]:
+@cache
+def _routes() -> Sequence[Route]:
     get, post = ["GET"], ["POST"]
     return [
         Route("/", _home, methods=get),
@@ -231,7 +233,8 @@ class _Gate:
                 self._service.scheduler.count_requests(-1)
             seconds = time.monotonic() - started_at
             route = scope.get("route")
-            path = getattr(route, "path", "other")
+            known = {route.path for route in _routes()} & {scope["path"]}
+            path = route.path if route else next(iter(known), "other")  # A request that was refused has no route.
             self._service.metrics.count_request(path, status, seconds)
             if self._service.logs_requests:
                 client = scope["client"][0] if scope.get("client") else "-"

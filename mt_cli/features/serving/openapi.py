@@ -31,6 +31,29 @@ _GETS = {
     "/metrics": "Counters for Prometheus.",
     "/download_file/{name}": "A translated file, for an hour.",
 }
+ANSWERS: dict[str, Any] = {
+    "/languages": [{"code": "en", "name": "English", "targets": ["it"]}],
+    "/health": {"status": "ok"},
+    "/v1/models": {"models": ["…"], "languages": ["…"], "limits": {}, "file_types": ["…"], "key_required": False},
+    "/translate": {"translatedText": "Ciao."},
+    "/detect": [{"language": "en", "confidence": 99.0}],
+    "/v1/translate": {
+        "model": "NAME",
+        "source": "en",
+        "target": "it",
+        "detected": None,
+        "translations": [{"text": "Ciao.", "sentences": ["…"]}],
+    },
+    "/translate_file": {"translatedFileUrl": "http://NAME:5000/download_file/TOKEN"},
+}
+"""Example of an answer, for each path that answers in JSON of our own."""
+_KEYS_OF_ANSWERS = {
+    "/translate": "For a list of texts, `translatedText` is a list. `detectedLanguage` (`language`, `confidence` in "
+    "percent) is there if `source` is `auto`, and `alternatives` if some are asked for.",
+    "/v1/translate": "Each sentence has `source` and `target` (`text`, with the blanks `before` and `after` it), "
+    "`score`, `unknown_words` and `is_too_long`; and, if they are asked for, `alternatives` and the details.",
+    "/translate_file": "`notes` is there if texts of a document need a review.",
+}
 _POSTS: dict[str, tuple[str, type[BaseModel]]] = {
     "/translate": ("Translate a text or a list of texts, as LibreTranslate does.", LibreBody),
     "/detect": ("Languages of a text, the likeliest first.", LibreText),
@@ -87,7 +110,10 @@ def _limits(limits: Limits) -> str:
 
 
 def _operation(path: str, summary: str) -> dict[str, Any]:
-    responses = {"200": {"description": "The answer."}}
+    answer: dict[str, Any] = {"description": _KEYS_OF_ANSWERS.get(path, "The answer.")}
+    if path in ANSWERS:
+        answer["content"] = {"application/json": {"example": ANSWERS[path]}}
+    responses: dict[str, Any] = {"200": answer}
     responses |= {status: {"description": text} for status, text in _ERRORS.items()}
     name = path.strip("/").partition("/{")[0].replace("/", "_")
     return {"summary": summary, "operationId": name, "responses": responses}
@@ -97,4 +123,5 @@ def description_page(limits: Limits) -> str:
     """The description as an HTML page, without scripts."""
     loader = PackageLoader("mt_cli.features.serving", "")
     environment = Environment(loader=loader, trim_blocks=True, autoescape=True, undefined=StrictUndefined)
+    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
     return environment.get_template("docs.html").render(description=openapi(limits), errors=_ERRORS)

@@ -433,7 +433,7 @@ def test_address_of_a_direction_that_is_not_served_is_told(page, visit, fragment
 
 def test_page_names_the_model_and_how_good_it_was(page, visit):
     visit()
-    assert page.text("#model-date") == "trained until 27 November 2026"
+    assert page.text("#model-date") == "weights of 27 November 2026"
     assert " ".join(page.text("#scores").split()) == "Test set BLEU 39.2 chrF 61.0 on 1,000 sentences"
     asked = []
     page.intercept("v1/translate", lambda request: asked.append(json.loads(request["postData"]).get("model")))

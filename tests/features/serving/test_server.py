@@ -1,4 +1,5 @@
 import errno
+import html
 import json
 import os
 import re
@@ -8,6 +9,7 @@ import socket
 import sys
 import threading
 import time
+import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,6 +24,7 @@ from mt_cli.features.serving.access import Hosts, Keys, Rates, _digest, client_o
 from mt_cli.features.serving.errors import RequestError
 from mt_cli.features.serving.files import FileStore
 from mt_cli.features.serving.models import Direction, Models, Source, tag_of_direction
+from mt_cli.features.serving.openapi import ANSWERS
 from mt_cli.features.serving.service import Limits, Service
 from mt_cli.features.serving.translations import SplitText
 from mt_cli.translation.translator import Translator
@@ -392,6 +395,26 @@ def test_the_description_names_every_path_and_key(server):
     assert "`" not in page and "<code>Retry-After</code>" in page
 
 
+def test_the_answers_have_the_keys_that_the_description_shows(server):
+    form_body, form_headers = form(file=("a.txt", b"one."), source="en", target="xx")
+    requests = {
+        "/languages": (None, None),
+        "/health": (None, None),
+        "/v1/models": (None, None),
+        "/translate": ({"q": "one.", "source": "en", "target": "xx"}, None),
+        "/detect": ({"q": "one."}, None),
+        "/v1/translate": ({"text": "one."}, None),
+        "/translate_file": (form_body, form_headers),
+    }
+    assert set(requests) == ANSWERS.keys()
+    page = html.unescape(server.ask("/docs")[2].decode())
+    for path, (body, headers) in requests.items():
+        answer, shown = server.ask(path, body, headers)[2], ANSWERS[path]
+        for real, example in [*zip(answer, shown, strict=False)] if isinstance(shown, list) else [(answer, shown)]:
+            assert real.keys() == example.keys()
+        assert json.dumps(shown, ensure_ascii=False) in page
+
+
 def test_fifty_clients_get_the_translations_of_one(server):
     words = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
     texts = [f"{first} {second}." for first in words for second in words]
@@ -554,9 +577,13 @@ def test_the_log_has_no_text_and_hangup_loads_again(start, trained, tmp_path):
         lines.append(process.stderr.readline())
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     opener.open(f"{url}/detect?secret", b"q=secret", timeout=60).close()
+    for path in ("languages", "secret"):
+        with pytest.raises(urllib.error.HTTPError, match="421"):
+            opener.open(urllib.request.Request(f"{url}/{path}", headers={"Host": "example.org"}), timeout=60)
     process.send_signal(signal.SIGINT)
     log = "".join([*lines, process.stderr.read()])
     assert process.wait(60) == 0 and "POST /detect 200" in log and "secret" not in log
+    assert "GET /languages 421" in log and "GET other 421" in log
 
 
 def test_an_address_that_is_taken_is_refused_before_anything_is_loaded(mt, tmp_path):

@@ -13,7 +13,7 @@ export function about({ model: section, modelName, modelDate, scores: list, scor
   const date = new Date(model.updated_at);
   const known = !Number.isNaN(date.getTime());
   modelDate.textContent = known
-    ? `trained until ${date.toLocaleDateString("en-GB", { dateStyle: "long", timeZone: "UTC" })}`
+    ? `weights of ${date.toLocaleDateString("en-GB", { dateStyle: "long", timeZone: "UTC" })}`
     : "";
   const isOf = (score) => !score.source || (score.source === direction?.source && score.target === direction?.target);
   const scores = model.scores.filter(isOf);
