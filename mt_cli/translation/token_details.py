@@ -30,7 +30,7 @@ def details_of(
     alignment: Alignment = []
     word_pairs: set[tuple[int, int]] = set()
     word_scores: dict[int, float] = {}
-    before = ""
+    last_word, num_before = "", 0  # Of the translation so far: its last word and what follows, and the words before it.
     original = line.protected.restore(line.protected.text) if line.protected.text else Restored(line.normalised)
     words = units(original.text)
     for segment in line.segments:
@@ -46,7 +46,9 @@ def details_of(
                 _overlapped(words, original.place(max(0, shift + start)), original.place(shift + end))
                 for (start, _), end in zip(spans, ends, strict=True)
             ]
-            target_words = _target_words(target_tokenizer, best.hypothesis.ids, before, segment.protected)
+            target_words = _target_words(
+                target_tokenizer, best.hypothesis.ids, last_word, num_before, segment.protected
+            )
             for token_words, score in zip(target_words, forced.log_probs, strict=False):  # [EOS] has no word.
                 word_scores |= {word: min(score, word_scores.get(word, 0.0)) for word in token_words}
             for source, target in pairs:
@@ -55,7 +57,10 @@ def details_of(
             source_tokens += (shown(token.removeprefix(ABSENT)) for token in source_tokenizer.tokens(segment.ids))
             tokens += [*map(shown, target_tokenizer.tokens(best.hypothesis.ids)), EOS]
             token_scores += forced.log_probs
-        before += segment.restored().text + segment.glue
+        last_word += segment.restored().text + segment.glue
+        if words_so_far := units(last_word):
+            num_before += len(words_so_far) - 1
+            last_word = last_word[words_so_far[-1][0] :]
     scores = [word_scores.get(word, 0.0) for word in range(len(units(line.text)))]
     return Details(source_tokens, tokens, token_scores, alignment, sorted(word_pairs), scores)
 
@@ -68,15 +73,22 @@ def _alignment(text: str, forced: ForcedDecoding, tags: Sequence[str]) -> Alignm
     return [(source + num_tags, target) for target, source in enumerate(weights.argmax(dim=1).tolist())]
 
 
-def _target_words(tokenizer: Tokenizer, ids: Sequence[int], before: str, protected: ProtectedText) -> list[range]:
-    """Range of words for each token of a segment; `before` is the translation before the segment."""
+def _target_words(
+    tokenizer: Tokenizer, ids: Sequence[int], before: str, num_before: int, protected: ProtectedText
+) -> list[range]:
+    """Range of words for each token of a segment.
+
+    `before` is the translation before the segment, from its last word on, and `num_before` the number of words before
+    that one.
+    """
     tokens = tokenizer.tokens(ids)
     translation = protected.restore(tokenizer.join(tokens))
     words = units(before + translation.text)
     word_ranges, start = [], 0
     for index, last_index in enumerate(character_ends(tokens)):
         end = max(1, translation.place(len(tokenizer.join(tokens[: last_index + 1]))))
-        word_ranges.append(_overlapped(words, len(before) + start, len(before) + end))
+        overlapped = _overlapped(words, len(before) + start, len(before) + end)
+        word_ranges.append(range(num_before + overlapped.start, num_before + overlapped.stop))
         if index == last_index:
             start = end
     return word_ranges

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -36,7 +36,9 @@ class _Node:
     end_tag: str = ""
     end: int = 0
     sides: tuple[str, str] | None = None
-    """Character before and after a mark that is no tag, such as a placeholder."""
+    """Character before and after a mark that is no tag, such as a placeholder, or after marks around it alone."""
+    before: str = ""
+    """Character before the start tag."""
     is_emphasis: bool = False
     children: list[_Node] = field(default_factory=list)
 
@@ -53,6 +55,8 @@ class TextWithoutTags:
     """Tags before the text to translate."""
     after: str
     root: _Node
+    needs_space: tuple[bool, bool]
+    """Whether what stands before and after the text to translate is no part of a word of it."""
 
     @classmethod
     def of(cls, source: str, pieces: Sequence[Piece]) -> TextWithoutTags | None:
@@ -65,7 +69,12 @@ class TextWithoutTags:
             return None
         plain, root = _tree(tagged.pieces)
         before, after = ("".join(map(raw_of, pieces)) for pieces in (tagged.before, tagged.after))
-        return cls(source, plain, before, after, root)
+        content = "".join(map(raw_of, tagged.pieces))
+        needs_space = (
+            bool(tagged.before) and _is_word(tagged.before[-1]) and not content[:1].isalnum(),
+            bool(tagged.after) and _is_word(tagged.after[0]) and not content[-1:].isalnum(),
+        )
+        return cls(source, plain, before, after, root, needs_space)
 
     def with_tags(self, translation: str, alignment: Alignment) -> tuple[str, bool]:
         """Translation with the tags, and whether a place is a guess, because no word corresponds to those in the tags.
@@ -76,11 +85,16 @@ class TextWithoutTags:
             return self.source, False
         words = _Words(self.plain, translation), _Words(translation, self.plain)
         if not words[0].spans or not words[1].spans:
-            return self.before + _emitted(self.root, translation, {}, 0, len(translation)) + self.after, True
+            return self._joined(_emitted(self.root, translation, {}, 0, len(translation))), True
         placement = _Placement(*words, alignment)
         placement.place(self.root, 0, len(words[1].spans))
         body = _emitted(self.root, translation, placement.places, 0, len(translation))
-        return self.before + body + self.after, placement.has_guess
+        has_all = all(body.count(mark) >= number for mark, number in _emphasis_of(self.root).items())
+        return self._joined(body), placement.has_guess or not has_all
+
+    def _joined(self, body: str) -> str:
+        first, last = body[:1].isalnum() and self.needs_space[0], body[-1:].isalnum() and self.needs_space[1]
+        return f"{self.before}{' ' * first}{body}{' ' * last}{self.after}"
 
 
 def _tree(pieces: Sequence[Piece]) -> tuple[str, _Node]:
@@ -100,10 +114,14 @@ def _tree(pieces: Sequence[Piece]) -> tuple[str, _Node]:
                     open_nodes[-1].children[-1].start_tag += " "
             plain += text
         elif piece.kind == "end" and len(open_nodes) > 1:
-            open_nodes.pop().end = len(plain)
+            node = open_nodes.pop()
+            node.end = len(plain)
+            if node.start == node.end and any(child.sides for child in node.children):  # It has nothing else.
+                node.sides = node.before, raw_of(pieces[index + 1])[:1] if index + 1 < len(pieces) else ""
         else:
             node = _Node(piece.raw, len(plain), end=len(plain), sides=_sides(pieces, index))
             node.is_emphasis = piece.name.startswith(EMPHASIS)
+            node.before = raw_of(pieces[index - 1])[-1:] if index else ""
             open_nodes[-1].children.append(node)
             if index in ends:
                 node.end_tag = raw_of(pieces[ends[index]])
@@ -120,6 +138,12 @@ def _sides(pieces: Sequence[Piece], index: int) -> tuple[str, str] | None:
     if not _is_word(pieces[index]):
         return None
     return raw_of(pieces[index - 1])[-1:] if index else "", raw_of(pieces[index + 1])[:1]
+
+
+def _emphasis_of(node: _Node) -> Counter[str]:
+    """Number of the marks of emphasis in a tree, by mark."""
+    marks = Counter(2 * [child.start_tag for child in node.children if child.is_emphasis])
+    return sum(map(_emphasis_of, node.children), marks)
 
 
 class _Words:
@@ -154,6 +178,8 @@ class _Placement:
             if source_word < len(source.spans) and target_word < len(target.spans):
                 self._targets[source_word].append(target_word)
                 self._sources[target_word].append(source_word)
+        self._aligned = sorted(self._targets)
+        """Source words that correspond to a word."""
         self.places: dict[int, tuple[int, int]] = {}
         """Start and end in the translation of each node, by its identity."""
         self.has_guess = not alignment
@@ -231,12 +257,13 @@ class _Placement:
         is_before = place <= self._source.cores[word][0]
         if targets := self._targets.get(word):
             return self._start(place, word, min(targets)) if is_before else self._end(place, word, max(targets))
-        for distance in range(1, len(self._source.spans)):
-            if targets := self._targets.get(word - distance):
-                return self._target.spans[max(targets)][1]
-            if targets := self._targets.get(word + distance):
-                return self._target.spans[min(targets)][0]
-        return self._target.spans[word * len(self._target.spans) // len(self._source.spans)][0]
+        if not self._targets:
+            return self._target.spans[word * len(self._target.spans) // len(self._source.spans)][0]
+        index = bisect_left(self._aligned, word)
+        before, after = self._aligned[index - 1 : index], self._aligned[index : index + 1]
+        if before and (not after or word - before[0] <= after[0] - word):
+            return self._target.spans[max(self._targets[before[0]])][1]
+        return self._target.spans[min(self._targets[after[0]])][0]
 
 
 def _emitted(node: _Node, text: str, places: Mapping[int, tuple[int, int]], start: int, end: int) -> str:

@@ -9,7 +9,6 @@ import re
 from bisect import bisect_right, insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from operator import itemgetter
 
 import regex
@@ -22,16 +21,33 @@ PLACEHOLDERS = ("urls", "emails", "dollars", "braces", "printf")
 """Kinds of marks that texts of any format may have, as in `corpus.protect`."""
 EMPHASIS = "emphasis"
 """Kind of the marks `*`, `**`, `_`, `__` and `~~` around words."""
+MARKDOWN = "markdown"
+"""Kind of the code, links, images, footnotes and comments of Markdown."""
 _COMPILED = {kind: regex.compile(pattern) for kind, pattern in PATTERNS.items()}
+_CODE_OF_MARKDOWN = regex.compile(
+    r"(?<!`)(`+)(?!`).{1,1000}?(?<!`)\1(?!`)|<!--.{0,1000}?-->|\[\^[^\]\s]{1,100}\]"
+    r"|<(?:(?:https?|ftp):[^<>\s]{1,1000}|(?:mailto:)?[\w.+-]{1,64}@[\w.-]{1,100})>",
+    regex.DOTALL,
+)
+_BRACKET = regex.compile(
+    r"(?<!\\)(?:(?P<start>!?\[)|(?P<end>\](?:\[[^\[\]]{0,300}\]"
+    r"|\((?:<[^<>\n]{0,1000}>|(?:[^()\s]|\([^()\s]{0,300}\)){0,1000}+)"
+    r"(?:\s+(?:\"[^\"]{0,300}\"|'[^']{0,300}'|\([^()]{0,300}\)))?\)))|\])"
+)
+_OF_ANY_FORMAT = regex.compile(
+    r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,(?:[^{}]|(?P<part>\{(?:[^{}]|(?&part))*+\}))*+\}"
+    r"|&(?:[A-Za-z]\w{1,30}|\#\d{1,7}|\#[xX][0-9A-Fa-f]{1,6});|<\d[\d:.]{1,12}>"
+)
+"""Messages of ICU with several forms, which stay as they are; entities; and times inside of subtitles."""
 _EMPHASIS = re.compile(r"(?<![\\*])\*{1,3}(?!\*)|(?<![\\_])_{1,3}(?!_)|(?<![\\~])~~(?!~)")
-_NAME = re.compile(r"[\w:.-]+")
+_NAME = re.compile(r"[\w:-]+")
 _ELEMENT_NAMES = (
-    "a abbr b big blockquote body button center cite code dd del details dfn div dl dt em figure font footer form h1 "
-    "h2 h3 h4 h5 h6 header html i ins kbd label li main mark nav ol option p pre q s section small span strike strong "
-    "sub summary sup table tbody td th thead tr tt u ul var"
+    "a abbr b big blockquote body button c center cite code dd del details dfn div dl dt em figure font footer form h1 "
+    "h2 h3 h4 h5 h6 header html i ins kbd label lang li main mark nav ol option p pre q s section small span strike "
+    "strong sub summary sup table tbody td th thead tr tt u ul v var"
 )
 _ELEMENTS = frozenset(_ELEMENT_NAMES.split())
-"""Elements of HTML whose start tags are tags even where their end tags are missing, or in another text."""
+"""Elements of HTML and WebVTT whose start tags are tags even where their end tags are missing, or in another text."""
 
 _DEEPEST = 20
 """Number of open marks of emphasis among which the partner of a mark is searched for."""
@@ -82,15 +98,42 @@ class InlineMarks:
 
     def _marks(self, text: str) -> list[_Mark]:
         """All marks, in the order of their places; none of them overlap."""
-        tags: list[list[_Mark]] = [[(*match.span(), _tag(match[0]))] for match in LIKE_TAG.finditer(text)]
-        patterns = {kind: _COMPILED[kind] for kind in self.kinds if kind != EMPHASIS}
-        of_kinds = chain.from_iterable(_marks_of_kind(kind, pattern, text) for kind, pattern in patterns.items())
         marks: list[_Mark] = []
-        for group in chain(of_kinds, tags, _emphasis(text) if EMPHASIS in self.kinds else ()):
+        for group in self._groups(text):
             if all(_is_free(mark, marks) for mark in group):
                 for mark in group:
                     insort(marks, mark, key=itemgetter(0))
         return marks
+
+    def _groups(self, text: str) -> Iterator[list[_Mark]]:
+        """Marks that stand alone and pairs of marks, those first that hold others."""
+        if MARKDOWN in self.kinds:
+            yield from ([(*match.span(), Tag(match[0], ""))] for match in _CODE_OF_MARKDOWN.finditer(text))
+            yield from _links(text)
+        elif "rest" in self.kinds:
+            yield from _marks_of_kind("rest", _COMPILED["rest"], text)
+        yield from ([(*match.span(), _tag(match[0]))] for match in LIKE_TAG.finditer(text))
+        if self.kinds:
+            yield from ([(*match.span(), Tag(match[0], ""))] for match in _OF_ANY_FORMAT.finditer(text))
+        for kind in filter(self.kinds.__contains__, PLACEHOLDERS):
+            yield from _marks_of_kind(kind, _COMPILED[kind], text)
+        if EMPHASIS in self.kinds:
+            yield from _emphasis(text)
+
+
+def _links(text: str) -> Iterator[list[_Mark]]:
+    """Both sides of the links and images of Markdown, which may be inside of each other."""
+    code = [match.span() for match in _CODE_OF_MARKDOWN.finditer(text)]
+    waiting: list[regex.Match[str]] = []
+    for match in _BRACKET.finditer(text):
+        index = bisect_right(code, match.start(), key=itemgetter(0)) - 1
+        if index >= 0 and match.start() < code[index][1]:
+            continue
+        if match["start"]:
+            waiting.append(match)
+        elif waiting and (start := waiting.pop()) and match["end"]:
+            name = f"{MARKDOWN} {start.start()}"
+            yield [(*start.span(), Tag(start[0], name, "start")), (*match.span(), Tag(match[0], name, "end"))]
 
 
 def _marks_of_kind(kind: str, pattern: regex.Pattern[str], text: str) -> Iterator[list[_Mark]]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mt_cli.features.documents.document import MAX_MARKS, Document, Options, Unit, read_content
-from mt_cli.features.documents.inline_marks import EMPHASIS, PLACEHOLDERS
+from mt_cli.features.documents.inline_marks import EMPHASIS, MARKDOWN, PLACEHOLDERS
 from mt_cli.features.documents.wrapped_lines import Line, Markup, paragraph_unit, with_text
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def read_markdown(path: Path, options: Options) -> Document:
     ]
     units = [unit for unit in parts if unit is not None]
     counts = {"without_text": len(parts) - len(units)}
-    return Document(content, units, encoding, mark, counts, ("markdown", *PLACEHOLDERS, EMPHASIS))
+    return Document(content, units, encoding, mark, counts, (MARKDOWN, *PLACEHOLDERS, EMPHASIS))
 
 
 def _without_front_matter(content: str) -> str:

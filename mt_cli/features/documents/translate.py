@@ -142,7 +142,9 @@ def translated_document(document: Document, name: str, job: Job) -> bytes:
     for index, unit in chosen.items():
         problems = dict.fromkeys(translations[line].problem for line in lines[index])
         for problem in filter(None, problems):
-            job.places_for_review[problem].append(f"{name}, line {line_of(document.content, unit.start):,}")
+            place = f"{name}, line {line_of(document.content, unit.start):,}"
+            if place not in job.places_for_review[problem][-1:]:  # Several texts may be on one line.
+                job.places_for_review[problem].append(place)
         parts[index] = unit.write([_joined(text, unit, translations) for text in unit.texts], any(problems))
     job.counts.update(document.counts)
     job.counts.update(
@@ -197,7 +199,8 @@ def _drafts(lines: Sequence[str], translator: Translator, marks: InlineMarks, se
         drafts[row] = draft
     for number, row in enumerate(broken):
         has_placeholder = any(isinstance(piece, Tag) and not piece.name for piece in again[number])
-        if has_placeholder and not drafts[row].problem:  # The sentence was translated without it.
+        is_changed = drafts[row].text != lines[row]
+        if has_placeholder and is_changed and not drafts[row].problem:  # The sentence was translated without it.
             drafts[row] = drafts[row]._replace(problem=MARKS_GUESSED)
     return drafts
 
