@@ -17,11 +17,6 @@ from mt_cli.batching.packing import PackedLayout
 from mt_cli.machine.devices import has_varlen_attention
 from mt_cli.model.packed_attention import attend_rows, attention_of_sequences
 
-try:
-    from torch.nn.attention.varlen import varlen_attn
-except ImportError:  # Before PyTorch 2.10, or without FlashAttention.
-    varlen_attn = None  # type: ignore[assignment]
-
 # Legend of the shapes: N rows of queries, M rows of keys, B sentences, T query positions, S key positions, H heads,
 # K d_head, R rows, C slots.
 
@@ -118,6 +113,8 @@ def _attend_variable_length(
     if query_NHK.is_cuda and queries.sequences is not None and keys.sequences is not None:
         return attend_rows(query_NHK, key_MHK, value_MHK, queries, keys, is_causal)
     if query_NHK.is_cuda:
+        from torch.nn.attention.varlen import varlen_attn  # Imports the compiler, which takes two seconds.
+
         starts, longest = (queries.starts, keys.starts), (queries.longest, keys.longest)
         window = (-1, 0) if is_causal else (-1, -1)  # Keys before and after the query; -1: all.
         return cast("Tensor", varlen_attn(query_NHK, key_MHK, value_MHK, *starts, *longest, window_size=window))

@@ -33,6 +33,17 @@ def test_help_imports_nothing_that_is_slow(run, words):
     assert set(done.stderr.split()) <= (set() if words == "--help" else {*USED_BY_TYPER})
 
 
+def test_translating_a_sentence_imports_no_compiler_and_no_reader_of_corpora(run, trained):
+    """Each of them takes a second or more, as long as all the rest."""
+    slow = ("torch._dynamo", "torch._inductor", "triton", "sympy", "datasets", "transformers", "matplotlib", "pandas")
+    program = PROGRAM.replace(str(SLOW_TO_IMPORT), str(slow))
+    assert program != PROGRAM
+    words = ["translate", "--run", str(trained), "--device", "cpu", "one two"]
+    done = run([sys.executable, "-c", program, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert not {*slow} & {*done.stderr.splitlines()[-1].split()}
+
+
 @pytest.fixture
 def bash(run, root, tmp_path):
     """Runs lines in a real bash in which `mt` is this program, with a home of its own; returns standard output."""
