@@ -144,12 +144,12 @@ def main() -> NoReturn:
     except Exception as error:
         if _is_interrupted:  # A library may hide the KeyboardInterrupt, especially while modules are imported.
             _end("interrupted", 130)
-        if not isinstance(error, RuntimeError) or not _is_out_of_memory(error):
+        if not _is_out_of_memory(error):
             raise
         _end(one_line(error), 1)
 
 
-def _is_out_of_memory(error: RuntimeError) -> bool:
+def _is_out_of_memory(error: Exception) -> bool:
     if "torch" not in sys.modules:
         return False
     from mt_cli.machine.devices import is_out_of_memory  # Imports torch, which takes seconds.

@@ -26,6 +26,7 @@ TAG = (
     r"(?:\s(?:[^<>\"']|\"[^\"<]{0,1000}\"|'[^'<]{0,1000}'){0,1000}+|\s[^<>]{0,1000})?/?>"
 )
 """Tag of XML or HTML. A quoted value may have `>`."""
+ENTITY = r"&(?:[A-Za-z]\w{1,30}|\#\d{1,7}|\#[xX][0-9A-Fa-f]{1,6});"
 PATTERNS: Mapping[str, str] = {
     "rest": (
         r"(:[\w:.+-]{1,40}:`)[^`<>]{1,300}?(\s?<[^`>]{1,300}>`)"  # A role with a title, which is translated.
@@ -43,7 +44,7 @@ PATTERNS: Mapping[str, str] = {
     "markup": (
         rf"{TAG}"
         r"|<!--(?:[^-]|-(?!->)){0,500}+-->"
-        r"|&(?:[A-Za-z]\w{1,30}|\#\d{1,7}|\#[xX][0-9A-Fa-f]{1,6});"
+        rf"|{ENTITY}"
     ),
     "urls": r"(?:https?|ftps?)://[^\s<>\"`{}|\\^]{1,1000}(?<![.,;:!?)'\]])",
     "emails": r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}",

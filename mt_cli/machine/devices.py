@@ -167,10 +167,12 @@ def seed_device(device: torch.device, *numbers: int) -> None:
         torch.mps.manual_seed(seed)
 
 
-def is_out_of_memory(error: RuntimeError) -> bool:
+def is_out_of_memory(error: Exception) -> bool:
     """Whether an error of PyTorch means that a device has too little memory."""
     messages = ("can't allocate memory", "not enough memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
-    return isinstance(error, torch.OutOfMemoryError) or any(message in str(error) for message in messages)
+    return isinstance(error, RuntimeError) and (
+        isinstance(error, torch.OutOfMemoryError) or any(message in str(error) for message in messages)
+    )
 
 
 def memory_of(device: torch.device) -> int:

@@ -52,7 +52,7 @@ class GraphPool:
         recorded = torch.cuda.graph(graph, self._memory, self._stream, capture_error_mode="thread_local")
         outside = torch.cuda.current_stream(self.device)
         try:
-            with torch.cuda.device(self.device), _workspaces_of_its_own(), recorded:
+            with torch.cuda.device(self.device), _separate_workspaces(), recorded:
                 function()
         except RuntimeError as error:
             torch.cuda.set_stream(outside)  # If recording fails at its end, PyTorch keeps its stream.
@@ -63,7 +63,7 @@ class GraphPool:
 
 
 @contextmanager
-def _workspaces_of_its_own() -> Iterator[None]:
+def _separate_workspaces() -> Iterator[None]:
     """Context manager in which matrix products are recorded with workspaces in the memory of their graph.
 
     PyTorch keeps one workspace of cuBLAS for each stream, and a graph contains its address. When a graph is deleted,

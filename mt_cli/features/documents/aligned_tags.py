@@ -35,10 +35,10 @@ class _Node:
     start: int
     end_tag: str = ""
     end: int = 0
-    sides: tuple[str, str] | None = None
-    """Character before and after a mark that is no tag, such as a placeholder, or after marks around it alone."""
     before: str = ""
     """Character before the start tag."""
+    after: str | None = None
+    """Character after a placeholder, or after marks around placeholders alone; None for others."""
     is_emphasis: bool = False
     children: list[_Node] = field(default_factory=list)
 
@@ -71,8 +71,8 @@ class TextWithoutTags:
         before, after = ("".join(map(raw_of, pieces)) for pieces in (tagged.before, tagged.after))
         content = "".join(map(raw_of, tagged.pieces))
         needs_space = (
-            bool(tagged.before) and _is_word(tagged.before[-1]) and not content[:1].isalnum(),
-            bool(tagged.after) and _is_word(tagged.after[0]) and not content[-1:].isalnum(),
+            bool(tagged.before) and _is_placeholder(tagged.before[-1]) and not content[:1].isalnum(),
+            bool(tagged.after) and _is_placeholder(tagged.after[0]) and not content[-1:].isalnum(),
         )
         return cls(source, plain, before, after, root, needs_space)
 
@@ -110,18 +110,19 @@ def _tree(pieces: Sequence[Piece]) -> tuple[str, _Node]:
                 text = f" {text}"  # The tag stands for something between two words, such as the end of a line.
             if text.startswith(" ") and plain[-1:] in ("", " "):
                 text = text[1:]
-                if is_after_single and plain and not _is_word(before):
+                if is_after_single and plain and not _is_placeholder(before):
                     open_nodes[-1].children[-1].start_tag += " "
             plain += text
         elif piece.kind == "end" and len(open_nodes) > 1:
             node = open_nodes.pop()
             node.end = len(plain)
-            if node.start == node.end and any(child.sides for child in node.children):  # It has nothing else.
-                node.sides = node.before, raw_of(pieces[index + 1])[:1] if index + 1 < len(pieces) else ""
+            if node.start == node.end and any(child.after is not None for child in node.children):
+                node.after = "".join(map(raw_of, pieces[index + 1 : index + 2]))[:1]
         else:
-            node = _Node(piece.raw, len(plain), end=len(plain), sides=_sides(pieces, index))
-            node.is_emphasis = piece.name.startswith(EMPHASIS)
+            node = _Node(piece.raw, len(plain), end=len(plain), is_emphasis=piece.name.startswith(EMPHASIS))
             node.before = raw_of(pieces[index - 1])[-1:] if index else ""
+            if piece.is_placeholder:
+                node.after = raw_of(pieces[index + 1])[:1]
             open_nodes[-1].children.append(node)
             if index in ends:
                 node.end_tag = raw_of(pieces[ends[index]])
@@ -129,15 +130,8 @@ def _tree(pieces: Sequence[Piece]) -> tuple[str, _Node]:
     return plain.rstrip(), root
 
 
-def _is_word(piece: Piece) -> bool:
-    """Whether a mark stands for words, as a placeholder does."""
-    return isinstance(piece, Tag) and not piece.name
-
-
-def _sides(pieces: Sequence[Piece], index: int) -> tuple[str, str] | None:
-    if not _is_word(pieces[index]):
-        return None
-    return raw_of(pieces[index - 1])[-1:] if index else "", raw_of(pieces[index + 1])[:1]
+def _is_placeholder(piece: Piece) -> bool:
+    return isinstance(piece, Tag) and piece.is_placeholder
 
 
 def _emphasis_of(node: _Node) -> Counter[str]:
@@ -188,7 +182,7 @@ class _Placement:
         """Find places of the tags inside a node, whose words in the translation are `first` to `last - 1`."""
         free = set(range(first, last))
         for child in node.children:
-            inside = self._source.overlapped(child.start, child.end) if child.sides is None else range(0)
+            inside = self._source.overlapped(child.start, child.end) if child.after is None else range(0)
             words = self._best(inside, free) if inside else range(0)
             if inside and not words:
                 self.has_guess = True
@@ -281,7 +275,7 @@ def _emitted(node: _Node, text: str, places: Mapping[int, tuple[int, int]], star
         if not inside and child.is_emphasis:
             continue  # Marks of emphasis around nothing would be text.
         inside = child.start_tag + inside + child.end_tag
-        before, after = child.sides or ("a", "a")
+        before, after = ("a", "a") if child.after is None else (child.before, child.after)
         has_space = content[-1:].isspace() or not content
         if not has_space and (needs_space or before.isspace() or (content[-1].isalnum() and not before.isalnum())):
             content += " "

@@ -13,7 +13,7 @@ from operator import itemgetter
 
 import regex
 
-from mt_cli.corpus.protected_text import PATTERNS, UNPROTECTED, Protection, Spans
+from mt_cli.corpus.protected_text import ENTITY, PATTERNS, UNPROTECTED, Protection, Spans
 from mt_cli.features.documents.html_places import VOID
 from mt_cli.features.documents.inline_tags import LIKE_TAG, Piece, Tag, partners_of
 
@@ -23,7 +23,7 @@ EMPHASIS = "emphasis"
 """Kind of the marks `*`, `**`, `_`, `__` and `~~` around words."""
 MARKDOWN = "markdown"
 """Kind of the code, links, images, footnotes and comments of Markdown."""
-_COMPILED = {kind: regex.compile(pattern) for kind, pattern in PATTERNS.items()}
+_COMPILED = {kind: regex.compile(PATTERNS[kind]) for kind in ("rest", *PLACEHOLDERS)}
 _CODE_OF_MARKDOWN = regex.compile(
     r"(?<!`)(`+)(?!`).{1,1000}?(?<!`)\1(?!`)|<!--.{0,1000}?-->|\[\^[^\]\s]{1,100}\]"
     r"|<(?:(?:https?|ftp):[^<>\s]{1,1000}|(?:mailto:)?[\w.+-]{1,64}@[\w.-]{1,100})>",
@@ -36,7 +36,7 @@ _BRACKET = regex.compile(
 )
 _OF_ANY_FORMAT = regex.compile(
     r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,(?:[^{}]|(?P<part>\{(?:[^{}]|(?&part))*+\}))*+\}"
-    r"|&(?:[A-Za-z]\w{1,30}|\#\d{1,7}|\#[xX][0-9A-Fa-f]{1,6});|<\d[\d:.]{1,12}>"
+    rf"|{ENTITY}|<\d[\d:.]{{1,12}}>"
 )
 """Messages of ICU with several forms, which stay as they are; entities; and times inside of subtitles."""
 _EMPHASIS = re.compile(r"(?<![\\*])\*{1,3}(?!\*)|(?<![\\_])_{1,3}(?!_)|(?<![\\~])~~(?!~)")
@@ -68,39 +68,37 @@ class InlineMarks:
 
         Marks that stand alone remain in the text, because a model may copy them.
         """
-        marks, spans = self._marks(text), self.protection.spans(text)
-        around = [mark for mark in marks if mark[2].kind or mark[2].name]
-        if all(_is_inside(mark, spans) for mark in around):
-            return None
-        return _pieces(text, around)
+        around = [mark for mark in self._marks(text) if not mark[2].is_placeholder]
+        spans = self.protection.spans(text) if around else []
+        return None if all(_is_inside(mark, spans) for mark in around) else _pieces(text, around)
 
     def without_any(self, text: str) -> list[Piece]:
         """Text between all marks, except those that stand alone and that the model protects."""
-        return _pieces(text, self._own_marks(text))
+        return _pieces(text, self._removable_marks(text))
 
     def has_same_marks(self, source: str, translation: str) -> bool:
         """Whether a translation has the same marks as its source, with as many pairs.
 
         Marks that stand alone and that the model protects do not count.
         """
-        if not (marks := self._own_marks(source)):
+        if not (marks := self._removable_marks(source)):
             return True
-        pieces = [_pieces(source, marks), _pieces(translation, self._own_marks(translation))]
+        pieces = [_pieces(source, marks), _pieces(translation, self._removable_marks(translation))]
         tags = [sorted(piece.raw for piece in of_text if isinstance(piece, Tag)) for of_text in pieces]
         return tags[0] == tags[1] and len(partners_of(pieces[0])) == len(partners_of(pieces[1]))
 
-    def _own_marks(self, text: str) -> list[_Mark]:
+    def _removable_marks(self, text: str) -> list[_Mark]:
         marks = self._marks(text)
         if not marks or not self.protection:
             return marks
         spans = self.protection.spans(text)
-        return [mark for mark in marks if mark[2].kind or mark[2].name or not _is_inside(mark, spans)]
+        return [mark for mark in marks if not (mark[2].is_placeholder and _is_inside(mark, spans))]
 
     def _marks(self, text: str) -> list[_Mark]:
         """All marks, in the order of their places; none of them overlap."""
         marks: list[_Mark] = []
         for group in self._groups(text):
-            if all(_is_free(mark, marks) for mark in group):
+            if all(_is_free(start, end, marks) for start, end, _ in group):
                 for mark in group:
                     insort(marks, mark, key=itemgetter(0))
         return marks
@@ -108,44 +106,48 @@ class InlineMarks:
     def _groups(self, text: str) -> Iterator[list[_Mark]]:
         """Marks that stand alone and pairs of marks, those first that hold others."""
         if MARKDOWN in self.kinds:
-            yield from ([(*match.span(), Tag(match[0], ""))] for match in _CODE_OF_MARKDOWN.finditer(text))
-            yield from _links(text)
+            code = [_placeholder(match) for match in _CODE_OF_MARKDOWN.finditer(text)]
+            yield from ([mark] for mark in code)
+            yield from _links(text, code)
         elif "rest" in self.kinds:
             yield from _marks_of_kind("rest", _COMPILED["rest"], text)
         yield from ([(*match.span(), _tag(match[0]))] for match in LIKE_TAG.finditer(text))
         if self.kinds:
-            yield from ([(*match.span(), Tag(match[0], ""))] for match in _OF_ANY_FORMAT.finditer(text))
+            yield from ([_placeholder(match)] for match in _OF_ANY_FORMAT.finditer(text))
         for kind in filter(self.kinds.__contains__, PLACEHOLDERS):
             yield from _marks_of_kind(kind, _COMPILED[kind], text)
         if EMPHASIS in self.kinds:
             yield from _emphasis(text)
 
 
-def _links(text: str) -> Iterator[list[_Mark]]:
-    """Both sides of the links and images of Markdown, which may be inside of each other."""
-    code = [match.span() for match in _CODE_OF_MARKDOWN.finditer(text)]
+def _placeholder(match: regex.Match[str]) -> _Mark:
+    return *match.span(), Tag(match[0], "")
+
+
+def _pair(kind: str, text: str, *spans: tuple[int, int]) -> list[_Mark]:
+    """Both sides of a pair of marks, from their places; no other pair has its name."""
+    name = f"{kind} {spans[0][0]}"
+    sides = zip(spans, ("start", "end"), strict=True)
+    return [(start, end, Tag(text[start:end], name, side)) for (start, end), side in sides]
+
+
+def _links(text: str, code: Sequence[_Mark]) -> Iterator[list[_Mark]]:
+    """Both sides of the links and images of Markdown, which may be inside of each other; `code` has none."""
     waiting: list[regex.Match[str]] = []
     for match in _BRACKET.finditer(text):
-        index = bisect_right(code, match.start(), key=itemgetter(0)) - 1
-        if index >= 0 and match.start() < code[index][1]:
+        if not _is_free(match.start(), match.start() + 1, code):
             continue
         if match["start"]:
             waiting.append(match)
         elif waiting and (start := waiting.pop()) and match["end"]:
-            name = f"{MARKDOWN} {start.start()}"
-            yield [(*start.span(), Tag(start[0], name, "start")), (*match.span(), Tag(match[0], name, "end"))]
+            yield _pair(MARKDOWN, text, start.span(), match.span())
 
 
 def _marks_of_kind(kind: str, pattern: regex.Pattern[str], text: str) -> Iterator[list[_Mark]]:
     """Marks of a pattern; if two groups of it match, they are the two sides of a pair."""
     for match in pattern.finditer(text):
         groups = [number for number in range(1, pattern.groups + 1) if match.start(number) >= 0]
-        if len(groups) == 2:
-            name = f"{kind} {match.start()}"
-            sides = zip(groups, ("start", "end"), strict=True)
-            yield [(*match.span(number), Tag(match[number], name, side)) for number, side in sides]
-        else:
-            yield [(*match.span(), Tag(match[0], ""))]
+        yield _pair(kind, text, *map(match.span, groups)) if len(groups) == 2 else [_placeholder(match)]
 
 
 def _emphasis(text: str) -> Iterator[list[_Mark]]:
@@ -156,15 +158,13 @@ def _emphasis(text: str) -> Iterator[list[_Mark]]:
         partner = next((other for other in waiting[:-_DEEPEST:-1] if other[0] == match[0]), None)
         if partner and before.strip() and not after.isalnum():
             del waiting[waiting.index(partner) :]
-            name = f"{EMPHASIS} {partner.start()}"
-            yield [(*partner.span(), Tag(match[0], name, "start")), (*match.span(), Tag(match[0], name, "end"))]
+            yield _pair(EMPHASIS, text, partner.span(), match.span())
         elif after.strip() and not before.isalnum():
             waiting.append(match)
 
 
-def _is_free(mark: _Mark, marks: Sequence[_Mark]) -> bool:
-    """Whether a mark overlaps with none of others, which are sorted and do not overlap."""
-    start, end, _ = mark
+def _is_free(start: int, end: int, marks: Sequence[_Mark]) -> bool:
+    """Whether a part of a text overlaps with none of the marks, which are sorted and do not overlap."""
     index = bisect_right(marks, start, key=itemgetter(1))
     return index == len(marks) or marks[index][0] >= end
 

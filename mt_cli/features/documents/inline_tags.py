@@ -46,6 +46,11 @@ class Tag:
     place: int = -1
     """Place in the document, if the tag has values that are translated."""
 
+    @property
+    def is_placeholder(self) -> bool:
+        """Whether it is no tag, but a mark that stands for words, such as `%s`; these have no name."""
+        return not self.name
+
 
 NO_TAGS: Mapping[int, str] = {}
 Piece = str | Tag

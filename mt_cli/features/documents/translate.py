@@ -198,7 +198,7 @@ def _drafts(lines: Sequence[str], translator: Translator, marks: InlineMarks, se
     for row, draft in zip(broken, _placed([lines[row] for row in broken], again, translator, search), strict=True):
         drafts[row] = draft
     for number, row in enumerate(broken):
-        has_placeholder = any(isinstance(piece, Tag) and not piece.name for piece in again[number])
+        has_placeholder = any(isinstance(piece, Tag) and piece.is_placeholder for piece in again[number])
         is_changed = drafts[row].text != lines[row]
         if has_placeholder and is_changed and not drafts[row].problem:  # The sentence was translated without it.
             drafts[row] = drafts[row]._replace(problem=MARKS_GUESSED)

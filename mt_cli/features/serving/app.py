@@ -151,7 +151,7 @@ def _answered(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Re
         except HTTPException:
             raise
         except Exception as error:
-            if isinstance(error, RuntimeError) and is_out_of_memory(error):
+            if is_out_of_memory(error):
                 return _too_little_memory()
             # Its message can have text of the client, which is not logged.
             say(f"mt: a request failed:\n{''.join(traceback.format_tb(error.__traceback__))}{type(error).__name__}")
@@ -200,6 +200,11 @@ async def reload(service: Service, is_asked: bool = True) -> None:
         say(f"{name}: loaded again")
 
 
+def _known_path(path: str) -> str:
+    """Path for the log and the metrics, which do not show what a stranger asks for."""
+    return path if any(route.path == path for route in _routes()) else "other"
+
+
 class _Gate:
     """Checks of every request, security headers of every answer, and its line in the log."""
 
@@ -233,8 +238,7 @@ class _Gate:
                 self._service.scheduler.count_requests(-1)
             seconds = time.monotonic() - started_at
             route = scope.get("route")
-            known = {route.path for route in _routes()} & {scope["path"]}
-            path = route.path if route else next(iter(known), "other")  # A request that was refused has no route.
+            path = route.path if route else _known_path(scope["path"])  # A request that was refused has no route.
             self._service.metrics.count_request(path, status, seconds)
             if self._service.logs_requests:
                 client = scope["client"][0] if scope.get("client") else "-"

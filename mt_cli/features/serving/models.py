@@ -203,7 +203,7 @@ class Models:
                     continue
                 loaded = _loaded(model.source, model.name)
             except Exception as error:  # Damaged files also raise errors of libraries, and files can vanish.
-                if not isinstance(error, RuntimeError) or not is_out_of_memory(error):
+                if not is_out_of_memory(error):
                     self._refused[model.name] = fingerprint  # Otherwise it may fit next time.
                 shown = str(error) if isinstance(error, MtError | OSError) else f"{type(error).__name__}: {error}"
                 say(f"mt: {model.name} is served as before: {shown}")

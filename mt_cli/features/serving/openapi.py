@@ -46,7 +46,7 @@ ANSWERS: dict[str, Any] = {
     },
     "/translate_file": {"translatedFileUrl": "http://NAME:5000/download_file/TOKEN"},
 }
-"""Example of an answer, for each path that answers in JSON of our own."""
+"""Example of an answer, for each path whose JSON no other program defines."""
 _KEYS_OF_ANSWERS = {
     "/translate": "For a list of texts, `translatedText` is a list. `detectedLanguage` (`language`, `confidence` in "
     "percent) is there if `source` is `auto`, and `alternatives` if some are asked for.",
@@ -124,4 +124,6 @@ def description_page(limits: Limits) -> str:
     loader = PackageLoader("mt_cli.features.serving", "")
     environment = Environment(loader=loader, trim_blocks=True, autoescape=True, undefined=StrictUndefined)
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
-    return environment.get_template("docs.html").render(description=openapi(limits), errors=_ERRORS)
+    return environment.get_template("docs.html").render(
+        description=openapi(limits), errors=_ERRORS, notes=_KEYS_OF_ANSWERS
+    )
