@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -98,6 +99,7 @@ def serve(
 
         def load() -> Service:
             rates, seconds, models = Rates(requests_per_minute), max_wait_ms / 1000, Models.load(sources)
+            gc.freeze()  # See `load_translator`; the request that is answered then would wait.
             for model in models.models:
                 changed_section(model.translator.decoding, search)  # Unknown options are refused before requests come.
             return Service(models, limits, known_keys, rates, hosts, search, seconds, log_requests)

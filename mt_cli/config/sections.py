@@ -241,7 +241,7 @@ class DecodingConfig(Section):
     written in capitals. `keep`: the model reads capitals."""
     batch_tokens: int = Field(default=16_384, ge=1)
     """Number of source tokens translated at once, padding and beams included. On a GPU: as many as fit in a quarter of
-    its free memory, up to 65,536, and at least this number if it fits."""
+    its free memory, up to 262,144, and at least this number if it fits."""
 
     @property
     def greedy(self) -> DecodingConfig:

@@ -13,7 +13,7 @@ from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.static_cache import SOURCE_MULTIPLE, rounded_sentences
 from mt_cli.model.transformer import Transformer
 
-_TOKENS_OF_A_GPU = 65_536
+_TOKENS_OF_A_GPU = 262_144
 _SHARE_OF_MEMORY = 4
 _COPIES_OF_KEYS = 6
 """Keys and values per source token, in tokens: the source token twice, during a copy, and four target tokens."""

@@ -142,9 +142,9 @@ class TransformerEngine:
         compute: Callable[[Sequence[int]], object],
         before_retry: Callable[[], object] = lambda: None,
     ) -> None:
-        """Compute batches one after the other, and the halves of a batch that does not fit in memory.
+        """Compute batches one after the other; if one does not fit in memory, go on with halves of all that remain.
 
-        Raises DeviceMemoryError if a single sequence does not fit.
+        Batches have about the same number of tokens. Raises DeviceMemoryError if a single sequence does not fit.
         """
         waiting = list(reversed(batches))
         while waiting:
@@ -158,8 +158,7 @@ class TransformerEngine:
                 raise DeviceMemoryError(
                     f"one sentence does not fit in the memory of {device}; use fewer beams, shorter sentences or a CPU"
                 )
-            half = len(indices) // 2
-            waiting += [indices[half:], indices[:half]]
+            waiting = [half for batch in (*waiting, indices) for half in reversed(_halves(batch))]
 
     def _batches(self, lengths: Sequence[int], batch_tokens: int, num_beams: int) -> list[list[int]]:
         fitting_tokens = self.means.fitting_tokens
@@ -205,6 +204,12 @@ class TransformerEngine:
 
     def _padded(self, sequences: Sequence[Ids], start: int | None = None, end: int | None = None) -> Tensor:
         return pad(sequences, start, end).to(next(self.model.parameters()).device)
+
+
+def _halves(batch: Sequence[int]) -> list[Sequence[int]]:
+    """Both halves of a batch, or the batch itself if it has one sequence."""
+    half = len(batch) // 2
+    return [batch[:half], batch[half:]] if half else [batch]
 
 
 def _fits(compute: Callable[[Sequence[int]], object], indices: Sequence[int]) -> bool:

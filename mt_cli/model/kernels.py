@@ -15,6 +15,7 @@ from torch import Tensor
 
 from mt_cli.batching.packing import PackedLayout
 from mt_cli.machine.devices import has_varlen_attention
+from mt_cli.model.cached_attention import attend_to_cache, suits_cached_attention
 from mt_cli.model.packed_attention import attend_rows, attention_of_sequences
 
 # Legend of the shapes: N rows of queries, M rows of keys, B sentences, T query positions, S key positions, H heads,
@@ -26,12 +27,16 @@ def is_cpu(x: Tensor) -> bool:
     return x.device.type == "cpu"
 
 
-def mark_rows(*tensors: Tensor) -> None:
-    """Tell the compiler that the number of rows differs between calls; otherwise it compiles for the first number."""
+def mark_rows(*tensors: Tensor, dim: int = 0) -> None:
+    """Tell the compiler that the number of rows, the size of a dimension, differs between calls.
+
+    Otherwise it compiles for the first number, and once more for any number. Which of the two computes a batch of the
+    first size would depend on the batches before, and so would the bits of the result.
+    """
     from torch._dynamo import maybe_mark_dynamic  # Slow to import, and needed only with the compiler.
 
     for tensor in tensors:
-        maybe_mark_dynamic(tensor, 0)
+        maybe_mark_dynamic(tensor, dim)
 
 
 def attend(
@@ -51,6 +56,8 @@ def attend(
     against 40, fp32 6 against 8).
     """
     if not is_cpu(query_BHTK):
+        if dropout == 0.0 and suits_cached_attention(query_BHTK, key_BHSK, value_BHSK, bias):
+            return attend_to_cache(query_BHTK, key_BHSK, value_BHSK, bias)
         mask = None if is_causal else bias.to(query_BHTK.dtype)
         return F.scaled_dot_product_attention(query_BHTK, key_BHSK, value_BHSK, mask, dropout, is_causal)
     weights_BHTS = attention_weights(query_BHTK, key_BHSK, bias)

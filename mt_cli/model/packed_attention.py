@@ -32,7 +32,7 @@ class Tile(NamedTuple):
     num_stages: int
 
 
-FORWARD, QUERY_GRADIENT, KEY_GRADIENT = Tile(64, 32, 4, 2), Tile(64, 32, 4, 2), Tile(64, 32, 4, 2)
+FORWARD, QUERY_GRADIENT, KEY_GRADIENT = Tile(64, 32, 4, 3), Tile(64, 32, 4, 3), Tile(64, 32, 4, 3)
 _MOST_INNER_BYTES = 8192
 """Maximum bytes of a tile in the loop, limited by shared memory: 64 rows of 64 elements in half precision."""
 

@@ -1,8 +1,9 @@
-"""Kernels of attention between packed rows, in Triton. Knows tiles; `packed_attention` launches them.
+"""Kernels of attention in Triton. Knows tiles; `packed_attention` and `cached_attention` launch them.
 
-A program computes BLOCK rows of one head, whatever sequences they belong to. It loops over the rows of the other side
-that they attend to, INNER rows at a time. Each row attends to an interval of rows, and a mask keeps sequences apart. A
-batch of short sequences therefore needs few programs; FlashAttention launches one of 128 rows for every sequence.
+Between packed rows, a program computes BLOCK rows of one head, whatever sequences they belong to. It loops over the
+rows of the other side that they attend to, INNER rows at a time. Each row attends to an interval of rows, and a mask
+keeps sequences apart. A batch of short sequences therefore needs few programs; FlashAttention launches one of 128 rows
+for every sequence.
 
 Softmax is computed online: sums are rescaled whenever a larger score occurs (Dao et al. 2022, algorithm 1). The
 backward pass recomputes the weights from the log-sum-exp of each row (Dao 2023, algorithm 2). There are no atomic
@@ -126,6 +127,43 @@ def key_gradient(
         key_sum += tl.dot(score_grads.to(q.dtype), q, input_precision="ieee")
     _store(key_grad, heads * D, first, num_keys, key_sum * D**-0.5, D, BLOCK_D, BLOCK)
     _store(value_grad, heads * D, first, num_keys, value_sum, D, BLOCK_D, BLOCK)
+
+
+@triton.jit(do_not_specialize=["num_queries", "num_keys", "capacity", "sentence_stride", "query_stride"])
+def attend_cached(
+    query, key, value, bias, mixed, num_queries, num_keys, capacity, sentence_stride, query_stride,
+    D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK: tl.constexpr, INNER: tl.constexpr,
+):  # fmt: skip
+    """Mixed values of the queries of a sentence, at most BLOCK, for one head; strides are those of the bias.
+
+    Queries have their heads side by side. Each head has its keys one after the other, with room for `capacity`.
+    """
+    head, sentence = tl.program_id(0), tl.program_id(1)
+    heads = tl.num_programs(0)
+    first, queries = sentence * num_queries, tl.arange(0, BLOCK)
+    q = _load(query, heads * D, first, first + num_queries, D, BLOCK_D, BLOCK)
+    bias += tl.cast(sentence, tl.int64) * sentence_stride + (queries * query_stride)[:, None]
+    start = tl.cast(sentence * heads + head, tl.int64) * capacity * D
+    columns = tl.arange(0, BLOCK_D)[None, :]
+    largest = tl.full([BLOCK], _LOWEST, tl.float32)
+    total = tl.zeros([BLOCK], tl.float32)
+    summed = tl.zeros([BLOCK, BLOCK_D], tl.float32)
+    for inner in range(0, num_keys, INNER):
+        keys = inner + tl.arange(0, INNER)
+        places, mask = start + (keys[:, None] * D + columns), (keys < num_keys)[:, None] & (columns < D)
+        k = tl.load(key + places, mask=mask, other=0.0)
+        v = tl.load(value + places, mask=mask, other=0.0)
+        has_bias = (queries < num_queries)[:, None] & (keys < num_keys)[None, :]
+        biases = tl.load(bias + keys[None, :], mask=has_bias, other=float("-inf")).to(tl.float32)
+        scores = (tl.dot(q, tl.trans(k), input_precision="ieee") * D**-0.5 + biases) * _LOG2_E
+        new_largest = tl.maximum(largest, tl.max(scores, 1))
+        weights = tl.exp2(scores - new_largest[:, None])
+        decay = tl.exp2(largest - new_largest)
+        total = total * decay + tl.sum(weights, 1)
+        summed = summed * decay[:, None] + tl.dot(weights.to(v.dtype), v, input_precision="ieee")
+        largest = new_largest
+    total = tl.where(total > 0, total, 1.0)  # It is 0 for queries without keys.
+    _store(mixed, heads * D, first, first + num_queries, summed / total[:, None], D, BLOCK_D, BLOCK)
 
 
 @triton.jit

@@ -128,10 +128,12 @@ class Objective(nn.Module):
     def _compiled_loss(self, hidden_ND: Tensor, targets_N: Tensor) -> LossSums:
         """Definition of the loss, compiled for any number of rows."""
         weight_VD, bias_V = self.model.projection.weight, self.model.projection.bias
-        mark_rows(hidden_ND, targets_N)
+        mark_rows(targets_N)
         if not self.is_twice:
+            mark_rows(hidden_ND)
             definition = _compiled(smoothed_cross_entropy)
             return definition(hidden_ND, weight_VD, targets_N, self.label_smoothing, bias_V)
         hidden_2ND = hidden_ND.view(2, -1, hidden_ND.shape[1])
+        mark_rows(hidden_2ND, dim=1)
         definition = _compiled(consistent_cross_entropy)
         return definition(hidden_2ND, weight_VD, targets_N, self.label_smoothing, self.r_drop, bias_V)

@@ -48,9 +48,10 @@ def fastest(rows: Iterable[Row], **values: object) -> Row | None:
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Table in Markdown."""
-    body = [f"| {' | '.join(cells)} |" for cells in (titles, *rows)]
-    return "\n".join([body[0], "|---" * len(titles) + "|", *body[1:]])
+    """Table in Markdown, without columns that were not measured."""
+    columns = [(title, *cells) for title, *cells in zip(titles, *rows, strict=True) if any(cells)]
+    body = [f"| {' | '.join(cells)} |" for cells in zip(*columns, strict=True)]
+    return "\n".join([body[0], "|---" * len(columns) + "|", *body[1:]])
 
 
 def training_table(rows: Sequence[Row], is_marked: bool = False) -> str:
@@ -94,7 +95,8 @@ def translating_table(rows: Sequence[Row]) -> str:
             row = fastest(translated, system=system, batch_tokens=batch_tokens, beam=beam)
             text = f"{rounded(row['speed']):,}" if row else ""
             cells.append(f"**{text}**" if row and row is fastest(translated, system=system, beam=beam) else text)
-        body.append([system, f"{batch_tokens:,}", *cells])
+        is_default = system.startswith(f"{MT} ")
+        body.append([system, f"{batch_tokens:,}{' (default)' if is_default else ''}", *cells])
     return table(["engine", "`batch_tokens`", *("greedy" if beam == 1 else f"beam {beam}" for beam in beams)], body)
 
 

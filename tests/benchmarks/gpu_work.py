@@ -3,6 +3,7 @@
 A row has the speed in tokens a second, and whatever the table or a comparison of runs needs.
 """
 
+import gc
 import json
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.presets import PRESETS
 from mt_cli.config.sections import DecodingConfig, ModelConfig
 from mt_cli.config.training import TrainingConfig
+from mt_cli.decoding.batch_size import fitting_batch_tokens
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.machine.devices import describe_hardware, keep_memory, pick_device, pick_precision, seed_everything
 from mt_cli.model.transformer import Transformer
@@ -38,8 +40,10 @@ from mt_cli.training.averaging import MovingAverage, in_format
 BEAMS = (1, 4)
 SHORTEST, LONGEST, TRANSLATED = 8, 40, 25
 BATCHES_PER_EPOCH = 40
-MT_BATCHES, CTRANSLATE2_BATCHES = (None, 131_072, 262_144), (4096, 32768, 65536, 131_072)
-"""`batch_tokens`; None is the default, which `mt` raises on a GPU."""
+CTRANSLATE2_BATCHES = 4096, 32768, 65536, 131_072
+"""`batch_tokens`."""
+_SEARCHES_BEFORE_GRAPHS = 3
+"""Searches after which each shape has occurred often enough to be recorded."""
 LIMIT_PEAK = 989e12
 """FLOP/s of which the prototype prints its share."""
 
@@ -195,21 +199,23 @@ def trained(
 
 
 def translate_mt(size: str, beam: int, options: Namespace) -> Iterator[Row]:
-    """Translate with `mt`, with a row for each batch size."""
+    """Translate with `mt` in batches of the default size, which is larger on a GPU."""
     device = prepare(options)
     dtype = pick_precision("auto", device)
     engine = TransformerEngine(in_format(build_model(size).to(device), dtype))
     sources = sentences(size, options)
     limits = {"beam_size": beam, "min_length": TRANSLATED, "max_length": TRANSLATED, "max_length_ratio": 100.0}
-    for batch_tokens in MT_BATCHES:
-        decoding = DecodingConfig(**limits, **({} if batch_tokens is None else {"batch_tokens": batch_tokens}))
+    decoding, fitting = DecodingConfig(**limits), engine.means.fitting_tokens
+    batch_tokens = decoding.batch_tokens if fitting is None else fitting_batch_tokens(decoding.batch_tokens, fitting)
 
-        def translate(decoding: DecodingConfig = decoding) -> int:
-            return sum(len(best.ids) for best, *_ in engine.search(sources, decoding))
+    def translate() -> int:
+        return sum(len(best.ids) for best, *_ in engine.search(sources, decoding))
 
+    for _ in range(_SEARCHES_BEFORE_GRAPHS):
         translate()
-        speed = common.median_speed(translate, device, options.rounds)
-        yield {"speed": speed, "batch_tokens": decoding.batch_tokens, "memory": memory_taken(device)}
+    gc.freeze()  # As `mt translate` does.
+    speed = common.median_speed(translate, device, options.rounds)
+    yield {"speed": speed, "batch_tokens": batch_tokens, "memory": memory_taken(device)}
 
 
 def translate_ctranslate2(size: str, quantization: str, options: Namespace) -> Iterator[Row]:

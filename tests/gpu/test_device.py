@@ -23,6 +23,7 @@ from mt_cli.decoding.predictor import EagerPredictor, GraphedPredictor
 from mt_cli.decoding.row_statistics import compiled_statistics, plain_statistics
 from mt_cli.decoding.search import Beams, Samples
 from mt_cli.machine.devices import can_compile
+from mt_cli.model.cached_attention import has_cached_kernel
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID
 from mt_cli.training.averaging import MovingAverage
@@ -34,7 +35,7 @@ from mt_cli.training.update import build_update
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU: this PyTorch finds no CUDA device"),
-    pytest.mark.filterwarnings("ignore:Synchronization debug mode"),  # It is a prototype, says PyTorch.
+    pytest.mark.filterwarnings("ignore"),  # Of the compiler, and of the mode that forbids waiting.
 ]
 NEEDS_TWO = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 CUDA = torch.device("cuda")
@@ -111,7 +112,7 @@ def test_a_step_never_waits_for_the_device(dtype, options):
     options = dict(options)
     model = a_model(**options.pop("model", {}))
     # Recording a graph waits. All batches have one shape, so that the first steps record it.
-    pairs = EncodedPairs.from_ids([[5] * 20] * 2_000, [[6] * 20] * 2_000)
+    pairs = EncodedPairs.from_ids([[5] * 20] * 1_900, [[6] * 20] * 1_900)
     steps, average = steps_of(model, dtype, pairs, **options), MovingAverage(model, 0.99)
     for report in itertools.islice(steps, 6):  # The first steps make what later ones use again.
         average.update(report.step)
@@ -172,6 +173,13 @@ def padded(sources):
 @pytest.fixture
 def records_soon(monkeypatch):
     monkeypatch.setattr("mt_cli.decoding.predictor._STEPS_BEFORE_RECORDING", 1)
+    monkeypatch.setattr("mt_cli.model.cached_attention._FEWEST_ROWS", 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("d_head", [16, 24, 32, 64, 128])
+def test_our_kernel_for_a_cache_is_used_where_it_compiles(dtype, d_head):
+    assert has_cached_kernel(CUDA, dtype, d_head) == can_compile(CUDA)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

@@ -139,6 +139,7 @@ def test_a_run_resumed_on_another_device_ends_like_one_on_a_cpu(mt, tiny_tree, t
 
 
 @DEVICES
+@pytest.mark.filterwarnings("ignore")  # Of the compiler.
 def test_automatic_batches_have_a_size_that_fits(mt, tiny_config, tmp_path, device):
     changes = ["training.batch_tokens=auto", f"training.device={device}", "training.max_steps=2"]
     status, _, err = mt("train", "--config", tiny_config, *(part for each in changes for part in ("--set", each)))

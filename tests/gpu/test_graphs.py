@@ -20,7 +20,7 @@ from mt_cli.model.transformer import Transformer
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
 from mt_cli.training.steps import Position, optimization_steps
-from mt_cli.training.update import GraphedUpdate, build_update
+from mt_cli.training.update import GraphedUpdate, build_update, reason_against_graphs
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # For the deterministic mode, before the first product.
 pytestmark = [
@@ -64,7 +64,9 @@ def trained(number, max_graphs=128, state=None, compiles_layers=False, model=Non
         groups = optimizer.state_dict()["param_groups"]
         optimizer.load_state_dict({"state": moments, "param_groups": groups})
     update = build_update(objective, optimizer, config, torch.bfloat16, compiles_layers=compiles_layers)
-    assert isinstance(update, GraphedUpdate)
+    assert isinstance(update, GraphedUpdate), reason_against_graphs(
+        config, objective.model.config, CUDA, torch.bfloat16
+    )
     update.gradients._max_graphs = max_graphs
     pairs = MixedPairs(some_pairs(), [1.0], config.tokens_per_batch, config.seed)
     steps = optimization_steps(update, pairs, config, lambda step: 1e-3, position)

@@ -285,8 +285,8 @@ def test_batches_that_recur_have_every_sequence_once_and_the_sizes_of_caches(bat
 
 def test_batches_fill_a_share_of_the_memory_of_a_gpu_and_have_the_configured_size_where_it_fits():
     sizes = [fitting_batch_tokens(16_384, fitting) for fitting in (0, 10_000, 50_000, 100_000, 200_000, 10**7)]
-    assert sizes == [1, 10_000, 16_384, 25_000, 50_000, 65_536]
-    assert fitting_batch_tokens(200_000, 10**7) == 200_000
+    assert sizes == [1, 10_000, 16_384, 25_000, 50_000, 262_144]
+    assert fitting_batch_tokens(300_000, 10**7) == 300_000
     small, large = (tiny(dtype=dtype) for dtype in (torch.bfloat16, torch.float32))
     assert 0 < bytes_per_token(small) < bytes_per_token(large)
     assert bytes_per_token(Ensemble([small, large])) == bytes_per_token(small) + bytes_per_token(large)
@@ -327,6 +327,15 @@ def test_a_batch_that_does_not_fit_in_memory_is_searched_in_halves(monkeypatch, 
     monkeypatch.setattr(search_module, "reads_late", lambda device: is_late)
     assert_equal(engine.search(sources, decoding, 2), expected)
     assert sum(counts) == 23 and max(counts) <= 13 and scarce.num_failures < 10**6
+
+
+def test_after_a_batch_that_does_not_fit_those_that_remain_are_halved_without_a_try(monkeypatch):
+    sources, decoding, counts = [[5] * 7] * 64, DecodingConfig(beam_size=1, max_length=5, batch_tokens=128), []
+    engine = TransformerEngine(model := tiny(), on_done=counts.append)
+    scarce = ScarceMemory(model, 8)
+    monkeypatch.setattr(engine_module, "predictor_of", lambda model: scarce)
+    engine.search(sources, decoding)
+    assert scarce.num_failures == 10**6 - 1 and counts == [8] * 8
 
 
 def test_a_search_without_memory_for_a_single_sentence_is_an_error_and_the_next_one_starts_anew(monkeypatch):

@@ -99,7 +99,7 @@ def test_the_sequence_of_each_row_is_that_of_its_starts():
 
 def interpreted_range(start, end, step):
     """`range` for the kernels: NumPy 2.4 no longer makes numbers of the interpreter's arrays of one element."""
-    return range(start.handle.data.item(), end.handle.data.item(), step)
+    return range(*(each if isinstance(each, int) else each.handle.data.item() for each in (start, end, step)))
 
 
 if __name__ == "__main__":
