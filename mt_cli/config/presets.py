@@ -50,7 +50,8 @@ def filled(tree: Mapping[str, Any], values: Values) -> dict[str, Any]:
     that run.
     """
     result = dict(tree) | {"preset": None}
-    for section in ("training",) if begins_with_run(tree) else SECTIONS:
+    sections = ("training",) if begins_with_run(tree) else SECTIONS
+    for section in (*sections, *(("decoding",) if "decoding" in values else ())):
         options = tree.get(section, {})
         if not isinstance(options, Mapping):
             continue  # A ConfigError will say so.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from unicodedata import normalize
 
 import numpy as np
 import regex
@@ -27,6 +28,8 @@ _WORD_START = re.compile(rf"(?:^|(?<= ))(?=[^ {SPACELESS}])")
 _SENTENCE_START = re.compile(r"(?:^|[.!?…]\s)[\W\d_]*[^\W\d_]")
 _DOTTED_I = frozenset({"az", "crh", "tr"})
 """Languages in which the capital of `i` is `İ`."""
+_WITHOUT_ACCENTS = str.maketrans("ΆΈΉΊΌΎΏ", "ΑΕΗΙΟΥΩ", "\u0301")
+_NOT_GEORGIAN = re.compile("[^ა-ჿ]+")
 _SHARE_OF_TYPOS = 0.1
 """Share of further words with a typing error in a text that has one."""
 
@@ -74,8 +77,9 @@ class TextAugmentation:
 
 
 def upper(text: str, language: str) -> str:
-    """Text in capital letters."""
-    return _dotted(text, language).upper()
+    """Text in capital letters: Greek ones without accents; Georgian stays, because many fonts lack its capitals."""
+    text = _NOT_GEORGIAN.sub(lambda match: match[0].upper(), _dotted(text, language))
+    return normalize("NFC", text.translate(_WITHOUT_ACCENTS)) if primary(language) == "el" else text
 
 
 def is_in_capitals(text: str) -> bool:

@@ -29,6 +29,8 @@ SPAN = RESERVED[0]
         ("izmir ılık", "tr", "İZMİR ILIK"),
         ("izmir", "tur_Latn", "İZMİR"),
         ("die Straße", "de", "DIE STRASSE"),
+        ("Ο Άρης λέει: ΐ", "el", "Ο ΑΡΗΣ ΛΕΕΙ: Ϊ"),
+        ("კარგი day", "ka", "კარგი DAY"),
         (f"see {SPAN} now", "en", f"SEE {SPAN} NOW"),
         ("日本語 नमस्ते", "ja", "日本語 नमस्ते"),
     ],

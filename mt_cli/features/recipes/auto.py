@@ -137,7 +137,7 @@ def describe(decision: Decision, given: Config) -> Iterator[str]:
     if parent is not None:
         changed = [f"tokenizer.{key} {on_one_line(value)}" for key, value in tree.get("tokenizer", {}).items()]
         yield f"  of {parent}  tokenizer, model" + (f", but {', '.join(changed)}" if changed else "")
-        choices = {"training": choices["training"]}
+        choices = _of_child(choices)
     for section, chosen in choices.items():
         texts: dict[str, list[str]] = {}
         for key, choice in chosen.items():
@@ -180,9 +180,9 @@ def begun_with(
 ) -> tuple[Tree, Decision]:
     """Complete the tree of a config that begins with a run; also return the values for `preset: auto`.
 
-    Only the choices for `training` are used. The tree gets `init`, a tag if the parent uses tags for target languages,
-    and spellings to normalize that the parent does not normalize. Raises RunError if there is no such run, InputError
-    if its model does not fit the program `destination`, and the errors of `adopt` and `decide`.
+    Only the choices for training and decoding are used. The tree gets `init`, a tag if the parent uses tags for target
+    languages, and spellings to normalize that the parent does not normalize. Raises RunError if there is no such run,
+    InputError if its model does not fit the program `destination`, and the errors of `adopt` and `decide`.
     """
     try:
         parent = RunDirectory(run).config()
@@ -215,7 +215,12 @@ def begun_with(
         if (value := tree.get("tokenizer", {}).get(key))
     }
     choices = {"tokenizer": spellings} if spellings else {}
-    return tree, replace(decision, choices={**choices, "training": decision.choices["training"]})
+    return tree, replace(decision, choices={**choices, **_of_child(decision.choices)})
+
+
+def _of_child(choices: Choices) -> Choices:
+    """The choices that a run makes itself if it begins with another run."""
+    return {section: chosen for section, chosen in choices.items() if section in ("training", "decoding")}
 
 
 def _check_fits(run: Path, parent: Config, destination: str) -> None:

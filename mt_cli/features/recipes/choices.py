@@ -26,6 +26,7 @@ _PATIENCE = 3 / 8
 _SHARE_OF_VALIDATIONS, _COST_OF_TRANSLATION = 0.15, 2
 """Share of time for validations, and cost of a token in greedy search, in tokens of training."""
 _MIN_VOCABULARY, _NUM_BYTES = 400, 256
+_SCRIPTS_WITH_CAPITALS = {*DATA["scripts_with_capitals"]}
 
 
 class Choice(NamedTuple):
@@ -186,6 +187,9 @@ def choose(facts: Facts, epoch: Epoch | None = None) -> Choices:
     is_shared = tokenizer["shared"].value
     why = "one vocabulary, one table" if is_shared else "two vocabularies"
     model["tie_embeddings"] = Choice("all" if is_shared else "target", why)
+    if facts.scripts[0] & _SCRIPTS_WITH_CAPITALS and not facts.is_in_capitals:
+        why = "lines in capitals are other words to a model"
+        chosen["decoding"] = {"capitals": Choice("lower", why)}
     for obstacle in facts.obstacles:
         section, _, key = obstacle.key.partition(".")
         before = chosen[section].get(key)
@@ -200,8 +204,7 @@ def _useless_augmentation(facts: Facts) -> Iterator[str]:
     """Options of augmentation that cannot be used with these pairs, or do not help."""
     if facts.algorithm == "char" or facts.length_ratio < DATA["much_longer"]:
         yield "concatenated_pairs"
-    with_capitals = facts.scripts[0] & facts.scripts[1] & {*DATA["scripts_with_capitals"]}
-    if facts.algorithm in WITHOUT_SUBWORDS or not with_capitals:
+    if facts.algorithm in WITHOUT_SUBWORDS or not facts.scripts[0] & facts.scripts[1] & _SCRIPTS_WITH_CAPITALS:
         yield "inserted_words"
 
 

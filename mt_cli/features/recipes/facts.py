@@ -13,6 +13,7 @@ from statistics import fmean
 from mt_cli.batching.streamed import first_pairs
 from mt_cli.config.presets import DATA
 from mt_cli.config.sections import Config
+from mt_cli.corpus.augmented_text import is_in_capitals
 from mt_cli.corpus.corpus import Corpus
 from mt_cli.corpus.languages import SOUTHEAST_ASIAN, SPACELESS, scripts_in
 from mt_cli.corpus.rows import Pair, by_language
@@ -65,6 +66,8 @@ class Facts:
     num_directions: int = 1
     num_language_pairs: int = 1
     """Number of pairs of languages; both directions between two languages count once."""
+    is_in_capitals: bool = False
+    """Whether at least half of the source texts are in capitals."""
     is_short: bool = False
     """Whether the sentences of a language are too short for BLEU."""
     d_model: int | None = None
@@ -128,6 +131,7 @@ def find_facts(config: Config, corpora: Mapping[str, Corpus], num_corpora: int |
         algorithm=config.tokenizer.algorithm if "algorithm" in config.tokenizer.model_fields_set else "bpe",
         num_directions=len(directions),
         num_language_pairs=len({frozenset(direction) for direction in directions}),
+        is_in_capitals=2 * sum(map(is_in_capitals, sides[0])) >= len(sides[0]),
         is_short=any(map(is_short, texts.values())),
     )
 

@@ -14,6 +14,7 @@ from mt_cli.corpus.languages import scripts_in, scripts_of
 from mt_cli.data.prepare import read
 from mt_cli.errors import CorpusError
 from mt_cli.features.recipes.auto import PresetContext, resolve_preset
+from mt_cli.features.recipes.choices import choose
 from mt_cli.features.recipes.facts import _WORD, _diversity, find_facts
 from mt_cli.features.training_pairs import training_pairs
 from mt_cli.training.steps import count_steps
@@ -51,6 +52,19 @@ def test_facts_are_counted_after_cleaning(facts):
     found = facts("a b\tx y z\na b\tx y z\nc\t今日は\n \tq\n", languages=("en", "xx"))
     assert (found.num_pairs, found.num_target_words, found.num_distinct_words) == (2, 5, 8)
     assert found.scripts == ({"Latin"}, {"Latin", "Han", "Hiragana"})
+
+
+def test_lines_in_capitals_are_translated_in_small_letters_if_there_are_few_and_the_source_has_capitals(facts):
+    small, large = (f"{word * 2} {word * 3} {word * 4}\t{word}\n" for word in ("ab", "CD"))
+    for text, is_in_capitals in ((small * 2 + large, False), (small + large, True)):
+        options = {"filters": {"duplicates": False}}
+        assert facts(text, **options).is_in_capitals == is_in_capitals
+    assert chosen(facts(small)) == ("lower", "lines in capitals are other words to a model")
+    assert chosen(facts(large)) is None and chosen(facts("今日は晴れです\tit rains\n", languages=("ja", "en"))) is None
+
+
+def chosen(facts):
+    return choose(facts).get("decoding", {}).get("capitals")
 
 
 def test_the_diversity_is_distinct_2_of_train_in_the_less_diverse_language(facts):
