@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import torch
 from torch import Tensor
 
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding.engine import ForcedDecoding, Ids
+from mt_cli.decoding.engine import ForcedDecoding, Ids, Sentence
 from mt_cli.decoding.next_tokens import NEVER_PRODUCED, max_length
 from mt_cli.decoding.reserved_ids import ReservedIds
 from mt_cli.decoding.search import Hypothesis, penalty
@@ -94,36 +93,27 @@ class CTranslate2Engine:
         self._ids = {token: index for index, token in enumerate(target.tokens(range(target.vocab_size)))}
 
     def search(
-        self,
-        sources: Sequence[Ids],
-        decoding: DecodingConfig,
-        num_best: int = 1,
-        prefixes: Sequence[Ids] = (),
-        orders: Sequence[Ids] = (),
+        self, sentences: Sequence[Sentence], decoding: DecodingConfig, num_best: int = 1
     ) -> list[list[Hypothesis]]:
         """See `Engine`. If a hypothesis contains [UNK], its source is searched again, with attention.
 
-        If it lacks a reserved entry of its source, has it too often, or has another order of those in `orders`, its
+        If it lacks a reserved entry of its source, has it too often, or has another order of those that keep it, its
         source is searched with more beams.
         """
-        requests = list(zip_longest(sources, prefixes, fillvalue=()))
-        hypotheses = self._search(requests, decoding, num_best)
+        hypotheses = self._search(sentences, decoding, num_best)
         if self._reserved is not None:
-            are_copied = self._reserved.are_copied
-            in_order = zip_longest(sources, orders, fillvalue=())
-            checks = [partial(are_copied, ids, order=order) for ids, order in in_order]
-            self._replace_wrong_copies(checks, requests, decoding, num_best, hypotheses)
+            self._replace_wrong_copies(self._reserved, sentences, decoding, num_best, hypotheses)
         if decoding.unk == "copy":
             rows = [
                 row for row, nbest in enumerate(hypotheses) if any(UNK_ID in hypothesis.ids for hypothesis in nbest)
             ]
-            again = self._search([requests[row] for row in rows], decoding, num_best, with_attention=True)
+            again = self._search([sentences[row] for row in rows], decoding, num_best, with_attention=True)
             for row, nbest in zip(rows, again, strict=True):
                 hypotheses[row] = nbest
-        return self._rescored(requests, hypotheses, decoding)
+        return self._rescored(sentences, hypotheses, decoding)
 
     def _rescored(
-        self, requests: Sequence[tuple[Ids, Ids]], hypotheses: Sequence[list[Hypothesis]], decoding: DecodingConfig
+        self, sentences: Sequence[Sentence], hypotheses: Sequence[list[Hypothesis]], decoding: DecodingConfig
     ) -> list[list[Hypothesis]]:
         """Hypotheses with our scores where those of the library count other tokens.
 
@@ -131,50 +121,53 @@ class CTranslate2Engine:
         """
         places = [
             (row, rank)
-            for row, (ids, prefix) in enumerate(requests)
+            for row, sentence in enumerate(sentences)
             for rank, best in enumerate(hypotheses[row])
-            if prefix or len(best.ids) >= max_length(len(ids), decoding)
+            if sentence.prefix or len(best.ids) >= max_length(len(sentence.ids), decoding)
         ]
-        pairs = [(requests[row][0], hypotheses[row][rank].ids) for row, rank in places]
+        pairs = [(sentences[row].ids, hypotheses[row][rank].ids) for row, rank in places]
         changed = [list(nbest) for nbest in hypotheses]
         for (row, rank), forced in zip(places, self.force_decode(pairs), strict=True):
-            best, counted = changed[row][rank], forced.log_probs[len(requests[row][1]) :]
+            best, counted = changed[row][rank], forced.log_probs[len(sentences[row].prefix) :]
             score = sum(counted) / penalty(len(best.ids) + 1, decoding.length_penalty)
             changed[row][rank] = replace(best, score=score)
         return [sorted(nbest, key=lambda hypothesis: -hypothesis.score) for nbest in changed]
 
     def _replace_wrong_copies(
         self,
-        checks: Sequence[Callable[[Ids], bool]],
-        requests: Sequence[tuple[Ids, Ids]],
+        reserved: ReservedIds,
+        sentences: Sequence[Sentence],
         decoding: DecodingConfig,
         num_best: int,
         hypotheses: list[list[Hypothesis]],
     ) -> None:
-        """Replace hypotheses that do not pass the check of their source, if a search with more beams finds others."""
+        """Replace hypotheses with other reserved entries than their source if a search with more beams finds better."""
 
         def is_wrong(row: int, hypothesis: Hypothesis) -> bool:
-            return not checks[row](hypothesis.ids)
+            return not reserved.are_copied(sentences[row].ids, hypothesis.ids, sentences[row].order)
 
         rows = [row for row, nbest in enumerate(hypotheses) if any(is_wrong(row, best) for best in nbest)]
-        again = self._search([requests[row] for row in rows], decoding, max(2 * num_best, _FEWEST_BEAMS_AGAIN))
+        again = self._search([sentences[row] for row in rows], decoding, max(2 * num_best, _FEWEST_BEAMS_AGAIN))
         for row, nbest in zip(rows, again, strict=True):
             hypotheses[row] = sorted([*hypotheses[row], *nbest], key=partial(is_wrong, row))[:num_best]
 
     def _search(
-        self, requests: Sequence[tuple[Ids, Ids]], decoding: DecodingConfig, num_best: int, with_attention: bool = False
+        self, sentences: Sequence[Sentence], decoding: DecodingConfig, num_best: int, with_attention: bool = False
     ) -> list[list[Hypothesis]]:
         """Hypotheses of each source, which begin with its prefix.
 
         CTranslate2 has one maximum length for all sources. If a translation exceeds the maximum of its source, it
         is searched again with this maximum, so that a translation does not depend on the other sources.
         """
-        limits = [max(max_length(len(ids), decoding), len(prefix), decoding.min_length) for ids, prefix in requests]
-        hypotheses: list[list[Hypothesis]] = [[] for _ in requests]
-        rows_of_limit = {max(limits): list(range(len(requests)))} if requests else {}
+        limits = [
+            max(max_length(len(sentence.ids), decoding), len(sentence.prefix), decoding.min_length)
+            for sentence in sentences
+        ]
+        hypotheses: list[list[Hypothesis]] = [[] for _ in sentences]
+        rows_of_limit = {max(limits): list(range(len(sentences)))} if sentences else {}
         while rows_of_limit:
             limit, rows = rows_of_limit.popitem()
-            results = self._translate([requests[row] for row in rows], decoding, num_best, limit, with_attention)
+            results = self._translate([sentences[row] for row in rows], decoding, num_best, limit, with_attention)
             for row, result in zip(rows, results, strict=True):
                 hypotheses[row] = self._hypotheses(result, decoding.length_penalty)
                 if limits[row] < min(limit, max(len(hypothesis.ids) for hypothesis in hypotheses[row])):
@@ -183,7 +176,7 @@ class CTranslate2Engine:
 
     def _translate(
         self,
-        requests: Sequence[tuple[Ids, Ids]],
+        sentences: Sequence[Sentence],
         decoding: DecodingConfig,
         num_best: int,
         limit: int,
@@ -192,6 +185,7 @@ class CTranslate2Engine:
         """Results of the library, with hypotheses of at most `limit` tokens."""
         self._library.set_random_seed(decoding.seed)
         source, target = self._tokenizers
+        prefixes = [target.tokens(sentence.prefix) for sentence in sentences]
         num_beams = 1 if decoding.sample else max(decoding.beam_size, num_best)
         sampling = {
             "sampling_topk": decoding.top_k or 0,
@@ -200,8 +194,8 @@ class CTranslate2Engine:
         }
         results: list[Any] = _within_positions(
             self._translator.translate_batch,
-            [source.tokens(ids) for ids, _ in requests],
-            target_prefix=[target.tokens(prefix) for _, prefix in requests] if any(p for _, p in requests) else None,
+            [source.tokens(sentence.ids) for sentence in sentences],
+            target_prefix=prefixes if any(prefixes) else None,
             max_batch_size=max(1, decoding.batch_tokens // num_beams),
             batch_type="tokens",
             beam_size=num_beams,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -39,21 +39,23 @@ class ForcedDecoding:
         return ForcedDecoding(self.log_probs[number:], None if self.attention is None else self.attention[number:])
 
 
+class Sentence(NamedTuple):
+    """Source to translate."""
+
+    ids: Ids
+    prefix: Ids = ()
+    """First tokens of its translations."""
+    order: Ids = ()
+    """Numbers of its reserved characters that keep their order."""
+
+
 class Engine(Protocol):
     """A model that translates ids and knows no text."""
 
     def search(
-        self,
-        sources: Sequence[Ids],
-        decoding: DecodingConfig,
-        num_best: int = 1,
-        prefixes: Sequence[Ids] = (),
-        orders: Sequence[Ids] = (),
+        self, sentences: Sequence[Sentence], decoding: DecodingConfig, num_best: int = 1
     ) -> list[list[Hypothesis]]:
-        """Search for the best hypotheses of each source, best first; each begins with the prefix, if one is given.
-
-        `orders` has, for each source, the numbers of reserved characters that keep their order.
-        """
+        """Search for the best hypotheses of each sentence, best first."""
 
     def force_decode(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
         """Compute the probabilities of the target of each pair, given its source."""
@@ -102,14 +104,9 @@ class TransformerEngine:
             object.__setattr__(self, "means", SearchMeans(self.model))
 
     def search(
-        self,
-        sources: Sequence[Ids],
-        decoding: DecodingConfig,
-        num_best: int = 1,
-        prefixes: Sequence[Ids] = (),
-        orders: Sequence[Ids] = (),
+        self, sentences: Sequence[Sentence], decoding: DecodingConfig, num_best: int = 1
     ) -> list[list[Hypothesis]]:
-        """See `Engine`; long sources come first, in batches of `batch_tokens`, or of more tokens on a GPU."""
+        """See `Engine`; long sentences come first, in batches of `batch_tokens`, or of more tokens on a GPU."""
         self.model.eval()
         num_beams = num_best if decoding.sample else max(decoding.beam_size, num_best)
         hypotheses: dict[int, list[Hypothesis]] = {}
@@ -124,17 +121,24 @@ class TransformerEngine:
                 self.on_done(len(indices))
 
         def start(indices: Sequence[int]) -> None:
-            src_ids = pad([sources[index] for index in indices], end=EOS_ID)
-            of_batch, in_order = ([rows[index] for index in indices] if rows else [] for rows in (prefixes, orders))
-            reserved = self.reserved and replace(self.reserved, orders=in_order)
-            predictor = self.means.predictor
-            results = start_search(self.model, src_ids, decoding, num_best, of_batch, predictor, reserved, read)
+            ids, prefixes, orders = zip(*(sentences[index] for index in indices), strict=True)
+            reserved = self.reserved and replace(self.reserved, orders=orders)
+            results = start_search(
+                self.model,
+                pad(ids, end=EOS_ID),
+                decoding,
+                num_best,
+                prefixes if any(prefixes) else (),
+                self.means.predictor,
+                reserved,
+                read,
+            )
             unread.append((indices, results))
 
-        lengths = [len(ids) for ids in sources]
+        lengths = [len(sentence.ids) for sentence in sentences]
         self._for_each(self._batches(lengths, decoding.batch_tokens, num_beams), start, read)
         read()
-        return [hypotheses[index] for index in range(len(sources))]
+        return [hypotheses[index] for index in range(len(sentences))]
 
     def _for_each(
         self,

@@ -22,7 +22,7 @@ from mt_cli.config.loading import changed_section
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.corpus.languages import primary
 from mt_cli.corpus.protected_text import RESERVED, UNPROTECTED, Protection
-from mt_cli.decoding.engine import Engine, ForcedDecoding, Ids, TransformerEngine
+from mt_cli.decoding.engine import Engine, ForcedDecoding, Ids, Sentence, TransformerEngine
 from mt_cli.decoding.reserved_ids import ReservedIds
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.errors import InputError
@@ -315,11 +315,12 @@ class Translator:
         hypotheses: dict[int, list[Hypothesis]] = {}
         for penalty in dict.fromkeys(penalties):
             rows = [row for row, row_penalty in enumerate(penalties) if row_penalty == penalty]
-            ids, prefixes = [segments[row].ids for row in rows], [prefix_ids[row] for row in rows if prefix_ids]
+            sentences = [
+                Sentence(segments[row].ids, prefix_ids[row] if prefix_ids else (), segments[row].protected.order)
+                for row in rows
+            ]
             settings = decoding.model_copy(update={"length_penalty": penalty})
-            orders = [segments[row].protected.order for row in rows]
-            in_order = {"orders": orders} if any(orders) else {}
-            of_rows = self.engine.search(ids, settings, num_best, prefixes, **in_order)
+            of_rows = self.engine.search(sentences, settings, num_best)
             hypotheses.update(zip(rows, of_rows, strict=True))
         return [[best.without_first(len(first)) for best in hypotheses[row]] for row, first in enumerate(first_ids)]
 

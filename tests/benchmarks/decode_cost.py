@@ -13,7 +13,7 @@ import common
 import torch
 
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding.engine import TransformerEngine
+from mt_cli.decoding.engine import Sentence, TransformerEngine
 from mt_cli.machine.devices import keep_memory
 from mt_cli.translation.translator import Translator
 
@@ -31,7 +31,7 @@ def milliseconds(engine: TransformerEngine, beam_size: int, sentences: int, leng
     sources = [source.tolist() for source, _ in common.random_pairs(sentences, 20, 20, 1000)]
     limits = {"min_length": length, "max_length": length, "max_length_ratio": 100.0, "batch_tokens": 2**20}
     decoding = DecodingConfig(beam_size=beam_size, **limits)
-    return 1e3 * common.seconds_of(lambda: engine.search(sources, decoding)) / length
+    return 1e3 * common.seconds_of(lambda: engine.search([*map(Sentence, sources)], decoding)) / length
 
 
 def main() -> None:

@@ -31,7 +31,7 @@ from mt_cli.config.presets import PRESETS
 from mt_cli.config.sections import DecodingConfig, ModelConfig
 from mt_cli.config.training import TrainingConfig
 from mt_cli.decoding.batch_size import fitting_batch_tokens
-from mt_cli.decoding.engine import TransformerEngine
+from mt_cli.decoding.engine import Sentence, TransformerEngine
 from mt_cli.machine.devices import describe_hardware, keep_memory, pick_device, pick_precision, seed_everything
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID, SPECIAL_TOKENS
@@ -209,7 +209,7 @@ def translate_mt(size: str, beam: int, options: Namespace) -> Iterator[Row]:
     batch_tokens = decoding.batch_tokens if fitting is None else fitting_batch_tokens(decoding.batch_tokens, fitting)
 
     def translate() -> int:
-        return sum(len(best.ids) for best, *_ in engine.search(sources, decoding))
+        return sum(len(best.ids) for best, *_ in engine.search([*map(Sentence, sources)], decoding))
 
     for _ in range(_SEARCHES_BEFORE_GRAPHS):
         translate()

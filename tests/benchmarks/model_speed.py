@@ -21,7 +21,7 @@ from figures import record
 from mt_cli.config.presets import PRESETS
 from mt_cli.config.sections import DecodingConfig, ModelConfig
 from mt_cli.config.training import TrainingConfig
-from mt_cli.decoding.engine import TransformerEngine
+from mt_cli.decoding.engine import Sentence, TransformerEngine
 from mt_cli.machine.devices import describe_hardware, keep_memory, pick_device, pick_precision, seed_everything
 from mt_cli.model.transformer import Transformer
 from mt_cli.training.averaging import in_format
@@ -44,11 +44,13 @@ def translating_speed(model: Transformer, dtype: torch.dtype, beam_size: int, op
     """Target tokens per second of translating `--sentences` sentences at once."""
     engine, device = TransformerEngine(in_format(model, dtype)), next(model.parameters()).device
     pairs = common.random_pairs(options.sentences, TRANSLATED, TRANSLATED, model.projection.out_features)
-    sources = [source.tolist() for source, _ in pairs]
+    sources = [Sentence(source.tolist()) for source, _ in pairs]
     limits = {"min_length": TRANSLATED, "max_length": TRANSLATED, "max_length_ratio": 100.0, "batch_tokens": 2**30}
     decoding = DecodingConfig(beam_size=beam_size, **limits)
     return common.median_speed(
-        lambda: sum(len(best.ids) for best, *_ in engine.search(sources, decoding)), device, options.rounds
+        lambda: sum(len(best.ids) for best, *_ in engine.search(sources, decoding)),
+        device,
+        options.rounds,
     )
 
 

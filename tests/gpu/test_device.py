@@ -16,7 +16,7 @@ from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.sections import DecodingConfig, ModelConfig
 from mt_cli.config.training import TrainingConfig
 from mt_cli.decoding import row_statistics
-from mt_cli.decoding.engine import TransformerEngine
+from mt_cli.decoding.engine import Sentence, TransformerEngine
 from mt_cli.decoding.finished import Flags
 from mt_cli.decoding.next_tokens import FREE, Constraints
 from mt_cli.decoding.predictor import EagerPredictor, GraphedPredictor
@@ -166,6 +166,10 @@ def some_sources(number, longest):
     return [torch.randint(4, 500, (length,), generator=generator).tolist() for length in lengths]
 
 
+def some_sentences(number, longest):
+    return [*map(Sentence, some_sources(number, longest))]
+
+
 def padded(sources):
     return pad(sources, end=EOS_ID).to(CUDA)
 
@@ -199,7 +203,7 @@ def test_the_kernel_for_statistics_of_rows_computes_their_definition(dtype, size
 
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_a_search_by_statistics_of_rows_finds_the_translations_of_one_without(monkeypatch, beam_size):
-    model, sources, decoding = a_model().eval(), some_sources(300, 40), DecodingConfig(beam_size=beam_size)
+    model, sources, decoding = a_model().eval(), some_sentences(300, 40), DecodingConfig(beam_size=beam_size)
     with torch.no_grad():
         model.projection.weight.mul_(2)
     expected = TransformerEngine(model).search(sources, decoding)
@@ -239,7 +243,7 @@ def test_graphs_predict_what_launched_steps_predict(records_soon, positions, num
     "options", [{"beam_size": 1}, {"beam_size": 4}, {"beam_size": 3, "no_repeat_ngram": 2}, {"sample": True}], ids=str
 )
 def test_an_engine_with_graphs_finds_the_translations_of_one_without(records_soon, options):
-    model, sources = a_model().eval(), some_sources(300, 40)
+    model, sources = a_model().eval(), some_sentences(300, 40)
     with torch.no_grad():
         model.projection.weight.mul_(2)
     decoding = DecodingConfig(max_length=60, **options)
@@ -254,7 +258,7 @@ def test_an_engine_with_graphs_finds_the_translations_of_one_without(records_soo
 
 
 def test_the_memory_of_graphs_is_free_when_their_engine_is(records_soon):
-    model, sources, decoding = a_model().eval(), some_sources(200, 30), DecodingConfig(max_length=40)
+    model, sources, decoding = a_model().eval(), some_sentences(200, 30), DecodingConfig(max_length=40)
 
     def search_once():
         engine = TransformerEngine(model)

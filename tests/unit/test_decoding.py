@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from mt_cli.config.sections import DecodingConfig, ModelConfig
-from mt_cli.decoding.engine import TransformerEngine
+from mt_cli.decoding.engine import Sentence, TransformerEngine
 from mt_cli.decoding.finished import worth_keeping
 from mt_cli.decoding.next_tokens import NEVER_PRODUCED, Constraints, TokenMask, largest, sampled_tokens
 from mt_cli.decoding.predictor import EagerPredictor
@@ -39,7 +39,8 @@ def padded(sources):
 
 def hypotheses_of(model, sources, prefixes=(), num_best=1, **changes):
     decoding = DecodingConfig(**{"beam_size": 3, "unk": "avoid", "max_length": 12} | changes)
-    return TransformerEngine(model).search(sources, decoding, num_best, prefixes)
+    sentences = [Sentence(*both) for both in itertools.zip_longest(sources, prefixes, fillvalue=())]
+    return TransformerEngine(model).search(sentences, decoding, num_best)
 
 
 def ids_of(*arguments, **changes):

@@ -12,7 +12,7 @@ from mt_cli.decoding import engine as engine_module
 from mt_cli.decoding import predictor as predictor_module
 from mt_cli.decoding import search as search_module
 from mt_cli.decoding.batch_size import batches_that_recur, bytes_per_token, fitting_batch_tokens
-from mt_cli.decoding.engine import TransformerEngine
+from mt_cli.decoding.engine import Sentence, TransformerEngine
 from mt_cli.decoding.finished import SHRINKING_LATE, Flags, worth_keeping
 from mt_cli.decoding.predictor import EagerPredictor, GraphedPredictor, predictor_of
 from mt_cli.decoding.search import Beams, search
@@ -45,6 +45,10 @@ def some_sources(number, longest=20):
     generator = torch.Generator().manual_seed(3)
     lengths = torch.randint(1, longest, (number,), generator=generator).tolist()
     return [torch.randint(4, 12, (length,), generator=generator).tolist() for length in lengths]
+
+
+def some_sentences(number):
+    return [*map(Sentence, some_sources(number))]
 
 
 def padded(sources):
@@ -131,7 +135,7 @@ def test_late_reading_notices_a_model_that_diverged(monkeypatch, options):
 @pytest.mark.parametrize("is_late", [False, True])
 def test_results_of_a_batch_are_read_when_the_next_one_has_begun(monkeypatch, is_late):
     monkeypatch.setattr(search_module, "reads_late", lambda device: is_late)
-    model, events, sources = tiny(), [], some_sources(30)
+    model, events, sources = tiny(), [], some_sentences(30)
     predict = Transformer.next
 
     def record_positions(model, tokens, cache):
@@ -294,7 +298,7 @@ def test_batches_fill_a_share_of_the_memory_of_a_gpu_and_have_the_configured_siz
 
 @pytest.mark.parametrize("options", SEARCHES, ids=str)
 def test_an_engine_with_the_batches_of_a_gpu_finds_the_translations_of_one_without(records_soon, options):
-    sources, decoding = some_sources(60), DecodingConfig(max_length=30, **options)
+    sources, decoding = some_sentences(60), DecodingConfig(max_length=30, **options)
     expected = TransformerEngine(tiny()).search(sources, decoding, 2)
     engine = TransformerEngine(model := tiny())
     vars(engine.means).update(fitting_tokens=1_000, predictor=GraphedPredictor(model))
@@ -319,7 +323,7 @@ class ScarceMemory:
 @pytest.mark.parametrize("options", SEARCHES, ids=str)
 @pytest.mark.parametrize("is_late", [False, True])
 def test_a_batch_that_does_not_fit_in_memory_is_searched_in_halves(monkeypatch, options, is_late):
-    sources, decoding, counts = some_sources(23), DecodingConfig(max_length=30, **options), []
+    sources, decoding, counts = some_sentences(23), DecodingConfig(max_length=30, **options), []
     expected = TransformerEngine(tiny()).search(sources, decoding, 2)
     engine = TransformerEngine(model := tiny(), on_done=counts.append)
     scarce = ScarceMemory(model, 13)
@@ -330,7 +334,11 @@ def test_a_batch_that_does_not_fit_in_memory_is_searched_in_halves(monkeypatch, 
 
 
 def test_after_a_batch_that_does_not_fit_those_that_remain_are_halved_without_a_try(monkeypatch):
-    sources, decoding, counts = [[5] * 7] * 64, DecodingConfig(beam_size=1, max_length=5, batch_tokens=128), []
+    sources, decoding, counts = (
+        [Sentence([5] * 7)] * 64,
+        DecodingConfig(beam_size=1, max_length=5, batch_tokens=128),
+        [],
+    )
     engine = TransformerEngine(model := tiny(), on_done=counts.append)
     scarce = ScarceMemory(model, 8)
     monkeypatch.setattr(engine_module, "predictor_of", lambda model: scarce)
@@ -342,11 +350,14 @@ def test_a_search_without_memory_for_a_single_sentence_is_an_error_and_the_next_
     engine = TransformerEngine(model := tiny())
     scarce = ScarceMemory(model, 1, num_failures=2)
     monkeypatch.setattr(engine_module, "predictor_of", lambda model: scarce)
-    sources, decoding = some_sources(2), DecodingConfig(beam_size=4)
+    sources, decoding = some_sentences(2), DecodingConfig(beam_size=4)
     with pytest.raises(DeviceMemoryError, match="one sentence does not fit"):
         engine.search(sources, decoding)
     assert "predictor" not in vars(engine.means) and "fitting_tokens" not in vars(engine.means)
-    assert_equal(engine.search(sources, decoding), TransformerEngine(model).search(sources, decoding))
+    assert_equal(
+        engine.search(sources, decoding),
+        TransformerEngine(model).search(sources, decoding),
+    )
 
 
 def test_pairs_that_do_not_fit_in_memory_are_scored_in_halves_and_other_errors_are_not_hidden(monkeypatch):

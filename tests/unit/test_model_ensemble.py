@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from mt_cli.config.sections import DecodingConfig, ModelConfig
-from mt_cli.decoding.engine import TransformerEngine
+from mt_cli.decoding.engine import Sentence, TransformerEngine
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer
 
@@ -33,7 +33,7 @@ def test_an_ensemble_predicts_the_mean_of_the_probabilities(models):
 def test_an_ensemble_of_equal_models_translates_as_one_of_them(models, beam_size):
     decoding = DecodingConfig(beam_size=beam_size, max_length_ratio=2.0)
     (one, *_), both = models, Ensemble([models[0], models[0]])
-    alone, together = (TransformerEngine(model).search(SOURCES, decoding, 1) for model in (one, both))
+    alone, together = (TransformerEngine(model).search([*map(Sentence, SOURCES)], decoding) for model in (one, both))
     for (expected,), (found,) in zip(alone, together, strict=True):
         assert found.ids == expected.ids
         assert found.score == pytest.approx(expected.score, abs=1e-4)
@@ -43,7 +43,7 @@ def test_an_ensemble_of_equal_models_translates_as_one_of_them(models, beam_size
 def test_the_score_of_a_search_is_what_reading_gives(models, beam_size):
     engine = TransformerEngine(Ensemble(models))
     decoding = DecodingConfig(beam_size=beam_size, length_penalty=0.0, max_length_ratio=0.1, max_length=6)
-    found = [best for (best,) in engine.search(SOURCES, decoding)]
+    found = [best for (best,) in engine.search([*map(Sentence, SOURCES)], decoding)]
     readings = engine.force_decode([(source, best.ids) for source, best in zip(SOURCES, found, strict=True)])
     for best, reading in zip(found, readings, strict=True):
         if len(best.ids) < 6:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mt_cli.config.sections import Config, DecodingConfig, ModelConfig, TokenizerConfig
 from mt_cli.corpus.protected_text import PATTERNS, RESERVED, Protection
 from mt_cli.decoding.ctranslate2 import CTranslate2Engine
-from mt_cli.decoding.engine import ForcedDecoding, TransformerEngine
+from mt_cli.decoding.engine import ForcedDecoding, Sentence, TransformerEngine
 from mt_cli.decoding.reserved_ids import ReservedIds
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.errors import ConfigError, InputError, MtError
@@ -155,9 +155,8 @@ def test_each_translation_has_the_reserved_entries_of_its_source(algorithm, sear
     sources = tokenizer.encode([f"the {RESERVED[0]} of{RESERVED[1]}, {RESERVED[0]}.", "a new file", RESERVED[2]])
     decoding = DecodingConfig(max_length=20, max_length_ratio=20.0, **search)
     expected = [reserved.counts(torch.tensor(ids), reserved.source).tolist() for ids in sources]
-    for nbest, counts in zip(
-        TransformerEngine(model, reserved=reserved).search(sources, decoding, 2), expected, strict=True
-    ):
+    found = TransformerEngine(model, reserved=reserved).search([*map(Sentence, sources)], decoding, 2)
+    for nbest, counts in zip(found, expected, strict=True):
         for ids in (hypothesis.ids for hypothesis in nbest if len(hypothesis.ids) < 20):
             assert reserved.counts(torch.tensor(ids, dtype=torch.int64), reserved.target).tolist() == counts
 
@@ -195,9 +194,8 @@ def test_each_translation_has_reserved_entries_in_their_order(search, prefix):
     beginnings = [[reserved.target_ids[orders[0][number], 0].item() for number in (0, *prefix)], [], []]
     decoding = DecodingConfig(**{"max_length": 20, **search}, max_length_ratio=20.0)
     engine = TransformerEngine(model, reserved=reserved)
-    for source, order, nbest in zip(
-        sources, orders, engine.search(sources, decoding, 3, beginnings if prefix else [], orders), strict=True
-    ):
+    sentences = [*map(Sentence, sources, beginnings if prefix else [()] * 3, orders)]
+    for (source, _, order), nbest in zip(sentences, engine.search(sentences, decoding, 3), strict=True):
         assert nbest and all(reserved.are_copied(source, hypothesis.ids, order) for hypothesis in nbest)
 
 
@@ -220,12 +218,12 @@ class Exported(CTranslate2Engine):
     def __init__(self, reserved, right, wrong):
         self._reserved, self.right, self.wrong, self.num_again = reserved, right, wrong, 0
 
-    def _search(self, requests, decoding, num_best, with_attention=False):
-        self.num_again += len(requests) if num_best > 1 else 0
+    def _search(self, sentences, decoding, num_best, with_attention=False):
+        self.num_again += len(sentences) if num_best > 1 else 0
         found = [self.wrong, self.right] if num_best > 1 else [self.wrong]
-        return [[Hypothesis(ids, -1.0) for ids in found] for _ in requests]
+        return [[Hypothesis(ids, -1.0) for ids in found] for _ in sentences]
 
-    def _rescored(self, requests, hypotheses, decoding):
+    def _rescored(self, sentences, hypotheses, decoding):
         return hypotheses
 
 
@@ -234,8 +232,8 @@ def test_ctranslate2_searches_again_for_another_order():
     source, swapped = tokenizer.encode([f"the {RESERVED[4]} of {RESERVED[1]}", f"the {RESERVED[1]} of {RESERVED[4]}"])
     reserved = ReservedIds.of((tokenizer, tokenizer))
     engine = Exported(reserved, source, swapped)
-    assert engine.search([source], DecodingConfig())[0][0].ids == swapped and engine.num_again == 0
-    assert engine.search([source], DecodingConfig(), orders=[(4, 1)])[0][0].ids == source
+    assert engine.search([Sentence(source)], DecodingConfig())[0][0].ids == swapped and engine.num_again == 0
+    assert engine.search([Sentence(source, order=(4, 1))], DecodingConfig())[0][0].ids == source
     assert engine.num_again == 1
 
 
@@ -245,8 +243,8 @@ class Forgetful:
     def __init__(self, tokenizer, forgets):
         self.known = {index for entries in tokenizer.reserved_ids for index in entries} if forgets else set()
 
-    def search(self, sources, decoding, num_best=1, prefixes=()):
-        return [[Hypothesis(self._copied(ids), -1.0)] * num_best for ids in sources]
+    def search(self, sentences, decoding, num_best=1):
+        return [[Hypothesis(self._copied(sentence.ids), -1.0)] * num_best for sentence in sentences]
 
     def _copied(self, ids):
         first = next((place for place, index in enumerate(ids) if index in self.known), len(ids))
@@ -285,9 +283,9 @@ def test_lost_spans_are_reported():
 class Varied:
     """An engine whose hypotheses are the source, the source without its last token, and the source from the end."""
 
-    def search(self, sources, decoding, num_best=1, prefixes=(), orders=()):
+    def search(self, sentences, decoding, num_best=1):
         variants = (lambda ids: ids, lambda ids: ids[:-1], lambda ids: ids[::-1])
-        return [[Hypothesis(list(variant(ids)), -1.0) for variant in variants[:num_best]] for ids in sources]
+        return [[Hypothesis(list(variant(ids)), -1.0) for variant in variants[:num_best]] for ids, *_ in sentences]
 
     def force_decode(self, pairs):
         return Forgetful.force_decode(self, pairs)
@@ -322,11 +320,11 @@ def test_a_prefix_whose_spans_would_be_lost_or_doubled_is_refused(prefix, messag
 def test_a_prefix_may_have_spans_of_the_source():
     seen = []
     model = translator()
-    model.engine.search = lambda sources, decoding, num_best=1, prefixes=(): (
-        seen.extend(prefixes) or [[Hypothesis(list(prefix), -1.0)] for prefix in prefixes]
+    model.engine.search = lambda sentences, decoding, num_best=1: (
+        seen.extend(sentences) or [[Hypothesis(list(sentence.prefix), -1.0)] for sentence in sentences]
     )
     assert model.translate(["the {x}"], prefix="file {x}") == ["file {x}"]
-    assert any(index in seen[0] for entries in model.target_tokenizer.reserved_ids for index in entries)
+    assert any(index in seen[0].prefix for entries in model.target_tokenizer.reserved_ids for index in entries)
 
 
 def test_scores_of_a_pair_do_not_depend_on_the_content_of_its_spans():

@@ -115,8 +115,8 @@ class Parrot:
     def __init__(self, answer=None, tag_ids=()):
         self.answer, self.tag_ids, self.num_read = answer, tag_ids, []
 
-    def search(self, sources, decoding, num_best=1, prefixes=()):
-        repeated = ([index for index in ids if index not in self.tag_ids] for ids in sources)
+    def search(self, sentences, decoding, num_best=1):
+        repeated = ([index for index in ids if index not in self.tag_ids] for ids, *_ in sentences)
         return [[Hypothesis(list(self.answer or ids), -1.0)] for ids in repeated]
 
     def force_decode(self, pairs):
@@ -240,9 +240,9 @@ class Liar(Parrot):
         super().__init__(tokenizer.encode([answer])[0])
         self.searched = []
 
-    def search(self, sources, decoding, num_best=1, prefixes=()):
-        self.searched += map(list, sources)
-        return [[each[0]] * num_best for each in super().search(sources, decoding)]
+    def search(self, sentences, decoding, num_best=1):
+        self.searched += [list(sentence.ids) for sentence in sentences]
+        return [[each[0]] * num_best for each in super().search(sentences, decoding)]
 
 
 @pytest.mark.parametrize("text", EMPTY_OF_WORDS)
@@ -395,9 +395,9 @@ def test_lines_in_capitals_are_read_in_small_letters_and_written_in_capitals_if_
     seen = []
 
     class Reader(Parrot):
-        def search(self, sources, decoding, num_best=1, prefixes=()):
-            seen.extend(sources)
-            return super().search(sources, decoding, num_best, prefixes)
+        def search(self, sentences, decoding, num_best=1):
+            seen.extend(sentence.ids for sentence in sentences)
+            return super().search(sentences, decoding, num_best)
 
     reader = Reader(tag_ids=tagged_pieces.tag_ids)
     item = translated(reader, tagged_pieces, text, max_tokens, tags=TAGS, capitals="lower", with_details=True)

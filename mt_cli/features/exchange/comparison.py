@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding.engine import Engine, Ids, TransformerEngine
+from mt_cli.decoding.engine import Engine, Ids, Sentence, TransformerEngine
 from mt_cli.errors import MtError
 from mt_cli.reporting.records import read_samples
 
@@ -104,10 +105,9 @@ def compare(
 ) -> Agreement:
     """Compare greedy translations of two engines, and the log-probabilities that they give to those of `reference`."""
     greedy = DecodingConfig(beam_size=1, unk="avoid", max_length_ratio=decoding.max_length_ratio)
-    prefixes = prefixes if any(prefixes) else ()
+    sentences = [Sentence(*both) for both in zip_longest(sources, prefixes, fillvalue=())]
     expected, actual = (
-        [list(best.ids) for (best,) in engine.search(sources, greedy, prefixes=prefixes)]
-        for engine in (reference, exported)
+        [list(best.ids) for (best,) in engine.search(sentences, greedy)] for engine in (reference, exported)
     )
     pairs = list(zip(sources, expected, strict=True))
     forced = zip(reference.force_decode(pairs), exported.force_decode(pairs), strict=True)

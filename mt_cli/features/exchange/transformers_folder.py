@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding.engine import ForcedDecoding, Ids
+from mt_cli.decoding.engine import ForcedDecoding, Ids, Sentence
 from mt_cli.decoding.next_tokens import max_length
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.errors import MtError, one_line
@@ -65,12 +65,7 @@ class TransformersEngine:
 
     @torch.inference_mode()
     def search(
-        self,
-        sources: Sequence[Ids],
-        decoding: DecodingConfig,
-        num_best: int = 1,
-        prefixes: Sequence[Ids] = (),
-        orders: Sequence[Ids] = (),
+        self, sentences: Sequence[Sentence], decoding: DecodingConfig, num_best: int = 1
     ) -> list[list[Hypothesis]]:
         """Search greedily, without `no_repeat_ngram`, like the search that the result is compared with.
 
@@ -78,7 +73,7 @@ class TransformersEngine:
         """
         hypotheses = []
         options = {"suppress_tokens": self._layout.generation(decoding)["suppress_tokens"], "no_repeat_ngram_size": 0}
-        for source, prefix in zip(sources, prefixes or [()] * len(sources), strict=True):
+        for source, prefix, _ in sentences:
             (output,) = self._model.generate(
                 self._source(source),
                 forced_bos_token_id=self._exported_ids[1][prefix[0]] if prefix else None,

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mt_cli.batching.batches import pad
+from mt_cli.decoding.engine import Sentence
 from mt_cli.errors import InputError
 from mt_cli.features.inspection.figures import attention_pixels, save_attention, save_positions
 from mt_cli.model.positions import LearnedPositions, sinusoids
@@ -73,9 +74,7 @@ def trace_translation(translator: Translator, sentence: str, tag: str | None = N
         raise InputError("the sentence is empty")
     if len(ids) > translator.max_tokens:
         raise InputError(f"found {len(ids)} tokens; give a sentence of up to {translator.max_tokens}")
-    ((best,),) = translator.engine.search(
-        [ids], translator.decoding.greedy, prefixes=first_ids if any(first_ids) else ()
-    )
+    ((best,),) = translator.engine.search([Sentence(ids, first_ids[0])], translator.decoding.greedy)
     device = next(model.parameters()).device
     src_ids, tgt_ids = pad([ids], end=EOS_ID).to(device), pad([best.ids], start=SOS_ID).to(device)
     logits_BTV, weights = model.read(src_ids, tgt_ids)

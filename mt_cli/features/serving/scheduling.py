@@ -8,13 +8,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from functools import partial
 from typing import Any
 
 from torch import Tensor
 
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding.engine import Engine, ForcedDecoding, Ids
+from mt_cli.decoding.engine import Engine, ForcedDecoding, Ids, Sentence
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.features.serving.errors import GivenUpError
 
@@ -249,25 +249,14 @@ class BatchedEngine:
     ticket: Ticket
 
     def search(
-        self,
-        sources: Sequence[Ids],
-        decoding: DecodingConfig,
-        num_best: int = 1,
-        prefixes: Sequence[Ids] = (),
-        orders: Sequence[Ids] = (),
+        self, sentences: Sequence[Sentence], decoding: DecodingConfig, num_best: int = 1
     ) -> list[list[Hypothesis]]:
         """See `Engine`. The results are those of a search alone, but for rounding."""
-
-        def search(rows: Sequence[tuple[Ids, Ids, Ids]]) -> list[list[Hypothesis]]:
-            sources, prefixes, orders = zip(*rows, strict=True)
-            columns = [column if any(column) else () for column in (prefixes, orders)]
-            return self.engine.search(sources, decoding, num_best, *columns)
-
+        search = partial(self.engine.search, decoding=decoding, num_best=num_best)
         key = (id(self.engine), "search", decoding.model_dump_json(), num_best)
         num_beams = max(decoding.beam_size, num_best)
-        rows = list(zip_longest(sources, prefixes, orders, fillvalue=()))
-        lengths = [len(source) + 1 for source in sources]
-        return self._call(key, search, rows, lengths, max(1, decoding.batch_tokens // num_beams))
+        lengths = [len(sentence.ids) + 1 for sentence in sentences]
+        return self._call(key, search, list(sentences), lengths, max(1, decoding.batch_tokens // num_beams))
 
     def force_decode(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
         """See `Engine`."""

@@ -19,8 +19,8 @@ class Engine:
     def __init__(self, translations=None, log_probs=None):
         self.translations, self.log_probs = translations or {}, log_probs or {}
 
-    def search(self, sources, decoding, num_best=1, prefixes=()):
-        return [[Hypothesis(self.translations.get(tuple(ids), list(ids)), 0.0, None)] for ids in sources]
+    def search(self, sentences, decoding, num_best=1):
+        return [[Hypothesis(self.translations.get(tuple(ids), list(ids)), 0.0, None)] for ids, *_ in sentences]
 
     def force_decode(self, pairs):
         return [ForcedDecoding([self.log_probs.get(token, -0.1) for token in [*ids, "end"]], None) for _, ids in pairs]

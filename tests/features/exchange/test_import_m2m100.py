@@ -7,7 +7,7 @@ from marian_files import LINES
 
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.loading import load_config
-from mt_cli.decoding.engine import TransformerEngine
+from mt_cli.decoding.engine import Sentence, TransformerEngine
 from mt_cli.features.exchange.m2m100 import M2M100Config
 from mt_cli.features.exchange.names import SHARED_TABLE, transformers_name
 from mt_cli.model.transformer import outline
@@ -101,7 +101,7 @@ def test_translations_are_those_of_generate_with_a_forced_language(published, ru
     texts = [f"{tag} {' '.join(text.split())}" for text in TEXTS]
     decoding = run.config.decoding.model_copy(update=BEAMS | {"beam_size": num_beams})
     sources, prefixes = run.tokenizers[0].encode(texts), run.tokenizers[0].first_target_ids(texts)
-    hypotheses = TransformerEngine(run.model).search(sources, decoding, prefixes=prefixes)
+    hypotheses = TransformerEngine(run.model).search([*map(Sentence, sources, prefixes)], decoding)
     ours = [[theirs[index] for index in best.ids] for (best, *_) in hypotheses]
     expected = generated(original, tokenizer, TEXTS, source, target, num_beams)
     # At the maximum length, `generate` ends translations without the probability of the end.
@@ -150,7 +150,7 @@ def test_exports_to_transformers_and_ctranslate2_translate_as_the_run(published,
         )
         decoding = run.config.decoding.model_copy(update={"beam_size": 1, "max_length": 12, "unk": "keep"})
         ids = run.tokenizers[0].encode([f"<{source}>{target}> {line}"])
-        ((best,),) = TransformerEngine(run.model).search(ids, decoding, prefixes=[[output[0, 1].item()]])
+        ((best,),) = TransformerEngine(run.model).search([Sentence(*ids, [output[0, 1].item()])], decoding)
         assert best.ids[:11] == [index for index in output[0, 1:].tolist() if index != 2][:11]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding.engine import TransformerEngine
+from mt_cli.decoding.engine import Sentence, TransformerEngine
 from mt_cli.errors import InputError
 from mt_cli.features.serving.errors import GivenUpError
 from mt_cli.features.serving.scheduling import BatchedEngine, Scheduler, Ticket
@@ -200,9 +200,11 @@ def test_calls_together_give_the_results_of_the_engine_alone(trained, pool, sche
     engine = TransformerEngine(run.model.eval())
     sources = run.tokenizers[0].encode(["one two.", "three.", "four five six seven.", "eight nine ten one two.", ""])
     decoding = DecodingConfig(beam_size=3)
-    alone = [engine.search([source], decoding, 2) for source in sources]
+    alone = [engine.search([Sentence(source)], decoding, 2) for source in sources]
     batched = [BatchedEngine(engine, scheduler, Ticket()) for _ in sources]
-    results = [pool.submit(own.search, [source], decoding, 2) for own, source in zip(batched, sources, strict=True)]
+    results = [
+        pool.submit(own.search, [Sentence(source)], decoding, 2) for own, source in zip(batched, sources, strict=True)
+    ]
     together = [result.result() for result in results]
     assert [[best.ids for best in found[0]] for found in together] == [[b.ids for b in found[0]] for found in alone]
     scores = [[best.score for best in found[0]] for found in together]
