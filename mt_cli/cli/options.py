@@ -31,6 +31,8 @@ MODEL, CONFIG, SEARCH, HARDWARE, OUTPUT = "Model", "Config", "Search", "Hardware
 def utf8(parameter: CallbackParam, value: Any) -> Any:
     """Value of an option, with texts decoded as UTF-8 in any locale; paths are only checked."""
     if not value or isinstance(value, list | tuple):
+        if value and parameter.nargs > 1 and any(str(item).startswith("--") for item in value):
+            raise InputError(f"{parameter.opts[0]}: give {parameter.nargs} values, {parameter.metavar}, with a space")
         return value and type(value)(utf8(parameter, item) for item in value)
     text = as_utf8(str(value), parameter.opts[0], sys.getfilesystemencoding())
     return text if isinstance(value, str) else value

@@ -136,6 +136,8 @@ def test_columns_are_chosen_by_number(init, pairs_of, tmp_path):
         assert corpus is None and f"no {named}" in err
     err, corpus = init("--file", "a.tsv", *languages)
     assert corpus is None and "--columns SOURCE TARGET" in err
+    err, corpus = init("--file", "a.tsv", "--columns", "2,4", *languages)
+    assert corpus is None and "--columns: give 2 values, SOURCE TARGET" in err
     write_table(tmp_path / "b.tsv", [(str(n), b, a) for n, (a, b) in enumerate(PAIRS)], ("id", "ita", "eng"))
     _, corpus = init("--file", "b.tsv", "--columns", "3", "2")
     assert corpus.languages == ("eng", "ita") and pairs_of(corpus) == PAIRS
