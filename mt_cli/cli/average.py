@@ -42,11 +42,11 @@ def average(
         spin_less_if_busy()
         from mt_cli.run.finish import average_run
 
-        return show(*average_run(paths[0], last, best))
+        return show(*average_run(paths[0], last, best), is_result=False)
     if output is None or last is not None or best is not None:
         raise InputError("for a mean of runs, give --output DIR, without --last and --best")
     check_new_run(output)
     from mt_cli.features.averages.averages import average_runs
 
     say("\n".join(average_runs(paths, output)))
-    return show(str(output))
+    return show(str(output), is_result=False)

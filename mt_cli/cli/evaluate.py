@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from mt_cli.cli import options
 from mt_cli.cli.options import RUNS, File, file_option, load_translator, option, run_paths, search_options
-from mt_cli.cli.streams import show
+from mt_cli.cli.streams import check_distinct, show
 from mt_cli.corpus.plain_text import check_plain_text
 from mt_cli.errors import InputError
 
@@ -81,6 +81,9 @@ def evaluate(
     scorer = scorer_for(config, test_set.name, direction[1], bool(to), bleu_tokenizer)
     scorer = replace(scorer, num_resamples=num_resamples or scorer.num_resamples)
     system = System(paths, translator, config, checkpoint, search, direction)
+    written = {"the new translations": system.hypotheses_path(test_set)}
+    for read in ({"--source": source}, {"--reference": reference}):
+        check_distinct({**read, **written})
     scores = evaluate_system(system, test_set, scorer, against, load, comet)
     tree = scores.model_dump(exclude_unset=True)
     name = f"{scores.run}, checkpoint {checkpoint}" if checkpoint else scores.run

@@ -66,7 +66,7 @@ def import_model(
         say(f"Licence of {origin}: {licence}; it stands in the run and in its exports")
     say(f'Translate with it:  mt translate --run {output} "..."')
     say(f"Fine-tune it:       mt train --config FILE --set init.run={output}")
-    show(str(output))
+    show(str(output), is_result=False)
 
 
 def _codes(languages: str | None) -> list[str]:

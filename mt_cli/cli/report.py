@@ -10,7 +10,7 @@ from typer import Option
 from mt_cli.cli import options
 from mt_cli.cli.options import file_option, option, run_path, utf8
 from mt_cli.cli.streams import Output, show
-from mt_cli.errors import MtError
+from mt_cli.errors import InputError, MtError
 
 
 def report(
@@ -34,9 +34,11 @@ def report(
     path = run_path(run)
     from mt_cli.features.exchange.destinations import describe_destinations
     from mt_cli.features.inspection.page import page_of
-    from mt_cli.machine.storage import write_text
+    from mt_cli.machine.storage import real_path, write_text
     from mt_cli.reporting.report import RunSummary
 
+    if output is not None and output.exists() and real_path(output).is_relative_to(real_path(path)):
+        raise InputError(f"{output}: a file of the run; give another name")
     page = Output(output) if output else None
     runs = [RunSummary.read(directory) for directory in [path, *(against or []), *(compare or [])]]
     text = page_of(runs, [describe_destinations(run.config) for run in runs])
@@ -48,4 +50,4 @@ def report(
     else:
         with page:
             page.write(text)
-    show(str(output or path / "report.html"))
+    show(str(output or path / "report.html"), is_result=False)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import combinations
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 import typer
 
@@ -34,7 +34,9 @@ def use_utf8() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
-    if sys.stdin and sys.stdin is sys.__stdin__:
+    if sys.stdin is None:
+        sys.stdin = _ClosedInput()
+    elif sys.stdin is sys.__stdin__:
         sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
     if sys.stdout and sys.stdout is sys.__stdout__:
         sys.stdout = _Results(sys.stdout.buffer, **_UTF8)  # type: ignore[union-attr]
@@ -42,6 +44,14 @@ def use_utf8() -> None:
         sys.stderr = _Notices(sys.stderr.buffer, **_UTF8)  # type: ignore[union-attr]
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # Open until the end.
+
+
+class _ClosedInput(io.StringIO):
+    """Standard input that was closed before the start; reading it raises InputError."""
+
+    @property
+    def buffer(self) -> BinaryIO:
+        raise InputError("standard input is closed; give sentences or a file")
 
 
 class _Results(io.TextIOWrapper):
@@ -81,8 +91,13 @@ class _Notices(io.TextIOWrapper):
             super().flush()
 
 
-def show(*lines: str) -> None:
-    """Write the result of a command to standard output. The command continues if the reader has gone."""
+def show(*lines: str, is_result: bool = True) -> None:
+    """Write the result of a command to standard output. The command continues if the reader has gone.
+
+    If standard output is closed, raises MtError, unless the result is in a file, of which the lines are the name.
+    """
+    if sys.stdout is None and is_result:
+        raise MtError("standard output is closed, so the result cannot be written")
     with suppress(typer.Exit):
         print(*lines, sep="\n", flush=True)
 
@@ -96,6 +111,8 @@ class Output:
 
     def __init__(self, path: Path | None) -> None:
         check_output(path)
+        if path is not None and path.suffix.lower() in (".gz", ".zst", ".bz2", ".xz"):
+            raise InputError(f"{path}: output is not compressed; give a name without {path.suffix}")
         if path is None and sys.stdout is None:
             raise InputError("standard output is closed; write to a file with --output FILE")
         self._path, self._file = path, sys.stdout if path is None else None

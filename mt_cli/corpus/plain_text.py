@@ -15,7 +15,8 @@ from mt_cli.corpus.lines import COMPRESSIONS, decode_lines, opened
 from mt_cli.errors import InputError, reason
 
 _ADVICE = {
-    "po": "mt translate --input FILE --output FILE translates it; for scores, write its texts into a file, one a line",
+    "po": "mt translate --input FILE --output NEW.po translates it; for scores, write its texts into a file, one a "
+    "line",
     "xlf xliff sdlxliff mqxliff mxliff txlf tmx tbx": "export the source segments from your translation program, one "
     "a line; to train on a memory (.tmx), use mt init --file FILE",
     "html htm xhtml md markdown rst adoc org wiki tex latex docx epub": "convert it with `pandoc --to plain --wrap "

@@ -72,6 +72,7 @@ _BEGINNINGS = {
 """A text without these characters has no span of a kind."""
 _UNNUMBERED = regex.compile(rf"(?!%%|%\(|%\d+\$)(?:{PATTERNS['printf']})|\{{(?:[:!][^{{}}]*+)?\}}")
 """Placeholders that stand for the next argument of a program, whatever it is."""
+_TAG = regex.compile(r"<(?P<is_end>/?)(?P<name>[A-Za-z][\w:.-]*+)[^<>]*?(?P<is_empty>/?)>")
 _UNNUMBERED_INSIDE = regex.compile(r"[^`]*?(?:(?<![\d%])%[sd](?!\w)|\{\})[^`]*+")
 """Spans of other kinds with such a placeholder, as in the tag `<a href="%s">`; in code, it is often a mention."""
 _MAX_SECONDS = 2.0
@@ -162,15 +163,38 @@ class ProtectedText:
         return Restored("".join(parts), lost, self._reordered(numbers), offsets)
 
     def _reordered(self, numbers: Sequence[int]) -> tuple[str, ...]:
-        """Unnumbered placeholders in their order in a translation, given by number, if that is another order."""
-        unnumbered = [number for number in numbers if _is_unnumbered(self.contents[number])]
+        """Unnumbered placeholders in their order in a translation, given by number, if that is another order.
+
+        Otherwise tags in their order, if they were nested in the source and are not any more.
+        """
+        unnumbered, tags = (
+            [number for number in numbers if is_of_kind(self.contents[number])]
+            for is_of_kind in (_is_unnumbered, _TAG.fullmatch)
+        )
         contents, expected = ([self.contents[number] for number in order] for order in (unnumbered, sorted(unnumbered)))
-        return tuple(contents) if contents != expected else ()
+        if contents != expected:
+            return tuple(contents)
+        contents, expected = ([self.contents[number] for number in order] for order in (tags, sorted(tags)))
+        return tuple(contents) if _are_nested(expected) and not _are_nested(contents) else ()
 
 
 def _is_unnumbered(content: str) -> bool:
     """Whether a span is, or has, a placeholder for the next argument of a program."""
     return bool(_UNNUMBERED.fullmatch(content) or _UNNUMBERED_INSIDE.fullmatch(content))
+
+
+def _are_nested(tags: Sequence[str]) -> bool:
+    """Whether each start tag has its end tag, inside of the same other tags."""
+    waiting: list[str] = []
+    for tag in tags:
+        match = _TAG.fullmatch(tag)
+        if match is None or match["is_empty"]:
+            continue
+        if not match["is_end"]:
+            waiting.append(match["name"])
+        elif not waiting or waiting.pop() != match["name"]:
+            return False
+    return not waiting
 
 
 def have_other_order(source: str, translation: str) -> bool:

@@ -162,9 +162,8 @@ def translations_of(
     return hypotheses
 
 
-def write_hypotheses(run: Path, split: str, hypotheses: Sequence[str]) -> None:
-    """Write translations into the run directory, one a line; if that fails, only print the reason."""
-    path = run / "hypotheses" / f"{split}.txt"
+def write_hypotheses(path: Path, hypotheses: Sequence[str]) -> None:
+    """Write translations into a file of the run directory, one a line; if that fails, only print the reason."""
     try:
         make_folder(path.parent)
         write_text(path, "".join(f"{hypothesis}\n" for hypothesis in hypotheses))

@@ -138,7 +138,35 @@ def json_text(content: object) -> str:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file atomically."""
-    write_atomically(path, lambda temporary: Path(temporary).write_bytes(content))
+    write_atomically(path, lambda temporary: _write(temporary, content))
+
+
+def _write(name: str, content: bytes) -> None:
+    Path(name).write_bytes(content)
+
+
+def write_output(path: Path, content: bytes) -> None:
+    """Write a file that a user has named: atomically, with the mode of an existing file, and through links.
+
+    A pipe, a device and a file of standard output are written to. Raises MtError if the file cannot be written.
+    """
+    with writing(path), suppress(FileNotFoundError):
+        is_stdout = _is_standard_output(path)
+        if is_stdout or not stat.S_ISREG(path.stat().st_mode):
+            with os.fdopen(os.dup(1), "wb") if is_stdout else path.open("wb") as stream:
+                stream.write(content)
+            return
+    path = real_path(path)
+    _write_atomically(
+        path, path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp"), lambda name: _write(name, content)
+    )
+
+
+def _is_standard_output(path: Path) -> bool:
+    """Whether a path names the file or the pipe of standard output."""
+    with suppress(OSError):
+        return os.path.samestat(path.stat(), os.fstat(1))
+    return False
 
 
 def write_atomically(path: Path, write: Callable[[str], object]) -> None:
@@ -147,13 +175,17 @@ def write_atomically(path: Path, write: Callable[[str], object]) -> None:
     If `path` or the temporary file is a link, the link is replaced and its target stays unchanged. Raises MtError if
     the file cannot be written; the old file then stays unchanged.
     """
-    temporary = path.with_name(path.name + ".tmp")
+    _write_atomically(path, path.with_name(path.name + ".tmp"), write)
+
+
+def _write_atomically(path: Path, temporary: Path, write: Callable[[str], object]) -> None:
     with writing(path, "; the previous file is unchanged" if path.exists() else ""):
         if not path.is_symlink() and (path.is_char_device() or path.is_block_device()):
             raise OSError(errno.EINVAL, "a device", str(path))
         temporary.unlink(missing_ok=True)
         temporary.touch(exist_ok=False)
-        mode = temporary.stat().st_mode
+        is_kept = path.is_file() and not path.is_symlink()
+        mode = (path if is_kept else temporary).stat().st_mode
         try:
             write(str(temporary))
             temporary.chmod(mode)  # safetensors creates files that only the owner may read.

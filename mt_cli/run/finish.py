@@ -112,7 +112,7 @@ def _write_report(context: TrainingContext, state: RunState, stopped_because: st
         languages = corpus.languages(context.config.corpus.languages_of(name))
         say(f"Scoring {name}: {len(corpus):,} sentences (training.max_minutes does not count this)")
         scores[name], hypotheses = evaluate(translator, corpus.pairs, name, scorer, languages, corpus.blank_rows())
-        write_hypotheses(directory.path, name, hypotheses)
+        write_hypotheses(directory.path / "hypotheses" / f"{name}.txt", hypotheses)
     first, *others = scores.values()
     best = directory.best_state()
     report = Report(

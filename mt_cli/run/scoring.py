@@ -41,6 +41,13 @@ class System:
         """Display name."""
         return " + ".join(real_path(path).name for path in self.paths)
 
+    def hypotheses_path(self, test_set: EvaluationSet) -> Path | None:
+        """File in the run directory for the translations of a test set; None if there is not one run."""
+        if self.config is None or len(self.paths) > 1:
+            return None
+        name = f"{test_set.name}.{self.checkpoint}" if self.checkpoint else test_set.name
+        return self.paths[0] / "hypotheses" / f"{name}.txt"
+
 
 def evaluate_system(
     system: System,
@@ -72,9 +79,8 @@ def evaluate_system(
         scores.comet = comet_score(model, pairs, hypotheses)
     if against is not None:
         scores.against = _compare(system, test_set, scorer, hypotheses, against, load)
-    if system.config is not None and len(system.paths) == 1:  # `against`, which is read by now, may be the same file.
-        name = f"{test_set.name}.{system.checkpoint}" if system.checkpoint else test_set.name
-        scoring.write_hypotheses(path, name, hypotheses)
+    if (written := system.hypotheses_path(test_set)) is not None:  # `against`, read by now, may be the same file.
+        scoring.write_hypotheses(written, hypotheses)
     return scores
 
 

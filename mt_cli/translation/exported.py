@@ -23,7 +23,8 @@ from mt_cli.tokenizer.special_tokens import SPECIAL_TOKENS
 from mt_cli.tokenizer.tokenizer import TokenizerPair, load_pair
 
 DESCRIPTION = "model.json"
-_WEIGHTS = ("model.safetensors", "model.bin")
+_SIGNED = ("model.safetensors", "model.bin", "*vocabulary.*", "tokenizer.*.json")
+"""Files whose digests are in a description."""
 
 
 class Description(BaseModel):
@@ -50,7 +51,7 @@ class Description(BaseModel):
     source_vocab_size: int = 0
     target_vocab_size: int = 0
     sha256: dict[str, str] = {}
-    """Digests of the files of weights; exports of earlier versions have none."""
+    """Digests of the files of weights and tokenizers; exports of earlier versions have none."""
     licences: dict[str, str] = {}
     """Licences of imported models that training began with, by their names; for the user of the export to observe."""
     special_tokens: dict[str, int] = {token: index for index, token in enumerate(SPECIAL_TOKENS)}
@@ -71,11 +72,12 @@ class Description(BaseModel):
         return Protection(self.protect, self.protect_patterns)
 
 
-def check_weights(folder: Path, description: Description) -> None:
-    """Raise InputError if a file of weights has changed since it was exported."""
-    for name in _WEIGHTS:
-        if name in description.sha256 and digest_of_file(folder / name) != description.sha256[name]:
-            raise InputError(f"{folder / name}: has changed since it was exported; export the run again")
+def check_unchanged(folder: Path, description: Description) -> None:
+    """Raise InputError if a file of weights or of a tokenizer has changed since it was exported."""
+    for pattern in _SIGNED:
+        for path in folder.glob(pattern):
+            if digest_of_file(path) != description.sha256.get(path.name, digest_of_file(path)):
+                raise InputError(f"{path}: has changed since it was exported; export the run again")
 
 
 def describe(run: TrainedRun, folder: Path) -> None:
@@ -99,7 +101,7 @@ def describe(run: TrainedRun, folder: Path) -> None:
         source_vocab_size=source.vocab_size,
         target_vocab_size=target.vocab_size,
         licences=licences_of(run.state.parents),
-        sha256={name: digest_of_file(folder / name) for name in _WEIGHTS if (folder / name).exists()},
+        sha256={path.name: digest_of_file(path) for pattern in _SIGNED for path in sorted(folder.glob(pattern))},
     )
     (folder / DESCRIPTION).write_text(json_text(description.model_dump(mode="json")), encoding="utf-8")
 
@@ -123,7 +125,7 @@ def load_exported(
         for path in folder.iterdir():
             check_regular(path)  # CTranslate2 itself would block on a pipe.
         description = read_model(folder / DESCRIPTION, Description)
-        check_weights(folder, description)
+        check_unchanged(folder, description)
         tokenizers = load_pair(folder, TokenizerConfig.model_validate(description.tokenizer), description.tags)
         description.protection.spans(" ")  # Raises for a pattern that is none.
         engine = CTranslate2Engine(ctranslate2, folder, tokenizers, device, reserved=ReservedIds.of(tokenizers))

@@ -21,6 +21,7 @@ from mt_cli.corpus.rows import untagged
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.tokenizer.special_tokens import BYTES, SPACE, UNK, UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
+from mt_cli.translation.directions import with_balanced_directions
 from mt_cli.translation.sentences import (
     glue_of_translations,
     has_letters,
@@ -130,7 +131,8 @@ class Translation:
         for rank in range(min((len(segment.hypotheses) for segment in self.searched), default=1)):
             texts = [segment.restored(rank).text + segment.glue for segment in self.segments]
             scores = [segment.hypotheses[rank].hypothesis.score for segment in self.searched]
-            hypotheses.append(("".join(texts), sum(scores) / len(scores) if scores else 0.0))
+            text = with_balanced_directions("".join(texts), self.source)
+            hypotheses.append((text, sum(scores) / len(scores) if scores else 0.0))
         return hypotheses
 
     @property

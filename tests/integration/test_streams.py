@@ -256,6 +256,30 @@ def test_without_a_standard_error_notices_are_not_among_the_results(
     assert results[0].stdout == results[1].stdout
 
 
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no closed streams")
+@pytest.mark.parametrize(
+    ("redirection", "words", "status"),
+    [
+        ("<&-", "translate --run RUN", 2),
+        ("<&-", "translate --run RUN --interactive", 2),
+        (">&-", "tokenize one.two. --run RUN", 1),
+        (">&-", "report --run RUN --output page.html", 0),
+    ],
+)
+def test_a_closed_stream_that_a_command_needs_is_an_error(run, trained, root, tmp_path, redirection, words, status):
+    command = [sys.executable, "-m", "mt_cli", *(str(trained) if word == "RUN" else word for word in words.split())]
+    closed = ["bash", "-c", f'exec "$@" {redirection}', "bash", *command]
+    result = run(closed, env=os.environ | {"PYTHONPATH": str(root)}, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    assert result.returncode == status and "Traceback" not in result.stderr
+    assert status == 0 or "is closed" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["a.gz", "b.txt.zst"])
+def test_names_of_compressed_files_are_refused_for_text(tmp_path, name):
+    with pytest.raises(InputError, match="not compressed"):
+        Output(tmp_path / name)
+
+
 def test_results_without_a_standard_output_are_refused_before_the_work_begins(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "stdout", None)
     with pytest.raises(InputError, match="standard output is closed; write to a file with --output"):

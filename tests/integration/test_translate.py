@@ -485,3 +485,13 @@ def test_too_little_memory_is_one_line(mt, trained, monkeypatch):
     monkeypatch.setattr("mt_cli.checkpoint.trained.TrainedRun.load", lacking)
     status, _, err = mt("translate", "--run", trained, "one two")
     assert (status, err.splitlines()[-1]) == (1, "mt: CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+
+def test_translations_of_a_test_set_do_not_replace_it(mt, trained, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(trained, run)
+    (run / "hypotheses/files.txt").write_text("one two.\n")
+    (tmp_path / "in.xx").write_text("ONE TWO.\n")
+    status, _, err = mt("evaluate", "--run", run, "--source", run / "hypotheses/files.txt", "--reference", "in.xx")
+    assert status == 2 and "--source and the new translations are one file" in err
+    assert (run / "hypotheses/files.txt").read_text() == "one two.\n"

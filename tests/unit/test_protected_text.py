@@ -212,6 +212,16 @@ def test_another_order_of_placeholders_is_reported(spans, random):
     assert restored.lost == () and list(restored.reordered) == (unnumbered[1] if unnumbered[0] != unnumbered[1] else [])
 
 
+@pytest.mark.parametrize(
+    ("order", "is_reported"), [([0, 1, 2, 3], False), ([2, 3, 0, 1], False), ([1, 0, 2, 3], True), ([0, 2, 1, 3], True)]
+)
+def test_tags_that_are_not_nested_any_more_are_reported(order, is_reported):
+    protected = Protection(("markup",)).protect("<b>x</b> and <i>y</i> <br/>")
+    characters = [character for character in protected.text if character in RESERVED]
+    restored = protected.restore(" ".join([*(characters[place] for place in order), characters[4]]))
+    assert restored.lost == () and bool(restored.reordered) == is_reported
+
+
 class Exported(CTranslate2Engine):
     """CTranslate2's engine without CTranslate2: more beams find the translation with spans in order."""
 

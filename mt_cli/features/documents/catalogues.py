@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 from mt_cli.corpus.gettext import CHARSET, messages_in
@@ -22,6 +23,7 @@ from mt_cli.features.documents.document import (
     lines_with_places,
     read_content,
 )
+from mt_cli.features.documents.inline_marks import PLACEHOLDERS, QT
 
 _WIDTH = 79
 _NUM_PLURALS = re.compile(r"nplurals\s*=\s*(\d{1,2})")
@@ -53,9 +55,10 @@ def read_catalogue(path: Path, options: Options) -> Document:
         first = lines[(message.flags or message.previous or message.number) - 1][0]
         flags = first + len(lines[message.flags - 1][1]) if message.flags else first
         translation, last = lines[message.translation - 1][0], lines[message.end - 1]
-        write = _Writer(content[first:flags], content[flags:translation], message.is_fuzzy, num_plurals, line_end)
+        parts = content[first:flags], content[flags:translation]
+        write = _Writer(*parts, message.is_fuzzy, num_plurals, message.translations, line_end)
         units.append(Unit(first, last[0] + len(last[1]), texts, write, all(message.translations)))
-    return Document(content, units, encoding, mark)
+    return Document(content, units, encoding, mark, marks=(*PLACEHOLDERS, QT))
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,8 @@ class _Writer:
     """Content from the flags to the translation."""
     is_fuzzy: bool
     num_plurals: int
+    written: Sequence[str]
+    """Translations that the message has; the forms of a plural that are there stay."""
     line_end: str
 
     def __call__(self, translations: Sequence[str], needs_review: bool) -> str:
@@ -78,6 +83,8 @@ class _Writer:
             return before + self._keyword("msgstr", translations[0])
         forms = [translations[min(index, 1)] for index in range(self.num_plurals)]
         forms = forms if len(forms) > 1 else [translations[1]]
+        if not all(self.written):
+            forms = [old or new for old, new in zip_longest(self.written, forms, fillvalue="")]
         lines = [self._keyword(f"msgstr[{index}]", form) for index, form in enumerate(forms)]
         return before + self.line_end.join(lines)
 

@@ -21,6 +21,8 @@ PLACEHOLDERS = ("urls", "emails", "dollars", "braces", "printf")
 """Kinds of marks that texts of any format may have, as in `corpus.protect`."""
 EMPHASIS = "emphasis"
 """Kind of the marks `*`, `**`, `_`, `__` and `~~` around words."""
+QT = "qt"
+"""Kind of the placeholders `%1` and `%L1` of Qt and KDE. Elsewhere, `%50` may be a percentage, as in Turkish."""
 MARKDOWN = "markdown"
 """Kind of the code, links, images, footnotes and comments of Markdown."""
 _COMPILED = {kind: regex.compile(PATTERNS[kind]) for kind in ("rest", *PLACEHOLDERS)}
@@ -37,8 +39,12 @@ _BRACKET = regex.compile(
 _OF_ANY_FORMAT = regex.compile(
     r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,(?:[^{}]|(?P<part>\{(?:[^{}]|(?&part))*+\}))*+\}"
     rf"|{ENTITY}|<\d[\d:.]{{1,12}}>"
+    r"|[%#]\{\w{1,100}\}|\{%[^{}]{1,300}%\}|\{\{[^{}]{1,300}\}\}"
 )
-"""Messages of ICU with several forms, which stay as they are; entities; and times inside of subtitles."""
+"""Messages of ICU with several forms, which stay as they are; entities; times inside of subtitles; and placeholders of
+Ruby (`%{name}`, `#{name}`) and of templates (`{% if x %}`, `{{ x }}`)."""
+_OF_QT = regex.compile(r"(?<![\d%])%L?\d{1,2}(?![\d$])")
+_WITH_NAME_IN_BRACKETS = regex.compile(r"%<\w{1,100}>[a-zA-Z]?")
 _EMPHASIS = re.compile(r"(?<![\\*])\*{1,3}(?!\*)|(?<![\\_])_{1,3}(?!_)|(?<![\\~])~~(?!~)")
 _NAME = re.compile(r"[\w:-]+")
 _ELEMENT_NAMES = (
@@ -111,9 +117,13 @@ class InlineMarks:
             yield from _links(text, code)
         elif "rest" in self.kinds:
             yield from _marks_of_kind("rest", _COMPILED["rest"], text)
+        if self.kinds:
+            yield from ([_placeholder(match)] for match in _WITH_NAME_IN_BRACKETS.finditer(text))
         yield from ([(*match.span(), _tag(match[0]))] for match in LIKE_TAG.finditer(text))
         if self.kinds:
             yield from ([_placeholder(match)] for match in _OF_ANY_FORMAT.finditer(text))
+        if QT in self.kinds:
+            yield from ([_placeholder(match)] for match in _OF_QT.finditer(text))
         for kind in filter(self.kinds.__contains__, PLACEHOLDERS):
             yield from _marks_of_kind(kind, _COMPILED[kind], text)
         if EMPHASIS in self.kinds:

@@ -14,6 +14,7 @@ from mt_cli.features.documents.texts import is_translatable, split_margins, with
 _STRING = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
 _COLON = re.compile(r"[ \t\r\n]*:")
 _ASCII_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*(\\u00([2-7][0-9a-fA-F])|\\(/))")
+_ESCAPE_OR_CHARACTER = re.compile(r'(\\u....|\\.|")|(.)', re.DOTALL)
 _OTHER_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\u(?!00[0-7])")
 
 _GAP = re.compile(r"(?:[\s\ufeff]|/\*.*?\*/|//[^\r\n]*+)*+", re.DOTALL)
@@ -62,7 +63,7 @@ class _JsonStyle:
         }
         return cls(
             content.isascii() and bool(_OTHER_ESCAPE.search(content)),
-            {code: escape for code, escape in escapes.items() if chr(code) not in '"\\'},
+            {code: escape for code, escape in escapes.items() if chr(code) not in '"\\' and not chr(code).isalnum()},
         )
 
 
@@ -80,7 +81,7 @@ class _JsonWriter:
         if translations[0] == self.text:
             return self.part
         text = json.dumps(translations[0].join(self.margins), ensure_ascii=self.style.is_ascii)
-        return f'"{text[1:-1].translate(self.style.escapes)}"'
+        return _ESCAPE_OR_CHARACTER.sub(lambda match: match[1] or self.style.escapes.get(ord(match[2]), match[2]), text)
 
 
 def read_strings(path: Path, options: Options) -> Document:

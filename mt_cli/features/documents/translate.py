@@ -22,7 +22,7 @@ from mt_cli.features.documents.formats import check_document_size, is_document, 
 from mt_cli.features.documents.inline_marks import InlineMarks
 from mt_cli.features.documents.inline_tags import Piece, Tag
 from mt_cli.machine.console import Progress, listed, say
-from mt_cli.machine.storage import make_folder, read_model, write_bytes, write_text, writing
+from mt_cli.machine.storage import make_folder, read_model, write_output, write_text, writing
 from mt_cli.translation.lines import Translation
 from mt_cli.translation.stream import blocks
 from mt_cli.translation.translator import Translator
@@ -31,6 +31,7 @@ RECORD = ".mt-translated.json"
 """File of an output folder that names the documents that are done."""
 SPANS_LOST = "a protected span of the source is missing"
 SPANS_REORDERED = "placeholders such as %s are in another order than in the source"
+EMPTY = "the translation is empty, so the text stays as it is"
 MARKS_GUESSED = "the place of a tag or another mark is a guess"
 _SOFT_BREAKS = re.compile(r"[ \t]*(?:\r\n|\n|\r)[ \t]*")
 _LINE_ENDS = re.compile(r"(\r\n|\n|\r)")
@@ -81,9 +82,9 @@ def translate_documents(path: Path, output: Path, job: Job, is_strict: bool) -> 
     if path.is_dir():
         _translate_folder(path, output, job)
     else:
-        write_bytes(output, translated(path, job))
+        write_output(output, translated(path, job))
     say(_summary(job.counts))
-    errors = [note for problem, note in job.notes.items() if is_strict and problem != MARKS_GUESSED]
+    errors = [note for problem, note in job.notes.items() if is_strict and problem in (SPANS_LOST, SPANS_REORDERED)]
     for message in job.notes.values():
         if message not in errors[:1]:
             say(f"note: {message}")
@@ -93,7 +94,8 @@ def translate_documents(path: Path, output: Path, job: Job, is_strict: bool) -> 
 
 def _translate_folder(path: Path, output: Path, job: Job) -> None:
     """Translate the documents of a folder that are not done."""
-    names = sorted(file.relative_to(path) for file in path.rglob("*") if file.is_file() and is_document(file))
+    files = (file for file in path.rglob("*") if file.is_file() and is_document(file) and file.name != RECORD)
+    names = sorted(file.relative_to(path) for file in files)
     if not names:
         raise InputError(f"{path}: has no documents whose text can be translated")
     if output.resolve().is_relative_to(path.resolve()):
@@ -110,20 +112,21 @@ def _translate_folder(path: Path, output: Path, job: Job) -> None:
         source, target = path / name, output / name
         key = hashlib.sha256(job.key.encode() + source.read_bytes()).hexdigest()
         before = digest_of_file(target) if target.exists() else ""
-        known_key, *known = done.get(str(name), ("", ""))
+        shown = str(name).encode("utf-8", "backslashreplace").decode("utf-8")  # A name need not be UTF-8.
+        known_key, *known = done.get(shown, ("", ""))
         if before and known_key == key and before == known[0]:
             job.counts["done before"] += 1
             continue
         if before and before not in known:
             raise InputError(f"{target}: was not written by this command, or has changed since; choose a new folder")
-        say(f"{name} ({number:,} of {len(names):,})")
+        say(f"{shown} ({number:,} of {len(names):,})")
         content = translated(source, job)
-        done[str(name)] = key, hashlib.sha256(content).hexdigest(), before  # Before it is written, so none is unknown.
+        done[shown] = key, hashlib.sha256(content).hexdigest(), before  # Before it is written, so none is unknown.
         write_text(record, json.dumps(done, indent=1, ensure_ascii=False) + "\n")
         with writing(target.parent):
             for folder in reversed(name.parents[:-1]):
                 make_folder(output / folder)
-        write_bytes(target, content)
+        write_output(target, content)
 
 
 def translated(path: Path, job: Job) -> bytes:
@@ -145,11 +148,12 @@ def translated_document(document: Document, name: str, job: Job) -> bytes:
             place = f"{name}, line {line_of(document.content, unit.start):,}"
             if place not in job.places_for_review[problem][-1:]:  # Several texts may be on one line.
                 job.places_for_review[problem].append(place)
-        parts[index] = unit.write([_joined(text, unit, translations) for text in unit.texts], any(problems))
+        if EMPTY not in problems:
+            parts[index] = unit.write([_joined(text, unit, translations) for text in unit.texts], any(problems))
     job.counts.update(document.counts)
     job.counts.update(
-        {"documents": 1, "texts": len(document.units), "translated": len(chosen)}
-        | {"had a translation": len(document.units) - len(chosen)}
+        {"documents": 1, "texts": len(document.units), "translated": len(parts)}
+        | {"had a translation": len(document.units) - len(chosen), "not translated": len(chosen) - len(parts)}
     )
     try:
         return document.replaced(parts)
@@ -212,7 +216,7 @@ def _placed(
     texts = {row: text for row in pieces if (text := TextWithoutTags.of(lines[row], pieces[row]))}
     sources = [texts[row].plain if row in texts else line for row, line in enumerate(lines)]
     items = translator.translate_fully(sources, **search)
-    drafts = [Draft(item.text, _problem_of(item)) for item in items]
+    drafts = [Draft(item.text, _problem_of(item, source)) for item, source in zip(items, sources, strict=True)]
     for row, alignment in zip(texts, translator.word_alignments([items[row] for row in texts]), strict=True):
         content, is_guess = texts[row].with_tags(items[row].text, alignment)
         is_reordered = have_other_order(lines[row], content)  # Tags may have placeholders, too.
@@ -221,7 +225,9 @@ def _placed(
     return drafts
 
 
-def _problem_of(item: Translation) -> str | None:
+def _problem_of(item: Translation, source: str) -> str | None:
+    if source.strip() and not item.text:
+        return EMPTY
     if item.lost_spans:
         return SPANS_LOST
     return SPANS_REORDERED if item.reordered_spans else None
@@ -230,6 +236,8 @@ def _problem_of(item: Translation) -> str | None:
 def _summary(counts: Counter[str]) -> str:
     """Numbers of documents and texts, as one line."""
     documents, before, texts = (counts.pop(name, 0) for name in ("documents", "done before", "texts"))
+    if before and not documents:
+        return f"all {before:,} documents were done before"
     rows = [("text" if texts == 1 else "texts", texts), *counts.items()]
     shown = [f"{number:,} {name}" for name, number in rows if number]
     earlier = f" ({before:,} more were done before)" if before else ""

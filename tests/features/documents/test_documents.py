@@ -1,16 +1,19 @@
 """Documents are translated in place: catalogues, folders of them, and what is wrong with them."""
 
 import json
+import os
 import shutil
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
+from mt_cli.corpus.protected_text import UNPROTECTED
 from mt_cli.features.documents.document import DocumentError, Options
 from mt_cli.features.documents.formats import READERS, read_document
-from mt_cli.features.documents.translate import RECORD
+from mt_cli.features.documents.translate import RECORD, Job, translated
 
 HEADER = (
     'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n'
@@ -149,6 +152,63 @@ def test_a_document_is_translated_and_counted(mt, trained, folder, tmp_path):
     assert "2 had a translation" in again[2] and (tmp_path / "b.po").read_text(encoding="utf-8") == written
 
 
+def test_forms_of_a_plural_that_are_there_stay(tmp_path):
+    forms = 'msgstr[0] "a"\nmsgstr[1] "b"\nmsgstr[2] ""\n'
+    document = read_document(write(tmp_path, HEADER + PLURALS + forms), Options())
+    assert upper(document.units[0]) == f"#, fuzzy\n{PLURALS}" + forms.replace('[2] ""\n', '[2] "%d TWO"')
+
+
+def test_an_output_may_be_a_link_or_a_pipe_and_keeps_its_mode(mt, trained, folder, tmp_path):
+    (tmp_path / "real.po").write_text("old")
+    (tmp_path / "real.po").chmod(0o600)
+    (tmp_path / "link.po").symlink_to("real.po")
+    (tmp_path / "link.po.tmp").write_text("of somebody else")
+    command = ("translate", "--run", trained, "--input", "po/a.po", "--output")
+    assert mt(*command, "link.po")[0] == mt(*command, "new.po")[0] == 0
+    expected = (tmp_path / "new.po").read_bytes()
+    assert (tmp_path / "link.po").is_symlink() and (tmp_path / "real.po").read_bytes() == expected
+    assert (tmp_path / "real.po").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "link.po.tmp").read_text() == "of somebody else"
+    os.mkfifo(tmp_path / "pipe")
+    reader = subprocess.Popen(["cat", "pipe"], cwd=tmp_path, stdout=subprocess.PIPE)
+    assert mt(*command, "pipe")[0] == 0
+    assert reader.communicate()[0] == expected and not (tmp_path / "pipe").is_file()
+
+
+def test_texts_whose_translation_is_empty_stay_and_are_named(tmp_path):
+    class Silent:
+        protection = UNPROTECTED
+
+        def translate_fully(self, lines, **search):
+            texts = ["" if "two" in line else line.upper() for line in lines]
+            return [SimpleNamespace(text=text, lost_spans=(), reordered_spans=()) for text in texts]
+
+        def word_alignments(self, items):
+            return [[] for _ in items]
+
+    job = Job(Silent(), {}, Options(("en", "de")))
+    contents = {
+        "a.json": '{"a": "one", "b": "two"}',
+        "a.po": HEADER + 'msgid "two"\nmsgstr ""\n',
+        "a.html": "<p>two</p>",
+    }
+    results = [translated(write(tmp_path, content, name), job).decode() for name, content in contents.items()]
+    assert results == ['{"a": "ONE", "b": "two"}', contents["a.po"], contents["a.html"]]
+    assert job.counts["not translated"] == 3 and job.counts["translated"] == 1
+    (note,) = job.notes.values()
+    assert "a.json, line 1" in note and "empty" in note
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems may refuse such names")
+def test_a_folder_with_a_name_that_is_not_utf8_is_finished_and_its_record_is_no_document(mt, trained, folder, tmp_path):
+    (folder / os.fsdecode(b"n\xff.json")).write_text('{"a": "one"}')
+    command = ("translate", "--run", trained, "--input", "po", "--output", "out")
+    assert mt(*command)[0] == 0
+    status, _, err = mt(*command)
+    assert status == 0 and "all 3 documents were done before" in err
+    assert "3 documents" in mt("translate", "--run", trained, "--input", "out", "--output", "again")[2]
+
+
 def test_a_folder_is_finished_by_the_same_command(mt, trained, folder, tmp_path):
     command = ("translate", "--run", trained, "--input", "po", "--output", "out")
     assert "2 documents: 4 texts" in mt(*command)[2]
@@ -240,7 +300,7 @@ def killed_before(write):
         write(*arguments)
     return write_or_die
 
-translate.write_bytes, translate.write_text = map(killed_before, (translate.write_bytes, translate.write_text))
+translate.write_output, translate.write_text = map(killed_before, (translate.write_output, translate.write_text))
 main()
 """
 

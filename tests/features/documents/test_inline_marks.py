@@ -8,7 +8,7 @@ from mt_cli.corpus.protected_text import UNPROTECTED, Protection
 from mt_cli.features.documents.aligned_tags import TextWithoutTags
 from mt_cli.features.documents.document import Options
 from mt_cli.features.documents.formats import read_document
-from mt_cli.features.documents.inline_marks import EMPHASIS, PLACEHOLDERS, InlineMarks
+from mt_cli.features.documents.inline_marks import EMPHASIS, PLACEHOLDERS, QT, InlineMarks
 from mt_cli.features.documents.inline_tags import Tag
 from mt_cli.features.documents.translate import MARKS_GUESSED, SPANS_LOST, Job, translated
 
@@ -45,6 +45,9 @@ def marks_of(text, kinds=MARKDOWN, protection=UNPROTECTED):
         ),
         (PLACEHOLDERS, "<v Bob>a <c.red>b</c> <00:01.500>", ["<v Bob>", "<<c.red>", "></c>", "<00:01.500>"]),
         (PLACEHOLDERS, "**a** %d files in {dir}", ["%d", "{dir}"]),
+        (PLACEHOLDERS, "%{a} of #{b}, %<n>d at 50% or %50, $5", ["%{a}", "#{b}", "%<n>d"]),
+        ((*PLACEHOLDERS, QT), "%1 of %L2 at 50% %1$s", ["%1", "%L2", "%1$s"]),
+        (PLACEHOLDERS, "{% if a.b %}one{% endif %} {{ c | d }}", ["{% if a.b %}", "{% endif %}", "{{ c | d }}"]),
         ((), "**a** %d {x} <i>y</i>", ["<<i>", "></i>"]),
     ],
 )

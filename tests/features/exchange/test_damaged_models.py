@@ -167,12 +167,15 @@ DAMAGES = {
 
 
 def forge_digests(folder):
-    """Make the digests of a bundle fit its weights, as someone who changes them on purpose would."""
+    """Make the digests of a bundle fit its weights and tokenizers, as someone who changes them on purpose would."""
     path, weights = folder / "model.json", folder / "model.safetensors"
     with contextlib.suppress(OSError, ValueError, RecursionError):
         description = json.loads(path.read_text(encoding="utf-8"))
         if "sha256" in description:
-            description["sha256"] = {weights.name: hashlib.sha256(weights.read_bytes()).hexdigest()}
+            description["sha256"] = {
+                path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+                for path in (weights, *folder.glob("tokenizer.*.json"))
+            }
             path.write_text(json.dumps(description), encoding="utf-8")
 
 

@@ -80,6 +80,10 @@ def test_a_bundle_with_two_tokenizers_for_one_vocabulary_is_refused(shared_run, 
     tree["model"]["vocab"] |= dict(zip(words, reversed([tree["model"]["vocab"][word] for word in words]), strict=True))
     path.write_text(json.dumps(tree))
     status, _, err = mt("import", "bundle", "--output", "runs/again")
+    assert status == 2 and "tokenizer.target.json: has changed since it was exported" in err
+    description = json.loads((tmp_path / "bundle/model.json").read_text(encoding="utf-8"))
+    (tmp_path / "bundle/model.json").write_text(json.dumps(description | {"sha256": {}}))
+    status, _, err = mt("import", "bundle", "--output", "runs/again")
     assert status == 2 and "bundle: tokenizer.shared" in err
 
 

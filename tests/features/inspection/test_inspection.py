@@ -148,6 +148,8 @@ def test_a_report_is_one_page_that_loads_nothing(mt, trained, tmp_path):
 
 
 def test_a_report_says_for_every_score_and_curve_what_is_good(mt, trained, tmp_path):
+    status, _, err = mt("report", "--run", trained, "--output", trained / "config.yaml")
+    assert status == 2 and "a file of the run" in err
     assert mt("report", "--run", trained, "--output", "page.html")[0] == 0
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     for metric, label in METRICS.items():
