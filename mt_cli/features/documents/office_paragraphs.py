@@ -1,7 +1,7 @@
 """Paragraphs of word processors (WordprocessingML, OpenDocument): their text, with formatting as inline tags.
 
 Formatting that most of a paragraph has is not shown; other formatting is a pair of tags. Fields, pictures and notes
-stand alone; paragraphs in them are texts of their own.
+stand alone; paragraphs in them are texts of their own. Text of a link is text, also in a field.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from mt_cli.features.documents.xml_files import pieces_of
 _CONTAINERS = frozenset(("hyperlink", "ins", "smartTag", "sdt", "customXml", "moveTo"))
 _NO_FORMAT = re.compile(r"<w:(?:lang|noProof)\b[^>]*/>")
 """Properties of text that make no difference to see."""
+_LINK = re.compile(r"\s*HYPERLINK\b")
 _SPANS = frozenset(("span", "a"))
 _Kept = list[tuple[int, Element]]
 """Elements that stand alone, with the places of their tags."""
@@ -170,12 +171,17 @@ def _parts(content: str, children: Sequence[Element], kept: _Kept) -> Iterator[_
                 index += 1
             if depth:
                 raise _FieldError
+            if runs := _text_of_link(content, children[first:index]):
+                yield _Bounds(content[child.start : runs[0].start], "start", "field")
+                yield from _parts(content, runs, kept)
+                yield _Bounds(content[runs[-1].end : children[index - 1].end], "end", "field")
+                continue
             raw = content[child.start : children[index - 1].end]
             kept += ((child.start, part) for part in children[first:index])
             yield _Bounds(raw, "", place=child.start)
         elif child.name == "r":
             yield from _parts_of_run(content, child, kept)
-        elif child.name in _CONTAINERS and not any(_field_depth(part) for part in child.walk()):
+        elif _is_container(child) and not any(_field_depth(part) for part in child.walk()):
             inner = child.child("sdtContent") if child.name == "sdt" else child
             runs = [] if inner is None else [part for part in inner.children if not part.name.endswith("Pr")]
             if not runs:
@@ -187,6 +193,25 @@ def _parts(content: str, children: Sequence[Element], kept: _Kept) -> Iterator[_
         elif child.name != "proofErr":
             kept.append((child.start, child))
             yield _Bounds(content[child.start : child.end], "", place=child.start)
+
+
+def _is_container(element: Element) -> bool:
+    """Whether an element is only around runs whose text is part of the paragraph."""
+    is_link = element.name == "fldSimple" and _LINK.match(element.attributes.get("w:instr", ""))
+    return element.name in _CONTAINERS or bool(is_link)
+
+
+def _text_of_link(content: str, field: Sequence[Element]) -> Sequence[Element]:
+    """The runs with the text of a field, if it is a link without another field inside; otherwise nothing."""
+    parts = [(index, part) for index, run in enumerate(field) for part in run.children]
+    instruction = "".join(content[part.inner : part.inner_end] for _, part in parts if part.name == "instrText")
+    places = [(part.attributes.get("w:fldCharType"), index) for index, part in parts if part.name == "fldChar"]
+    kinds = [kind for kind, _ in places]
+    if kinds != ["begin", "separate", "end"] or not _LINK.match(instruction):
+        return ()
+    _, separate, end = (index for _, index in places)
+    has_text = any(part.name == "t" and index in (separate, end) for index, part in parts)
+    return () if has_text else field[separate + 1 : end]
 
 
 def _field_depth(element: Element) -> int:

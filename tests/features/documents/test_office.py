@@ -104,6 +104,38 @@ def test_links_fields_breaks_and_pictures_stay(tmp_path):
         assert f"{{{WORD}}}r" not in runs
 
 
+def instruction(text):
+    return f"<w:r><w:instrText>{text}</w:instrText></w:r>"
+
+
+@pytest.mark.parametrize(
+    ("link", "expected"),
+    [
+        (field("begin") + instruction(" HYPERLINK 'a'") + field("separate") + run("book") + field("end"), True),
+        (
+            field("begin")
+            + instruction("HYPER")
+            + instruction("LINK a")
+            + field("separate")
+            + bold("book")
+            + field("end"),
+            True,
+        ),
+        (f'<w:fldSimple w:instr=" HYPERLINK a">{run("book")}</w:fldSimple>', True),
+        (field("begin") + instruction(" PAGE ") + field("separate") + run("book") + field("end"), False),
+        (f'<w:fldSimple w:instr="DATE">{run("book")}</w:fldSimple>', False),
+        (field("begin") + instruction("HYPERLINK a") + field("separate") + field("end"), False),
+    ],
+)
+def test_the_text_of_a_link_in_a_field_is_text(tmp_path, link, expected):
+    document = read_word(tmp_path, run("reads a ") + link + run(" now"))
+    assert ("book" in texts(document)[0]) == expected
+    original = read_word(tmp_path, run("reads a ") + link + run(" now")).content
+    result = replaced(document, lambda text: text.replace("reads", "liest")).read("word/document.xml").decode()
+    plain = ["".join(ElementTree.fromstring(content).itertext()) for content in (original, result)]
+    assert plain[1] == plain[0].replace("reads", "liest") and result.count("HYPER") == original.count("HYPER")
+
+
 def test_a_field_over_several_paragraphs_is_counted_and_stays(tmp_path):
     document = read_word(tmp_path, field("begin") + run("a"), run("b") + field("end"), run("c"))
     assert texts(document) == ["c"] and document.counts == {"paragraphs in fields": 2}
