@@ -75,8 +75,8 @@ class Description(BaseModel):
 def check_unchanged(folder: Path, description: Description) -> None:
     """Raise InputError if a file of weights or of a tokenizer has changed since it was exported."""
     for pattern in _SIGNED:
-        for path in folder.glob(pattern):
-            if digest_of_file(path) != description.sha256.get(path.name, digest_of_file(path)):
+        for path in filter(Path.is_file, folder.glob(pattern)):  # A pipe would block.
+            if path.name in description.sha256 and digest_of_file(path) != description.sha256[path.name]:
                 raise InputError(f"{path}: has changed since it was exported; export the run again")
 
 
