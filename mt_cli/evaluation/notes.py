@@ -48,6 +48,7 @@ def notes_on_texts(
         note_on_skipped_rows(skipped, len(references)),
         number if fewest < FEWEST_SENTENCES else None,
         note_on_short_references(scorer, references),
+        note_on_empty_translations(hypotheses, references),
     )
     return [*filter(None, notes), *notes_on_style(scorer, hypotheses, references, languages)]
 
@@ -63,6 +64,12 @@ def note_on_short_references(scorer: Scorer, references: Sequence[str]) -> str |
         "most references have fewer than four words, and BLEU counts sequences of four, so it says nothing here; look "
         "at chrF, and let it choose the checkpoint (training.best_metric: chrf)"
     )
+
+
+def note_on_empty_translations(hypotheses: Sequence[str], references: Sequence[str]) -> str | None:
+    """Note that translations are empty where the reference is not; None if there is none."""
+    number = sum(not text.strip() and bool(other.strip()) for text, other in zip(hypotheses, references, strict=True))
+    return f"{number:,} of {len(hypotheses):,} translations are empty" if number else None
 
 
 def is_short(texts: Sequence[str]) -> bool:

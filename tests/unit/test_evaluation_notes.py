@@ -113,3 +113,11 @@ def test_references_that_are_too_short_for_bleu_are_noted():
     assert "BLEU counts sequences of four" in note
     assert Scorer.of("it").score(labels, labels, ["bleu"])["bleu"].score == 0, "of perfect translations"
     assert not notes(ITALIAN, ITALIAN) and not any("BLEU counts" in each for each in notes(["今夜"], ["今夜"], "ja"))
+
+
+def test_empty_translations_are_counted():
+    references = [*ITALIAN * 5, ""]
+    assert not any("empty" in note for note in notes_on_texts(Scorer.of("it"), references, references))
+    hypotheses = ["", " ", *references[2:]]
+    (note,) = [note for note in notes_on_texts(Scorer.of("it"), hypotheses, references) if "empty" in note]
+    assert note == f"2 of {len(references):,} translations are empty"
