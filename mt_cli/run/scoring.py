@@ -79,7 +79,10 @@ def evaluate_system(
         scores.comet = comet_score(model, pairs, hypotheses)
     if against is not None:
         scores.against = _compare(system, test_set, scorer, hypotheses, against, load)
-    if (written := system.hypotheses_path(test_set)) is not None:  # `against`, read by now, may be the same file.
+    written = system.hypotheses_path(test_set)
+    if written is not None and against is not None and real_path(against) == real_path(written):
+        say(f"note: the new translations are not kept, because {written} is the baseline")
+    elif written is not None:
         scoring.write_hypotheses(written, hypotheses)
     return scores
 

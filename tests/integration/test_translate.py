@@ -495,3 +495,15 @@ def test_translations_of_a_test_set_do_not_replace_it(mt, trained, tmp_path):
     status, _, err = mt("evaluate", "--run", run, "--source", run / "hypotheses/files.txt", "--reference", "in.xx")
     assert status == 2 and "--source and the new translations are one file" in err
     assert (run / "hypotheses/files.txt").read_text() == "one two.\n"
+
+
+def test_a_baseline_is_not_replaced_by_the_translations_that_it_is_compared_with(mt, trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "run")
+    for side, text in (("en", "one two.\nthree four.\n"), ("xx", "ONE TWO.\nTHREE FOUR.\n")):
+        (tmp_path / f"in.{side}").write_text(text)
+    baseline = tmp_path / "run/hypotheses/files.txt"
+    baseline.write_text("A.\nB.\n")
+    options = ("--run", "run", "--source", "in.en", "--reference", "in.xx", "--num-resamples", "2")
+    status, _, err = mt("evaluate", *options, "--against", baseline)
+    assert status == 0 and "is the baseline" in err and baseline.read_text() == "A.\nB.\n"
+    assert mt("evaluate", *options)[0] == 0 and baseline.read_text() != "A.\nB.\n"
