@@ -37,7 +37,8 @@ def report(
     from mt_cli.machine.storage import real_path, write_text
     from mt_cli.reporting.report import RunSummary
 
-    if output is not None and output.exists() and real_path(output).is_relative_to(real_path(path)):
+    is_page = output is None or output.suffix.lower() in (".html", ".htm")
+    if output is not None and not is_page and output.exists() and real_path(output).is_relative_to(real_path(path)):
         raise InputError(f"{output}: a file of the run; give another name")
     page = Output(output) if output else None
     runs = [RunSummary.read(directory) for directory in [path, *(against or []), *(compare or [])]]

@@ -111,8 +111,6 @@ class Output:
 
     def __init__(self, path: Path | None) -> None:
         check_output(path)
-        if path is not None and path.suffix.lower() in (".gz", ".zst", ".bz2", ".xz"):
-            raise InputError(f"{path}: output is not compressed; give a name without {path.suffix}")
         if path is None and sys.stdout is None:
             raise InputError("standard output is closed; write to a file with --output FILE")
         self._path, self._file = path, sys.stdout if path is None else None
@@ -161,6 +159,8 @@ def check_output(path: Path | None) -> None:
         raise InputError(f"{path}: there is no folder {path.parent}")
     if path is not None and path.is_dir():
         raise InputError(f"{path}: is a folder")
+    if path is not None and path.suffix.lower() in (".gz", ".zst", ".bz2", ".xz"):
+        raise InputError(f"{path}: output is not compressed; give a name without {path.suffix}")
 
 
 def check_distinct(files: Mapping[str, Path | int | None]) -> None:

@@ -25,7 +25,7 @@ _FINAL_MARKS = re.compile(r"(?<=\S)\s*[.!?…।॥۔؟。！？։።፧။។�
 _LETTERS_OF_WORD = re.compile(rf"[^\W\d_{SPACELESS}]{{4,}}")
 _FIRST_LETTER = regex.compile(r"(?<![\w\p{M}'’\xad])\p{L}")
 _WORD_START = re.compile(rf"(?:^|(?<= ))(?=[^ {SPACELESS}])")
-_SENTENCE_START = re.compile(r"(?:^|[.!?…]\s)[\W\d_]*[^\W\d_]")
+_SENTENCE_START = re.compile(r"(?:^|[.!?…]\s)[\W_]*[^\W\d_]")
 _DOTTED_I = frozenset({"az", "crh", "tr"})
 """Languages in which the capital of `i` is `İ`."""
 _WITHOUT_ACCENTS = str.maketrans("ΆΈΉΊΌΎΏ", "ΑΕΗΙΟΥΩ", "\u0301")

@@ -152,14 +152,13 @@ def write_output(path: Path, content: bytes) -> None:
     """
     with writing(path), suppress(FileNotFoundError):
         is_stdout = _is_standard_output(path)
-        if is_stdout or not stat.S_ISREG(path.stat().st_mode):
-            with os.fdopen(os.dup(1), "wb") if is_stdout else path.open("wb") as stream:
+        is_of_system = path.absolute().parts[1:2] in (("dev",), ("proc",))  # Such as `/dev/fd/3`.
+        if is_stdout or is_of_system or not stat.S_ISREG(path.stat().st_mode):
+            with os.fdopen(os.dup(1), "wb") if is_stdout else path.open("ab") as stream:
                 stream.write(content)
             return
     path = real_path(path)
-    _write_atomically(
-        path, path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp"), lambda name: _write(name, content)
-    )
+    _write_atomically(path, path.with_name(f".{os.urandom(8).hex()}.tmp"), lambda name: _write(name, content))
 
 
 def _is_standard_output(path: Path) -> bool:

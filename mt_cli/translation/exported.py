@@ -23,7 +23,7 @@ from mt_cli.tokenizer.special_tokens import SPECIAL_TOKENS
 from mt_cli.tokenizer.tokenizer import TokenizerPair, load_pair
 
 DESCRIPTION = "model.json"
-_SIGNED = ("model.safetensors", "model.bin", "*vocabulary.*", "tokenizer.*.json")
+_SIGNED = ("model.safetensors", "model.bin", "config.json", "*vocabulary.*", "tokenizer.*.json")
 """Files whose digests are in a description."""
 
 
@@ -73,11 +73,16 @@ class Description(BaseModel):
 
 
 def check_unchanged(folder: Path, description: Description) -> None:
-    """Raise InputError if a file of weights or of a tokenizer has changed since it was exported."""
+    """Raise InputError if a file of weights or of a tokenizer has changed, come or gone since the export."""
+    digests, is_complete = description.sha256, any(name.startswith("tokenizer.") for name in description.sha256)
     for pattern in _SIGNED:
         for path in filter(Path.is_file, folder.glob(pattern)):  # A pipe would block.
-            if path.name in description.sha256 and digest_of_file(path) != description.sha256[path.name]:
+            if path.name in digests and digest_of_file(path) != digests[path.name]:
                 raise InputError(f"{path}: has changed since it was exported; export the run again")
+            if path.name not in digests and is_complete:
+                raise InputError(f"{path}: is not a file of this export; remove it")
+    if missing := [name for name in digests if not (folder / Path(name).name).is_file()]:
+        raise InputError(f"{folder / Path(missing[0]).name}: is missing; export the run again")
 
 
 def describe(run: TrainedRun, folder: Path) -> None:

@@ -133,5 +133,6 @@ def test_small_letters_have_the_places_of_the_capitals(text, language):
 
 def test_small_letters_are_those_of_the_language_and_sentences_begin_with_a_capital():
     assert lower("ISPARTA ILIK BİR YER. İYİ", "tr") == "Isparta ılık bir yer. İyi"
+    assert lower("12 OLD DOCTORS. 3 MORE. AND", "en") == "12 old doctors. 3 more. And"
     assert lower("ΚΑΛΟΣ ΟΔΟΣ ΠΟΛΗΣ", "el") == "Καλος οδος πολης"
     assert lower(f"SEE {SPAN} NOW. {SPAN} GO", "en") == f"See {SPAN} now. {SPAN} Go"

@@ -13,6 +13,7 @@ from mt_cli.machine.storage import (
     refusal,
     size_of,
     write_atomically,
+    write_output,
     write_text,
     writing,
 )
@@ -68,6 +69,12 @@ def test_sizes_are_those_of_all_files_and_shown_in_the_largest_unit_that_fits(tm
     assert size_of([tmp_path / "a", tmp_path / "d"]) == 5
     sizes = {0: "0 bytes", 999: "999 bytes", 1000: "1.0 kB", 1.3e9: "1.3 GB", 2.5e15: "2,500.0 TB"}
     assert {size: format_bytes(size) for size in sizes} == sizes
+
+
+def test_an_output_may_have_the_longest_name(tmp_path):
+    path = tmp_path / ("a" * 250 + ".html")
+    write_output(path, b"1")
+    assert os.listdir(tmp_path) == [path.name]
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path):

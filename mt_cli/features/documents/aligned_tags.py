@@ -116,7 +116,7 @@ def _tree(pieces: Sequence[Piece]) -> tuple[str, _Node]:
         elif piece.kind == "end" and len(open_nodes) > 1:
             node = open_nodes.pop()
             node.end = len(plain)
-            if node.start == node.end and any(child.after is not None for child in node.children):
+            if node.start == node.end and node.children:
                 node.after = "".join(map(raw_of, pieces[index + 1 : index + 2]))[:1]
         else:
             node = _Node(piece.raw, len(plain), end=len(plain), is_emphasis=piece.name.startswith(EMPHASIS))

@@ -51,13 +51,15 @@ def read_catalogue(path: Path, options: Options) -> Document:
         if message.is_header or not message.texts["msgid"].strip():
             continue
         texts = tuple(message.texts[keyword] for keyword in ("msgid", "msgid_plural") if keyword in message.texts)
-        num_plurals = (int(number[1]) if number else len(message.translations)) if len(texts) > 1 else 0
+        num_written = len(message.translations)
+        num_plurals = ((number and int(number[1])) or num_written) if len(texts) > 1 else 0
         first = lines[(message.flags or message.previous or message.number) - 1][0]
         flags = first + len(lines[message.flags - 1][1]) if message.flags else first
         translation, last = lines[message.translation - 1][0], lines[message.end - 1]
         parts = content[first:flags], content[flags:translation]
         write = _Writer(*parts, message.is_fuzzy, num_plurals, message.translations, line_end)
-        units.append(Unit(first, last[0] + len(last[1]), texts, write, all(message.translations)))
+        is_translated = all(message.translations) and num_written >= num_plurals
+        units.append(Unit(first, last[0] + len(last[1]), texts, write, is_translated))
     return Document(content, units, encoding, mark, marks=(*PLACEHOLDERS, QT))
 
 
@@ -83,7 +85,7 @@ class _Writer:
             return before + self._keyword("msgstr", translations[0])
         forms = [translations[min(index, 1)] for index in range(self.num_plurals)]
         forms = forms if len(forms) > 1 else [translations[1]]
-        if not all(self.written):
+        if not all(self.written) or len(self.written) < len(forms):
             forms = [old or new for old, new in zip_longest(self.written, forms, fillvalue="")]
         lines = [self._keyword(f"msgstr[{index}]", form) for index, form in enumerate(forms)]
         return before + self.line_end.join(lines)

@@ -44,7 +44,7 @@ _OF_ANY_FORMAT = regex.compile(
 """Messages of ICU with several forms, which stay as they are; entities; times inside of subtitles; and placeholders of
 Ruby (`%{name}`, `#{name}`) and of templates (`{% if x %}`, `{{ x }}`)."""
 _OF_QT = regex.compile(r"(?<![\d%])%L?\d{1,2}(?![\d$])")
-_WITH_NAME_IN_BRACKETS = regex.compile(r"%<\w{1,100}>[a-zA-Z]?")
+_WITH_NAME_IN_BRACKETS = regex.compile(r"%<\w{1,100}>[-+ 0#]{0,5}\d{0,9}(?:\.\d{1,9})?[a-zA-Z]?")
 _EMPHASIS = re.compile(r"(?<![\\*])\*{1,3}(?!\*)|(?<![\\_])_{1,3}(?!_)|(?<![\\~])~~(?!~)")
 _NAME = re.compile(r"[\w:-]+")
 _ELEMENT_NAMES = (

@@ -7,14 +7,14 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import RootModel
 
 from mt_cli.corpus.cache import digest_of_file
-from mt_cli.corpus.protected_text import have_other_order
+from mt_cli.corpus.protected_text import UNPROTECTED, have_other_order
 from mt_cli.errors import InputError, MtError
 from mt_cli.features.documents.aligned_tags import TextWithoutTags
 from mt_cli.features.documents.document import Document, DocumentError, Options, Unit, line_of
@@ -22,7 +22,7 @@ from mt_cli.features.documents.formats import check_document_size, is_document, 
 from mt_cli.features.documents.inline_marks import InlineMarks
 from mt_cli.features.documents.inline_tags import Piece, Tag
 from mt_cli.machine.console import Progress, listed, say
-from mt_cli.machine.storage import make_folder, read_model, write_output, write_text, writing
+from mt_cli.machine.storage import make_folder, read_model, real_path, write_output, write_text, writing
 from mt_cli.translation.lines import Translation
 from mt_cli.translation.stream import blocks
 from mt_cli.translation.translator import Translator
@@ -98,7 +98,7 @@ def _translate_folder(path: Path, output: Path, job: Job) -> None:
     names = sorted(file.relative_to(path) for file in files)
     if not names:
         raise InputError(f"{path}: has no documents whose text can be translated")
-    if output.resolve().is_relative_to(path.resolve()):
+    if real_path(output).is_relative_to(real_path(path)):
         raise InputError(f"{output}: is inside of the folder that is read; write into another one")
     if output.exists() and not output.is_dir():
         raise InputError(f"{output}: is a file; documents of a folder are written into a folder")
@@ -206,7 +206,18 @@ def _drafts(lines: Sequence[str], translator: Translator, marks: InlineMarks, se
         is_changed = drafts[row].text != lines[row]
         if has_placeholder and is_changed and not drafts[row].problem:  # The sentence was translated without it.
             drafts[row] = drafts[row]._replace(problem=MARKS_GUESSED)
+    plain_marks = replace(marks, protection=UNPROTECTED)
+    for row, line in enumerate(lines):
+        if not _has_words(drafts[row].text, plain_marks) and _has_words(line, plain_marks):
+            drafts[row] = Draft(line, EMPTY)
     return drafts
+
+
+def _has_words(text: str, marks: InlineMarks) -> bool:
+    """Whether a text has letters or digits outside of its marks."""
+    if text.replace(" ", "").isalnum():  # Most texts of few words; the marks of a text take longer to find.
+        return True
+    return any(map(str.isalnum, "".join(piece for piece in marks.without_any(text) if isinstance(piece, str))))
 
 
 def _placed(
@@ -216,7 +227,7 @@ def _placed(
     texts = {row: text for row in pieces if (text := TextWithoutTags.of(lines[row], pieces[row]))}
     sources = [texts[row].plain if row in texts else line for row, line in enumerate(lines)]
     items = translator.translate_fully(sources, **search)
-    drafts = [Draft(item.text, _problem_of(item, source)) for item, source in zip(items, sources, strict=True)]
+    drafts = [Draft(item.text, _problem_of(item)) for item in items]
     for row, alignment in zip(texts, translator.word_alignments([items[row] for row in texts]), strict=True):
         content, is_guess = texts[row].with_tags(items[row].text, alignment)
         is_reordered = have_other_order(lines[row], content)  # Tags may have placeholders, too.
@@ -225,9 +236,7 @@ def _placed(
     return drafts
 
 
-def _problem_of(item: Translation, source: str) -> str | None:
-    if source.strip() and not item.text:
-        return EMPTY
+def _problem_of(item: Translation) -> str | None:
     if item.lost_spans:
         return SPANS_LOST
     return SPANS_REORDERED if item.reordered_spans else None

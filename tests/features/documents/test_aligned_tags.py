@@ -93,6 +93,7 @@ def reverse(number):
         ("<b>a</b> <i>b</i>", "B und A", [(0, 2), (1, 0)], "<i>B</i> und <b>A</b>"),
         ("a<br/>b", "A B", [(0, 0), (1, 1)], "A<br/> B"),
         ("a.<br/>b", "A. B", [(0, 0), (1, 1)], "A.<br/> B"),
+        ("a <b><x/></b> b", "A B", [(0, 0), (1, 1)], "A <b><x/></b> B"),
         ("a <x/> b", "B A", reverse(2), "<x/> B A"),
         ("今<b>夜</b>は", "the <night>", [(1, 1)], "the <<b>night</b>>"),
         ("List<String> is <b>new</b>", "List<String> ist neu", [(0, 0), (1, 1), (2, 2)], "List<String> ist <b>neu</b>"),

@@ -158,6 +158,25 @@ def test_forms_of_a_plural_that_are_there_stay(tmp_path):
     assert upper(document.units[0]) == f"#, fuzzy\n{PLURALS}" + forms.replace('[2] ""\n', '[2] "%d TWO"')
 
 
+@pytest.mark.parametrize(
+    ("number", "forms", "expected"),
+    [
+        (3, ["a", "b"], ["a", "b", "%d TWO"]),
+        (2, ["a", "b"], None),
+        (1, [""], ["%d TWO"]),
+        (0, ["", ""], ["%d ONE", "%d TWO"]),
+    ],
+)
+def test_forms_that_the_header_asks_for_are_added(tmp_path, number, forms, expected):
+    written = "".join(f'msgstr[{index}] "{form}"\n' for index, form in enumerate(forms))
+    document = read_document(write(tmp_path, HEADER.replace("=3", f"={number}") + PLURALS + written), Options())
+    (unit,) = document.units
+    assert unit.is_translated == (expected is None)
+    if expected:
+        rows = [f'msgstr[{index}] "{form}"' for index, form in enumerate(expected)]
+        assert upper(unit) == f"#, fuzzy\n{PLURALS}" + "\n".join(rows)
+
+
 def test_an_output_may_be_a_link_or_a_pipe_and_keeps_its_mode(mt, trained, folder, tmp_path):
     (tmp_path / "real.po").write_text("old")
     (tmp_path / "real.po").chmod(0o600)
@@ -173,6 +192,11 @@ def test_an_output_may_be_a_link_or_a_pipe_and_keeps_its_mode(mt, trained, folde
     reader = subprocess.Popen(["cat", "pipe"], cwd=tmp_path, stdout=subprocess.PIPE)
     assert mt(*command, "pipe")[0] == 0
     assert reader.communicate()[0] == expected and not (tmp_path / "pipe").is_file()
+    with open(tmp_path / "log", "ab") as log:
+        log.write(b"before")
+        log.flush()
+        assert mt(*command, f"/dev/fd/{log.fileno()}")[0] == 0
+    assert (tmp_path / "log").read_bytes() == b"before" + expected
 
 
 def test_texts_whose_translation_is_empty_stay_and_are_named(tmp_path):
@@ -180,7 +204,7 @@ def test_texts_whose_translation_is_empty_stay_and_are_named(tmp_path):
         protection = UNPROTECTED
 
         def translate_fully(self, lines, **search):
-            texts = ["" if "two" in line else line.upper() for line in lines]
+            texts = ["" if "two" in line else "<b></b>" if "three" in line else line.upper() for line in lines]
             return [SimpleNamespace(text=text, lost_spans=(), reordered_spans=()) for text in texts]
 
         def word_alignments(self, items):
@@ -190,11 +214,11 @@ def test_texts_whose_translation_is_empty_stay_and_are_named(tmp_path):
     contents = {
         "a.json": '{"a": "one", "b": "two"}',
         "a.po": HEADER + 'msgid "two"\nmsgstr ""\n',
-        "a.html": "<p>two</p>",
+        "a.html": "<p>two</p><p><b>three</b></p>",
     }
     results = [translated(write(tmp_path, content, name), job).decode() for name, content in contents.items()]
     assert results == ['{"a": "ONE", "b": "two"}', contents["a.po"], contents["a.html"]]
-    assert job.counts["not translated"] == 3 and job.counts["translated"] == 1
+    assert job.counts["not translated"] == 4 and job.counts["translated"] == 1
     (note,) = job.notes.values()
     assert "a.json, line 1" in note and "empty" in note
 

@@ -46,6 +46,7 @@ def marks_of(text, kinds=MARKDOWN, protection=UNPROTECTED):
         (PLACEHOLDERS, "<v Bob>a <c.red>b</c> <00:01.500>", ["<v Bob>", "<<c.red>", "></c>", "<00:01.500>"]),
         (PLACEHOLDERS, "**a** %d files in {dir}", ["%d", "{dir}"]),
         (PLACEHOLDERS, "%{a} of #{b}, %<n>d at 50% or %50, $5", ["%{a}", "#{b}", "%<n>d"]),
+        (PLACEHOLDERS, "%<n>.2f %<m>05d, %<k>s", ["%<n>.2f", "%<m>05d", "%<k>s"]),
         ((*PLACEHOLDERS, QT), "%1 of %L2 at 50% %1$s", ["%1", "%L2", "%1$s"]),
         (PLACEHOLDERS, "{% if a.b %}one{% endif %} {{ c | d }}", ["{% if a.b %}", "{% endif %}", "{{ c | d }}"]),
         ((), "**a** %d {x} <i>y</i>", ["<<i>", "></i>"]),

@@ -81,6 +81,9 @@ def test_a_bundle_with_two_tokenizers_for_one_vocabulary_is_refused(shared_run, 
     path.write_text(json.dumps(tree))
     status, _, err = mt("import", "bundle", "--output", "runs/again")
     assert status == 2 and "tokenizer.target.json: has changed since it was exported" in err
+    path.rename(tmp_path / "tokenizer.target.json")
+    assert "tokenizer.target.json: is missing" in mt("import", "bundle", "--output", "runs/again")[2]
+    (tmp_path / "tokenizer.target.json").rename(path)
     description = json.loads((tmp_path / "bundle/model.json").read_text(encoding="utf-8"))
     (tmp_path / "bundle/model.json").write_text(json.dumps(description | {"sha256": {}}))
     status, _, err = mt("import", "bundle", "--output", "runs/again")
