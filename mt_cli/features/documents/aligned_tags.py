@@ -112,6 +112,9 @@ def _tree(pieces: Sequence[Piece]) -> tuple[str, _Node]:
                 text = text[1:]
                 if is_after_single and plain and not _is_placeholder(before):
                     open_nodes[-1].children[-1].start_tag += " "
+                elif isinstance(before, Tag) and before.kind == "end" and plain and open_nodes[-1].children:
+                    closed = open_nodes[-1].children[-1]
+                    closed.end_tag += " " if closed.after is None else ""
             plain += text
         elif piece.kind == "end" and len(open_nodes) > 1:
             node = open_nodes.pop()
@@ -272,9 +275,14 @@ def _emitted(node: _Node, text: str, places: Mapping[int, tuple[int, int]], star
         content += _spaced(needs_space, text[start:first])
         needs_space &= first == start
         inside = _emitted(child, text, places, first, last)
-        if not inside and child.is_emphasis:
-            continue  # Marks of emphasis around nothing would be text.
-        inside = child.start_tag + inside + child.end_tag
+        if not child.is_emphasis:
+            inside = child.start_tag + inside + child.end_tag
+        elif core := inside.strip():  # Marks of emphasis around nothing, or beside a space inside, would be text.
+            inside = inside.replace(core, child.start_tag + core + child.end_tag)
+        else:
+            continue
+        if child.end_tag.endswith(" "):
+            inside = inside.rstrip(" ") + " " * (last < len(text) and not text[last].isspace())
         before, after = ("a", "a") if child.after is None else (child.before, child.after)
         has_space = content[-1:].isspace() or not content
         if not has_space and (needs_space or before.isspace() or (content[-1].isalnum() and not before.isalnum())):

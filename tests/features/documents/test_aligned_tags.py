@@ -94,6 +94,8 @@ def reverse(number):
         ("a<br/>b", "A B", [(0, 0), (1, 1)], "A<br/> B"),
         ("a.<br/>b", "A. B", [(0, 0), (1, 1)], "A.<br/> B"),
         ("a <b><x/></b> b", "A B", [(0, 0), (1, 1)], "A <b><x/></b> B"),
+        ("a <b>b <x/></b> c", "A B C", [(0, 0), (1, 1), (2, 2)], "A <b>B <x/></b> C"),
+        ("a <b>b <x/></b> c", "A C B", [(0, 0), (1, 2), (2, 1)], "A C <b><x/>B</b>"),
         ("a <x/> b", "B A", reverse(2), "<x/> B A"),
         ("今<b>夜</b>は", "the <night>", [(1, 1)], "the <<b>night</b>>"),
         ("List<String> is <b>new</b>", "List<String> ist neu", [(0, 0), (1, 1), (2, 2)], "List<String> ist <b>neu</b>"),
