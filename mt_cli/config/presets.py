@@ -51,7 +51,7 @@ def filled(tree: Mapping[str, Any], values: Values) -> dict[str, Any]:
     """
     result = dict(tree) | {"preset": None}
     sections = ("training",) if begins_with_run(tree) else SECTIONS
-    for section in (*sections, *(("decoding",) if "decoding" in values else ())):
+    for section in (*sections, *({"decoding"} & values.keys())):
         options = tree.get(section, {})
         if not isinstance(options, Mapping):
             continue  # A ConfigError will say so.

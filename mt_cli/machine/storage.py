@@ -138,11 +138,7 @@ def json_text(content: object) -> str:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file atomically."""
-    write_atomically(path, lambda temporary: _write(temporary, content))
-
-
-def _write(name: str, content: bytes) -> None:
-    Path(name).write_bytes(content)
+    write_atomically(path, lambda temporary: Path(temporary).write_bytes(content))
 
 
 def write_output(path: Path, content: bytes) -> None:
@@ -158,7 +154,8 @@ def write_output(path: Path, content: bytes) -> None:
                 stream.write(content)
             return
     path = real_path(path)
-    _write_atomically(path, path.with_name(f".{os.urandom(8).hex()}.tmp"), lambda name: _write(name, content))
+    temporary = path.with_name(f".{os.urandom(8).hex()}.tmp")
+    _write_atomically(path, temporary, lambda name: Path(name).write_bytes(content))
 
 
 def _is_standard_output(path: Path) -> bool:

@@ -51,12 +51,7 @@ def forward(
         v = _load(value, value_stride, inner, end, D, BLOCK_D, INNER)
         scores = tl.dot(q, tl.trans(k), input_precision="ieee") * (D**-0.5 * _LOG2_E)
         scores = tl.where(_mask(firsts, ends, inner, INNER), scores, float("-inf"))
-        new_largest = tl.maximum(largest, tl.max(scores, 1))
-        weights = tl.exp2(scores - new_largest[:, None])
-        decay = tl.exp2(largest - new_largest)
-        total = total * decay + tl.sum(weights, 1)
-        summed = summed * decay[:, None] + tl.dot(weights.to(v.dtype), v, input_precision="ieee")
-        largest = new_largest
+        largest, total, summed = _with_scores(scores, v, largest, total, summed)
     total = tl.where(total > 0, total, 1.0)  # It is 0 for rows without keys.
     _store(mixed, heads * D, first, num_queries, summed / total[:, None], D, BLOCK_D, BLOCK)
     tl.store(lse + head * num_queries + rows, largest + tl.log2(total), mask=rows < num_queries)
@@ -156,14 +151,20 @@ def attend_cached(
         has_bias = (queries < num_queries)[:, None] & (keys < num_keys)[None, :]
         biases = tl.load(bias + keys[None, :], mask=has_bias, other=float("-inf")).to(tl.float32)
         scores = (tl.dot(q, tl.trans(k), input_precision="ieee") * D**-0.5 + biases) * _LOG2_E
-        new_largest = tl.maximum(largest, tl.max(scores, 1))
-        weights = tl.exp2(scores - new_largest[:, None])
-        decay = tl.exp2(largest - new_largest)
-        total = total * decay + tl.sum(weights, 1)
-        summed = summed * decay[:, None] + tl.dot(weights.to(v.dtype), v, input_precision="ieee")
-        largest = new_largest
+        largest, total, summed = _with_scores(scores, v, largest, total, summed)
     total = tl.where(total > 0, total, 1.0)  # It is 0 for queries without keys.
     _store(mixed, heads * D, first, first + num_queries, summed / total[:, None], D, BLOCK_D, BLOCK)
+
+
+@triton.jit
+def _with_scores(scores, v, largest, total, summed):
+    """Largest score of each row, and the sums of its weights and of its weighted values, with those of a tile."""
+    new_largest = tl.maximum(largest, tl.max(scores, 1))
+    weights = tl.exp2(scores - new_largest[:, None])
+    decay = tl.exp2(largest - new_largest)
+    total = total * decay + tl.sum(weights, 1)
+    summed = summed * decay[:, None] + tl.dot(weights.to(v.dtype), v, input_precision="ieee")
+    return new_largest, total, summed
 
 
 @triton.jit
