@@ -46,8 +46,8 @@ def _end_group(leader):
         os.killpg(leader, signal.SIGKILL)
 
 
-def _start(command, ignored="", **options):
-    child = [sys.executable, "-I", "-S", str(ROOT / "tests" / "child.py"), ignored, *map(str, command)]
+def _start(command, **options):
+    child = [sys.executable, "-I", "-S", str(ROOT / "tests" / "child.py"), *map(str, command)]
     return subprocess.Popen(child, start_new_session=True, **options)
 
 
@@ -64,10 +64,10 @@ class Children:
     def __init__(self):
         self._mark, self._started = uuid.uuid4().hex, []
 
-    def start(self, command, ignored="", env=None, **options):
-        """A `subprocess.Popen` that ignores the signals with these names, separated by commas, and no others."""
+    def start(self, command, env=None, **options):
+        """Start a command as `subprocess.Popen` does."""
         environment = {**(os.environ if env is None else env), _VARIABLE: self._mark}
-        self._started.append(_start(command, ignored, env=environment, **options))
+        self._started.append(_start(command, env=environment, **options))
         return self._started[-1]
 
     def run(self, command, timeout=300, capture_output=False, check=False, **options):
@@ -97,14 +97,11 @@ class ForkServer:
 
     def __init__(self):
         self._mark, self._process, self._running = uuid.uuid4().hex, None, []
-        self.peaks = []
-        """By how many bytes the memory of each process that ended last was larger than that of the server."""
 
-    def start(self, folder, arguments=(), number=None, restarts=0, names=(), **options):
+    def start(self, folder, arguments=(), number=None, restarts=0, **options):
         """Start a command, or several processes of it as a launcher would; return their process ids.
 
-        `restarts` counts the earlier starts by the same launcher, and `names` are those of the outputs of several
-        processes without one. `limits` are seconds of a CPU, and bytes.
+        `restarts` counts the earlier starts by the same launcher. `limits` are seconds of a CPU, and bytes.
         """
         if self._process is None:
             environment = {**os.environ, _VARIABLE: self._mark, "PYTHONPATH": str(ROOT)}
@@ -113,9 +110,7 @@ class ForkServer:
         request = {"folder": str(folder), "name": "stream", "arguments": list(map(str, arguments)), "program": None}
         request |= {"environment": {}, "streams": ("there",) * 3, "encoding": "utf-8", "crash_point": None}
         request |= {"limits": None} | options
-        requests = [request | {"name": name} for name in names] or [request]
-        if number is not None:
-            requests = list(self._launched(request, number, restarts))
+        requests = [request] if number is None else list(self._launched(request, number, restarts))
         self._process.stdin.write(json.dumps(requests) + "\n")
         self._process.stdin.flush()
         self._running = json.loads(self._process.stdout.readline())
@@ -136,9 +131,9 @@ class ForkServer:
 
     def wait(self):
         """Wait until all processes that were started have ended; return their exit statuses."""
-        ended = json.loads(self._process.stdout.readline())
-        self._running, self.peaks = [], [peak for _, peak in ended]
-        return [status for status, _ in ended]
+        statuses = json.loads(self._process.stdout.readline())
+        self._running = []
+        return statuses
 
     def end(self):
         """End what a test has not waited for, and the server, whose answer may have been read in part."""

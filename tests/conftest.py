@@ -15,6 +15,7 @@ import pytest
 import typer
 import yaml
 from child_processes import Children, Commands, ForkServer
+from filelock import FileLock
 from hypothesis import HealthCheck, settings
 from texts import TEXTS
 
@@ -112,9 +113,35 @@ def write_lines(path, lines):
 
 
 @pytest.fixture(scope="session")
-def corpus(tmp_path_factory):
+def once(tmp_path_factory):
+    """A function that makes a folder once for all workers of a session: `once(name, make)` is the path of the folder.
+
+    `make` gets the path of an empty folder, in the first process that asks for the name; others wait and read it only.
+    """
+    base = tmp_path_factory.getbasetemp()
+    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "once"
+    shared.mkdir(exist_ok=True)
+
+    def folder_of(name, make):
+        folder, finished = shared / name, shared / f"{name}.finished"
+        with FileLock(shared / f"{name}.lock"):
+            if not finished.exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir()
+                make(folder)
+                finished.touch()
+        return folder
+
+    return folder_of
+
+
+@pytest.fixture(scope="session")
+def corpus(once):
     """Four hundred training pairs and forty test pairs: words, and the same words in capitals."""
-    folder = tmp_path_factory.mktemp("corpus")
+    return once("corpus", write_corpus)
+
+
+def write_corpus(folder):
     generator = random.Random(1)
     sentences: dict[str, None] = {}
     while len(sentences) < 440:
@@ -122,7 +149,6 @@ def corpus(tmp_path_factory):
     for name, some in (("train", list(sentences)[:400]), ("test", list(sentences)[400:])):
         write_lines(folder / f"{name}.en", some)
         write_lines(folder / f"{name}.xx", [sentence.upper() for sentence in some])
-    return folder
 
 
 def new_tiny_tree(corpus):
@@ -289,21 +315,41 @@ def one_thread():
     torch.set_num_threads(1)
 
 
-@pytest.fixture(scope="session")
-def trained(corpus, one_thread, tmp_path_factory):
-    """A finished tiny run."""
+def train_well(tree, runs):
+    """Train the tiny config in a folder until it translates its training text."""
     from mt_cli.config.loading import parse_config
     from mt_cli.run.train import train
 
-    tree = new_tiny_tree(corpus)
-    tree["corpus"]["max_tokens"] = 6
     tree["model"] |= {"d_model": 32, "d_ff": 64, "dropout": 0.0}
     tree["training"] |= {"max_epochs": 30, "warmup_steps": 20, "learning_rate": 0.01, "schedule": "linear"}
     tree["training"] |= {"validate_every_steps": 100, "log_every_steps": 10}
     del tree["decoding"]
-    runs = tmp_path_factory.mktemp("runs")
     train(parse_config(tree, "fixture"), runs)
-    return runs / "tiny"
+
+
+@pytest.fixture(scope="session")
+def trained(corpus, one_thread, once):
+    """A finished tiny run with vocabularies of words. All workers share it: copy it before you change it."""
+
+    def make(runs):
+        tree = new_tiny_tree(corpus)
+        tree["corpus"]["max_tokens"] = 6
+        train_well(tree, runs)
+
+    return once("trained", make) / "tiny"
+
+
+@pytest.fixture(scope="session")
+def trained_subwords(corpus, one_thread, once):
+    """A finished tiny run with a shared vocabulary of subwords. All workers share it: copy it before you change it."""
+
+    def make(runs):
+        tree = new_tiny_tree(corpus)
+        tree["tokenizer"] = {"algorithm": "bpe", "vocab_size": 80, "byte_fallback": False, "shared": True}
+        tree["corpus"]["max_tokens"] = 24
+        train_well(tree, runs)
+
+    return once("trained_subwords", make) / "tiny"
 
 
 @pytest.fixture
@@ -321,28 +367,22 @@ def quick_tree(tiny_tree, tmp_path):
     return tiny_tree
 
 
-@pytest.fixture(scope="session")
-def kept_runs(tmp_path_factory):
-    """A folder with runs of the tests of this process, by what they were trained with."""
-    return tmp_path_factory.mktemp("kept_runs")
-
-
 @pytest.fixture
-def begin(train, kept_runs, tmp_path):
-    """Trains as `train` of a test file does, but once for all its tests, which get a copy of the run; returns its path.
+def begin(train, once, tmp_path):
+    """Trains as `train` of a test file does, but once for all tests, which get a copy of the run; returns its path.
 
     `tiny.yaml` and what a test gives are all that the run may depend on.
     """
 
     def run(name, *arguments, **training):
-        config = (tmp_path / "tiny.yaml").read_text(encoding="utf-8")
-        kept = kept_runs / hashlib.sha256(repr((config, name, arguments, training)).encode("utf-8")).hexdigest()
-        if not kept.exists():
+        def make(folder):
             status, _, err = train(name, *arguments, **training)
             assert status == 0, err
-            shutil.copytree(tmp_path / "runs" / name, kept)
-        else:
-            shutil.copytree(kept, tmp_path / "runs" / name)
+            shutil.move(tmp_path / "runs" / name, folder / name)
+
+        config = (tmp_path / "tiny.yaml").read_text(encoding="utf-8")
+        key = hashlib.sha256(repr((config, name, arguments, training)).encode("utf-8")).hexdigest()
+        shutil.copytree(once(key, make) / name, tmp_path / "runs" / name)
         return tmp_path / "runs" / name
 
     return run

@@ -1,5 +1,8 @@
 """Aligned English and German of different lengths, and configs that train on them."""
 
+import gzip
+from pathlib import Path
+
 import yaml
 
 WORDS = ["the", "dog", "and", "a", "cat", "of", "two", "are", "in", "on", "with", "house", "who"]
@@ -14,6 +17,13 @@ def sentences(number):
         ends = f" {index}{'.?!'[index % 3]}"
         pairs.append(tuple(" ".join(words[place] for place in chosen) + ends for words in (WORDS, GERMAN)))
     return pairs
+
+
+def phrasebook(split):
+    """English and Italian pairs of the built-in corpus."""
+    path = Path(__file__).parents[1] / f"mt_cli/corpus/practice/phrasebook-en-it.{split}.tsv.gz"
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        return [line.rstrip("\n").split("\t") for line in lines]
 
 
 def write(folder, name, pairs):

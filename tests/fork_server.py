@@ -1,9 +1,8 @@
 """Runs `mt`, or programs, in forked processes, which saves the time of the imports.
 
 A request is a line of JSON: a list of processes to start together. The answer is a line with their process ids when
-they have started, and a line when all have ended: for each, its exit status (negative for a signal), and by how many
-bytes its memory, libraries included, was larger at most than that of this process without them. The output of a process
-is in the files `stream.1` and `stream.2` of its folder, or with another name than `stream`.
+they have started, and a line with their exit statuses (negative for a signal) when all have ended. The output of a
+process is in the files `stream.1` and `stream.2` of its folder, or with another name than `stream`.
 
 A process with threads cannot be forked safely; this one has only those of jemalloc and OpenBLAS, which allow for forks.
 """
@@ -90,19 +89,18 @@ def run_program(path):
     return status
 
 
-def memory():
-    """The bytes of address space, and of memory that it shares with no file; not on Linux, its peak for both."""
+def address_space():
+    """Bytes of address space of this process; not on Linux, of its peak memory."""
     try:
         pages = Path("/proc/self/statm").read_text(encoding="ascii").split()
     except OSError:
-        return [resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * UNIT] * 2
-    size, resident, shared = (int(number) * resource.getpagesize() for number in pages[:3])
-    return [size, resident - shared]
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * UNIT
+    return int(pages[0]) * resource.getpagesize()
 
 
 def limit(seconds, num_bytes):
     """Let this process have no more time of a CPU, and no more address space than now and these bytes."""
-    size = memory()[0] + num_bytes
+    size = address_space() + num_bytes
     resource.setrlimit(resource.RLIMIT_AS, (size, size))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
 
@@ -140,10 +138,8 @@ def main():
             if children[-1] == 0:
                 os._exit(run(**request))
         print(json.dumps(children), flush=True)
-        ended = [os.wait4(child, 0) for child in children]
-        peaks = [usage.ru_maxrss * UNIT - memory()[1] for _, _, usage in ended]
-        statuses = [os.waitstatus_to_exitcode(status) for _, status, _ in ended]
-        print(json.dumps(list(zip(statuses, peaks, strict=True))), flush=True)
+        statuses = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+        print(json.dumps(statuses), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,25 +1,23 @@
 """Files of parallel text, read and compressed, for the tests of their formats."""
 
 import gzip
+import re
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from mt_cli.corpus.formats import read_file
 from mt_cli.corpus.read_report import ReadOptions, ReadReport
+from mt_cli.errors import CorpusError
 
 LANGUAGES = ("en", "it")
-
-
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-
-
 ENDINGS = st.sampled_from(["", ".gz", ".zst"])
 
-
 each_time_a_folder = settings(
-    max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 
 
@@ -32,6 +30,14 @@ def numbered(path, languages=LANGUAGES, columns=None, **options):
     """Rows of a file, and the report on what was skipped."""
     report = ReadReport()
     return list(report.rows(read_file(path, languages, columns, ReadOptions(**options)))), report
+
+
+def assert_refused(path, content, place, languages=LANGUAGES):
+    """Write bytes, unless they are None, and check that their error begins with the path and a place."""
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(CorpusError, match=f"^{re.escape(str(path))}{place}"):
+        read(path, languages)
 
 
 def packed(path, content, ending):

@@ -1,12 +1,9 @@
 """Published models as files: random MarianMT models with locally trained SentencePiece models."""
 
 import json
+from io import BytesIO
 
 import pytest
-import torch
-
-transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-sentencepiece = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
 
 NUMBERS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 LINES = [
@@ -26,14 +23,14 @@ LINES = [
 
 def train_pieces(folder, name, lines, kind="unigram", **options):
     """Train a SentencePiece model as `NAME.spm` and load it."""
-    text, path = folder / f"{name}.txt", folder / f"{name}.spm"
-    text.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    sentencepiece = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
+    content = BytesIO()
     defaults = {"vocab_size": 160, "character_coverage": 0.995, "hard_vocab_limit": False, "minloglevel": 2}
     sentencepiece.SentencePieceTrainer.train(
-        input=str(text), model_prefix=str(folder / name), model_type=kind, **defaults | options
+        sentence_iterator=iter(lines), model_writer=content, model_type=kind, **defaults | options
     )
-    (folder / f"{name}.model").rename(path)
-    return sentencepiece.SentencePieceProcessor(model_file=str(path))
+    (folder / f"{name}.spm").write_bytes(content.getvalue())
+    return sentencepiece.SentencePieceProcessor(model_proto=content.getvalue())
 
 
 def pieces_of(model):
@@ -51,6 +48,9 @@ def entries_of(folder, name="vocab.json"):
 
 def random_model(pad, num_entries, **options):
     """A MarianMT model whose padding is its entry `pad`."""
+    import torch
+
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     defaults = {
         **dict(vocab_size=num_entries, d_model=32, encoder_layers=2, decoder_layers=2, scale_embedding=True),
         **dict(encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48),
@@ -69,6 +69,8 @@ def random_model(pad, num_entries, **options):
 
 def forget_padding(model):
     """Give the last entry zeros and a bias with which it is never generated, as Marian's own files have it."""
+    import torch
+
     with torch.no_grad():
         for table in (model.get_encoder().embed_tokens, model.get_decoder().embed_tokens, model.lm_head):
             table.weight[-1] = 0

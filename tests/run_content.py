@@ -16,6 +16,19 @@ def checkpoint_content(path):
     return tensors, state
 
 
+def tensors_of(run, name, kind="model"):
+    """Tensors of a checkpoint of a run, which are of a kind such as `model` or `average`, by their names in it."""
+    from safetensors.torch import load_file
+
+    tensors = load_file(run / f"checkpoints/{name}.safetensors")
+    return {key.removeprefix(f"{kind}."): tensor for key, tensor in tensors.items() if key.startswith(f"{kind}.")}
+
+
+def assert_equal_tensors(ours, theirs):
+    assert ours and ours.keys() == theirs.keys()
+    assert all(ours[name].equal(theirs[name]) for name in ours)
+
+
 def _varies(tag):
     return "second" in tag or "memory" in tag
 
@@ -47,15 +60,12 @@ def points_of(run):
 
 def assert_same_run(ours, theirs):
     """Compare two finished runs bit by bit."""
-    import torch
-
     for name in ("last", "best"):
         (tensors, state), (other_tensors, other_state) = (
             checkpoint_content(run / "checkpoints" / f"{name}.safetensors") for run in (ours, theirs)
         )
         assert state == other_state, name
-        assert tensors.keys() == other_tensors.keys()
-        assert all(torch.equal(tensors[key], other_tensors[key]) for key in tensors), name
+        assert_equal_tensors(tensors, other_tensors)
     assert metrics_of(ours) == metrics_of(theirs)
     assert (ours / "samples.txt").read_bytes() == (theirs / "samples.txt").read_bytes()
     assert points_of(ours) == points_of(theirs)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
@@ -112,11 +112,6 @@ class Batch:
         """All tensors, in an order that is the same for batches of one shape."""
         of_sides = ((side.ids, *vars(side.layout).values()) for side in (self.source, self.target))
         return [self.tgt_output_ids, *(x for x in chain.from_iterable(of_sides) if isinstance(x, Tensor))]
-
-    def without_targets(self) -> Batch:
-        """Batch with all target tokens replaced by padding, so that loss and gradient are zero."""
-        target = replace(self.target, layout=replace(self.target.layout, num_tokens=0))
-        return replace(self, target=target, tgt_output_ids=torch.full_like(self.tgt_output_ids, PAD_ID))
 
     def halves(self) -> tuple[Batch, Batch]:
         """First and second half of at least two pairs, on the same device."""

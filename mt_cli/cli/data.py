@@ -88,7 +88,7 @@ def data_show(
     from mt_cli.run.compose import prepare_new
 
     stream_rows = loaded.corpus.shuffle_buffer if epoch is None else None
-    loaded, data, _ = prepare_new(loaded, Cache(RUNS / ".cache", say), stream_rows=stream_rows, is_quiet=True)
+    loaded, data, _ = prepare_new(loaded, Cache(RUNS / ".cache", say), stream_rows=stream_rows)
     if epoch is not None:
         return show(*pairs_of_epoch(data, loaded, epoch, number))
     lines = shown_pairs(data, loaded, split, number, dropped)

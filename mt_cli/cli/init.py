@@ -44,7 +44,7 @@ def init(
         _found("SOURCE TARGET", "Columns of a table, by name or, from 1, by number.", "by their names"),
     ] = None,
     format: Annotated[
-        str | None, _found("NAME", "Format of the file: tsv, plain_tsv, quoted_tsv, csv or json.", "by its suffix")
+        str | None, _found("NAME", "Format of the file: tsv, plain_tsv, csv or json.", "by its suffix")
     ] = None,
     skip_damaged: Annotated[
         bool, flag(_FOUND, "--skip-damaged", "Skip and count damaged files of a folder and units of a .tmx file.")

@@ -3,12 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
-import signal
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -18,7 +12,6 @@ from mt_cli.cli.options import File, check_choice, file_option, flag, option, ru
 from mt_cli.errors import InputError
 from mt_cli.machine.console import show_progress
 
-_SECONDS_BETWEEN_LOOKS = 2.0
 _network, _limits = partial(option, "Network"), partial(option, "Limits")
 
 
@@ -29,7 +22,6 @@ def serve(
     ] = None,
     engine: options.EngineOption = "mt",
     checkpoint: options.CheckpointOption = None,
-    watch: Annotated[bool, flag(options.MODEL, "--watch", "Load a run again when its checkpoint is replaced.")] = False,
     host: Annotated[str, _network("ADDRESS", "Address to listen at; 0.0.0.0 serves other machines.")] = "127.0.0.1",
     port: Annotated[int, _network("N", "Port; 0 chooses a free one.", min=0, max=65535)] = 5000,
     keys: Annotated[File, file_option("Network", "Keys that clients need, one on each line.", "no key needed")] = None,
@@ -62,7 +54,7 @@ def serve(
 ) -> None:
     """Serve runs to browsers and to programs for LibreTranslate.
 
-    Several runs are served at once, chosen by language. SIGHUP loads runs again that were trained further.
+    Several runs are served at once, chosen by language.
 
     Examples:
         mt serve
@@ -71,59 +63,36 @@ def serve(
 
     More: docs/serving.md
     """
-    with _without_reload():
-        check_choice("--engine", engine, *options.ENGINES)
-        try:
-            from mt_cli.features.serving.server import serve as serve_models
-        except ImportError as error:
-            if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn", "python_multipart"):
-                raise
-            raise InputError(f"{error.name} is not installed; pip install 'mt-cli[serve]'") from None
-        from mt_cli.config.loading import changed_section
-        from mt_cli.features.serving.access import Hosts, Keys, Rates, check_proxies
-        from mt_cli.features.serving.models import Models, Source
-        from mt_cli.features.serving.service import Limits, Service
-
-        check_proxies(proxy or ())
-        hosts, known_keys = Hosts.of(host, allow_host or (), cors or ()), Keys.read(keys)
-        search = search_options(overrides, beam_size=beam_size, length_penalty=length_penalty)
-        sources = [Source(path, engine, device, precision, threads, checkpoint) for path in run_paths(run)]
-        limits = Limits(
-            max_characters=max_characters,
-            max_file_bytes=max_file_mb * 2**20,
-            max_requests=max_requests,
-            text_seconds=timeout,
-            file_seconds=15 * timeout,
-        )
-        show_progress("none")
-
-        def load() -> Service:
-            rates, seconds, models = Rates(requests_per_minute), max_wait_ms / 1000, Models.load(sources)
-            gc.freeze()  # See `load_translator`; the request that is answered then would wait.
-            for model in models.models:
-                changed_section(model.translator.decoding, search)  # Unknown options are refused before requests come.
-            return Service(models, limits, known_keys, rates, hosts, search, seconds, log_requests)
-
-        serve_models(load, host, port, _SECONDS_BETWEEN_LOOKS if watch else None, proxy or ())
-
-
-@contextmanager
-def _without_reload() -> Iterator[None]:
-    """Context manager in which SIGHUP does nothing, because the newest weights are loaded.
-
-    If the terminal was closed, it raises KeyboardInterrupt.
-    """
-    number, had_terminal = getattr(signal, "SIGHUP", None), sys.stderr.isatty()
-    if number is None or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def hang_up(*_: object) -> None:
-        if had_terminal and not os.isatty(2):
-            raise KeyboardInterrupt
-
-    before = signal.signal(number, hang_up)
+    check_choice("--engine", engine, *options.ENGINES)
     try:
-        yield
-    finally:
-        signal.signal(number, before)
+        from mt_cli.features.serving.server import serve as serve_models
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn", "python_multipart"):
+            raise
+        raise InputError(f"{error.name} is not installed; pip install 'mt-cli[serve]'") from None
+    from mt_cli.config.loading import changed_section
+    from mt_cli.features.serving.access import Hosts, Keys, Rates, check_proxies
+    from mt_cli.features.serving.models import Models, Source
+    from mt_cli.features.serving.service import Limits, Service
+
+    check_proxies(proxy or ())
+    hosts, known_keys = Hosts.of(host, allow_host or (), cors or ()), Keys.read(keys)
+    search = search_options(overrides, beam_size=beam_size, length_penalty=length_penalty)
+    sources = [Source(path, engine, device, precision, threads, checkpoint) for path in run_paths(run)]
+    limits = Limits(
+        max_characters=max_characters,
+        max_file_bytes=max_file_mb * 2**20,
+        max_requests=max_requests,
+        text_seconds=timeout,
+        file_seconds=15 * timeout,
+    )
+    show_progress("none")
+
+    def load() -> Service:
+        rates, seconds, models = Rates(requests_per_minute), max_wait_ms / 1000, Models.load(sources)
+        gc.freeze()  # See `load_translator`; the request that is answered then would wait.
+        for model in models.models:
+            changed_section(model.translator.decoding, search)  # Unknown options are refused before requests come.
+        return Service(models, limits, known_keys, rates, hosts, search, seconds, log_requests)
+
+    serve_models(load, host, port, proxy or ())

@@ -9,8 +9,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationIn
 
 T = TypeVar("T")
 WILL_BE_FILLED = {"is_complete": False}
-"""Validation context of a config that is not complete: options need not fit together yet, because values of a preset or
-of another run will replace defaults."""
+"""Validation context of a config that is not complete: options need not fit together yet, because values of
+another run will replace defaults."""
 _TOO_LARGE = 2**31
 
 

@@ -158,9 +158,6 @@ class CorpusConfig(Section):
             yield "temperature: the sizes of streams are not known; give each a `weight`"
         if self.is_streaming and isinstance(self.valid[0], HeldOut):
             yield "valid: no share of a stream can be held out; name a separate corpus"
-        is_compared = any(self.filters_of(source).other_orthography for source in self.train)
-        if is_compared and (self.is_streaming or self.compared is None):
-            yield "filters.other_orthography: it needs a `valid` or `test` of other text, and no streams"
         names = [source.name for source in self.train if source.name]
         if len(set(names)) < len(names):
             yield "train: two corpora have the same name"
@@ -174,7 +171,7 @@ class CorpusConfig(Section):
 
     @property
     def compared(self) -> str | None:
-        """Corpus with which the orthography of `train` is compared; None if no other text is named."""
+        """Corpus with which the spelling of `train` is compared; None if no other text is named."""
         return next((name for name in ("valid", "test") if name in self.groups), None)
 
     @property

@@ -89,7 +89,7 @@ def config_of_text(text: str, origin: str, overrides: Sequence[str] = ()) -> Con
 
 
 def parse_config(tree: Mapping[str, Any], origin: str) -> Config:
-    """Parse a config from a tree of plain values; replace a preset other than `auto` by its values.
+    """Parse a config from a tree of plain values; replace a preset by its values.
 
     The message of a ConfigError begins with `origin`.
     """
@@ -97,25 +97,21 @@ def parse_config(tree: Mapping[str, Any], origin: str) -> Config:
     if isinstance(preset, str) and preset in PRESETS:
         tree = filled(tree, PRESETS[preset])
     try:
-        return Config.model_validate(tree, context=WILL_BE_FILLED if _will_be_filled(tree) else None)
+        return Config.model_validate(tree, context=WILL_BE_FILLED if _is_inherited(tree) else None)
     except ValidationError as error:
         lines = _explain(error, tree, Config)
     heading, separator = (f"{origin}: {len(lines)} problems", "\n  ") if len(lines) > 1 else (origin, " ")
     raise ConfigError(f"{heading}:{separator}" + separator.join(lines))
 
 
-def _will_be_filled(tree: Mapping[str, Any]) -> bool:
-    """Whether values chosen from the training text, or taken from another run, will replace defaults."""
-    is_inherited = begins_with_run(tree) and not {"tokenizer", "model"} <= set(tree)
-    return tree.get("preset") == "auto" or is_inherited
+def _is_inherited(tree: Mapping[str, Any]) -> bool:
+    """Whether values of another run will replace defaults."""
+    return begins_with_run(tree) and not {"tokenizer", "model"} <= set(tree)
 
 
 def with_values(config: Config, values: Values) -> Config:
-    """Replace `preset: auto` by values, except for options that the config file or `--set` gives.
-
-    Raises ConfigError if the values do not fit together.
-    """
-    return parse_config(filled(config.model_dump(mode="json", exclude_unset=True), values), f"preset {config.preset}")
+    """Config with these values for options that it does not set; raises ConfigError if they do not fit together."""
+    return parse_config(filled(config.model_dump(mode="json", exclude_unset=True), values), "chosen options")
 
 
 def changed_section(section: S, changes: Mapping[str, Any]) -> S:

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from mt_cli.config.sections import TUNED, WITHOUT_SUBWORDS
+from mt_cli.config.sections import WITHOUT_SUBWORDS
 
 Values = Mapping[str, Mapping[str, Any]]
 """Values of options by section and key."""
@@ -20,7 +20,7 @@ _LIMITS = ("max_steps", "max_epochs", "max_minutes")
 
 @dataclass(frozen=True)
 class Level:
-    """Choice of `preset: auto` for training corpora up to a size."""
+    """Choice of `mt init` for training corpora up to a size."""
 
     max_target_words: float
     preset: str
@@ -44,10 +44,9 @@ DIVERSE_LEVELS = tuple(Level(**level) for level in DATA["diverse_levels"])
 def filled(tree: Mapping[str, Any], values: Values) -> dict[str, Any]:
     """Tree of a config with the values of a preset for options that it does not set, and without `preset`.
 
-    Values that would contradict the tree are left out: a vocabulary size for words or characters, spellings with
-    `spacing: sentencepiece`, one embedding table for two vocabularies, the length of the run if the tree limits steps,
-    epochs or minutes, and tuning of a length penalty that the tree sets. With `init.run`, tokenizer and model come from
-    that run.
+    Values that would contradict the tree are left out: a vocabulary size for words or characters, one embedding table
+    for two vocabularies, and the length of the run if the tree limits steps, epochs or minutes. With `init.run`,
+    tokenizer and model come from that run.
     """
     result = dict(tree) | {"preset": None}
     sections = ("training",) if begins_with_run(tree) else SECTIONS
@@ -56,19 +55,12 @@ def filled(tree: Mapping[str, Any], values: Values) -> dict[str, Any]:
         if not isinstance(options, Mapping):
             continue  # A ConfigError will say so.
         preset = dict(values.get(section, {}))
-        if section == "tokenizer":
-            algorithm = options.get("algorithm", "bpe")
-            for key in ("vocab_size",) * (algorithm in WITHOUT_SUBWORDS) + ("bpe_dropout",) * (algorithm != "bpe"):
-                preset.pop(key, None)
-            for key in ("normalize", "letters") * (options.get("spacing") == "sentencepiece"):
-                preset.pop(key, None)
+        if section == "tokenizer" and options.get("algorithm") in WITHOUT_SUBWORDS:
+            preset.pop("vocab_size", None)
         if section == "model" and _option(result, "tokenizer", "shared") is False:
             preset["tie_embeddings"] = "target"
-        if section == "training":
-            if any(options.get(name) is not None for name in _LIMITS):
-                preset |= dict.fromkeys(("max_steps", "max_epochs"))
-            if any(_option(tree, "decoding", name) is not None for name in TUNED):
-                preset.pop("tune_decoding", None)
+        if section == "training" and any(options.get(name) is not None for name in _LIMITS):
+            preset |= dict.fromkeys(("max_steps", "max_epochs"))
         result[section] = preset | dict(options)
     return result
 

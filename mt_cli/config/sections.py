@@ -73,9 +73,6 @@ class TokenizerConfig(Section):
     bpe_dropout: float = Field(default=0.0, ge=0, lt=1)
     """With bpe, in training: probability of skipping a merge (BPE-dropout, Provilkov et al. 2020; 0.1 is usual), so
     that words are segmented differently in each epoch."""
-    unigram_alpha: float | None = Field(default=None, ge=0, le=10)
-    """With unigram, in training: sample segmentations with their probabilities to the power of this number (subword
-    regularization, Kudo 2018; 0.2 is usual), differently in each epoch. `null`: off."""
     sample_pairs: int | None = Field(default=1_000_000, ge=1)
     """Number of random pairs that the tokenizers are trained on; `null`: all pairs. For a stream: its first pairs."""
 
@@ -87,7 +84,7 @@ class TokenizerConfig(Section):
     @property
     def is_sampled(self) -> bool:
         """Whether training samples segmentations."""
-        return self.bpe_dropout > 0 or self.unigram_alpha is not None
+        return self.bpe_dropout > 0
 
     @property
     def changes_of_spelling(self) -> tuple[str, ...]:
@@ -136,8 +133,6 @@ class TokenizerConfig(Section):
     def _samples_what_it_has(self) -> Iterator[str]:
         if self.bpe_dropout and self.algorithm != "bpe":
             yield f"bpe_dropout: {self.algorithm} has no merges to skip; set algorithm to bpe"
-        if self.unigram_alpha is not None and self.algorithm != "unigram":
-            yield f"unigram_alpha: {self.algorithm} has no probabilities; set algorithm to unigram"
 
 
 class ModelConfig(Section):
@@ -175,10 +170,6 @@ class ModelConfig(Section):
     """Use a bias in the output projection, as Marian does."""
     dropout: float = Field(default=0.1, ge=0, le=0.99)
     """Dropout rate of embeddings and of each sub-layer's output."""
-    embedding_dropout: float | None = Field(default=None, ge=0, le=0.99)
-    """Dropout rate of embeddings; `null`: `dropout`."""
-    word_dropout: float = Field(default=0.0, ge=0, le=0.99)
-    """Share of source and target tokens whose whole embedding is dropped (Gal and Ghahramani 2016, section 4.2)."""
     attention_dropout: float = Field(default=0.0, ge=0, le=0.99)
     """Dropout rate of attention weights."""
     feed_forward_dropout: float = Field(default=0.0, ge=0, le=0.99)
@@ -310,10 +301,9 @@ class Config(Section):
     """Name of the run's directory in `runs`."""
     corpus: CorpusConfig
     """The parallel text."""
-    preset: Literal["tiny", "small", "base", "big", "auto"] | None = None
-    """Values for options of `tokenizer`, `model` and `training` that the config does not set: a size of model, or
-    `auto`, chosen by the training pairs, the languages, the device and `max_minutes`. The config of the run has the
-    values themselves."""
+    preset: Literal["tiny", "small", "base", "big"] | None = None
+    """Size of model: values for options of `tokenizer`, `model` and `training` that the config does not set. The config
+    of the run has the values themselves. `mt init` chooses values for your text."""
     init: InitConfig = InitConfig()
     """Where training begins."""
     tokenizer: TokenizerConfig = TokenizerConfig()

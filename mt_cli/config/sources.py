@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from mt_cli.config.base import Section, TwoColumns, TwoTexts, without_problems
 
-FormatName = Literal["tsv", "plain_tsv", "quoted_tsv", "csv", "json"]
+FormatName = Literal["tsv", "plain_tsv", "csv", "json"]
 _TMX = re.compile(r"\.tmx(\.gz|\.zst)?$")
 _WITH_CODES = re.compile(r"\.(tmx|xlf|xliff)(\.gz|\.zst)?$")
 
@@ -36,9 +36,6 @@ class FilterConfig(Section):
     """Minimum share of letters in the script of the language, on either side; unknown languages are not checked."""
     wrong_language: bool = True
     """Drop pairs with a side that has three common words of another language and none of its own (20 languages)."""
-    other_orthography: bool = False
-    """Drop stretches of 250 pairs or more in which a side has other letters than `valid` (`test` if `valid` is held
-    out), as in an old dictionary."""
     duplicates: bool = True
     """Drop pairs that repeat a pair of this corpus or of a corpus earlier in the list."""
     max_targets_per_source: int | None = Field(default=None, ge=1)
@@ -119,7 +116,7 @@ class FileSource(MarkedUpSource):
     the two languages, if they differ from the config."""
     format: FormatName | None = None
     """Format of the file; `null`: by its suffix. `tsv` decides by the text whether a spreadsheet wrote the quotation
-    marks, `plain_tsv` reads them as text, and `quoted_tsv` removes them."""
+    marks, and `plain_tsv` reads them as text."""
 
     @without_problems
     def _options_fit_the_format(self) -> Iterator[str]:

@@ -130,16 +130,8 @@ class TrainingConfig(Section):
     takes four minutes or more."""
     cuda_graphs: Changeable[bool] = True
     """Record steps on a GPU as CUDA graphs, which launch all kernels at once: small models train several times as fast.
-    Results are the same up to rounding and the draws of dropout. Needs bf16, no `attention_dropout`, no
-    `recompute_layers` or `shard_model`, and a compiler (`mt doctor`); otherwise the run says the reason and launches
-    each kernel."""
-    recompute_layers: Changeable[bool] = False
-    """Recompute the hidden states of a layer in the backward pass instead of keeping them (activation checkpointing,
-    Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost"). Same result, less memory, more time."""
-    shard_model: Changeable[bool] = False
-    """Shard weights, gradients and AdamW's moments across several processes, for models that do not fit in the memory
-    of one device (ZeRO stage 3, Rajbhandari et al. 2020; `docs/scaling.md`). Same result up to rounding, more
-    traffic."""
+    Results are the same up to rounding and the draws of dropout. Needs bf16, no `attention_dropout` and a compiler
+    (`mt doctor`); otherwise the run says the reason and launches each kernel."""
     num_threads: Changeable[int | None] = Field(default=None, ge=1, le=1024)
     """Number of CPU threads; `null`: PyTorch's default."""
 
@@ -174,10 +166,6 @@ class TrainingConfig(Section):
         """Maximum number of pairs that become one."""
         return 2 if self.concatenated_pairs else 1
 
-    def is_sharded(self, num_processes: int) -> bool:
-        """Whether the weights are sharded across this number of processes."""
-        return self.shard_model and num_processes > 1
-
     @property
     def num_validated_kept(self) -> int:
         """Number of last and number of best validated checkpoints that are kept."""
@@ -187,10 +175,6 @@ class TrainingConfig(Section):
     def _ends(self) -> Iterator[str]:
         if self.muon_learning_rate is not None and self.optimizer != "muon":
             yield "muon_learning_rate: used only by Muon; set optimizer to muon"
-        if self.shard_model and self.optimizer == "muon":
-            yield "shard_model: Muon needs whole matrices; set optimizer to adamw"
-        if self.shard_model and self.precision == "fp16":
-            yield "shard_model: the loss of sharded models is not scaled; set precision to bf16 or fp32"
         if self.max_steps is self.max_epochs is self.max_minutes is self.patience is None:
             yield "max_epochs: nothing ends this run; set max_steps, max_epochs, max_minutes or patience"
         elif self.schedule in ("linear", "cosine") and self.max_steps is self.max_epochs is self.max_minutes is None:

@@ -22,7 +22,7 @@ from mt_cli.errors import CorpusError
 
 STATUS_NAMES = (
     *("kept", "held_out", "blank_source", "blank_target", "blank_pair", "control_characters", "garbled", "identical"),
-    *("max_characters", "max_length_ratio", "min_script_share", "wrong_language", "other_orthography"),
+    *("max_characters", "max_length_ratio", "min_script_share", "wrong_language"),
     *("duplicates", "max_targets_per_source", "overlap", "max_tokens"),
 )
 """Statuses of pairs; the index is the code. `held_out` is for `valid: {fraction: ...}`."""

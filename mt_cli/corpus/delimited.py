@@ -117,10 +117,9 @@ def read_table(
         else:
             expected = f"{'the heading has' if place.has_heading else 'the others have'} {most:,}"
             shifts = f"a {separator} {'inside a sentence shifts the pair' if len(cells) > most else 'is missing'}"
-            marks = "; if quotation marks are around cells, set `format: quoted_tsv`" if separator == "tab" else ""
             raise CorpusError(
                 f"{path}, line {number:,}: has {len(cells):,} cell{'s' * (len(cells) != 1)}, and {expected}; {shifts}: "
-                f"repair such rows{marks}"
+                "repair such rows"
             )
 
 

@@ -49,7 +49,6 @@ def _without_options(read: Callable[[Path, Languages, Columns], Iterator[Row]]) 
 FORMATS: Mapping[str, Format] = {
     "tsv": _table((".tsv",), delimited.tsv_records, "tab"),
     "plain_tsv": _table((), delimited.plain_records, "tab"),
-    "quoted_tsv": _table((), lambda path: delimited.quoted_records(path, "\t"), "tab"),
     "csv": _table((".csv",), lambda path: delimited.quoted_records(path, ","), "comma"),
     "json": Format((".jsonl", ".json"), _without_options(tables.read_json), tables.names_in_json),
     "parquet": Format((".parquet",), _without_options(tables.read_parquet), tables.names_in_parquet),

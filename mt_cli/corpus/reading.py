@@ -25,7 +25,6 @@ from mt_cli.corpus.cache import Cache, fingerprint
 from mt_cli.corpus.cleaning import (
     HELD_OUT,
     KEPT,
-    STATUS_CODES,
     STATUS_NAMES,
     Block,
     clean,
@@ -36,7 +35,6 @@ from mt_cli.corpus.cleaning import (
 from mt_cli.corpus.corpus import ROWS_PER_BLOCK, Corpus, SourceRows
 from mt_cli.corpus.language_checks import check_languages, key_of
 from mt_cli.corpus.lines import COMPRESSIONS
-from mt_cli.corpus.mixed_orthography import find_stretches
 from mt_cli.corpus.read_report import ReadReport
 from mt_cli.corpus.rows import BlankRow, Languages, Pair, Row
 from mt_cli.corpus.sources import commit_of, content_of, files_of, in_blocks, names_of, read_rows
@@ -207,10 +205,6 @@ def _filter_together(train: _Stored, request: _Request, evaluation_hashes: Hashe
     config, statuses = request.config, train.statuses
     filters = [config.filters_of(source) for source in config.train]
     filters_of_rows = [(part.num_rows, options) for part, options in zip(train.parts, filters, strict=True)]
-    compared = [number for number, options in enumerate(filters) if options.other_orthography]
-    if compared:
-        for stretch in find_stretches(train.open(), _open(train.path.parent, str(config.compared)), config, compared):
-            statuses[stretch.rows[statuses[stretch.rows] == KEPT]] = STATUS_CODES["other_orthography"]
     either = on_either_side(evaluation_hashes) if config.has_reverse else evaluation_hashes
     drop_repeated(statuses, train.hashes, filters_of_rows, either)
     _check_not_empty(statuses, key_of("train"))

@@ -183,7 +183,7 @@ def _digest_of_file(source: FileSource) -> str:
 
 def _read_builtin(source: BuiltinSource, languages: Languages) -> Iterator[Item]:
     path = _practice_file(source)
-    if path.suffix == ".tsv":
+    if path.suffix == ".gz":
         return read_file(path, languages, None, ReadOptions("plain_tsv"))
     return ((number, *pair) for number, pair in enumerate(reverse_words.reversed_words(source.split), start=1))
 
@@ -192,7 +192,7 @@ def _practice_file(source: BuiltinSource) -> Path:
     """File with the pairs of a built-in corpus, or with the program that generates them."""
     if source.builtin == "reverse-words" and source.split in reverse_words.SIZES:
         return Path(reverse_words.__file__)
-    path = _PRACTICE / f"{source.builtin}.{source.split}.tsv"
+    path = _PRACTICE / f"{source.builtin}.{source.split}.tsv.gz"
     if path not in _PRACTICE.iterdir():
         raise CorpusError(f"builtin {source.builtin}: there is no split {source.split!r}")
     return path

@@ -92,7 +92,7 @@ def _trained_tokenizers(corpora: Mapping[str, Corpus], config: Config, cache: Ca
     """Tokenizers trained on the training pairs or a seeded sample, or taken from the cache."""
     if "train" not in corpora:
         return train_tokenizers(tokenizer_pairs(corpora, config), config)
-    settings = config.tokenizer.model_dump(mode="json", exclude={"bpe_dropout", "unigram_alpha"})
+    settings = config.tokenizer.model_dump(mode="json", exclude={"bpe_dropout"})
     if config.corpus.temperature is not None:
         settings["temperature"] = config.corpus.temperature
     changes: list[Any] = [*Protection.of(config.corpus).key]

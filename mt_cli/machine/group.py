@@ -120,10 +120,10 @@ def _exchanging() -> Iterator[Any]:
     try:
         yield torch
     except RuntimeError as error:
-        raise lost(error) from None
+        raise _lost(error) from None
 
 
-def lost(error: BaseException) -> LostProcessError:
+def _lost(error: BaseException) -> LostProcessError:
     """LostProcessError for PyTorch's error when another process has ended."""
     cause = "" if "by peer" in str(error) else f" ({one_line(error)})"
     return LostProcessError(f"another process has ended, or cannot be reached{cause}")

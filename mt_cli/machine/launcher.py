@@ -24,7 +24,7 @@ import torch.distributed as dist
 from mt_cli.errors import InputError, LostProcessError, one_line
 from mt_cli.machine.console import silence
 from mt_cli.machine.cpus import num_usable_cpus
-from mt_cli.machine.group import ALONE, Group, lost
+from mt_cli.machine.group import ALONE, Group
 from mt_cli.machine.storage import is_wrong_path
 
 _TIMEOUT = timedelta(hours=24)
@@ -64,9 +64,6 @@ def launched_group(if_lost: str = "") -> Iterator[Group]:
         if not is_first:
             raise SystemExit(_failed_status) from None
         _write_status(_failed_status)
-        is_exchange = isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error))
-        if is_exchange:  # A sharded model exchanges weights and gradients in its passes.
-            error = lost(error)
         if isinstance(error, LostProcessError):
             raise LostProcessError("; ".join(filter(None, (str(error), if_lost)))) from None
         raise

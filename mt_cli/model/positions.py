@@ -33,16 +33,13 @@ class Embedding(nn.Module):
             self.positions = FairseqPositions(config.d_model)
         self.starts_with_eos = config.decoder_start == "eos"
         self.scale = math.sqrt(config.d_model)
-        self.dropout = config.dropout if config.embedding_dropout is None else config.embedding_dropout
-        self.word_dropout = config.word_dropout
+        self.dropout = config.dropout
 
     def forward(self, ids_N: Tensor, layout: PackedLayout) -> Tensor:
         """Embed ids at the positions of a layout, as NxD."""
         if self.starts_with_eos:
             ids_N = ids_N.masked_fill(ids_N == SOS_ID, EOS_ID)
         words_ND = self.table(ids_N)
-        if self.training and self.word_dropout:
-            words_ND = words_ND * drop(torch.ones_like(words_ND[:, :1]), self.word_dropout)
         if self.positions is None:
             x_ND = words_ND * self.scale
         else:

@@ -11,15 +11,13 @@ attention alone needs it. Modules compute in the number format of their weights.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from copy import deepcopy
 from functools import partial
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from torch.utils.checkpoint import checkpoint
 
 from mt_cli.batching.batches import Batch, Side
 from mt_cli.batching.packing import PackedLayout
@@ -31,8 +29,6 @@ from mt_cli.model.packed_attention import has_row_kernels
 from mt_cli.model.positions import Embedding, Rotation
 from mt_cli.model.static_cache import StaticCache
 
-M = TypeVar("M", bound=nn.Module)
-
 
 class Transformer(nn.Module):
     """Encoder and decoder: from the ids of a source and of a target prefix to the logits of the next token."""
@@ -40,7 +36,6 @@ class Transformer(nn.Module):
     def __init__(self, config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> None:
         super().__init__()
         self.config = config
-        self.recomputes_layers = False  # Whether training keeps only the inputs of layers for the backward pass.
         self.compiles_layers = False
         self.max_positions = config.max_positions if config.positions == "learned" else None
         self.rotation = Rotation(config) if config.positions == "rotary" else nn.Identity()
@@ -104,7 +99,7 @@ class Transformer(nn.Module):
         x_MD, layout = self._embed(self.source_embedding, source)
         bias = None if layout.mask is None else bias_of(layout.mask[:, None, None])
         for layer in self.encoder:
-            x_MD = self._apply_layer(layer, x_MD, layout, bias, weights)
+            x_MD = layer(x_MD, layout, bias, weights)
         x_MD = self.encoder_norm(x_MD)
         if self.compiles_layers:
             mark_rows(x_MD)
@@ -115,7 +110,7 @@ class Transformer(nn.Module):
         x_ND, layout = self._embed(self.target_embedding, target)
         bias = None if layout.mask is None else bias_of(causal_mask(layout.num_positions, x_ND.device))
         for layer in self.decoder:
-            x_ND = self._apply_layer(layer, x_ND, layout, bias, memory, weights)
+            x_ND = layer(x_ND, layout, bias, memory, weights)
         return self.decoder_norm(x_ND)
 
     def _embed(self, embedding: Embedding, side: Side) -> tuple[Tensor, PackedLayout]:
@@ -133,13 +128,6 @@ class Transformer(nn.Module):
     def _takes_variable_length(self, x: Tensor) -> bool:
         has_dropout = self.training and self.config.attention_dropout > 0
         return not has_dropout and has_variable_length(x.device, x.dtype, self.config.d_head)
-
-    def _apply_layer(self, layer: Callable[..., Tensor], *arguments: Any) -> Tensor:
-        """`layer(*arguments)`; if layers are recomputed, only the arguments are kept for the backward pass."""
-        if self.recomputes_layers and self.training and torch.is_grad_enabled():
-            recomputed: Tensor = checkpoint(layer, *arguments, use_reentrant=False)
-            return recomputed
-        return layer(*arguments)
 
 
 class Memory(NamedTuple):
@@ -190,7 +178,6 @@ class DecoderLayer(nn.Module):
         weights: AttentionWeights | None = None,
     ) -> Tensor:
         """NxD to NxD: compute keys and values of the memory, then call `decode`."""
-        # Both in `forward`: only here, a sharded layer has its weights, and a recomputed layer keeps no other values.
         return self.decode(x_ND, layout, bias, self.attended(memory), weights=weights)
 
     def attended(self, memory: Memory) -> Attended:
@@ -287,15 +274,6 @@ def outline(config: ModelConfig, source_vocab_size: int, target_vocab_size: int)
     """Model with its weights on the device `meta`: shapes without memory."""
     with torch.device("meta"), _NoNormal():
         return Transformer(config, source_vocab_size, target_vocab_size)
-
-
-def skeleton(model: M) -> M:
-    """Copy of a model with its weights on the device `meta`: shapes without memory. Buffers are copied."""
-    weights = {
-        id(weight): nn.Parameter(weight.detach().to("meta"), requires_grad=weight.requires_grad)
-        for weight in model.parameters()
-    }
-    return deepcopy(model, weights)
 
 
 class _NoNormal(TorchFunctionMode):

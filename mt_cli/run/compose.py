@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import Cache
@@ -14,13 +12,6 @@ from mt_cli.features.data_check.findings import Finding
 from mt_cli.features.data_check.problems import find_problems
 from mt_cli.features.exchange.destinations import describe_destinations as describe_destinations
 from mt_cli.features.fine_tuning.parent import ParentRun, adopt, inherited, replayed_before, with_replay
-from mt_cli.features.recipes.auto import PresetContext, resolve_preset
-from mt_cli.tokenizer.tokenizer import TokenizerPair
-from mt_cli.training.steps import ReplicatedState
-from mt_cli.training.update import build_update
-
-if TYPE_CHECKING:
-    from mt_cli.run.context import TrainingContext
 
 
 def prepare_new(
@@ -28,42 +19,25 @@ def prepare_new(
     cache: Cache,
     path: Path | None = None,
     stream_rows: int | None = None,
-    num_processes: int = 1,
-    is_quiet: bool = False,
 ) -> tuple[Config, Data, ParentRun | None]:
     """Complete the config of a new run, train its tokenizers and prepare its data; also return its parent.
 
-    `path` is the directory of the new run; see `prepare` for `stream_rows`. If `is_quiet`, the choices of
-    `preset: auto` are not printed. Raises the errors of `prepare`. Raises RunError if the parent cannot be loaded or
-    lacks a tag of the config. Raises ConfigError with every option that must equal the parent's and differs, or if
-    `init.freeze` does not fit.
+    `path` is the directory of the new run; see `prepare` for `stream_rows`. Raises the errors of `prepare`. Raises
+    RunError if the parent cannot be loaded or lacks a tag of the config. Raises ConfigError with every option that must
+    equal the parent's and differs, or if `init.freeze` does not fit.
     """
-    tokenizers, parent, data = None, None, None
-    num_corpora = len(config.corpus.train)
+    tokenizers, parent = None, None
     if config.init.run is not None:
         config, tokenizers, parent = adopt(config, cache, path, stream_rows)
         config = with_replay(config, parent.run, cache)
-    if config.preset is not None:
-        context = PresetContext(
-            tokenizers=tokenizers,
-            num_corpora=num_corpora,
-            stream_rows=stream_rows,
-            num_processes=num_processes,
-            is_quiet=is_quiet,
-        )
-        config, data = resolve_preset(config, cache, context)
-    return config, data or prepare(config, cache, tokenizers, stream_rows), parent
+    return config, prepare(config, cache, tokenizers, stream_rows), parent
 
 
-def resumed_config(config: Config, previous: Config, tokenizers: TokenizerPair, cache: Cache, path: Path) -> Config:
+def resumed_config(config: Config, previous: Config, path: Path) -> Config:
     """Config of a run that resumes, completed with the values that the run chose when it began."""
-    num_corpora = len(config.corpus.train)
     if config.init.run is not None:
         config = inherited(config, previous, f"{path}: this run began with another config")
         config = replayed_before(config, previous)
-    if config.preset is not None:
-        context = PresetContext(previous=previous, tokenizers=tokenizers, num_corpora=num_corpora)
-        config, _ = resolve_preset(config, cache, context)
     if config.training.batch_tokens == "auto":
         config = with_batch_tokens(config, previous.training.tokens_per_batch)
     return config
@@ -77,15 +51,3 @@ def with_batch_tokens(config: Config, size: int) -> Config:
 def problems_to_show(data: Data, config: Config, cache: Cache) -> Sequence[Finding]:
     """Problems and notes on the text of a run, except findings of the kind `text`, which `mt data check` reports."""
     return [problem for problem in find_problems(data.corpora, config, cache) if problem.kind != "text"]
-
-
-def trained_state(context: TrainingContext) -> ReplicatedState:
-    """State that training changes, weights and optimizer: whole in every process, or sharded."""
-    training, parts = context.config.training, (context.objective, context.optimizer)
-    gc.collect()  # Frees graphs or shards of a training that diverged, whose objects refer to each other.
-    if not context.is_sharded:
-        update = build_update(*parts, training, context.dtype, context.group, context.compiles_layers)
-        return ReplicatedState(context.model, update, context.average)
-    from mt_cli.features.sharding import ShardedState
-
-    return ShardedState(*parts, context.average, context.dtype, context.group, context.device, training)

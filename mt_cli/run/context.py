@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +17,7 @@ from mt_cli.features.training_pairs import training_pairs
 from mt_cli.machine.devices import pick_precision, precision_of, seed_everything
 from mt_cli.machine.group import Group
 from mt_cli.model.trainable_weights import add_adapters, freeze
-from mt_cli.model.transformer import Transformer, skeleton
+from mt_cli.model.transformer import Transformer
 from mt_cli.run.plan import Plan
 from mt_cli.run.validation import Validator
 from mt_cli.tokenizer.tokenizer import TokenizerPair
@@ -41,10 +42,7 @@ class Length:
 
 @dataclass(frozen=True)
 class TrainingContext:
-    """Objects that training uses from first step to last. Loading a checkpoint and training change the weights.
-
-    If the model is sharded, only the main process has its weights, on the CPU.
-    """
+    """Objects that training uses from first step to last. Loading a checkpoint and training change the weights."""
 
     plan: Plan
     data: Data
@@ -76,10 +74,11 @@ class TrainingContext:
         """Name of the number format of training."""
         return precision_of(self.dtype)
 
-    @property
-    def is_sharded(self) -> bool:
-        """Whether every process has only a part of the weights."""
-        return self.config.training.is_sharded(self.group.size)
+    @contextmanager
+    def averaged(self) -> Iterator[Transformer]:
+        """Context manager inside which the model has its averaged weights, if any; yields the model."""
+        with nullcontext() if self.average is None else self.average.applied():
+            yield self.model
 
     @property
     def reason_against_graphs(self) -> str | None:
@@ -136,17 +135,14 @@ def _build_model(
     group: Group,
     parent: ParentRun | None,
 ) -> Transformer:
-    """Build the model, with adapters if the config has them; if it is sharded, other processes get only shapes."""
-    model = new_model(config, tokenizers)
-    is_sharded = config.training.is_sharded(group.size)
-    if not is_sharded:
-        model.to(device)
+    """Build the model, with adapters if the config has them."""
+    model = new_model(config, tokenizers).to(device)
     if config.init.adapter_rank is not None:
         group.on_main(lambda: directory.load_frozen_weights(model))
         add_adapters(model, config.init)
     elif parent is not None:
         parent.load_weights_into(model)
-    return (group.on_main(lambda: model) or skeleton(model)) if is_sharded else model
+    return model
 
 
 def _length(config: Config, pairs: TrainingPairs, num_processes: int) -> Length:

@@ -44,10 +44,10 @@ def create_run(
     config = plan.config
     if config.init.run is None:  # Before tokenizers are trained; a parent's replayed text is known later.
         _refuse_processed(config, cache)
-    config, data, parent = prepare_new(config, cache, directory.path, num_processes=plan.num_processes)
+    config, data, parent = prepare_new(config, cache, directory.path)
     if parent is not None:
         _refuse_processed(config, cache)
-    check_memory(config, [tokenizer.vocab_size for tokenizer in data.tokenizers], device, plan.num_processes)
+    check_memory(config, [tokenizer.vocab_size for tokenizer in data.tokenizers], device)
     if config.training.batch_tokens == "auto":
         config = with_batch_tokens(config, automatic_batch_tokens(config, data, device))
     if plan.replaces_run:
@@ -90,11 +90,10 @@ LARGEST_BATCH = 32_768
 _BYTES_PER_PARAMETER = 16
 
 
-def check_memory(config: Config, sizes: Sequence[int], device: torch.device, num_processes: int) -> None:
+def check_memory(config: Config, sizes: Sequence[int], device: torch.device) -> None:
     """Raise DeviceMemoryError if a device cannot hold the model of a config with vocabularies of these `sizes`."""
     num_parameters = sum(weight.numel() for weight in outline(config.model, *sizes).parameters())
-    shared_by = num_processes if config.training.is_sharded(num_processes) else 1
-    needed, available = num_parameters * _BYTES_PER_PARAMETER // shared_by, memory_of(device)
+    needed, available = num_parameters * _BYTES_PER_PARAMETER, memory_of(device)
     if needed > available:
         raise DeviceMemoryError(
             f"a model of {num_parameters:,} parameters takes {format_bytes(needed)} to train (weights, gradients and "

@@ -64,7 +64,7 @@ def _describe_device(context: TrainingContext) -> str:
     num_micro_batches = context.length.step_tokens // context.config.training.tokens_per_batch
     if num_micro_batches % number:
         description += f", some of which wait: a step has {num_micro_batches} micro-batches"
-    return description + ", sharded" * context.is_sharded
+    return description
 
 
 def describe_computing(context: TrainingContext) -> str:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 import time
 from collections.abc import Iterator, Mapping
@@ -18,13 +19,13 @@ from mt_cli.machine.devices import release_memory
 from mt_cli.machine.signals import Signals
 from mt_cli.machine.storage import remove
 from mt_cli.reporting.records import Records
-from mt_cli.run.compose import trained_state
 from mt_cli.run.context import TrainingContext
 from mt_cli.run.resuming import go_back, save_state
 from mt_cli.run.training_log import TooManyBadStepsError, TrainingLog
 from mt_cli.run.validation import Validation, sample_lines
 from mt_cli.training.optimizer import learning_rate
 from mt_cli.training.steps import StepReport, optimization_steps
+from mt_cli.training.update import build_update
 
 
 def optimize(context: TrainingContext, state: RunState) -> tuple[RunState, str]:
@@ -70,11 +71,14 @@ class TrainingLoop:
         self, context: TrainingContext, state: RunState, records: Records | None, bar: Progress, signals: Signals
     ) -> None:
         self._context, self._state, self._records, self._signals = context, state, records, signals
-        self._trained = trained = trained_state(context)
         self._config = context.config.training
+        gc.collect()  # Frees graphs of a training that diverged, whose objects refer to each other.
+        self._update = build_update(
+            context.objective, context.optimizer, self._config, context.dtype, context.group, context.compiles_layers
+        )
         parts = names_of(context.config.corpus.train)
-        self._log = TrainingLog(self._config, state, self._write_metrics, bar, trained.optimizer, parts)
-        scaler = trained.gradients.scaler
+        self._log = TrainingLog(self._config, state, self._write_metrics, bar, context.optimizer, parts)
+        scaler = self._update.gradients.scaler
         scaler.load_state_dict(scaler.state_dict() | state.loss_scale)
         self._saved: tuple[int, int, str] | None = None
         self._saved_at = state.elapsed_seconds
@@ -107,7 +111,7 @@ class TrainingLoop:
         state, training = self._state, self._config
         factor, num_steps = 0.5**state.num_restarts, self._context.length.num_steps
         steps = optimization_steps(
-            self._trained.update,
+            self._update,
             self._context.pairs,
             training,
             lambda step: factor * learning_rate(training, step, num_steps, state.elapsed_seconds),
@@ -115,8 +119,8 @@ class TrainingLoop:
         )
         started_at = time.monotonic() - state.elapsed_seconds
         for report in steps:
-            if self._trained.average is not None:
-                self._trained.average.update(report.step)
+            if self._context.average is not None:
+                self._context.average.update(report.step)
             state.set_elapsed(self._signals.synchronize(time.monotonic() - started_at))
             yield report
             state.set_elapsed(self._signals.synchronize(time.monotonic() - started_at))
@@ -134,7 +138,6 @@ class TrainingLoop:
         self._drain()
         now = (self._state.position.step, self._state.validated_step, self._state.parent_metric)
         if self._saved != now:
-            self._trained.store()
             if self._records is not None:
                 save_state(self._context, self._state, self._records.flush())
             self._saved = now
@@ -142,7 +145,7 @@ class TrainingLoop:
     def validate_parent(self) -> None:
         """Score the validation set with the weights of the parent, before the first step."""
         context, state = self._context, self._state
-        with self._trained.averaged() as model:
+        with context.averaged() as model:
             validation = context.validator.validate(model, context.group)
         state.set_parent(validation.value, context.validator.metric_id)
         self._write_metrics(0, validation.metrics)
@@ -155,7 +158,7 @@ class TrainingLoop:
         if state.validated_step == step:
             return
         self._drain()
-        with self._trained.averaged() as model:
+        with context.averaged() as model:
             validation = context.validator.validate(model, context.group)
             is_best = state.add_validation(
                 validation.value, validation.loss, context.validator.metric_id, self._config.warmup_steps
@@ -197,4 +200,4 @@ class TrainingLoop:
     def _drain(self) -> None:
         """Copy step results that are pending on the GPU into the state."""
         self._log.drain()
-        self._state.set_loss_scale(self._trained.gradients.scaler.state_dict())
+        self._state.set_loss_scale(self._update.gradients.scaler.state_dict())

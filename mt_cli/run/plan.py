@@ -10,7 +10,6 @@ from pathlib import Path
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.state import Ancestor
 from mt_cli.config.sections import TUNED, Config
-from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.sources import with_commits
 from mt_cli.errors import InputError, RunError
 from mt_cli.machine.group import Group
@@ -24,7 +23,7 @@ class Plan:
     """Decisions of the main process, sent to the other processes; immutable."""
 
     config: Config
-    """Config; `create_run` completes the config of a new run, so that training sees neither presets nor `auto`."""
+    """Config; `create_run` completes the config of a new run, so that training does not see `auto`."""
     tokenizers: TokenizerPair | None = None
     """Tokenizers; None for a new run until `create_run` has trained them."""
     num_processes: int = 1
@@ -46,13 +45,13 @@ class Plan:
     """Report of a run that is finished."""
 
 
-def decide(config: Config, directory: RunDirectory, cache: Cache, fresh: bool, group: Group) -> Plan:
+def decide(config: Config, directory: RunDirectory, fresh: bool, group: Group) -> Plan:
     """Decide in the main process whether a start begins, resumes or only reports a run.
 
     Raises RunError if the run in the directory cannot be resumed with the config.
     """
     if (not fresh or _created_by_this_launch(group.launch_id, directory)) and directory.can_resume():
-        return _plan_to_resume(config, directory, cache)
+        return _plan_to_resume(config, directory)
     return Plan(
         config.model_copy(update={"corpus": with_commits(config.corpus)}),
         num_processes=group.size,
@@ -69,10 +68,10 @@ def _created_by_this_launch(launch_id: str, directory: RunDirectory) -> bool:
     return False
 
 
-def _plan_to_resume(config: Config, directory: RunDirectory, cache: Cache) -> Plan:
+def _plan_to_resume(config: Config, directory: RunDirectory) -> Plan:
     """Plan to resume the run in a directory with a config; raises RunError if that is impossible.
 
-    Values that the run chose for `preset: auto`, `batch_tokens: auto` and `tune_decoding` are kept.
+    Values that the run chose for `batch_tokens: auto` and `tune_decoding` are kept.
     """
     try:
         previous = directory.config()
@@ -81,7 +80,7 @@ def _plan_to_resume(config: Config, directory: RunDirectory, cache: Cache) -> Pl
         advice = "Restore the file, or use --fresh to start over (the old run is moved aside)."
         raise RunError(f"{error}\n{advice}") from None
     config = config.model_copy(update={"corpus": with_commits(config.corpus, previous.corpus)})
-    config = resumed_config(config, previous, tokenizers, cache, directory.path)
+    config = resumed_config(config, previous, directory.path)
     notes: list[str] = []
     if config.training.tune_decoding and directory.report_path.exists():
         if previous.training.tune_decoding:

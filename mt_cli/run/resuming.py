@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -160,36 +159,30 @@ def _reconcile_best(context: TrainingContext, state: RunState) -> None:
     elif state.best_step:
         say("The best checkpoint is missing or damaged; it is replaced by the weights of the last state.")
         state.set_best(state.position.step, None, state.best_loss, state.best_metric)
-        with nullcontext() if context.average is None else context.average.applied():
-            directory.save_best(context.model, asdict(state))
+        with context.averaged() as model:
+            directory.save_best(model, asdict(state))
     if state.best_step and state.best_metric != metric_id:
         say(f"The best checkpoint was chosen by {state.best_metric}; from here on it is chosen by {metric_id}.")
         state.reset_best(metric_id)
 
 
 def _broadcast_from_main(context: TrainingContext, load: Callable[[], RunState]) -> RunState:
-    """Load a state in the main process; send it with model, optimizer and average to the other processes.
-
-    If the model is sharded, only the state is sent.
-    """
+    """Load a state in the main process; send it with model, optimizer and average to the other processes."""
     group, average = context.group, {} if context.average is None else context.average.weights
     if group.size == 1:
         return load()
 
     def load_all() -> tuple[RunState, Any]:
         state = load()
-        tensors = context.model.state_dict(), context.optimizer.state_dict(), average
-        return state, None if context.is_sharded else _to_cpu(tensors)
+        return state, _to_cpu((context.model.state_dict(), context.optimizer.state_dict(), average))
 
-    state, tensors = group.from_main(load_all)
+    state, (model, optimizer, averaged) = group.from_main(load_all)
     if group.rank == 0:
         return state
-    if tensors is not None:
-        model, optimizer, averaged = tensors
-        context.model.load_state_dict(model)
-        context.optimizer.load_state_dict(optimizer)
-        for name, weight in average.items():
-            weight.copy_(averaged[name])
+    context.model.load_state_dict(model)
+    context.optimizer.load_state_dict(optimizer)
+    for name, weight in average.items():
+        weight.copy_(averaged[name])
     return replace(state, tracked_bytes={})  # This process writes no files.
 
 

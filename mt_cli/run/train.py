@@ -42,7 +42,7 @@ def train(config: Config, runs: Path, fresh: bool = False, group: Group = ALONE)
     if config.training.num_threads is not None:
         torch.set_num_threads(config.training.num_threads)
     with directory.locked(group):
-        plan = group.from_main(lambda: decide(config, directory, cache, fresh, group))
+        plan = group.from_main(lambda: decide(config, directory, fresh, group))
         for note in plan.notes:
             say(f"note: {note}")
         if plan.report is not None:

@@ -35,8 +35,6 @@ class GradientAccumulator:
     al. 2018, "Mixed Precision Training", section 3.2). The caller divides the gradients by this scale (`unscale_`).
     """
 
-    needs_equal_shares = False
-    """Whether all processes must compute equally many micro-batches of a step."""
     needs_shapes = False
     """Whether micro-batches need a shape instead of a grid."""
 

@@ -95,7 +95,6 @@ class Objective(nn.Module):
     def __init__(self, model: Transformer, config: TrainingConfig) -> None:
         super().__init__()
         self.model = model
-        model.recomputes_layers = config.recompute_layers
         self.label_smoothing = config.label_smoothing
         self.r_drop, self.r_drop_start_step = config.r_drop, config.r_drop_start_step
         self.step = 1  # The current optimizer update.

@@ -1,4 +1,4 @@
-"""Optimisation as a generator of step reports, and the state that it changes. Knows no files, BLEU or terminals.
+"""Optimisation as a generator of step reports. Knows no files, BLEU or terminals.
 
 Nothing here waits for a CUDA device unless its memory runs out: sums stay on the device until the caller reads them.
 """
@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import count, islice, zip_longest
 
-import torch
 from torch import Tensor
 
 from mt_cli.batching.batches import Batch, PlacedBatch, TrainingPairs, collate, epoch_batches
@@ -19,32 +17,8 @@ from mt_cli.config.training import TrainingConfig
 from mt_cli.errors import CorpusError
 from mt_cli.machine.cpus import in_threads
 from mt_cli.machine.devices import seed_device
-from mt_cli.model.transformer import Transformer
-from mt_cli.training.averaging import MovingAverage
 from mt_cli.training.gradients import GradientAccumulator
 from mt_cli.training.update import Update
-
-
-class ReplicatedState:
-    """Weights and optimizer of a run, with a copy in every process. All processes must call the same methods."""
-
-    update: Update
-    gradients: GradientAccumulator
-    optimizer: torch.optim.Optimizer
-    average: MovingAverage | None
-
-    def __init__(self, model: Transformer, update: Update, average: MovingAverage | None) -> None:
-        self._stored, self.update, self.average = model, update, average
-        self.gradients, self.optimizer = update.gradients, update.optimizer
-
-    @contextmanager
-    def averaged(self) -> Iterator[Transformer]:
-        """Context manager inside which the model has its averaged weights, if any; yields the model to validate."""
-        with self.average.applied() if self.average else nullcontext():
-            yield self._stored
-
-    def store(self) -> None:
-        """Copy trained weights to the saved model: nothing to do here, because they are the same."""
 
 
 @dataclass
@@ -144,8 +118,6 @@ class _Step:
     def collate(self, gradients: GradientAccumulator, shaped_for: int | None) -> _Step:
         rank, num_processes = gradients.group.rank, gradients.group.size
         batches = [collate(placed.pairs, placed.indices, shaped_for) for placed in self.placed[rank::num_processes]]
-        if gradients.needs_equal_shares and len(batches) * num_processes < len(self.placed):
-            batches.append(collate(self.placed[0].pairs, self.placed[0].indices[:1]).without_targets())
         if gradients.device.type == "cuda":
             batches = [batch.pin_memory() for batch in batches]
         num_target_tokens = sum(placed.num_target_tokens for placed in self.placed)

@@ -214,16 +214,12 @@ def reason_against_graphs(
         return "only GPUs with CUDA have graphs"
     if not config.cuda_graphs:
         return "training.cuda_graphs is false"
-    if config.shard_model:
-        return "training.shard_model"
     if compute_dtype == torch.float16:
         return "fp16 scales the loss by a number that steps read"
     if model.attention_dropout:
         return "the attention kernel for graphs has no dropout; set model.attention_dropout to 0"
     if not has_variable_length(device, compute_dtype, model.d_head):
         return "there is no attention kernel of variable length for this GPU, number format, size of heads or PyTorch"
-    if config.recompute_layers:
-        return "training.recompute_layers"
     return reason_against_compiling(device) or _failure_of_compiler(device)
 
 

@@ -10,7 +10,7 @@ from itertools import accumulate
 from mt_cli.corpus.languages import SPACELESS, writes_spaces
 
 _SENTENCE_END = re.compile(
-    r"""(?<=[.!?…])["'”’»)\]]*\ +(?=[^\w\s]*[^\W\d_a-zà-öø-ÿ]|[^\w\s]*\d)   # a mark, a space, and no small letter
+    r"""(?<=[.!?…])["'“”’»)\]]*\ +(?=[^\w\s]*[^\W\d_a-zà-öø-ÿ]|[^\w\s]*\d)   # a mark, a space, and no small letter
       | (?<=[。！？។៕။])\ *(?=[^。！？។៕။」』”’）\s])                         # a mark that needs no space
       | (?<=[।॥؟۔።፧།])\ +""",
     re.VERBOSE,

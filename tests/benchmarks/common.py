@@ -3,6 +3,8 @@
 import argparse
 import json
 import os
+import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -10,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from importlib import metadata
 from itertools import cycle, islice
 from multiprocessing import get_context
 from pathlib import Path
@@ -40,11 +43,11 @@ Key = TypeVar("Key")
 Result = TypeVar("Result")
 
 
-def read_options(description: str, record: bool = False, **options: Any) -> argparse.Namespace:
+def read_options(description: str, **options: Any) -> argparse.Namespace:
     """Options of the command line, given by their defaults.
 
     A type stands for an option that is required, None for a text that is optional, False for a flag, and a list for
-    several values. `record` adds `--record`.
+    several values.
     """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in options.items():
@@ -59,8 +62,6 @@ def read_options(description: str, record: bool = False, **options: Any) -> argp
             parser.add_argument(flag, nargs="+", type=type(default[0]), default=default, help=text)
         else:
             parser.add_argument(flag, type=str if default is None else type(default), default=default, help=text)
-    if record:
-        parser.add_argument("--record", action="store_true", help="write the figures of the pages to docs/figures.json")
     return parser.parse_args()
 
 
@@ -116,14 +117,15 @@ def median_speed(work: Callable[[], int], device: torch.device, rounds: int) -> 
     return statistics.median(speeds[1:])
 
 
-def replace_between(page: Path, mark: str, text: str) -> None:
-    """Replace the lines of a page between `<!-- MARK:begin -->` and `<!-- MARK:end -->`."""
-    begin, end = f"<!-- {mark}:begin -->", f"<!-- {mark}:end -->"
-    before, has_begin, rest = page.read_text(encoding="utf-8").partition(begin)
-    _, has_end, after = rest.partition(end)
-    if not has_begin or not has_end:
-        sys.exit(f"{page}: the marks {begin} and {end} are not there")
-    page.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
+def this_machine() -> str:
+    """CPUs, memory and versions."""
+    cpus = Path("/proc/cpuinfo")
+    text = cpus.read_text(encoding="utf-8") if cpus.exists() else ""
+    models = re.findall(r"^model name\s*: (.*)$", text, flags=re.MULTILINE) or [platform.processor()]
+    kinds = (("avx512_bf16", " with AVX512-BF16"), ("avx512f", " with AVX512 without bf16"), ("", " without AVX512"))
+    kind = next(words for flag, words in kinds if flag in text) if text else ""
+    versions = f"Python {platform.python_version()}, torch {metadata.version('torch')}"
+    return f"{os.cpu_count()} CPUs of {models[0]}{kind}, {platform.system()}, {versions}"
 
 
 def in_new_process(function: Callable[..., Result], *arguments: object, **variables: str) -> Result:

@@ -18,7 +18,6 @@ from typing import Any
 
 import common
 import yaml
-from figures import record
 
 from mt_cli.batching.encoded import encode_corpus
 from mt_cli.config.corpora import CorpusConfig
@@ -121,7 +120,7 @@ def compare_encoding(folder: Path, num_pairs: int, rounds: int) -> None:
 def main() -> None:
     """Print a line for each size and kind of start, and for each kind of tokenizer."""
     sizes = {"pairs": [100_000, 10_000_000], "encoded": 400_000}
-    options = common.read_options(__doc__, record=True, **sizes, steps=60, rounds=3, work=common.WORK)
+    options = common.read_options(__doc__, **sizes, steps=60, rounds=3, work=common.WORK)
     # A folder for each size, so that each has its own cache.
     starts = {number: partial(start, options.work / str(number), number, options.steps) for number in options.pairs}
     first = {number: run(True) for number, run in starts.items()}
@@ -129,10 +128,6 @@ def main() -> None:
     for number in options.pairs:
         print(json.dumps({"pairs": number, "start": "first"} | first[number]))
         print(json.dumps({"pairs": number, "start": "from the cache"} | common.medians(later[number])), flush=True)
-    if options.record:
-        number = max(options.pairs)
-        record("prepare_pairs_per_second", round(number / first[number]["seconds_to_first_step"], -2))
-        record("cache_gb_per_million", 1e3 * first[number]["cache_mb"] / number)
     compare_encoding(options.work, options.encoded, options.rounds)
 
 

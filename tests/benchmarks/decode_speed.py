@@ -1,6 +1,6 @@
 """Translation speed of a trained run, compared with CTranslate2 and JoeyNMT with the same weights.
 
-    python tests/benchmarks/decode_speed.py --run runs/multi30k [--rounds 3] [--joeynmt JOEY/bin/python] [--record]
+    python tests/benchmarks/decode_speed.py --run runs/multi30k [--rounds 3] [--joeynmt JOEY/bin/python]
 
 Engines take turns on the same captions, each in its own process; medians of several rounds. Each process loads its
 model, translates some sentences to warm up, and then translates all sentences. Only the last is timed. `tokens` are
@@ -20,7 +20,6 @@ from pathlib import Path
 
 import common
 import torch
-from figures import record
 
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.evaluation.scores import Scorer
@@ -106,7 +105,7 @@ def measure(options: Namespace, translate: Callable[..., Result], variant: str, 
 
 def main() -> None:
     """Print a row for each beam size and engine."""
-    options = common.read_options(__doc__, record=True, run=str, joeynmt=None, rounds=3, sentences=1000, threads=2)
+    options = common.read_options(__doc__, run=str, joeynmt=None, rounds=3, sentences=1000, threads=2)
     engines = {f"mt {precision}": (translate_with_mt, precision) for precision in ("bf16", "fp32")}
     if find_spec("ctranslate2"):
         engines |= {f"CTranslate2 {name}": (translate_with_ctranslate2, name) for name in ("float32", "int8")}
@@ -125,18 +124,11 @@ def main() -> None:
         options.rounds,
     )
     common.print_titles("beam", "engine", "seconds", "tokens/s", "BLEU", "latency, median and 95th percentile")
-    seconds = {}
     for (beam_size, name), rows in results.items():
         row = common.medians(rows)
-        seconds[beam_size, name] = row["seconds"]
         latency = f"{1e3 * row['median_latency']:.0f}, {1e3 * row['latency_95']:.0f} ms"
         cells = f"{row['seconds']:.2f}", f"{row['tokens_per_second']:,.0f}", f"{row['bleu']:.2f}", latency
         common.print_row(beam_size, name, *cells)
-    if options.record:
-        for peer, figure in (("JoeyNMT", "joeynmt"), ("CTranslate2 float32", "ctranslate2")):
-            for precision in ("bf16", "fp32"):
-                if (5, peer) in seconds:
-                    record(f"decode_vs_{figure}_{precision}", seconds[5, peer] / seconds[5, f"mt {precision}"])
 
 
 if __name__ == "__main__":

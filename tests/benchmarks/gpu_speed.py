@@ -1,7 +1,6 @@
 """Speed of training and translating on a GPU, of `mt`, its peers and a prototype that shows the limit, in one run.
 
     python tests/benchmarks/gpu_speed.py --json rows.jsonl --limit ../shared/benchmarks/gpu_limit.py
-    python tests/benchmarks/gpu_speed.py --rows rows.jsonl --write --record
     python tests/benchmarks/gpu_speed.py --device cpu --sizes tiny --quick
 
 Training: target tokens a second, without padding, of whole updates with the options of each preset. Pairs have 8 to 40
@@ -13,8 +12,7 @@ tokens into 25 tokens, and CTranslate2 with the same weights. `batch_tokens` cou
 once for each of the values, which may set several options, as in `compile=true,model.attention_dropout=0.1`.
 `--quick` has fewer rounds, one compiled loop, and limits of `base` and `big` alone. Speeds are medians of rounds, after
 `--warmup` steps and a round. Each measurement has a process of its own. A row is printed, and appended to the file of
-`--json`, when it is measured; `--rows` reads such files instead of measuring. `--write` puts the tables between the
-marks of docs/benchmarks.md and docs/scaling.md, and `--record` writes the figures that pages share.
+`--json`, when it is measured.
 """
 
 import json
@@ -29,7 +27,6 @@ from pathlib import Path
 from typing import Any
 
 import common
-import gpu_tables
 import gpu_work
 from gpu_work import BEAMS, Row, Skipped
 
@@ -50,7 +47,7 @@ def measurements(options: Namespace) -> Iterator[Measurement]:
     translated = "base" if "base" in options.sizes else options.sizes[0]
     for size, batch_tokens in cases if "train" in options.only else []:
         for variant in options.variants:
-            row = training_row(size, batch_tokens, gpu_tables.MT) | {"settings": variant}
+            row = training_row(size, batch_tokens, "mt") | {"settings": variant}
             yield row, gpu_work.train_mt, (size, batch_tokens, variant)
     for beam in BEAMS if "translate" in options.only else []:
         row = {"kind": "translate", "size": translated, "system": "mt bf16", "beam": beam}
@@ -59,7 +56,7 @@ def measurements(options: Namespace) -> Iterator[Measurement]:
     for size in options.sizes if "limit" in options.only else []:
         if options.quick and size not in QUICK_LIMITS:
             continue
-        row = {"kind": "limit", "size": size, "system": gpu_tables.LIMIT}
+        row = {"kind": "limit", "size": size, "system": "limit"}
         yield row, gpu_work.measure_limit, (size, LIMIT_ROWS[size])
 
 
@@ -72,11 +69,11 @@ def peers(cases: list[tuple[str, int]], translated: str, options: Namespace) -> 
     if "transformers" not in options.only:
         return
     for size, batch_tokens in cases:
-        row = training_row(size, batch_tokens, gpu_tables.PLAIN)
+        row = training_row(size, batch_tokens, "plain loop")
         yield row, gpu_work.train_transformers, (size, batch_tokens, False)
     for size, batch_tokens in cases:
         if not options.quick or (size, batch_tokens) == QUICKLY_COMPILED:
-            row = training_row(size, batch_tokens, gpu_tables.COMPILED)
+            row = training_row(size, batch_tokens, "compiled loop")
             yield row, gpu_work.train_transformers, (size, batch_tokens, True)
 
 
@@ -124,26 +121,22 @@ def send_rows(sender: Connection, measure: Callable[..., Iterator[Row]], argumen
     sender.send(None)
 
 
-def measure_all(options: Namespace) -> list[gpu_tables.Row]:
-    """Rows of all measurements, printed and written as they come."""
-    rows: list[gpu_tables.Row] = []
+def measure_all(options: Namespace) -> None:
+    """Print the rows of all measurements as they come, and append them to a file."""
     for measurement in measurements(options):
         for row in run_apart(measurement, options):
-            rows.append(row)
             print(json.dumps(row), flush=True)
             if options.json:
                 with open(options.json, "a", encoding="utf-8") as file:
                     file.write(json.dumps(row) + "\n")
-        if "skipped" in rows[0]:
-            sys.exit("the machine cannot be measured")
-    return rows
+            if row["kind"] == "machine" and "skipped" in row:
+                sys.exit("the machine cannot be measured")
 
 
 def main() -> None:
     """Measure, or read what was measured; print the tables, and write them if asked to."""
     options = common.read_options(
         __doc__,
-        record=True,
         device="cuda",
         sizes=list(CASES),
         only=["train", "translate", "ctranslate2", "transformers", "limit"],
@@ -156,9 +149,7 @@ def main() -> None:
         threads=0,
         limit=None,
         json=None,
-        rows=[],
         quick=False,
-        write=False,
     )
     if options.quick:
         options.rounds, options.steps, options.warmup = 3, 15, 160
@@ -166,14 +157,7 @@ def main() -> None:
             options.warmup, options.steps, options.sentences = 4, 2, 100
     path = [str(Path(__file__).parent), str(common.ROOT), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))
-    rows = gpu_tables.read_rows(options.rows) if options.rows else measure_all(options)
-    print(gpu_tables.section(rows, options.record))
-    print(gpu_tables.times_table(rows))
-    if options.write:
-        common.replace_between(common.ROOT / "docs/benchmarks.md", "gpu", gpu_tables.section(rows, options.record))
-        common.replace_between(common.ROOT / "docs/scaling.md", "times", gpu_tables.times_table(rows))
-    if options.record:
-        gpu_tables.write_figures(rows)
+    measure_all(options)
 
 
 if __name__ == "__main__":

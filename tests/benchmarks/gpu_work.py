@@ -19,7 +19,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import common
-import figures
 import numpy as np
 import peer_loops
 import torch
@@ -112,12 +111,10 @@ def measure_machine(options: Namespace) -> Iterator[Row]:
             a @ b
         return 10 * 2 * side**3
 
-    name = describe_hardware(device)["device"] if device.type == "cuda" else figures.this_machine()
+    name = describe_hardware(device)["device"] if device.type == "cuda" else common.this_machine()
     versions = f"{torch.__version__}, CUDA {torch.version.cuda}" if device.type == "cuda" else torch.__version__
-    files = {str(path) for path in ("--json", options.json, "--limit", options.limit)}
-    command = " ".join(word for word in figures.this_command().split() if word not in files)
     flops = common.median_speed(multiply, device, 5)
-    yield {"flops": flops, "device": name, "torch": versions, "date": date.today().isoformat(), "command": command}
+    yield {"flops": flops, "device": name, "torch": versions, "date": date.today().isoformat()}
 
 
 def train_mt(size: str, batch_tokens: int, variant: str, options: Namespace) -> Iterator[Row]:

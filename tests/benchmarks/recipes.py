@@ -7,22 +7,19 @@
 --set`. Every run trains for the same minutes, so nothing else should run on the machine, or for the same `--steps`;
 without both, as the config says. `--pairs` trains on a sample of that size. `--test NAME` scores NAME.* too; otherwise
 no test set is read. Runs that are complete are not repeated. The first BLEU is lower-cased (`case:lc|tok:13a`), the
-second one cased. `--record-as captions`, with one variant, writes the figures of `docs/figures.json` whose names begin
-with `captions`, on the last set.
+second one cased.
 """
 
 import json
 import random
 import shlex
 import statistics
-import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import common
-from figures import load, record
 from sacrebleu.metrics import BLEU
 
 from mt_cli.config.loading import load_config
@@ -32,9 +29,7 @@ def main() -> None:
     """Print a row for each variant."""
     limits = {"minutes": 0.0, "steps": 0, "pairs": 0}
     paths = dict.fromkeys(("config", "data", "output"), Path)
-    options = common.read_options(__doc__, **paths, **limits, seeds=[1], variant=[], test=None, record_as=None)
-    if options.record_as and len(options.variant) > 1:
-        sys.exit("--record-as needs one variant")
+    options = common.read_options(__doc__, **paths, **limits, seeds=[1], variant=[], test=None)
     options.output.mkdir(parents=True, exist_ok=True)
     corpus = load_config(options.config).corpus
     languages = corpus.source, corpus.target
@@ -51,20 +46,6 @@ def main() -> None:
             for seed in options.seeds
         ]
         print_scores(title.strip(), reports)
-        if options.record_as:
-            record_scores(options.record_as, reports)
-
-
-def record_scores(name: str, reports: list[dict[str, Any]]) -> None:
-    """Record the scores on the last set that are figures of the pages."""
-    lowercased, cased = ([report["scores"][place] for report in reports] for place in (-2, -1))
-    values = {"bleu_lc": statistics.mean(lowercased), "bleu": statistics.mean(cased)}
-    values["minutes"] = round(statistics.mean(report["elapsed_seconds"] for report in reports) / 60)
-    if len(reports) > 1:
-        values["bleu_lc_stdev"] = statistics.stdev(lowercased)
-    for key, value in values.items():
-        if f"{name}_{key}" in load():
-            record(f"{name}_{key}", value)
 
 
 def train_and_score(

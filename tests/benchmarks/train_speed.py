@@ -23,7 +23,6 @@ from pathlib import Path
 import common
 import torch
 import yaml
-from figures import record
 
 from mt_cli.batching.batches import collate, epoch_batches
 from mt_cli.config.loading import parse_config
@@ -163,7 +162,7 @@ def matrix_peak() -> float:
 def main() -> None:
     """Print a row for each system."""
     peers = dict.fromkeys(("joeynmt", "eole", "marian"))
-    options = common.read_options(__doc__, record=True, **peers, rounds=3, steps=40, work=common.WORK)
+    options = common.read_options(__doc__, **peers, rounds=3, steps=40, work=common.WORK)
     common.resolve_peers(options, *peers)
     folder = options.work.resolve() / "train"
     folder.mkdir(parents=True, exist_ok=True)
@@ -177,12 +176,6 @@ def main() -> None:
     for name, rate in speeds.items():
         megabytes = statistics.median(megabytes for _, megabytes in results[name])
         common.print_row(name, f"{rate:,.0f}", f"{speeds['mt bf16'] / rate:.2f} times", f"{megabytes:,.0f} MB")
-    if options.record:
-        record("train_bf16_gflops", round(peak / 1e9))
-        record("train_share_of_peak", round(100 * share))
-        for name, figure in (("JoeyNMT fp32", "train_vs_joeynmt"), ("Eole bf16", "train_vs_eole_bf16")):
-            if name in speeds:
-                record(figure, speeds["mt bf16"] / speeds[name])
 
 
 if __name__ == "__main__":

@@ -1,22 +1,28 @@
-"""What only a GPU shows of recorded steps: they have the bits of launched ones; and of kernels without a grid."""
+"""What only a GPU shows of captured steps: they have the results of eager ones; and of kernels."""
 
+import gc
 import itertools
 import os
 from copy import deepcopy
 
 import pytest
 import torch
+from tiny_models import padded, some_sources, tiny_model, weights_of
 
 from mt_cli.batching.batches import MixedPairs
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.batching.packing import shape_of, shaped_layout
-from mt_cli.config.sections import ModelConfig
+from mt_cli.config.sections import DecodingConfig
 from mt_cli.config.training import TrainingConfig
+from mt_cli.decoding import row_statistics
+from mt_cli.decoding.engine import Sentence, TransformerEngine
+from mt_cli.decoding.predictor import EagerPredictor, GraphedPredictor
+from mt_cli.decoding.row_statistics import compiled_statistics, plain_statistics
 from mt_cli.machine.devices import can_compile
 from mt_cli.machine.graphs import GraphPool
+from mt_cli.model.cached_attention import has_cached_kernel
 from mt_cli.model.kernels import attend_packed
 from mt_cli.model.packed_attention import has_row_kernels
-from mt_cli.model.transformer import Transformer
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
 from mt_cli.training.steps import Position, optimization_steps
@@ -28,35 +34,24 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # Of the compiler.
 ]
 CUDA = torch.device("cuda")
+SIZES = {"d_model": 64, "d_ff": 128, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 2}
 OPTIONS = [
-    {},
     {"optimizer": "muon", "model": {"positions": "rotary", "activation": "swiglu", "tie_embeddings": "all"}},
-    {
-        "micro_batches_per_step": 3,
-        "model": {"positions": "learned", "max_positions": 512, "norm_order": "post", "output_bias": True},
-    },
-    {"r_drop": 2.0, "r_drop_start_step": 5},
+    {"micro_batches_per_step": 3, "model": {"norm_order": "post", "output_bias": True}},
+    {"r_drop": 2.0},
 ]
 
 
 def some_pairs():
-    generator = torch.Generator().manual_seed(5)
-    lengths = torch.randint(1, 40, (600, 2), generator=generator)
-    lengths[::50] = 290  # More positions than the first tables have.
-    sequences = [[torch.randint(4, 300, (n,), generator=generator).tolist() for n in row] for row in lengths.tolist()]
-    return EncodedPairs.from_ids([row[0] for row in sequences], [row[1] for row in sequences])
+    """Some have more positions than the first tables."""
+    sources, targets = ([*[[5] * 290] * 12, *some_sources(588, 300, 40)] for _ in range(2))
+    return EncodedPairs.from_ids(sources, targets[::-1])
 
 
-def an_objective(config, **options):
-    torch.manual_seed(7)
-    sizes = {"d_model": 64, "d_ff": 128, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 2}
-    return Objective(Transformer(ModelConfig(**sizes | options), 300, 300).to(CUDA), config)
-
-
-def trained(number, max_graphs=128, state=None, compiles_layers=False, model=None, **options):
+def trained(number, max_graphs=128, state=None, compiles_layers=False, model=(), **options):
     """Losses and weights of some steps from a state on, and the state after them."""
     config = TrainingConfig(batch_tokens=1500, warmup_steps=0, **options)
-    objective = an_objective(config, **{"dropout": 0.1} | (model or {}))
+    objective = Objective(tiny_model(vocab_size=300, **SIZES | {"dropout": 0.1} | dict(model)).to(CUDA), config)
     optimizer, position = build_optimizer(objective, config), Position()
     if state is not None:
         weights, moments, position = deepcopy(state)
@@ -73,18 +68,18 @@ def trained(number, max_graphs=128, state=None, compiles_layers=False, model=Non
     losses = [float(report.cross_entropy) for report in itertools.islice(steps, number)]
     assert bool(update.gradients._graphs) == (max_graphs > 0 and number > 20)
     state = deepcopy((objective.state_dict(), optimizer.state_dict()["state"], position))
-    return losses, torch.cat([weight.detach().flatten() for weight in objective.parameters()]), state
+    return losses, weights_of(objective), state
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_recorded_steps_have_the_bits_of_launched_ones(options):
+def test_captured_steps_have_the_bits_of_eager_ones(options):
     losses, weights, _ = trained(60, **options)
     expected, expected_weights, _ = trained(60, max_graphs=0, **options)
     assert losses == expected and torch.equal(weights, expected_weights)
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_a_training_that_resumes_has_the_bits_of_one_that_never_stopped(options):
+def test_a_resumed_training_has_the_bits_of_an_unstopped_one(options):
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
         _, expected, _ = trained(60, **options)
@@ -95,7 +90,7 @@ def test_a_training_that_resumes_has_the_bits_of_one_that_never_stopped(options)
     assert torch.equal(weights, expected)
 
 
-def test_a_deleted_graph_leaves_the_memory_of_others_on_its_stream():
+def test_a_deleted_graph_leaves_the_memory_of_others():
     """PyTorch 2.12 frees the workspace of cuBLAS of the stream (issue 193402); 640x32768x640 needs a workspace."""
     assert hasattr(torch._C, "_cuda_clearCublasWorkspaces")
     kept, deleted = GraphPool(CUDA), GraphPool(CUDA)
@@ -128,16 +123,103 @@ def test_compiled_layers_learn_as_others():
     assert (weights - expected_weights).norm() <= 0.2 * change.norm()
 
 
+@pytest.fixture
+def captures_soon(monkeypatch):
+    monkeypatch.setattr("mt_cli.decoding.predictor._STEPS_BEFORE_RECORDING", 1)
+    monkeypatch.setattr("mt_cli.model.cached_attention._FEWEST_ROWS", 1)
+    monkeypatch.setattr(row_statistics, "_LOGITS_BEFORE_COMPILING", 0)
+
+
+def a_model(**options):
+    return tiny_model(vocab_size=500, spread=2.0, **SIZES | options).to(CUDA).eval()
+
+
+@pytest.mark.parametrize(
+    ("positions", "num_beams", "dtype"),
+    [("rotary", 4, torch.bfloat16), ("sinusoidal", 1, torch.float32), ("sinusoidal", 4, torch.float16)],
+)
+@torch.inference_mode()
+def test_graphs_predict_what_eager_steps_predict(captures_soon, positions, num_beams, dtype):
+    """While a batch grows beyond a hundred positions and shrinks; the second time from graphs alone."""
+    model = a_model(positions=positions).to(dtype)
+    graphed, tolerance = GraphedPredictor(model), 1e-3 if dtype == torch.float32 else 0.1
+    for number, shrinks in ((40, {5: 20, 70: 7}), (40, {5: 20, 70: 7}), (12, {}), (40, {5: 20, 70: 7})):
+        generator, src_ids = torch.Generator(CUDA).manual_seed(1), padded(some_sources(number, 500, 40)).to(CUDA)
+        with (
+            graphed.start(src_ids, num_beams) as ours,
+            EagerPredictor(model).start(src_ids, num_beams) as theirs,
+        ):
+            for step in range(110):
+                tokens = torch.randint(4, 500, (number * num_beams,), generator=generator, device=CUDA)
+                logits, expected = (prediction.next(tokens).float() for prediction in (ours, theirs))
+                assert (logits - expected).abs().max() <= tolerance * expected.abs().max()
+                parents = torch.randint(num_beams, (number, num_beams), generator=generator, device=CUDA)
+                kept = torch.arange(1, 1 + shrinks[step], device=CUDA) if step in shrinks else None
+                number = shrinks.get(step, number)
+                for prediction in (ours, theirs):
+                    prediction.select(parents if num_beams > 1 else None, kept)
+    assert graphed.num_recorded > 5
+
+
+@pytest.mark.parametrize(
+    "options", [{"beam_size": 1}, {"beam_size": 4}, {"beam_size": 3, "no_repeat_ngram": 2}, {"sample": True}], ids=str
+)
+def test_an_engine_with_graphs_finds_the_translations_of_one_without(captures_soon, monkeypatch, options):
+    """And with statistics of rows."""
+    model, sources = a_model(), [*map(Sentence, some_sources(300, 500, 40))]
+    decoding = DecodingConfig(max_length=60, **options)
+    graphed, eager = TransformerEngine(model), TransformerEngine(model)
+    vars(eager.means).update(predictor=EagerPredictor(model), fitting_tokens=None)
+    with monkeypatch.context() as patch:
+        patch.setattr(row_statistics, "_LOGITS_BEFORE_COMPILING", 10**15)
+        expected = eager.search(sources, decoding)
+    for _ in range(2):
+        found = graphed.search(sources, decoding)
+        same = [one.ids == other.ids for (one, *_), (other, *_) in zip(found, expected, strict=True)]
+        assert sum(same) >= 0.98 * len(sources)  # Batches differ, and rounding with them.
+    assert graphed.means.predictor.num_recorded > 0
+
+
+def test_the_memory_of_graphs_is_free_when_their_engine_is(captures_soon):
+    model, sources, used = a_model(), [*map(Sentence, some_sources(200, 500, 30))], []
+    for _ in range(4):
+        engine = TransformerEngine(model)
+        for _ in range(2):
+            engine.search(sources, DecodingConfig(max_length=40))
+        assert engine.means.predictor.num_recorded > 0
+        del engine
+        gc.collect()
+        torch.cuda.empty_cache()
+        used.append(torch.cuda.memory_allocated())
+    assert max(used[1:]) <= used[0] + 2**20
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_our_attention_kernel_is_used_where_it_compiles(dtype):
-    assert all(has_row_kernels(CUDA, dtype, d_head) == can_compile(CUDA) for d_head in (24, 32, 64, 128))
+def test_our_kernels_are_used_where_they_compile(dtype):
+    for d_head in (24, 32, 64, 128):
+        for has_kernel in (has_row_kernels, has_cached_kernel):
+            assert has_kernel(CUDA, dtype, d_head) == can_compile(CUDA), (has_kernel, d_head)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@torch.inference_mode()
+def test_the_kernel_for_statistics_of_rows_computes_their_definition(dtype):
+    if not can_compile(CUDA):
+        pytest.skip("no compiler for kernels")
+    for size in (12, 100, 4_095, 32_000, 50_001):
+        logits = 4 * torch.randn(200, size, generator=torch.Generator(CUDA).manual_seed(1), device=CUDA)
+        logits[0, : size // 2], logits[1], logits[2, -1] = -torch.inf, -torch.inf, torch.nan
+        logits = logits.to(dtype)
+        (log_sums, maxima), (expected, expected_maxima) = compiled_statistics(logits), plain_statistics(logits)
+        assert torch.equal(maxima[[0, *range(3, 200)]], expected_maxima[[0, *range(3, 200)]])
+        assert torch.allclose(log_sums[[0, *range(3, 200)]], expected[[0, *range(3, 200)]], atol=1e-5)
+        assert log_sums[1].isneginf() and log_sums[2].isnan()
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
-@pytest.mark.parametrize("d_head", [24, 32, 64, 128])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("with_row_kernels", [False, True])
-def test_attention_without_a_grid_is_that_of_its_definition(is_causal, d_head, dtype, with_row_kernels):
+def test_attention_without_a_grid_is_that_of_its_definition(is_causal, dtype, with_row_kernels):
     """With padding in sequences of its own, and empty sequences."""
     if with_row_kernels and not can_compile(CUDA):
         pytest.skip("Triton cannot make kernels here")
@@ -145,22 +227,20 @@ def test_attention_without_a_grid_is_that_of_its_definition(is_causal, d_head, d
     if is_causal:
         lengths[0] = lengths[1]
     shape = shape_of(lengths, 3000)
-    rows = (shape.source_rows, shape.target_rows)
     keys, queries = (
         shaped_layout(sides, number, shape.num_sequences, shape.longest)
-        for sides, number in zip(lengths, rows, strict=True)
+        for sides, number in zip(lengths, (shape.source_rows, shape.target_rows), strict=True)
     )
-    generator = torch.Generator().manual_seed(4)
     sizes = (shape.target_rows, shape.source_rows, shape.source_rows)
-    inputs = [torch.randn(number, 4, d_head, generator=generator) for number in sizes]
-    results = []
-    for device, precision in ((CUDA, dtype), (torch.device("cpu"), torch.float32)):
-        leaves = [x.to(dtype).to(device, precision).requires_grad_() for x in inputs]
-        layouts = [
-            layout.moved(lambda x, device=device: x.to(device)).without_grid(keeps_sequences=with_row_kernels)
-            for layout in ((keys, keys) if is_causal else (queries, keys))
-        ]
-        mixed = attend_packed(*leaves, *layouts, None, is_causal=is_causal)
-        results.append([mixed, *torch.autograd.grad(mixed.square().sum(), leaves)])
-    for ours, definition in zip(*results, strict=True):
-        assert (ours.float().cpu() - definition).norm() <= 0.02 * definition.norm()
+    for d_head in (24, 32, 64, 128):
+        inputs, results = [torch.randn(number, 4, d_head) for number in sizes], []
+        for device, precision in ((CUDA, dtype), (torch.device("cpu"), torch.float32)):
+            leaves = [x.to(dtype).to(device, precision).requires_grad_() for x in inputs]
+            layouts = [
+                layout.moved(lambda x, device=device: x.to(device)).without_grid(keeps_sequences=with_row_kernels)
+                for layout in ((keys, keys) if is_causal else (queries, keys))
+            ]
+            mixed = attend_packed(*leaves, *layouts, None, is_causal=is_causal)
+            results.append([mixed, *torch.autograd.grad(mixed.square().sum(), leaves)])
+        for ours, definition in zip(*results, strict=True):
+            assert (ours.float().cpu() - definition).norm() <= 0.02 * definition.norm(), d_head

@@ -4,31 +4,13 @@ import os
 import shutil
 
 import pytest
-import torch
-from safetensors.torch import load_file
-
-from mt_cli.config.loading import parse_config
-from mt_cli.corpus.cache import Cache
-from mt_cli.data.prepare import prepare
-from mt_cli.features.data_check.problems import find_problems
-from mt_cli.machine.console import say
+from run_content import assert_equal_tensors, tensors_of
 
 DAMAGES = {
     "halved": lambda path: os.truncate(path, path.stat().st_size // 2),
     "removed": lambda path: path.unlink(),
-    "zeros": lambda path: path.write_bytes(b"\0" * path.stat().st_size),
     "flipped": lambda path: path.write_bytes(bytes([*path.read_bytes()[:-9], 7, *path.read_bytes()[-8:]])),
 }
-
-
-def weights_of(run):
-    return load_file(run / "checkpoints" / "last.safetensors")
-
-
-def same_weights(ours, theirs):
-    return ours.keys() == theirs.keys() and all(
-        torch.equal(ours[name], theirs[name]) for name in ours if not name.startswith("random")
-    )
 
 
 def content_of(data):
@@ -44,8 +26,17 @@ def content_of(data):
     ]
 
 
-@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+@pytest.mark.parametrize(
+    "damage",
+    [DAMAGES["flipped"], *(pytest.param(DAMAGES[name], marks=pytest.mark.slow) for name in ("halved", "removed"))],
+)
 def test_a_damaged_file_of_the_cache_changes_nothing(quick_tree, corpus, tmp_path, monkeypatch, damage, capsys):
+    from mt_cli.config.loading import parse_config
+    from mt_cli.corpus.cache import Cache
+    from mt_cli.data.prepare import prepare
+    from mt_cli.features.data_check.problems import find_problems
+    from mt_cli.machine.console import say
+
     monkeypatch.chdir(tmp_path)
     for side in ("en", "xx"):
         lines = (corpus / f"train.{side}").read_text(encoding="utf-8").splitlines(keepends=True)
@@ -59,17 +50,16 @@ def test_a_damaged_file_of_the_cache_changes_nothing(quick_tree, corpus, tmp_pat
 
     expected = content()
     files = sorted(path for path in (tmp_path / ".cache").rglob("*") if path.is_file())
-    names = {path.name for path in files}
-    assert {"train.arrow", "train.npy", "train.json", "tokenizer.source.json", "problems.json"} <= names
     for path in files:
         damage(path)
         capsys.readouterr()
         assert content() == expected, path
-        said = capsys.readouterr().err
-        assert said.count("it is rebuilt") == 1 and path.parent.name in said
+        err = capsys.readouterr().err
+        assert err.count("it is rebuilt") == 1 and path.parent.name in err
+    assert len(files) >= 5
 
 
-def test_a_run_outlives_its_cache(mt, quick_tree, tiny_config, tmp_path):
+def test_a_run_outlives_its_cache(mt, quick_tree, tiny_config, tmp_path, monkeypatch):
     from mt_cli.run.validation import Validator
 
     options = ("training.max_steps=5", "training.validate_every_steps=2")
@@ -77,18 +67,15 @@ def test_a_run_outlives_its_cache(mt, quick_tree, tiny_config, tmp_path):
     assert mt(*command, "name=whole")[0] == 0
     validate, cache = Validator.validate, tmp_path / "runs" / ".cache"
 
-    def remove_first(validator, *model):
-        shutil.rmtree(cache) if cache.is_dir() else cache.unlink(missing_ok=True)
+    def replace_first(validator, *model):
+        """Remove the cache; a file is in its place later, as of another program."""
+        if cache.is_dir():
+            shutil.rmtree(cache)
+        else:
+            cache.touch()
         return validate(validator, *model)
 
-    def replace_first(validator, *model):  # As another program may.
-        shutil.rmtree(cache, ignore_errors=True)
-        cache.touch()
-        return validate(validator, *model)
-
-    for name, act in (("removed", remove_first), ("replaced", replace_first)):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Validator, "validate", act)
-            status, _, err = mt(*command, f"name={name}")
-        assert status == 0, err
-        assert same_weights(weights_of(tmp_path / "runs" / name), weights_of(tmp_path / "runs" / "whole"))
+    monkeypatch.setattr(Validator, "validate", replace_first)
+    status, _, err = mt(*command, "name=replaced")
+    assert status == 0 and cache.is_file(), err
+    assert_equal_tensors(*(tensors_of(tmp_path / "runs" / name, "last") for name in ("replaced", "whole")))

@@ -14,8 +14,6 @@ import pytest
 import yaml
 from fork_server import CRASHED
 
-from mt_cli.checkpoint.files import open_checkpoint
-
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 
@@ -34,24 +32,20 @@ def crashes(commands, *command):
     for number in itertools.count(1):
         status, err = commands.run(*command, crash_point=number)
         if status == 0:
-            print(f"{number - 1} crash points")
             return
         assert status == CRASHED, err
         yield number
 
 
-def test_training_resumes_from_every_crash_point_to_the_same_bits(commands, config, assert_same_run, tmp_path):
+def test_training_resumes_from_every_crash_point(commands, config, assert_same_run, tmp_path):
     command = ("train", "--config", config)
     assert commands.run(*command, "--set", "name=whole")[0] == 0
     runs, number = tmp_path / "runs", 0
     cache = runs / ".cache"
     for number in crashes(commands, *command):
-        for path in (runs / "tiny").glob("checkpoints/*.safetensors"):
-            with open_checkpoint(path):
-                pass
         status, err = commands.run(*command)
         assert status == 0, f"crash point {number}: {err}"
-        assert "Traceback" not in err and "damaged" not in err, f"crash point {number}: {err}"
+        assert "Traceback" not in err and "damaged" not in err, err
         assert_same_run(runs / "tiny", runs / "whole")
         left = [path.name for path in (runs / "tiny").rglob("*") if path.name.endswith(".tmp")]
         assert not left, f"crash point {number}: {left}"
@@ -86,7 +80,7 @@ def content_of(folder):
 
 
 @pytest.mark.parametrize("kind", ["bundle", "ctranslate2"])
-def test_an_export_is_whole_or_not_there_at_every_crash_point(commands, trained, tmp_path, kind):
+def test_an_export_is_whole_or_not_there(commands, trained, tmp_path, kind):
     if kind == "ctranslate2":
         pytest.importorskip("ctranslate2")
     command = ("export", "--run", trained, "--format", kind, "--output")
@@ -111,7 +105,7 @@ def test_an_export_is_whole_or_not_there_at_every_crash_point(commands, trained,
         (("report",), "run/report.html"),
     ],
 )
-def test_a_command_that_is_repeated_after_a_crash_writes_the_same(commands, trained, tmp_path, command, output):
+def test_a_command_repeated_after_a_crash_writes_the_same(commands, trained, tmp_path, command, output):
     shutil.copytree(trained, tmp_path / "run")
     (tmp_path / "lines.txt").write_text("one two.\n" * 40, encoding="utf-8")
     command = (*command, "--run", "run")
@@ -140,9 +134,7 @@ def mounted(folder):
         subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_a_disk_that_is_full_at_any_stage_ends_with_a_message_and_costs_nothing(
-    commands, config, assert_same_run, tmp_path
-):
+def test_a_full_disk_ends_with_a_message_and_costs_nothing(commands, config, assert_same_run, tmp_path):
     command = ("train", "--config", config)
     assert commands.run(*command)[0] == 0
     (tmp_path / "runs").rename(tmp_path / "kept")
@@ -155,13 +147,10 @@ def test_a_disk_that_is_full_at_any_stage_ends_with_a_message_and_costs_nothing(
             if status:
                 num_full += 1
                 assert status == 1, err
-                assert "Traceback" not in err
-                assert err.splitlines()[-1].startswith("mt: "), err
-                assert any(words in err for words in ("cannot be written", "make room", "no space left")), err
+                assert "Traceback" not in err and err.splitlines()[-1].startswith("mt: "), err
             resize("100m")
             assert commands.run(*command)[0] == 0
             assert_same_run(tmp_path / "runs" / "tiny", tmp_path / "kept" / "tiny")
             for path in (tmp_path / "runs").iterdir():
                 shutil.rmtree(path)
         assert num_full > 10
-        print(f"{num_full} stages on a full disk")

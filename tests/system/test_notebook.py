@@ -10,6 +10,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from corpora import phrasebook
 from nbclient import NotebookClient
 from nbclient.exceptions import DeadKernelError
 
@@ -29,9 +30,8 @@ def notebook(root):
 
 @pytest.fixture
 def folder(root, tmp_path):
-    rows = (root / "mt_cli/corpus/practice/phrasebook-en-it.train.tsv").read_text(encoding="utf-8").splitlines()[:600]
     for side, language in enumerate(("en", "it")):
-        text = "".join(f"{row.split(chr(9))[side]}\n" for row in rows)
+        text = "".join(f"{row[side]}\n" for row in phrasebook("train")[:600])
         (tmp_path / f"train.{language}").write_text(text, encoding="utf-8")
     return tmp_path
 
@@ -68,7 +68,7 @@ def lose_session_after_a_save(folder):
                 os.kill(int(process.name), signal.SIGKILL)
 
 
-def test_the_notebook_trains_and_shows_curves_samples_scores_and_translations(root, folder, notebook, monkeypatch):
+def test_the_notebook_trains_and_shows_its_results(root, folder, notebook, monkeypatch):
     execute(notebook, root, folder, monkeypatch)
     report = json.loads((folder / "runs/first/report.json").read_text(encoding="utf-8"))
     text = text_of(notebook)

@@ -33,7 +33,7 @@ def built(root, tmp_path_factory):
     return source, wheel
 
 
-def test_the_wheel_has_all_files_of_the_package_and_the_configs(built, root):
+def test_the_wheel_has_all_files_and_configs(built, root):
     with zipfile.ZipFile(built[1]) as archive:
         names = set(archive.namelist())
     files = {path.relative_to(root).as_posix() for path in (root / "mt_cli").rglob("*") if path.is_file()}

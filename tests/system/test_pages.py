@@ -14,6 +14,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 import pytest
+from corpora import phrasebook
 
 import mt_cli
 
@@ -46,15 +47,7 @@ def lines_of(text):
 def samples(root, tmp_path_factory):
     """A folder with the files that the pages name, and a trained run."""
     folder = tmp_path_factory.mktemp("samples")
-    practice = {
-        split: [
-            line.split("\t")
-            for line in (PACKAGE / f"corpus/practice/phrasebook-en-it.{split}.tsv")
-            .read_text(encoding="utf-8")
-            .splitlines()
-        ]
-        for split in ("train", "valid", "test")
-    }
+    practice = {split: phrasebook(split) for split in ("train", "valid", "test")}
     for split, number in (("train", 400), ("valid", 30), ("test", 30)):
         for side, language in enumerate(("en", "it")):
             lines = "".join(f"{row[side]}\n" for row in practice[split][:number])

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice
-
 import pytest
-from marian_files import pieces_of, train_pieces
 from sentencepiece_texts import odd_texts
 
 from mt_cli.config.sections import TokenizerConfig
@@ -13,31 +10,6 @@ from mt_cli.features.exchange.sentencepiece import model_file, read_pieces, toke
 from mt_cli.tokenizer.training import train_tokenizer
 
 pytestmark = pytest.mark.slow
-
-FILES = {
-    "latin": ("multi30k/train.de",),
-    "cyrillic": ("tatoeba/eng-rus.rus",),
-    "arabic": ("tatoeba/eng-ara.ara",),
-    "chinese": ("3am/train.zh",),
-    "many": tuple(f"flores200/{code}.devtest" for code in ("jpn_Jpan", "tha_Thai", "hin_Deva", "heb_Hebr", "ell_Grek")),
-}
-
-
-@pytest.mark.parametrize("kind", ["unigram", "bpe"])
-@pytest.mark.parametrize("script", FILES)
-def test_ten_thousand_lines_have_the_ids_of_sentencepiece(real_text, tmp_path, script, kind):
-    lines = [line for name in FILES[script] for line in (real_text / name).read_text("utf-8").split("\n") if line]
-    lines = list(islice(lines, 10_000))
-    options = {"vocab_size": 4_000, "num_threads": 1, "character_coverage": 0.999}
-    theirs = train_pieces(tmp_path, "model", lines[::3], kind, **options)  # The other lines have unknown tokens.
-    ours = tokenizer_of(read_pieces(tmp_path / "model.spm"), pieces_of(theirs))
-    # Other spaces and case, as people type them.
-    spaced = [line.replace(" ", "  ", 1) + "\u3000" for line in lines[1::7]]
-    capitals = [line.upper() for line in lines[2::7]]
-    for texts in (lines, spaced, capitals):
-        expected = [[index + 1 if index >= 3 else 1 for index in ids] for ids in theirs.encode(texts)]
-        for line, our_ids, their_ids in zip(texts, ours.encode(texts), expected, strict=True):
-            assert our_ids == their_ids, (line, ours.tokens(our_ids), theirs.encode(line, out_type=str))
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +25,7 @@ def many_lines(real_text):
 
 
 @pytest.mark.parametrize("algorithm", ["bpe", "unigram"])
-def test_exported_vocabularies_have_the_ids_of_sentencepiece_on_a_hundred_thousand_lines(many_lines, algorithm):
+def test_exported_vocabularies_have_the_ids_of_sentencepiece(many_lines, algorithm):
     sentencepiece = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
     config = TokenizerConfig(algorithm=algorithm, vocab_size=8_000, spacing="sentencepiece")
     ours = train_tokenizer(many_lines[::20], config)
@@ -66,7 +38,7 @@ def test_exported_vocabularies_have_the_ids_of_sentencepiece_on_a_hundred_thousa
 
 
 @pytest.mark.parametrize("name", ["plain.model", "ja.model", "bytes.spm", "bytes.zhen.spm"])
-def test_models_of_others_have_their_ids_on_a_hundred_thousand_lines(real_text, many_lines, name):
+def test_models_of_others_have_their_ids(real_text, many_lines, name):
     sentencepiece = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
     path = real_text / "spm" / name
     theirs = sentencepiece.SentencePieceProcessor(model_file=str(path))
@@ -79,6 +51,5 @@ def test_models_of_others_have_their_ids_on_a_hundred_thousand_lines(real_text, 
         for line, our_ids, their_ids in zip(many_lines, ours.encode(many_lines), theirs.encode(many_lines), strict=True)
         if our_ids != [number.get(index, 1) for index in their_ids]
     ]
-    assert len(differences) <= len(many_lines) // 10_000, differences[
-        :5
-    ]  # Equal scores: `0` and `00`, or `00` and `0`.
+    # Equal scores: `0` and `00`, or `00` and `0`.
+    assert len(differences) <= len(many_lines) // 10_000, differences[:5]

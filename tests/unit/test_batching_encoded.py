@@ -54,23 +54,26 @@ def test_ids_on_disk_are_the_ids_of_the_tokenizers(tmp_path, monkeypatch):
     pairs = some_pairs(50)
     config = corpus_config(tmp_path, write(tmp_path / "a.tsv", pairs))
     tokenizers = tokenizers_for(pairs[:30])
-    _, statistics, encoded = encode(tmp_path, config, tokenizers)
+    corpus, statistics, encoded = encode(tmp_path, config, tokenizers)
+    (tmp_path / "ids.arrow").unlink()  # A file that is deleted can still be read.
     expected = [tokenizers[side].encode([pair[side] for pair in pairs]) for side in (0, 1)]
-    assert len(encoded) == 50
-    for index in range(50):
-        assert [ids.tolist() for ids in encoded[index]] == [expected[0][index], expected[1][index]]
+    assert [[ids.tolist() for ids in encoded[index]] for index in range(50)] == [
+        list(ids) for ids in zip(*expected, strict=True)
+    ]
     indices = np.array([3, 49, 0, 3, 20])
     assert encoded.lengths(indices).tolist() == [[len(side[index]) for index in indices] for side in expected]
     assert encoded.lengths().shape == (2, 50)
     for side, ids in zip((statistics.source, statistics.target), expected, strict=True):
         assert side.num_tokens == sum(map(len, ids))
         assert side.num_unknown == sum(sequence.count(UNK_ID) for sequence in ids) > 0
-        assert [count for count in side.length_counts if count] == np.unique(list(map(len, ids)), return_counts=True)[
-            1
-        ].tolist()
+        assert [*side.length_counts][: 1 + max(map(len, ids))] == np.bincount([*map(len, ids)]).tolist()
+    cache = Cache(tmp_path / "cache")
+    assert encode_corpora({"train": corpus}, tokenizers, config, cache)[1] == {"train": statistics}
+    (stored,) = cache.path.glob("ids-*/train.json")
+    assert json.loads(stored.read_text(encoding="utf-8"))["num_pairs"] == [50]
 
 
-def test_pairs_that_are_too_long_are_dropped_and_counted_by_part(tmp_path):
+def test_pairs_that_are_too_long_are_counted_by_part(tmp_path):
     first, second = [("a b c d", "x"), ("a", "y"), ("a", "x y z w")], [("b", "x y"), ("c", "v v v v v")]
     config = corpus_config(tmp_path, [write(tmp_path / "a.tsv", first), write(tmp_path / "b.tsv", second)])
     _, statistics, encoded = encode(tmp_path, config, tokenizers_for(first + second), max_tokens=3)
@@ -78,18 +81,6 @@ def test_pairs_that_are_too_long_are_dropped_and_counted_by_part(tmp_path):
     assert len(encoded) == 2
     assert PlacedBatch(encoded, np.array([0, 1]), 0, 1).num_pairs == (1, 1)
     assert sum(statistics.source.length_counts) == 5
-
-
-def test_the_cache_keeps_statistics(tmp_path):
-    config, tokenizers = (
-        corpus_config(tmp_path, write(tmp_path / "a.tsv", some_pairs(9))),
-        tokenizers_for(some_pairs(9)),
-    )
-    corpus, statistics, _ = encode(tmp_path, config, tokenizers)
-    cache = Cache(tmp_path / "cache")
-    assert encode_corpora({"train": corpus}, tokenizers, config, cache)[1] == {"train": statistics}
-    (stored,) = cache.path.glob("ids-*/train.json")
-    assert json.loads(stored.read_text(encoding="utf-8"))["num_pairs"] == [9]
 
 
 @pytest.mark.parametrize("algorithm", ["word_level", "char", "bpe"])
@@ -100,10 +91,10 @@ def test_flat_ids_are_the_ids_tags_included(algorithm):
     assert [part.tolist() for part in np.split(ids, np.cumsum(lengths)[:-1])] == tokenizer.encode(texts)
 
 
-def streamed(tmp_path, train, buffer=16, **options):
+def streamed(tmp_path, train, buffer=16, evaluated=(), **options):
     config = corpus_config(tmp_path, train, shuffle_buffer=buffer, **options)
     tokenizers = tokenizers_for(some_pairs(100), config.tags)
-    return StreamedPairs(config, tokenizers, [hashes_of([]), hashes_of([])], seed=1), tokenizers
+    return StreamedPairs(config, tokenizers, [hashes_of(list(evaluated)), hashes_of([])], seed=1), tokenizers
 
 
 def stream(source, **options):
@@ -114,21 +105,15 @@ def texts_of(pools, tokenizer):
     return [[" ".join(tokenizer.tokens(pairs[int(i)][0])) for i in order] for pairs, order in pools]
 
 
-def test_a_stream_gives_every_pair_once_in_shuffled_buffers(tmp_path):
-    pairs, (tokenizer, _) = streamed(tmp_path, stream(write(tmp_path / "a.tsv", some_pairs(100))))
-    pools = texts_of(pairs.pools(0, 0), tokenizer)
-    expected = [tokenizer.tokens(ids) for ids in tokenizer.encode([source for source, _ in some_pairs(100)])]
-    assert sorted(text for pool in pools for text in pool) == sorted(" ".join(tokens) for tokens in expected)
-    assert [len(pool) for pool in pools] == [16] * 6 + [4]
-    assert pools[0] != [" ".join(tokens) for tokens in expected[:16]]
-    assert pairs.counts[0]["kept"] == 100
-
-
-def test_a_stream_resumes_from_any_buffer_and_shuffles_each_epoch_differently(tmp_path):
+def test_a_stream_gives_every_pair_once_and_resumes_anywhere(tmp_path):
     pairs, (tokenizer, _) = streamed(tmp_path, stream(write(tmp_path / "a.tsv", some_pairs(100))))
     pools = texts_of(pairs.pools(1, 0), tokenizer)
+    expected = [" ".join(tokenizer.tokens(ids)) for ids in tokenizer.encode([source for source, _ in some_pairs(100)])]
+    assert sorted(text for pool in pools for text in pool) == sorted(expected)
+    assert [len(pool) for pool in pools] == [16] * 6 + [4]
+    assert pools[0] != expected[:16] and pairs.counts[0]["kept"] == 100
     assert texts_of(pairs.pools(1, 3), tokenizer) == pools[3:]
-    assert texts_of(pairs.pools(2, 0), tokenizer) != pools
+    assert texts_of(pairs.pools(2, 0), tokenizer) != pools, "each epoch has another order"
 
 
 def test_streams_are_mixed_by_weight_until_all_have_ended(tmp_path):
@@ -146,24 +131,27 @@ def test_streams_are_mixed_by_weight_until_all_have_ended(tmp_path):
 
 def test_a_stream_drops_and_counts_like_a_prepared_corpus(tmp_path):
     rows = [*some_pairs(10), *some_pairs(3), ("", "x"), ("a valid", "new"), ("one " * 30, "x " * 30)]
-    pairs, _ = streamed(tmp_path, stream(write(tmp_path / "a.tsv", rows)), buffer=100, max_tokens=20)
-    pairs = StreamedPairs(pairs._config, pairs._tokenizers, [hashes_of(["a valid"]), hashes_of([])], 1)
+    source = stream(write(tmp_path / "a.tsv", rows))
+    pairs, _ = streamed(tmp_path, source, buffer=100, evaluated=["a valid"], max_tokens=20)
     assert sum(len(order) for _, order in pairs.pools(0, 0)) == 10
     assert +pairs.counts[0] == {"kept": 10, "duplicates": 3, "blank_source": 1, "overlap": 1, "max_tokens": 1}
 
 
-def test_tokenizers_learn_from_the_beginning_of_a_stream(tmp_path):
+def test_a_stream_counts_what_it_skips(tmp_path):
+    units = "".join(
+        f'<tu><tuv lang="xx"><seg>{source}</seg></tuv><tuv lang="yy"><seg>y</seg></tuv></tu>\n'
+        for source in ("R & D", "one", "two")
+    )
+    (tmp_path / "m.tmx").write_text(f"<tmx><body>\n{units}</body></tmx>", encoding="utf-8")
+    pairs, _ = streamed(tmp_path, stream({"file": str(tmp_path / "m.tmx"), "skip_damaged": True}))
+    for _ in range(2):
+        list(pairs.pools(1, 0))
+    assert (pairs.counts[0]["damaged"], pairs.counts[0]["kept"]) == (2, 4)
+
+
+def test_tokenizers_learn_from_the_first_pairs_of_a_stream(tmp_path):
     config = corpus_config(tmp_path, stream(write(tmp_path / "a.tsv", some_pairs(100))), shuffle_buffer=8)
     assert first_pairs(config, 10) == [tuple(" ".join(side.split()) for side in pair) for pair in some_pairs(10)]
-
-
-def test_pairs_of_a_deleted_file_can_still_be_read(tmp_path):
-    pairs = some_pairs(50)
-    config = corpus_config(tmp_path, write(tmp_path / "a.tsv", pairs))
-    tokenizers = tokenizers_for(pairs)
-    _, _, encoded = encode(tmp_path, config, tokenizers)
-    (tmp_path / "ids.arrow").unlink()
-    assert [encoded[index][0].tolist() for index in range(50)] == tokenizers[0].encode([pair[0] for pair in pairs])
 
 
 def bytes_in_memory(path):
@@ -185,7 +173,6 @@ def test_released_pairs_leave_little_of_their_file_in_memory(tmp_path):
             writer.write_batch(batch)
     pairs = EncodedPairs.open(path, [2_000])
     assert sum(int(ids[-1]) for index in range(2_000) for ids in pairs[index]) == 2 * 2_000 * 2_999
-    assert bytes_in_memory(path) > path.stat().st_size / 4
     pairs.release()
     assert bytes_in_memory(path) < path.stat().st_size / 4
     pairs = EncodedPairs.open(path, [2_000])

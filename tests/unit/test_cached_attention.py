@@ -26,15 +26,16 @@ def test_attention_to_a_cache_is_that_of_its_definition():
     assert result.returncode == 0, result.stderr
 
 
-def test_the_trial_of_the_kernel_notices_a_wrong_result(monkeypatch):
-    cpu = torch.device("cpu")
-    for is_wrong in (False, True):
-        plain = lambda *x, is_wrong=is_wrong: attend(*x[:3], 0.9 * x[3] if not is_wrong else torch.zeros_like(x[3]))  # noqa: E731
-        monkeypatch.setattr(cached_attention, "attend_to_cache", plain)
-        assert (error_of(cpu, torch.float32, 16) < _LARGEST_ERROR) != is_wrong
+@pytest.mark.parametrize("is_wrong", [False, True])
+def test_the_trial_of_the_kernel_notices_a_wrong_result(monkeypatch, is_wrong):
+    def plain(query, key, value, bias):
+        return attend(query, key, value, torch.zeros_like(bias) if is_wrong else bias)
+
+    monkeypatch.setattr(cached_attention, "attend_to_cache", plain)
+    assert (error_of(torch.device("cpu"), torch.float32, 16) < _LARGEST_ERROR) != is_wrong
 
 
-def test_the_kernel_is_used_for_many_rows_of_few_queries_without_a_gradient(monkeypatch):
+def test_the_kernel_is_used_for_many_rows_of_few_queries(monkeypatch):
     monkeypatch.setattr(cached_attention, "has_cached_kernel", lambda *_: True)
     bias = torch.zeros(256, 1, 1, 40)
     with torch.no_grad():
@@ -46,10 +47,6 @@ def test_the_kernel_is_used_for_many_rows_of_few_queries_without_a_gradient(monk
         assert not suits_cached_attention(query, key, copied, bias)
         assert not suits_cached_attention(query, key, value, bias.expand(-1, 4, -1, -1))
     assert not suits_cached_attention(*inputs(), bias)
-
-
-def test_processors_have_no_such_kernel():
-    assert not cached_attention.has_cached_kernel(torch.device("cpu"), torch.bfloat16, 32)
 
 
 if __name__ == "__main__":

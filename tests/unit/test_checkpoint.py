@@ -58,7 +58,7 @@ def test_what_is_loaded_is_what_was_saved(tmp_path):
             assert torch.equal(value, other_optimizer.state[theirs][name])
 
 
-def test_the_average_is_filled_for_use_and_restored_beside_the_weights_for_training(tmp_path):
+def test_the_average_is_used_and_restored_beside_the_weights(tmp_path):
     path = tmp_path / "last.safetensors"
     model, optimizer = trained_pair()
     raw = {name: weight.detach() for name, weight in model.named_parameters()}
@@ -79,16 +79,15 @@ def test_the_average_is_filled_for_use_and_restored_beside_the_weights_for_train
 
 
 @pytest.mark.parametrize(
-    ("saved", "average", "model", "named"),
+    ("average", "model", "named"),
     [
-        (a_model(), {"0.weight": torch.ones(1)}, a_model(), "0.weight"),
-        (a_model(), {"other": torch.ones(1)}, a_model(), "0.weight"),
-        (a_model(3), None, a_model(5), r"0.weight is \[4, 3\]"),
-        (a_model(), None, nn.Sequential(*a_model(), nn.Linear(4, 4)), "no weight"),
+        ({"0.weight": torch.ones(1)}, a_model(), "0.weight"),
+        (None, a_model(5), "0.weight"),
+        (None, nn.Sequential(*a_model(), nn.Linear(4, 4)), "2.weight"),
     ],
 )
-def test_weights_or_an_average_of_another_shape_are_refused(tmp_path, saved, average, model, named):
-    path = tmp_path / "last.safetensors"
+def test_weights_or_an_average_of_another_shape_are_refused(tmp_path, average, model, named):
+    path, saved = tmp_path / "last.safetensors", a_model()
     save_checkpoint(path, saved, {}, torch.optim.AdamW(saved.parameters()), average)
     with pytest.raises(RunError, match=named):
         load_checkpoint(path, model)
@@ -99,31 +98,31 @@ def test_no_bit_of_a_checkpoint_can_change_unnoticed(tmp_path):
     model, optimizer = trained_pair()
     save_checkpoint(path, model, {"step": 3}, optimizer)
     content = path.read_bytes()
-    damaged = [content[:size] for size in range(0, len(content), 297)] + [b"\x80\x02}q\x00.", b"\xff" * 100]
-    for place in [*range(0, len(content), 137), *range(8, 400, 3)]:
+    damaged = [content[:size] for size in range(0, len(content), 1_999)] + [b"\x80\x02}q\x00.", b"\xff" * 100]
+    for place in [*range(0, len(content), 997), *range(8, 400, 9)]:
         damaged.append(content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :])
-    for each in damaged:
-        path.write_bytes(each)
-        with pytest.raises(DamagedFileError, match="damaged checkpoint"):
+    for wrong in damaged:
+        path.write_bytes(wrong)
+        with pytest.raises(DamagedFileError):
             load_checkpoint(path, model)
 
 
-@pytest.mark.parametrize("change", ["cut off", "emptied", "overwritten"])
+@pytest.mark.parametrize("change", ["cut off", "overwritten"])
 def test_a_checkpoint_that_changes_while_it_is_read_is_damaged(tmp_path, change):
     path = tmp_path / "best.safetensors"
     save_checkpoint(path, nn.Linear(300, 300), asdict(RunState()))
-    with pytest.raises(DamagedFileError, match="changed while it was read"), open_checkpoint(path) as checkpoint:
+    with pytest.raises(DamagedFileError), open_checkpoint(path) as checkpoint:
         with path.open("r+b") as file:
             if change == "overwritten":
                 file.seek(-100, os.SEEK_END)
                 file.write(bytes(100))
             else:
-                file.truncate(0 if change == "emptied" else path.stat().st_size // 2)
+                file.truncate(path.stat().st_size // 2)
         os.utime(path, ns=(1, 1))  # The clock of a file system may be coarse.
         checkpoint.load_weights_into(nn.Linear(300, 300))
 
 
-def test_a_checkpoint_that_is_replaced_while_it_is_read_is_read_to_its_end(tmp_path):
+def test_a_checkpoint_that_is_replaced_is_read_to_its_end(tmp_path):
     path, model, loaded = tmp_path / "best.safetensors", nn.Linear(300, 300), nn.Linear(300, 300)
     save_checkpoint(path, model, asdict(RunState()))
     with open_checkpoint(path) as checkpoint:
@@ -134,15 +133,12 @@ def test_a_checkpoint_that_is_replaced_while_it_is_read_is_read_to_its_end(tmp_p
 
 def test_a_checkpoint_of_another_format_is_named(tmp_path, monkeypatch):
     path = tmp_path / "last.safetensors"
-    monkeypatch.setattr(files, "FORMAT", 7)
-    save_checkpoint(path, a_model(), {})
-    monkeypatch.undo()
-    with pytest.raises(RunError, match="checkpoint format 7, this version reads 2") as caught:
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "FORMAT", 7)
+        save_checkpoint(path, a_model(), {})
+    with pytest.raises(RunError, match=r"format 7.* 2") as caught:
         load_checkpoint(path, a_model())
     assert not isinstance(caught.value, DamagedFileError)
-    save_file({"a": torch.ones(2)}, path, {"format": "1", "state": "{}"})
-    with pytest.raises(RunError, match="checkpoint format 1"):
-        load_checkpoint(path, a_model())
 
 
 def test_every_random_generator_continues_where_it_was(tmp_path):
@@ -164,7 +160,7 @@ def test_every_random_generator_continues_where_it_was(tmp_path):
 
 
 @pytest.mark.parametrize("has_hard_links", [True, False])
-def test_the_newest_states_are_kept_and_found_on_any_file_system(tmp_path, monkeypatch, has_hard_links):
+def test_the_newest_states_are_kept_on_any_file_system(tmp_path, monkeypatch, has_hard_links):
     def refuse(*paths):
         raise OSError("no links here")
 
@@ -190,16 +186,13 @@ def test_the_newest_states_are_kept_and_found_on_any_file_system(tmp_path, monke
     assert save(7) == ["last", "step-5"]
 
 
-def test_the_best_that_no_saved_state_knows_is_replaced_by_the_one_before_it(tmp_path):
+def test_the_best_that_no_saved_state_knows_is_taken_back(tmp_path):
     directory = RunDirectory(tmp_path)
     directory.last_path.parent.mkdir()
     model, optimizer = trained_pair()
     directory.save_best(model, {"best_step": 5})
     directory.save_state(model, {}, optimizer, 5, keep_last=1)
     directory.save_best(model, {"best_step": 7})
-    before = {path: path.read_bytes() for path in directory.best_path.parent.iterdir()}
-    assert directory.best_state() == RunState(best_step=7)
-    assert {path: path.read_bytes() for path in directory.best_path.parent.iterdir()} == before
     directory.restore_best(9)
     assert directory.best_state() == RunState(best_step=7)
     directory.restore_best(5)
@@ -209,7 +202,7 @@ def test_the_best_that_no_saved_state_knows_is_replaced_by_the_one_before_it(tmp
     assert directory.best_state() is None
 
 
-def test_a_lock_ends_with_its_holder_and_an_empty_directory_with_the_lock(tmp_path):
+def test_a_lock_and_an_empty_directory_end_with_the_holder(tmp_path):
     path = tmp_path / "runs" / "run"
     with RunDirectory(path).locked():
         for _ in range(2):
@@ -227,19 +220,18 @@ def test_a_lock_ends_with_its_holder_and_an_empty_directory_with_the_lock(tmp_pa
     assert (path / "something").exists()
 
 
-@pytest.mark.parametrize("code", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
-def test_where_a_file_system_has_no_locks_a_run_says_so_and_is_trained(tmp_path, monkeypatch, capsys, code):
+def test_a_run_on_a_file_system_without_locks_is_trained(tmp_path, monkeypatch, capsys):
     fcntl = pytest.importorskip("fcntl")
-    monkeypatch.setattr(fcntl, "flock", mock.Mock(side_effect=OSError(code, os.strerror(code))))
+    error = OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+    monkeypatch.setattr(fcntl, "flock", mock.Mock(side_effect=error))
     for _ in range(2):  # The second is a run that resumes: a lock of the first would be in its way.
         with RunDirectory(tmp_path / "run").locked():
             (tmp_path / "run" / "kept").touch()
-    message = capsys.readouterr().err
-    assert "cannot lock files" in message and os.strerror(code).lower() in message.lower()
+    assert error.strerror.lower() in capsys.readouterr().err.lower()
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [".lock", "kept"]
 
 
-def test_the_newest_run_is_the_one_whose_weights_were_written_last(tmp_path):
+def test_the_newest_run_wrote_its_weights_last(tmp_path):
     with pytest.raises(RunError, match="no trained run"):
         newest_run(tmp_path)
     for age, name in ((300, "old"), (10, "new"), (200, "older")):
@@ -253,9 +245,8 @@ def test_the_newest_run_is_the_one_whose_weights_were_written_last(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        *((r'("python": \[\d+, \[)\d+', rf"\g<1>{value}") for value in (2**70, -1)),
-        (r'("pos": )\d+', r"\g<1>1000000000"),
-        (r'("has_gauss": )\d+', rf"\g<1>{10**30}"),
+        (r'("python": \[\d+, \[)\d+', rf"\g<1>{2**70}"),
+        (r'("pos": )\d+', r"\g<1>1000000000"),  # numpy does not check it.
         (r'("key": )\[[^]]*\]', r"\g<1>[]"),
     ],
 )
@@ -268,5 +259,5 @@ def test_a_random_state_with_other_values_is_damage(tmp_path, old, new):
     assert random_state != metadata["random"]
     save_file(load_file(path), path, metadata | {"random": random_state, "sha256": "0" * 64})
     files._write_checksum(str(path))
-    with pytest.raises(DamagedFileError, match="damaged checkpoint"):
+    with pytest.raises(DamagedFileError):
         load_checkpoint(path, model, optimizer)

@@ -4,43 +4,40 @@ import pytest
 import typer
 from command_lines import COMMANDS, parse
 
-from mt_cli.cli import main as cli
-
 NAMES = (
     "init data doctor train average tune-decoding translate serve evaluate score inspect report tokenize import export"
 )
 
 
-@pytest.mark.parametrize("name", [(), *sorted(COMMANDS)], ids=" ".join)
-def test_help_ends_with_examples_that_parse_and_a_page_that_exists(mt, root, name):
-    status, out, err = mt(*name, "--help")
-    assert (status, err) == (0, "") and mt(*name, "-h")[1] == out
-    examples = re.findall(r"^ +(mt .*?) *$", out.partition("Examples:")[2], flags=re.MULTILINE)
-    assert 1 <= len(examples) <= 3
-    assert all(name in ((), parse(line)[0]) for line in examples)
-    assert all((root / page).is_file() for page in re.findall(r"docs/\S+", out))
+def test_help_ends_with_examples_that_parse_and_a_page(mt, root):
+    for name in [(), *COMMANDS]:
+        status, out, err = mt(*name, "--help")
+        assert (status, err) == (0, ""), name
+        examples = re.findall(r"^ +(mt .*?) *$", out.partition("Examples:")[2], flags=re.MULTILINE)
+        assert 1 <= len(examples) <= 3, name
+        assert all(name in ((), parse(line)[0]) for line in examples), name
+        assert all((root / page).is_file() for page in re.findall(r"docs/\S+", out)), name
 
 
 def test_commands_are_listed_in_the_order_of_work(mt):
     out = mt("--help")[1]
-    assert typer.main.get_command(cli.app).list_commands(None) == NAMES.split()
+    assert mt("-h")[1] == out
     assert re.findall(r"^│ ([a-z][a-z-]*) ", out, flags=re.MULTILINE) == NAMES.split()
     assert "..." not in out.partition("Start")[2], "a first line of a docstring is too long"
 
 
-@pytest.mark.parametrize("name", sorted(COMMANDS), ids=" ".join)
-def test_options_with_a_value_say_what_it_is_and_show_their_default(name):
-    command = COMMANDS[name]
-    context = typer.Context(command, info_name=name[-1])
-    for parameter in command.params:
-        if parameter.hidden or parameter.param_type_name == "argument" or parameter.is_flag:
-            continue
-        assert re.fullmatch(r"[A-Z][A-Z=]*( [A-Z]+|,[NX],\.\.\.)?", parameter.metavar or ""), parameter.name
-        record = " ".join(parameter.get_help_record(context))
-        if parameter.required:
-            assert "required" in record, parameter.name
-        elif parameter.default not in (None, "", [], ()):
-            assert f"default: {parameter.default}" in record, parameter.name
+def test_options_say_what_they_take_and_show_their_default():
+    for name, command in COMMANDS.items():
+        context = typer.Context(command, info_name=name[-1])
+        for parameter in command.params:
+            if parameter.hidden or parameter.param_type_name == "argument" or parameter.is_flag:
+                continue
+            assert re.fullmatch(r"[A-Z][A-Z=]*( [A-Z]+|,[NX],\.\.\.)?", parameter.metavar or ""), parameter.name
+            record = " ".join(parameter.get_help_record(context))
+            if parameter.required:
+                assert "required" in record, parameter.name
+            elif parameter.default not in (None, "", [], ()):
+                assert f"default: {parameter.default}" in record, parameter.name
 
 
 @pytest.mark.parametrize(
@@ -49,15 +46,13 @@ def test_options_with_a_value_say_what_it_is_and_show_their_default(name):
         ("train", "training.max_epochs=5"),
         ("tokenize", "tokenizer.vocab_size=4000"),
         ("data check", "corpus.filters.identical=false"),
-        ("data show", "corpus.filters.identical=false"),
         ("translate", "decoding.max_length=50"),
-        ("evaluate", "decoding.max_length=50"),
     ],
 )
 def test_the_example_of_set_fits_the_command(root, words, example):
     from mt_cli.cli.options import load_config, search_options
 
-    (option,) = (each for each in COMMANDS[tuple(words.split())].params if "--set" in each.opts)
+    (option,) = (option for option in COMMANDS[tuple(words.split())].params if "--set" in option.opts)
     assert example in option.help
     if example.startswith("decoding."):
         assert search_options([example]) == {"max_length": 50}
@@ -68,17 +63,13 @@ def test_the_example_of_set_fits_the_command(root, words, example):
 @pytest.mark.parametrize(
     ("words", "key", "command"),
     [
-        ("train", "'--config'", "mt train"),
         ("train x.yaml", "'--config'", "mt train"),
         ("import", "'MODEL'", "mt import"),
         ("evaluate runs/x", "runs/x", "mt evaluate"),
         ("trian", "'train'", "mt"),
         ("data chek", "'check'", "mt data"),
-        ("data check x.yaml", "'--config'", "mt data check"),
         ("translate --beam 3", "--beam", "mt translate"),
         ("translate a --beam-size 0", "'--beam-size'", "mt translate"),
-        ("translate a --beam-size x", "'--beam-size'", "mt translate"),
-        ("--fast", "--fast", "mt"),
         ("init --files a", "'--files'", None),
     ],
 )
@@ -89,14 +80,14 @@ def test_a_wrong_command_line_is_answered_with_one_line(mt, words, key, command)
     assert command is None or err.endswith(f"; see {command} --help\n")
 
 
-@pytest.mark.parametrize("words", [(), ("data",)], ids=" ".join)
-def test_a_command_without_its_next_word_shows_its_help(mt, words):
-    status, out, err = mt(*words)
-    assert (status, out.strip(), err) == (2, mt(*words, "--help")[1].strip(), "")
+def test_a_command_without_its_next_word_shows_its_help(mt):
+    for words in ((), ("data",)):
+        status, out, err = mt(*words)
+        assert (status, out.strip(), err) == (2, mt(*words, "--help")[1].strip(), "")
 
 
 def test_the_program_is_not_run_by_completion(monkeypatch, mt):
-    """Options are completed by their beginning; a wrong value before them is no error."""
+    """Options are completed by their prefix; a wrong value before them is no error."""
     for name, value in {"COMP_WORDS": "mt train --progress loud --f", "COMP_CWORD": "4"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("_MT_COMPLETE", "complete_bash")

@@ -1,6 +1,10 @@
+"""Codes of languages: scripts, spaces, and which variety in a file is meant."""
+
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mt_cli.corpus.languages import (
     NO_CODES,
@@ -14,13 +18,23 @@ from mt_cli.corpus.languages import (
     words_of,
     writes_spaces,
 )
+from mt_cli.corpus.varieties import (
+    Varieties,
+    chosen_varieties,
+    is_same_variety,
+    is_variety_of,
+    notes_on_mixtures,
+    plain_code,
+    varieties_for,
+    variety_of,
+)
+from mt_cli.errors import CorpusError
 
 
-def test_languages_without_spaces_are_known_by_their_script_or_else_by_the_language():
-    codes = "ja zh zh-TW yue th lo km my bo zho_Hans jpn_Jpan ja-Hrkt zh-x-corp ja_JP lzh tha_Thai my-Zzzz"
-    for code in codes.split():
+def test_spaces_are_known_by_the_script_or_the_language():
+    for code in ("ja", "zh", "zh-TW", "yue", "th", "bo", "zho_Hans", "ja-Hrkt", "zh-x-corp", "tha_Thai", "my-Zzzz"):
         assert not writes_spaces(code), code
-    for code in ("en", "ko", "vi", "am", "hi", "xx", "", "pt_BR", "zh-Latn", "kor_Hang", "jav_Latn", "no", "vi-Latn"):
+    for code in ("en", "ko", "vi", "xx", "", "pt_BR", "zh-Latn", "kor_Hang", "jav_Latn", "vi-Latn"):
         assert writes_spaces(code), code
     assert bleu_tokenizer("ko-Latn") == bleu_tokenizer("zh-Latn") == "13a"
     assert bleu_tokenizer("lzh") == bleu_tokenizer("yue-Hant") == "zh"
@@ -32,31 +46,21 @@ def test_scripts_without_spaces_are_told_from_those_with(texts):
         letters = [character for line in lines for character in line if character.isalpha()]
         share = sum(bool(re.match(f"[{SPACELESS}]", letter)) for letter in letters) / len(letters)
         assert share > 0.9 if not writes_spaces(language) else share < 0.01, language
+    for characters, is_in in (("々ー〇ㄅ。、（！１ｱ་།།។ๆ𠮷", True), ("aＡｚ한ㅏﾡकተሀأءΩя0-. \u0301", False)):
+        assert all(bool(re.match(f"[{SPACELESS}]", character)) is is_in for character in characters)
 
 
-@pytest.mark.parametrize(
-    ("characters", "is_in"), [("々ー〇ㄅ。、（！１ｱ་།។။ๆ𠮷", True), ("aＡｚ한ㅏﾡकதሀאءΩя0-. \u0301", False)]
-)
-def test_marks_belong_to_scripts_and_full_width_letters_to_none(characters, is_in):
-    assert all(bool(re.match(f"[{SPACELESS}]", character)) is is_in for character in characters)
-
-
-def test_a_language_has_one_code_of_two_letters_if_it_has_any():
-    codes = {"aym": "ay", "ay": "ay", "grn": "gn", "hau": "ha", "yor": "yo", "wol": "wo", "hch": "hch", "por_BR": "pt"}
-    codes |= {"arb": "ar", "quy": "quy", "kmr_Latn": "kmr", "xqz": "xqz", "und": "und", "": ""}
+def test_a_language_has_one_code_of_two_letters():
+    codes = {"aym": "ay", "ay": "ay", "yor": "yo", "hch": "hch", "por_BR": "pt", "arb": "ar", "xqz": "xqz", "": ""}
     for code, expected in codes.items():
         assert primary(code) == primary(code.replace("_", "-")) == primary(code.upper()) == expected
 
 
-def test_codes_of_the_registry_are_known_with_script_and_region():
-    for code in ("en", "aym", "ay", "shp", "gn", "yor", "zho_Hans", "ayr_Latn", "pt-BR", "es-419", "zh-x-corp", "YOR"):
+def test_codes_of_the_registry_are_known_and_no_others():
+    for code in ("en", "aym", "shp", "zho_Hans", "pt-BR", "es-419", "zh-x-corp", "YOR"):
         assert is_known(code), code
     assert is_common("zho_Hans") and is_common("am") and not is_common("aym")
-
-
-def test_what_is_no_language_is_no_code():
-    names = ("xqz", "qq", "und", "mul", "zxx", "qaa", "en-yor", "en_test", "de_Xxxx", "english", "", "a")
-    for name in (*names, *NO_CODES):
+    for name in ("xqz", "und", "mul", "qaa", "en-yor", "en_test", "de_Xxxx", "english", "", "a", *NO_CODES):
         assert not is_known(name) and not is_common(name), name
 
 
@@ -65,11 +69,89 @@ def test_words_are_composed_and_keep_their_marks():
     assert words_of("a\u0331b a\u0331") == {"a\u0331b", "a\u0331"}
 
 
-def test_a_column_is_in_the_language_that_its_name_has_beside_a_word_for_text():
-    for name, code in {
-        **{"en": "en", "German": "de", "sentence_por_Latn": "por_Latn", "text_en": "en", "en_text": "en"},
-        **{"source-de": "de", "target.it": "it", "de-DE": "de-DE", "anything_zho_Hant": "zho_Hant"},
-    }.items():
+def test_a_column_may_name_its_language_beside_a_word():
+    codes = {"en": "en", "German": "de", "sentence_por_Latn": "por_Latn", "en_text": "en", "source-de": "de"}
+    for name, code in (codes | {"de-DE": "de-DE"}).items():
         assert code_in_heading(name) == code
     for name in ("text_id", "line_no", "input_ids", "is_valid", "to_text", "no_translation", "source_text", "title_en"):
         assert code_in_heading(name) is None, name
+
+
+CODES = [
+    *("zh", "zh_Hant", "zh-TW", "zh-HK", "zh-CN", "zh-CHT", "yue", "sr", "sr_Latn", "sr_RS@latin", "sr-ME", "pt"),
+    *("pt-BR", "por_PT", "en", "EN-us", "en-GB", "ko", "kor_Hang", "uz_Cyrl", "uz", "hch", "xx", "ca-valencia"),
+]
+
+
+@pytest.mark.parametrize(
+    ("code", "codes", "expected"),
+    [
+        ("en", "en-US en it", "en"),
+        ("en", "en-US en-GB", "en-US en-GB"),
+        ("EN_au", "en-US en", "en"),
+        ("en_AU", "en-US", "en-US"),
+        ("zh_Hant", "zh-CN zh-TW", "zh-TW"),
+        ("zh", "zh-TW yue", ""),
+        ("sr_Latn", "sr-Cyrl-RS sr-Latn-RS", "sr-Latn-RS"),
+        ("english", "en English", "English"),
+    ],
+)
+def test_the_nearest_variety_of_the_same_script_is_meant(code, codes, expected):
+    assert varieties_for(code, codes.split()) == expected.split()
+
+
+@given(st.sampled_from(CODES), st.permutations(CODES))
+def test_the_choice_is_of_its_script_in_any_order(code, codes):
+    assert variety_of(varieties_for(code, codes)[0]) == variety_of(code), "the whole code comes first"
+    others = [other for other in codes if variety_of(other) != variety_of(code)]
+    chosen = varieties_for(code, others)
+    assert set(chosen) == set(varieties_for(code, sorted(others)))
+    assert {variety_of(each)[:2] for each in chosen} <= {variety_of(code)[:2]}
+    assert varieties_for(plain_code(code), [code]) == [code]
+
+
+def pairs_in(text):
+    return [pair.split() for pair in text.split(", ")]
+
+
+def test_one_variety_may_have_several_spellings():
+    for code, spelling in pairs_in(
+        "en eng, eng_Latn en, zh cmn, pt_BR por-br, zh-CHT zh_Hant, sr_RS.UTF-8@latin sr-Latn-RS"
+    ):
+        assert is_same_variety(code, spelling) and is_variety_of(code, spelling) and is_variety_of(spelling, code), code
+    for code, second_code in pairs_in("sr_Cyrl sr_Latn, pt_BR pt_PT, nb nn, en en_GB, en en-x-plain, xx yy"):
+        assert not is_same_variety(code, second_code), code
+    for name, language in pairs_in("en-US en, en en-US, zh-TW zh_Hant, sr sr_Cyrl"):
+        assert is_variety_of(name, language), name
+    for name, language in pairs_in("en-US en-GB, zh-TW zh_Hans, sr sr_Latn, a b"):
+        assert not is_variety_of(name, language), name
+
+
+def counted(**counts):
+    varieties = Varieties()
+    for code, number in counts.items():
+        varieties.add(code, number)
+    return varieties
+
+
+@pytest.mark.parametrize(
+    ("languages", "cause"),
+    [
+        (("en", "pt"), r"`pt`.*: pt_PT \(1,200 segments\), pt_BR \(7\);"),
+        (("en", "zh_Hant"), r".*`zh_Hant`; .* en \(1 segment\), pt_PT \(1,200\), pt_BR"),
+        (("en_GB", "en_AU"), "`en_GB` and `en_AU`.* en"),
+    ],
+)
+def test_several_varieties_are_never_mixed(languages, cause):
+    with pytest.raises(CorpusError, match=f"^m: {cause}"):
+        chosen_varieties(counted(en=1, pt_PT=1_000, pt_BR=7, por_PT=200), languages, "m")
+
+
+def test_a_variety_that_is_not_read_is_named():
+    (note,) = chosen_varieties(counted(en_US=3, sr_Latn=1, sr_Cyrl=2), ("en", "sr"), "m").notes
+    assert re.search(r"`sr`.*sr_Cyrl \(2 segments\).*sr_Latn \(1 segment\)", note)
+    (note,) = chosen_varieties(counted(en_US=3, pt_PT=1), ("en", "pt_BR"), "m").notes
+    assert re.search(r"`pt_BR`.*pt_PT", note)
+    readings = [("a", {"en": "en-US", "pt": "pt-BR"}), ("b", {"en": "en", "pt": "pt-PT"})]
+    assert [*notes_on_mixtures(readings)] == ["`pt` is pt-BR in a, and pt-PT in b"]
+    assert not [*notes_on_mixtures(readings[:1])]

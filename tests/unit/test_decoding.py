@@ -6,35 +6,36 @@ from threading import Barrier
 
 import pytest
 import torch
+from tiny_models import padded, some_sources, tiny_model
 
-from mt_cli.config.sections import DecodingConfig, ModelConfig
+from mt_cli.config.sections import DecodingConfig
+from mt_cli.decoding import next_tokens
 from mt_cli.decoding.engine import Sentence, TransformerEngine
-from mt_cli.decoding.finished import worth_keeping
-from mt_cli.decoding.next_tokens import NEVER_PRODUCED, Constraints, TokenMask, largest, sampled_tokens
+from mt_cli.decoding.next_tokens import (
+    FREE,
+    NEVER_PRODUCED,
+    Constraints,
+    TokenMask,
+    best_by_statistics,
+    best_tokens,
+    largest,
+    sampled_tokens,
+)
 from mt_cli.decoding.predictor import EagerPredictor
+from mt_cli.decoding.row_statistics import plain_statistics
 from mt_cli.decoding.search import Beams, Samples, penalty, run_search, search
 from mt_cli.model.ensemble import Ensemble
-from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID, UNK_ID
+
+SEARCHES = [{"beam_size": 1}, {"beam_size": 4}, {"sample": True}]
 
 
 def tiny(vocab_size=7, seed=0, spread=1.5):
-    torch.manual_seed(seed)
-    model = Transformer(ModelConfig(d_model=16, d_ff=16, num_heads=2), vocab_size, vocab_size).eval()
-    with torch.no_grad():
-        model.projection.weight.mul_(spread)  # Tied to the embedding: less even distributions.
-    return model
+    return tiny_model(seed, vocab_size, spread).eval()
 
 
-def some_sources(number=6, vocab_size=7):
-    generator = torch.Generator().manual_seed(1)
-    lengths = torch.randint(1, 8, (number,), generator=generator).tolist()
-    return [torch.randint(4, vocab_size, (length,), generator=generator).tolist() for length in lengths]
-
-
-def padded(sources):
-    longest = max(map(len, sources)) + 1
-    return torch.tensor([[*ids, EOS_ID] + [0] * (longest - len(ids) - 1) for ids in sources])
+def sources_of(number=6, vocab_size=7):
+    return some_sources(number, vocab_size)
 
 
 def hypotheses_of(model, sources, prefixes=(), num_best=1, **changes):
@@ -47,9 +48,6 @@ def ids_of(*arguments, **changes):
     return [hypothesis.ids for best in hypotheses_of(*arguments, **changes) for hypothesis in best]
 
 
-SEARCHES = [{"beam_size": 1}, {"beam_size": 4}, {"sample": True}]
-
-
 def log_probability(model, source, ids):
     """Of ids and [EOS], by one full forward for each prefix."""
     total = 0.0
@@ -60,22 +58,21 @@ def log_probability(model, source, ids):
     return total
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("length_penalty", [0.0, 0.6])
-def test_beam_of_one_is_greedy(seed, length_penalty):
-    model, src_ids = tiny(seed=seed), padded(some_sources())
-    decoding = DecodingConfig(beam_size=1, length_penalty=length_penalty, max_length=12, unk="avoid")
-    constraints = Constraints.of(src_ids, decoding, (), None)
-    states = Samples.start(src_ids, constraints, 1, src_ids.device), Beams.start(len(src_ids), 1, src_ids.device)
-    greedy, beams = (run_search(EagerPredictor(model), src_ids, constraints, state)() for state in states)
-    for (ours,), (beam,) in zip(greedy, beams, strict=True):
-        assert ours.ids == beam.ids
-        assert ours.score == pytest.approx(beam.score, abs=1e-4)
+def test_beam_of_one_is_greedy():
+    for seed in range(4):
+        model, src_ids = tiny(seed=seed), padded(sources_of())
+        decoding = DecodingConfig(beam_size=1, length_penalty=0.6, max_length=12, unk="avoid")
+        constraints = Constraints.of(src_ids, decoding, (), None)
+        states = Samples.start(src_ids, constraints, 1, src_ids.device), Beams.start(len(src_ids), 1, src_ids.device)
+        greedy, beams = (run_search(EagerPredictor(model), src_ids, constraints, state)() for state in states)
+        for (ours,), (beam,) in zip(greedy, beams, strict=True):
+            assert ours.ids == beam.ids
+            assert ours.score == pytest.approx(beam.score, abs=1e-4)
 
 
-@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 8))])
+@pytest.mark.parametrize("seed", range(2))
 def test_beam_search_finds_the_best_sequence_of_a_tiny_model(seed):
-    model, (source,) = tiny(vocab_size=7, seed=seed), some_sources(1)
+    model, (source,) = tiny(vocab_size=7, seed=seed), sources_of(1)
     limit = 3
     every_sequence = [ids for length in range(limit + 1) for ids in itertools.product(range(4, 7), repeat=length)]
     # The token that ends a sequence at the limit is forced, and forced tokens keep their probability.
@@ -91,58 +88,59 @@ def test_beam_search_finds_the_best_sequence_of_a_tiny_model(seed):
 
 @pytest.mark.parametrize("changes", SEARCHES)
 def test_batching_and_order_never_change_a_translation(changes):
-    model, sources = tiny(seed=3), some_sources(12)
+    model, sources = tiny(seed=3), sources_of(12)
     together = ids_of(model, sources, batch_tokens=400, **changes)
     alone = [ids for source in sources for ids in ids_of(model, [source], **changes)]
     assert together == alone == ids_of(model, sources[::-1], batch_tokens=400, **changes)[::-1]
 
 
-def test_n_best_is_sorted_distinct_and_starts_with_the_best():
-    model, src_ids = tiny(seed=1), padded(some_sources())
-    best = search(model, src_ids, DecodingConfig(beam_size=5))
-    for (first, *_), found in zip(best, search(model, src_ids, DecodingConfig(beam_size=5), 5), strict=True):
+@pytest.mark.parametrize("changes", [{"beam_size": 5}, {"sample": True}])
+def test_n_best_is_sorted_and_scored_by_the_model(changes):
+    model, sources = tiny(seed=1), sources_of(4)
+    changes |= {"length_penalty": 0.0}
+    best = hypotheses_of(model, sources, **changes)
+    for source, (first,), found in zip(sources, best, hypotheses_of(model, sources, (), 5, **changes), strict=True):
         scores = [hypothesis.score for hypothesis in found]
-        assert scores == sorted(scores, reverse=True)
-        assert found[0].ids == first.ids
-        assert len({tuple(hypothesis.ids) for hypothesis in found}) == len(found) == 5
+        assert scores == sorted(scores, reverse=True) and len(scores) == 5
+        if "beam_size" in changes:
+            assert found[0].ids == first.ids
+            assert len({tuple(hypothesis.ids) for hypothesis in found}) == 5
+        for hypothesis in found:
+            assert hypothesis.score == pytest.approx(log_probability(model, source, hypothesis.ids), abs=1e-4)
 
 
-@pytest.mark.parametrize("beam_size", [1, 3])
-def test_the_cap_holds_and_special_tokens_are_never_produced(beam_size):
-    for seed in range(5):
-        model, sources = tiny(seed=seed, spread=0.1), some_sources()
-        settings = DecodingConfig(beam_size=beam_size, max_length_ratio=0.5, unk="avoid")
-        for source, (best, *_) in zip(sources, search(model, padded(sources), settings), strict=True):
-            assert len(best.ids) <= int(0.5 * len(source)) + 10
-            assert not {*NEVER_PRODUCED, UNK_ID, EOS_ID} & set(best.ids)
+@pytest.mark.parametrize("changes", SEARCHES)
+def test_special_tokens_are_never_produced(changes):
+    model = tiny_model(2, 7, output_bias=True).eval()
+    with torch.no_grad():
+        model.projection.bias[UNK_ID] = 3.0  # It is likely.
+    for unk, forbidden in (("avoid", {*NEVER_PRODUCED, EOS_ID, UNK_ID}), ("keep", {*NEVER_PRODUCED, EOS_ID})):
+        produced = set().union(*ids_of(model, sources_of(20), unk=unk, **changes))
+        assert not forbidden & produced
+        assert (UNK_ID in produced) == (unk == "keep")
 
 
-def test_a_wider_beam_scores_no_worse_and_a_larger_length_penalty_never_shortens():
-    model, sources = tiny(seed=4, spread=0.5), some_sources(10)
+def test_a_wider_beam_scores_no_worse():
+    model, sources = tiny(seed=4, spread=0.5), sources_of(10)
     scores = [
         sum(best.score for best, *_ in hypotheses_of(model, sources, beam_size=size, length_penalty=0.0, max_length=50))
-        for size in (1, 2, 8)
+        for size in (1, 8)
     ]
     assert scores[0] <= scores[-1] + 1e-4
+
+
+def test_a_larger_length_penalty_never_shortens():
+    model, sources = tiny(seed=4, spread=0.5), sources_of(10)
     lengths = [
         sum(map(len, ids_of(model, sources, beam_size=6, length_penalty=penalty, max_length=50)))
         for penalty in (0.0, 1.0, 3.0)
     ]
-    assert lengths == sorted(lengths) and lengths[0] < lengths[-1]
+    assert lengths == sorted(lengths)
 
 
-@pytest.mark.parametrize("beam_size", [1, 3])
-def test_a_translation_is_no_longer_than_the_learned_positions(beam_size):
-    torch.manual_seed(0)
-    config = ModelConfig(d_model=16, d_ff=16, num_heads=2, positions="learned", max_positions=9)
-    model = Transformer(config, 7, 7).eval()
-    for best, *_ in search(model, padded(some_sources(20)), DecodingConfig(beam_size=beam_size)):
-        assert len(best.ids) <= 8
-
-
-@pytest.mark.parametrize("size", [5, 64, 200, 640, 1000])
-@pytest.mark.parametrize("number", [1, 2, 9])
-def test_the_largest_values_are_those_that_sorting_whole_rows_finds(size, number):
+@pytest.mark.parametrize("size", [5, 64, 200, 640])
+@pytest.mark.parametrize("number", [1, 9])
+def test_the_largest_values_are_those_of_sorted_rows(size, number):
     values = torch.randn(7, size)
     values[2, :50] = -torch.inf
     values[3] = -torch.inf
@@ -153,104 +151,99 @@ def test_the_largest_values_are_those_that_sorting_whole_rows_finds(size, number
     assert all(len(set(row)) == len(row) for row in indices.tolist())
 
 
-def test_a_batch_shrinks_when_enough_of_it_is_finished():
-    active = torch.ones(100, dtype=torch.bool)
-    assert worth_keeping(active) is None
-    active[::4] = False
-    assert worth_keeping(active).tolist() == [n for n in range(100) if n % 4] + [0, 4, 8, 12, 16]
-    active[:] = False
-    active[7] = True
-    assert worth_keeping(active)[0] == 7 and len(worth_keeping(active)) == 8
-    assert worth_keeping(active[:8]) is None
+@pytest.mark.parametrize(
+    "mask",
+    [
+        TokenMask((0, 2, 3)),
+        TokenMask((0, 1, 2, 3), forced=torch.tensor([FREE, 9, 3, FREE, 70, FREE])),
+        TokenMask((0, 2, 3), repeated=torch.randint(300, (6, 40), generator=torch.Generator().manual_seed(2))),
+    ],
+)
+def test_statistics_of_rows_give_the_best_of_all_tokens(mask):
+    for size, number in itertools.product((300, 640), (1, 4)):
+        logits = torch.randn(6, size, generator=torch.Generator().manual_seed(1))
+        logits[:, :4] += 9  # Masked tokens are likely.
+        expected_values, expected_tokens = best_tokens(logits.clone(), number, mask)
+        values, tokens = best_by_statistics(logits.clone(), number, mask, *plain_statistics(logits))
+        assert torch.allclose(values, expected_values, atol=1e-5)
+        is_possible = ~expected_values.isneginf()
+        assert torch.equal(tokens[is_possible], expected_tokens[is_possible]) and is_possible[:, 0].any()
+        logits[1, 100] = float("nan")
+        values, _ = best_by_statistics(logits.clone(), number, mask, *plain_statistics(logits))
+        assert values.isnan().any(dim=1).tolist() == [row == 1 for row in range(6)]
 
 
-@pytest.mark.parametrize("beam_size", [1, 3])
-def test_unknown_words_are_produced_only_where_they_are_allowed(beam_size):
-    model = tiny(seed=2, spread=0.2)
-    with torch.no_grad():
-        model.projection.weight[UNK_ID] = model.projection.weight[4:].mean(dim=0) * 1.5
-    for may_be_unknown in (False, True):
-        settings = DecodingConfig(beam_size=beam_size, unk="keep" if may_be_unknown else "avoid")
-        found = search(model, padded(some_sources(20)), settings)
-        assert any(UNK_ID in best.ids for best, *_ in found) == may_be_unknown
+def test_all_rows_at_once_have_the_same_best_tokens(monkeypatch):
+    logits, forced_R = torch.randn(23, 300), torch.full((23,), FREE)
+    forced_R[3], forced_R[20] = 7, EOS_ID
+    allowed = TokenMask((0, 1), forced_R, torch.randint(4, 300, (23, 2)))
+    values, tokens = best_tokens(logits, 4, allowed)
+    monkeypatch.setattr(next_tokens, "_ELEMENTS_AT_ONCE", 1_500)  # Five rows.
+    for one, other in zip(best_tokens(logits, 4, allowed), (values, tokens), strict=True):
+        assert torch.equal(one, other)
+    for row, token in ((3, 7), (20, EOS_ID)):
+        assert tokens[row, 0] == token and values[row, 1:].isneginf().all()
+        assert values[row, 0] == pytest.approx(logits[row].log_softmax(dim=0)[token].item(), abs=1e-5)
 
 
 @pytest.mark.parametrize("changes", SEARCHES)
 def test_a_translation_begins_with_its_prefix(changes):
-    model, sources = tiny(seed=3, vocab_size=9), some_sources(8, vocab_size=9)
+    """Its score leaves out the tokens of the prefix, and no other sentence changes it."""
+    model, sources = tiny(seed=3, vocab_size=9), sources_of(8, vocab_size=9)
     prefixes = [[4 + (row + place) % 5 for place in range(row % 4)] for row in range(8)]
     prefixes[5] = [UNK_ID, 4]
-    for prefix, (best, *_) in zip(prefixes, hypotheses_of(model, sources, prefixes, **changes), strict=True):
+    found = hypotheses_of(model, sources, prefixes, **changes)
+    for source, prefix, (best, *_) in zip(sources, prefixes, found, strict=True):
         assert best.ids[: len(prefix)] == prefix
-    alone = [ids_of(model, [source], [prefix], **changes)[0] for source, prefix in zip(sources, prefixes, strict=True)]
-    assert alone == ids_of(model, sources, prefixes, **changes)
-
-
-def test_a_prefix_of_what_would_be_found_anyway_changes_nothing():
-    model, sources = tiny(seed=5, spread=0.7), some_sources(10)
-    free = hypotheses_of(model, sources, beam_size=1)
-    prefixes = [best.ids[:2] for (best,) in free]
-    for (one,), (other,) in zip(free, hypotheses_of(model, sources, prefixes, beam_size=1), strict=True):
-        assert one.ids == other.ids
-
-
-@pytest.mark.parametrize("changes", SEARCHES)
-def test_the_score_leaves_out_the_tokens_of_a_prefix(changes):
-    model, sources = tiny(seed=5, vocab_size=9), some_sources(6, vocab_size=9)
-    prefixes = [[4 + row % 5] * row for row in range(6)]
-    for source, prefix, (best, *_) in zip(
-        sources, prefixes, hypotheses_of(model, sources, prefixes, **changes), strict=True
-    ):
         (forced,) = TransformerEngine(model).force_decode([(source, best.ids)])
         counted = sum(forced.log_probs[len(prefix) :])
         assert best.score == pytest.approx(counted / penalty(len(best.ids) + 1, 1.0), abs=1e-4)
+        assert ids_of(model, [source], [prefix], **changes) == [best.ids]
+
+
+def test_a_prefix_of_what_is_found_anyway_changes_nothing():
+    model, sources = tiny(seed=5, spread=0.7), sources_of(10)
+    free = ids_of(model, sources, beam_size=1)
+    assert ids_of(model, sources, [ids[:2] for ids in free], beam_size=1) == free
 
 
 @pytest.mark.parametrize("changes", SEARCHES)
-@pytest.mark.parametrize(("shortest", "longest"), [(0, 3), (5, 5), (4, 9), (7, None)])
-def test_lengths_stay_between_minimum_and_maximum(changes, shortest, longest):
-    model, sources = tiny(seed=6), some_sources(10)
-    for best, *_ in hypotheses_of(model, sources, min_length=shortest, max_length=longest, **changes):
-        assert shortest <= len(best.ids) <= (longest or 100)
+def test_lengths_stay_between_minimum_and_maximum(changes):
+    model, sources = tiny(seed=6, spread=0.3), sources_of(10)
+    for shortest, longest in ((0, 3), (5, 5), (4, 9)):
+        for ids in ids_of(model, sources, min_length=shortest, max_length=longest, **changes):
+            assert shortest <= len(ids) <= longest
+    limited = ids_of(model, sources, max_length=100, max_length_ratio=0.5, **changes)
+    assert all(len(ids) <= int(0.5 * len(source)) + 10 for source, ids in zip(sources, limited, strict=True))
 
 
 @pytest.mark.parametrize("changes", SEARCHES)
-@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("size", [1, 3])
 def test_no_ngram_comes_twice(changes, size):
-    model, sources = tiny(seed=7, spread=0.3), some_sources(10)
-    free = ids_of(model, sources, min_length=9, **changes)
-    limited = ids_of(model, sources, min_length=9, no_repeat_ngram=size, **changes)
-
-    def repeats(ids):
+    model, sources = tiny(seed=7, vocab_size=20, spread=0.3), sources_of(10, vocab_size=20)
+    for ids in ids_of(model, sources, min_length=9, no_repeat_ngram=size, **changes):
         ngrams = [tuple(ids[place : place + size]) for place in range(len(ids) - size + 1)]
-        return len(ngrams) - len(set(ngrams))
-
-    assert any(map(repeats, free))
-    assert not any(map(repeats, limited))
+        assert len(ngrams) == len(set(ngrams)) >= 9 - size
 
 
 @pytest.mark.parametrize("changes", SEARCHES)
 def test_a_translation_for_which_no_token_is_left_ends(changes):
-    model, sources = tiny(seed=8), some_sources(5)  # Three words are allowed, each of them once.
+    model, sources = tiny(seed=8), sources_of(5)  # Three words are allowed, each of them once.
     for best, *_ in hypotheses_of(model, sources, no_repeat_ngram=1, min_length=8, **changes):
         assert sorted(best.ids) == [4, 5, 6]
         assert best.score > -100
 
 
-def test_sampling_repeats_with_its_seed_and_differs_with_another():
-    model, sources = tiny(seed=9, spread=0.5), some_sources(20)
+def test_sampling_repeats_with_its_seed():
+    model, sources = tiny(seed=9, spread=0.5), sources_of(20)
     samples = [ids_of(model, sources, num_best=3, sample=True, seed=seed) for seed in (1, 1, 2)]
     assert samples[0] == samples[1] != samples[2]
-    assert samples[0] == [ids for source in sources for ids in ids_of(model, [source], num_best=3, sample=True)]
 
 
 def test_samples_come_as_often_as_they_are_likely():
-    model, (source,) = tiny(seed=1), some_sources(1)
-    model.double()
-    samples = [
-        hypotheses_of(model, [source], num_best=50, sample=True, seed=seed, max_length=1)[0] for seed in range(40)
-    ]
-    counts = Counter(hypothesis.ids[0] if hypothesis.ids else EOS_ID for each in samples for hypothesis in each)
+    model, (source,) = tiny(seed=1).double(), sources_of(1)
+    samples = [ids_of(model, [source], num_best=500, sample=True, seed=seed, max_length=1) for seed in range(4)]
+    counts = Counter(ids[0] if ids else EOS_ID for ids in itertools.chain(*samples))
     logits = model(padded([source]), torch.tensor([[SOS_ID]]))[0, 0].detach()
     allowed = [EOS_ID, 4, 5, 6]
     expected = logits[allowed].softmax(dim=-1) * 2000
@@ -259,39 +252,28 @@ def test_samples_come_as_often_as_they_are_likely():
     assert chi_square < 16.3  # Three degrees of freedom: one in a thousand is larger.
 
 
-@pytest.mark.parametrize("narrow", [{"top_k": 1}, {"top_p": 1e-6}, {"top_p": 1e-300}, {"temperature": 0.001}])
+@pytest.mark.parametrize("narrow", [{"top_k": 1}, {"top_p": 1e-300}, {"temperature": 0.001}])
 def test_the_narrowest_sampling_is_greedy(narrow):
-    model, sources = tiny(seed=2), some_sources(10)
-    greedy = hypotheses_of(model, sources, beam_size=1)
-    sampled = hypotheses_of(model, sources, sample=True, **narrow)
-    assert [h[0].ids for h in greedy] == [h[0].ids for h in sampled]
-    assert [h[0].score for h in greedy] == pytest.approx([h[0].score for h in sampled], abs=1e-5)
+    model, sources = tiny(seed=2), sources_of(10)
+    greedy, sampled = (hypotheses_of(model, sources, **how) for how in ({"beam_size": 1}, {"sample": True} | narrow))
+    assert [best.ids for (best,) in greedy] == [best.ids for (best,) in sampled]
+    assert [best.score for (best,) in greedy] == pytest.approx([best.score for (best,) in sampled], abs=1e-5)
 
 
 @pytest.mark.parametrize("narrow", [{}, {"top_k": 3}, {"top_p": 0.99}])
-@pytest.mark.parametrize("number", [0.0, 0.5, 1.0])
-def test_a_token_that_is_not_allowed_is_never_sampled(narrow, number):
+def test_a_token_that_is_not_allowed_is_never_sampled(narrow):
     logits = torch.randn(50, 300, generator=torch.Generator().manual_seed(1))
     mask = TokenMask(forbidden=(0, *range(200, 300)))  # At both ends.
     options = DecodingConfig(sample=True, **narrow)
-    log_probs, tokens = sampled_tokens(logits, torch.full((50,), number), options, mask)
-    assert log_probs.isfinite().all() and ((tokens > 0) & (tokens < 200)).all()
-    assert sampled_tokens(logits * math.nan, torch.full((50,), number), options, mask)[0].isnan().all()
+    for number in (0.0, 0.5, 1.0):
+        log_probs, tokens = sampled_tokens(logits, torch.full((50,), number), options, mask)
+        assert log_probs.isfinite().all() and ((tokens > 0) & (tokens < 200)).all()
+        assert sampled_tokens(logits * math.nan, torch.full((50,), number), options, mask)[0].isnan().all()
 
 
-def test_samples_are_sorted_and_scored_as_the_model_reads_them():
-    model, sources = tiny(seed=3), some_sources(4)
-    for source, found in zip(
-        sources, hypotheses_of(model, sources, num_best=5, sample=True, length_penalty=0.0), strict=True
-    ):
-        scores = [hypothesis.score for hypothesis in found]
-        assert scores == sorted(scores, reverse=True) and len(scores) == 5
-        for hypothesis in found:
-            assert hypothesis.score == pytest.approx(log_probability(model, source, hypothesis.ids), abs=1e-4)
-
-
-def test_forced_decoding_gives_the_probabilities_of_a_translation_whatever_is_in_the_batch():
-    model, sources = tiny(seed=4), some_sources(9)
+def test_forced_decoding_gives_the_probabilities_of_a_translation():
+    """Whatever is in the batch."""
+    model, sources = tiny(seed=4), sources_of(9)
     pairs = [(source, source[::-1][: len(source) // 2]) for source in sources]
     engine = TransformerEngine(model)
     for (source, target), forced in zip(pairs, engine.force_decode(pairs), strict=True):
@@ -302,7 +284,7 @@ def test_forced_decoding_gives_the_probabilities_of_a_translation_whatever_is_in
 
 
 @pytest.mark.parametrize("num_models", [1, 2])
-def test_two_threads_that_use_one_model_at_once_get_what_each_gets_alone(num_models):
+def test_two_threads_with_one_model_do_not_disturb_each_other(num_models):
     """Each waits for the other between the first module and the first attention."""
     models = [tiny(seed=seed) for seed in range(num_models)]
     engine = TransformerEngine(Ensemble(models) if num_models > 1 else models[0])
@@ -317,5 +299,5 @@ def test_two_threads_that_use_one_model_at_once_get_what_each_gets_alone(num_mod
     with ThreadPoolExecutor(2) as pool:
         together = list(pool.map(engine.force_decode, [[pair] for pair in pairs]))
     for (ours,), (expected,) in zip(together, alone, strict=True):
-        assert ours.log_probs == expected.log_probs
-        assert torch.equal(ours.attention, expected.attention)
+        assert ours.log_probs == pytest.approx(expected.log_probs, abs=1e-5)
+        assert torch.allclose(ours.attention, expected.attention, atol=1e-6)

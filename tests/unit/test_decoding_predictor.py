@@ -1,4 +1,4 @@
-"""Graphed prediction and late reading, with the steps themselves in place of CUDA graphs."""
+"""When a captured predictor records steps, batches of the sizes of caches, and searches that exceed the memory."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -6,54 +6,34 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tiny_models import padded, some_sources, tiny_model
 
-from mt_cli.config.sections import DecodingConfig, ModelConfig
+from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding import engine as engine_module
 from mt_cli.decoding import predictor as predictor_module
 from mt_cli.decoding import search as search_module
 from mt_cli.decoding.batch_size import batches_that_recur, bytes_per_token, fitting_batch_tokens
 from mt_cli.decoding.engine import Sentence, TransformerEngine
-from mt_cli.decoding.finished import SHRINKING_LATE, Flags, worth_keeping
-from mt_cli.decoding.predictor import EagerPredictor, GraphedPredictor, predictor_of
+from mt_cli.decoding.finished import SHRINKING_LATE, worth_keeping
+from mt_cli.decoding.predictor import EagerPredictor, GraphedPredictor
 from mt_cli.decoding.search import Beams, search
-from mt_cli.errors import DeviceMemoryError, DivergenceError
+from mt_cli.errors import DeviceMemoryError
 from mt_cli.machine.graphs import GraphPool
 from mt_cli.model.ensemble import Ensemble
-from mt_cli.model.static_cache import Arena, StaticCache, rounded_positions, rounded_sentences
+from mt_cli.model.static_cache import rounded_positions, rounded_sentences
 from mt_cli.model.transformer import Transformer
-from mt_cli.tokenizer.special_tokens import EOS_ID
-
-POSITIONS = ["sinusoidal", "rotary", "learned", "fairseq"]
-SEARCHES = [
-    {"beam_size": 1},
-    {"beam_size": 4},
-    {"beam_size": 3, "no_repeat_ngram": 2, "unk": "avoid", "min_length": 3},
-    {"sample": True, "top_k": 5},
-]
 
 
-def tiny(seed=0, dtype=torch.float32, **options):
-    torch.manual_seed(seed)
-    sizes = {"d_model": 16, "d_ff": 16, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 2}
-    model = Transformer(ModelConfig(**sizes | options), 12, 12).eval().to(dtype)
-    with torch.no_grad():
-        model.projection.weight.mul_(1.5)  # Less even distributions.
-    return model
+def tiny(seed=0):
+    return tiny_model(seed, spread=1.5).eval()
 
 
-def some_sources(number, longest=20):
-    generator = torch.Generator().manual_seed(3)
-    lengths = torch.randint(1, longest, (number,), generator=generator).tolist()
-    return [torch.randint(4, 12, (length,), generator=generator).tolist() for length in lengths]
+def batch_of(number):
+    return padded(some_sources(number))
 
 
 def some_sentences(number):
     return [*map(Sentence, some_sources(number))]
-
-
-def padded(sources):
-    longest = max(map(len, sources)) + 1
-    return torch.tensor([[*ids, EOS_ID] + [0] * (longest - len(ids) - 1) for ids in sources])
 
 
 @pytest.fixture
@@ -61,94 +41,20 @@ def records_soon(monkeypatch):
     monkeypatch.setattr(predictor_module, "_STEPS_BEFORE_RECORDING", 1)
 
 
-def assert_equal(ours, expected, tolerance=1e-4):
+def assert_equal(ours, expected):
     for best, others in zip(ours, expected, strict=True):
-        assert [each.ids for each in best] == [each.ids for each in others]
-        assert [each.score for each in best] == pytest.approx([each.score for each in others], abs=tolerance)
+        assert [hypothesis.ids for hypothesis in best] == [hypothesis.ids for hypothesis in others]
+        scores = [hypothesis.score for hypothesis in others]
+        assert [hypothesis.score for hypothesis in best] == pytest.approx(scores, abs=1e-4)
 
 
 @torch.inference_mode()
-def logits_of(predictor, src_ids, num_beams, num_steps, shrinks):
-    """Logits of each step, with tokens, parents and dropped sentences that are the same for each predictor."""
-    generator, logits = torch.Generator().manual_seed(1), []
-    number = len(src_ids)
-    with predictor.start(src_ids, num_beams) as prediction:
-        for step in range(num_steps):
-            tokens = torch.randint(4, 12, (number * num_beams,), generator=generator)
-            logits.append(prediction.next(tokens).float().clone())
-            parents, kept = torch.randint(num_beams, (number, num_beams), generator=generator), None
-            if step in shrinks:
-                kept = torch.randperm(number, generator=generator)[: shrinks[step]]
-                number = len(kept)
-            prediction.select(parents if num_beams > 1 else None, kept)
+def last_logits(predictor, src_ids, num_steps=5):
+    with predictor.start(src_ids, 1) as prediction:
+        for _ in range(num_steps):
+            logits = prediction.next(torch.full((len(src_ids),), 4)).clone()
+            prediction.select(None, None)
     return logits
-
-
-@pytest.mark.parametrize("positions", POSITIONS)
-@pytest.mark.parametrize("num_beams", [1, 3])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_graphed_logits_are_the_eager_ones_while_a_batch_grows_and_shrinks(records_soon, positions, num_beams, dtype):
-    model = tiny(dtype=dtype, positions=positions, max_positions=80)
-    graphed, tolerance = GraphedPredictor(model), 1e-4 if dtype == torch.float32 else 0.1
-    for number, shrinks in ((21, {3: 10, 40: 7}), (5, {}), (21, {3: 10, 40: 2})):
-        arguments = padded(some_sources(number)), num_beams, 70, shrinks
-        expected = logits_of(EagerPredictor(model), *arguments)
-        for ours, theirs in zip(logits_of(graphed, *arguments), expected, strict=True):
-            assert ours.shape == theirs.shape and torch.allclose(ours, theirs, atol=tolerance)
-    assert graphed.num_recorded > 5
-
-
-@pytest.mark.parametrize("positions", POSITIONS)
-@pytest.mark.parametrize("options", SEARCHES, ids=str)
-def test_graphs_and_late_reading_find_the_same_translations(records_soon, monkeypatch, positions, options):
-    model = tiny(positions=positions, max_positions=50)
-    graphed, decoding = GraphedPredictor(model), DecodingConfig(max_length=40, **options)
-    for number in (30, 3, 30):
-        src_ids = padded(some_sources(number))
-        expected = search(model, src_ids, decoding, 2)
-        with monkeypatch.context() as patch:
-            patch.setattr(search_module, "reads_late", lambda device: True)
-            assert_equal(search(model, src_ids, decoding, 2), expected)
-            assert_equal(search(model, src_ids, decoding, 2, predictor=graphed), expected)
-    assert graphed.num_recorded > 0
-
-
-@pytest.mark.parametrize("is_late", [False, True])
-def test_a_search_never_asks_for_more_positions_than_the_longest_translation_has(monkeypatch, is_late):
-    monkeypatch.setattr(search_module, "reads_late", lambda device: is_late)
-    model = tiny(positions="learned", max_positions=9)
-    for options in SEARCHES:
-        for best, *_ in search(model, padded(some_sources(20, longest=8)), DecodingConfig(**options)):
-            assert len(best.ids) <= 8
-
-
-@pytest.mark.parametrize("options", SEARCHES, ids=str)
-def test_late_reading_notices_a_model_that_diverged(monkeypatch, options):
-    monkeypatch.setattr(search_module, "reads_late", lambda device: True)
-    model = tiny()
-    torch.nn.init.constant_(model.projection.weight, float("nan"))
-    for limit in (1, 30):
-        with pytest.raises(DivergenceError, match="not numbers"):
-            search(model, padded(some_sources(5)), DecodingConfig(max_length=limit, **options | {"min_length": 0}))
-
-
-@pytest.mark.parametrize("is_late", [False, True])
-def test_results_of_a_batch_are_read_when_the_next_one_has_begun(monkeypatch, is_late):
-    monkeypatch.setattr(search_module, "reads_late", lambda device: is_late)
-    model, events, sources = tiny(), [], some_sentences(30)
-    predict = Transformer.next
-
-    def record_positions(model, tokens, cache):
-        events.append(cache.length)
-        return predict(model, tokens, cache)
-
-    monkeypatch.setattr(Transformer, "next", record_positions)
-    engine = TransformerEngine(model, on_done=lambda number: events.append("done"))
-    engine.search(sources, decoding := DecodingConfig(max_length=9, batch_tokens=400))
-    starts = [place for place, event in enumerate(events) if event == 0]
-    assert len(starts) > 2 and events[-1] == "done" and events.count("done") == len(starts)
-    assert all(events[place + 1] == "done" for place in starts[1:])
-    assert engine.search([], decoding) == []
 
 
 def test_a_sentence_that_is_done_never_changes():
@@ -165,116 +71,73 @@ def test_a_sentence_that_is_done_never_changes():
     assert len(done) > 5
 
 
-def test_flags_are_those_of_the_state():
-    is_done = torch.tensor([True, False, True])
-    assert torch.equal(Flags(is_done, torch.zeros(3, dtype=torch.bool)).read_done(), is_done)
-    with pytest.raises(DivergenceError):
-        Flags(is_done, ~is_done).read_done()
-
-
-def test_a_batch_on_a_gpu_shrinks_by_half_or_not_at_all():
+@pytest.mark.parametrize(("options", "num_active"), [((), 140), (SHRINKING_LATE, 90)])
+def test_a_batch_keeps_what_is_not_finished_when_it_shrinks(options, num_active):
     active = torch.ones(200, dtype=torch.bool)
-    active[:99] = False
-    assert worth_keeping(active, *SHRINKING_LATE) is None
-    active[:110] = False
-    assert worth_keeping(active, *SHRINKING_LATE)[:90].tolist() == list(range(110, 200))
-    assert worth_keeping(active[100:164], *SHRINKING_LATE) is None
+    assert worth_keeping(active, *options) is None
+    active[num_active:] = False
+    kept = worth_keeping(active.flip(0), *options)
+    assert kept[:num_active].tolist() == list(range(200 - num_active, 200)) and len(kept) < 200
+    assert len(set(kept.tolist())) == len(kept)
 
 
-def test_a_shape_that_comes_once_is_not_recorded_and_one_that_recurs_is_recorded_once():
-    model, src_ids = tiny(), padded(some_sources(8))
-    graphed = GraphedPredictor(model)
-    logits_of(graphed, src_ids, 1, 20, {})
-    assert graphed.num_recorded == 0
-    for _ in range(3):
-        logits_of(graphed, src_ids, 1, 20, {})
-    assert graphed.num_recorded == 1
+def test_a_shape_that_recurs_is_recorded_once():
+    """A shape that comes in one batch alone is not."""
+    graphed = GraphedPredictor(tiny())
+    for num_recorded in (0, 1, 1):
+        last_logits(graphed, batch_of(8), 20)
+        assert graphed.num_recorded == num_recorded
 
 
 def test_graphs_end_when_their_tensors_or_the_weights_move(records_soon):
-    model, small, large = tiny(), padded(some_sources(8)), padded(some_sources(40))
+    model, small, large = tiny(), batch_of(8), batch_of(40)
     graphed = GraphedPredictor(model)
     for src_ids, num_recorded in ((small, 1), (small, 1), (large, 2), (small, 3), (small, 3)):
-        logits_of(graphed, src_ids, 1, 5, {})
+        last_logits(graphed, src_ids)
         assert graphed.num_recorded == num_recorded
     other = tiny(seed=1)
     for weight, replacement in zip(model.parameters(), other.parameters(), strict=True):
         weight.data = replacement.data
-    found, expected = (logits_of(each, small, 1, 5, {}) for each in (graphed, EagerPredictor(other)))
-    assert all(torch.allclose(*pair, atol=1e-5) for pair in zip(found, expected, strict=True))
+    assert torch.allclose(last_logits(graphed, small), last_logits(EagerPredictor(other), small), atol=1e-5)
     assert graphed.num_recorded == 4
 
 
-def test_no_more_graphs_are_kept_than_the_limit_and_the_oldest_goes(records_soon, monkeypatch):
+def test_the_oldest_of_too_many_graphs_goes(records_soon, monkeypatch):
     monkeypatch.setattr(predictor_module, "_MOST_GRAPHS", 2)
-    model = tiny()
-    graphed, sizes = GraphedPredictor(model), [padded(some_sources(number)) for number in (40, 8, 16)]
+    graphed, batches = GraphedPredictor(tiny()), [batch_of(number) for number in (40, 8, 16)]
     for place, num_recorded in ((0, 1), (1, 2), (0, 2), (2, 3), (0, 3), (1, 4)):
-        logits_of(graphed, sizes[place], 1, 5, {})
+        last_logits(graphed, batches[place])
         assert graphed.num_recorded == num_recorded
 
 
 def test_without_memory_for_graphs_a_search_goes_on(records_soon, monkeypatch):
     monkeypatch.setattr(GraphPool, "capture", lambda pool, function: None)
-    model, src_ids = tiny(), padded(some_sources(8))
-    graphed = GraphedPredictor(model)
-    assert_equal(search(model, src_ids, DecodingConfig(), predictor=graphed), search(model, src_ids, DecodingConfig()))
+    model, src_ids = tiny(), batch_of(8)
+    graphed, decoding = GraphedPredictor(model), DecodingConfig(max_length=12)
+    assert_equal(search(model, src_ids, decoding, predictor=graphed), search(model, src_ids, decoding))
     assert graphed.num_recorded == 0
 
 
-def test_two_threads_share_a_graphed_predictor_and_get_what_each_gets_alone(records_soon):
+def test_two_threads_may_share_a_captured_predictor(records_soon):
     model = tiny()
-    graphed, batches = GraphedPredictor(model), [padded(some_sources(number)) for number in (5, 12, 30, 9)]
-    expected = [search(model, src_ids, DecodingConfig(max_length=30)) for src_ids in batches]
+    graphed, batches, decoding = GraphedPredictor(model), [*map(batch_of, (5, 12, 9))], DecodingConfig(max_length=12)
+    expected = [search(model, src_ids, decoding) for src_ids in batches]
     with ThreadPoolExecutor(2) as pool:
-        found = list(
-            pool.map(lambda src_ids: search(model, src_ids, DecodingConfig(max_length=30), predictor=graphed), batches)
-        )
+        found = list(pool.map(lambda src_ids: search(model, src_ids, decoding, predictor=graphed), batches))
     for ours, theirs in zip(found, expected, strict=True):
         assert_equal(ours, theirs)
 
 
-def test_only_one_model_on_a_gpu_is_predicted_by_graphs():
-    assert isinstance(predictor_of(tiny()), EagerPredictor)
-    assert isinstance(predictor_of(Ensemble([tiny(), tiny(1)])), EagerPredictor)
-
-
-def test_tensors_of_an_arena_move_only_to_grow():
-    arena = Arena(torch.device("cpu"))
-    first = arena.tensor("keys", (4, 6), torch.float32)
-    assert arena.tensor("keys", (2, 3), torch.float32).data_ptr() == first.data_ptr() and arena.num_moves == 1
-    assert arena.tensor("values", (4, 6), torch.float32).data_ptr() != first.data_ptr()
-    assert arena.tensor("keys", (5, 5), torch.float32).shape == (5, 5) and arena.num_moves == 3
-    arena.tensor("keys", (6, 6), torch.float32)  # Room for half as many again.
-    assert arena.num_moves == 3
-
-
-@torch.inference_mode()
-def test_attention_to_a_static_cache_reads_more_columns_as_it_fills_and_its_tensors_stay_where_there_is_room():
-    model, num_beams = tiny(), 3
-    cache = StaticCache(Arena(torch.device("cpu")), model.start(padded(some_sources(5)), num_beams))
-    newest, numbers, places = torch.zeros(8, 2, num_beams, 8), [], []
-    for _ in range(40):
-        cache.reserve()
-        cache.advance()
-        keys, _ = cache.append(0, (newest, newest))
-        assert keys.shape[2] == cache.bias.shape[3]
-        numbers.append(keys.shape[2] // num_beams)
-        places.append(keys.data_ptr())
-    assert numbers == [16] * 16 + [24] * 8 + [32] * 8 + [48] * 8
-    assert len(set(places[:32])) == 1
-
-
 @pytest.mark.parametrize("rounded", [rounded_sentences, rounded_positions])
-def test_rounded_sizes_are_few_and_hold_what_they_are_made_for(rounded):
+def test_rounded_sizes_are_few_and_large_enough(rounded):
     sizes = [rounded(number) for number in range(1, 2049)]
     assert all(size >= number for number, size in enumerate(sizes, 1)) and sizes == sorted(sizes)
     assert all(rounded(size) == size for size in sizes) and len(set(sizes)) <= 36
     assert all(size <= 1.5 * number for number, size in enumerate(sizes[32:], 33))
 
 
-@pytest.mark.parametrize("batch_tokens", [1, 100, 4096, 65_536])
-def test_batches_that_recur_have_every_sequence_once_and_the_sizes_of_caches(batch_tokens):
+@pytest.mark.parametrize("batch_tokens", [1, 100, 65_536])
+def test_batches_that_recur_have_the_sizes_of_caches(batch_tokens):
     lengths = torch.randint(1, 90, (3_000,), generator=torch.Generator().manual_seed(1)).tolist()
     batches = batches_that_recur(lengths, batch_tokens)
     assert sorted(index for batch in batches for index in batch) == list(range(3_000))
@@ -287,22 +150,14 @@ def test_batches_that_recur_have_every_sequence_once_and_the_sizes_of_caches(bat
     assert batches_that_recur([], batch_tokens) == []
 
 
-def test_batches_fill_a_share_of_the_memory_of_a_gpu_and_have_the_configured_size_where_it_fits():
-    sizes = [fitting_batch_tokens(16_384, fitting) for fitting in (0, 10_000, 50_000, 100_000, 200_000, 10**7)]
-    assert sizes == [1, 10_000, 16_384, 25_000, 50_000, 262_144]
+def test_batches_have_the_configured_size_where_it_fits():
+    """And at most a share of the memory of a GPU."""
+    sizes = [fitting_batch_tokens(16_384, fitting) for fitting in (0, 10_000, 50_000, 200_000, 10**7)]
+    assert sizes == sorted(sizes) and sizes[:3] == [1, 10_000, 16_384]
     assert fitting_batch_tokens(300_000, 10**7) == 300_000
-    small, large = (tiny(dtype=dtype) for dtype in (torch.bfloat16, torch.float32))
+    small, large = tiny().bfloat16(), tiny()
     assert 0 < bytes_per_token(small) < bytes_per_token(large)
     assert bytes_per_token(Ensemble([small, large])) == bytes_per_token(small) + bytes_per_token(large)
-
-
-@pytest.mark.parametrize("options", SEARCHES, ids=str)
-def test_an_engine_with_the_batches_of_a_gpu_finds_the_translations_of_one_without(records_soon, options):
-    sources, decoding = some_sentences(60), DecodingConfig(max_length=30, **options)
-    expected = TransformerEngine(tiny()).search(sources, decoding, 2)
-    engine = TransformerEngine(model := tiny())
-    vars(engine.means).update(fitting_tokens=1_000, predictor=GraphedPredictor(model))
-    assert_equal(engine.search(sources, decoding.model_copy(update={"batch_tokens": 700}), 2), expected)
 
 
 class ScarceMemory:
@@ -320,47 +175,46 @@ class ScarceMemory:
             yield prediction
 
 
-@pytest.mark.parametrize("options", SEARCHES, ids=str)
-@pytest.mark.parametrize("is_late", [False, True])
-def test_a_batch_that_does_not_fit_in_memory_is_searched_in_halves(monkeypatch, options, is_late):
-    sources, decoding, counts = some_sentences(23), DecodingConfig(max_length=30, **options), []
-    expected = TransformerEngine(tiny()).search(sources, decoding, 2)
-    engine = TransformerEngine(model := tiny(), on_done=counts.append)
-    scarce = ScarceMemory(model, 13)
-    monkeypatch.setattr(engine_module, "predictor_of", lambda model: scarce)
+@pytest.fixture
+def scarce_engine(monkeypatch):
+    """A function that makes an engine with scarce memory, and the predictor and numbers of sentences that it notes."""
+
+    def new(*arguments):
+        model, counts = tiny(), []
+        scarce = ScarceMemory(model, *arguments)
+        monkeypatch.setattr(engine_module, "predictor_of", lambda model: scarce)
+        return TransformerEngine(model, on_done=counts.append), scarce, counts
+
+    return new
+
+
+@pytest.mark.parametrize(("options", "is_late"), [({"beam_size": 4}, True), ({"sample": True, "top_k": 5}, False)])
+def test_a_batch_that_does_not_fit_is_searched_in_halves(monkeypatch, scarce_engine, options, is_late):
+    sentences, decoding = some_sentences(23), DecodingConfig(max_length=12, **options)
+    expected = TransformerEngine(tiny()).search(sentences, decoding, 2)
+    engine, scarce, counts = scarce_engine(13)
     monkeypatch.setattr(search_module, "reads_late", lambda device: is_late)
-    assert_equal(engine.search(sources, decoding, 2), expected)
+    assert_equal(engine.search(sentences, decoding, 2), expected)
     assert sum(counts) == 23 and max(counts) <= 13 and scarce.num_failures < 10**6
 
 
-def test_after_a_batch_that_does_not_fit_those_that_remain_are_halved_without_a_try(monkeypatch):
-    sources, decoding, counts = (
-        [Sentence([5] * 7)] * 64,
-        DecodingConfig(beam_size=1, max_length=5, batch_tokens=128),
-        [],
-    )
-    engine = TransformerEngine(model := tiny(), on_done=counts.append)
-    scarce = ScarceMemory(model, 8)
-    monkeypatch.setattr(engine_module, "predictor_of", lambda model: scarce)
-    engine.search(sources, decoding)
+def test_batches_after_one_that_does_not_fit_are_halved_untried(scarce_engine):
+    engine, scarce, counts = scarce_engine(8)
+    engine.search([Sentence([5] * 7)] * 64, DecodingConfig(beam_size=1, max_length=5, batch_tokens=128))
     assert scarce.num_failures == 10**6 - 1 and counts == [8] * 8
 
 
-def test_a_search_without_memory_for_a_single_sentence_is_an_error_and_the_next_one_starts_anew(monkeypatch):
-    engine = TransformerEngine(model := tiny())
-    scarce = ScarceMemory(model, 1, num_failures=2)
-    monkeypatch.setattr(engine_module, "predictor_of", lambda model: scarce)
-    sources, decoding = some_sentences(2), DecodingConfig(beam_size=4)
-    with pytest.raises(DeviceMemoryError, match="one sentence does not fit"):
-        engine.search(sources, decoding)
-    assert "predictor" not in vars(engine.means) and "fitting_tokens" not in vars(engine.means)
-    assert_equal(
-        engine.search(sources, decoding),
-        TransformerEngine(model).search(sources, decoding),
-    )
+def test_a_sentence_that_does_not_fit_is_an_error(scarce_engine):
+    """The next search starts anew."""
+    engine, *_ = scarce_engine(1, 2)
+    sentences, decoding = some_sentences(2), DecodingConfig(beam_size=4, max_length=12)
+    with pytest.raises(DeviceMemoryError):
+        engine.search(sentences, decoding)
+    assert_equal(engine.search(sentences, decoding), TransformerEngine(tiny()).search(sentences, decoding))
 
 
-def test_pairs_that_do_not_fit_in_memory_are_scored_in_halves_and_other_errors_are_not_hidden(monkeypatch):
+def test_pairs_that_do_not_fit_are_scored_in_halves(monkeypatch):
+    """Other errors are not hidden."""
     engine, pairs, read = TransformerEngine(tiny()), [(ids, ids[::-1]) for ids in some_sources(9)], Transformer.read
     expected = engine.force_decode(pairs)
 
@@ -377,8 +231,7 @@ def test_pairs_that_do_not_fit_in_memory_are_scored_in_halves_and_other_errors_a
         engine.force_decode(pairs)
 
 
-def test_copies_of_an_engine_share_what_its_searches_made_unless_they_have_another_model():
+def test_copies_of_an_engine_share_what_its_searches_made():
     engine = TransformerEngine(tiny())
     assert replace(engine, on_done=print).means is engine.means
     assert replace(engine, model=tiny(1)).means is not engine.means
-    assert TransformerEngine(engine.model).means is not engine.means

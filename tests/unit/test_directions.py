@@ -18,14 +18,10 @@ from mt_cli.evaluation.scores import (
 )
 
 
-def tree(**corpus):
-    train = [{"file": "gn.tsv", "name": "own"}, {"file": "shp.tsv", "languages": ["es", "shp"], "weight": 2.0}]
-    valid = {"file": "dev.tsv"}
-    return {"name": "x", "corpus": {"source": "es", "target": "gn", "train": train, "valid": valid, **corpus}}
-
-
 def config(**corpus):
-    return parse_config(tree(**corpus), "test")
+    train = [{"file": "gn.tsv", "name": "own"}, {"file": "shp.tsv", "languages": ["es", "shp"], "weight": 2.0}]
+    options = {"source": "es", "target": "gn", "train": train, "valid": {"file": "dev.tsv"}, **corpus}
+    return parse_config({"name": "x", "corpus": options}, "test")
 
 
 def directions(sources):
@@ -37,39 +33,22 @@ def test_both_directions_are_one_source_for_each():
     both = config(both_directions=True, **options)
     assert both == parse_config(both.model_dump(mode="json"), "again")
     corpus = both.corpus
-    assert directions(corpus.train) == [
-        ("es-gn", "<2gn>", False),
-        ("es-shp", "<2shp>", False),
-        ("gn-es", "<2es>", True),
-        ("shp-es", "<2es>", True),
-    ]
+    forward = [("es-gn", "<2gn>", False), ("es-shp", "<2shp>", False)]
+    assert directions(corpus.train) == [*forward, ("gn-es", "<2es>", True), ("shp-es", "<2es>", True)]
     assert [source.name for source in corpus.train] == ["own", None, "own reversed", None]
     assert [source.weight for source in corpus.train] == [None, 2.0, None, 2.0]
     for group in (corpus.valid, corpus.test, corpus.extra_tests["e"]):
         assert directions(group) == [("es-gn", "<2gn>", False), ("gn-es", "<2es>", True)]
+    assert corpus.once("train") == [0, 1] and corpus.once("valid") == [0], "a text is read once"
 
 
-def test_the_text_of_both_directions_is_once_that_of_its_source():
-    both = config(both_directions=True, tag="to_target").corpus
-    assert both.once("train") == [0, 1] and both.once("valid") == [0]
-    alone = [
-        {"file": "gn.tsv"},
-        {"file": "shp.tsv", "reverse": True},
-        {"file": "gn.tsv", "reverse": True, "tag": "<x>"},
-    ]
-    for key in ("train", "valid"):
-        assert config(train=alone, valid={"fraction": 0.1}).corpus.once(key) == [0, 1]
-    first_reversed = config(both_directions=True, tag="to_target", train={"file": "gn.tsv", "reverse": True}).corpus
-    assert first_reversed.once("train") == [0] and first_reversed.train[0].reverse
-
-
-def test_a_tag_of_its_own_is_kept_and_one_corpus_may_ask_for_the_target():
+def test_a_tag_of_its_own_is_kept():
     train = [{"file": "a.tsv", "tag": "<bt>"}, {"file": "b.tsv", "tag": "to_target"}, {"file": "c.tsv"}]
     assert [source.tag for source in config(train=train).corpus.train] == ["<bt>", "<2gn>", None]
     assert [source.tag for source in config(train=train, tag="to_target").corpus.train] == ["<bt>", "<2gn>", "<2gn>"]
 
 
-def test_a_tag_of_a_direction_names_both_languages_and_is_chosen_by_the_target():
+def test_a_tag_of_a_direction_names_both_languages():
     corpus = config(both_directions=True, tag="direction").corpus
     assert [source.tag for source in corpus.train] == ["<es>gn>", "<es>shp>", "<gn>es>", "<shp>es>"]
     tagging = corpus.tagging
@@ -82,12 +61,14 @@ def test_a_held_out_share_is_of_both_directions_and_never_leaks(tmp_path):
     lines = [f"uno {n}\tpetei {n}" for n in range(200)]
     (tmp_path / "gn.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     train = {"file": str(tmp_path / "gn.tsv"), "filters": {"min_script_share": None}}
-    found = config(train=train, valid={"fraction": 0.2}, both_directions=True, tag="to_target").corpus
-    corpora = read_corpora(found, 1, Cache(tmp_path / "cache"))
-    known = {text for pair in corpora["valid"].pairs for text in (pair[0].partition(" ")[2], pair[1])}
-    learned = {text for pair in corpora["train"].pairs for text in (pair[0].partition(" ")[2], pair[1])}
+    corpus = config(train=train, valid={"fraction": 0.2}, both_directions=True, tag="to_target").corpus
+    corpora = read_corpora(corpus, 1, Cache(tmp_path / "cache"))
+    known, learned = (
+        {text for pair in corpora[name].pairs for text in (pair[0].partition(" ")[2], pair[1])}
+        for name in ("valid", "train")
+    )
     assert known and learned and not known & learned
-    languages = corpora["valid"].languages(found.languages_of("valid"))
+    languages = corpora["valid"].languages(corpus.languages_of("valid"))
     for (source, target), both in zip(corpora["valid"].pairs, languages, strict=True):
         assert both == (("es", "gn") if source.startswith("<2gn> uno") else ("gn", "es"))
         assert target.startswith("petei" if both == ("es", "gn") else "uno")
@@ -97,8 +78,7 @@ def test_wrong_values_and_directions_without_a_tag_are_refused():
     for corpus in ({"both_directions": True}, {"both_directions": "both"}, {"tag": "gn"}, {"train": 3}):
         with pytest.raises(ConfigError, match="corpus"):
             config(**corpus)
-    tagged = {"train": {"file": "a.tsv", "tag": "<x>"}, "valid": {"fraction": 0.1}}
-    assert config(both_directions=True, **tagged).corpus.has_reverse
+    assert config(both_directions=True, train={"file": "a.tsv", "tag": "<x>"}, valid={"fraction": 0.1})
 
 
 def test_samples_are_of_all_directions_in_turn():
@@ -111,11 +91,11 @@ def test_scores_of_directions_are_those_of_their_pairs_alone():
     languages = [("es", "gn"), ("gn", "es"), ("es", "gn"), ("es", "ja")]
     hypotheses, references = ["a b c d", "una casa roja", "x y", "猫がいる"], ["a b c e", "una casa", "x y", "犬がいる"]
     scorer = Scorer.of("gn", num_resamples=10)
-    mean, found = score_directions(scorer, languages, (hypotheses, references), Scorer.score)
-    assert list(found) == ["es-gn", "gn-es", "es-ja"]
-    assert found["es-gn"] == scorer.score([hypotheses[0], hypotheses[2]], [references[0], references[2]])
-    assert found["es-ja"] == Scorer.of("ja").score(hypotheses[3:], references[3:])
-    assert mean["chrf"].score == pytest.approx(sum(each["chrf"].score for each in found.values()) / 3, abs=1e-4)
+    mean, scores = score_directions(scorer, languages, (hypotheses, references), Scorer.score)
+    assert list(scores) == ["es-gn", "gn-es", "es-ja"]
+    assert scores["es-gn"] == scorer.score([hypotheses[0], hypotheses[2]], [references[0], references[2]])
+    assert scores["es-ja"] == Scorer.of("ja").score(hypotheses[3:], references[3:])
+    assert mean["chrf"].score == pytest.approx(sum(each["chrf"].score for each in scores.values()) / 3, abs=1e-4)
     assert mean["chrf"].signature.startswith("mean:3|") and "wer" not in mean
     assert not rows_by_direction(languages[:1])
     assert score_directions(scorer, [], (["a"], ["a"]), Scorer.score) == (scorer.score(["a"], ["a"]), {})
@@ -128,7 +108,7 @@ def test_the_best_checkpoint_of_several_directions_has_the_best_mean():
     assert metric_id_of(one, scorer_of(one, "valid")) == "bleu/13a"
 
 
-def test_corpora_of_several_languages_are_named_by_the_files_that_differ():
+def test_corpora_are_named_by_the_files_that_differ():
     train = [
         {"files": [f"{code}/train.es", f"{code}/train.{code}"], "languages": ["es", code]} for code in ("gn", "shp")
     ]
@@ -151,7 +131,6 @@ SHARE = {"valid": {"fraction": 0.1}}
     ("corpus", "expected"),
     [
         ({}, (None, False)),
-        ({"tag": "to_target"}, ("<2gn>", True)),
         ({"tag": "to_target", "both_directions": True}, ("<2gn>", True)),
         # Back-translated text beside real text: sentences have no tag.
         ({"train": [{"file": "a.tsv"}, TAGGED[1]]} | SHARE, (None, False)),
@@ -169,30 +148,29 @@ def test_the_tag_of_a_sentence_is_that_of_the_evaluation_sets(corpus, expected):
     assert (tagging.default, tagging.is_required) == expected
 
 
-def test_tags_of_any_name_stand_for_target_languages_if_each_has_one():
+def test_tags_of_any_name_may_stand_for_target_languages():
     train = [{"file": "a.tsv", "tag": "<to_gn>"}, {"file": "b.tsv", "languages": ["gn", "es"], "tag": "<to_es>"}]
-    tagging = config(train=train, valid={"fraction": 0.1}).corpus.tagging
+    tagging = config(train=train, **SHARE).corpus.tagging
     assert (tagging.targets, tagging.into("es"), tagging.default) == (["gn", "es"], "<to_es>", "<to_gn>")
-    domains = [{"file": "a.tsv", "tag": "<a>"}, {"file": "b.tsv", "tag": "<b>"}]
-    assert config(train=domains, valid={"fraction": 0.1}).corpus.tagging.targets == []
+    assert config(train=TAGGED, **SHARE).corpus.tagging.targets == []
+    marian = Tagging((">>deu<<", ">>fra<<"))
+    assert (marian.targets, marian.into("fra"), marian.into("es")) == (["deu", "fra"], ">>fra<<", None)
 
 
 def test_an_evaluation_set_without_the_tags_of_training_is_named():
     sources = {name: {"file": f"{name}.tsv", "tag": "<2gn>"} for name in ("train", "valid")}
     (note,) = notes_on_tags(config(**sources, test={"file": "t.tsv"}))
-    assert note.startswith("corpus.test has sentences without a tag")
+    assert note.startswith("corpus.test ")
     assert not notes_on_tags(config(tag="to_target")) and not notes_on_tags(config())
 
 
-def test_a_sentence_that_needs_a_target_language_is_refused_without_one():
+def test_a_sentence_that_needs_a_tag_is_refused_without_one():
     tagging = Tagging(("<2de>", "<2fr>"), None, True)
-    with pytest.raises(InputError, match=r"needs a target language; choose one of de, fr \(--to\)"):
+    with pytest.raises(InputError, match=r"de, fr \(--to\)"):
         tagging.tagged("one")
     assert tagging.tagged("one", "<2fr>") == tagging.tagged("<2fr> one", "<2de>") == "<2fr> one"
     assert tagging.tagged("") == "" and tagging.of_corpora.tagged("one") == "one"
-    with pytest.raises(InputError, match="it knows <2de>, <2fr>"):
+    with pytest.raises(InputError, match="<2de>, <2fr>"):
         tagging.tagged("one", "<2es>")
-    with pytest.raises(InputError, match=r"needs a tag; choose one of <a>, <b> \(--tag\)"):
+    with pytest.raises(InputError, match=r"<a>, <b> \(--tag\)"):
         Tagging(("<a>", "<b>"), None, True).tagged("one")
-    marian = Tagging((">>deu<<", ">>fra<<"))
-    assert (marian.targets, marian.into("fra"), marian.into("es")) == (["deu", "fra"], ">>fra<<", None)

@@ -1,7 +1,11 @@
 """Pages agree with the program: what is generated is current, and what is named exists."""
 
+import ast
+import importlib
 import json
 import re
+from decimal import ROUND_HALF_UP, Decimal
+from importlib.util import find_spec
 from pathlib import Path
 
 import jsonschema
@@ -100,3 +104,27 @@ def test_every_filter_is_documented_with_its_default_and_every_documented_format
     assert re.findall(r"^\| `(\w+)` \| (\S+) \| \S", text, flags=re.MULTILINE) == [*defaults.items()]
     endings = re.findall(r"`file: a(\.\w+)`", text)
     assert len(endings) >= 7 and all(suffix_of(Path(f"a{ending}")) == ending for ending in endings)
+
+
+FIGURE = re.compile(r"(?<![\d.,])(\d[\d,]*(?:\.\d+)?)\*{0,2}(?:\s[^\s<|\d]+){0,3}<!-- figure: (\w+) -->")
+
+
+def test_pages_show_the_recorded_figures(root):
+    """A comment after a number names its figure in `figures.json`; the page may round it."""
+    figures = json.loads(read(root / "docs/figures.json"))
+    texts = [read(page) for page in [root / "README.md", *(root / "docs").glob("*.md")]]
+    shown = [match.groups() for text in texts for match in FIGURE.finditer(text)]
+    assert len(shown) == sum(text.count("<!-- figure:") for text in texts)
+    assert {name for _, name in shown} == {*figures}
+    for number, name in shown:
+        number = Decimal(number.replace(",", ""))
+        assert Decimal(str(figures[name]["value"])).quantize(number, ROUND_HALF_UP) == number, name
+
+
+def test_benchmarks_import_names_that_exist(root):
+    for path in (root / "tests/benchmarks").glob("*.py"):
+        for node in ast.walk(ast.parse(read(path))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("mt_cli"):
+                module = importlib.import_module(node.module)
+                for name in node.names:
+                    assert hasattr(module, name.name) or find_spec(f"{node.module}.{name.name}"), (path, name.name)

@@ -1,143 +1,59 @@
-"""The path of a GPU without one: on the device `meta`, which has no values to read, and with its branches on a CPU."""
+"""The path of a GPU without one: captured work is called, branches of GPUs run on a CPU, and `meta` has no values."""
 
 import sys
-from itertools import product
+from contextlib import nullcontext
+from itertools import islice
 
 import pytest
 import torch
-import torch.nn.functional as F
 from meta_device import OnMeta, Reads
+from tiny_models import SIZES, padded, some_pairs, some_sources, tiny_model, weights_of
 
-from mt_cli.batching.batches import collate
-from mt_cli.batching.encoded import EncodedPairs
+from mt_cli.batching.batches import MixedPairs, collate
 from mt_cli.checkpoint.state import RunState
-from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import DecodingConfig, ModelConfig
 from mt_cli.config.training import TrainingConfig
-from mt_cli.decoding import next_tokens
-from mt_cli.decoding.next_tokens import FREE, Constraints, TokenMask, best_by_statistics, best_tokens
-from mt_cli.decoding.row_statistics import plain_statistics
-from mt_cli.decoding.search import Beams, Samples, search, start_search
+from mt_cli.decoding import predictor as predictor_module
+from mt_cli.decoding import search as search_module
+from mt_cli.decoding.engine import Sentence, TransformerEngine
+from mt_cli.decoding.next_tokens import FREE, Constraints
+from mt_cli.decoding.predictor import EagerPredictor, GraphedPredictor
+from mt_cli.decoding.search import Beams, Samples, search
 from mt_cli.errors import DivergenceError
-from mt_cli.evaluation.token_loss import score_tokens
 from mt_cli.machine.devices import seed_device
 from mt_cli.model import kernels
 from mt_cli.model.ensemble import Ensemble
-from mt_cli.model.transformer import Transformer, outline
-from mt_cli.run.describe import notes_on_device
+from mt_cli.model.transformer import outline
 from mt_cli.run.training_log import TrainingLog
 from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID
+from mt_cli.training import objective as objective_module
+from mt_cli.training.averaging import MovingAverage
 from mt_cli.training.gradients import GradientAccumulator
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
-from mt_cli.training.steps import Position, StepReport
+from mt_cli.training.steps import Position, StepReport, optimization_steps
+from mt_cli.training.update import GraphedGradientAccumulator, GraphedUpdate, Update
 
 META = torch.device("meta")
-VARIANTS = [
-    {},
-    {"positions": "rotary", "activation": "swiglu", "tie_embeddings": "all"},
-    {"positions": "learned", "norm_order": "post", "activation": "gelu", "output_bias": True, "qkv_bias": False},
+VARIANTS = [  # No key has a bias, whose gradient is noise.
+    {"qkv_bias": False, "positions": "rotary", "activation": "swiglu", "tie_embeddings": "all"},
+    {"qkv_bias": False, "norm_order": "post", "activation": "gelu", "output_bias": True},
 ]
-
-
-def config_of(**options):
-    sizes = {"d_model": 16, "d_ff": 16, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1}
-    return ModelConfig(**sizes | {"dropout": 0.0} | options)
-
-
-def on_meta(dtype=torch.float32, **options):
-    return outline(config_of(**options), 12, 12).to(META, dtype)
-
-
-def some_pairs(number=40):
-    generator = torch.Generator().manual_seed(5)
-    lengths = torch.randint(1, 9, (number, 2), generator=generator).tolist()
-    sequences = [[torch.randint(4, 12, (n,), generator=generator).tolist() for n in row] for row in lengths]
-    return EncodedPairs.from_ids([row[0] for row in sequences], [row[1] for row in sequences])
-
-
-@pytest.mark.parametrize("dtype", [pytest.param(torch.float32, marks=pytest.mark.slow), torch.bfloat16])
-@pytest.mark.parametrize("options", VARIANTS, ids=str)
-def test_validation_reads_two_sums_of_each_batch_after_the_last_batch(dtype, options):
-    objective, events = Objective(on_meta(dtype, **options), TrainingConfig()), []
-    objective.register_forward_hook(lambda *_: events.append("batch"))
-    with Reads(__float__=lambda sums: events.append("read") or 1.0):
-        score_tokens(objective, some_pairs(), 60)
-    num_batches = events.count("batch")
-    assert num_batches > 2
-    assert events == ["batch"] * num_batches + ["read"] * 2 * num_batches
-
-
 SEARCHES = [
     {"beam_size": 1},
-    {"beam_size": 3},
+    {"beam_size": 4},
     {"beam_size": 3, "no_repeat_ngram": 2, "unk": "avoid", "min_length": 2},
     {"sample": True, "top_k": 5, "top_p": 0.9},
 ]
+RUNS = [
+    (VARIANTS[0], {"micro_batches_per_step": 3, "max_grad_norm": None}),
+    (VARIANTS[1], {"r_drop": 2.0}),
+    (VARIANTS[0], {"optimizer": "muon", "weight_decay": 0.1}),
+]
 
 
-def started(decoding, num_sentences, device):
-    """The state of a search, and its constraints: all translations have two tokens, the first of some is forced."""
-    ids = torch.full((num_sentences, 1), FREE, device=device)
-    constraints = Constraints(decoding, frozenset([2]), torch.full((num_sentences,), 2, device=device), ids)
-    if decoding.sample or decoding.beam_size == 1:
-        scores = torch.zeros(num_sentences, 2, device=device)
-        random_numbers = torch.zeros(num_sentences, 2, 4, device=device)
-        return constraints, Samples(scores.long()[..., None][..., :0], scores, scores == 0, random_numbers)
-    return constraints, Beams.start(num_sentences, decoding.beam_size, device)
-
-
-@torch.inference_mode()
-def states_on_meta(model, decoding, num_steps):
-    """The length, the state and the newest tokens of each step of a search; its cache grows after eight positions."""
-    constraints, state = started(decoding, 5, META)
-    num_beams = state.scores.shape[1]
-    cache = model.start(torch.full((5, 7), EOS_ID, device=META), num_beams)
-    tokens = torch.full((5 * num_beams,), SOS_ID, device=META)
-    for length in range(1, num_steps + 1):
-        state = state.extend(model.next(tokens, cache), constraints.next_after(state.ids), decoding)
-        cache.select(state.parents)
-        tokens = state.ids[:, :, -1].flatten()
-        yield length, state, tokens
-
-
-@pytest.mark.parametrize("options", SEARCHES, ids=str)
-def test_every_operation_of_a_search_is_on_the_device(options):
-    model = Ensemble([on_meta(**options) for options in VARIANTS]).eval()
-    with OnMeta() as seen:
-        list(states_on_meta(model, DecodingConfig(**options), 9))
-    assert seen.num_copies == 0
-
-
-@pytest.mark.parametrize("options", SEARCHES[:3], ids=str)
-def test_a_search_reads_once_a_step_and_twice_for_all_translations_that_are_done(options):
-    num_steps, num_sentences = 12, 20
-
-    def values_of(tensor):
-        """Flags of steps, in which fifteen sentences end at the third and the others at the last; ids; or scores."""
-        if tensor.dtype != torch.bool:
-            return torch.full(tensor.shape, EOS_ID if tensor.dim() == 3 else 0, dtype=tensor.dtype)
-        values = torch.zeros(tensor.shape, dtype=torch.bool)
-        step = reads.names.count("cpu")
-        values[0, : 15 if step == 3 else 20] = step in (3, num_steps)
-        return values
-
-    src_ids = torch.full((num_sentences, 7), EOS_ID, device=META)
-    with Reads(cpu=values_of, tolist=lambda lengths: [50] * num_sentences) as reads:
-        read = start_search(on_meta().eval(), src_ids, DecodingConfig(**options))
-    assert reads.names.count("cpu") == num_steps and reads.names.count("tolist") == 1  # The longest lengths.
-    with Reads(cpu=values_of) as reads:
-        found = read()
-    assert len(found) == num_sentences and all(best.ids == [] for best, *_ in found)
-    assert reads.names.count("cpu") == 2 * 2
-
-
-@pytest.mark.parametrize("options", SEARCHES, ids=str)
-def test_a_search_with_a_model_that_diverged_is_an_error(options):
-    model = Transformer(config_of(), 12, 12).eval()
-    torch.nn.init.constant_(model.projection.weight, float("nan"))
-    with pytest.raises(DivergenceError, match="not numbers"):
-        search(model, torch.full((5, 7), EOS_ID), DecodingConfig(**options))
+def on_meta(dtype=torch.float32, **options):
+    return outline(ModelConfig(**SIZES | options), 12, 12).to(META, dtype)
 
 
 @pytest.fixture
@@ -145,109 +61,247 @@ def forced(monkeypatch):
     """A function that makes every branch take the way of other devices than CPUs, on a CPU."""
 
     def force():
-        modules = [each for each in sys.modules.values() if getattr(each, "is_cpu", None) is kernels.is_cpu]
+        modules = [module for module in sys.modules.values() if getattr(module, "is_cpu", None) is kernels.is_cpu]
         assert {module.__name__ for module in modules} >= {"mt_cli.model.kernels", "mt_cli.model.fused_loss"}
         for module in modules:
             monkeypatch.setattr(module, "is_cpu", lambda x: False)
+        monkeypatch.setattr(search_module, "reads_late", lambda device: True)
+        monkeypatch.setattr(predictor_module, "_STEPS_BEFORE_RECORDING", 1)
 
     return force
+
+
+def trained(kind, dtype=torch.float32, num_steps=10, max_graphs=64, model=(), **options):
+    """Losses, gradient norms and weights of some steps, and the update that made them."""
+    config = TrainingConfig(batch_tokens=60, warmup_steps=3, **options)
+    objective = Objective(tiny_model(**dict(model)), config)
+    optimizer = build_optimizer(objective, config)
+    if kind == "eager":
+        update = Update(GradientAccumulator(objective, dtype), optimizer, config)
+    else:
+        gradients = GraphedGradientAccumulator(objective, dtype)
+        gradients.objective.compiles_loss, gradients._max_graphs = True, max_graphs
+        update = GraphedUpdate(gradients, optimizer, config)
+    pairs = MixedPairs(some_pairs(60), [1.0], config.tokens_per_batch, config.seed)
+    steps = optimization_steps(update, pairs, config, lambda step: 1e-2 / step, Position())
+    reports = list(islice(steps, num_steps))
+    values = torch.tensor([[float(x) for x in (r.cross_entropy, r.grad_norm, r.num_correct)] for r in reports])
+    return values, weights_of(objective), update
+
+
+@pytest.fixture(autouse=True)
+def without_compiler(monkeypatch):
+    monkeypatch.setattr(objective_module, "_compiled", lambda definition: definition)
+
+
+@pytest.mark.parametrize(("model", "options"), RUNS, ids=str)
+def test_captured_training_equals_eager_training(model, options):
+    values, weights, update = trained("captured", model=model, **options)
+    expected, expected_weights, _ = trained("eager", model=model, **options)
+    assert update.gradients._graphs  # Some batches were replays.
+    assert torch.allclose(values, expected, rtol=1e-2 if "optimizer" in options else 1e-3)
+    change = expected_weights - weights_of(tiny_model(**model))
+    assert (weights - expected_weights).norm() <= 0.01 * change.norm()
+
+
+@pytest.mark.parametrize(("model", "options"), RUNS[1:], ids=str)
+def test_replays_have_the_bits_of_first_occurrences(model, options):
+    """With dropout, too."""
+    model = {"dropout": 0.2, "feed_forward_dropout": 0.1} | model
+    values, weights, update = trained("captured", torch.bfloat16, model=model, **options)
+    expected, expected_weights, other = trained("captured", torch.bfloat16, model=model, max_graphs=0, **options)
+    assert update.gradients._graphs and not other.gradients._graphs
+    assert torch.equal(values, expected) and torch.equal(weights, expected_weights)
+
+
+def test_a_captured_update_skips_a_loss_that_is_not_finite():
+    _, before, update = trained("captured")
+    for parameter in update.gradients.parameters:
+        parameter.grad.fill_(0.1)
+    assert not update.apply(torch.tensor(torch.nan), 0.1).is_finite
+    assert torch.equal(weights_of(update.gradients.objective), before)
+    assert update.apply(torch.tensor(1.0), 0.1).is_finite
+
+
+def limited(gradients, does_not_fit):
+    """Let batches for which a function is true exceed the memory."""
+    compute = gradients.loss_and_gradients
+
+    def compute_or_fail(batch, num_target_tokens):
+        if does_not_fit(batch):
+            raise RuntimeError("not enough memory: you tried to allocate")
+        return compute(batch, num_target_tokens)
+
+    gradients.loss_and_gradients = compute_or_fail
+
+
+def test_graphs_are_freed_for_a_batch_that_does_not_fit():
+    *_, update = trained("captured")
+    gradients, batch = update.gradients, collate(some_pairs(100), range(100), 2000)
+    assert gradients._graphs
+    limited(gradients, lambda batch: bool(gradients._graphs))
+    for _ in range(2):  # From now on, none is recorded.
+        gradients.accumulate([batch], batch.num_target_tokens)
+        assert not gradients._graphs and gradients.num_splits == 0
+
+
+def test_the_shape_of_a_split_batch_is_not_recorded():
+    *_, update = trained("captured", num_steps=0)
+    gradients, batch = update.gradients, collate(some_pairs(), range(16), 400)
+    gradients.accumulate([batch], batch.num_target_tokens)
+    expected = [parameter.grad.clone() for parameter in gradients.parameters]
+    limited(gradients, lambda batch: batch.num_sentences > 20)
+    larger = collate(some_pairs(), range(40), 400)
+    for _ in range(3):
+        gradients.accumulate([larger], larger.num_target_tokens)
+    assert gradients.num_splits and not gradients._graphs
+    gradients.accumulate([batch], batch.num_target_tokens)
+    for parameter, whole in zip(gradients.parameters, expected, strict=True):
+        assert torch.allclose(parameter.grad, whole, atol=1e-6)
+
+
+@torch.inference_mode()
+def logits_of(predictor, src_ids, num_beams, shrinks):
+    """Logits of each step, with tokens, parents and dropped sentences that are the same for each predictor."""
+    generator, logits = torch.Generator().manual_seed(1), []
+    number = len(src_ids)
+    with predictor.start(src_ids, num_beams) as prediction:
+        for step in range(40):
+            tokens = torch.randint(4, 12, (number * num_beams,), generator=generator)
+            logits.append(prediction.next(tokens).float().clone())
+            parents, kept = torch.randint(num_beams, (number, num_beams), generator=generator), None
+            if step in shrinks:
+                kept = torch.randperm(number, generator=generator)[: shrinks[step]]
+                number = len(kept)
+            prediction.select(parents if num_beams > 1 else None, kept)
+    return logits
+
+
+@pytest.mark.parametrize(("model", "num_beams"), [(VARIANTS[0], 3), (VARIANTS[1], 1)], ids=str)
+def test_captured_logits_are_eager_ones_while_a_batch_changes(forced, model, num_beams):
+    forced()
+    model = tiny_model(**model).eval()
+    graphed = GraphedPredictor(model)
+    for number, shrinks in ((21, {3: 10, 30: 7}), (5, {}), (21, {3: 10, 30: 2})):
+        arguments = padded(some_sources(number)), num_beams, shrinks
+        expected = logits_of(EagerPredictor(model), *arguments)
+        for ours, theirs in zip(logits_of(graphed, *arguments), expected, strict=True):
+            assert torch.allclose(ours, theirs, atol=1e-4)
+    assert graphed.num_recorded > 5
+
+
+@pytest.mark.parametrize("options", SEARCHES, ids=str)
+def test_a_search_as_on_a_gpu_finds_the_same_translations(forced, options):
+    """With batches that recur, captured steps, flags that are read late, and the branches of GPUs."""
+    sentences, decoding = [*map(Sentence, some_sources(40))], DecodingConfig(max_length=20, **options)
+    expected = TransformerEngine(model := tiny_model(spread=1.5).eval()).search(sentences, decoding, 2)
+    forced()
+    engine, graphed = TransformerEngine(model), GraphedPredictor(model)
+    vars(engine.means).update(fitting_tokens=500, predictor=graphed)
+    found = engine.search(sentences, decoding.model_copy(update={"batch_tokens": 200}), 2)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert [best.ids for best in ours] == [best.ids for best in theirs]
+        assert [best.score for best in ours] == pytest.approx([best.score for best in theirs], abs=1e-4)
+    assert graphed.num_recorded > 0
+
+
+@pytest.mark.parametrize("options", SEARCHES, ids=str)
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_search_with_a_model_that_diverged_is_an_error(monkeypatch, options, is_late):
+    monkeypatch.setattr(search_module, "reads_late", lambda device: is_late)
+    model = tiny_model().eval()
+    torch.nn.init.constant_(model.projection.weight, float("nan"))
+    for limit in (1, 30):
+        with pytest.raises(DivergenceError):
+            search(model, padded(some_sources(5)), DecodingConfig(max_length=limit, **options | {"min_length": 0}))
 
 
 def sums_and_gradients(objective, batch):
     objective.zero_grad()
     sums = GradientAccumulator(objective.train(), torch.float32).accumulate([batch], batch.num_target_tokens)
-    return sums, [weight.grad for weight in objective.parameters()]
+    return [float(value) for value in vars(sums).values()], [weight.grad for weight in objective.parameters()]
 
 
-@pytest.mark.parametrize("r_drop", [None, 3.0])
-@pytest.mark.parametrize("options", VARIANTS, ids=str)
-def test_the_branches_of_other_devices_have_the_loss_and_the_gradient_of_those_for_cpus(forced, options, r_drop):
-    objective = Objective(Transformer(config_of(**options), 12, 12), TrainingConfig(r_drop=r_drop))
+@pytest.mark.parametrize(("model", "r_drop"), [(VARIANTS[0], None), (VARIANTS[1], 3.0)], ids=str)
+def test_branches_of_other_devices_have_the_same_loss_and_gradient(forced, model, r_drop):
+    objective = Objective(tiny_model(**model), TrainingConfig(r_drop=r_drop))
     batch = collate(some_pairs(), range(40))
-    expected, gradients = sums_and_gradients(objective, batch)
+    expected, expected_gradients = sums_and_gradients(objective, batch)
     forced()
-    sums, found = sums_and_gradients(objective, batch)
-    assert [float(each) for each in vars(sums).values()] == pytest.approx(
-        [float(each) for each in vars(expected).values()]
-    )
-    for one, other in zip(found, gradients, strict=True):
+    sums, gradients = sums_and_gradients(objective, batch)
+    assert sums == pytest.approx(expected)
+    for one, other in zip(gradients, expected_gradients, strict=True):
         assert torch.allclose(one, other, atol=1e-6, rtol=1e-4)
 
 
-@pytest.mark.parametrize("options", VARIANTS, ids=str)
-@pytest.mark.parametrize("decoding", [*SEARCHES[:3], SEARCHES[3] | {"seed": 4}], ids=str)
-def test_the_branches_of_other_devices_find_the_translations_of_those_for_cpus(forced, options, decoding):
-    model = Transformer(config_of(**options), 12, 12).eval()
-    src_ids = torch.randint(4, 12, (9, 6))
-    src_ids[:, -1] = EOS_ID
-    expected = search(model, src_ids, DecodingConfig(**decoding), 2)
-    forced()
-    for ours, theirs in zip(search(model, src_ids, DecodingConfig(**decoding), 2), expected, strict=True):
-        assert [each.ids for each in ours] == [each.ids for each in theirs]
-        assert [each.score for each in ours] == pytest.approx([each.score for each in theirs], abs=1e-4)
+def loop_on_meta(dtype, fused, model=(), **options):
+    """The training loop on the device `meta`, where reading a value raises NotImplementedError or RuntimeError."""
+    config = TrainingConfig(batch_tokens=40, micro_batches_per_step=2, **options)
+    objective = Objective(on_meta(**dict(model)), config)
+    optimizer, average = build_optimizer(objective, config), MovingAverage(objective.model, 0.9)
+    if fused:  # As on a GPU; `build_optimizer` does not choose it for `meta`.
+        for group in (optimizer.defaults, *optimizer.param_groups):
+            group["fused"], group["foreach"] = True, False
+    update = Update(GradientAccumulator(objective, dtype), optimizer, config)
+    pairs = MixedPairs(some_pairs(), [1.0], config.batch_tokens, config.seed)
+
+    def steps():
+        for report in optimization_steps(update, pairs, config, lambda step: 1e-2, Position()):
+            average.update(report.step)
+            yield report
+
+    return steps()
 
 
-def test_only_attention_of_a_decoder_to_whole_sentences_of_its_own_is_causal_without_a_mask(forced, monkeypatch):
-    calls, attention = [], F.scaled_dot_product_attention
-    forced()
-
-    def noted(query, key, value, mask, dropout, is_causal):
-        assert (mask is None) == is_causal
-        calls.append(is_causal)
-        return attention(query, key, value, mask, dropout, is_causal)
-
-    monkeypatch.setattr(F, "scaled_dot_product_attention", noted)
-    model = Transformer(config_of(num_encoder_layers=2, num_decoder_layers=2), 12, 12).eval()
-    model.hidden_states(collate(some_pairs(), range(5)))
-    assert calls == [False] * 2 + [True, False] * 2
-    calls.clear()
-    model.next(torch.full((3,), SOS_ID), model.start(torch.full((3, 4), EOS_ID)))
-    assert calls == [False] * (2 + 2 * 2)
-
-
-MASKS = [
-    TokenMask((0, 2)),
-    TokenMask((0, 2, 3)),
-    TokenMask((0, 1, 2, 3), forced=torch.tensor([FREE, 9, 3, FREE, 70, FREE])),
-    TokenMask((0, 2, 3), repeated=torch.randint(300, (6, 40), generator=torch.Generator().manual_seed(2))),
-]
+_DROPOUT = {"dropout": 0.1, "attention_dropout": 0.2, "feed_forward_dropout": 0.3}
 
 
 @pytest.mark.parametrize(
-    ("mask", "size"),
-    [*product(MASKS[:2], [5, 64, 70]), *product(MASKS, [300, 640])],  # Others need more tokens.
+    ("dtype", "options"),
+    [
+        (torch.bfloat16, {"r_drop": 2.0, "max_grad_norm": None, "model": _DROPOUT}),
+        (torch.float16, {"label_smoothing": 0.0, "model": VARIANTS[1]}),
+        (torch.bfloat16, {"optimizer": "muon", "model": VARIANTS[0]}),
+    ],
+    ids=str,
 )
-@pytest.mark.parametrize("number", [1, 4])
-def test_statistics_of_rows_have_the_best_tokens_of_all_log_probabilities(mask, size, number):
-    logits = torch.randn(6, size, generator=torch.Generator().manual_seed(1))
-    logits[:, :4] += 9  # Masked tokens are likely.
-    expected_values, expected_tokens = best_tokens(logits.clone(), number, mask)
-    values, tokens = best_by_statistics(logits.clone(), number, mask, *plain_statistics(logits))
-    assert torch.allclose(values, expected_values, atol=1e-5)
-    is_possible = ~expected_values.isneginf()
-    assert torch.equal(tokens[is_possible], expected_tokens[is_possible]) and is_possible[:, 0].any()
+def test_an_update_copies_only_its_batches_to_the_device(monkeypatch, dtype, options):
+    module = sys.modules["torch.optim.optimizer"]
+    monkeypatch.setattr(module, "_get_fused_kernels_supported_devices", lambda: ["meta"])
+    is_muon = "optimizer" in options
+    if is_muon:  # AdamW is fused for the other parameters.
+        monkeypatch.setattr("mt_cli.training.optimizer.has_fast_bf16", lambda device: True)
+        adamw = torch.optim.AdamW
+        monkeypatch.setattr(torch.optim, "AdamW", lambda *args, **given: adamw(*args, **given | {"fused": True}))
+    reads = {"__bool__": lambda tensor: True} if is_muon else {}
+    steps = loop_on_meta(dtype, fused=not is_muon, **options)
+    with Reads(**reads), OnMeta() as seen:
+        reports = list(islice(steps, 2))
+    tensors_of_a_batch = 3 + 2 * 6  # Ids; positions, mask, rows, slots, starts and sequences of each side.
+    assert seen.num_copies == tensors_of_a_batch * sum(len(report.placed) for report in reports)
 
 
-def test_statistics_of_rows_that_are_not_numbers_are_not_numbers():
-    logits = torch.zeros(2, 128)
-    logits[1, 100] = float("nan")
-    values, _ = best_by_statistics(logits.clone(), 2, TokenMask((0, 2)), *plain_statistics(logits))
-    assert values.isnan().tolist() == [[False, False], [True, True]]
-
-
-def test_the_best_tokens_of_all_rows_at_once_are_those_of_a_few_at_a_time(forced, monkeypatch):
-    logits, forced_R = torch.randn(23, 300), torch.full((23,), FREE)
-    forced_R[3], forced_R[20] = 7, EOS_ID
-    allowed = TokenMask((0, 1), forced_R, torch.randint(4, 300, (23, 2)))
-    monkeypatch.setattr(next_tokens, "_ELEMENTS_AT_ONCE", 1_500)  # Five rows.
-    expected = best_tokens(logits, 4, allowed)
-    forced()
-    for one, other in zip(best_tokens(logits, 4, allowed), expected, strict=True):
-        assert torch.equal(one, other)
-    values, tokens = expected
-    for row, token in ((3, 7), (20, EOS_ID)):
-        assert tokens[row, 0] == token and values[row, 1:].isneginf().all()
-        assert values[row, 0] == pytest.approx(logits[row].log_softmax(dim=0)[token].item(), abs=1e-5)
+@pytest.mark.parametrize("options", SEARCHES, ids=str)
+@torch.inference_mode()
+def test_every_operation_of_a_search_is_on_the_device(options):
+    """While its cache grows; all translations have two tokens, and the first of some is forced."""
+    decoding, model = DecodingConfig(**options), Ensemble([on_meta(**options) for options in VARIANTS]).eval()
+    with OnMeta() as seen:
+        lengths, free = torch.full((5,), 2, device=META), torch.full((5, 1), FREE, device=META)
+        constraints = Constraints(decoding, frozenset([2]), lengths, free)
+        state = Beams.start(5, decoding.beam_size, META)
+        if decoding.sample or decoding.beam_size == 1:
+            scores = torch.zeros(5, 2, device=META)
+            random_numbers = torch.zeros(5, 2, 4, device=META)
+            state = Samples(scores.long()[..., None][..., :0], scores, scores == 0, random_numbers)
+        num_beams = state.scores.shape[1]
+        cache = model.start(torch.full((5, 7), EOS_ID, device=META), num_beams)
+        tokens = torch.full((5 * num_beams,), SOS_ID, device=META)
+        for _ in range(9):
+            state = state.extend(model.next(tokens, cache), constraints.next_after(state.ids), decoding)
+            cache.select(state.parents)
+            tokens = state.ids[:, :, -1].flatten()
+    assert seen.num_copies == 0
 
 
 class Rows:
@@ -267,49 +321,28 @@ class Rows:
 
 
 def logged(num_steps):
-    """The rows of some steps, one of them bad, every third step; steps not in a row, before and after reading them."""
+    """Rows of every third step, of which one is bad; and steps that are in no row, before and after they are read."""
     optimizer = build_optimizer(torch.nn.Linear(2, 2), TrainingConfig())
     state, rows = RunState(Position()), Rows()
     log = TrainingLog(TrainingConfig(log_every_steps=3), state, rows, rows, optimizer)
     for step in range(1, num_steps + 1):
-        values = [torch.tensor(float(each)) for each in (step, 10 * step, 2 * step)]
+        values = [torch.tensor(float(value)) for value in (step, 10 * step, 2 * step)]
         log.add(StepReport(step, 0.1, *values, torch.tensor(step != 5), 4 * step, 0.0, 0.1, [], 0))
-    unread = len(state.unlogged)
+    num_read = len(state.unlogged)
     log.drain()
-    return rows.rows, unread, [(step.cross_entropy, step.num_correct) for step in state.unlogged]
+    return rows.rows, num_read, [(step.cross_entropy, step.num_correct) for step in state.unlogged]
 
 
-def test_reports_that_wait_on_a_device_give_the_rows_and_the_state_of_those_read_at_once(forced):
+def test_reports_that_wait_on_a_device_give_the_same_rows(forced):
     rows, num_read, unlogged = logged(8)
     assert len(rows) == num_read == len(unlogged) == 2
     forced()
     assert logged(8) == (rows, 0, unlogged)
 
 
-def test_random_numbers_of_a_step_are_those_of_its_own_device(monkeypatch):
+def test_a_step_seeds_the_device_of_its_run(monkeypatch):
     calls = []
-
-    class Current:
-        def __init__(self, device):
-            calls.append(device)
-
-        def __enter__(self):
-            pass
-
-        def __exit__(self, *error):
-            calls.append("end")
-
-    monkeypatch.setattr(torch.cuda, "device", Current)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext(calls.append(device)))
     monkeypatch.setattr(torch.cuda, "manual_seed", lambda seed: calls.append("seed"))
     seed_device(torch.device("cuda", 1), 7, 8)
-    assert calls == [torch.device("cuda", 1), "seed", "end"]
-
-
-def test_a_run_on_a_gpu_says_that_its_config_was_written_for_a_cpu(tiny_tree):
-    training = tiny_tree["training"] | {"batch_tokens": 25_000}
-    config = parse_config(tiny_tree | {"training": training}, "tiny")
-    for_cpu = parse_config(tiny_tree | {"training": training | {"planned_for": "cpu"}}, "tiny")
-    for device in (META, torch.device("cuda"), torch.device("mps")):
-        (note,) = notes_on_device(for_cpu, device)
-        assert note.startswith("note: mt init wrote this config on a CPU") and notes_on_device(config, device) == []
-    assert notes_on_device(for_cpu, torch.device("cpu")) == []
+    assert calls == [torch.device("cuda", 1), "seed"]

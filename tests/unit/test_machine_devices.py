@@ -8,6 +8,7 @@ import torch
 
 from mt_cli.errors import InputError
 from mt_cli.machine import devices
+from mt_cli.machine.cpus import in_threads
 from mt_cli.machine.devices import (
     can_compile,
     cpu_has,
@@ -18,21 +19,26 @@ from mt_cli.machine.devices import (
     pick_device,
     pick_precision,
     reason_against_compiling,
+    seed_device,
     seed_everything,
-    use_threads,
 )
 from mt_cli.machine.group import copy_all
 
 CPU = torch.device("cpu")
 
 
-def test_equal_seeds_give_equal_random_numbers_in_python_numpy_and_torch():
-    def numbers(seed):
+def test_random_numbers_depend_on_all_numbers_of_the_seed():
+    def of_all(seed):
         seed_everything(seed)
-        return random.random(), np.random.random(), torch.rand(()).item()
+        return random.getrandbits(60), np.random.randint(2**60), torch.randint(2**60, ()).item()
 
-    first, second = numbers(1), numbers(2)
-    assert numbers(1) == first and all(one != two for one, two in zip(first, second, strict=True))
+    def of_device(*numbers):
+        seed_device(CPU, *numbers)
+        return torch.randint(2**60, ()).item()
+
+    assert of_all(1) == of_all(1) and not {*of_all(1)} & {*of_all(2)}
+    assert of_device(1, 2, 3) == of_device(1, 2, 3)
+    assert len({of_device(*numbers) for numbers in [(1, 2, 3), (1, 2, 4), (1, 3, 3), (2, 2, 3)]}) == 4
 
 
 @pytest.mark.parametrize(
@@ -42,28 +48,16 @@ def test_auto_is_the_first_available_device(monkeypatch, has_cuda, has_mps, expe
     monkeypatch.setattr("torch.cuda.is_available", lambda: has_cuda)
     monkeypatch.setattr("torch.cuda.device_count", lambda: int(has_cuda))
     monkeypatch.setattr("torch.backends.mps.is_available", lambda: has_mps)
-    monkeypatch.setattr("torch.backends.cuda.enable_cudnn_sdp", lambda enabled: None)
+    changes = []
+    monkeypatch.setattr("torch.backends.cuda.enable_cudnn_sdp", changes.append)
     assert pick_device("auto").type == expected
+    assert changes == [False] * has_cuda, "the attention of cuDNN is off where it would be used"
     for name, is_available in (("cpu", True), ("cuda", has_cuda), ("cuda:1", False), ("mps", has_mps), ("tpu", False)):
         if is_available:
             assert pick_device(name) == torch.device(name)
         else:
             with pytest.raises(InputError, match=f"device '?{name}"):
                 pick_device(name)
-
-
-def test_cudnn_attention_is_off_once_a_cuda_device_is_picked(monkeypatch):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
-    was_enabled = torch.backends.cuda.cudnn_sdp_enabled()
-    try:
-        torch.backends.cuda.enable_cudnn_sdp(True)
-        pick_device("cpu")
-        assert torch.backends.cuda.cudnn_sdp_enabled()
-        pick_device("cuda")
-        assert not torch.backends.cuda.cudnn_sdp_enabled()
-    finally:
-        torch.backends.cuda.enable_cudnn_sdp(was_enabled)
 
 
 @pytest.fixture
@@ -90,40 +84,39 @@ def gpu(monkeypatch, tmp_path):
     ("changes", "problem"),
     [
         ({}, None),
-        ({"commands": ("clang",)}, None),
+        ({"commands": ("clang",), "capability": (7, 0)}, None),
         ({"commands": ("/opt/cc",), "cc": "/opt/cc"}, None),
-        ({"capability": (7, 0)}, None),
-        ({"capability": (6, 1)}, "compute capability"),
-        ({"packages": ()}, "Triton is not installed"),
-        ({"commands": ()}, "no C compiler"),
-        ({"cc": "/opt/cc"}, "no C compiler"),
-        ({"has_headers": False}, "no header files"),
+        ({"capability": (6, 1)}, "capability"),
+        ({"packages": ()}, "Triton"),
+        ({"commands": ()}, "compiler"),
+        ({"cc": "/opt/cc"}, "compiler"),
+        ({"has_headers": False}, "header"),
     ],
 )
-def test_compiling_needs_a_newer_gpu_triton_a_compiler_and_header_files(gpu, changes, problem):
+def test_compiling_needs_a_gpu_triton_a_compiler_and_headers(gpu, changes, problem):
     reason = reason_against_compiling(device := gpu(**changes))
     assert can_compile(device) == (problem is None) == (reason is None)
     assert problem is None or problem in reason
     assert not can_compile(CPU) and not can_compile(torch.device("mps"))
 
 
-def test_variable_length_attention_is_for_half_precision_on_a_gpu_since_ampere(gpu):
-    pytest.importorskip("torch", "2.11")
-    ampere, half = gpu(capability=(8, 0)), (torch.bfloat16, torch.float16)
-    assert all(has_varlen_attention(ampere, dtype) for dtype in half)
-    assert not has_varlen_attention(ampere, torch.float32)
-    assert not any(has_varlen_attention(CPU, dtype) for dtype in half)
-    assert not has_varlen_attention(gpu(capability=(7, 5)), torch.float16)
-
-
-def test_variable_length_attention_of_an_earlier_pytorch_is_not_used(gpu, monkeypatch):
+def test_variable_length_attention_is_for_half_precision_since_ampere(gpu, monkeypatch):
+    current = SimpleNamespace(varlen_attn=lambda query, key, value, cu_seq_q, cu_seq_k, window_size=None: query)
     earlier = SimpleNamespace(varlen_attn=lambda query, key, value, cu_seq_q, cu_seq_k, is_causal=False: query)
-    for module in (earlier, None):  # None makes the import fail.
+    for module, has_it in ((current, True), (earlier, False), (None, False)):  # None makes the import fail.
         monkeypatch.setitem(sys.modules, "torch.nn.attention.varlen", module)
-        assert not has_varlen_attention(gpu(), torch.bfloat16)
+        assert has_varlen_attention(gpu(capability=(8, 0)), torch.bfloat16) is has_it
+        assert not has_varlen_attention(gpu(capability=(7, 5)), torch.float16)
+        assert not has_varlen_attention(gpu(), torch.float32) and not has_varlen_attention(CPU, torch.float16)
 
 
-def test_memory_is_limited_to_a_share_of_what_is_free_until_the_end_or_an_error(monkeypatch):
+@pytest.mark.slow  # The module takes seconds to import.
+def test_this_pytorch_has_the_variable_length_attention_that_is_used(gpu):
+    pytest.importorskip("torch", "2.11")
+    assert has_varlen_attention(gpu(), torch.bfloat16)
+
+
+def test_memory_is_limited_until_the_end_or_an_error(monkeypatch):
     limits = []
     monkeypatch.setattr("torch.cuda.empty_cache", lambda: None)
     monkeypatch.setattr("torch.cuda.current_device", lambda: 3)
@@ -140,34 +133,31 @@ def test_memory_is_limited_to_a_share_of_what_is_free_until_the_end_or_an_error(
     assert limits[2:] == [(pytest.approx(0.4), 3), (1.0, 3)]
 
 
-@pytest.mark.parametrize("instructions", ["avx512_bf16", "amx_tile"])
-def test_this_pytorch_says_whether_the_cpu_multiplies_bf16(instructions):
-    assert cpu_has(instructions) is not None, "bf16 is no longer chosen on any CPU, which halves the speed of training"
-
-
-def test_a_pytorch_without_public_capabilities_is_asked_by_its_private_function(monkeypatch):
+def test_private_functions_of_pytorch_exist_or_have_a_replacement(monkeypatch):
+    assert cpu_has("avx512_bf16") is not None, "bf16 is no longer chosen on any CPU, which halves the speed of training"
+    assert hasattr(torch, "_foreach_copy_"), "weights are now copied one by one, which takes longer on a GPU"
     monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
     for answer in (True, False):
         monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda answer=answer: answer, raising=False)
         assert cpu_has("avx512_bf16") is answer
     monkeypatch.delattr(torch.cpu, "_is_avx512_bf16_supported")
     assert cpu_has("avx512_bf16") is None
-
-
-def test_copying_all_tensors_does_not_need_the_private_function_that_is_fast_on_a_gpu(monkeypatch):
-    assert hasattr(torch, "_foreach_copy_"), "weights are now copied one by one, which takes longer on a GPU"
     tensors = [torch.arange(6.0).view(2, 3), torch.tensor(7.0)]
     for _ in range(2):
-        places = [torch.zeros(2, 3, dtype=torch.bfloat16, requires_grad=True), torch.zeros(())]
-        copy_all(tensors, places)
-        assert all(torch.equal(place.float(), tensor) for place, tensor in zip(places, tensors, strict=True))
+        copies = [torch.zeros(2, 3, dtype=torch.bfloat16, requires_grad=True), torch.zeros(())]
+        copy_all(tensors, copies)
+        assert [copy.tolist() for copy in copies] == [tensor.tolist() for tensor in tensors]
         monkeypatch.delattr(torch, "_foreach_copy_", raising=False)
 
 
-def test_auto_precision_is_bf16_only_where_the_hardware_multiplies_it():
+@pytest.mark.parametrize("is_fast", [True, False])
+def test_auto_precision_is_bf16_where_hardware_multiplies_it(monkeypatch, gpu, is_fast):
+    monkeypatch.setattr(devices, "cpu_has", lambda instructions: is_fast and instructions == "amx_tile")
+    for device in (CPU, gpu(capability=(8, 0) if is_fast else (7, 5))):
+        assert has_fast_bf16(device) is is_fast
+        assert pick_precision("auto", device) == (torch.bfloat16 if is_fast else torch.float32)
     assert pick_precision("fp32", CPU) == torch.float32 and pick_precision("bf16", CPU) == torch.bfloat16
-    assert (pick_precision("auto", CPU) == torch.bfloat16) == has_fast_bf16(CPU)
-    with pytest.raises(InputError, match="unknown precision 'fp8'"):
+    with pytest.raises(InputError, match="fp8"):
         pick_precision("fp8", CPU)
 
 
@@ -181,11 +171,17 @@ def test_only_a_failed_allocation_is_out_of_memory():
     assert not is_out_of_memory(failed.value)
 
 
-@pytest.mark.parametrize(("idle", "option", "expected"), [(None, None, 4), (1, None, 1), (9, None, 4), (1, 3, 3)])
-def test_the_number_of_threads_is_the_option_or_the_number_of_idle_cpus(monkeypatch, idle, option, expected):
-    number = [4]
-    monkeypatch.setattr("mt_cli.machine.devices.threads_if_busy", lambda: idle)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: number[0])
-    monkeypatch.setattr(torch, "set_num_threads", lambda new: number.append(new) or number.pop(0))
-    use_threads(option)
-    assert number == [expected]
+def test_results_of_threads_come_in_the_order_of_items():
+    taken = []
+
+    def items():
+        for number in range(20):
+            taken.append(number)
+            yield number
+
+    for done, result in enumerate(in_threads(lambda number: number * 10, items())):
+        assert result == done * 10 and len(taken) <= done + 4
+    results = in_threads(lambda number: 1 // number, [1, 1, 0, 1])
+    assert [next(results), next(results)] == [1, 1]
+    with pytest.raises(ZeroDivisionError):
+        next(results)

@@ -19,50 +19,30 @@ from mt_cli.machine.storage import (
 )
 
 
-@pytest.mark.parametrize(
-    ("content", "max_bytes"),
-    [
-        (b'{"a": 1', 2**20),
-        (b"[" * 10_000, 2**20),
-        (b"\xff", 2**20),
-        (b'{"a": 1, "b": "x"}', 2**20),
-        (b'{"a": 1, "b": 222}', 16),
-        (None, 16),
-    ],
-)
-def test_a_json_file_has_a_value_of_its_type_or_is_named(tmp_path, content, max_bytes):
+@pytest.mark.parametrize("content", [b'{"a": 1', b"[" * 10_000, b"\xff", b'{"b": "x"}', b'{"a": 1, "b": 222}', None])
+def test_a_json_file_has_a_value_of_its_type_or_is_named(tmp_path, content):
     path = tmp_path / "Model.json"
     path.write_bytes(b'{"a": 1, "b": 2}')
     assert read_model(path, dict[str, int], 16) == {"a": 1, "b": 2}
     path.unlink() if content is None else path.write_bytes(content)
     with pytest.raises(InputError, match=f"^{path}: "):
-        read_model(path, dict[str, int], max_bytes)
+        read_model(path, dict[str, int], 16 if content is None or b"222" in content else 2**20)
 
 
-def test_writing_turns_an_error_of_the_system_or_of_safetensors_into_one_that_names_the_file(tmp_path):
-    import torch
-    from safetensors.torch import save_file
-
-    for write in (lambda: tmp_path.write_text("x"), lambda: save_file({"a": torch.ones(1)}, tmp_path)):
-        with pytest.raises(MtError, match=f"^{tmp_path}: cannot be written") as raised, writing(tmp_path):
-            write()
-        assert raised.value.exit_code == 1
-
-
-def test_reading_turns_an_error_of_the_system_into_one_that_names_the_file_and_leaves_others(tmp_path):
+def test_an_error_of_the_system_names_the_file(tmp_path):
+    with pytest.raises(MtError, match=f"^{tmp_path}: ") as raised, writing(tmp_path):
+        tmp_path.write_text("x")
+    assert raised.value.exit_code == 1
     missing = tmp_path / "missing"
     for path, error_class in ((missing, InputError), (missing, RunError), (Path("a\0b"), InputError)):
-        named = f"^{path}: " if path == missing else "no file can have this name"
-        with pytest.raises(error_class, match=named), reading(path, error_class):
+        with pytest.raises(error_class, match=f"^{path}: " if path == missing else "name"), reading(path, error_class):
             path.stat()
     for context in (reading, writing):
-        for error in (RunError("x"), ValueError("x"), KeyboardInterrupt()):
-            with pytest.raises(type(error)) as raised, context(tmp_path):
-                raise error
-            assert raised.value is error
+        with pytest.raises(ZeroDivisionError), context(tmp_path):
+            raise ZeroDivisionError
 
 
-def test_sizes_are_those_of_all_files_and_shown_in_the_largest_unit_that_fits(tmp_path):
+def test_sizes_are_shown_in_the_largest_unit_that_fits(tmp_path):
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "a" / "b" / "c").write_bytes(b"123")
     (tmp_path / "d").write_bytes(b"45")
@@ -82,11 +62,10 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path):
     write_text(path, "old")
 
     def fail_halfway(temporary):
-        with open(temporary, "w") as file:
-            file.write("ne")
+        Path(temporary).write_text("ne")
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(MtError, match="no space left"):
+    with pytest.raises(MtError):
         write_atomically(path, fail_halfway)
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["file"]
@@ -97,24 +76,24 @@ def everything_in(folder):
 
 
 @pytest.mark.parametrize(
-    ("error", "expected"), [(OSError(28, "No space"), MtError), (KeyboardInterrupt, None), (RunError("x"), RunError)]
+    ("error", "expected"),
+    [(OSError(28, "No space"), MtError), (KeyboardInterrupt(), KeyboardInterrupt), (RunError("x"), RunError)],
 )
 def test_a_folder_that_fails_leaves_nothing_behind(tmp_path, error, expected):
     (tmp_path / "a").mkdir()
-    with pytest.raises(expected or KeyboardInterrupt), new_folder(tmp_path / "a" / "b" / "c" / "new") as folder:
+    with pytest.raises(expected), new_folder(tmp_path / "a" / "b" / "c" / "new") as folder:
         (folder / "file").write_text("1")
         raise error
     assert everything_in(tmp_path) == [("a", True)]
 
 
-def test_the_error_for_a_new_folder_has_its_name_and_not_that_of_the_unfinished_one(tmp_path):
-    with pytest.raises(MtError) as caught, new_folder(tmp_path / "new") as folder:
+def test_the_error_of_a_new_folder_names_no_temporary_one(tmp_path):
+    with pytest.raises(MtError, match=f"^{tmp_path / 'new' / 'file'}: "), new_folder(tmp_path / "new") as folder:
         write_atomically(folder / "file", lambda temporary: Path(temporary).rename(folder / "missing" / "x"))
-    assert str(caught.value) == f"{tmp_path / 'new' / 'file'}: cannot be written: no such file or directory"
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, Path.touch, lambda path: path.symlink_to("nowhere")])
-def test_a_file_or_folder_that_another_process_makes_in_the_meantime_stays(tmp_path, make):
+def test_what_another_process_makes_in_the_meantime_stays(tmp_path, make):
     path = tmp_path / "new"
     with pytest.raises(InputError), new_folder(path) as folder:
         (folder / "file").write_text("ours")
@@ -125,7 +104,8 @@ def test_a_file_or_folder_that_another_process_makes_in_the_meantime_stays(tmp_p
 
 
 @pytest.mark.parametrize("moment", ["never", "before", "in the meantime"])
-def test_a_new_folder_appears_when_it_is_complete_and_an_empty_one_may_have_its_name(tmp_path, moment):
+def test_a_new_folder_appears_when_it_is_complete(tmp_path, moment):
+    """An empty one may have its name."""
     path = tmp_path / "a" / "new"
     if moment == "before":
         path.mkdir(parents=True)
@@ -137,14 +117,9 @@ def test_a_new_folder_appears_when_it_is_complete_and_an_empty_one_may_have_its_
     assert everything_in(tmp_path) == [("a", True), ("a/new", True), ("a/new/file", "ours")]
 
 
-@pytest.mark.parametrize(
-    ("number", "status"),
-    [
-        *((number, 1) for number in (errno.ENOSPC, errno.EFBIG, errno.EROFS, errno.EIO)),
-        *((number, 2) for number in (errno.ENOENT, errno.EACCES, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)),
-    ],
-)
-def test_an_output_without_room_is_a_failure_of_the_work_and_any_other_of_the_command_line(number, status):
-    error = refusal(Path("out"), OSError(number, os.strerror(number), "out"), "; give another file")
-    assert error.exit_code == status
-    assert str(error) == f"out: cannot be written: {os.strerror(number).lower()}; give another file"
+def test_only_an_output_without_room_is_a_failure_of_the_work():
+    for status, numbers in {1: (errno.ENOSPC, errno.EROFS, errno.EIO), 2: (errno.ENOENT, errno.EACCES)}.items():
+        for number in numbers:
+            error = refusal(Path("out"), OSError(number, os.strerror(number), "out"), "; give another file")
+            assert error.exit_code == status
+            assert str(error).startswith("out: ") and str(error).endswith("; give another file")

@@ -2,37 +2,32 @@ import math
 
 import pytest
 import torch
+from tiny_models import padded, some_sources, tiny_model
 
-from mt_cli.config.sections import DecodingConfig, ModelConfig
+from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.engine import Sentence, TransformerEngine
 from mt_cli.model.ensemble import Ensemble
-from mt_cli.model.transformer import Transformer
 
-CONFIG = ModelConfig(d_model=16, d_ff=16, num_heads=2, num_encoder_layers=1, num_decoder_layers=2, dropout=0.0)
-SOURCES = [[5, 6, 7], [8], [9, 10, 11, 12, 13], [4, 4]]
-
-
-def new_model(seed, **options):
-    torch.manual_seed(seed)
-    return Transformer(CONFIG.model_copy(update=options), 20, 20).eval()
+SOURCES = some_sources(4)
 
 
 @pytest.fixture
 def models():
-    return [new_model(1), new_model(2, d_model=32, num_heads=4), new_model(3)]
+    """Two models of different sizes."""
+    return [tiny_model(1).eval(), tiny_model(2, d_model=32, num_heads=4).eval()]
 
 
 def test_an_ensemble_predicts_the_mean_of_the_probabilities(models):
-    src_ids, tgt_ids = torch.tensor([[5, 6, 3]]), torch.tensor([[2, 7, 8]])
+    src_ids, tgt_ids = padded([[5, 6]]), torch.tensor([[2, 7, 8]])
     with torch.inference_mode():
         mean = sum(model(src_ids, tgt_ids).softmax(dim=-1) for model in models) / len(models)
         torch.testing.assert_close(Ensemble(models).read(src_ids, tgt_ids)[0].exp(), mean)
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
-def test_an_ensemble_of_equal_models_translates_as_one_of_them(models, beam_size):
-    decoding = DecodingConfig(beam_size=beam_size, max_length_ratio=2.0)
-    (one, *_), both = models, Ensemble([models[0], models[0]])
+def test_an_ensemble_of_equal_models_translates_as_one(models, beam_size):
+    decoding = DecodingConfig(beam_size=beam_size, max_length=12)
+    one, both = models[0], Ensemble([models[0], models[0]])
     alone, together = (TransformerEngine(model).search([*map(Sentence, SOURCES)], decoding) for model in (one, both))
     for (expected,), (found,) in zip(alone, together, strict=True):
         assert found.ids == expected.ids
@@ -48,5 +43,5 @@ def test_the_score_of_a_search_is_what_reading_gives(models, beam_size):
     for best, reading in zip(found, readings, strict=True):
         if len(best.ids) < 6:
             assert sum(reading.log_probs) == pytest.approx(best.score, abs=1e-4)
-        assert all(math.isfinite(each) for each in reading.log_probs)
+        assert all(math.isfinite(log_prob) for log_prob in reading.log_probs)
         assert reading.attention.shape[0] == len(best.ids) + 1

@@ -30,7 +30,7 @@ def logits(model):
     return model(ids, ids.flip(0))
 
 
-def test_new_adapters_change_nothing_and_merged_ones_compute_the_same():
+def test_new_adapters_change_nothing_and_merged_ones_compute_as_before():
     torch.manual_seed(3)
     plain = Transformer(ModelConfig(**SIZES, activation="swiglu", dropout=0.0), 40, 50).eval()
     model = adapted(adapter_alpha=7.0)
@@ -51,7 +51,7 @@ def test_adapters_alone_are_trained_and_saved():
     assert all(name.endswith((".up", ".down")) and weight.requires_grad for name, weight in weights.items())
 
 
-def test_frozen_parts_get_no_adapters_and_an_extended_vocabulary_is_trained():
+def test_frozen_parts_get_no_adapters_and_new_entries_are_trained():
     weights = saved_weights(adapted(freeze=("encoder", "decoder.0.cross_attention"), vocabulary="extend"))
     parts = {name.rsplit(".", 2)[0] for name in weights}
     expected = {"decoder.0.self_attention", "decoder.0.feed_forward", "source_embedding", "target_embedding"}
@@ -59,14 +59,14 @@ def test_frozen_parts_get_no_adapters_and_an_extended_vocabulary_is_trained():
 
 
 @pytest.mark.parametrize(
-    ("init", "message"),
+    ("init", "named"),
     [
-        ({"freeze": ("encoder", "decoder")}, "no attention or feed-forward block is left for adapters"),
-        ({"adapter_rank": 17}, "17 is more than the width 16 of this model"),
-        ({"freeze": ("decoder.3",)}, "this model has no part 'decoder.3', did you mean decoder.0"),
+        ({"freeze": ("encoder", "decoder")}, "freeze"),
+        ({"adapter_rank": 17}, "adapter_rank"),
+        ({"freeze": ("decoder.3",)}, "decoder.0"),
     ],
 )
-def test_adapters_that_do_not_fit_are_refused(init, message):
+def test_adapters_that_do_not_fit_are_refused(init, named):
     model = Transformer(ModelConfig(**SIZES), 40, 50)
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=named):
         check_trainable(model, InitConfig(**{"run": "parent", "adapter_rank": 4} | init))

@@ -53,8 +53,7 @@ def check(index, d_head, dtype, is_causal):
         assert error <= tolerance, (index, d_head, dtype, is_causal, error)
 
 
-@pytest.mark.parametrize("is_causal", [False, True])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(("dtype", "is_causal"), [(torch.bfloat16, False), (torch.float16, True)])
 def test_the_trial_of_the_kernels_tells_rounding_from_errors(dtype, is_causal):
     """It allows what half precision rounds; not a row that sees a neighbour too many, nor one sequence too few."""
     cpu = torch.device("cpu")
@@ -73,7 +72,7 @@ def test_the_trial_of_the_kernels_tells_rounding_from_errors(dtype, is_causal):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
-def test_kernels_that_fail_are_not_used_and_a_line_says_so(monkeypatch, capsys):
+def test_kernels_that_fail_are_not_used(monkeypatch, capsys):
     monkeypatch.setattr(packed_attention, "can_compile", lambda device: True)
     packed_attention.has_row_kernels.cache_clear()
     assert not packed_attention.has_row_kernels(torch.device("cuda"), torch.bfloat16, 32)

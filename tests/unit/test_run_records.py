@@ -2,20 +2,26 @@ import errno
 
 import numpy as np
 import pytest
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from tensorboard.summary.writer.record_writer import RecordWriter
 
 from mt_cli.errors import InputError, MtError
 from mt_cli.machine import console
 from mt_cli.machine.console import Progress, show_progress
 from mt_cli.reporting.records import Records, read_rows, read_samples, write_hparams
 
+PICTURES = {"attention/1": np.zeros((4, 6, 3), dtype=np.uint8)}
+
+
+def board_of(folder):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    return EventAccumulator(str(folder), size_guidance={"images": 0, "tensors": 0}).Reload()
+
 
 def points(folder, tag):
-    return [(point.step, point.value) for point in EventAccumulator(str(folder)).Reload().Scalars(tag)]
+    return [(point.step, point.value) for point in board_of(folder).Scalars(tag)]
 
 
-def test_records_opened_with_saved_sizes_forget_what_came_later_and_keep_the_rest(tmp_path):
+def test_records_forget_what_came_after_the_saved_sizes(tmp_path):
     records = Records(tmp_path, 0, {})
     for step in (1, 2, 3):
         records.write_metrics(step, step * 1.5, {"train/loss": 0.5**step, "train/x": float("nan")})
@@ -26,12 +32,11 @@ def test_records_opened_with_saved_sizes_forget_what_came_later_and_keep_the_res
     records.write_metrics(2, 4.0, {"valid/loss": 7.0})
     Records(tmp_path, 2, sizes).write_metrics(3, 9.0, {"train/loss": 0.25})
     losses = [(1, 0.5), (2, 0.25), (3, 0.25)]
-    assert [
-        (row["step"], row["train/loss"]) for row in read_rows(tmp_path / "metrics.jsonl") if "train/loss" in row
-    ] == losses
+    rows = read_rows(tmp_path / "metrics.jsonl")
+    assert [(row["step"], row["train/loss"]) for row in rows if "train/loss" in row] == losses
     assert points(tmp_path, "train/loss") == losses and points(tmp_path, "valid/chrf") == [(2, 7.0)]
     assert "NaN" not in (tmp_path / "metrics.jsonl").read_text()
-    board = EventAccumulator(str(tmp_path)).Reload()
+    board = board_of(tmp_path)
     assert "valid/loss" not in board.Tags()["scalars"] or not board.Scalars("valid/loss")
     samples = (tmp_path / "samples.txt").read_text()
     assert "# step 2\nsource     a|b\nreference  c\nhypothesis d2\n" in samples and "d3" not in samples
@@ -44,8 +49,8 @@ def test_a_row_that_a_crash_cut_off_is_forgotten(tmp_path):
     assert (tmp_path / "metrics.jsonl").read_bytes() == content
 
 
-@pytest.mark.parametrize("value", ["true", '"x"', "[1]", "{}", "null", "NaN", "Infinity", "1" + "0" * 400])
-def test_values_that_are_not_numbers_and_tags_that_are_no_text_do_not_become_points(tmp_path, value):
+@pytest.mark.parametrize("value", ["true", "[1]", "NaN", "1" + "0" * 400])
+def test_values_that_are_not_numbers_do_not_become_points(tmp_path, value):
     row = f'{{"step": 1, "train/a": {value}, "train/b": 2.0, "\\ud800/loss": 1.0}}\n{{"step": {value}}}\n'
     (tmp_path / "metrics.jsonl").write_text(row)
     Records(tmp_path, 1, {"metrics.jsonl": 9999}).flush()
@@ -53,80 +58,72 @@ def test_values_that_are_not_numbers_and_tags_that_are_no_text_do_not_become_poi
     assert points(tmp_path, "train/b") == [(1, 2.0)]
 
 
-def test_a_file_that_cannot_be_written_is_named(tmp_path):
-    tracker = Records(tmp_path, 0, {})
-    (tmp_path / "metrics.jsonl").mkdir()
-    with pytest.raises(MtError, match=r"metrics.jsonl: cannot be written: is a directory"):
-        tracker.write_metrics(1, 1.0, {"train/loss": 1.0})
+def test_a_file_or_disk_that_cannot_be_written_is_named(tmp_path, monkeypatch):
+    from tensorboard.summary.writer.record_writer import RecordWriter
 
-
-def texts(folder):
-    board = EventAccumulator(str(folder), size_guidance={"tensors": 0}).Reload()
-    return [point.tensor_proto.string_val[0].decode() for point in board.Tensors("samples/text_summary")]
-
-
-def test_a_full_disk_is_one_error_of_the_first_event_that_does_not_fit(tmp_path, monkeypatch):
     def write(self, data):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    tracker = Records(tmp_path, 0, {})
-    monkeypatch.setattr(RecordWriter, "write", write)
-    for call in (
-        lambda: tracker.write_metrics(1, 1.0, {"train/loss": 1.0}),
-        lambda: tracker.write_samples(1, [("a", "b", "c")]),
-        lambda: tracker.write_pictures(1, {"attention/1": np.zeros((4, 6, 3), dtype=np.uint8)}),
-        lambda: write_hparams(tmp_path, 2, {}, {}),
-    ):
-        with pytest.raises(MtError, match=f"^{tmp_path}: cannot be written: no space left on device"):
-            call()
+    records = Records(tmp_path, 0, {})
+    with monkeypatch.context() as patch:
+        patch.setattr(RecordWriter, "write", write)
+        for call in (
+            lambda: records.write_metrics(1, 1.0, {"train/loss": 1.0}),
+            lambda: records.write_samples(1, [("a", "b", "c")]),
+            lambda: records.write_pictures(1, PICTURES),
+            lambda: write_hparams(tmp_path, 2, {}, {}),
+        ):
+            with pytest.raises(MtError, match=f"^{tmp_path}: .*no space left on device"):
+                call()
+    (tmp_path / "metrics.jsonl").unlink()
+    (tmp_path / "metrics.jsonl").mkdir()
+    with pytest.raises(MtError, match=r"metrics.jsonl: .*is a directory"):
+        records.write_metrics(1, 1.0, {"train/loss": 1.0})
 
 
 def test_each_point_is_shown_once_after_any_number_of_starts(tmp_path):
     """The file that a crash cut off in the middle of an event is one of them."""
     sizes = {}
-    for start in range(12):
-        tracker = Records(tmp_path, start, sizes)
+    for start in range(4):
+        records = Records(tmp_path, start, sizes)
         for step in (start + 1, start + 2, start + 3):  # The last two are lost.
-            tracker.write_metrics(step, 1.0, {"train/loss": float(start), "valid/loss": 1.0})
-            tracker.write_pictures(step, {"attention/1": np.zeros((4, 6, 3), dtype=np.uint8)})
-            sizes = tracker.flush() if step == start + 1 else sizes
+            records.write_metrics(step, 1.0, {"train/loss": float(start), "valid/loss": 1.0})
+            records.write_pictures(step, PICTURES)
+            sizes = records.flush() if step == start + 1 else sizes
         if start % 2:
             (*_, path) = sorted(tmp_path.glob("events.*"))
             path.write_bytes(path.read_bytes()[:-5])
-    expected = [(step, float(step - 1)) for step in range(1, 13)] + [(13, 11.0)]
-    assert points(tmp_path, "train/loss") == [*expected, (14, 11.0)]
-    board = EventAccumulator(str(tmp_path), size_guidance={"images": 0}).Reload()
-    assert [each.step for each in board.Images("attention/1")] == list(range(1, 14))
+    assert points(tmp_path, "train/loss") == [(1, 0.0), (2, 1.0), (3, 2.0), (4, 3.0), (5, 3.0), (6, 3.0)]
+    assert [picture.step for picture in board_of(tmp_path).Images("attention/1")] == [1, 2, 3, 4, 5]
 
 
-def test_samples_are_shown_beside_the_last_ones_even_after_a_restart(tmp_path):
-    tracker = Records(tmp_path, 0, {})
-    tracker.write_samples(1, [("a *b*", "r|f", "the cat sat")])
-    tracker.write_samples(2, [("a *b*", "r|f", "the dog sat")])
-    sizes = tracker.flush()
-    tracker = Records(tmp_path, 2, sizes)
-    tracker.write_samples(3, [("a *b*", "r|f", "the dog sat down")])
-    tracker.write_samples(4, [("a *b*", "r|f", "the dog sat down")])
-    rows = [text.splitlines()[2] for text in texts(tmp_path)]
-    assert [row.split("|")[-3:-1] for row in rows] == [
-        [" the cat sat ", "  "],
-        [" the dog sat ", " the cat sat "],
-        [" the dog sat down ", " the dog sat "],
-        [" the dog sat down ", " the same "],
+def test_samples_are_shown_beside_the_last_ones(tmp_path):
+    """After a restart, too."""
+    sizes, pair = {}, ("a *b*", "r|f")
+    for step, hypothesis in enumerate(("the cat sat", "the dog sat", "the dog sat"), 1):
+        records = Records(tmp_path, step - 1, sizes)
+        records.write_samples(step, [(*pair, hypothesis)])
+        sizes = records.flush()
+    texts = [point.tensor_proto.string_val[0].decode() for point in board_of(tmp_path).Tensors("samples/text_summary")]
+    rows = [text.splitlines()[2] for text in texts]
+    assert [[cell.strip() for cell in row.split("|")[-3:-1]] for row in rows] == [
+        ["the cat sat", ""],
+        ["the dog sat", "the cat sat"],
+        ["the dog sat", "the same"],
     ]
     assert all("a \\*b\\*" in row and "r\\|f" in row for row in rows)
-    assert read_samples(tmp_path / "samples.txt") == [("a *b*", "r|f", "the dog sat down")]
+    assert read_samples(tmp_path / "samples.txt") == [(*pair, "the dog sat")]
 
 
 def test_tensorboard_has_pictures_and_hparams(tmp_path):
-    tracker = Records(tmp_path, 0, {})
-    tracker.write_pictures(3, {"attention/1": np.zeros((4, 6, 3), dtype=np.uint8)})
+    records = Records(tmp_path, 0, {})
+    records.write_pictures(3, PICTURES)
     write_hparams(tmp_path, 8, {"model.d_model": 16, "training.patience": None}, {"final/test_bleu": 30.0})
-    board = EventAccumulator(str(tmp_path)).Reload()
+    board = board_of(tmp_path)
     (picture,) = board.Images("attention/1")
     assert (picture.step, picture.width, picture.height) == (3, 6, 4)
     assert "_hparams_/session_start_info" in board.summary_metadata
-    assert [(point.step, point.value) for point in board.Scalars("final/test_bleu")] == [(8, 30.0)]
+    assert points(tmp_path, "final/test_bleu") == [(8, 30.0)]
 
 
 @pytest.fixture

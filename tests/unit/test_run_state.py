@@ -22,49 +22,44 @@ def test_a_state_is_read_back_as_it_was():
     values |= {list[ValidatedStep]: [ValidatedStep(3, 1.0, 2.0)], list[UnloggedStep]: [UnloggedStep(0.1, 2, 0.3, 1)]}
     kinds = get_type_hints(RunState) | {"position": Position}
     values[Position] = Position(step=3, epoch=1, num_pairs=[4, 5])
-    state = RunState(**{each.name: values[kinds[each.name]] for each in fields(RunState)})
-    assert all(getattr(state, each.name) != getattr(RunState(), each.name) for each in fields(RunState))
-    saved = json.loads(json.dumps(asdict(state)))
-    assert RunState.from_state(saved) == state
-    older = RunState.from_state(saved | {"unlogged": [[0.1, 2, 0.3]]})
-    assert older.unlogged == [UnloggedStep(0.1, 2, 0.3, None)]
+    state = RunState(**{field.name: values[kinds[field.name]] for field in fields(RunState)})
+    assert RunState.from_state(json.loads(json.dumps(asdict(state)))) == state
 
 
 ANCESTOR = {"run": "a", "languages": ["en", "it"], "step": 1, "weights": "0"}
 
 
-ODD_STATES = [
-    *({"position": value} for value in (None, {"step": -1}, {"step": 1.5}, {"epoch": -1}, {"pool": -1})),
-    *({"position": value} for value in ({"num_target_tokens": -1}, {"num_processes": 0}, {"num_pairs": [-1]})),
-    *({"best_step": value} for value in (None, "x", 10**15, 10**400, 0.5, [])),
-    *({"elapsed_seconds": value} for value in (-1.0, math.nan, math.inf, 10**400)),
-    *({"best_loss": value} for value in ("x", math.nan, 1e300)),
-    *({"best_value": "high"}, {"unlogged": [[1, 2]]}, {"num_restarts": -1}, {"tracked_bytes": {"metrics.jsonl": -1}}),
-    *({"validations": [[3, math.nan, 1.0]]}, {"loss_scale": {"growth_interval": 0.5}}, {"averaged_steps": 5}),
-    *({"fingerprints": value} for value in (None, [], {"train": 3})),
-    *({"parents": value} for value in (5, [5], [{}], [ANCESTOR | {"step": "x"}], [ANCESTOR | {"languages": ["en"]}])),
-    {"parents": functools.reduce(lambda parents, _: [ANCESTOR | {"parents": parents}], range(900), [])},
-]
-
-
-@pytest.mark.parametrize("change", ODD_STATES)
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"position": None},
+        {"position": {"step": -1}},
+        {"best_step": 10**400},
+        {"elapsed_seconds": math.nan},
+        {"unlogged": [[1, 2]]},
+        {"validations": [[3, math.nan, 1.0]]},
+        {"fingerprints": {"train": 3}},
+        {"parents": functools.reduce(lambda parents, _: [ANCESTOR | {"parents": parents}], range(900), [])},
+    ],
+)
 def test_a_state_with_invalid_values_is_refused(change):
     with pytest.raises(ValueError):
         RunState.from_state(json.loads(json.dumps(asdict(RunState()))) | change)
-    with pytest.raises(ValueError, match="should be a dictionary"):
-        RunState.from_state([])
 
 
-def test_validations_are_due_at_the_end_of_epochs_or_every_few_steps():
-    def due(position, every):
-        return RunState(position).is_validation_due(TrainingConfig(validate_every_steps=every))
-
-    assert not due(Position(), None)
-    assert not due(Position(step=4, num_batches=2), None)
-    assert not due(Position(step=4, pool=1), None)
-    assert due(Position(step=4, epoch=1), None)
-    assert due(Position(step=6, num_batches=2), 3)
-    assert not due(Position(step=4, epoch=1), 3)
+@pytest.mark.parametrize(
+    ("position", "every", "is_due"),
+    [
+        (Position(), None, False),
+        (Position(step=4, num_batches=2), None, False),
+        (Position(step=4, pool=1), None, False),
+        (Position(step=4, epoch=1), None, True),
+        (Position(step=6, num_batches=2), 3, True),
+        (Position(step=4, epoch=1), 3, False),
+    ],
+)
+def test_validations_are_due_after_epochs_or_every_few_steps(position, every, is_due):
+    assert RunState(position).is_validation_due(TrainingConfig(validate_every_steps=every)) == is_due
 
 
 @pytest.mark.parametrize(
@@ -82,7 +77,7 @@ def test_the_first_limit_that_is_reached_stops(limits, expected):
     assert state.reason_to_stop(TrainingConfig(**{"max_epochs": None, **limits})) == expected
 
 
-def test_the_better_value_is_best_and_of_equal_values_the_lower_loss():
+def test_of_equal_values_the_lower_loss_is_best():
     state = RunState()
     assert state.is_better(0.0, 5.0)
     state.best_value, state.best_loss = 10.0, 2.0
@@ -94,7 +89,7 @@ def test_the_better_value_is_best_and_of_equal_values_the_lower_loss():
         assert not state.is_better(value, loss)
 
 
-def test_a_validation_is_the_best_once_and_others_count_towards_patience_after_the_warm_up():
+def test_validations_count_towards_patience_after_the_warm_up():
     def add(state, step, value):
         state.position.step = step
         return state.add_validation(value, 1.0, "chrf", warmup_steps=5)
@@ -108,28 +103,26 @@ def test_a_validation_is_the_best_once_and_others_count_towards_patience_after_t
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), max_size=12), st.integers(0, 4))
-def test_the_last_and_the_best_validations_are_kept_as_if_all_had_been(scores, number):
+def test_the_last_and_the_best_validations_are_kept(scores, number):
     state, every = RunState(), []
     for step, (value, loss) in enumerate(scores, start=1):
         every.append(ValidatedStep(step, value, loss))
-        is_kept = state.keep_validation(step, value, loss, number)
-        assert is_kept == (number > 0)
+        assert state.keep_validation(step, value, loss, number) == (number > 0)
+        assert not state.keep_validation(99, math.nan, loss, number)
     assert set(state.validations) == {*last_of(every, number), *best_of(every, number)}
     for fewer in range(1, number + 1):
         assert last_of(state.validations, fewer) == every[-fewer:]
         assert best_of(state.validations, fewer) == best_of(every, fewer)
 
 
-def test_a_validation_that_is_repeated_replaces_itself_and_one_that_is_not_finite_is_not_kept():
+def test_a_validation_that_is_repeated_replaces_itself():
     state = RunState()
-    assert state.keep_validation(3, 1.0, 2.0, 5) and state.keep_validation(6, 1.0, 2.0, 5)
-    assert state.keep_validation(3, 4.0, 2.0, 5)
-    assert not state.keep_validation(9, float("nan"), 2.0, 5)
+    for step, value in ((3, 1.0), (6, 1.0), (3, 4.0)):
+        assert state.keep_validation(step, value, 2.0, 5)
     assert state.validations == [ValidatedStep(3, 4.0, 2.0), ValidatedStep(6, 1.0, 2.0)]
-    assert RunState.from_state(json.loads(json.dumps(asdict(state)))) == state
 
 
-def test_a_restart_keeps_the_best_and_the_time_and_counts_itself():
+def test_a_restart_keeps_the_best_and_the_time():
     saved = RunState(Position(step=4), elapsed_seconds=1.0, best_step=2, num_bad_steps_in_row=1)
     diverged = RunState(Position(step=9), 5.0, 8, 3.0, 1.0, "chrf", num_bad_steps=6, num_restarts=1)
     state = saved.restarted(diverged)
@@ -138,9 +131,7 @@ def test_a_restart_keeps_the_best_and_the_time_and_counts_itself():
 
 
 @given(every=st.integers(1, 9), warmup=st.integers(0, 60), patience=st.integers(1, 6), num_steps=st.integers(1, 120))
-def test_the_note_on_patience_names_the_step_at_which_it_ends_a_run_that_never_gets_better(
-    every, warmup, patience, num_steps
-):
+def test_a_note_names_the_step_at_which_patience_ends(every, warmup, patience, num_steps):
     training = TrainingConfig(
         validate_every_steps=every, warmup_steps=warmup, patience=patience, max_steps=None, max_epochs=None
     )

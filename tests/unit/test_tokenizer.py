@@ -1,7 +1,7 @@
 import re
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mt_cli.config.sections import TokenizerConfig
@@ -17,6 +17,7 @@ TEXTS = [
     *("l'amico dell'uomo", "At 10:30, not 3.14%!", "Ja, klar!", '(he said "no...")', "don't e-mail me @ home"),
     *("日本語 テキスト。", "é e\u0301 ﬁ", "x\ty\u2028z", " two  spaces ", ""),
 ]
+few_examples = settings(max_examples=30)
 
 
 def trained(algorithm, texts=TEXTS, **options):
@@ -34,17 +35,20 @@ def spans_of(tokenizer, text):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_decode_inverts_encode(algorithm):
-    tokenizer = trained(algorithm)
-    ids = tokenizer.encode(TEXTS)
-    assert not any(UNK_ID in sequence for sequence in ids)
-    assert tokenizer.decode(ids) == TEXTS
+def test_decode_inverts_encode_and_special_tokens_cannot_be_spelt(algorithm):
+    texts = [*TEXTS, *(f"a{token} {token}" for token in SPECIAL_TOKENS)]
+    tokenizer = trained(algorithm, texts)
+    ids = tokenizer.encode(texts)
+    assert tokenizer.tokens(range(4)) == ["[PAD]", "[UNK]", "[SOS]", "[EOS]"]
+    assert not {PAD_ID, SOS_ID, EOS_ID, UNK_ID} & {index for sequence in ids for index in sequence}
+    assert tokenizer.decode(ids) == texts
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
+@few_examples
 @given(texts=st.lists(st.text(max_size=12), min_size=1, max_size=4))
 @example(texts=["￭ ▁ [EOS] a￭b"])
-def test_decode_inverts_encode_of_any_text_without_unknown_tokens(algorithm, texts):
+def test_decode_inverts_encode_of_known_text(algorithm, texts):
     options = {"byte_fallback": False} if algorithm in SUBWORDS else {}
     if algorithm == "unigram":
         texts = [*texts, "some words"]  # Its trainer needs something to split.
@@ -52,15 +56,6 @@ def test_decode_inverts_encode_of_any_text_without_unknown_tokens(algorithm, tex
     for text, ids in zip(texts, tokenizer.encode(texts), strict=True):
         if UNK_ID not in ids:
             assert tokenizer.decode([ids]) == [text]
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_special_tokens_cannot_be_spelt(algorithm):
-    texts = [*TEXTS, *(f"a{token} {token}" for token in SPECIAL_TOKENS)]
-    tokenizer = trained(algorithm, texts)
-    assert tokenizer.tokens(range(4)) == ["[PAD]", "[UNK]", "[SOS]", "[EOS]"]
-    assert not {PAD_ID, SOS_ID, EOS_ID} & {index for ids in tokenizer.encode(texts) for index in ids}
-    assert tokenizer.decode(tokenizer.encode(texts)) == texts
 
 
 @pytest.fixture(scope="module")
@@ -83,20 +78,12 @@ HARD_TEXTS = [
 @pytest.mark.parametrize("algorithm", SUBWORDS)
 @given(text=st.text(max_size=30) | st.text("▁￭\ue000\x10\x11\x12<0x4E2>[EOS] ab\n", max_size=12))
 @example(text="".join(HARD_TEXTS))
-def test_no_text_is_unknown_or_changed_by_subwords_and_its_spans_follow_each_other(of_words, algorithm, text):
+def test_no_text_is_unknown_to_subwords(of_words, algorithm, text):
     tokenizer = of_words[algorithm]
     ids = tokenizer.encode([text])[0]
     assert min(ids, default=4) >= 4  # No special token.
     assert tokenizer.decode([ids]) == [text]
     assert "".join(text[start:end] for start, end in spans_of(tokenizer, text)).strip(" ") == text.strip(" ")
-
-
-@pytest.mark.parametrize("algorithm", SUBWORDS)
-def test_text_cannot_spell_bytes(of_words, algorithm):
-    tokenizer = trained(algorithm, ["<0x41> 0x41 <0x41>"] * 9)
-    assert tokenizer.tokens(range(4, 260)) == list(BYTES)
-    pieces = [of_words[algorithm].pieces("<0x77>"), tokenizer.pieces("<0x41>")]
-    assert BYTES[0x77] not in pieces[0] and BYTES[0x41] not in pieces[1]
 
 
 @pytest.mark.parametrize("algorithm", SUBWORDS)
@@ -109,7 +96,10 @@ def test_no_language_is_unknown_to_a_tokenizer_of_english(texts, algorithm):
 
 
 @pytest.mark.parametrize("algorithm", SUBWORDS)
-def test_bytes_that_spell_nothing_are_replacement_characters(of_words, algorithm):
+def test_text_cannot_spell_bytes_nor_bytes_a_text(of_words, algorithm):
+    spelling = trained(algorithm, ["<0x41> 0x41 <0x41>"] * 9)
+    assert spelling.tokens(range(4, 260)) == list(BYTES)
+    assert BYTES[0x77] not in of_words[algorithm].pieces("<0x77>") and BYTES[0x41] not in spelling.pieces("<0x41>")
     tokenizer = of_words[algorithm]
     ids = [4 + value for value in (0xE5, 0xAD, 0xFF)]
     word = tokenizer.encode(["words"])[0]
@@ -134,8 +124,8 @@ def test_bytes_come_after_the_tags():
 
 
 @pytest.mark.parametrize("algorithm", SUBWORDS)
-def test_a_vocabulary_must_have_room_for_the_bytes_or_for_all_characters(algorithm):
-    with pytest.raises(ConfigError, match=r"tokenizer\.vocab_size: 200 .* use at least 276"):
+def test_a_vocabulary_has_room_for_bytes_or_characters(algorithm):
+    with pytest.raises(ConfigError, match=r"tokenizer\.vocab_size: 200 .* 276"):
         trained(algorithm, vocab_size=200)
     assert trained(algorithm, vocab_size=200, byte_fallback=False).vocab_size <= 200
     assert trained(algorithm, vocab_size=276).vocab_size <= 276
@@ -157,16 +147,11 @@ def of_mixed_scripts():
 
 
 @pytest.mark.parametrize("algorithm", SUBWORDS)
-def test_no_piece_has_a_space_next_to_a_script_without_spaces(of_mixed_scripts, algorithm):
+def test_no_piece_has_a_space_beside_scripts_without_spaces(of_mixed_scripts, algorithm):
     tokenizer = of_mixed_scripts[algorithm]
-    entries = tokenizer.tokens(range(tokenizer.vocab_size))
-    assert any(re.search(f"[{SPACELESS}]{{2}}", entry) for entry in entries)
-    assert not [entry for entry in entries if re.search(f"▁.*[{SPACELESS}]|[{SPACELESS}].*[a-zA-Z한글]", entry)]
-
-
-@pytest.mark.parametrize("algorithm", SUBWORDS)
-def test_a_text_without_spaces_has_no_token_for_one(of_mixed_scripts, algorithm):
-    tokenizer = of_mixed_scripts[algorithm]
+    tokens = tokenizer.tokens(range(tokenizer.vocab_size))
+    assert any(re.search(f"[{SPACELESS}]{{2}}", token) for token in tokens)
+    assert not [token for token in tokens if re.search(f"▁.*[{SPACELESS}]|[{SPACELESS}].*[a-zA-Z한글]", token)]
     for text in ("今夜は雨です。", "NASAは雨", "東京", "ไทย", "(今)"):
         assert not [token for token in tokenizer.pieces(text) if "▁" in token], text
     assert tokenizer.pieces("one")[0].startswith("▁") and tokenizer.pieces("한")[0].startswith("▁")
@@ -177,7 +162,6 @@ def test_a_text_without_spaces_has_no_token_for_one(of_mixed_scripts, algorithm)
 @pytest.mark.parametrize("algorithm", SUBWORDS)
 @given(text=MIXED)
 @example(text=" ภาษา  ไทย ")
-@example(text="  中文 中文")
 @example(text="\n今\nab")
 def test_spaces_between_scripts_stay_where_they_are(of_mixed_scripts, algorithm, text):
     tokenizer = of_mixed_scripts[algorithm]
@@ -185,25 +169,16 @@ def test_spaces_between_scripts_stay_where_they_are(of_mixed_scripts, algorithm,
     spans_of(tokenizer, text)
 
 
-def test_words_keep_their_form_next_to_punctuation():
-    tokenizer = trained("word_level")
-    assert tokenizer.pieces("l'amico, amico!") == ["l", "￭'￭", "amico", "￭,", "amico", "￭!"]
-
-
-def test_the_size_of_a_vocabulary_and_the_frequency_of_its_words_are_limits():
+def test_word_level_keeps_words_within_its_limits():
+    assert trained("word_level").pieces("l'amico, amico!") == ["l", "￭'￭", "amico", "￭,", "amico", "￭!"]
     assert trained("word_level", ["a b c d e f g h"], vocab_size=8).vocab_size == 8
     tokenizer = trained("word_level", ["a a b"], min_frequency=2)
     assert tokenizer.encode(["a b c"])[0].count(UNK_ID) == 2
     assert tokenizer.decode(tokenizer.encode(["a b"])) == ["a [UNK]"]
 
 
-def test_lowercase_and_nfkc_normalise():
-    tokenizer = trained("word_level", ["ﬁne Day"], lowercase=True, nfkc=True)
-    assert tokenizer.decode(tokenizer.encode(["Fine DAY"])) == ["fine day"]
-
-
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_spans_follow_each_other_and_hold_the_characters_of_their_tokens(algorithm):
+def test_spans_hold_the_characters_of_their_tokens(algorithm):
     tokenizer = trained(algorithm)
     for text in [*TEXTS, "quixotic? (l'ami) $5!"]:
         for token, (start, end) in zip(tokenizer.pieces(text), spans_of(tokenizer, text), strict=True):
@@ -212,22 +187,22 @@ def test_spans_follow_each_other_and_hold_the_characters_of_their_tokens(algorit
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("texts", [[], [""], [" "], ["a"], ["▁", "￭"], ["<x>", "<x> "], TEXTS])
 @pytest.mark.parametrize("byte_fallback", [True, False])
-def test_saved_and_loaded_is_equal_even_if_made_of_almost_no_text(tmp_path, algorithm, texts, byte_fallback):
+def test_a_saved_tokenizer_is_equal_also_of_almost_no_text(tmp_path, algorithm, byte_fallback):
     config = TokenizerConfig(algorithm=algorithm, byte_fallback=byte_fallback)
-    tokenizer = train_tokenizer(texts, config, ["<x>"])
-    path = tmp_path / "tokenizer.json"
-    path.write_text(tokenizer.to_json(), encoding="utf-8")
-    loaded, probes = Tokenizer.load(path, config, ["<x>"]), ["", "a", "<x> ab cd", *TEXTS]
-    ids = tokenizer.encode(probes)
-    assert loaded.encode(probes) == ids and loaded.decode(ids) == tokenizer.decode(ids)
-    assert loaded.to_json() == tokenizer.to_json()
-    assert ids[0] == [] and all(index < loaded.vocab_size for sequence in ids for index in sequence)
     has_bytes = byte_fallback and algorithm in SUBWORDS
-    assert (BYTES[0] in loaded.tokens(range(loaded.vocab_size))) == has_bytes
-    if has_bytes:
-        assert tokenizer.decode(ids)[1] == "a" and tokenizer.decode(ids)[2].endswith("ab cd")
+    for texts in ([], [" "], ["a"], ["▁", "￭"], ["<x>", "<x> "], TEXTS):
+        tokenizer = train_tokenizer(texts, config, ["<x>"])
+        path = tmp_path / "tokenizer.json"
+        path.write_text(tokenizer.to_json(), encoding="utf-8")
+        loaded, probes = Tokenizer.load(path, config, ["<x>"]), ["", "a", "<x> ab cd", *TEXTS]
+        ids = tokenizer.encode(probes)
+        assert loaded.encode(probes) == ids and loaded.decode(ids) == tokenizer.decode(ids)
+        assert loaded.to_json() == tokenizer.to_json()
+        assert ids[0] == [] and all(index < loaded.vocab_size for sequence in ids for index in sequence)
+        assert (BYTES[0] in loaded.tokens(range(loaded.vocab_size))) == has_bytes
+        if has_bytes:
+            assert tokenizer.decode(ids)[1] == "a" and tokenizer.decode(ids)[2].endswith("ab cd")
 
 
 def test_a_tokenizer_without_the_tag_of_its_config_is_refused(tmp_path):
@@ -235,5 +210,5 @@ def test_a_tokenizer_without_the_tag_of_its_config_is_refused(tmp_path):
     path.write_text(trained("char").to_json(), encoding="utf-8")
     with pytest.raises(RunError, match="<2it>"):
         Tokenizer.load(path, TokenizerConfig(algorithm="char"), ["<2it>"])
-    with pytest.raises(RunError, match=r"none\.json: no such file"):
+    with pytest.raises(RunError, match=r"none\.json: "):
         Tokenizer.load(tmp_path / "none.json", TokenizerConfig())

@@ -34,20 +34,19 @@ def test_a_split_loses_nothing_and_both_parts_are_shorter(text):
     assert first and second
 
 
-SPLIT_AFTER = [
-    *("It rains.| The long street is wet again", "when it rains today,| streets are wet", "one two| three four"),
-    *(
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It rains.| The long street is wet again",
+        "when it rains today,| streets are wet",
+        "one two| three four",
         "abc|def",
         "今日は雨です。|道が濡れている、長い",
-        "今日は雨です。| 道が濡れている、長い",
-        "今日は雨が降り，|道が濡れている",
-    ),
-    *("彼は「雨だ。」と言って、|出かけた", "ฝนตกทั้งวัน| ถนนเปียก", "ភ្លៀងធ្លាក់។|ផ្លូវសើម", "မိုးရွာသည်။| လမ်းစိုသည်"),
-    *("ཆར་པ་བབས།|ལམ་བརླན", "ཆར་|པ་བབས", "बारिश होती है।| सड़क गीली, है"),
-]
-
-
-@pytest.mark.parametrize("text", SPLIT_AFTER)
+        "彼は「雨だ。」と言って、|出かけた",
+        "ཆར་|པ་བབས",
+        "बारिश होती है।| सड़क गीली, है",
+    ],
+)
 def test_a_text_is_split_at_sentences_then_commas_then_spaces(text):
     expected, _, rest = text.partition("|")
     assert expected == (expected + rest)[: split_point(expected + rest)[0]]
@@ -58,8 +57,8 @@ def test_sentences_and_the_text_between_them_make_up_the_text(text):
     assert "".join(sentence + glue for sentence, glue in sentences_of(text)) == text
 
 
-@pytest.mark.parametrize("tail", ["👍", "🙂🙂", "👍🏽!", "❤\ufe0f", "...", "—", '"', "\u200b", "🇮🇹 🇫🇷"])
-@pytest.mark.parametrize(("text", "glue"), [("It rains.", " "), ("今日は雨です。", ""), ("बारिश होती है।", " ")])
+@pytest.mark.parametrize("tail", ["👍", "❤\ufe0f", "...", "\u200b"])
+@pytest.mark.parametrize(("text", "glue"), [("It rains.", " "), ("今日は雨です。", "")])
 def test_marks_and_emoji_alone_are_no_sentence(text, glue, tail):
     assert sentences_of(text + glue + tail) == [(text + glue + tail, "")]
     assert sentences_of(tail + glue + text) == [(tail + glue + text, "")]
@@ -73,9 +72,8 @@ def test_marks_and_emoji_alone_are_no_sentence(text, glue, tail):
         ["It rains.", "The street is wet!", "Is it?", "1,000 people say so."],
         ["Dr. Smith met J. R. Jones at 3 p.m. yesterday.", "They left."],
         ["Am 3. Mai kam z. B. Herr Dr. Maier.", "Er blieb."],
-        ['"Come in." She said it twice.', "(He did not hear.)", "\u201eNein!\u201c", "Gut."],
+        ["(He did not hear.)", "\u201eNein!\u201c", "Gut."],
         ["\u5929\u6c14\u5f88\u597d\u3002", "\u6211\u4eec\u8d70\u5427\uff01", "\u597d\u3002"],
-        ["ភ្លៀងធ្លាក់។", "ផ្លូវសើម។"],
         ["မိုးရွာသည်။", "လမ်းစိုသည်။"],
         ["ሰላም።", "እንዴት ነህ፧", "ደህና።"],
         ["Wait... no, e.g. this is one sentence.", "\u00bfY esto?", "\u00c1rboles."],
@@ -83,11 +81,7 @@ def test_marks_and_emoji_alone_are_no_sentence(text, glue, tail):
 )
 def test_a_text_is_split_into_its_sentences(sentences):
     glue = "" if re.match(f"[{SPACELESS}]", sentences[0]) else " "
-    found = [sentence for sentence, _ in sentences_of(glue.join(sentences))]
-    if sentences[0].startswith('"'):
-        assert "".join(found).replace(" ", "") == "".join(sentences).replace(" ", "") and len(found) >= 4
-    else:
-        assert found == sentences
+    assert [sentence for sentence, _ in sentences_of(glue.join(sentences))] == sentences
 
 
 @given(st.text(max_size=60) | MIXED)
@@ -102,9 +96,9 @@ def test_units_are_all_of_a_text_but_its_spaces(text):
 
 @pytest.mark.parametrize(
     "text",
-    ["今|夜|は|NASA|が|打|ち|上|げ|る|。", "カ|レ|ー|を|2|杯", "か\u3099|は\u309a", "ที่|นี่|กู้", "ក្|រុ|ង", "བོ|ད|་|ཡི|ག|།"],
+    ["今|夜|は|NASA|が|打|ち|上|げ|る|。", "か\u3099|は\u309a", "ที่|นี่|กู้", "བོ|ད|་|ཡི|ག|།"],
 )
-def test_units_of_scripts_without_spaces_are_characters_with_their_marks(text):
+def test_units_of_scripts_without_spaces_are_characters_and_marks(text):
     spaced = f"one  {text.replace('|', '')} two"
     assert [spaced[start:end] for start, end in units(spaced)] == ["one", *text.split("|"), "two"]
 
@@ -172,9 +166,10 @@ def test_what_is_repeated_is_aligned_with_itself(pieces, text, max_tokens):
     split_sentences=st.booleans(),
 )
 @example(words=["abba.", "Ba", "abba.", "Ba"], own_tag="<2x>", tag=None, max_tokens=2, split_sentences=True)
-def test_word_alignments_refer_to_the_words_of_the_line_after_splits_and_tags(
+def test_word_alignments_refer_to_the_words_of_the_line(
     tagged_pieces, words, own_tag, tag, max_tokens, split_sentences
 ):
+    """After splits and tags."""
     parrot = Parrot(tag_ids=[tagged_pieces.encode([name])[0][0] for name in TAGS])
     translator = Translator(parrot, (tagged_pieces,) * 2, DecodingConfig(), max_tokens, Tagging(TAGS))
     line = " ".join([own_tag, *words]).strip()
@@ -189,7 +184,7 @@ def test_word_alignments_refer_to_the_words_of_the_line_after_splits_and_tags(
 
 
 @pytest.mark.parametrize("answer", ["ab\nab\rab\r\n", " ab  ab   ab "])
-def test_a_translation_is_one_line_with_one_space_at_a_time_whatever_the_model_produces(pieces, answer):
+def test_a_translation_is_one_line_with_single_spaces(pieces, answer):
     (ids,) = pieces.encode([answer])
     assert pieces.decode([ids])[0] == answer
     assert translated(Parrot(ids), pieces, "ab", 99).text == "ab ab ab"
@@ -206,31 +201,11 @@ def test_a_translation_is_one_line_with_one_space_at_a_time_whatever_the_model_p
         (("", ""), "ab abba ab abba", "ab", " "),
     ],
 )
-def test_segments_of_a_translation_are_joined_as_its_language_is_written(pieces, languages, source, part, between):
+def test_segments_are_joined_as_the_language_is_written(pieces, languages, source, part, between):
     parrot = Parrot(pieces.encode([part])[0])
     item = translated(parrot, pieces, source, 2, languages=languages)
     assert len(item.segments) > 1, pieces.pieces(source)
     assert item.text == between.join([part] * len(item.segments))
-
-
-EMPTY_OF_WORDS = [
-    *(
-        "—",
-        "***",
-        "...",
-        "???",
-        "👍",
-        "🙂🙂",
-        "1\ufe0f\u20e3",
-        "🇮🇹",
-        "\u200b",
-        "\ufeff",
-        "\u00ad",
-        "\u200f\u202b",
-        "\u3164",
-    ),
-    *("", " ", "\t", "\u3000", " —  — ", "—\n—\r\n", "<2x> 👍"),
-]
 
 
 class Liar(Parrot):
@@ -245,42 +220,16 @@ class Liar(Parrot):
         return [[each[0]] * num_best for each in super().search(sentences, decoding)]
 
 
-@pytest.mark.parametrize("text", EMPTY_OF_WORDS)
-@pytest.mark.parametrize("options", [{}, {"num_best": 3}, {"prefix": "ab"}, {"split_sentences": True}, {"tag": "<2y>"}])
-def test_a_line_without_letters_and_digits_is_copied_whatever_is_asked(tagged_pieces, text, options):
-    liar = Liar(tagged_pieces, "abba")
-    item = translated(liar, tagged_pieces, text, 5, tags=TAGS, with_details=True, **options)
-    assert item.text in (" ".join(text.removeprefix("<2x> ").split()), text.removeprefix("<2x> "))
-    assert item.hypotheses == [(item.text, 0.0)] and "\n" not in item.text
-    assert not liar.searched and not item.is_too_long and not item.unknown_words
-    assert item.details.tokens == item.details.alignment == item.details.word_alignment == []
-
-
-COPIED_ENDS = {
-    **{"ab ba 👍": "abba 👍", "ab ba👍": "abba👍", "ab ba. 👍🏽❤\ufe0f!": "abba 👍🏽❤\ufe0f!", "今夜 👍": "abba 👍"},
-    **{
-        "👩\u200d👩\u200d👧 ab ba": "👩\u200d👩\u200d👧 abba",
-        "❤\ufe0f ab 👍 ba 🙂": "❤\ufe0f abba 🙂",
-        "<2x> 👍 ab": "👍 abba",
-    },
-    **{"\ufeffab ba": "\ufeffabba", "\u200fab ba.\u200b": "\u200fabba\u200b", "ab.": "abba", "(ab)": "abba"},
-}
-
-
-@pytest.mark.parametrize("text", COPIED_ENDS)
-def test_unknown_emoji_at_the_ends_of_a_line_are_copied_and_what_is_between_is_translated_alone(tagged_pieces, text):
-    liar = Liar(tagged_pieces, "abba")
-    item = translated(liar, tagged_pieces, text, 50, tags=TAGS, with_details=True, num_best=2)
-    assert item.text == COPIED_ENDS[text] and not item.is_too_long
-    assert item.hypotheses == [(item.text, -1.0)] * 2 and len(liar.searched) == 1
-
-
-def test_emoji_of_the_vocabulary_are_translated():
-    known = train_tokenizer(["ab 👍", "ab ab 👍"] * 5, TokenizerConfig(algorithm="bpe", vocab_size=320))
-    liar = Liar(known, "abba")
-    translator = Translator(liar, (known, known), DecodingConfig(), 50)
-    assert translator.translate(["ab 👍"]) == ["abba"]
-    assert liar.searched == known.encode(["ab 👍"])
+@pytest.mark.parametrize("text", ["—", "👍", "1\ufe0f\u20e3", "\u200b", "\u3164", "", " —  — ", "—\n—\r\n"])
+def test_a_line_without_letters_and_digits_is_copied(tagged_pieces, text):
+    """Whatever is asked."""
+    for options in ({"num_best": 3}, {"prefix": "ab"}, {"split_sentences": True}, {"tag": "<2y>"}):
+        liar = Liar(tagged_pieces, "abba")
+        item = translated(liar, tagged_pieces, text, 5, tags=TAGS, with_details=True, **options)
+        assert item.text in (" ".join(text.split()), text)
+        assert item.hypotheses == [(item.text, 0.0)] and "\n" not in item.text
+        assert not liar.searched and not item.is_too_long and not item.unknown_words
+        assert item.details.tokens == item.details.alignment == item.details.word_alignment == []
 
 
 def test_a_tag_is_never_copied_for_an_unknown_word():
@@ -310,13 +259,17 @@ def test_unknown_words_are_copied_from_the_source_and_the_prefix(unk, prefix, ex
 @pytest.mark.parametrize(
     ("text", "answer", "expected"),
     [
-        *(("12", answer, "12") for answer in ("12", "21", "ab", "12 ab")),
-        *(("1,234.5", "1.234,5", "1.234,5"), ("1234", "1.234", "1.234"), ("12:30", "12.30", "12.30")),
-        *(("18:34", "183:4", "18:34"), ("7,5 %", "75 %", "7,5 %"), ("2024-05-06", "06.05.2024", "06.05.2024")),
-        *(("12", "١٢", "١٢"), ("½", "ab", "½"), ("<2x> 12", "3", "12"), ("12 ab", "3", "3")),
+        ("12", "21", "12"),
+        ("12", "12 ab", "12"),
+        ("1,234.5", "1.234,5", "1.234,5"),
+        ("18:34", "183:4", "18:34"),
+        ("2024-05-06", "06.05.2024", "06.05.2024"),
+        ("12", "١٢", "١٢"),
+        ("<2x> 12", "3", "12"),
+        ("12 ab", "3", "3"),
     ],
 )
-def test_a_number_alone_keeps_its_digits_whatever_the_model_says(tagged_pieces, text, answer, expected):
+def test_a_number_alone_keeps_its_digits(tagged_pieces, text, answer, expected):
     item = translated(Liar(tagged_pieces, answer), tagged_pieces, text, 50, tags=TAGS, with_details=True)
     assert item.text == expected
     assert (item.details.tokens == []) == (expected != answer)
@@ -326,7 +279,6 @@ def test_a_number_alone_keeps_its_digits_whatever_the_model_says(tagged_pieces, 
     ("text", "num_segments"),
     [
         ("XYZ XYZ XYZ XYZ XYZ XYZ XYZ XYZ", 1),
-        ("ЖЖЖ ЖЖЖ ЖЖЖ ЖЖЖ ЖЖЖ ЖЖЖ", 1),
         ("面包师今天看见两把椅子和一张桌子", 1),
         ("XYZ XYZ XYZ. XYZ XYZ XYZ.", 2),
         ("ab " * 39, 1),
@@ -334,7 +286,7 @@ def test_a_number_alone_keeps_its_digits_whatever_the_model_says(tagged_pieces, 
         ("ab, " * 11 + "ab " * 20, 2),
     ],
 )
-def test_a_sentence_is_split_inside_only_if_it_is_long_by_its_words(pieces, text, num_segments):
+def test_a_sentence_is_split_only_if_it_has_many_words(pieces, text, num_segments):
     """Here letters and characters are bytes, so that each text has more tokens than the model was trained for."""
     item = translated(Parrot(), pieces, text, 10, most_tokens=256)
     assert len(pieces.encode([text])[0]) > 10 and item.is_too_long
@@ -349,7 +301,7 @@ def test_no_segment_has_more_tokens_than_the_model_may_read(pieces, max_tokens, 
 
 
 @pytest.mark.parametrize("word", ["x" * 3_000, "https://example.org/" + "a?b=1&" * 20])
-def test_a_string_without_spaces_that_no_word_is_as_long_as_is_copied(pieces, word):
+def test_a_string_too_long_for_a_word_is_copied(pieces, word):
     liar = Liar(pieces, "abba")
     translator = Translator(liar, (pieces, pieces), DecodingConfig(), 10, most_tokens=256)
     assert translator.translate([word, f"ab {word} ba"]) == [word, f"abba {word} abba"]
@@ -361,37 +313,34 @@ def test_a_string_without_spaces_that_no_word_is_as_long_as_is_copied(pieces, wo
     [
         ("It rains in the city.", "El de de de de de de de de de de de.", True),
         ("It rains in the city.", "Piove in città" + " e in città" * 6, True),
-        ("It rains.", "lalalalalalalalalalalalalala", True),
         ("今日は雨です", "下雨" * 15, True),
         ("It rains in the city.", "Piove in città, in montagna e in campagna.", False),
         ("It rains. " * 60, "Piove. " * 60, False),
         ("No, no, no, no, no, no, no, no!", "Nein, nein, nein, nein, nein, nein, nein, nein!", False),
         ("Chapter 1 ................... 5", "Capitolo 1 .................... 5", False),
         ("It rains.", "Piove", False),
-        ("", "", False),
     ],
 )
-def test_a_translation_that_repeats_itself_is_told_from_one_whose_source_does(source, translation, is_loop):
+def test_a_translation_that_repeats_itself_is_noted(source, translation, is_loop):
     assert repeats_itself(source, translation) == is_loop
     note = note_on_repetition(["ab", source], ["ab", translation])
     assert (note or "").startswith("1 translation repeats itself (line 2):" * is_loop)
     assert (note is not None) == is_loop
 
 
-CAPITALS = {
-    "WHERE IS THE STATION?": "Where is the station?",
-    "NO ENTRY HERE. IT IS CLOSED! 👍 ABC": "No entry here. It is closed! 👍 Abc",
-    "<2x> WHERE IS THE STATION": "<2x> Where is the station",
-    "(ÉCOLE DE LA VILLE) 3RD STRASSE": "(École de la ville) 3rd strasse",
-    "NATO MEETS": "NATO MEETS",
-    "Where IS THE STATION?": "Where IS THE STATION?",
-    "今夜は雨です。": "今夜は雨です。",
-}
-
-
-@pytest.mark.parametrize("text", CAPITALS)
-@pytest.mark.parametrize("max_tokens", [9, 200])
-def test_lines_in_capitals_are_read_in_small_letters_and_written_in_capitals_if_asked(tagged_pieces, text, max_tokens):
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("NO ENTRY HERE. IT IS CLOSED! 👍 ABC", "No entry here. It is closed! 👍 Abc"),
+        ("<2x> WHERE IS THE STATION", "<2x> Where is the station"),
+        ("(ÉCOLE DE LA VILLE) 3RD STRASSE", "(École de la ville) 3rd strasse"),
+        ("NATO MEETS", "NATO MEETS"),
+        ("Where IS THE STATION?", "Where IS THE STATION?"),
+        ("今夜は雨です。", "今夜は雨です。"),
+    ],
+)
+def test_lines_in_capitals_are_read_in_small_letters_if_asked(tagged_pieces, text, read):
+    """And written in capitals again."""
     seen = []
 
     class Reader(Parrot):
@@ -400,9 +349,7 @@ def test_lines_in_capitals_are_read_in_small_letters_and_written_in_capitals_if_
             return super().search(sentences, decoding, num_best)
 
     reader = Reader(tag_ids=tagged_pieces.tag_ids)
-    item = translated(reader, tagged_pieces, text, max_tokens, tags=TAGS, capitals="lower", with_details=True)
-    assert item.text == text.removeprefix("<2x> ") and item.source == text
-    if max_tokens == 200:
-        assert tagged_pieces.decode(seen) == [CAPITALS[text]]
-        assert translated(reader, tagged_pieces, text, max_tokens, tags=TAGS).text == item.text
-        assert tagged_pieces.decode(seen[1:]) == [text]
+    for capitals, expected in (("lower", read), ("keep", text)):
+        item = translated(reader, tagged_pieces, text, 200, tags=TAGS, capitals=capitals, with_details=True)
+        assert item.text == text.removeprefix("<2x> ") and item.source == text
+        assert tagged_pieces.decode(seen[-1:]) == [expected]

@@ -9,7 +9,6 @@ from mt_cli.translation.directions import with_balanced_directions
         ("\u2066Il medico.", "\u2066The doctor\u2069 sleeps.", "Il medico."),
         ("la casa\u202c rossa", "the red \u202ahouse\u202c", "la casa rossa"),
         ("\u2067a \u202bb\u202c c\u2069", "\u2067a \u202bb\u202c c\u2069", "\u2067a \u202bb\u202c c\u2069"),
-        ("\u2067a\u202c b\u2069", "\u2067a\u2069", "\u2067a b\u2069"),
         ("\u2066a", "\u2066b", "\u2066a"),
         ("a", "b", "a"),
     ],

@@ -12,7 +12,6 @@ import numpy as np
 from mt_cli.batching.encoded import SIDES
 from mt_cli.config.sections import Config
 from mt_cli.corpus.languages import code_with_script, primary, scripts_in, writes_spaces
-from mt_cli.corpus.mixed_orthography import find_stretches
 from mt_cli.corpus.rows import Languages, Pair, by_language, untagged
 from mt_cli.corpus.text_hashes import pair_hashes
 from mt_cli.data.prepare import Data, sample, training_pair_hashes
@@ -77,7 +76,7 @@ def notes_on_unknown_tokens(data: Data, config: Config) -> Iterator[str]:
 
 
 def notes_on_texts(data: Data, config: Config) -> Iterator[str]:
-    """Note differences between corpora, from a sample of each; differences of orthography, from all pairs."""
+    """Note differences between corpora, from a sample of each."""
     examined = {name: _examined(data, name, config) for name in data.corpora}
     texts = {name: by_language(pairs) for name, pairs in examined.items()}
     yield from _notes_on_languages({name: of for name, of in texts.items() if name in config.corpus.groups})
@@ -88,7 +87,6 @@ def notes_on_texts(data: Data, config: Config) -> Iterator[str]:
         yield from _notes_on_letters(language, lines, compared, texts[compared].get(language, ()), config)
     for name in (name for name in texts if name != "train"):
         yield from _notes_on_new_words(name, texts[name], texts["train"])
-    yield from _notes_on_orthography(data, config)
 
 
 def _examined(data: Data, name: str, config: Config) -> list[tuple[Languages, Pair]]:
@@ -190,18 +188,3 @@ def _notes_on_new_words(name: str, evaluated: dict[str, list[str]], train: dict[
 
 def _words(text: str) -> list[str]:
     return _WORD.findall(text.lower())
-
-
-def _notes_on_orthography(data: Data, config: Config) -> Iterator[str]:
-    """Note stretches of `train` in another orthography than `valid` or `test`, even if they are left out."""
-    corpus, compared = config.corpus, data.corpora.get(config.corpus.compared or "")
-    for number in corpus.once("train"):
-        is_dropped = corpus.filters_of(corpus.train[number]).other_orthography
-        advice = "left out by corpus.filters.other_orthography"
-        if not is_dropped:
-            advice = "another orthography or language? corpus.filters.other_orthography would leave them out"
-        for stretch in find_stretches(data.corpora["train"], compared, corpus, [number]):
-            yield (
-                f"{stretch}, have letters in {stretch.language} that are unlike those of {corpus.compared} "
-                f"({stretch.difference}): {advice} (docs/languages.md)"
-            )

@@ -19,7 +19,7 @@ from mt_cli.corpus.rows import Languages, Row, untagged
 from mt_cli.corpus.sources import places_in
 from mt_cli.features.data_check.findings import Finding, spread_blocks
 
-_EXCLUDED = [STATUS_CODES[name] for name in ("other_orthography", "blank_pair", "blank_source", "blank_target")]
+_EXCLUDED = [STATUS_CODES[name] for name in ("blank_pair", "blank_source", "blank_target")]
 """Statuses that do not count: a stretch with only such rows is not a problem."""
 _MAX_BLOCKS = 50
 """Maximum number of blocks of a part that are examined, evenly spread."""

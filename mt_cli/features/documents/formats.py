@@ -8,12 +8,10 @@ from pathlib import Path
 from mt_cli.features.documents.catalogues import read_catalogue
 from mt_cli.features.documents.document import MAX_BYTES, Document, Options, check_size
 from mt_cli.features.documents.html import read_html
-from mt_cli.features.documents.keyed import read_json, read_strings
+from mt_cli.features.documents.keyed import read_json
 from mt_cli.features.documents.markdown import read_markdown
-from mt_cli.features.documents.memories import read_memory
 from mt_cli.features.documents.office import MAX_ARCHIVE_BYTES, read_office
 from mt_cli.features.documents.properties import read_properties
-from mt_cli.features.documents.rst import read_rst
 from mt_cli.features.documents.subtitles import read_srt, read_vtt
 from mt_cli.features.documents.tables import read_csv, read_tsv
 from mt_cli.features.documents.xliff import read_xliff_document
@@ -26,7 +24,6 @@ READERS: Mapping[str, Callable[[Path, Options], Document]] = {
     ".xhtml": read_html,
     ".docx": read_office,
     ".odt": read_office,
-    ".tmx": read_memory,
     ".xlf": read_xliff_document,
     ".xliff": read_xliff_document,
     ".srt": read_srt,
@@ -35,10 +32,8 @@ READERS: Mapping[str, Callable[[Path, Options], Document]] = {
     ".tsv": read_tsv,
     ".json": read_json,
     ".properties": read_properties,
-    ".strings": read_strings,
     ".md": read_markdown,
     ".markdown": read_markdown,
-    ".rst": read_rst,
 }
 
 

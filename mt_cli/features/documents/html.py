@@ -29,7 +29,7 @@ _KEPT_INLINE = frozenset(_KEPT_INLINE_NAMES.split())
 _KEPT_NAMES = "script style pre textarea template xmp listing plaintext noembed noframes"
 _KEPT = _KEPT_INLINE | frozenset(_KEPT_NAMES.split())
 _TRANSLATED = ("alt", "title", "placeholder", "aria-label")
-_CHARSET = re.compile(rb"<meta\b[^>]*?\bcharset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
+_CHARSET = re.compile(rb"<meta\b[^<>]*?\bcharset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
 _WEB_NAMES = {"iso-8859-1": "cp1252", "latin1": "cp1252", "us-ascii": "cp1252", "utf-16": "utf-8", "gb2312": "gbk"}
 """Encodings that HTML reads in place of those with these names."""
 

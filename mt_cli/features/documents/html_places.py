@@ -9,7 +9,7 @@ from itertools import accumulate, pairwise
 
 _VOID_NAMES = "area base br col embed hr img input link meta param source track wbr"
 VOID = frozenset(_VOID_NAMES.split())
-_ATTRIBUTE = re.compile(r"[\s/]+([^\s/>=\"'<]+)(?:\s*=\s*(\"[^\"]*+\"|'[^']*+'|[^\s>\"']+))?")
+_ATTRIBUTE = re.compile(r"[\s/]++(?:([^\s/>=\"'<]+)(?:\s*=\s*(\"[^\"]*+\"|'[^']*+'|[^\s>\"']+))?)?")
 _NAME = re.compile(r"<[^\s/>]+")
 _OPENING = re.compile(r"<[!/?A-Za-z]")
 

@@ -25,7 +25,7 @@ QT = "qt"
 """Kind of the placeholders `%1` and `%L1` of Qt and KDE. Elsewhere, `%50` may be a percentage, as in Turkish."""
 MARKDOWN = "markdown"
 """Kind of the code, links, images, footnotes and comments of Markdown."""
-_COMPILED = {kind: regex.compile(PATTERNS[kind]) for kind in ("rest", *PLACEHOLDERS)}
+_COMPILED = {kind: regex.compile(PATTERNS[kind]) for kind in PLACEHOLDERS}
 _CODE_OF_MARKDOWN = regex.compile(
     r"(?<!`)(`+)(?!`).{1,1000}?(?<!`)\1(?!`)|<!--.{0,1000}?-->|\[\^[^\]\s]{1,100}\]"
     r"|<(?:(?:https?|ftp):[^<>\s]{1,1000}|(?:mailto:)?[\w.+-]{1,64}@[\w.-]{1,100})>",
@@ -36,8 +36,11 @@ _BRACKET = regex.compile(
     r"|\((?:<[^<>\n]{0,1000}>|(?:[^()\s]|\([^()\s]{0,300}\)){0,1000}+)"
     r"(?:\s+(?:\"[^\"]{0,300}\"|'[^']{0,300}'|\([^()]{0,300}\)))?\)))|\])"
 )
+_FORMS = r"[^{}]*+"
+for _ in range(6):  # Deeper nesting would let an unclosed brace take time for each brace after it.
+    _FORMS = rf"(?:[^{{}}]++|\{{{_FORMS}\}})*+"
 _OF_ANY_FORMAT = regex.compile(
-    r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,(?:[^{}]|(?P<part>\{(?:[^{}]|(?&part))*+\}))*+\}"
+    rf"\{{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,{_FORMS}\}}"
     rf"|{ENTITY}|<\d[\d:.]{{1,12}}>"
     r"|[%#]\{\w{1,100}\}|\{%[^{}]{1,300}%\}|\{\{[^{}]{1,300}\}\}"
 )
@@ -115,8 +118,6 @@ class InlineMarks:
             code = [_placeholder(match) for match in _CODE_OF_MARKDOWN.finditer(text)]
             yield from ([mark] for mark in code)
             yield from _links(text, code)
-        elif "rest" in self.kinds:
-            yield from _marks_of_kind("rest", _COMPILED["rest"], text)
         if self.kinds:
             yield from ([_placeholder(match)] for match in _WITH_NAME_IN_BRACKETS.finditer(text))
         yield from ([(*match.span(), _tag(match[0]))] for match in LIKE_TAG.finditer(text))
@@ -125,7 +126,7 @@ class InlineMarks:
         if QT in self.kinds:
             yield from ([_placeholder(match)] for match in _OF_QT.finditer(text))
         for kind in filter(self.kinds.__contains__, PLACEHOLDERS):
-            yield from _marks_of_kind(kind, _COMPILED[kind], text)
+            yield from ([_placeholder(match)] for match in _COMPILED[kind].finditer(text))
         if EMPHASIS in self.kinds:
             yield from _emphasis(text)
 
@@ -151,13 +152,6 @@ def _links(text: str, code: Sequence[_Mark]) -> Iterator[list[_Mark]]:
             waiting.append(match)
         elif waiting and (start := waiting.pop()) and match["end"]:
             yield _pair(MARKDOWN, text, start.span(), match.span())
-
-
-def _marks_of_kind(kind: str, pattern: regex.Pattern[str], text: str) -> Iterator[list[_Mark]]:
-    """Marks of a pattern; if two groups of it match, they are the two sides of a pair."""
-    for match in pattern.finditer(text):
-        groups = [number for number in range(1, pattern.groups + 1) if match.start(number) >= 0]
-        yield _pair(kind, text, *map(match.span, groups)) if len(groups) == 2 else [_placeholder(match)]
 
 
 def _emphasis(text: str) -> Iterator[list[_Mark]]:

@@ -27,7 +27,7 @@ _RANGES = {
     "reference-mark-start": "reference-mark-end",
     "change-start": "change-end",
 }
-"""Elements that begin a range, and those that end it: of XLIFF, TMX, WordprocessingML and OpenDocument."""
+"""Elements that begin a range, and those that end it: of XLIFF, WordprocessingML and OpenDocument."""
 _RANGE_ENDS = {end: start for start, end in _RANGES.items()}
 _BOUND = re.compile(rf"(?:</[\w:.-]+>)*<(?:[\w.-]+:)?({'|'.join((*_RANGES, *_RANGE_ENDS))})(?=[\s/>])([^<>]*)")
 _ATTRIBUTE = re.compile(r"(?<=\s)(?:[\w.-]+:)?([\w.-]+)\s*=\s*[\"']([^\"']*)[\"']")

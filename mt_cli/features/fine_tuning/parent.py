@@ -32,10 +32,8 @@ from mt_cli.tokenizer.spacing import untrained_backend
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
 
 _MAY_DIFFER: Mapping[str, frozenset[str]] = {
-    "tokenizer": frozenset({"bpe_dropout", "unigram_alpha", "sample_pairs", "normalize", "letters"}),
-    "model": frozenset(
-        {"dropout", "embedding_dropout", "word_dropout", "attention_dropout", "feed_forward_dropout", "max_positions"}
-    ),
+    "tokenizer": frozenset({"bpe_dropout", "sample_pairs", "normalize", "letters"}),
+    "model": frozenset({"dropout", "attention_dropout", "feed_forward_dropout", "max_positions"}),
 }
 """Options that may have other values than in the parent; `_is_fixed` has the exceptions."""
 Tree = dict[str, Any]
@@ -218,18 +216,10 @@ def _weight(source: Tree) -> float:
 def _check_corpora(config: Config, parent: Config) -> None:
     """Raise ConfigError if the corpora of both runs cannot be mixed in known proportions, or would give other pairs."""
     new, old = config.corpus, parent.corpus
-    evaluation, old_evaluation = (section.groups.get(section.compared or "") for section in (new, old))
-    compares = any(old.filters_of(source).other_orthography for source in old.train)
     for is_problem, problem in (
         (new.is_streaming or old.is_streaming, "the sizes of streams are not known"),
         (new.temperature is not None, "corpus.temperature sets the weights of all corpora; remove it"),
         (isinstance(new.valid[0], HeldOut), "corpus.valid would hold out pairs of both runs; name pairs for it"),
-        (
-            compares and evaluation != old_evaluation,
-            f"corpus.filters.other_orthography of {parent.name} compares with its own valid or test; write the pairs "
-            f"that it keeps with mt data check --config {config.init.run}/config.yaml --write-clean FILE.tsv, and list "
-            "that file in corpus.train",
-        ),
         (is_imported(parent), f"{parent.name} was imported, so its pairs are not known; add pairs yourself"),
     ):
         if is_problem:

@@ -1,1 +1,1 @@
-"""Choice of options by the data: `preset: auto` and `mt init`."""
+"""Choice of options by the data, for `mt init`."""

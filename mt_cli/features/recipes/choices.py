@@ -42,12 +42,11 @@ Choices = Mapping[str, Mapping[str, Choice]]
 
 @dataclass(frozen=True)
 class Epoch:
-    """Batches of an epoch of the training pairs, including replayed pairs."""
+    """Batches of an epoch of the training pairs."""
 
     num_batches: int
     training: TrainingConfig
     """Section without the length of the run."""
-    num_processes: int = 1
     num_valid_tokens: int = 0
     """Target tokens of `valid`."""
 
@@ -83,62 +82,49 @@ class Recipe:
 
 
 def level_of(facts: Facts) -> Level:
-    """Level of a corpus by its size and diversity; for a stream, the last level.
-
-    Diverse text in several languages has the level of its mean size per pair of languages.
-    """
-    if not facts.is_diverse:
-        return next(level for level in presets.LEVELS if facts.num_target_words <= level.max_target_words)
-    words = facts.num_target_words / facts.num_language_pairs
-    return next(level for level in presets.DIVERSE_LEVELS if words <= level.max_target_words)
+    """Level of a corpus by its size and diversity."""
+    levels = presets.DIVERSE_LEVELS if facts.is_diverse else presets.LEVELS
+    return next(level for level in levels if facts.num_target_words <= level.max_target_words)
 
 
 def recipe_for(facts: Facts) -> Recipe:
-    """Recipe with the largest preset that fits the corpus, the device and the time.
+    """Recipe with the largest preset that fits the corpus and the device.
 
-    A run that resumes keeps its size, and a run with a parent has the size of the parent. With diverse text, each
-    direction gets as many updates as a single direction would. A model that is smaller than the level allows, to save
-    time, gets fewer updates. Their number does not depend on the device, so a run keeps its length on another device.
+    A run with a parent has the size of the parent. A model that is smaller than the level allows, to save time, gets
+    fewer updates.
     """
     level = level_of(facts)
-    num_updates = level.num_updates * (facts.num_directions if facts.is_diverse else 1)
-    num_tokens = num_updates * _tokens_per_step(level, level.preset)
+    num_tokens = level.num_updates * _tokens_per_step(level, level.preset)
     size, why = _size_for(level, num_tokens, facts)
-    recipe = Recipe(level, size, why, num_updates)
+    recipe = Recipe(level, size, why, level.num_updates)
     if not recipe.is_smaller:
         return recipe
-    affordable = min(num_tokens, _num_tokens_on_cpu(facts, size))
+    affordable = min(num_tokens, _num_tokens_on_cpu(size))
     return Recipe(level, size, why, round(affordable / _tokens_per_step(level, size)))
 
 
 def is_limited_by_cpu(facts: Facts) -> bool:
     """Whether the model is smaller than the corpus allows because training runs on a CPU."""
-    return facts.device == "cpu" and not facts.max_minutes and recipe_for(facts).is_smaller
+    return facts.device == "cpu" and recipe_for(facts).is_smaller
 
 
 def _size_for(level: Level, num_tokens: int, facts: Facts) -> tuple[str, str]:
     """Name of the preset, and the reason for it."""
-
-    def max_num_tokens(size: str) -> float:
-        if facts.max_minutes:  # Half of a recipe gives more than the whole recipe of a smaller model.
-            return float(2 * facts.max_minutes * DATA["tokens_per_minute"][facts.device][size])
-        return _num_tokens_on_cpu(facts, size) if facts.device == "cpu" else inf
-
     for name in _SIZES:
         if PRESETS[name]["model"]["d_model"] == facts.d_model:
-            return name, "that of the run"
+            return name, "that of the parent"
     rank, why = _SIZES.index(level.preset), "fits this number of pairs"
-    if facts.device == "cpu" and rank > (largest := _SIZES.index(DATA["largest_on_cpu"])):
-        rank, why = largest, "larger models need a GPU"
-    while rank and num_tokens > max_num_tokens(_SIZES[rank]):
-        rank, why = rank - 1, f"larger models need more than {facts.minutes:g} minutes"
+    if facts.device == "cpu":
+        if rank > (largest := _SIZES.index(DATA["largest_on_cpu"])):
+            rank, why = largest, "larger models need a GPU"
+        while rank and num_tokens > _num_tokens_on_cpu(_SIZES[rank]):
+            rank, why = rank - 1, f"larger models need more than {DATA['cpu_minutes']:g} minutes of a CPU"
     return _SIZES[rank], why
 
 
-def _num_tokens_on_cpu(facts: Facts, size: str) -> float:
-    """Number of tokens that a model of this size can train on in the time planned for a CPU without `max_minutes`."""
-    minutes = DATA["cpu_minutes"] * DATA["share_of_updates"] * facts.num_directions
-    return float(minutes * DATA["tokens_per_minute"]["cpu"][size])
+def _num_tokens_on_cpu(size: str) -> float:
+    """Number of tokens that a model of this size can train on in the time planned for a CPU."""
+    return float(DATA["cpu_minutes"] * DATA["share_of_updates"] * DATA["tokens_per_minute"][size])
 
 
 def _tokens_per_step(level: Level, size: str) -> int:
@@ -151,15 +137,11 @@ def expectation(facts: Facts) -> str:
     recipe = recipe_for(facts)
     if not recipe.is_smaller:
         return recipe.level.expectation
-    more = "" if facts.device == "cpu" and recipe.size == DATA["largest_on_cpu"] else "; or raise training.max_minutes"
-    return f"worse translations than these pairs allow: {recipe.why_size}{more}."
+    return f"worse translations than these pairs allow: {recipe.why_size}."
 
 
 def choose(facts: Facts, epoch: Epoch | None = None) -> Choices:
-    """Options for a corpus; without `epoch`, without the length of the run.
-
-    Options that may change when a run resumes depend only on the corpus and the size of the model.
-    """
+    """Options for a corpus; without `epoch`, without the length of the run."""
     recipe = recipe_for(facts)
     changes = [recipe.level.changes, DATA["smaller_model"]["changes"] if recipe.is_smaller else {}]
     reasons = {key: reason.format(recipe=recipe, facts=facts) for key, reason in DATA["reasons"].items()}
@@ -195,7 +177,7 @@ def choose(facts: Facts, epoch: Epoch | None = None) -> Choices:
         before = chosen[section].get(key)
         otherwise = on_one_line(before.value) if before else obstacle.value
         chosen[section][key] = Choice(obstacle.instead, f"for {facts.destination}; otherwise {otherwise}")
-    if epoch is not None or facts.num_pairs is None:
+    if epoch is not None:
         training |= _length(recipe, epoch, training["warmup_steps"].value)
     return chosen
 
@@ -228,31 +210,22 @@ def _vocabulary(facts: Facts, max_size: float) -> dict[str, Choice]:
     }
 
 
-def _length(recipe: Recipe, epoch: Epoch | None, warmup_steps: int) -> dict[str, Choice]:
-    """Length of the run and interval of validations; on a stream, without an epoch."""
-    if epoch is None:
-        num_steps, num_validations = recipe.num_updates, _MAX_VALIDATIONS
-        length = {
-            "max_steps": Choice(num_steps, "an epoch of a stream may never end"),
-            "max_epochs": Choice(None, "max_steps ends the run"),
-        }
-    else:
-        batch_tokens = epoch.training.tokens_per_batch
-        num_epochs = round(recipe.num_tokens / (max(1, epoch.num_batches) * batch_tokens))
-        num_epochs = min(max(num_epochs, _MIN_EPOCHS), _MAX_EPOCHS)
-        num_steps = epoch.num_steps(num_epochs)
-        # If `valid` is large compared with the updates, validate less often.
-        cost = _COST_OF_TRANSLATION * max(1, epoch.num_valid_tokens)
-        affordable = _SHARE_OF_VALIDATIONS * (num_steps * batch_tokens) / cost
-        num_validations = round(min(max(affordable, _MIN_VALIDATIONS), _MAX_VALIDATIONS))
-        size = f" of {batch_tokens:,} tokens" if epoch.num_processes == 1 else " of one process"
-        length = {
-            "max_steps": Choice(None, "max_epochs ends the run"),
-            "max_epochs": Choice(num_epochs, f"{num_steps:,} updates{size}, {epoch.num_steps(1):,} an epoch"),
-        }
+def _length(recipe: Recipe, epoch: Epoch, warmup_steps: int) -> dict[str, Choice]:
+    """Length of the run and interval of validations."""
+    batch_tokens = epoch.training.tokens_per_batch
+    num_epochs = round(recipe.num_tokens / (max(1, epoch.num_batches) * batch_tokens))
+    num_epochs = min(max(num_epochs, _MIN_EPOCHS), _MAX_EPOCHS)
+    num_steps = epoch.num_steps(num_epochs)
+    # If `valid` is large compared with the updates, validate less often.
+    cost = _COST_OF_TRANSLATION * max(1, epoch.num_valid_tokens)
+    affordable = _SHARE_OF_VALIDATIONS * (num_steps * batch_tokens) / cost
+    num_validations = round(min(max(affordable, _MIN_VALIDATIONS), _MAX_VALIDATIONS))
+    why_epochs = f"{num_steps:,} updates of {batch_tokens:,} tokens, {epoch.num_steps(1):,} an epoch"
     patience = round(_PATIENCE * num_validations)
     interval, updates = rounded(max(num_steps / num_validations, 10)), f"{num_steps:,} updates"
-    return length | {
+    return {
+        "max_steps": Choice(None, "max_epochs ends the run"),
+        "max_epochs": Choice(num_epochs, why_epochs),
         "warmup_steps": Choice(min(warmup_steps, rounded(num_steps / 5)), f"at most a fifth of {updates}"),
         "validate_every_steps": Choice(interval, f"about {round(num_steps / interval)} validations in {updates}"),
         "patience": Choice(patience, f"stops after {patience} validations without a better score"),

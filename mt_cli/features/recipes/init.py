@@ -57,7 +57,7 @@ def write_config(
     # Checks the options by the rules for configs.
     corpus: Tree = {"source": languages[0] or "source", "target": languages[1] or "target", "train": train}
     corpus |= {"valid": {"fraction": 0.1}} | trees
-    checked = parse_config({"name": request.name or "new", "corpus": corpus, "preset": "auto"}, "options")
+    checked = parse_config({"name": request.name or "new", "corpus": corpus}, "options")
     sources = checked.corpus.groups
     new = new_config(
         sources["train"][0],

@@ -11,15 +11,12 @@ from textwrap import wrap
 from typing import Any
 
 from mt_cli.batching.encoded import SIDES
-from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.loading import config_of_text, parse_config
 from mt_cli.config.sections import Config
 from mt_cli.config.sources import DatasetSource, FilesSource, FolderSource, HeldOut, Source
 from mt_cli.config.writing import on_one_line
 from mt_cli.corpus.cache import Cache
-from mt_cli.corpus.cleaning import KEPT
 from mt_cli.corpus.corpus import Corpus
-from mt_cli.corpus.mixed_orthography import find_stretches
 from mt_cli.corpus.rows import Languages
 from mt_cli.corpus.sources import read_rows
 from mt_cli.data.describe import notes_on_reading
@@ -30,8 +27,8 @@ from mt_cli.features.data_check.problems import find_problems
 from mt_cli.features.exchange.destinations import DESTINATIONS, describe_destinations, note_on_protection
 from mt_cli.features.fine_tuning.parent import inherited
 from mt_cli.features.protection import proposed_kinds
-from mt_cli.features.recipes.auto import Decision, PresetContext, begun_with, decide, describe, notes_on_parents
 from mt_cli.features.recipes.choices import Choice, expectation, is_limited_by_cpu
+from mt_cli.features.recipes.decisions import Decision, begun_with, decide, describe, notes_on_parents
 from mt_cli.features.recipes.evaluation_text import text_for_evaluation
 from mt_cli.features.recipes.request import Request
 from mt_cli.features.recipes.sides import NAME_COLUMNS, Given, Sides, Tree, resolve_sides, title_of
@@ -72,29 +69,24 @@ def new_config(
     parent, destination = request.parent, request.destination
     corpus, sides = _corpus_of(source, languages, evaluation)
     corpus |= {"accept_processed": True} if request.accept_processed else {}
-    tree = {"name": request.name or _name_of(source, sides.languages), "corpus": corpus, "preset": "auto"}
+    tree = {"name": request.name or _name_of(source, sides.languages), "corpus": corpus}
     corpora = read(parse_config(tree, "mt init"), cache)
-    left_out, notes = _other_orthography(corpora, parse_config(tree, "mt init").corpus)
-    if left_out:
-        corpus["filters"] = {"other_orthography": True}
-    if kinds := _protect(corpus, corpora["train"], tree, destination) if parent is None else "":
-        notes.append(kinds)
+    kinds = _protect(corpus, corpora["train"], tree, destination) if parent is None else ""
     if parent is None:
-        context = PresetContext(destination=destination)
-        decision = _with_planned_device(decide(parse_config(tree, "mt init"), cache, context))
+        decision = _with_planned_device(decide(parse_config(tree, "mt init"), cache, destination=destination))
     else:
         tree, decision = begun_with(parent, tree, cache, runs, destination)
-    text = _as_yaml(tree, decision, sides.languages, parent, left_out)
+    text = _as_yaml(tree, decision, sides.languages, parent)
     written = config_of_text(text, "mt init")
     if (inherited(written, decision.config, "mt init") if parent else written) != decision.config:
         raise InputError(f"{title_of(source)}: its names cannot be written in a config; rename them, or use other ones")
     problems = find_problems(read(decision.config, cache), decision.config, cache)
-    notes = [*sides.notes, *notes_on_reading(corpora), *notes]
+    notes = [*sides.notes, *notes_on_reading(corpora), *([kinds] if kinds else [])]
     (first, second), origins = sides.languages, sides.origins
     lines = [f"languages: {first} to {second} ({first} {origins[0]}, {second} {origins[1]})"]
     lines += [f"note: {note}" for note in notes] + [str(problem) for problem in problems if not problem.is_refused]
     lines += _corpora_described(decision.config, evaluation)
-    lines += describe(decision, parse_config(tree, "mt init"))
+    lines += describe(decision)
     lines.append(f"can be exported to: {describe_destinations(decision.config)}")
     if destination and (note := note_on_protection(decision.config, destination)):
         lines.append(f"note: {note}")
@@ -132,23 +124,6 @@ def _protect(corpus: dict[str, Any], train: Corpus, tree: Mapping[str, Any], des
         return f"corpus.protect is empty, because {destination} does not keep spans as they are; {pairs}"
     corpus["protect"] = [kind.name for kind in kinds]
     return f"corpus.protect keeps spans as they are; {pairs}"
-
-
-def _other_orthography(corpora: Mapping[str, Corpus], config: CorpusConfig) -> tuple[list[str], list[str]]:
-    """Parts of `train` to leave out, because they are spelled unlike `valid` or `test`, and notes on all such parts.
-
-    If they are half of `train` or more, nothing is left out.
-    """
-    train, compared = corpora["train"], config.compared
-    stretches = list(find_stretches(train, corpora.get(compared or ""), config, range(len(train.parts))))
-    num_pairs = len({row for part in stretches for row in part.rows[train.statuses[part.rows] == KEPT].tolist()})
-    is_left_out = 0 < num_pairs < len(train) / 2
-    end = "left out by corpus.filters.other_orthography" if is_left_out else "not left out, as it is most of train"
-    notes = [
-        f"{part}: letters in {part.language} unlike those of {compared} ({part.difference}): another orthography; {end}"
-        for part in stretches
-    ]
-    return [" ".join(str(part).split()) for part in stretches] if is_left_out else [], notes
 
 
 def _corpora_described(config: Config, given: Mapping[str, Source]) -> Iterator[str]:
@@ -226,7 +201,7 @@ def _name_of(source: Source, languages: Languages) -> str:
     return re.sub(r"[^\w-]+", "_", f"{stem[:40]}_{languages[0]}_{languages[1]}").lstrip("_-")[:60]
 
 
-def _as_yaml(tree: Tree, decision: Decision, languages: Languages, parent: Path | None, left_out: Sequence[str]) -> str:
+def _as_yaml(tree: Tree, decision: Decision, languages: Languages, parent: Path | None) -> str:
     """Text of a config: a comment for each value that was chosen."""
     end = f"; begins with {parent}." if parent else f". Expect {expectation(decision.facts)}"
     destination = decision.facts.destination
@@ -237,7 +212,6 @@ def _as_yaml(tree: Tree, decision: Decision, languages: Languages, parent: Path 
     lines.append(f"name: {on_one_line(tree['name'])}  # the directory below runs")
     if "init" in tree:
         lines.append(f"init: {on_one_line(tree['init'])}  # its weights, tokenizer and model")
-    compared = decision.config.corpus.compared
     comments = {
         "valid": "held out from train" if "fraction" in tree["corpus"]["valid"] else "selects the best checkpoint",
         "test": "scored at the end",
@@ -245,7 +219,6 @@ def _as_yaml(tree: Tree, decision: Decision, languages: Languages, parent: Path 
         if tree["corpus"].get("protect")
         else f"{destination} does not keep spans as they are, so the model learns to copy them",
         "accept_processed": "the model needs and gives text in this form",
-        "filters": f"leaves out {', '.join(left_out)}: spelled otherwise than {compared}",
     }
     lines.append("corpus:")
     for key, value in tree["corpus"].items():

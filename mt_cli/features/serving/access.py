@@ -28,8 +28,6 @@ class Keys:
     """Keys of a file, by their digests; without a file, no key is needed."""
 
     digests: tuple[bytes, ...] = ()
-    path: Path | None = None
-    """The file; None if the keys come from elsewhere."""
 
     @classmethod
     def read(cls, path: Path | None) -> Keys:
@@ -47,7 +45,7 @@ class Keys:
                 raise InputError(
                     f"{path}, line {number:,}: a key has at least {_SHORTEST_KEY} characters of ASCII, and no spaces"
                 )
-        return cls(tuple(dict.fromkeys(map(_digest, keys.values()))), path)
+        return cls(tuple(dict.fromkeys(map(_digest, keys.values()))))
 
     def knows(self, key: str | None) -> bool:
         """Whether a key is one of the file; the time does not depend on the keys."""

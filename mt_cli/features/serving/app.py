@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -22,7 +21,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mt_cli.errors import DeviceMemoryError, MtError
 from mt_cli.features.serving import libretranslate, native
-from mt_cli.features.serving.access import Keys
 from mt_cli.features.serving.errors import GivenUpError, RequestError
 from mt_cli.features.serving.files import FileStore
 from mt_cli.features.serving.libretranslate import key_of, service_of
@@ -56,8 +54,8 @@ _CLOSED_REQUEST = 499
 """Status in the log and the metrics of a request whose client has closed the connection."""
 
 
-def application(service: Service, watch_seconds: float | None = None) -> Starlette:
-    """Application that answers with a service; with `watch_seconds`, it looks for replaced weights that often."""
+def application(service: Service) -> Starlette:
+    """Application that answers with a service."""
     middleware = [starlette.middleware.Middleware(_Gate, service=service)]
     if service.hosts.origins:
         cors = {"allow_origins": sorted(service.hosts.origins), "allow_methods": ["GET", "POST"]}
@@ -67,10 +65,7 @@ def application(service: Service, watch_seconds: float | None = None) -> Starlet
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:
         app.state.files = FileStore()
-        watching = asyncio.create_task(_watch(service, watch_seconds)) if watch_seconds else None
         yield
-        if watching:
-            watching.cancel()
         service.close()
         app.state.files.close()
 
@@ -174,30 +169,6 @@ def _answer_without_route(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     message = {404: "there is no such path", 405: "this path has another method"}.get(status, "the request is wrong")
     return _refusal(f"{message}; see /docs", status)
-
-
-async def _watch(service: Service, seconds: float) -> None:
-    while True:
-        await asyncio.sleep(seconds)
-        await reload(service, is_asked=False)
-
-
-async def reload(service: Service, is_asked: bool = True) -> None:
-    """Load models again whose weights were replaced; requests that have begun keep the former weights.
-
-    If a person asks for it, keys are read again, too, and weights that could not be loaded are tried again, as they are
-    when they have changed.
-    """
-    if is_asked and service.keys.path:
-        try:
-            service.keys = Keys.read(service.keys.path)
-        except MtError as error:
-            say(f"mt: the keys stay as they are: {error}")
-    async with service.reloading:
-        names = await asyncio.to_thread(service.models.reload, is_asked)
-    service.metrics.count("mt_reloads_total", len(names))
-    for name in names:
-        say(f"{name}: loaded again")
 
 
 def _known_path(path: str) -> str:

@@ -18,7 +18,6 @@ from mt_cli.features.serving.models import AUTO
 Body = TypeVar("Body", bound=BaseModel)
 _MOST_DRAINED_BYTES = 2**26
 _MAX_FIELDS = 32
-_SLOWEST_BYTES_PER_SECOND = 2**15
 
 
 _Format = Annotated[
@@ -68,8 +67,7 @@ async def read_body(
     """Body of a request; raises RequestError (413, 408, 415) if it is too large, too slow or compressed.
 
     A body that is too large is read to its end and dropped, up to a limit, so that clients that do not listen while
-    they send see the answer. The time is `seconds` and what the bytes take that arrive slowly. `count` gets the number
-    of bytes of each part that is kept, and may raise RequestError.
+    they send see the answer. `count` gets the number of bytes of each part that is kept, and may raise RequestError.
     """
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise RequestError("compressed requests are not read; send it without Content-Encoding", 415)
@@ -81,11 +79,9 @@ async def read_body(
     parts: list[bytes] = []
     num_bytes = 0
     try:
-        async with asyncio.timeout(seconds) as limit:
-            started_at = asyncio.get_running_loop().time()
+        async with asyncio.timeout(seconds):
             async for chunk in request.stream():
                 num_bytes += len(chunk)
-                limit.reschedule(started_at + seconds + num_bytes / _SLOWEST_BYTES_PER_SECOND)
                 if num_bytes > _MOST_DRAINED_BYTES:
                     raise error
                 if num_bytes > max_bytes:

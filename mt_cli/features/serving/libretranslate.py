@@ -150,7 +150,7 @@ async def translate_upload(request: Request) -> Response:
 
     try:
         max_bytes = limits.max_file_bytes + _BYTES_BESIDE_FILE
-        content = await read_body(request, max_bytes, limits.body_seconds, count)
+        content = await read_body(request, max_bytes, limits.file_seconds, count)
         fields = await read_fields(request, content)
         del content
         service.admit(request, key_of(request, fields))

@@ -1,4 +1,4 @@
-"""Models that a server has loaded: their directions, how a request chooses one, and how they are loaded again."""
+"""Models that a server has loaded: their directions, and how a request chooses one."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.directions import Tagging, direction_of
 from mt_cli.corpus.languages import language_name, primary, scripts_of
-from mt_cli.errors import MtError, RunError
 from mt_cli.evaluation.scores import Score
 from mt_cli.features.serving.errors import RequestError
-from mt_cli.machine.console import say
-from mt_cli.machine.devices import is_out_of_memory, keep_memory
+from mt_cli.machine.devices import keep_memory
 from mt_cli.machine.storage import real_path
 from mt_cli.reporting.report import RunSummary, read_report
 from mt_cli.translation.exported import DESCRIPTION
@@ -58,12 +56,6 @@ class Source:
     num_threads: int | None = None
     checkpoint: str | None = None
 
-    def fingerprint(self) -> tuple[int, ...]:
-        """Value that changes when the weights are replaced."""
-        path = self._weights
-        status = path.stat() if path.exists() else None
-        return (status.st_ino, status.st_mtime_ns, status.st_size) if status else ()
-
     @property
     def _weights(self) -> Path:
         if self.engine == "mt":
@@ -72,21 +64,18 @@ class Source:
 
     def load(self, name: str) -> ServedModel:
         """Load the model; raises the errors of `Translator.load`."""
-        fingerprint = self.fingerprint()
         options = {"num_threads": self.num_threads, "engine": self.engine, "checkpoint": self.checkpoint}
         translator = Translator.load(self.path, self.device, self.precision, **options)  # type: ignore[arg-type]
         keep_memory()
         run = RunSummary.read(self.path) if self.engine == "mt" else None
         pairs = _directions(translator, run.config.corpus if run else None)
         updated_at = datetime.fromtimestamp(self._weights.stat().st_mtime, UTC)
-        return ServedModel(
-            name, self, translator, pairs, _scores(self.path, pairs) if run else (), updated_at, fingerprint
-        )
+        return ServedModel(name, self, translator, pairs, _scores(self.path, pairs) if run else (), updated_at)
 
 
 @dataclass(frozen=True, eq=False)
 class ServedModel:
-    """A loaded model; requests that have begun keep it when it is loaded again."""
+    """A loaded model."""
 
     name: str
     source: Source
@@ -96,7 +85,6 @@ class ServedModel:
     scores: tuple[SplitScore, ...]
     updated_at: datetime
     """Time at which the weights were written."""
-    fingerprint: tuple[int, ...] = ()
 
     def tag(self, direction: Direction) -> str | None:
         """Tag that asks for a direction; None if the model needs none."""
@@ -161,11 +149,9 @@ class Choice(NamedTuple):
 
 @dataclass
 class Models:
-    """All models of a server. `models` is replaced as a whole when one is loaded again."""
+    """All models of a server."""
 
     models: tuple[ServedModel, ...]
-    _refused: dict[str, tuple[int, ...]] = field(default_factory=dict, init=False)
-    """Fingerprints of weights that could not be loaded, by model."""
     codes: dict[str, str] = field(init=False)
     """Code for clients by the code of a run: `en` for `eng_Latn`, unless two languages would have the same."""
 
@@ -184,37 +170,6 @@ class Models:
                 name = f"{base}-{number}"
             models.append(_loaded(source, name))
         return cls(tuple(models))
-
-    def reload(self, with_refused: bool = True) -> list[str]:
-        """Load models whose weights were replaced; return their names. A model that cannot be loaded stays as it is.
-
-        `with_refused` is whether to try weights again that could not be loaded.
-        """
-        names, num_refused = [], 0
-        for number, model in enumerate(self.models):
-            fingerprint: tuple[int, ...] = ()
-            try:
-                fingerprint = model.source.fingerprint()
-                if not fingerprint and with_refused:
-                    raise RunError("its weights are gone")
-                if fingerprint in ((), model.fingerprint):
-                    continue
-                if not with_refused and fingerprint == self._refused.get(model.name):
-                    continue
-                loaded = _loaded(model.source, model.name)
-            except Exception as error:  # Damaged files also raise errors of libraries, and files can vanish.
-                if not is_out_of_memory(error):
-                    self._refused[model.name] = fingerprint  # Otherwise it may fit next time.
-                shown = str(error) if isinstance(error, MtError | OSError) else f"{type(error).__name__}: {error}"
-                say(f"mt: {model.name} is served as before: {shown}")
-                num_refused += 1
-                continue
-            self.models = (*self.models[:number], loaded, *self.models[number + 1 :])
-            self.__post_init__()
-            names.append(model.name)
-        if with_refused and not names and not num_refused:
-            say("mt: no weights were replaced; nothing is loaded again")
-        return names
 
     @property
     def directions(self) -> list[Direction]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections import deque
@@ -18,23 +17,17 @@ from mt_cli.decoding.engine import Engine, ForcedDecoding, Ids, Sentence
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.features.serving.errors import GivenUpError
 
-_ROWS_OF_SHORT_CALLS = 8
-"""Rows of each call that a batch takes before it is limited in time."""
-_SECONDS_OF_LONG_CALLS = 1.0
-"""Time that the further rows of long calls may add to a batch, so that a short call never waits long."""
-_PATIENCE_SECONDS = 2.0
-"""A call that was not served for this long comes first."""
 _WAITING_SHARE = 0.25
 """Longest wait for further calls, as a share of the time of the last batch."""
 _FORCED_BATCH_TOKENS = 2048
-_MOST_RETRY_SECONDS = 60
+_MOST_ROWS_OF_CALL = 64
+"""Rows of a call in a batch, so that others soon have their turn."""
 
 
 class Ticket:
-    """A request whose calls of engines are scheduled: its share of the work so far, and whether it is given up."""
+    """A request whose calls of engines are scheduled, and whether it is given up."""
 
     def __init__(self) -> None:
-        self.num_rows_done = 0
         self.is_given_up = False
 
 
@@ -50,8 +43,6 @@ class _Call:
     lengths: Sequence[int]
     """Number of source tokens of each row."""
     batch_tokens: int
-    added_at: float
-    served_at: float
     pending: deque[int] = field(init=False)
     """Indices of the rows that no batch has taken, longest first, so that batches have little padding."""
     results: dict[int, Any] = field(default_factory=dict)
@@ -65,16 +56,17 @@ class _Call:
 class Scheduler:
     """A thread that computes the rows of waiting calls in batches.
 
-    A batch may wait until nothing has happened for `max_wait_seconds`; see `_seconds_to_wait`. Calls of requests for
-    which little was computed come first; no call waits much longer than `_PATIENCE_SECONDS` for its next rows.
+    A batch may wait until nothing has happened for `max_wait_seconds`; see `_seconds_to_wait`. It takes rows of the
+    waiting calls in turn, and begins with the call that has waited longest.
     """
 
     def __init__(self, max_wait_seconds: float = 0.005, on_batch: Callable[[int, int, float], object] | None = None):
         self._max_wait_seconds = max_wait_seconds
         self._on_batch = on_batch or (lambda num_rows, num_tokens, seconds: None)
         self._calls: list[_Call] = []
+        """Calls that wait, the one that was served last at the end."""
         self._condition = threading.Condition()
-        self._tokens_per_second = self._last_seconds = self._last_ended_at = self._last_event_at = 0.0
+        self._last_seconds = self._last_ended_at = self._last_event_at = 0.0
         self._last_num_calls = self._num_requests = 0
         self._is_stopped = False
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
@@ -92,12 +84,6 @@ class Scheduler:
         """Number of source tokens of the rows that no batch has taken."""
         with self._condition:
             return sum(call.lengths[row] for call in self._calls for row in call.pending)
-
-    @property
-    def seconds_until_idle(self) -> int:
-        """Estimate of the time that the waiting rows take, 1 to 60 seconds."""
-        rate = self._tokens_per_second
-        return max(1, min(_MOST_RETRY_SECONDS, math.ceil(self.num_waiting_tokens / rate) if rate else 1))
 
     def count_requests(self, change: int) -> None:
         """Count a request that has begun (1) or ended (-1), so that batches wait for the calls of others."""
@@ -134,13 +120,12 @@ class Scheduler:
         """Wait for the result of each row. Raises GivenUpError if the request is given up, and errors of `compute`."""
         if not rows:
             return []
-        now = time.monotonic()
-        call = _Call(ticket, key, compute, rows, lengths, batch_tokens, now, now)
+        call = _Call(ticket, key, compute, rows, lengths, batch_tokens)
         with self._condition:
             if ticket.is_given_up or self._is_stopped:
                 raise GivenUpError
             self._calls.append(call)
-            self._last_event_at = now
+            self._last_event_at = time.monotonic()
             self._condition.notify_all()
         call.done.wait()
         if call.error is not None:
@@ -162,7 +147,7 @@ class Scheduler:
                     return
                 while self._calls and (seconds := self._seconds_to_wait()) > 0:
                     self._condition.wait(seconds)
-                batch = self._next_batch(time.monotonic()) if self._calls else []
+                batch = self._next_batch() if self._calls else []
             if batch:
                 self._compute(batch)
 
@@ -180,32 +165,23 @@ class Scheduler:
             until = min(until, self._last_event_at + self._max_wait_seconds)
         return until - time.monotonic()
 
-    def _next_batch(self, now: float) -> list[tuple[_Call, list[int]]]:
+    def _next_batch(self) -> list[tuple[_Call, list[int]]]:
         """Rows of the next batch, by call: a row of each call in turn until the batch is full."""
-        is_patient = {call: now - call.served_at < _PATIENCE_SECONDS for call in self._calls}
-        calls = sorted(self._calls, key=lambda call: (is_patient[call], call.ticket.num_rows_done, call.added_at))
-        first = calls[0]
-        calls = [call for call in calls if call.key == first.key]
-        most_tokens = first.batch_tokens
-        most_of_long = min(most_tokens, self._tokens_per_second * _SECONDS_OF_LONG_CALLS)
-        batch: dict[_Call, list[int]] = {call: [] for call in calls}
-        num_tokens = num_turns = 0
-        while turn := [call for call in calls if call.pending]:
-            for call in turn:
-                length = call.lengths[call.pending[0]]
-                limit = most_tokens if num_turns < _ROWS_OF_SHORT_CALLS else most_of_long
-                if num_tokens and num_tokens + length > limit:
-                    return self._taken(batch, now)
-                batch[call].append(call.pending.popleft())
-                num_tokens += length
-            num_turns += 1
-        return self._taken(batch, now)
-
-    def _taken(self, batch: dict[_Call, list[int]], now: float) -> list[tuple[_Call, list[int]]]:
-        for call, indices in batch.items():
-            call.ticket.num_rows_done += len(indices)
-            call.served_at = now if indices else call.served_at
-        return [(call, indices) for call, indices in batch.items() if indices]
+        first = self._calls[0]
+        batch: dict[_Call, list[int]] = {call: [] for call in self._calls if call.key == first.key}
+        turns = [call for _ in range(_MOST_ROWS_OF_CALL) for call in batch]
+        num_tokens = 0
+        for call in turns:
+            if not call.pending:
+                continue
+            length = call.lengths[call.pending[0]]
+            if num_tokens and num_tokens + length > first.batch_tokens:
+                break
+            batch[call].append(call.pending.popleft())
+            num_tokens += length
+        served = [call for call, indices in batch.items() if indices]
+        self._calls = [call for call in self._calls if call not in served] + served
+        return [(call, batch[call]) for call in served]
 
     def _compute(self, batch: Sequence[tuple[_Call, list[int]]]) -> None:
         """Compute a batch; if that fails, compute each call alone, so that only the call with the error fails."""
@@ -222,8 +198,6 @@ class Scheduler:
             return
         seconds = time.monotonic() - started_at
         num_tokens = sum(call.lengths[index] for call, indices in batch for index in indices)
-        rate = num_tokens / max(seconds, 1e-6)
-        self._tokens_per_second = 0.8 * self._tokens_per_second + 0.2 * rate if self._tokens_per_second else rate
         self._on_batch(sum(len(indices) for _, indices in batch), num_tokens, seconds)
         with self._condition:
             self._last_num_calls = len(self._calls)

@@ -1,4 +1,4 @@
-"""The server process: its socket, its connections, its signals, and the messages at its start and end."""
+"""The server process: its socket, its signals, and the messages at its start and end."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mt_cli.errors import InputError, RunInterruptedError, reason
 from mt_cli.features.serving.access import is_loopback
-from mt_cli.features.serving.app import application, reload
+from mt_cli.features.serving.app import application
 from mt_cli.features.serving.files import remove_temporary_folders
 from mt_cli.features.serving.service import Service
 from mt_cli.machine.console import say
@@ -27,72 +25,9 @@ from mt_cli.machine.console import say
 _ALL_ADDRESSES = ("0.0.0.0", "::", "")
 _MOST_CONNECTIONS = 500
 _MOST_HEAD_BYTES = 2**15
-_SECONDS_OF_HEAD = 15.0
-"""Time in which the head of a request arrives."""
 _SECONDS_BETWEEN_LOOKS = 0.05
 _SECONDS_KEPT_OPEN = 30
 """Time for which a connection stays open without a request."""
-_SECONDS_OF_READING = 120.0
-"""Time in which a client takes a part of an answer, of some 64 KB and what the system holds for it."""
-
-
-class Connection(H11Protocol):
-    """Connection that is closed if a head does not arrive in time, or an answer is not read: uvicorn has no limits."""
-
-    _timer: asyncio.TimerHandle | None = None
-    _writing: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a head."""
-        super().connection_made(transport)
-        self._set_timer()
-
-    def data_received(self, data: bytes) -> None:
-        """Wait for the rest of a head, if it is not complete."""
-        super().data_received(data)
-        self._set_timer()
-
-    def pause_writing(self) -> None:
-        """Wait for the client to read what was sent."""
-        super().pause_writing()
-        self._writing = self.loop.call_later(_SECONDS_OF_READING, self.transport.abort)
-
-    def resume_writing(self) -> None:
-        """Stop waiting for the client to read."""
-        self._cancel_writing()
-        super().resume_writing()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Stop waiting."""
-        self._cancel_timer()
-        self._cancel_writing()
-        super().connection_lost(exc)
-
-    def _set_timer(self) -> None:
-        if self._has_request:
-            self._cancel_timer()
-        elif self._timer is None:
-            self._timer = self.loop.call_later(_SECONDS_OF_HEAD, self._end)
-
-    def _cancel_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _cancel_writing(self) -> None:
-        if self._writing is not None:
-            self._writing.cancel()
-            self._writing = None
-
-    def _end(self) -> None:
-        self._timer = None
-        if not self._has_request:
-            self.transport.close()
-
-    @property
-    def _has_request(self) -> bool:
-        """Whether a request is being answered."""
-        return self.cycle is not None and not self.cycle.response_complete
 
 
 class _Server(uvicorn.Server):
@@ -104,17 +39,25 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop; tell how many requests are finished first."""
+        if sig == getattr(signal, "SIGHUP", None):  # The terminal may be closed, and writing to it would raise.
+            with open(os.devnull, "w", encoding="utf-8") as nowhere:
+                os.dup2(nowhere.fileno(), 2)
         if not self.should_exit and (number := self._service.num_running):
             say(f"Stopping after {number:,} request{'s' * (number > 1)} ... (a second Ctrl-C stops at once)")
         super().handle_exit(sig, frame)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Context manager in which SIGINT and SIGTERM end the server, and a second SIGINT ends it at once."""
+        """Context manager in which SIGINT, SIGTERM and SIGHUP end the server, and a second SIGINT ends it at once.
+
+        SIGHUP stays ignored where it was, as under `nohup`.
+        """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        numbers = [getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP")]  # Windows has no SIGHUP.
+        caught = [number for number in numbers if number and signal.getsignal(number) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, self.handle_exit) for number in caught}
         try:
             yield
         finally:
@@ -122,20 +65,18 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
 
-def serve(
-    load: Callable[[], Service], host: str, port: int, watch_seconds: float | None, proxies: Sequence[str]
-) -> None:
+def serve(load: Callable[[], Service], host: str, port: int, proxies: Sequence[str]) -> None:
     """Load models and answer requests until SIGINT or SIGTERM; requests that were accepted are finished.
 
-    SIGHUP loads models again whose weights were replaced. `proxies` are addresses whose headers about the client are
-    believed. Raises InputError, before anything is loaded, if the address cannot be used.
+    `proxies` are addresses whose headers about the client are believed. Raises InputError, before anything is loaded,
+    if the address cannot be used.
     """
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # It logs each damaged form.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # It warns of each damaged request.
     with bound(host, port) as listener:
         service = load()
         service.prepare_detection()
-        server = _Server(server_config(service, watch_seconds, proxies), service)
+        server = _Server(server_config(service, proxies), service)
         try:
             asyncio.run(_run(server, service, listener, host))
         except KeyboardInterrupt:  # Between the handlers of both.
@@ -150,10 +91,10 @@ def serve(
     os._exit(RunInterruptedError.exit_code)  # The interpreter would wait for the threads of requests.
 
 
-def server_config(service: Service, watch_seconds: float | None = None, proxies: Sequence[str] = ()) -> uvicorn.Config:
+def server_config(service: Service, proxies: Sequence[str] = ()) -> uvicorn.Config:
     """Options of uvicorn, with limits on connections."""
     return uvicorn.Config(
-        application(service, watch_seconds),
+        application(service),
         log_config=None,
         access_log=False,
         server_header=False,
@@ -164,29 +105,13 @@ def server_config(service: Service, watch_seconds: float | None = None, proxies:
         timeout_keep_alive=_SECONDS_KEPT_OPEN,
         timeout_graceful_shutdown=int(service.limits.file_seconds),
         ws="none",
-        http=Connection,
+        http="h11",
         loop="asyncio",
     )
 
 
 async def _run(server: uvicorn.Server, service: Service, listener: socket.socket, host: str) -> None:
-    loop, had_terminal = asyncio.get_running_loop(), sys.stderr.isatty()
-    reloading: set[asyncio.Task[None]] = set()
-
-    def hang_up() -> None:
-        if had_terminal and not os.isatty(2):  # The terminal was closed, and writing to it would raise.
-            with open(os.devnull, "w", encoding="utf-8") as nowhere:
-                os.dup2(nowhere.fileno(), 2)
-            server.should_exit = True
-            return
-        task = loop.create_task(reload(service))
-        reloading.add(task)
-        task.add_done_callback(reloading.discard)
-
-    number: Any = getattr(signal, "SIGHUP", None)  # Windows has none.
-    if number is not None:
-        loop.add_signal_handler(number, hang_up)
-    serving = loop.create_task(server.serve([listener]))
+    serving = asyncio.create_task(server.serve([listener]))
     while not server.started and not serving.done():
         await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
     if server.started:

@@ -29,6 +29,7 @@ _BYTES_BESIDE_TEXT = 2**16
 _CERTAIN = 0.5
 """Probability from which a detected language is believed against the target of a request."""
 _MOST_BYTES_AT_ONCE = 2**28
+_RETRY_SECONDS = 10
 
 
 @dataclass(frozen=True)
@@ -43,10 +44,11 @@ class Limits:
     max_requests: int = 128
     """Requests that are worked on or wait."""
     body_seconds: float = 30.0
-    """Time for sending a request."""
+    """Time for sending a request with texts."""
     text_seconds: float = 60.0
     """Time for answering a request with texts."""
     file_seconds: float = 900.0
+    """Time for sending a file, and for translating it."""
 
     @property
     def max_body_bytes(self) -> int:
@@ -72,7 +74,6 @@ class Service:
     def __post_init__(self) -> None:
         self.scheduler = Scheduler(self.max_wait_seconds, self.metrics.count_batch)
         self._executor = ThreadPoolExecutor(self.limits.max_requests, "request")
-        self.reloading = asyncio.Lock()
         self.num_running = 0
         self._num_bytes = 0
 
@@ -102,7 +103,7 @@ class Service:
         connection, the work is dropped and ClientDisconnect is raised.
         """
         if self.num_running >= self.limits.max_requests:
-            raise RequestError("the server is busy; try again later", 429, self.scheduler.seconds_until_idle)
+            raise RequestError("the server is busy; try again later", 429, _RETRY_SECONDS)
         ticket = Ticket()
         self.num_running += 1
         self.scheduler.count_requests(1)
@@ -186,7 +187,7 @@ class Service:
     def reserve(self, num_bytes: int) -> None:
         """Count bytes that a request holds in memory; raise RequestError (429) if all requests hold too many."""
         if self._num_bytes + num_bytes > _MOST_BYTES_AT_ONCE:
-            raise RequestError("the server is busy with other files; try again later", 429, 10)
+            raise RequestError("the server is busy with other files; try again later", 429, _RETRY_SECONDS)
         self._num_bytes += num_bytes
 
     def release(self, num_bytes: int) -> None:

@@ -1,4 +1,4 @@
-"""Random segmentations of words, for training: BPE-dropout, and sampling from a unigram model. Knows ids, not texts.
+"""Random segmentations of words, for training: BPE-dropout. Knows ids, not texts.
 
 A word is a part of a sequence of ids that can be segmented separately, because no entry of the vocabulary crosses its
 ends. A special token, a tag or a byte is a word with only one segmentation.
@@ -27,8 +27,6 @@ NUM_SAMPLES = 128
 """Number of segmentations that are drawn for a word. Each occurrence in training takes a random one of them."""
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _NEVER = np.int64(2**62)
-_IMPOSSIBLE = -1e30
-"""Score of a piece that does not exist. It is finite, because infinity minus infinity is not a number."""
 
 
 def numbered(keys: Keys, numbers: NDArray[np.integer[Any]] | int) -> Keys:
@@ -89,71 +87,6 @@ class MergeDropout:
         return np.where(is_found, self._ranks[rows], _NEVER)
 
 
-class Lattice:
-    """Sampling from a unigram model: P(x)^alpha, over all segmentations x of a word (Kudo 2018, section 3.2).
-
-    Sums of probabilities are computed from the end of each word, and pieces are then sampled from its start.
-    """
-
-    def __init__(self, tokenizer: Tokenizer, alpha: float) -> None:
-        spellings = _spellings(tokenizer)
-        nodes: dict[tuple[int, int], int] = {}
-        self._pieces = np.full(1 + sum(map(len, spellings)), -1, dtype=np.int64)
-        for index, characters in enumerate(spellings):
-            node = 0
-            for character in characters:
-                node = nodes.setdefault((node, character), len(nodes) + 1)
-            self._pieces[node] = index
-        self._base, self._max_length = tokenizer.vocab_size, max(map(len, spellings))
-        codes = np.array([node * self._base + character for node, character in nodes], dtype=np.int64)
-        self._children = codes.argsort() + 1
-        self._codes = codes[self._children - 1]
-        self._scores = np.array([alpha * score for _, score in tokenizer.model()["vocab"]] + [_IMPOSSIBLE])
-
-    def __call__(self, characters: Integers, lengths: Integers, keys: Keys) -> Words:
-        """Segmentations of all words; in each round, one piece is sampled for every word in parallel."""
-        pieces = self._pieces_at(characters, np.repeat(np.cumsum(lengths), lengths))
-        scores = self._scores[pieces]
-        steps = np.arange(1, self._max_length + 1)
-        # Each word has one more place, for its end.
-        starts, word = starts_of(lengths + 1), np.repeat(np.arange(len(lengths)), lengths)
-        place = np.arange(len(characters)) + word
-        sums = np.zeros(len(characters) + len(lengths) + self._max_length)
-        left = np.repeat(starts + lengths, lengths) - place
-        order = left.argsort(kind="stable")
-        for rows in np.split(order, np.flatnonzero(np.diff(left[order])) + 1):
-            paths = scores[rows] + sums[place[rows, None] + steps]
-            best = paths.max(axis=1)
-            sums[place[rows]] = best + np.log(np.exp(paths - best[:, None]).sum(axis=1))
-        drawn: list[tuple[Integers, Integers]] = []
-        words, at = np.flatnonzero(lengths), starts[lengths > 0]
-        for number in count():
-            if not len(words):
-                break
-            row = at - words
-            shares = np.exp(scores[row] + sums[at[:, None] + steps] - sums[at, None]).cumsum(axis=1)
-            random = (numbered(keys[words], number) >> np.uint64(32)) * 2.0**-32 * shares[:, -1]
-            chosen = (shares <= random[:, None]).sum(axis=1)
-            drawn.append((words, pieces[row, chosen]))
-            at = at + chosen + 1
-            remains = at < (starts + lengths)[words]
-            words, at = words[remains], at[remains]
-        return _by_word(drawn, len(lengths))
-
-    def _pieces_at(self, characters: Integers, ends: Integers) -> Integers:
-        """Piece of each length (1, 2, ...) at each character, whose word has its end at `ends`; -1 for none."""
-        pieces = np.full((len(characters), self._max_length), -1, dtype=np.int64)
-        at = node = np.arange(len(characters))
-        node = node * 0
-        for length in range(self._max_length):
-            is_inside = at + length < ends[at]
-            at, node = at[is_inside], node[is_inside]
-            places, is_found = _find(self._codes, node * self._base + characters[at + length])
-            at, node = at[is_found], self._children[places[is_found]]
-            pieces[at, length] = self._pieces[node]
-        return pieces
-
-
 def _spellings(tokenizer: Tokenizer) -> list[list[int]]:
     """Ids of the characters of each entry; for an entry that is not a subword, its own id."""
     subwords = tokenizer.subwords()
@@ -197,8 +130,7 @@ class Segmenter:
         max_remembered_ids: int = 2**22,
     ) -> None:
         self._max_remembered_ids = max_remembered_ids
-        alpha, rate = config.unigram_alpha, config.bpe_dropout
-        self._sampler: Sampler = MergeDropout(tokenizer, rate) if alpha is None else Lattice(tokenizer, alpha)
+        self._sampler: Sampler = MergeDropout(tokenizer, config.bpe_dropout)
         rows, size = _spellings(tokenizer), tokenizer.vocab_size
         ends = np.full((2, size), -1, dtype=np.int64)
         for index in tokenizer.subwords().values():

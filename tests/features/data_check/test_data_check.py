@@ -254,23 +254,3 @@ def test_an_evaluation_set_of_another_kind_is_named_and_one_of_the_same_kind_is_
     _, out = check(("ay", "gn"), "train", "same", "other")
     assert "test looks unlike train in ay" in out and "test looks unlike train in gn" in out
     assert "valid looks unlike" not in out
-
-
-UNFILTERED = {"min_script_share": None, "max_length_ratio": None, "wrong_language": False}
-
-
-def test_lines_in_another_orthography_are_named_and_no_problem_if_they_are_left_out(check, tmp_path):
-    english = [f"sentence number {place} of the text" for place in range(1_000)]
-    foreign = [f"les chiens et la maison sont dans ce jardin {word}" for word in random_words(500, "cuaeioldrmp")]
-    for name, target in (("train.en", english), ("train.shp", [*random_words(500, "kwbtnzyx"), *foreign])):
-        (tmp_path / name).write_text("".join(f"{line}\n" for line in target), encoding="utf-8")
-    write_tsv(tmp_path, "valid", [f"other {line}" for line in english[:200]], random_words(200, "kwbtnzyx", seed=6))
-    outcomes = {}
-    for is_left_out in (True, False):
-        filters = UNFILTERED | {"other_orthography": is_left_out}
-        sets = {"train": {"files": ["train.en", "train.shp"]}, "valid": {"file": "valid.tsv"}}
-        outcomes[is_left_out] = check(("en", "shp"), **sets, filters=filters)
-        (line,) = [line for line in outcomes[is_left_out][1].splitlines() if "unlike those of valid" in line]
-        assert "train.shp, lines 501 to 1,000, have letters in shp" in line and "other_orthography" in line
-    assert outcomes[False][0] == 2 and "the target looks like `fr`, not `shp`" in outcomes[False][1]
-    assert outcomes[True][0] == 0 and "PROBLEM" not in outcomes[True][1]

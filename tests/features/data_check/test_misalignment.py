@@ -2,6 +2,7 @@ import gzip
 import random
 
 import pytest
+from corpora import phrasebook
 
 from mt_cli.config.sources import FilesSource
 from mt_cli.corpus.misalignment import Alignment, find_misaligned_stretches, first_misaligned_line
@@ -135,9 +136,8 @@ def test_lines_that_are_not_translated_are_no_evidence(number):
     assert find_misaligned_stretches(sources[500 : 500 + number], targets[500 : 500 + number]).stretches == []
 
 
-def test_slips_of_sentences_are_found_and_clean_text_has_none(root):
-    lines = (root / "mt_cli/corpus/practice/phrasebook-en-it.train.tsv").read_text(encoding="utf-8").split("\n")[:1_000]
-    sources, targets = ([line.split("\t")[side] for line in lines] for side in (0, 1))
+def test_slips_of_sentences_are_found_and_clean_text_has_none():
+    sources, targets = map(list, zip(*phrasebook("train")[:1_000], strict=True))
     assert find_misaligned_stretches(sources, targets).stretches == []
     for place, number in ((0, 1), (500, 5)):
         ((first, _, slip),) = find_misaligned_stretches(sources, lost(targets, place, number)).stretches

@@ -4,7 +4,7 @@ from itertools import chain
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mt_cli.corpus.xml_places import escaped
@@ -34,15 +34,11 @@ def tags_of(content):
     return sorted((node.tag, *node.attrib.items()) for node in nodes)
 
 
-@given(PIECES)
-def test_text_that_comes_back_unchanged_gives_the_same_content(pieces):
+@settings(max_examples=60)
+@given(PIECES, st.randoms(use_true_random=False))
+def test_any_translation_keeps_each_tag_once_and_nested(pieces, random):
     tagged = TaggedText.of(pieces)
     assert tagged.written_with_surroundings(tagged.text, escaped) == (written(pieces), False)
-
-
-@given(PIECES, st.randoms(use_true_random=False))
-def test_any_translation_keeps_each_tag_once_and_nested_rightly(pieces, random):
-    tagged = TaggedText.of(pieces)
     parts = [part for part in LIKE_TAG.split(tagged.text) if part]
     translation = "".join(random.choices(parts, k=len(parts) + random.choice((-1, 0, 1)))) if parts else "<g>"
     content, _ = tagged.written_with_surroundings(translation, escaped)
@@ -52,7 +48,6 @@ def test_any_translation_keeps_each_tag_once_and_nested_rightly(pieces, random):
 @pytest.mark.parametrize(
     ("translation", "content", "is_repaired"),
     [
-        ('clicca <g id="1">qui</g><x id="2"/>!', 'clicca <g id="1">qui</g><x id="2"/>!', False),
         ('<x id="2"/>clicca <g id="1">qui</g>', '<x id="2"/>clicca <g id="1">qui</g>', False),
         ('clicca <g id="1">qui<x id="2"/>', 'clicca <g id="1">qui<x id="2"/></g>', True),
         ("clicca qui</g>", 'clicca qui<g id="1"></g><x id="2"/>', True),
@@ -63,16 +58,12 @@ def test_any_translation_keeps_each_tag_once_and_nested_rightly(pieces, random):
 )
 def test_tags_that_are_lost_doubled_or_invented_are_repaired(translation, content, is_repaired):
     tagged = TaggedText.of(["click ", *element(["here"]), Tag('<x id="2"/>', ""), "!"])
-    assert tagged.text == 'click <g id="1">here</g><x id="2"/>!'
     assert tagged.written(translation, escaped) == (content, is_repaired)
 
 
-def test_tags_around_a_text_are_not_part_of_it():
+def test_tags_around_a_text_and_content_of_codes_are_hidden():
     tagged = TaggedText.of([" ", Tag("<x/>", ""), *element(element(["here ", Tag("<x/>", ""), "now"])), " "])
     assert tagged.text == "here <x/>now"
-
-
-def test_content_of_codes_is_not_shown():
     tagged = TaggedText.of(["Press ", Tag("<ph id='1'>&lt;img src='secret'&gt;</ph>", ""), " now"])
     assert "secret" not in tagged.text and tagged.written(tagged.text, escaped)[0].count("secret") == 1
 
@@ -81,4 +72,3 @@ def test_an_end_tag_without_a_pair_stays_after_its_start_tag():
     pieces = ["a ", Tag("<b>", "b", "start"), "c ", Tag("<i>", "i", "start"), "d", Tag("</b>", "b", "end"), " e"]
     tagged = TaggedText.of([*pieces, Tag("</i>", "i", "end"), " f"])
     assert tagged.written("A </i><b>C D</b> E F", escaped) == ("A <i><b>C D</b> E F</i>", True)
-    assert tagged.written(tagged.text, escaped) == (tagged.text, False)

@@ -4,9 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.decoding.ctranslate2 import load_translator
-from mt_cli.features.exchange.ctranslate2 import export_ctranslate2
 
 
 class FakeLibrary:
@@ -36,10 +34,10 @@ class FakeLibrary:
     [
         ("float32", "float16"),
         *((kind, "int8_float16") for kind in ("int8_float32", "int8")),
-        *((kind, kind) for kind in ("float16", "bfloat16", "int8_float16", "int8_bfloat16")),
+        *((kind, kind) for kind in ("float16", "bfloat16", "int8_float16")),
     ],
 )
-def test_a_gpu_computes_an_export_with_floats_of_16_bits_if_it_can(file_format, expected):
+def test_a_gpu_computes_with_floats_of_16_bits_if_it_can(file_format, expected):
     library = FakeLibrary("cuda", file_format)
     assert load_translator(library, b"served", "cuda:1", 3).compute_type == expected
     assert {(*call, options["device_index"]) for *call, options in library.loaded} == {(b"served", "cuda", 1)}
@@ -48,16 +46,8 @@ def test_a_gpu_computes_an_export_with_floats_of_16_bits_if_it_can(file_format, 
     assert load_translator(slow, b"served", "cuda:1", 3).compute_type == "float32"
 
 
-@pytest.mark.parametrize("device", ["cpu", "auto"])
-@pytest.mark.parametrize("file_format", ["float32", "int8_float32", "int8"])
+@pytest.mark.parametrize(("device", "file_format"), [("cpu", "float32"), ("auto", "int8")])
 def test_a_cpu_computes_in_the_numbers_of_the_file(device, file_format):
     library = FakeLibrary("cpu", file_format)
     assert load_translator(library, b"served", device, 3).compute_type == file_format
     assert library.loaded == [(b"served", device, {"device_index": 0, "intra_threads": 3})]
-
-
-@pytest.mark.parametrize(("quantization", "on_cpu"), [("float32", {"float32"}), ("int8", {"int8", "int8_float32"})])
-def test_the_library_names_the_number_format_of_an_export(trained, tmp_path, quantization, on_cpu):
-    ctranslate2 = pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
-    export_ctranslate2(TrainedRun.load(trained), tmp_path / "served", quantization, ["one two."])
-    assert load_translator(ctranslate2, bytes(tmp_path / "served"), "cpu", 1).compute_type in on_cpu

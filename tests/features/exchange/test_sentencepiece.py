@@ -5,14 +5,14 @@ from unicodedata import category
 
 import pytest
 from charsmaps import charsmap_of
+from marian_files import train_pieces
 from sentencepiece_texts import odd_texts
 from texts import TEXTS
 
+from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.errors import ConfigError, InputError
-from mt_cli.features.exchange.destinations import obstacles
 from mt_cli.features.exchange.sentencepiece import Pieces, model_file, read_pieces, tokenizer_of
-from mt_cli.tokenizer.sentencepiece import SentencePieceSteps
 from mt_cli.tokenizer.tokenizer import Tokenizer
 from mt_cli.tokenizer.training import train_tokenizer
 
@@ -55,76 +55,58 @@ def test_nested_pieces_are_refused_before_their_merges_are_listed():
         tokenizer_of(pieces_of(many), list(many))
 
 
-def test_a_tokenizer_with_a_whole_normalisation_is_read():
+def test_a_normalisation_of_sentencepiece_is_read():
     tokenizer = tokenizer_of(pieces_of({"▁c": -1.0}, is_bpe=False, charsmap=charsmap_of(b"b")), ["▁c"])
     assert reread(tokenizer, IMPORTED).pieces("c") == ["▁c"]
 
 
 @pytest.mark.parametrize("algorithm", ["bpe", "unigram"])
-def test_a_vocabulary_with_the_spaces_of_sentencepiece_is_a_sentencepiece_model_for_any_text(processor, algorithm):
+def test_a_vocabulary_with_its_spaces_is_a_sentencepiece_model(processor, algorithm):
     config = TokenizerConfig(algorithm=algorithm, vocab_size=900, spacing="sentencepiece")
     ours = reread(train_tokenizer(LINES, config, ["<2de>"]), config, ["<2de>"])
     theirs = processor(model_file(ours))
     assert [theirs.id_to_piece(index) for index in range(theirs.vocab_size())] == ours.tokens(range(ours.vocab_size))
-    texts = [*LINES, *odd_texts(LINES, 3000)]
-    for text, our_ids, their_ids in zip(texts, ours.encode(texts), theirs.encode(texts), strict=True):
-        assert our_ids == their_ids, (text, ours.tokens(our_ids), theirs.encode(text, out_type=str))
+    texts = [*LINES, *odd_texts(LINES, 1000)]
     ids = ours.encode(texts)
-    assert ours.decode(ids) == theirs.decode(ids)
-
-
-@pytest.mark.parametrize("algorithm", ["bpe", "unigram"])
-def test_decoding_inverts_encoding_except_for_spaces(algorithm):
-    config = TokenizerConfig(algorithm=algorithm, vocab_size=900, spacing="sentencepiece")
-    tokenizer = train_tokenizer(LINES, config)
-    for text in odd_texts(LINES, 500):
-        (decoded,) = tokenizer.decode(tokenizer.encode([text]))
-        assert " ".join(decoded.split(" ")).split() == text.replace("▁", " ").split(), text
+    for text, our_ids, their_ids in zip(texts, ids, theirs.encode(texts), strict=True):
+        assert our_ids == their_ids, (text, ours.tokens(our_ids), theirs.encode(text, out_type=str))
+    decoded = ours.decode(ids)
+    assert decoded == theirs.decode(ids)
+    # Decoding inverts encoding, except for the number of spaces.
+    assert [text.split() for text in decoded] == [text.replace("▁", " ").split() for text in texts]
 
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("nfkc", True), ("lowercase", True), ("normalize", ("nfc",)), ("letters", {"a": "e"}), ("byte_fallback", False)],
+    [("normalize", ("nfc",)), ("letters", {"a": "e"}), ("byte_fallback", False)],
 )
 def test_what_sentencepiece_cannot_do_is_refused_by_name(tiny_tree, key, value):
-    from mt_cli.config.loading import parse_config
-
     tiny_tree["tokenizer"] = {"algorithm": "bpe", "spacing": "sentencepiece", key: value}
-    with pytest.raises(ConfigError, match=rf"tokenizer\.{key}: not with spacing: sentencepiece; set it to"):
+    with pytest.raises(ConfigError, match=rf"tokenizer\.{key}: "):
         parse_config(tiny_tree, "x.yaml")
     tiny_tree["tokenizer"] = {"algorithm": "word_level", "spacing": "sentencepiece"}
-    with pytest.raises(ConfigError, match="set algorithm to bpe or unigram"):
+    with pytest.raises(ConfigError, match=r"bpe or unigram"):
         parse_config(tiny_tree, "x.yaml")
 
 
-def test_a_tag_that_is_a_word_is_refused(tiny_tree):
-    from mt_cli.config.loading import parse_config
-
-    tiny_tree["tokenizer"] = {"algorithm": "bpe", "spacing": "sentencepiece"}
-    for tag, expected in (("formal", ["tag: <formal>"]), ("<formal>", [])):
-        tiny_tree["corpus"]["train"]["tag"] = tag
-        assert [problem.advice for problem in obstacles(parse_config(tiny_tree, "x.yaml"), "argos")] == expected
-
-
-@pytest.mark.parametrize("kind", ["unigram", "bpe"])
 @pytest.mark.parametrize(
-    "options",
+    ("kind", "options"),
     [
-        {"byte_fallback": True},
-        {"byte_fallback": True, "user_defined_symbols": ["<sep>", "<sep", "_"], "control_symbols": ["<2en>"]},
-        {"normalization_rule_name": "identity", "remove_extra_whitespaces": False},
-        {"normalization_rule_name": "identity", "add_dummy_prefix": False, "byte_fallback": True},
-        {"normalization_rule_name": "identity", "split_by_whitespace": False, "byte_fallback": True},
+        (
+            "unigram",
+            {"byte_fallback": True, "user_defined_symbols": ["<sep>", "<sep", "_"], "control_symbols": ["<s2>"]},
+        ),
+        ("bpe", {"normalization_rule_name": "identity", "remove_extra_whitespaces": False}),
+        ("unigram", {"normalization_rule_name": "identity", "add_dummy_prefix": False, "byte_fallback": True}),
+        ("bpe", {"normalization_rule_name": "identity", "split_by_whitespace": False, "byte_fallback": True}),
     ],
 )
 def test_models_of_others_split_text_into_their_own_ids(tmp_path, processor, kind, options):
-    from marian_files import train_pieces
-
-    train_pieces(tmp_path, "model", LINES, kind, vocab_size=1500, character_coverage=0.98, **options)
+    train_pieces(tmp_path, "model", LINES, kind, vocab_size=1000, character_coverage=0.98, **options)
     theirs, ours, our_ids = imported(tmp_path / "model.spm")
     # The library drops marks after characters that it replaces, sums scores in another precision, and splits before
     # names of entries, where unknown characters are not joined.
-    texts = [text for text in odd_texts(LINES, 1500) if "M" not in {category(character)[0] for character in text}]
+    texts = [text for text in odd_texts(LINES, 500) if "M" not in {category(character)[0] for character in text}]
     texts = [*LINES, *(text for text in texts if kind == "bpe" or not re.search(r"aaa|\[PAD|[\ue000]", text))]
     for text, mine, other in zip(texts, ours.encode(texts), theirs.encode(texts), strict=True):
         expected = [our_ids[index] for index in other]
@@ -136,7 +118,7 @@ def test_models_of_others_split_text_into_their_own_ids(tmp_path, processor, kin
         assert again.encode(text, out_type=str) == theirs.encode(text, out_type=str)
 
 
-def test_a_control_symbol_is_decoded_as_nothing_and_a_user_symbol_as_itself():
+def test_control_symbols_are_decoded_as_nothing():
     pieces = Pieces(True, {"▁": -1.0, "a": -2.0}, b"", True, True, symbols=("<sep>",), controls=("<2en>",))
     tokenizer = reread(tokenizer_of(pieces, [*pieces.names, "<2en>"]), IMPORTED)
     assert tokenizer.pieces("a<sep>a") == ["▁", "a", "<sep>", "a"]
@@ -153,8 +135,6 @@ def test_text_never_becomes_a_special_entry(text):
 
 
 def test_letters_with_marks_are_composed_as_in_sentencepiece(tmp_path):
-    from marian_files import train_pieces
-
     texts = ["ெ\u0bbe", "o\u0302\u0301", "ô\u0301", "e\u0301\u0323", "か\u3099x", "Α\u0313\u0301", "a\u0308b\u0308"]
     train_pieces(tmp_path, "model", [*LINES, *texts * 9], vocab_size=1600, byte_fallback=True)
     theirs, ours, our_ids = imported(tmp_path / "model.spm")
@@ -162,12 +142,3 @@ def test_letters_with_marks_are_composed_as_in_sentencepiece(tmp_path):
         assert ours.encode([text]) == [[our_ids[index] for index in theirs.encode(text)]], text
         spans = ours.spans(text)
         assert len(spans) == len(ours.pieces(text)) and max(end for _, end in spans) == len(text)
-
-
-def test_a_tokenizer_that_an_earlier_version_imported_is_still_read():
-    from tokenizers import models
-
-    vocab = {name: index for index, name in enumerate(["[PAD]", "[UNK]", "[SOS]", "[EOS]", "▁", "a", "▁a"])}
-    model = models.BPE(vocab, [("▁", "a")], unk_token="[UNK]", fuse_unk=True)
-    older = Tokenizer(SentencePieceSteps(is_older=True).backend(model))
-    assert reread(older, IMPORTED).pieces(" a  a") == ["▁a", "▁a"]

@@ -1,5 +1,4 @@
 import string
-from itertools import groupby
 
 import pytest
 from sentencepiece_texts import odd_texts
@@ -19,11 +18,8 @@ NEW = [
 CONFIGS = [
     TokenizerConfig(algorithm="bpe", vocab_size=330),
     TokenizerConfig(algorithm="bpe", vocab_size=60, byte_fallback=False),
-    TokenizerConfig(algorithm="unigram", vocab_size=330),
-    TokenizerConfig(algorithm="bpe", vocab_size=330, spacing="sentencepiece"),
     TokenizerConfig(algorithm="unigram", vocab_size=330, spacing="sentencepiece"),
     TokenizerConfig(algorithm="word_level"),
-    TokenizerConfig(algorithm="char"),
 ]
 
 
@@ -39,7 +35,7 @@ def old(config):
     return train_tokenizer(OLD * 3, config, ["<2xx>"])
 
 
-def test_an_extended_vocabulary_changes_no_id_of_old_text_and_has_entries_for_the_new_text(old, config, tmp_path):
+def test_an_extended_vocabulary_changes_no_id_of_old_text(old, config, tmp_path):
     (new,) = extended([old], NEW * 3, ["<2xx>", "<2zh>"], 500)
     assert new.encode(OLD) == old.encode(OLD)
     assert new.tokens(range(old.vocab_size)) == old.tokens(range(old.vocab_size))
@@ -59,19 +55,16 @@ def test_an_extended_vocabulary_changes_no_id_of_old_text_and_has_entries_for_th
 def test_no_more_entries_are_added_than_asked_for(old):
     assert 0 < extended([old], NEW * 3, (), 5)[0].vocab_size - old.vocab_size <= 5
     assert extended([old], OLD, ["<2xx>"], 5)[0].to_json() == old.to_json()
-
-
-def test_markers_in_text_never_become_entries(old):
     (new,) = extended([old], ["a ￭ b ▁ c \ue000 \x10 狗"] * 9, (), 500)
     entries = "".join(new.tokens(range(old.vocab_size, new.vocab_size)))
-    assert "\ue000" not in entries and "\x10" not in entries
+    assert "\ue000" not in entries and "\x10" not in entries, "markers never become entries"
 
 
 TEXT_LINES = [line for text in TEXTS.values() for line in text.split("\n") if line]
 
 
 @pytest.mark.parametrize("algorithm", ["bpe", "unigram"])
-def test_an_extended_vocabulary_with_the_spaces_of_sentencepiece_is_a_sentencepiece_model(algorithm):
+def test_an_extended_vocabulary_is_what_sentencepiece_reads(algorithm):
     library = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
     from mt_cli.features.exchange.sentencepiece import model_file
 
@@ -82,30 +75,13 @@ def test_an_extended_vocabulary_with_the_spaces_of_sentencepiece_is_a_sentencepi
     theirs = library.SentencePieceProcessor(model_proto=model_file(new))
     assert [theirs.id_to_piece(index) for index in range(theirs.vocab_size())] == new.tokens(range(new.vocab_size))
     assert new.vocab_size > old.vocab_size + 300
-    texts = [*TEXT_LINES, *NEW, *odd_texts([*TEXT_LINES, *NEW, "x <2xx>狗 <2zh>"], 3000)]
+    texts = [*TEXT_LINES, *NEW, *odd_texts([*TEXT_LINES, *NEW, "x <2xx>狗 <2zh>"], 500)]
     for text, our_ids, their_ids in zip(texts, new.encode(texts), theirs.encode(texts), strict=True):
         if not text.startswith("<2"):
             assert our_ids == their_ids, (text, new.tokens(our_ids), theirs.encode(text, out_type=str))
 
 
-def test_an_extended_vocabulary_has_all_merges_of_sentencepiece_and_scores_that_are_summed_exactly():
-    texts = [*NEW * 9, *TEXT_LINES * 3, *["狗猫 狗猫狗 猫狗猫狗 狗狗狗狗狗 一狗猫一 猫狗"] * 50]
-    for algorithm in ("bpe", "unigram"):
-        config = TokenizerConfig(algorithm=algorithm, vocab_size=330, spacing="sentencepiece")
-        (new,) = extended([train_tokenizer(OLD * 3, config)], texts, (), 900)
-        model = new.model()
-        if algorithm == "unigram":
-            assert all((1024 * score).is_integer() for _, score in model["vocab"])
-            continue
-        pieces, merges = {*new.subwords()}, [*map(tuple, model["merges"])]
-        cuts = {(piece[:cut], piece[cut:]) for piece in pieces for cut in range(1, len(piece))}
-        assert {*merges} == {(left, right) for left, right in cuts if {left, right} <= pieces}
-        products = ["".join(merge) for merge in merges]
-        assert [piece for piece, _ in groupby(products)] == [*dict.fromkeys(products)]
-
-
-@pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_an_extended_sentencepiece_model_is_exported_with_its_own_ids(tmp_path, kind):
+def test_an_extended_sentencepiece_model_is_exported_with_its_ids(tmp_path):
     library = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
     from marian_files import train_pieces
 
@@ -113,7 +89,7 @@ def test_an_extended_sentencepiece_model_is_exported_with_its_own_ids(tmp_path, 
 
     lines = [*OLD * 9, string.printable.strip(), *(line for line in TEXT_LINES if line.isascii())]
     options = {"vocab_size": 400, "character_coverage": 1.0, "normalization_rule_name": "identity"}
-    train_pieces(tmp_path, "old", lines, kind, **options)
+    train_pieces(tmp_path, "old", lines, "bpe", **options)
     pieces = read_pieces(tmp_path / "old.spm")
     old = tokenizer_of(pieces, pieces.names)
     (new,) = extended([old], [*NEW * 9, *TEXT_LINES * 3], (), 700)
@@ -122,7 +98,7 @@ def test_an_extended_sentencepiece_model_is_exported_with_its_own_ids(tmp_path, 
     (tmp_path / "new.spm").write_bytes(model_file(new))
     pieces = read_pieces(tmp_path / "new.spm")
     again = tokenizer_of(pieces, new.tokens(range(4, new.vocab_size)))
-    texts = [*TEXT_LINES, *NEW, *odd_texts([*TEXT_LINES, *NEW], 2000)]
+    texts = [*TEXT_LINES, *NEW, *odd_texts([*TEXT_LINES, *NEW], 300)]
     for text, expected in zip(texts, new.encode(texts), strict=True):
         names = ["[UNK]" if index == theirs.unk_id() else theirs.id_to_piece(index) for index in theirs.encode(text)]
         assert new.tokens(expected) == names, text

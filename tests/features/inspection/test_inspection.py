@@ -65,20 +65,15 @@ def test_inspect_prints_tables_and_draws(mt, trained, tmp_path):
     assert len(list((tmp_path / "heads").iterdir())) == 4 == err.count("wrote ")
 
 
-def model_with(translator, **options):
-    sizes = translator.source_tokenizer.vocab_size, translator.target_tokenizer.vocab_size
-    return Transformer(ModelConfig(d_model=32, num_heads=2, **options), *sizes)
+def test_positions_are_drawn_if_the_model_has_a_table(translator, tmp_path):
+    def model_with(**options):
+        sizes = translator.source_tokenizer.vocab_size, translator.target_tokenizer.vocab_size
+        return Transformer(ModelConfig(d_model=32, num_heads=2, **options), *sizes)
 
-
-def test_only_positions_that_were_learned_are_drawn(translator):
-    model = model_with(translator, positions="learned", max_positions=40)
-    assert torch.equal(position_table(model), model.source_embedding.positions.weight)
-
-
-def test_no_positions_are_drawn_if_only_attention_knows_them(translator, tmp_path):
+    learned = model_with(positions="learned", max_positions=40)
+    assert torch.equal(position_table(learned), learned.source_embedding.positions.weight)
     assert torch.equal(position_table(translator.model), sinusoids(100, 32))
-    assert draw_model(model_with(translator, positions="rotary"), tmp_path, "png") == []
-    assert not list(tmp_path.iterdir())
+    assert draw_model(model_with(positions="rotary"), tmp_path, "png") == []
 
 
 @pytest.mark.parametrize(
@@ -116,7 +111,7 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_a_report_is_one_page_that_loads_nothing(mt, trained, tmp_path):
+def test_a_report_is_one_page_with_every_score_that_loads_nothing(mt, trained, tmp_path):
     shutil.copytree(trained, tmp_path / "other")
     config = tmp_path / "other" / "config.yaml"
     changed = config.read_text(encoding="utf-8").replace("max_epochs: 30", "max_epochs: 31")
@@ -135,7 +130,12 @@ def test_a_report_is_one_page_that_loads_nothing(mt, trained, tmp_path):
         assert f'<h2 id="{part.lower()}">{part}</h2>' in text
     report = json.loads((trained / "report.json").read_text(encoding="utf-8"))
     assert f"{report['bleu']['score']:.2f}" in text and report["bleu"]["signature"] in text
-    assert "<td>TER</td><td>lower</td>" in text and "<td>BLEU</td><td>higher</td>" in text
+    for metric, label in METRICS.items():
+        better = "lower" if metric in LOWER_IS_BETTER else "higher"
+        assert f"<td>{label}</td><td>{better}</td>" in text
+    captions = re.findall(r"<figcaption>(.*?)</figcaption>", text)
+    for title, direction in {"Loss": "lower is better", "BLEU": "higher is better"}.items():
+        assert any(caption.startswith(title) and caption.endswith(direction) for caption in captions), title
     assert "<p>tiny, test: 40 sentences: intervals and p-values mean little" in text
     assert "<td><code>training.max_epochs</code></td><td>30</td><td>31</td>" in text
     assert "<td><code>decoding.max_length</code></td><td>null</td><td>9</td>" in text and ">None<" not in text
@@ -143,42 +143,22 @@ def test_a_report_is_one_page_that_loads_nothing(mt, trained, tmp_path):
     num_held_out = report["corpora"][0]["num_held_out"]
     assert num_held_out > 30 and f"held out for valid {num_held_out}" in text
     assert text.count('<img src="data:image/svg+xml;base64,') >= 6
-    (accuracy,) = re.findall(r"<figcaption>Token accuracy.*?</figure>", text, re.DOTALL)
-    assert all(f"{run} {part}/token_accuracy" in accuracy for run in ("tiny", "other") for part in ("train", "valid"))
-
-
-def test_a_report_says_for_every_score_and_curve_what_is_good(mt, trained, tmp_path):
     status, _, err = mt("report", "--run", trained, "--output", trained / "config.yaml")
     assert status == 2 and "a file of the run" in err
-    assert mt("report", "--run", trained, "--output", "page.html")[0] == 0
-    text = (tmp_path / "page.html").read_text(encoding="utf-8")
-    for metric, label in METRICS.items():
-        better = "lower" if metric in LOWER_IS_BETTER else "higher"
-        assert f'<td>{label}</td><td>{better}</td><td class="number">' in text
-    captions = re.findall(r"<figcaption>(.*?)</figcaption>", text)
-    directions = {"Loss": "lower is better", "BLEU": "higher is better", "chrF": "higher is better"}
-    directions |= {"Token accuracy": "higher is better", "Target tokens": "higher is faster"}
-    for title, direction in directions.items():
-        assert any(caption.startswith(title) and caption.endswith(direction) for caption in captions), title
 
 
-def test_text_in_a_report_is_text(mt, trained, tmp_path):
+def test_an_unfinished_or_damaged_run_is_reported_as_text(mt, trained, tmp_path):
     shutil.copytree(trained, tmp_path / "run")
+    (tmp_path / "run" / "report.json").unlink()
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    (tmp_path / "run" / "metrics.jsonl").write_text('{"step": 5, "train/loss": 2.5}\n{"step"', encoding="utf-8")
     (tmp_path / "run" / "samples.txt").write_text(
         "# step 9\nsource     <script>alert(1)</script>\nreference  a&b\nhypothesis <b>\n\n", encoding="utf-8"
     )
     assert mt("report", "--run", "run")[0] == 0
     text = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "not finished" in text
     assert "<script" not in text and "&lt;script&gt;" in text and "a&amp;b" in text
-
-
-def test_an_unfinished_or_damaged_run_is_reported_without_its_missing_files(mt, trained, tmp_path):
-    shutil.copytree(trained, tmp_path / "run")
-    (tmp_path / "run" / "report.json").unlink()
-    shutil.rmtree(tmp_path / "run" / "checkpoints")
-    (tmp_path / "run" / "metrics.jsonl").write_text('{"step": 5, "train/loss": 2.5}\n{"step"', encoding="utf-8")
-    assert mt("report", "--run", "run")[0] == 0
-    assert "not finished" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert mt("report", "--run", "run", "--against", "none")[0] == 2
     assert mt("report", "--run", "run", "--output", "no/page.html")[0] == 2
 
@@ -201,11 +181,10 @@ def test_attention_is_drawn(mt, trained, tmp_path):
         assert status == 2 and words in err
 
 
-@pytest.mark.parametrize("number", [0, 1, 3])
-def test_a_validation_draws_the_attention_of_some_samples(mt, tiny_config, tmp_path, number):
+def test_a_validation_draws_the_attention_of_some_samples(mt, tiny_config, tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    options = ("--set", f"training.num_pictures={number}", "--set", "training.max_steps=1")
+    options = ("--set", "training.num_pictures=2", "--set", "training.max_steps=1")
     assert mt("train", "--config", tiny_config, *options)[0] == 0
     board = EventAccumulator(str(tmp_path / "runs" / "tiny")).Reload()
-    assert board.Tags()["images"] == [f"attention/{place}" for place in range(1, number + 1)]
+    assert board.Tags()["images"] == ["attention/1", "attention/2"]

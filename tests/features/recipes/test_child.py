@@ -5,10 +5,14 @@ import shutil
 import pytest
 import yaml
 
-from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.loading import load_config
-from mt_cli.features.recipes.auto import merge_letters
+from mt_cli.corpus.cache import Cache
+from mt_cli.features.recipes.decisions import merge_letters
 from mt_cli.tokenizer.special_tokens import UNK_ID
+
+FILES = ("--files", "train.en", "train.it")
+LETTERS = {"tokenizer": {"algorithm": "char", "letters": {"ã": "a"}}}
+DIRECTIONS = {"corpus": {"tag": "to_target", "both_directions": True}}
 
 
 def write(folder, **sides):
@@ -19,38 +23,47 @@ def write(folder, **sides):
 
 
 @pytest.fixture
-def parent(mt, tiny_tree, tmp_path):
-    """A function that trains the run `runs/parent` for an epoch with some other options."""
+def begin_with(mt, tmp_path):
+    """A function that writes `child.yaml`, which begins with a run; returns status, text and messages."""
 
-    def train(corpus=(), tokenizer=()):
-        tree = tiny_tree | {"name": "parent", "corpus": tiny_tree["corpus"] | dict(corpus)}
-        tree |= {"tokenizer": dict(tokenizer)} if tokenizer else {}
-        tree["training"]["max_epochs"] = 1
+    def run(parent, *arguments):
+        status, _, err = mt("init", *arguments, "--begin-with", parent, "--name", "child")
+        path = tmp_path / "child.yaml"
+        return status, path.read_text(encoding="utf-8") if path.exists() else "", err
+
+    return run
+
+
+@pytest.fixture
+def parent(mt, tiny_tree, tmp_path):
+    """A function that trains the run `runs/parent` for a step with some other options."""
+
+    def train(options):
+        tree = tiny_tree | {"name": "parent"} | options
+        tree["corpus"] = tiny_tree["corpus"] | options.get("corpus", {})
+        tree["training"] |= {"max_steps": 1}
         (tmp_path / "parent.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
-        assert mt("train", "--config", "parent.yaml")[0] == 0
+        status, _, err = mt("train", "--config", "parent.yaml")
+        assert status == 0, err
 
     return train
 
 
-def test_a_run_from_the_same_language_is_named_to_begin_with(mt, trained, tmp_path):
+def test_a_run_from_the_same_language_is_named(mt, trained, tmp_path):
     write(tmp_path, train_en="one two", train_it="uno due", train_xx="ONE TWO")
-    assert " to begin with a well" not in mt("init", "--files", "train.en", "train.it", "--output", "first.yaml")[2]
-    shutil.copytree(trained, tmp_path / "runs" / "tiny")
-    shutil.copytree(trained, tmp_path / "runs" / "unfinished")
+    for name in ("tiny", "unfinished", "damaged"):
+        shutil.copytree(trained, tmp_path / "runs" / name)
     (tmp_path / "runs" / "unfinished" / "report.json").unlink()
-    (tmp_path / "runs" / "unfinished" / "checkpoints" / "best.safetensors").touch()
-    (tmp_path / "runs" / "damaged" / "checkpoints").mkdir(parents=True)
-    (tmp_path / "runs" / "damaged" / "checkpoints" / "best.safetensors").touch()
-    (tmp_path / "runs" / "damaged" / "report.json").touch()
-    status, _, err = mt("init", "--files", "train.en", "train.it", "--output", "second.yaml")
-    assert status == 0 and "note: runs/tiny translates from en, too, into xx (" in err, err
-    assert "mt init --begin-with runs/tiny writes such a config" in err
+    (tmp_path / "runs" / "damaged" / "report.json").write_text("", encoding="utf-8")
+    status, _, err = mt("init", *FILES, "--output", "first.yaml")
+    assert status == 0 and "mt init --begin-with runs/tiny writes such a config" in err, err
+    assert "runs/unfinished" not in err and "runs/damaged" not in err
     languages = ("--source-language", "en", "--target-language", "xx")
-    status, _, err = mt("init", "--files", "train.en", "train.xx", *languages, "--output", "third.yaml")
-    assert status == 0 and " to begin with a well" not in err
+    status, _, err = mt("init", "--files", "train.en", "train.xx", *languages, "--output", "second.yaml")
+    assert status == 0 and "--begin-with" not in err
 
 
-def test_a_config_that_begins_with_a_run_has_its_model_and_the_spellings_of_the_text(mt, trained, tmp_path):
+def test_a_child_has_its_parents_model_and_its_texts_spellings(begin_with, trained, tmp_path):
     shutil.copytree(trained, tmp_path / "runs" / "tiny")
     words = ["lo", "mang'", "gn", "er", "jach", "qull"]
     for name, apostrophe in (("train", "\u2019"), ("valid", "'")):
@@ -58,48 +71,36 @@ def test_a_config_that_begins_with_a_run_has_its_model_and_the_spellings_of_the_
         texts = [f"{text} {n + 60 * (name == 'valid')}." for n, text in enumerate(shown)]
         (tmp_path / f"{name}.it").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
         write(tmp_path, **{f"{name}_en": f"one {name} {{}}."})
-    command = ("init", "--files", "train.en", "train.it", "--begin-with")
-    status, _, err = mt(*command, "runs/tiny", "--name", "child")
+    status, _, err = begin_with("runs/tinny", *FILES)
+    assert status == 2 and "--begin-with: runs/tinny" in err and "runs/tiny?" in err
+    status, text, err = begin_with("runs/tiny", *FILES)
     assert status == 0 and "of runs/tiny  tokenizer, model" in err and "expect" not in err, err
-    text = (tmp_path / "child.yaml").read_text(encoding="utf-8")
     assert "init: {run: runs/tiny, vocabulary: extend}" in text and "begins with runs/tiny." in text
     assert "normalize: [apostrophes" in text and "model:" not in text
-    status, _, err = mt("train", "--config", "child.yaml", "--set", "training.max_epochs=1")
-    assert status == 0 and "begins with runs/tiny" in err, err
-    child = load_config(tmp_path / "runs/child/config.yaml")
-    assert child.model.d_model == 32 and "apostrophes" in child.tokenizer.normalize
-    status, _, err = mt(*command, "runs/tinny", "--name", "other")
-    assert status == 2 and "--begin-with: runs/tinny: no such run directory, did you mean runs/tiny?" in err
-    status, _, err = mt(*command, "runs/tiny", "--name", "tiny")
+    assert "learning_rate" in text
+
+
+def test_a_run_cannot_begin_with_itself(mt, trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "runs" / "tiny")
+    write(tmp_path, train_en="one two", train_it="uno due")
+    status, _, err = mt("init", *FILES, "--begin-with", "runs/tiny", "--name", "tiny")
     assert status == 2 and "runs/tiny is the directory of this run itself" in err
 
 
-def test_the_spellings_of_a_parent_are_kept_beside_those_of_the_text(mt, parent, tmp_path):
-    parent(tokenizer={"letters": {"ã": "a"}})
+def test_letters_of_the_parent_are_kept_beside_new_ones(begin_with, parent, tmp_path):
+    parent(LETTERS)
     for name, letter in (("train", "õ"), ("valid", "ô")):
         shown = [f"l{letter}p k{letter}la r{letter} w{letter}sk{chr(97 + n % 26)}" for n in range(300)]
         texts = [f"{text} {n + 300 * (name == 'valid')}." for n, text in enumerate(shown)]
         (tmp_path / f"{name}.xx").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
         (tmp_path / f"{name}.en").write_text("".join(f"one {name} {n}.\n" for n in range(300)), encoding="utf-8")
-    status, _, err = mt(
-        "init",
-        "--files",
-        "train.en",
-        "train.xx",
-        "--target-language",
-        "xx",
-        "--begin-with",
-        "runs/parent",
-        "--name",
-        "child",
-    )
+    status, text, err = begin_with("runs/parent", "--files", "train.en", "train.xx", "--target-language", "xx")
     assert status == 0, err
-    assert "of runs/parent  tokenizer, model, but tokenizer.letters {ã: a, õ: ô}" in err
     assert load_config(tmp_path / "child.yaml").tokenizer.letters == {"ã": "a", "õ": "ô"}
-    assert "# of runs/parent, and as valid or test writes" in (tmp_path / "child.yaml").read_text(encoding="utf-8")
+    assert "# of runs/parent, and as valid or test writes" in text
 
 
-def test_letters_of_a_parent_and_of_a_text_are_merged_so_that_none_is_replaced_twice():
+def test_merged_letters_are_replaced_once():
     for old, new, expected in (
         ({"é": "e"}, {"ã": "â"}, {"é": "e", "ã": "â"}),
         ({"â": "a"}, {"ã": "â"}, {"ã": "â"}),
@@ -109,18 +110,23 @@ def test_letters_of_a_parent_and_of_a_text_are_merged_so_that_none_is_replaced_t
         assert merge_letters(old, new) == expected
 
 
-def test_a_config_that_begins_with_a_model_for_several_directions_has_a_tag(mt, parent, tmp_path):
-    parent(corpus={"tag": "to_target", "both_directions": True})
+def tokenizers_of_child(folder):
+    """Tokenizers that training with `child.yaml` begins with."""
+    from mt_cli.features.fine_tuning.parent import adopt
+
+    _, tokenizers, _ = adopt(load_config(folder / "child.yaml"), Cache(folder / "cache"), None, None)
+    return tokenizers
+
+
+def test_a_child_of_several_directions_has_a_tag(begin_with, parent, tmp_path):
+    parent(DIRECTIONS)
     write(tmp_path, train_en="one two", train_it="uno due")
-    status, _, err = mt("init", "--files", "train.en", "train.it", "--name", "child", "--begin-with", "runs/parent")
-    assert status == 0, err
-    assert "tag: to_target" in (tmp_path / "child.yaml").read_text(encoding="utf-8")
-    status, _, err = mt("train", "--config", "child.yaml", "--set", "training.max_epochs=1")
-    assert status == 0 and "new source entries" in err, err
-    assert mt("translate", "--run", "runs/child", "--to", "it", "one two")[0] == 0
+    status, text, err = begin_with("runs/parent", *FILES)
+    assert status == 0 and "tag: to_target" in text, err
+    assert "<2it>" in tokenizers_of_child(tmp_path)[0].pieces("<2it> one")
 
 
-def test_a_config_that_begins_with_a_sentencepiece_model_gives_new_characters_entries(one_thread, mt, tmp_path):
+def test_a_sentencepiece_child_has_entries_for_new_characters(one_thread, mt, begin_with, tmp_path):
     from marian_files import write_marian
 
     folder = tmp_path / "opus-en-xx"
@@ -129,13 +135,17 @@ def test_a_config_that_begins_with_a_sentencepiece_model_gives_new_characters_en
     options = ("--source-language", "en", "--target-language", "xx")
     assert mt("import", folder, "--output", "runs/opus", *options)[0] == 0
     write(tmp_path, train_en="one two", train_xx="狗在睡觉。一只猫在看狗")
-    status, _, err = mt(
-        "init", "--files", "train.en", "train.xx", *options, "--name", "child", "--begin-with", "runs/opus"
-    )
-    assert status == 0, err
-    text = (tmp_path / "child.yaml").read_text(encoding="utf-8")
-    assert "vocabulary: extend" in text and "normalize" not in text
-    status, _, err = mt("train", "--config", "child.yaml", "--set", "training.max_steps=1")
-    assert status == 0 and "new shared entries" in err, err
-    tokenizer = TrainedRun.load(tmp_path / "runs/child").tokenizers[1]
+    status, text, err = begin_with("runs/opus", "--files", "train.en", "train.xx", *options)
+    assert status == 0 and "vocabulary: extend" in text and "normalize" not in text, err
+    tokenizer = tokenizers_of_child(tmp_path)[1]
     assert not any(UNK_ID in ids for ids in tokenizer.encode(["狗在看猫", "睡觉"]))
+
+
+@pytest.mark.slow
+def test_the_config_of_a_child_trains(mt, begin_with, trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "runs" / "tiny")
+    write(tmp_path, train_en="one two", train_it="uno due")
+    assert begin_with("runs/tiny", *FILES)[0] == 0
+    status, _, err = mt("train", "--config", "child.yaml", "--set", "training.max_epochs=1")
+    assert status == 0 and "begins with runs/tiny" in err and "new source entries" in err, err
+    assert load_config(tmp_path / "runs/child/config.yaml").model.d_model == 32

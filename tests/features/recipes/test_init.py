@@ -2,7 +2,7 @@
 
 import gzip
 import json
-import random
+import re
 import signal
 
 import pyarrow as pa
@@ -12,21 +12,10 @@ from pyarrow import parquet
 
 from mt_cli.config.loading import load_config
 from mt_cli.config.sources import FolderSource, HeldOut
-from mt_cli.corpus.cache import Cache
-from mt_cli.features.recipes.auto import resolve_preset
-from mt_cli.features.recipes.init import write_config
-from mt_cli.features.recipes.request import Request
 
 LANGUAGES = ("--source-language", "en", "--target-language", "de")
 ENGLISH = ["the", "dog", "and", "a", "cat", "of", "two", "are", "in", "on", "with", "house", "who"]
 GERMAN = ["der", "Hund", "und", "eine", "Katze", "von", "zwei", "sind", "in", "auf", "mit", "Haus", "wer"]
-
-
-@pytest.fixture(autouse=True)
-def without_bf16(monkeypatch):
-    """Models of presets are trained in fp32: bf16 takes minutes where an environment variable limits the kernels."""
-    for module in ("machine.devices", "training.optimizer"):
-        monkeypatch.setattr(f"mt_cli.{module}.has_fast_bf16", lambda device: False)
 
 
 def pairs(number, first=0):
@@ -84,7 +73,7 @@ def hub_folder(folder):
 
 
 @pytest.mark.parametrize("make", [files_with_neighbours, memory, table_with_languages, hub_folder])
-def test_the_config_that_init_wrote_trains_without_an_edit(mt, tmp_path, make):
+def test_init_writes_the_corpus_and_values_with_reasons(mt, tmp_path, make):
     arguments, expected = make(tmp_path)
     status, out, err = mt("init", *arguments, "--name", "new")
     assert status == 0, err
@@ -97,28 +86,23 @@ def test_the_config_that_init_wrote_trains_without_an_edit(mt, tmp_path, make):
     for key, value in (given | expected).items():
         assert corpus[key] == value or corpus[key] | {"split": "train"} == value
     assert corpus.keys() == (given | expected).keys()
-    briefly = ("training.max_steps=1", "decoding.beam_size=1", "decoding.max_length=5", "training.num_pictures=0")
-    status, _, err = mt("train", "--config", "new.yaml", *(part for each in briefly for part in ("--set", each)))
+    config = load_config(tmp_path / "new.yaml")
+    assert (config.tokenizer.algorithm, config.tokenizer.shared, config.model.d_model) == ("bpe", True, 128)
+
+
+@pytest.mark.slow
+def test_a_config_of_init_trains_as_long_as_it_says(mt, tmp_path, monkeypatch):
+    for module in ("machine.devices", "training.optimizer"):
+        monkeypatch.setattr(f"mt_cli.{module}.has_fast_bf16", lambda device: False)
+    arguments, _ = files_with_neighbours(tmp_path)
+    assert mt("init", *arguments, "--name", "new")[0] == 0
+    planned = re.search(r"max_epochs: \d+  # ([\d,]+) updates", (tmp_path / "new.yaml").read_text(encoding="utf-8"))
+    changes = ("training.patience=null", "training.tune_decoding=false", "decoding.beam_size=1", "model.d_model=16")
+    changes += ("model.d_ff=16", "training.num_pictures=0", "evaluation.num_resamples=10", "decoding.max_length=8")
+    status, _, err = mt("train", "--config", "new.yaml", *(part for each in changes for part in ("--set", each)))
     assert status == 0, err
-    assert "preset" not in err
-
-
-def test_init_writes_what_preset_auto_chooses(mt, tmp_path):
-    write_files(tmp_path, "train", pairs(90))
-    assert mt("init", "train.en", "train.de", "--output", "here.yaml", "--name", "new")[0] == 0
-    corpus = yaml.safe_load((tmp_path / "here.yaml").read_text(encoding="utf-8"))["corpus"]
-    tree = {"name": "new", "preset": "auto", "corpus": corpus}
-    (tmp_path / "auto.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
-    config, _ = resolve_preset(load_config(tmp_path / "auto.yaml"), Cache(tmp_path / "cache"))
-    assert config == load_config(tmp_path / "here.yaml")
-
-
-def test_one_function_writes_the_config_of_the_command(mt, tmp_path):
-    write_files(tmp_path, "train", pairs(90))
-    path, files = tmp_path / "a.yaml", {"files": ("train.en", "train.de")}
-    assert write_config(files, ("en", None), {}, tmp_path / "runs", Request(name="new"), path) == path
-    assert mt("init", "--files", "train.en", "train.de", "--name", "new", "--output", "b.yaml")[0] == 0
-    assert load_config(tmp_path / "a.yaml") == load_config(tmp_path / "b.yaml")
+    report = json.loads((tmp_path / "runs/new/report.json").read_text(encoding="utf-8"))
+    assert (report["stopped_because"], f"{report['num_steps']:,}") == ("max_epochs", planned[1])
 
 
 def test_init_never_overwrites_a_file(mt, tmp_path):
@@ -202,63 +186,48 @@ def test_every_shipped_config_can_be_written_as_an_example(mt, root, tmp_path):
     ("arguments", "named"),
     [
         ((), "FOLDER"),
-        (("a.en", "a.de"), "a.en"),
         (("a.en", "--dataset", "x"), "a.en"),
-        (("train.en", "train.de", "train.fr"), "train.fr"),
-        (("--files", "train.en", "train.de", "--valid", "v.en", "v.de"), "repeat the option"),
-        (("--files", "train.en"), "--files"),
-        (("--file", "a.tsv", "--example", "quickstart"), "--example"),
-        (("--file", "a.tsv", "--subset", "x"), "unknown key `subset`"),
+        (("train.en", "de.tmx.gz"), "de.tmx.gz: a .tmx.gz file holds both languages"),
         (("--files", "train.en", "train.de", "--columns", "a", "b"), "unknown key `columns`"),
-        (("--file", "numbers.csv", "--columns", "2", "2"), "columns: both are '2'"),
-        (("--files", "train.en", "train.de", "--format", "tsv"), "unknown key `format`"),
-        (("--file", "numbers.csv", "--format", "xlsx"), "found 'xlsx'"),
-        (("--file", "three.jsonl", "--columns", "en", "it", "--target-language", "it"), "'it'"),
         (("--example", "quickstart", "--name", "x"), "--example"),
         (("--example", "fastest"), "--example fastest"),
-        (("--files", "a b.po", "b.po"), "give it alone"),
-        (("train.en", "de.tmx.gz"), "de.tmx.gz: a .tmx.gz file holds both languages"),
         (("--files", "train.en", "train.de", "--output", "none/c.yaml"), "none"),
-        (("--files", "train.en", "short.de"), "short.de has 89"),
-        (("--files", "empty.en", "empty.de"), "empty.en and empty.de"),
-        (("--file", "train.en"), "train.en"),
-        (("--file", "missing.tmx"), "missing.tmx"),
-        (("--file", ""), "corpus.train.file"),
         (("--files", "train.en", "train.de", "--name", "a b"), "name: 'a b' is not a directory name"),
+    ],
+)
+def test_options_that_do_not_fit_are_named(mt, tmp_path, arguments, named):
+    write_files(tmp_path, "train", pairs(90))
+    assert_refused(mt, tmp_path, arguments, named)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("--files", "train.en", "short.de"), "short.de has 89"),
         (("--files", "few.en", "few.de"), "few.en and few.de: 3 pairs"),
         (("--files", "long.en", "long.de"), "corpus.max_tokens"),
-        (("--dataset", "nowhere"), "dataset nowhere"),
-        (("--files", "train.en", "strange.x"), "--target-language"),
         (("--files", "train.en", "same.de"), "same text"),
-        (("--file", "three.jsonl"), "en, de, fr; choose with --source-language"),
-        (("--file", "odd.jsonl"), "a, b, c"),
         (("--file", "numbers.csv", *LANGUAGES), "numbers.csv: the source has no letters"),
-        (("--file", "m.tmx", "--source-language", "en", "--target-language", "fr"), "fr"),
-        (("--files", "train.en", "train.de", "--source-language", "english"), "--source-language english"),
-        (("--files", "train.en", "train.de", "--valid", "short.en"), "short.en: unknown format"),
+        (("--file", "missing.tmx"), "missing.tmx"),
         (("--files", "train.en", "train.de", *("--valid", "short.en") * 3), "--valid short.en"),
-        (("--files", "train.en", "train.de", "--test", ""), "corpus.test.file"),
-        (("--files", "train.en", "train.de", "--valid", "a.tsv", "--valid", "b.tsv"), "(--valid 'a.tsv')"),
         (("--files", "train.en", "train.de", "--valid", "train.en", "--valid", "train.de"), "train.en and train.de"),
     ],
 )
-def test_text_and_options_that_init_cannot_use_are_an_error_that_names_them(mt, offline, tmp_path, arguments, named):
-    for name, rows in (("train", pairs(90)), ("short", pairs(89)), ("empty", []), ("few", pairs(3))):
+def test_text_that_cannot_be_used_is_named(mt, tmp_path, arguments, named):
+    for name, rows in (("train", pairs(90)), ("short", pairs(89)), ("few", pairs(3))):
         write_files(tmp_path, name, rows)
-    write_files(tmp_path, "strange", [("x", f"zyx {n} vut") for n in range(90)], ("y", "x"))
     write_files(tmp_path, "same", [row[:1] * 2 for row in pairs(90)])
-    generator = random.Random(1)
-    words = ["".join(generator.choices("abcdefghij", k=5)) for _ in range(5_000)]
-    long = [" ".join(generator.choices(words, k=300)) for _ in range(40)] if "long.en" in arguments else ["x"] * 40
+    long = [f"{'word ' * 300}{side}{n}" for side in "ab" for n in range(20)]
     write_files(tmp_path, "long", list(zip(long[:20], long[20:], strict=True)))
-    memory(tmp_path)
     (tmp_path / "numbers.csv").write_text("".join(f"{n},{a},{b}\n" for n, (a, b) in enumerate(pairs(90))))
-    for name, keys in (("three", ("en", "de", "fr")), ("odd", ("a", "b", "c"))):
-        (tmp_path / f"{name}.jsonl").write_text(json.dumps(dict.fromkeys(keys, "text")) + "\n")
+    assert_refused(mt, tmp_path, arguments, named)
+
+
+def assert_refused(mt, folder, arguments, named):
     status, out, err = mt("init", *arguments)
     assert (status, out) == (2, "")
     assert named in err
-    assert not list(tmp_path.glob("*.yaml"))
+    assert not list(folder.glob("*.yaml"))
 
 
 def test_a_config_that_cannot_be_written_leaves_no_file(mt, tmp_path):
@@ -274,41 +243,14 @@ def test_a_config_that_cannot_be_written_leaves_no_file(mt, tmp_path):
     assert status == 1 and "quickstart.yaml" in err and not (tmp_path / "quickstart.yaml").exists()
 
 
-@pytest.mark.parametrize("name", ["1e3", "1_0.5e5", "2026-01-01", "null", "yes"])
-def test_a_name_like_a_number_stays_a_name(mt, tmp_path, name):
-    write_files(tmp_path, "train", pairs(90))
-    assert mt("init", "train.en", "train.de", "--name", name, "--output", "new.yaml")[0] == 0
-    assert load_config(tmp_path / "new.yaml").name == name
-
-
-def test_files_with_odd_names_are_the_files_of_the_config(mt, tmp_path):
-    for name in ("a\x85b", "c\u2028 b", "d: #b", "[1e3]", "'\"", "\U0001f600 {x}", "en-\x85name: x", "日本語" * 26):
-        write_files(tmp_path, name, pairs(90))
-        files = f"{name}.en", f"{name}.de"
-        status, _, err = mt("init", *files, "--output", f"{len(name)}.yaml")
-        assert status == 0, err
-        config = load_config(tmp_path / f"{len(name)}.yaml")
-        assert config.corpus.train[0].files == files
-        (tmp_path / "runs" / config.name).mkdir()
-        (tmp_path / f"{len(name)}.yaml").unlink()
-
-
-def test_a_part_in_another_orthography_is_left_out_and_named(init, tmp_path):
-    generator = random.Random(1)
-
-    def words(number, letters):
-        return ["".join(generator.choices(letters, k=12)) for _ in range(number)]
-
-    modern, old = "kwaeiosnt", "cuaeiosnq"
-    for name, target in {"train": [*words(1000, modern), *words(500, old)], "dev": words(300, modern)}.items():
-        spanish = [f"{word} y una frase" for word in words(len(target), "abcdefghilmnoprstu")]
-        write_files(tmp_path, name, list(zip(spanish, target, strict=True)), ("es", "shp"))
-    err, corpus = init("--files", "train.es", "train.shp")
-    assert "note: train.shp, lines 1,001 to 1,500: letters in shp unlike those of valid" in err
-    assert corpus.filters.other_orthography
-    comment = "other_orthography: true}  # leaves out train.shp, lines 1,001 to 1,500: spelled otherwise than valid"
-    assert comment in (tmp_path / "new.yaml").read_text(encoding="utf-8")
-    # Most of `train` is never left out.
-    (tmp_path / "dev.shp").write_text("".join(f"{line}\n" for line in words(300, old + "xyz")), encoding="utf-8")
-    err, corpus = init("--files", "train.es", "train.shp")
-    assert "not left out, as it is most of train" in err and not corpus.filters.other_orthography
+@pytest.mark.parametrize(
+    ("stem", "name"), [("a\x85b", "1e3"), ("c\u2028 b", "2026-01-01"), ("d: #b", "null"), ("\U0001f600 {'\"}", None)]
+)
+def test_odd_names_are_written_as_they_are(mt, tmp_path, stem, name):
+    write_files(tmp_path, stem, pairs(90))
+    files = f"{stem}.en", f"{stem}.de"
+    status, _, err = mt("init", *files, "--output", "new.yaml", *(("--name", name) if name else ()))
+    assert status == 0, err
+    config = load_config(tmp_path / "new.yaml")
+    assert config.corpus.train[0].files == files and config.name == (name or config.name)
+    (tmp_path / "runs" / config.name).mkdir()

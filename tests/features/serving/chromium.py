@@ -12,13 +12,12 @@ import shutil
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 EXECUTABLE = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 """Path of Chromium or Chrome, or None."""
 
-KEYS = {"Enter": (13, "\r"), "Tab": (9, ""), "Escape": (27, ""), " ": (32, " "), "Backspace": (8, ""), "Home": (36, "")}
-KEYS |= {"End": (35, ""), "ArrowLeft": (37, ""), "ArrowUp": (38, ""), "ArrowRight": (39, ""), "ArrowDown": (40, "")}
+KEYS = {"Enter": (13, "\r"), "Tab": (9, ""), "Escape": (27, ""), "Home": (36, ""), "End": (35, "")}
+KEYS |= {"ArrowRight": (39, ""), "ArrowDown": (40, "")}
 PATIENCE = 120
 """Seconds until a condition is given up."""
 
@@ -239,7 +238,3 @@ class Page:
     def download_to(self, folder):
         options = {"behavior": "allow", "browserContextId": self._context, "downloadPath": str(folder)}
         self.browser.call("Browser.setDownloadBehavior", **options)
-
-    def screenshot(self, path, whole=True):
-        data = self.call("Page.captureScreenshot", captureBeyondViewport=whole)["data"]
-        Path(path).write_bytes(base64.b64decode(data))

@@ -3,24 +3,31 @@
 from pathlib import Path
 
 import pytest
-from serving_server import running
-
-from mt_cli.features.serving.models import Models, Source
-from mt_cli.features.serving.service import Service
-
-
-@pytest.fixture
-def serve():
-    """A function that starts a server with a service, as a context manager."""
-    return running
 
 
 @pytest.fixture(scope="session")
 def models(trained):
+    from mt_cli.features.serving.models import Models, Source
+
     return Models.load([Source(Path(trained), device="cpu", precision="fp32")])
 
 
 @pytest.fixture
+def serve(models):
+    """A function that starts a server with options of `Service` and `Limits`, as a context manager."""
+    from serving_server import running
+
+    from mt_cli.features.serving.service import Limits, Service
+
+    return lambda limits=None, **options: running(Service(models, Limits(**limits or {}), **options))
+
+
+@pytest.fixture(scope="session")
 def server(models):
+    """A server for all tests, which must leave it as it is."""
+    from serving_server import running
+
+    from mt_cli.features.serving.service import Service
+
     with running(Service(models)) as server:
         yield server

@@ -2,10 +2,7 @@
 
 import asyncio
 import json
-import re
 import socket
-import subprocess
-import sys
 import threading
 import time
 import urllib.error
@@ -13,7 +10,6 @@ import urllib.request
 import uuid
 from contextlib import contextmanager
 
-import pytest
 import uvicorn
 
 from mt_cli.features.serving.server import bound, server_config
@@ -22,8 +18,8 @@ from mt_cli.features.serving.server import bound, server_config
 class Running:
     """A server that answers, and a client for it."""
 
-    def __init__(self, service, port, connections):
-        self.service, self.url, self.connections = service, f"http://127.0.0.1:{port}", connections
+    def __init__(self, service, port):
+        self.service, self.url = service, f"http://127.0.0.1:{port}"
 
     def ask(self, path, body=None, headers=None, method=None):
         """Status, headers and content, which is parsed if it is JSON; a dict is sent as JSON."""
@@ -49,18 +45,20 @@ class Running:
 
 
 @contextmanager
-def running(service, **options):
-    server, listener = uvicorn.Server(server_config(service, **options)), bound("127.0.0.1", 0)
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])))
+def running(service):
+    server, listener = uvicorn.Server(server_config(service)), bound("127.0.0.1", 0)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])), daemon=True)
     thread.start()
     while not server.started:
         assert thread.is_alive()
         time.sleep(0.01)
     try:
-        yield Running(service, listener.getsockname()[1], server.server_state.connections)
+        yield Running(service, listener.getsockname()[1])
     finally:
         server.should_exit = True
-        thread.join()
+        thread.join(5)
+        server.force_exit = True  # Does not wait for connections that a client has left open.
+        thread.join(5)
         listener.close()
 
 
@@ -76,16 +74,25 @@ def form(**fields):
     return body, {"Content-Type": f"multipart/form-data; boundary={boundary}"}
 
 
+def file_form(name, content, **fields):
+    """Body and header of a form that asks for the translation of a file."""
+    return form(file=(name, content), source="en", target="xx", **fields)
+
+
 def raw_socket(server):
     return socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), timeout=30)
 
 
-def serving(start, *arguments, **options):
-    command = [sys.executable, "-m", "mt_cli", "serve", "--port", "0", "--device", "cpu", *map(str, arguments)]
-    process = start(command, stderr=subprocess.PIPE, text=True, **options)
-    lines = []
-    for line in process.stderr:
-        lines.append(line)
-        if match := re.search(r"http://\S+:\d+", line):
-            return process, match[0], lines
-    pytest.fail("".join(lines))
+def block_search(service):
+    """Let the scheduler wait; returns the function that ends this."""
+    gate = threading.Event()
+    compute = service.scheduler._compute
+    service.scheduler._compute = lambda batch: (gate.wait(), compute(batch))
+    return gate.set
+
+
+def wait_for(condition):
+    until = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.002)

@@ -1,265 +1,313 @@
-"""Limits of the server, its start and its end, and how a request chooses a model."""
+"""Limits of the server: who may ask for what and how much, and its start and its end."""
 
-import asyncio
 import errno
 import json
 import os
 import re
-import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from serving_server import form, raw_socket, serving
+from serving_server import block_search, file_form, raw_socket, wait_for
 
 from mt_cli.errors import InputError
-from mt_cli.features.serving.access import Hosts, Keys, _digest
-from mt_cli.features.serving.app import reload
+from mt_cli.features.serving.access import Hosts, Keys, Rates, client_of
 from mt_cli.features.serving.errors import RequestError
 from mt_cli.features.serving.files import FileStore
-from mt_cli.features.serving.models import Direction, Models, ServedModel, Source
-from mt_cli.features.serving.server import _Server, bound, server_config
-from mt_cli.features.serving.service import Limits, Service
+from mt_cli.features.serving.models import Models, Source
+from mt_cli.features.serving.server import bound
 
-KEY = "a-key-of-people-1234"
+KEY, OTHER_KEY = "a-key-of-people-1234", "a-second-key-9876543"
+TEXT = {"q": "one.", "source": "en", "target": "xx"}
+OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def directions_of(*pairs):
-    """Models with names by their directions, such as `en-pt_BR`."""
-    return Models(
-        tuple(
-            ServedModel("-".join(pair), Source(Path("x")), None, (Direction(*pair),), (), None)  # type: ignore[arg-type]
-            for pair in pairs
-        )
-    )
+@pytest.fixture
+def keys(tmp_path):
+    path = tmp_path / "keys.txt"
+    path.write_text(f"# people\n{KEY}\n\n{OTHER_KEY}\n", encoding="utf-8")
+    return Keys.read(path)
+
+
+def test_keys_open_all_that_works_and_nothing_else(serve, keys):
+    with serve(keys=keys) as server:
+        for given in ({}, {"api_key": ""}, {"api_key": KEY[:-1]}, {"api_key": f"{KEY}x"}, {"api_key": "# people"}):
+            assert server.ask("/translate", TEXT | given)[0] == 403
+        for key in (KEY, OTHER_KEY):
+            assert server.ask("/translate", TEXT | {"api_key": key})[0] == 200
+            assert server.ask("/translate", TEXT, {"Authorization": f"Bearer {key}"})[0] == 200
+        assert server.ask("/v1/translate", {"text": "one."})[0] == 403
+        assert server.ask("/v1/translate", {"text": "one.", "api_key": KEY})[0] == 200
+        assert server.ask("/detect", {"q": "one"})[0] == 403 and server.ask("/metrics")[0] == 403
+        for fields, status in (({}, 403), ({"api_key": KEY}, 200)):
+            assert server.ask("/translate_file", *file_form("a.txt", b"one.", **fields))[0] == status
+        assert server.ask("/health")[0] == server.ask("/languages")[0] == server.ask("/")[0] == 200
+        assert server.json("/frontend/settings")["keyRequired"] is True
+
+
+@pytest.mark.parametrize("content", ["# none\n", "short\n", "with a space in the key\n", "schlüssel-1234567890\n"])
+def test_a_file_without_good_keys_is_refused(tmp_path, content):
+    (tmp_path / "keys.txt").write_text(content, encoding="utf-8")
+    with pytest.raises(InputError, match=r"keys\.txt"):
+        Keys.read(tmp_path / "keys.txt")
+
+
+def test_clients_that_ask_too_often_must_wait(serve, keys):
+    with serve(keys=keys, rates=Rates(2)) as server:
+        guesses = [server.ask("/detect", {"q": "one", "api_key": f"{number:020}"}) for number in range(4)]
+        assert [status for status, _, _ in guesses] == [403, 403, 429, 429]
+        assert 1 <= int(guesses[-1][1]["Retry-After"]) <= 30
+        assert server.ask("/detect", {"q": "one", "api_key": KEY})[0] == 200
+
+
+def test_rates_are_counted_by_client_and_recover():
+    now = [0.0]
+    rates = Rates(2, clock=lambda: now[0])
+    for client in ("a", "a", "b"):
+        rates.check(client)
+    with pytest.raises(RequestError):
+        rates.check("a")
+    now[0] += 30
+    rates.check("a")
+    assert client_of("::ffff:192.0.2.1", None) == client_of("192.0.2.1", None) != client_of("::ffff:192.0.2.2", None)
+    assert client_of("2001:db8::1", None) == client_of("2001:db8::2", None) != client_of("2001:db8:0:1::1", None)
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "expected"),
+    ("headers", "status"),
     [
-        ("en", "pt-BR", ["en-pt_BR"]),
-        ("en", "pt", ["en-pt_BR"]),
-        ("de", "pt-BR", ["de-pt"]),
-        ("de", "pt", ["de-pt"]),
-        (None, "pt", ["en-pt_BR", "de-pt"]),
-        (None, "pt-BR", ["en-pt_BR", "de-pt"]),
-        ("en", None, ["en-pt_BR", "en-fr"]),
-        ("en-GB", "fr", ["en-fr"]),
+        ({"host": "127.0.0.1.evil.example"}, 421),
+        ({"host": "user@localhost"}, 421),
+        ({"host": "localhost:5600, evil"}, 421),
+        ({"host": "[::1"}, 421),
+        ({"host": "localhost", "origin": "http://evil.example"}, 403),
+        ({"host": "localhost", "origin": "null"}, 403),
+        ({"host": "localhost", "origin": "http://[::1"}, 403),
     ],
 )
-def test_a_model_of_another_variety_takes_no_answer_away(source, target, expected):
-    models = directions_of(("en", "pt_BR"), ("de", "pt"), ("en", "fr"))
-    assert sorted(choice.model.name for choice in models.choose(source, target)) == sorted(expected)
+def test_pages_of_other_sites_cannot_use_this_server(headers, status):
+    hosts = Hosts.of("127.0.0.1", [], ["https://good.example"])
+    with pytest.raises(RequestError) as refusal:
+        hosts.check(headers, True)
+    assert refusal.value.status == status
+    for host in ("localhost:1", "LOCALHOST", "[::1]:5000", "127.0.0.1"):
+        hosts.check({"host": host, "origin": f"http://{host}"}, True)
+
+
+def test_only_sites_named_by_cors_may_read_an_answer(serve):
+    hosts = Hosts.of("127.0.0.1", [], ["https://good.example"])
+    with serve(hosts=hosts) as server:
+        for origin, status in {"https://good.example": 200, "https://evil.example": 403}.items():
+            received, headers, _ = server.ask("/detect", {"q": "one"}, {"Origin": origin})
+            assert received == status
+            assert headers.get("Access-Control-Allow-Origin") == (origin if status == 200 else None)
+        assert server.ask("/detect", {"q": "one"}, {"Host": "evil.example"})[0] == 421
+    with serve() as server:
+        for method in ("GET", "OPTIONS"):
+            asked = {"Origin": "https://good.example", "Access-Control-Request-Method": "POST"}
+            _, headers, _ = server.ask("/languages", headers=asked, method=method)
+            assert not [name for name in headers if name.lower().startswith("access-control")]
+
+
+def test_every_answer_has_the_headers_that_browsers_need(server):
+    for path in ("/", "/languages", "/nothing", "/page/style.css", "/docs"):
+        _, headers, _ = server.ask(path)
+        assert headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'self'")
+        assert headers["X-Content-Type-Options"] == "nosniff" and headers["Referrer-Policy"] == "no-referrer"
+        assert headers["Server"] is None
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "message"),
-    [("de", "fr", "de to fr is"), ("ja", "fr", "ja is"), ("en", "ja", "ja is"), ("fr", "en", "fr to en is")],
+    ("option", "value"),
+    [
+        ("--set", "decoding.beam=3"),
+        ("--timeout", "inf"),
+        ("--cors", "*"),
+        ("--cors", "https://example.org/page"),
+        ("--allow-host", "*"),
+        ("--allow-host", "example.org:8080"),
+        ("--proxy", "proxy.example.org"),
+        ("--keys", "none.txt"),
+    ],
 )
-def test_a_refusal_names_what_is_missing(source, target, message):
-    models = directions_of(("en", "pt_BR"), ("de", "pt"), ("en", "fr"))
-    with pytest.raises(RequestError, match=f"^{message} not supported"):
-        models.choose(source, target)
+def test_options_that_cannot_work_are_refused_at_the_start(mt, trained, option, value):
+    status, _, err = mt("serve", "--run", trained, "--port", "0", option, value)
+    assert status == 2 and "Serving" not in err
+    assert option in err or "none.txt" in err or "beam" in err
 
 
-def test_languages_of_a_reloaded_model_are_known_at_once(trained, tmp_path, monkeypatch):
-    for name in "ab":
-        shutil.copytree(trained, tmp_path / name)
-    models = Models.load([Source(tmp_path / name, device="cpu", precision="fp32") for name in "ab"])
-    config = tmp_path / "a" / "config.yaml"
-    config.write_text(config.read_text(encoding="utf-8").replace("target: xx", "target: fr"), encoding="utf-8")
-    known, load = [], Source.load
-
-    def load_and_look(source, name):
-        known.append(models.directions)
-        return load(source, name)
-
-    monkeypatch.setattr(Source, "load", load_and_look)
-    for name in "ab":
-        os.utime(tmp_path / name / "checkpoints" / "best.safetensors")
-    assert models.reload() == ["a", "b"]
-    assert known == [[("en", "xx")], [("en", "fr"), ("en", "xx")]]
+def test_a_taken_address_is_refused_before_models_are_loaded(mt):
+    with bound("127.0.0.1", 0) as taken:
+        assert taken.proto == socket.IPPROTO_TCP  # Otherwise asyncio lets small answers wait for 40 ms.
+        status, out, err = mt("serve", "--run", "nothing", "--port", taken.getsockname()[1])
+    assert (status, out) == (2, "") and "--port" in err
+    status, _, err = mt("serve", "--run", "nothing", "--port", "0")
+    assert status == 2 and "nothing" in err
 
 
-def test_weights_that_are_gone_are_named(trained, tmp_path, capsys):
-    shutil.copytree(trained, tmp_path / "a")
-    models = Models.load([Source(tmp_path / "a", device="cpu", precision="fp32")])
-    shutil.rmtree(tmp_path / "a")
-    assert models.reload() == []
-    assert capsys.readouterr().err == "mt: a is served as before: its weights are gone\n"
+def test_a_missing_package_of_the_server_is_named(mt, trained, monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.delitem(sys.modules, "mt_cli.features.serving.server", raising=False)
+    status, out, err = mt("serve", "--run", trained)
+    assert (status, out) == (2, "") and "mt-cli[serve]" in err
 
 
-@pytest.mark.parametrize("path", ["/translate_file", "/translate"])
-def test_clients_that_send_slowly_keep_no_files_away(models, serve, path):
-    head = "POST {} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n"
-    limits = Limits(body_seconds=2)
-    with serve(Service(models, limits, Keys((_digest(KEY),)))) as server:
+def test_models_are_loaded_in_threads_that_end(trained, monkeypatch):
+    threads, load = [], Source.load
+    monkeypatch.setattr(Source, "load", lambda *args: (threads.append(threading.current_thread()), load(*args))[1])
+    models = Models.load([Source(trained, device="cpu"), Source(trained, device="cpu")])
+    assert len(threads) == 2 and not any(thread.is_alive() for thread in threads)
+    assert [model.name for model in models.models] == ["tiny", "tiny-2"]
+
+
+def test_a_full_server_refuses_and_recovers(serve):
+    with serve({"max_requests": 2}) as server:
+        release = block_search(server.service)
+        with ThreadPoolExecutor(2) as pool:
+            waiting = [pool.submit(server.ask, "/v1/translate", {"text": "one."}) for _ in range(2)]
+            wait_for(lambda: server.service.num_running == 2)
+            status, headers, _ = server.ask("/v1/translate", {"text": "one."})
+            assert status == 429 and int(headers["Retry-After"]) >= 1
+            assert server.ask("/health")[0] == 200
+            release()
+            assert [call.result()[0] for call in waiting] == [200, 200]
+        assert server.ask("/v1/translate", {"text": "one."})[0] == 200
+
+
+def test_a_request_that_takes_too_long_leaves_nothing(serve):
+    with serve({"text_seconds": 0.2}) as server:
+        release = block_search(server.service)
+        assert server.ask("/v1/translate", {"text": "one."})[0] == 504
+        wait_for(lambda: server.service.num_running == 0)
+        release()
+
+
+def test_work_for_a_client_that_has_gone_is_dropped(serve):
+    body = json.dumps({"text": "one. two. three."}).encode()
+    head = f"POST /v1/translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    with serve() as server:
+        release = block_search(server.service)
+        with raw_socket(server) as client:
+            client.sendall(head + body)
+            wait_for(lambda: server.service.num_running == 1)
+        wait_for(lambda: server.service.num_running == 0)
+        release()
+        assert server.json("/v1/translate", {"text": "one."})["translations"][0]["text"] == "ONE."
+
+
+@pytest.mark.parametrize("path", ["/translate", pytest.param("/translate_file", marks=pytest.mark.slow)])
+def test_clients_that_send_slowly_hold_nobody_up(serve, path):
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n"
+    with serve({"body_seconds": 1.0, "file_seconds": 1.0}) as server:
         clients = [raw_socket(server) for _ in range(12)]
         for client in clients:
-            client.sendall(head.format(path).encode())
-        body, headers = form(file=("a.txt", b"one."), source="en", target="xx", api_key=KEY)
-        assert server.ask("/translate_file", body, headers)[0] == 200
+            client.sendall(head.encode())
+        assert server.ask("/languages")[0] == 200
         for client in clients:
             with client:
                 assert client.recv(1000).startswith(b"HTTP/1.1 408")
 
 
-def test_a_file_that_arrives_slowly_but_steadily_is_read(models, serve, monkeypatch):
-    monkeypatch.setattr("mt_cli.features.serving.bodies._SLOWEST_BYTES_PER_SECOND", 100)
-    body, headers = form(file=("a.txt", b"one. " * 40), source="en", target="xx")
-    with serve(Service(models, Limits(body_seconds=0.5))) as server, raw_socket(server) as client:
-        lines = [f"{name}: {value}" for name, value in {**headers, "Content-Length": str(len(body))}.items()]
-        client.sendall("\r\n".join(["POST /translate_file HTTP/1.1", "Host: localhost", *lines, "", ""]).encode())
-        for start in range(0, len(body), 60):
-            time.sleep(0.2)
-            client.sendall(body[start : start + 60])
-        assert client.recv(1000).startswith(b"HTTP/1.1 200")
+def test_requests_that_are_too_large_or_compressed_are_refused(serve):
+    with serve({"max_file_bytes": 1_000}) as server:
+        assert server.ask("/translate_file", *file_form("a.txt", b"one " * 30_000))[0] == 413
+        for size in (200_000, 10_000_000):
+            assert server.ask("/translate", b"a" * size)[0] == 413
+        for path in ("/translate", "/v1/translate", "/translate_file"):
+            assert server.ask(path, b"\x1f\x8b", {"Content-Encoding": "gzip"})[0] == 415
 
 
-def test_a_second_signal_stops_at_once_and_without_a_traceback(start, trained):
-    process, url, _ = serving(start, "--run", trained)
-    text = json.dumps({"text": "One two three. " * 900, "alternatives": 10, "details": True}).encode()
-    request = urllib.request.Request(f"{url}/v1/translate", text, {"Content-Type": "application/json"})
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(lambda: opener.open(request, timeout=60).read())
-        time.sleep(0.5)
-        for _ in range(2):
-            process.send_signal(signal.SIGINT)
-            time.sleep(0.1)
-        assert process.wait(30) in (0, 130)  # 0 if the request was done before.
-        answer.exception()
-    log = process.stderr.read()
-    assert "Traceback" not in log and "Stopped" in log and "terminate" not in log
-
-
-def test_a_hangup_while_models_load_changes_nothing(start, trained):
-    command = [sys.executable, "-m", "mt_cli", "serve", "--port", "0", "--device", "cpu", "--run", str(trained)]
-    process = start(command, stderr=subprocess.PIPE, text=True)
-    is_over = threading.Event()
-
-    def hang_up():
-        while not is_over.wait(0.02):
-            status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
-            is_caught = int(re.search(r"SigCgt:\s+(\w+)", status)[1], 16) >> (signal.SIGHUP - 1) & 1
-            if is_caught and b"torch" in Path(f"/proc/{process.pid}/maps").read_bytes():
-                process.send_signal(signal.SIGHUP)
-
-    if not Path("/proc/self/status").exists():
-        pytest.skip("needs /proc")
-    thread = threading.Thread(target=hang_up)
-    thread.start()
-    lines = []
-    try:
-        for line in process.stderr:
-            lines.append(line)
-            if "Serving on" in line:
-                break
-    finally:
-        is_over.set()
-        thread.join()
-    assert "Serving on" in lines[-1], lines
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 0
-
-
-def test_keys_are_read_again_when_models_are(models, tmp_path, capsys):
-    path = tmp_path / "keys.txt"
-    path.write_text(f"{KEY}\n", encoding="utf-8")
-    service = Service(models, keys=Keys.read(path))
-    try:
-        path.write_text("a-new-key-of-people\n", encoding="utf-8")
-        asyncio.run(reload(service))
-        assert service.keys.knows("a-new-key-of-people") and not service.keys.knows(KEY)
-        path.write_text("short\n", encoding="utf-8")
-        asyncio.run(reload(service))
-        assert service.keys.knows("a-new-key-of-people") and "the keys stay as they are" in capsys.readouterr().err
-        service.keys = Keys((_digest(KEY),))
-        asyncio.run(reload(service))
-        assert service.keys.digests  # They do not come from a file.
-    finally:
-        service.close()
-
-
-@pytest.mark.parametrize(
-    ("number", "message"), [(0, ""), (1, "Stopping after 1 request ..."), (2, "Stopping after 2 requests ...")]
-)
-def test_a_stop_tells_what_it_waits_for(models, capsys, number, message):
-    service = Service(models)
-    try:
-        server = _Server(server_config(service), service)
-        service.num_running = number
-        server.handle_exit(signal.SIGTERM, None)
-        assert server.should_exit and capsys.readouterr().err.startswith(message)
-        server.handle_exit(signal.SIGTERM, None)
-        assert capsys.readouterr().err == ""
-    finally:
-        service.close()
-
-
-def test_two_servers_do_not_share_an_address():
-    with bound("127.0.0.1", 0) as first, pytest.raises(InputError, match="choose another address or port"):
-        bound("127.0.0.1", first.getsockname()[1])
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--set", "decoding.beam=3"), "beam"),
-        (("--set", "decoding.beam_size=0"), "beam_size"),
-        (("--timeout", "inf"), "--timeout"),
-        (("--cors", "https://[::1"), "--cors"),
-        (("--cors", "https://example.org/page"), "--cors"),
-        (("--allow-host", "*"), "--allow-host"),
-        (("--allow-host", "example.org:8080"), "--allow-host"),
-        (("--allow-host", ""), "--allow-host"),
-    ],
-)
-def test_options_that_cannot_work_are_refused_at_the_start(mt, trained, options, message):
-    status, _, err = mt("serve", "--run", trained, "--port", "0", *options)
-    assert status == 2 and message in err and "Serving" not in err
-
-
-@pytest.mark.parametrize(
-    "host", ["user@localhost", "localhost/evil", "localhost#evil", "localhost:abc", "localhost:5600, evil", "[::1", ""]
-)
-def test_names_that_are_not_well_formed_are_not_ours(host):
-    with pytest.raises(RequestError):
-        Hosts.of("127.0.0.1", (), ()).check({"host": host}, False)
-    for good in ("localhost", "LOCALHOST:80", "127.0.0.1:5000", "[::1]:5000"):
-        Hosts.of("127.0.0.1", (), ()).check({"host": good}, False)
-
-
-def test_a_part_of_a_file_is_not_left_on_a_full_disk(monkeypatch):
-    store, write = FileStore(), Path.write_bytes
+def test_a_full_disk_is_reported_and_keeps_no_parts(server, monkeypatch):
+    write = Path.write_bytes
 
     def fail(path, content):
         write(path, content[:3])
         raise OSError(errno.ENOSPC, "No space left on device")
 
+    store = FileStore()
     monkeypatch.setattr(Path, "write_bytes", fail)
     with pytest.raises(RequestError, match="disk"):
         store.add(b"content", "a.txt")
     assert not list(Path(store._folder.name).iterdir())
     store.close()
+    assert server.ask("/translate_file", *file_form("a.txt", b"one two."))[0] == 507
 
 
-def test_a_folder_for_temporary_files_that_is_gone_is_told_to_the_client(server, monkeypatch, tmp_path):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
-    body, headers = form(file=("a.txt", b"one."), source="en", target="xx")
-    assert server.ask("/translate_file", body, headers)[0] == 507
+def test_too_little_memory_is_reported_as_temporary(serve, monkeypatch):
+    import torch
+
+    def lacking(*arguments, **options):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr("mt_cli.decoding.engine.start_search", lacking)
+    with serve() as server:
+        status, headers, _ = server.ask("/translate", TEXT)
+    assert status == 503 and int(headers["Retry-After"]) >= 1
 
 
-def test_json_may_begin_with_a_byte_order_mark(server):
-    body = b"\xef\xbb\xbf" + json.dumps({"q": "one two.", "source": "en", "target": "xx"}).encode()
-    assert server.json("/translate", body, headers={"Content-Type": "application/json"})["translatedText"] == "ONE TWO."
+def long_request(url, **options):
+    text = json.dumps({"text": "One two three. " * 600, **options}).encode()
+    return urllib.request.Request(f"{url}/v1/translate", text, {"Content-Type": "application/json"})
 
 
-def test_empty_codes_are_those_that_are_left_out(server):
-    assert server.json("/v1/translate", {"text": "one two.", "source": "", "target": ""})["target"] == "xx"
+def is_running(url):
+    with OPENER.open(f"{url}/metrics", timeout=60) as answer:
+        return b"mt_requests_running 1\n" in answer.read()
+
+
+def test_a_stop_finishes_accepted_requests_and_logs_no_text(mt, trained, monkeypatch):
+    urls = []
+
+    def listen(host, port):
+        listener = bound(host, port)
+        urls.append(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        return listener
+
+    def use():
+        try:
+            wait_for(lambda: urls)
+            OPENER.open(f"{urls[0]}/detect?secret", b"q=secret", timeout=60).close()
+            with pytest.raises(urllib.error.HTTPError, match="404"):
+                OPENER.open(f"{urls[0]}/secret", timeout=60)
+            answer = pool.submit(lambda: json.load(OPENER.open(long_request(urls[0], alternatives=5), timeout=300)))
+            wait_for(lambda: answer.done() or is_running(urls[0]))
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return answer.result()["translations"][0]["sentences"]
+
+    monkeypatch.setattr("mt_cli.features.serving.server.bound", listen)
+    with ThreadPoolExecutor(2) as pool:
+        sentences = pool.submit(use)
+        command = "serve", "--run", trained, "--port", "0", "--host", "0.0.0.0", "--device", "cpu", "--log-requests"
+        status, out, err = mt(*command)
+        assert len(sentences.result()) == 600
+    assert (status, out) == (0, "") and f"http://{socket.gethostname()}:" in err
+    assert "Stopped" in err and "--keys" in err
+    assert "POST /detect 200" in err and "GET other 404" in err and "secret" not in err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("signals", [(signal.SIGINT, signal.SIGINT), (signal.SIGHUP,)], ids=["twice", "hangup"])
+def test_signals_end_the_server_without_a_traceback(start, trained, signals):
+    command = [sys.executable, "-m", "mt_cli", "serve", "--port", "0", "--device", "cpu", "--run", str(trained)]
+    process = start(command, stderr=subprocess.PIPE, text=True)
+    url = next(match[0] for line in process.stderr if (match := re.search(r"http://\S+:\d+", line)))
+    with ThreadPoolExecutor(1) as pool:
+        request = long_request(url, alternatives=10, details=True)
+        answer = pool.submit(lambda: OPENER.open(request, timeout=300).read())
+        wait_for(lambda: answer.done() or is_running(url))
+        for number in signals:
+            process.send_signal(number)
+            time.sleep(0.1)
+        assert process.wait(300) in (0, 130)  # 0 if the request was done before.
+        answer.exception()
+    log = process.stderr.read()
+    assert "Traceback" not in log and "terminate" not in log

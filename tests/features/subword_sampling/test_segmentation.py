@@ -13,8 +13,8 @@ from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.text_hashes import hashes_of
 from mt_cli.features.subword_sampling.pairs import ResegmentedPairs
-from mt_cli.features.subword_sampling.sampling import Lattice, MergeDropout, Segmenter, numbered
-from mt_cli.tokenizer.special_tokens import BYTES, UNK_ID
+from mt_cli.features.subword_sampling.sampling import MergeDropout, Segmenter, numbered
+from mt_cli.tokenizer.special_tokens import BYTES
 from mt_cli.tokenizer.training import train_tokenizer
 
 TEXTS = [
@@ -24,19 +24,17 @@ TEXTS = [
     "日本語のテキスト。日本の本、日本語のテキスト。 日本 the テキスト",
     "ཀུན་དགའ་ ข้อความภาษาไทย ข้อความ",
 ]
-SAMPLING = {"bpe": {"bpe_dropout": 0.3}, "unigram": {"unigram_alpha": 0.3}}
-LANGUAGES = ["eng_Latn", "deu_Latn", "jpn_Jpan", "zho_Hans", "tha_Thai", "arb_Arab", "hin_Deva"]
+LANGUAGES = ["eng_Latn", "jpn_Jpan", "tha_Thai", "hin_Deva"]
 
 
-def trained(algorithm="bpe", texts=TEXTS, tags=(), **options):
-    options = {"vocab_size": 600, **SAMPLING[algorithm], **options}
-    config = TokenizerConfig(algorithm=algorithm, **options)
+def trained(texts=TEXTS, tags=(), **options):
+    config = TokenizerConfig(algorithm="bpe", **{"vocab_size": 600, "bpe_dropout": 0.3, **options})
     return train_tokenizer(texts, config, tags), config
 
 
-@pytest.fixture(scope="module", params=SAMPLING)
-def tagged(request):
-    return trained(request.param, tags=("<bt>", "the"))
+@pytest.fixture(scope="module")
+def tagged():
+    return trained(tags=("<bt>", "the"))
 
 
 def keys_of(number, seed=0):
@@ -52,9 +50,9 @@ def resegment(segmenter, tokenizer, texts, seed=0):
 TEXT = st.text(max_size=30) | st.lists(st.sampled_from(" ".join(TEXTS).split()), max_size=8).map(" ".join)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=20)
 @given(texts=st.lists(st.tuples(st.sampled_from(["", "<bt> ", "the "]), TEXT).map("".join), min_size=1), seed=...)
-def test_drawn_segmentations_have_the_text_and_the_tag_of_the_library(tagged, texts, seed: bool):
+def test_drawn_segmentations_keep_text_and_tag(tagged, texts, seed: bool):
     tokenizer, config = tagged
     encoded = tokenizer.encode(texts)
     tags = {ids[0] for ids in tokenizer.encode(["<bt>", "the"])}
@@ -66,14 +64,8 @@ def test_drawn_segmentations_have_the_text_and_the_tag_of_the_library(tagged, te
         assert [index for index in new_ids if index in fixed] == [index for index in ids if index in fixed]
 
 
-def test_unknown_characters_stay_unknown():
-    tokenizer, config = trained(byte_fallback=False)
-    drawn = resegment(Segmenter(tokenizer, config, 1), tokenizer, ["cat☃s", "☃☃", "☃ the"])
-    assert [ids.count(UNK_ID) for ids in drawn] == [1, 2, 1]
-
-
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_the_extremes_of_dropout_are_the_merges_of_the_library_and_single_characters(texts, language):
+def test_extreme_dropout_is_the_library_or_single_characters(texts, language):
     tokenizer, config = trained(texts=texts[language][:-8] or texts[language], vocab_size=1500)
     lines = texts[language][-8:]
 
@@ -121,7 +113,7 @@ def samples_of(sampler, tokenizer, word, number=20_000):
     return [tuple(tokenizer.tokens(part)) for part in np.split(ids, np.cumsum(lengths)[:-1])]
 
 
-@pytest.mark.parametrize("word", ["▁theatre", "▁tother", "thethe"])
+@pytest.mark.parametrize("word", ["▁theatre", "thethe"])
 @pytest.mark.parametrize("rate", [0.1, 0.5])
 def test_bpe_dropout_has_the_distribution_of_the_paper(word, rate):
     tokenizer, _ = trained()
@@ -130,40 +122,8 @@ def test_bpe_dropout_has_the_distribution_of_the_paper(word, rate):
     assert_distributed(samples, dropout_probabilities(tuple(word), merges, rate))
 
 
-def segmentations(word, entries):
-    """All segmentations of a word."""
-    if not word:
-        return [()]
-    ends = [end for end in range(1, len(word) + 1) if word[:end] in entries]
-    return [(word[:end], *rest) for end in ends for rest in segmentations(word[end:], entries)]
-
-
-@pytest.mark.parametrize("word", ["▁theatre", "▁matter", "▁thermal"])
-@pytest.mark.parametrize("alpha", [0, 0.2, 0.5])
-def test_unigram_sampling_has_the_distribution_of_the_paper(word, alpha):
-    tokenizer, _ = trained("unigram")
-    scores = dict(tokenizer.model()["vocab"])
-    weights = {each: np.exp(alpha * sum(map(scores.get, each))) for each in segmentations(word, scores)}
-    probabilities = {each: weight / sum(weights.values()) for each, weight in weights.items()}
-    assert_distributed(samples_of(Lattice(tokenizer, alpha), tokenizer, word), probabilities)
-
-
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_with_a_large_alpha_the_best_segmentation_is_sampled(texts, language):
-    tokenizer, config = trained("unigram", texts[language][:300], vocab_size=1500)
-    lines = texts[language][-8:]
-    segmenter = Segmenter(tokenizer, config.model_copy(update={"unigram_alpha": 1e6}), 1)
-    scores = [score for _, score in tokenizer.model()["vocab"]]
-    subwords = set(tokenizer.subwords().values())
-    for sides in zip(resegment(segmenter, tokenizer, lines), tokenizer.encode(lines), strict=True):
-        drawn, best = (sum(scores[index] for index in ids if index in subwords) for ids in sides)
-        assert drawn == pytest.approx(best)
-
-
-def resegmented(
-    algorithm="bpe", number=1_500, batch_tokens=20, max_tokens=256, seed=1, part_sizes=None, times=None, **limits
-):
-    tokenizer, config = trained(algorithm)
+def resegmented(number=600, batch_tokens=20, max_tokens=256, seed=1, part_sizes=None, times=None, **limits):
+    tokenizer, config = trained()
     words = sorted({word for text in TEXTS[:3] for word in text.split()})
     random = np.random.default_rng(0)
     texts = [[" ".join(random.choice(words, random.integers(1, 9))) for _ in range(number)] for _ in range(2)]
@@ -184,29 +144,28 @@ def texts_of(tokenizer, pools):
     return [[tuple(tokenizer.decode(pair)) for pair in pool] for pool in content(pools)]
 
 
-@pytest.mark.parametrize("algorithm", SAMPLING)
-def test_every_pair_appears_once_per_epoch_in_the_same_order_as_without_sampling(algorithm):
-    mixed, sampled, tokenizer = resegmented(algorithm, part_sizes=[300, 1_200], times=[2.0, 0.5])
+def test_every_pair_appears_in_the_same_order_as_without_sampling():
+    mixed, sampled, tokenizer = resegmented(1_500, part_sizes=[300, 1_200], times=[2.0, 0.5])
     assert texts_of(tokenizer, sampled.pools(1, 0)) == texts_of(tokenizer, mixed.pools(1, 0))
     assert content(sampled.pools(1, 0)) != content(mixed.pools(1, 0))
     assert np.sum([placed.num_pairs for placed in epoch_batches(sampled, 20, 1, 1)], axis=0).tolist() == [600, 600]
 
 
 def test_segmentations_are_a_function_of_seed_epoch_and_pair():
-    _, sampled, _ = resegmented()
+    _, sampled, _ = resegmented(1_500)
     pools = content(sampled.pools(1, 0))
     assert len(pools) > 2
-    again = resegmented(num_slots=7, max_remembered_ids=500)[1]  # Whatever is remembered.
+    again = resegmented(1_500, num_slots=7, max_remembered_ids=500)[1]  # Whatever is remembered.
     assert content(again.pools(1, 2)) == pools[2:]
     assert content(again.pools(1, 0)) == pools
     assert content(again.pools(2, 0)) != pools
-    assert content(resegmented(seed=2)[1].pools(1, 0)) != pools
-    larger = content(resegmented(batch_tokens=200)[1].pools(1, 0))
+    assert content(resegmented(1_500, seed=2)[1].pools(1, 0)) != pools
+    larger = content(resegmented(1_500, batch_tokens=200)[1].pools(1, 0))
     assert len(larger) < len(pools) and [*chain(*larger)] == [*chain(*pools)]
 
 
 def test_copies_of_a_pair_are_segmented_differently_within_an_epoch():
-    _, sampled, tokenizer = resegmented(number=10, times=[100.0])
+    _, sampled, tokenizer = resegmented(10, times=[100.0])
     copies = Counter(pair for pool in content(sampled.pools(0, 0)) for pair in pool)
     texts = {tuple(tokenizer.decode(pair)) for pair in copies}
     assert len(texts) <= 10 and len(copies) > 100

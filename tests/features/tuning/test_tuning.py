@@ -22,7 +22,7 @@ def trials_of(scores):
     st.dictionaries(st.tuples(st.sampled_from([1, 2, 4]), st.sampled_from([0.0, 0.5, 1.0, 1.5])), SCORES, min_size=1),
     SCORES,
 )
-def test_the_choice_is_the_smallest_beam_near_the_best_then_the_default_penalty_then_the_score(scores, margin):
+def test_the_choice_is_the_smallest_beam_near_the_best(scores, margin):
     def rank(item):
         (size, penalty), score = item
         is_near = score >= max(scores.values()) - margin
@@ -51,7 +51,7 @@ def test_no_limit_of_repetitions_is_preferred_if_it_is_as_good():
         assert (chosen.length_penalty, chosen.no_repeat_ngram) == (2.0, expected)
 
 
-def test_the_grid_has_every_setting_once_in_order_and_wrong_ones_are_refused():
+def test_the_grid_has_every_setting_once_in_order():
     grid = search_grid(DecodingConfig(max_length=3), [4, 1, 4], [1.0, 0.0], [None])
     settings = [(each.beam_size, each.length_penalty, each.max_length) for each in grid]
     assert settings == [(1, 0.0, 3), (1, 1.0, 3), (4, 0.0, 3), (4, 1.0, 3)]
@@ -118,18 +118,15 @@ def test_the_score_of_several_directions_is_their_mean():
     assert result["signature"].startswith("mean:2|")
 
 
-def test_greedy_search_has_no_penalty():
+def test_a_choice_has_only_the_penalties_of_its_search():
     chosen = tune(Copying(), BOTH, grid([1, 2], size=1), 0)["chosen"]
-    assert chosen["length_penalty"] is None is chosen["length_penalties"]
-
-
-def test_tuning_replaces_the_penalties_of_single_tags():
+    assert chosen["length_penalty"] is None is chosen["length_penalties"], "greedy search has none"
     setting = search_grid(DecodingConfig(length_penalties={"<2de>": 9}), [2], [1], [3])
     assert tune(Copying(), BOTH, setting, 0)["chosen"]["length_penalties"] == {} == setting[0].length_penalties
 
 
-@pytest.mark.parametrize("num_tried", [3, 2, 1, 0])
-def test_after_its_time_tuning_chooses_among_the_settings_that_were_tried(monkeypatch, num_tried):
+@pytest.mark.parametrize("num_tried", [2, 0])
+def test_after_its_time_tuning_chooses_among_settings_tried(monkeypatch, num_tried):
     clock = [0.0]
     monkeypatch.setattr(tuning.time, "monotonic", lambda: clock[0])
 

@@ -1,0 +1,262 @@
+"""Translation memories (TMX), XLIFF and gettext catalogues: what is text, and what is damaged."""
+
+import gzip
+import json
+from xml.etree.ElementTree import fromstring
+
+import pytest
+from formats import assert_refused, numbered, read
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mt_cli.config.sources import FileSource, FolderSource
+from mt_cli.corpus.inline_codes import SegmentText
+from mt_cli.corpus.read_report import ReadReport
+from mt_cli.corpus.sources import read_rows
+from mt_cli.errors import CorpusError
+
+
+def unit(source, target="x"):
+    return f'<tu><tuv xml:lang="en"><seg>{source}</seg></tuv><tuv xml:lang="it"><seg>{target}</seg></tuv></tu>\n'
+
+
+def memory(*units):
+    """Text of a memory; its first unit is in line 4."""
+    return '<?xml version="1.0"?>\n<tmx>\n<header/><body>\n' + "".join(units) + "</body></tmx>\n"
+
+
+def xliff_1(source, target, codes='source-language="en-US" target-language="it"'):
+    unit = f"<x:trans-unit><x:source>{source}</x:source>{target}<x:note>no</x:note></x:trans-unit>"
+    return f'<x:xliff version="1.2" xmlns:x="x"><x:file {codes}><x:body>\n{unit}\n</x:body></x:file></x:xliff>'
+
+
+def write(path, text):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text, encoding="utf-8", newline="")
+    return path
+
+
+def test_xml_entities_are_never_expanded(tmp_path):
+    (tmp_path / "secret").write_text("secret", encoding="utf-8")
+    laughs = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 10))
+    for declarations in (f'<!ENTITY l0 "ha">{laughs}', f'<!ENTITY l9 SYSTEM "{tmp_path / "secret"}">'):
+        for name, text in (("a.tmx", memory(unit("&l9;"))), ("a.xlf", xliff_1("&l9;", ""))):
+            declared = f"<!DOCTYPE x [{declarations}]>" + text.removeprefix('<?xml version="1.0"?>\n')
+            assert_refused(tmp_path / name, declared.encode(), ".*entity")
+
+
+@pytest.mark.parametrize("encoding", ["iso-8859-1", "shift_jis", "utf-16-le", "utf-8-sig"])
+def test_a_translation_memory_may_declare_its_encoding(tmp_path, encoding):
+    text = "テスト" if encoding == "shift_jis" else "perché"
+    declared = encoding.removesuffix("-sig").removesuffix("-le")
+    content = memory(unit(text)).replace("?>", f' encoding="{declared}"?>')
+    (tmp_path / "a.tmx").write_bytes(content.encode(encoding))
+    assert read(tmp_path / "a.tmx") == [(text, "x")]
+
+
+def test_the_first_segment_is_read_and_notes_are_not(tmp_path):
+    note = "<note><seg>no</seg></note>"
+    variants = "\n".join(f'<tuv lang="en">{note}<seg>{number}</seg></tuv>' for number in range(3))
+    text = f'<tmx>\n<body>\r<tu>{note}{variants}<tuv lang="it"><seg>x</seg></tuv></tu></body></tmx>'
+    assert numbered(write(tmp_path / "a.tmx", text))[0] == [(3, "0", "x")]
+
+
+def test_a_catalogue_gives_plurals_without_fuzzy_or_obsolete_translations(tmp_path):
+    text = (
+        'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n'
+        'msgid "%d file"\nmsgid_plural "%d files"\nmsgstr[0] "%d documento"\nmsgstr[1] "%d documenti"\n\n'
+        '#, fuzzy\nmsgid "doubtful"\nmsgstr "dubbio"\n\n#, fuzzy\n#~ msgid "old"\n#~ msgstr "vecchio"\n\n'
+        'msgid "new"\nmsgstr "nuovo"\n'
+    )
+    files = [(4, "%d file", "%d documento"), (4, "%d files", "%d documenti")]
+    rest = [(10, "doubtful", ""), (17, "new", "nuovo")]
+    assert numbered(write(tmp_path / "it.po", text))[0] == [*files, *rest]
+
+
+@pytest.mark.parametrize(
+    ("target", "text"),
+    [
+        ("", ""),
+        ("<x:target/>", ""),
+        ('<x:target state="translated">b</x:target>', "b"),
+        ('<x:target state="needs-review-translation">b</x:target>', ""),
+        ('<x:target state-qualifier="mt-suggestion">b</x:target>', ""),
+        ("<x:alt-trans><x:source>c</x:source><x:target>d</x:target></x:alt-trans>", ""),
+    ],
+)
+def test_drafts_are_blank(tmp_path, target, text):
+    path = write(tmp_path / "a.xliff", xliff_1("a", target))
+    assert numbered(path)[0] == [(2, "a", text)]
+    assert read(path, ("it", "en")) == [(text, "a")]
+
+
+def test_drafts_of_version_2_are_blank(tmp_path):
+    states = [("", "b"), (' state="initial"', ""), (' state="final"', "b")]
+    segments = "".join(
+        f"<unit><segment{state}><source>a</source><target>b</target></segment></unit>" for state, _ in states
+    )
+    text = f'<xliff version="2.1" srcLang="en" trgLang="it-IT"><file>\n{segments}</file></xliff>'
+    assert read(write(tmp_path / "a.xlf", text)) == [("a", text) for _, text in states]
+
+
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [
+        (b'msgid "a"\nmsgstr "b\n', ", line 2"),
+        (b'msgid "a"\nmsgstr "\\777"\n', ", line 2"),
+        (b'\nmsgid "a"\nmsgstr "\\351"\n', ", line 2: .*UTF-8"),
+        (b'msgid "a"\nmsgstr "b"\nmsgstr "c"\n', ", line 3"),
+        (b'msgid "a"\nmsgstr "b"\n\nmsgid "c"\n', ", line 4"),
+        (b'\nmsgstr "c"\n', ", line 2"),
+        (b'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=ISO-8859-1\\n"\n', ": .*ISO-8859-1"),
+    ],
+)
+def test_damaged_catalogues_name_the_line(tmp_path, content, place):
+    assert_refused(tmp_path / "a.po", content, place)
+
+
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [
+        (memory(unit("b"), unit("a").replace("</tuv></tu>", "</tu>")), ", line 5: .*mismatched tag"),
+        (memory(unit("é")).encode("latin-1"), ", line 4: .*encoding"),
+        (memory().replace("?>", ' encoding="foo"?>'), ", line 1: .*foo"),
+        (memory().replace("?>", ' encoding="utf-16"?>'), ", line 1: not utf-16"),
+        (memory(unit("a<seg>b</seg>")), ", line 4"),
+        (memory(), ": .*<tu>"),
+        (memory(unit("a").replace('"it"', '"fr"')), ": .*`it`.* en .*fr "),
+        (memory(unit("a"))[:-40], ", line 4: .*cut off"),
+    ],
+)
+def test_damaged_memories_name_the_line(tmp_path, content, place):
+    assert_refused(tmp_path / "a.tmx", content if isinstance(content, bytes) else content.encode(), place)
+
+
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [
+        (xliff_1("a", ""), ": .*`fr`"),
+        (xliff_1("a & b", ""), ", line 2"),
+        (xliff_1("a", "")[:-9], ", line 3"),
+        (xliff_1("", "").replace("<x:source></x:source>", ""), ", line 2: .*<source>"),
+        (xliff_1("a", "", ""), ": .*language"),
+        ("<tmx/>", ", line 1: .*<tmx>"),
+        (xliff_1("é", "").encode("latin-1"), ", line 2: .*encoding"),
+    ],
+)
+def test_damaged_xliff_names_the_line(tmp_path, content, place):
+    content = content if isinstance(content, bytes) else content.encode()
+    assert_refused(tmp_path / "a.xlf", content, place, ("en", "fr"))
+
+
+DAMAGED = {
+    "ampersand": unit("R & D"),
+    "start": unit("a").replace("<tu>", ""),
+    "end": unit("a").replace("</tu>", ""),
+    "inside": unit("a").replace("<tu>", "<tu x>"),
+    "comment": unit("a <!-- b"),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGED)
+def test_only_the_damaged_unit_is_lost_and_named(tmp_path, kind):
+    for where in (0, 1, 3):
+        units = [unit(f"text {number}") for number in range(3)]
+        units.insert(where, DAMAGED[kind])
+        path = write(tmp_path / "a.tmx", memory(*units))
+        rows, report = numbered(path, skip_damaged=True)
+        lines = [4 + line for line in range(4) if line != where]
+        assert [row[:2] for row in rows] == [(line, f"text {n}") for n, line in enumerate(lines)]
+        assert report.num_skipped == {"unit": 1} and "1 of 4 units" in next(report.notes())
+        assert report.skipped[0].startswith(f"{path}, line {4 + where}: ")
+        with pytest.raises(CorpusError, match="`skip_damaged: true`"):
+            read(path)
+
+
+def test_a_fault_of_the_whole_file_damages_no_units(tmp_path):
+    """What is left of a file in another encoding are the units without accents."""
+    units = [unit(f"perché {n}" if n % 3 else f"text {n}") for n in range(30)]
+    (tmp_path / "a.tmx").write_bytes(memory(*units).encode("cp1252"))
+    with pytest.raises(CorpusError, match="20 of its 30 units"):
+        numbered(tmp_path / "a.tmx", skip_damaged=True)
+
+
+@pytest.mark.parametrize(
+    "fault", [b'msgid "a"\nmsgstr "b\n', b'msgid "a"\nmsgstr "\xe9"\n', gzip.compress(b"x", mtime=0)]
+)
+def test_a_damaged_file_of_a_folder_is_skipped_and_named(tmp_path, fault):
+    for number, name in enumerate(("a.po", "sub/b.po", "z.po")):
+        path = write(tmp_path / "po" / name, f'msgid "one {number}"\nmsgstr "uno"\n\n')
+        if name == "sub/b.po":
+            path.write_bytes(fault if fault.startswith(b"\x1f") else path.read_bytes() + fault)
+    source, report = FolderSource(folder=str(tmp_path / "po"), pattern="**/*.po", skip_damaged=True), ReadReport()
+    assert [row[1] for row in read_rows(source, ("en", "it"), report)] == ["one 0", "one 2"]
+    (note,) = report.notes()
+    assert "1 of 3 files" in note and "sub/b.po" in note
+    with pytest.raises(CorpusError, match=r"b\.po.*`skip_damaged: true`"):
+        list(read_rows(source.model_copy(update={"skip_damaged": False}), ("en", "it")))
+    for name in ("a", "z"):
+        write(tmp_path / f"po/{name}.po", "damage\n")
+    with pytest.raises(CorpusError, match=r"a\.po, line 1"):
+        list(read_rows(source, ("en", "it")))
+
+
+def test_options_of_memories_are_refused_for_other_files():
+    for option in ({"skip_damaged": True}, {"inline_codes": "keep"}):
+        assert FileSource(file="a.tmx.gz", **option)
+        for other in ({"file": "a.po"}, {"file": "a.tmx", "format": "tsv"}):
+            with pytest.raises(ValueError, match=next(iter(option))):
+                FileSource(**other, **option)
+
+
+def test_init_and_check_count_what_is_skipped(mt, tmp_path):
+    units = [unit(f"the open window of house {n}", f"la finestra della casa {n}") for n in range(60)]
+    write(tmp_path / "m.tmx", memory(*units, unit("R & D")))
+    status, _, err = mt("init", "--file", "m.tmx", "--name", "m")
+    assert status == 2 and "m.tmx, line 64: " in err and "--skip-damaged" in err
+    note = "1 of 61 units was skipped: m.tmx, line 64: "
+    status, _, err = mt("init", "--file", "m.tmx", "--name", "m", "--skip-damaged")
+    assert status == 0 and note in err
+    row = json.loads(mt("data", "check", "--config", "m.yaml", "--json")[1])["corpora"][0]
+    assert row["num_skipped_units"] == 1 and row["skipped"][0].startswith("m.tmx, line 64: ")
+
+
+@pytest.mark.parametrize(
+    ("segment", "text"),
+    [
+        ("Press<it pos='begin'>x</it>the<ut>x</ut>big<x id='1'/>button", "Press the big button"),
+        ("clické<ph/>e\u0301l", "clické e\u0301l"),
+        ("un<bpt i='1'>&lt;b&gt;</bpt>believ<ept i='1'>&lt;/b&gt;</ept>able", "unbelievable"),
+        ("Title<ept i='1'>&lt;/p&gt;</ept><bpt i='2'>&lt;p&gt;</bpt>Text", "Title Text"),
+        ("Title<bpt i='1' type='struct'/>Text", "Title Text"),
+        ("Wait.<ph/>Then go (<ph/>now<ph/>)", "Wait. Then go (now)"),
+        ("Dear <bpt i='1'/> <ph>{name}</ph>, <g id='1'>welcome</g>", "Dear, welcome"),
+        ("点击<ph/>这里<ph/>OK", "点击这里OK"),
+    ],
+)
+def test_an_inline_code_separates_words_and_nothing_else(segment, text):
+    assert SegmentText(fromstring(f"<seg>{segment}</seg>")).text == text
+
+
+CODES = ("ph", "bpt", "ept", "hi")
+
+
+@settings(max_examples=30)
+@given(st.lists(st.one_of(st.text("ab .,(é1", min_size=1, max_size=4), st.sampled_from(CODES))))
+def test_inline_codes_never_change_letters(parts):
+    segment = "".join(f"<{part}>{'x' * (part != 'hi')}</{part}>" if part in CODES else part for part in parts)
+    texts = "".join(part for part in parts if part not in CODES)
+    text = SegmentText(fromstring(f"<seg>{segment}</seg>")).text
+    assert text.replace(" ", "") == texts.replace(" ", "")
+    assert "  " in texts or "  " not in text
+
+
+def test_the_content_of_inline_codes_is_counted_or_kept(tmp_path):
+    segment = "Dear <ph>{name}</ph>, <bpt i='1'>&lt;b&gt;</bpt>hi<ept i='1'>&lt;/b&gt;</ept> <g>a</g>"
+    for path in (write(tmp_path / "a.tmx", memory(unit(segment))), write(tmp_path / "a.xlf", xliff_1(segment, ""))):
+        rows, report = numbered(path)
+        assert rows[0][1] == "Dear, hi a"
+        (note,) = report.notes()
+        assert "3 inline codes" in note and "{name}" in note and "inline_codes" in note
+        rows, report = numbered(path, keep_codes=True)
+        assert rows[0][1] == "Dear {name}, <b>hi</b> a" and not list(report.notes())
