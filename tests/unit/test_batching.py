@@ -74,14 +74,13 @@ def test_processes_can_share_the_batches_of_an_epoch():
     assert [batch for step in zip_longest(*shares) for batch in step if batch is not None] == whole
 
 
-@pytest.mark.parametrize("batch_tokens", [8, 64])
-def test_an_epoch_resumes_from_any_of_its_positions(batch_tokens):
-    pairs = mixed(MANY, batch_tokens)
-    whole = list(epoch_batches(pairs, batch_tokens, 1, 1))
-    assert pairs.num_pools > 1 or batch_tokens > 8
+def test_an_epoch_resumes_from_any_of_its_positions():
+    pairs = mixed(MANY, 8)
+    whole = list(epoch_batches(pairs, 8, 1, 1))
+    assert pairs.num_pools > 1
     for done in range(0, len(whole), 97):
         position = (whole[done - 1].pool, whole[done - 1].num_batches) if done else (0, 0)
-        rest = indices_of(pairs, batch_tokens, 1, 1, *position)
+        rest = indices_of(pairs, 8, 1, 1, *position)
         assert rest == [placed.indices.tolist() for placed in whole[done:]]
 
 

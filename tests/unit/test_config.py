@@ -209,13 +209,8 @@ def test_ten_epochs_are_the_length_where_no_other_is_given():
         config = parse_config(SMALLEST | {"training": training}, "f.yaml")
         assert config.training.max_epochs == expected
         assert parse_config(yaml.safe_load(config.to_yaml()), "g.yaml") == config
-
-
-@pytest.mark.parametrize("schedule", ["linear", "cosine"])
-def test_a_limit_in_minutes_is_an_end_for_every_schedule(schedule):
-    stream = STREAM | {"training__validate_every_steps": 10, "training__schedule": schedule}
-    for changes in ({"training__schedule": schedule}, stream):
-        parse_config(with_values(training__max_minutes=5, **changes), "f.yaml")
+    stream = STREAM | {"training__validate_every_steps": 10, "training__schedule": "cosine"}
+    assert parse_config(with_values(training__max_minutes=5, **stream), "f.yaml")
     assert "training.max_steps: " in message_for(with_values(**stream))
 
 

@@ -15,7 +15,6 @@ from mt_cli.corpus.languages import (
     is_known,
     marks_words,
     primary,
-    words_of,
     writes_spaces,
 )
 from mt_cli.corpus.varieties import (
@@ -62,11 +61,6 @@ def test_codes_of_the_registry_are_known_and_no_others():
     assert is_common("zho_Hans") and is_common("am") and not is_common("aym")
     for name in ("xqz", "und", "mul", "qaa", "en-yor", "en_test", "de_Xxxx", "english", "", "a", *NO_CODES):
         assert not is_known(name) and not is_common(name), name
-
-
-def test_words_are_composed_and_keep_their_marks():
-    assert words_of("Àwo\u0323n o\u0323\u0300ro\u0323\u0300, café 2") == {"àwọn", "ọ\u0300rọ\u0300", "café"}
-    assert words_of("a\u0331b a\u0331") == {"a\u0331b", "a\u0331"}
 
 
 def test_a_column_may_name_its_language_beside_a_word():

@@ -153,32 +153,19 @@ DAMAGED = {
     "ampersand": unit("R & D"),
     "start": unit("a").replace("<tu>", ""),
     "end": unit("a").replace("</tu>", ""),
-    "inside": unit("a").replace("<tu>", "<tu x>"),
     "comment": unit("a <!-- b"),
 }
 
 
 @pytest.mark.parametrize("kind", DAMAGED)
 def test_only_the_damaged_unit_is_lost_and_named(tmp_path, kind):
-    for where in (0, 1, 3):
-        units = [unit(f"text {number}") for number in range(3)]
-        units.insert(where, DAMAGED[kind])
-        path = write(tmp_path / "a.tmx", memory(*units))
-        rows, report = numbered(path, skip_damaged=True)
-        lines = [4 + line for line in range(4) if line != where]
-        assert [row[:2] for row in rows] == [(line, f"text {n}") for n, line in enumerate(lines)]
-        assert report.num_skipped == {"unit": 1} and "1 of 4 units" in next(report.notes())
-        assert report.skipped[0].startswith(f"{path}, line {4 + where}: ")
-        with pytest.raises(CorpusError, match="`skip_damaged: true`"):
-            read(path)
-
-
-def test_a_fault_of_the_whole_file_damages_no_units(tmp_path):
-    """What is left of a file in another encoding are the units without accents."""
-    units = [unit(f"perché {n}" if n % 3 else f"text {n}") for n in range(30)]
-    (tmp_path / "a.tmx").write_bytes(memory(*units).encode("cp1252"))
-    with pytest.raises(CorpusError, match="20 of its 30 units"):
-        numbered(tmp_path / "a.tmx", skip_damaged=True)
+    path = write(tmp_path / "a.tmx", memory(unit("text 0"), DAMAGED[kind], unit("text 1")))
+    rows, report = numbered(path, skip_damaged=True)
+    assert [row[:2] for row in rows] == [(4, "text 0"), (6, "text 1")]
+    assert report.num_skipped == {"unit": 1} and "1 of 3 units" in next(report.notes())
+    assert report.skipped[0].startswith(f"{path}, line 5: ")
+    with pytest.raises(CorpusError, match="`skip_damaged: true`"):
+        read(path)
 
 
 @pytest.mark.parametrize(

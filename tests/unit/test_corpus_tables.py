@@ -28,12 +28,10 @@ SENTENCES = [(f"one {number}", f"uno {number}") for number in range(30)]
 @pytest.mark.parametrize(
     "rows",
     [
-        [('"', '"')],
         [('"Come here."', '"Vieni qui."')] * 9 + SENTENCES,
         [('"Come here.', '"Vieni qui.'), ('Now."', 'Adesso."')] * 9,
         [('a 3" nail', 'un chiodo da 3"')],
         [('"He ""stops"""', "Si ferma"), ('a 3" nail', "un chiodo")],
-        [('""Quoted""', "x")],
     ],
 )
 def test_quotation_marks_that_no_spreadsheet_would_write_are_text(tmp_path, rows):

@@ -49,6 +49,7 @@ LAUNCHED = {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "l
     ],
 )
 def test_a_process_with_half_of_a_launcher_is_refused(monkeypatch, variables, word):
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
     assert launcher.launched_processes() is None
     for name, value in LAUNCHED.items():
         monkeypatch.setenv(name, value)

@@ -274,12 +274,6 @@ def test_a_prefix_may_have_spans_of_the_first_segment_alone(tokenizers):
             model.translate_fully(["The file {x}. Save {y} now."], prefix=prefix, split_sentences=True)
 
 
-def test_scores_of_a_pair_do_not_depend_on_its_spans(tokenizers):
-    model = translator(tokenizers["bpe"])
-    one, two = (model.score([f"the {span}"], [f"file {span}"])[0] for span in ("{x}", "{y}"))
-    assert len(one.tokens) == len(two.tokens)
-
-
 @pytest.mark.parametrize("text", [f"a {RESERVED[0]} file", RESERVED[1]])
 def test_without_protection_reserved_characters_are_ordinary_text(text):
     tokenizer = train_tokenizer(WORDS, TokenizerConfig(algorithm="bpe", vocab_size=400))

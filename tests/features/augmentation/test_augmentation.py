@@ -69,23 +69,20 @@ def numbers_of(ids):
 
 
 def test_concatenation_keeps_each_pair_once_in_an_epoch():
-    pairs, share = concatenated(0.5), 0.5
+    pairs = concatenated(0.5)
     epoch = epoch_of(pairs)
     assert pairs.num_pools > 1
     assert sorted(number for source, _, _ in epoch for number in numbers_of(source)) == list(range(1, 801))
     assert all(numbers_of(source) == numbers_of(target) for source, target, _ in epoch)
     num_joined = sum(len(numbers_of(source)) == 2 for source, _, _ in epoch)
-    assert num_joined == pytest.approx(800 * share / 2, abs=2 * pairs.num_pools)
+    assert num_joined == pytest.approx(800 * 0.5 / 2, abs=2 * pairs.num_pools)
 
 
-def test_only_pairs_of_one_part_are_concatenated_behind_a_tag():
-    for source, _, part in epoch_of(concatenated(1.0)):
+def test_concatenated_pairs_share_part_tag_and_limit():
+    epoch = epoch_of(concatenated(1.0, max_tokens=11))
+    for source, _, part in epoch:
         assert {int(number > 400) for number in numbers_of(source)} == {part}
         assert (source[0] == TAG) == (part == 1) and TAG not in source[1:]
-
-
-def test_no_concatenated_side_becomes_longer_than_the_limit():
-    epoch = epoch_of(concatenated(1.0, max_tokens=11))
     assert max(len(side) for source, target, _ in epoch for side in (source, target)) == 11
     assert sum(len(numbers_of(source)) for source, _, _ in epoch) == 800
 
@@ -125,10 +122,9 @@ def test_made_up_words_are_names_and_numbers_or_numbers_alone(source, target):
     assert all(set(word) <= set("0123456789., ") for word in numbers)
 
 
-def test_words_that_a_side_cannot_write_or_takes_for_a_tag_are_left_out():
-    texts = ["anna bert carl"] * 20
+def test_made_up_words_can_be_written_and_are_no_tags():
     config = TokenizerConfig(algorithm="bpe", vocab_size=100, byte_fallback=False)
-    assert usable_words((train_tokenizer(texts, config),) * 2, seed=1) == []  # No capital letters.
+    assert usable_words((train_tokenizer(["anna bert carl"] * 20, config),) * 2, seed=1) == []  # No capital letters.
     source = train_tokenizer(["Anna Bert Carl 0123456789 ANBTCRLE"] * 20, config, tags=["9", "<bt>"])
     target = train_tokenizer(["Anna Bert Carl 0123456789 ,."] * 20, config)
     words = usable_words((source, target), seed=1)
@@ -193,6 +189,14 @@ def test_changed_pairs_depend_on_seed_and_epoch_alone(trained, augment, training
     assert [RESERVED[3] in source for source, _ in texts] == [RESERVED[3] in source for source, _ in before]
 
 
+def changed_and_before(trained, **options):
+    """Changed pairs, and the sources before, without their tags."""
+    changed, plain = (texts_of(pairs.pools(0, 0), trained) for pairs in pairs_of_lines(trained, **options))
+    for (source, target), (before, _) in zip(changed, plain, strict=True):
+        assert source.startswith("<bt> ") == before.startswith("<bt> ")
+        yield source.removeprefix("<bt> "), target, before.removeprefix("<bt> ")
+
+
 @pytest.mark.parametrize(
     ("augment", "change"),
     [
@@ -202,36 +206,23 @@ def test_changed_pairs_depend_on_seed_and_epoch_alone(trained, augment, training
     ],
 )
 def test_a_share_of_one_changes_every_text_but_no_tag(trained, augment, change):
-    changed, plain = pairs_of_lines(trained, augment=augment)
-    for (source, target), (before, _) in zip(
-        *(texts_of(p.pools(0, 0), trained) for p in (changed, plain)), strict=True
-    ):
-        tag, text = ("<bt> ", before.removeprefix("<bt> ")) if before.startswith("<bt> ") else ("", before)
-        assert (source, target) == (tag + change(text), change(text))
+    for source, target, before in changed_and_before(trained, augment=augment):
+        assert source == target == change(before)
 
 
 def test_typing_errors_are_in_the_source_alone(trained):
-    changed, plain = pairs_of_lines(trained, augment={"typos": 1.0})
-    for (source, target), before in zip(*(texts_of(p.pools(0, 0), trained) for p in (changed, plain)), strict=True):
-        assert source != before[0] and target == before[1]
+    for source, target, before in changed_and_before(trained, augment={"typos": 1.0}):
+        assert source != before == target
 
 
-def test_an_inserted_word_is_the_same_on_both_sides(trained):
-    changed, plain = pairs_of_lines(trained, inserted_words=1.0)
-    words = set(made_up_words((trained, trained), seed=1))
-    for (source, target), (before, _) in zip(
-        *(texts_of(p.pools(0, 0), trained) for p in (changed, plain)), strict=True
-    ):
-        assert source.removeprefix("<bt> ") == target  # Both sides have the same text, so the same place.
-        assert source.startswith("<bt> ") == before.startswith("<bt> ")
-        (count,) = {len(target.split()) - len(before.removeprefix("<bt> ").split())}
-        assert count >= 1
-        places = range(len(target.split()) - count + 1)
-        splits = [
-            (target.split()[place : place + count], target.split()[:place] + target.split()[place + count :])
-            for place in places
-        ]
-        assert any(" ".join(word) in words and rest == before.removeprefix("<bt> ").split() for word, rest in splits)
+def test_inserted_words_are_the_same_on_both_sides(trained):
+    names = set(made_up_words((trained, trained), seed=1))
+    for source, target, before in changed_and_before(trained, inserted_words=1.0):
+        assert source == target
+        words, kept = target.split(), before.split()
+        count = len(words) - len(kept)
+        found = [place for place in range(len(kept) + 1) if words[:place] + words[place + count :] == kept]
+        assert any(" ".join(words[place : place + count]) in names for place in found)
 
 
 def test_a_pair_too_long_or_with_unknown_tokens_stays(trained):
@@ -244,8 +235,7 @@ def test_a_pair_too_long_or_with_unknown_tokens_stays(trained):
 
 
 @pytest.mark.parametrize(("share", "max_tokens", "longest"), [(0.0, 50, 3), (0.5, 5, 5)])
-def test_lines_as_long_as_two_concatenated_sources_are_not_split(share, max_tokens, longest):
-    corpus = {"source": "en", "target": "it", "train": {"builtin": "reverse-words"}, "valid": {"fraction": 0.1}}
-    tree = {"name": "t", "corpus": corpus | {"max_tokens": max_tokens}, "training": {"concatenated_pairs": share}}
+def test_lines_as_long_as_two_concatenated_sources_are_kept(share, max_tokens, longest):
     statistics = {"train": SimpleNamespace(source=SimpleNamespace(length_counts=(0, 2, 0, 5)))}
-    assert longest_source(SimpleNamespace(statistics=statistics), parse_config(tree, "f.yaml"), None) == longest
+    config = config_of(max_tokens, concatenated_pairs=share)
+    assert longest_source(SimpleNamespace(statistics=statistics), config, None) == longest

@@ -38,10 +38,11 @@ SCRIPTS = [(1, " "), (2, "")]
 
 
 @pytest.mark.parametrize(("script", "separator"), SCRIPTS)
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
-def test_clean_text_has_no_slips(script, separator, seed):
-    for number in (100, 150, 400, 1_500):
-        assert find_misaligned_stretches(*sides(number, seed, script, separator)) == Alignment([], False)
+def test_clean_text_has_no_slips(script, separator):
+    for number in (100, 400, 1_500):
+        assert find_misaligned_stretches(*sides(number, 1, script, separator)) == Alignment([], False)
+    sources, targets = map(list, zip(*phrasebook("train")[:1_000], strict=True))
+    assert find_misaligned_stretches(sources, targets).stretches == []
 
 
 def random_words(number, seed):
@@ -56,8 +57,7 @@ SENTENCES, TRANSLATIONS = sides(99)
 @pytest.mark.parametrize(
     ("sources", "targets"),
     [
-        *(([line] * 500, [line] * 500) for line in ("", "123", "a", "。")),
-        ([str(n) for n in range(1_000)], [str(n + 1) for n in range(1_000)]),
+        (["a"] * 500, ["a"] * 500),
         ([f"what comes after {n}?" for n in range(1_000)], [str(n + 1) for n in range(1_000)]),
         (random_words(1_000, 5), random_words(1_000, 6)),  # Words do not recur.
         (SENTENCES, TRANSLATIONS[1:]),  # There are too few lines.
@@ -77,15 +77,8 @@ def assert_stretch(sources, targets, first, last, slips, tolerance=8):
 
 
 @pytest.mark.parametrize(("script", "separator"), SCRIPTS)
-@pytest.mark.parametrize(
-    ("place", "number"),
-    [
-        (0, 60),
-        (700, 1),
-        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((0, 1), (0, 5), (700, 5), (700, 60))),
-    ],
-)
-def test_lost_lines_are_found_where_they_are_lost_without_a_shared_letter(script, separator, place, number):
+@pytest.mark.parametrize(("place", "number"), [(0, 60), (700, 1)])
+def test_lost_lines_are_found_without_a_shared_letter(script, separator, place, number):
     sources, targets = sides(target_script=script, separator=separator)
     end = len(sources) - number
     assert_stretch(sources, lost(targets, place, number), place + 1, end, [-number], number + 8)
@@ -101,7 +94,7 @@ def shuffled(lines, start):
     [
         (lambda lines: [*lost(lines, 500, 1)[:1_100], "ξξξ ψψψ", *lost(lines, 500, 1)[1_100:]], 501, 1_100, [-1], 8),
         # Shortly before the end, many lost lines give the right slip or none.
-        *((lambda lines, n=n: lost(lines, 1_390, n), 1_391, 1_500 - n, [None, -n], n) for n in (8, 20, 60)),
+        (lambda lines: lost(lines, 1_390, 20), 1_391, 1_480, [None, -20], 20),
         # A shuffled part belongs nowhere, and gets no invented slip.
         (lambda lines: shuffled(lines, 800), 801, 1_500, [None], 8),
     ],
@@ -125,26 +118,17 @@ def with_names(sources, targets, place, number):
     return ([*side[:place], *names, *side[place:]] for side in (sources, targets))
 
 
-@pytest.mark.parametrize("number", [100, 400])
-def test_lines_that_are_not_translated_are_no_evidence(number):
-    sources, targets = with_names(*sides(800), 500, number)
+def test_lines_that_are_not_translated_are_no_evidence():
+    sources, targets = with_names(*sides(800), 500, 100)
     assert find_misaligned_stretches(sources, targets).stretches == []
-    for place in (300, 500 + number + 150):  # Slips before and after the names are found.
+    for place in (300, 750):  # Slips before and after the names are found.
         stretches = find_misaligned_stretches(sources, lost(targets, place, 1)).stretches
         assert {slip for _, _, slip in stretches} == {-1}
         assert abs(stretches[0][0] - 1 - place) <= 8 and stretches[-1][1] == len(targets) - 1
-    assert find_misaligned_stretches(sources[500 : 500 + number], targets[500 : 500 + number]).stretches == []
+    assert find_misaligned_stretches(sources[500:600], targets[500:600]).stretches == []
 
 
-def test_slips_of_sentences_are_found_and_clean_text_has_none():
-    sources, targets = map(list, zip(*phrasebook("train")[:1_000], strict=True))
-    assert find_misaligned_stretches(sources, targets).stretches == []
-    for place, number in ((0, 1), (500, 5)):
-        ((first, _, slip),) = find_misaligned_stretches(sources, lost(targets, place, number)).stretches
-        assert slip == -number and abs(first - 1 - place) <= 15
-
-
-@pytest.mark.parametrize("lost", [3, 700, 1_900])
+@pytest.mark.parametrize("lost", [3, 1_900])
 def test_the_line_where_files_diverge_is_found(tmp_path, lost):
     generator = random.Random(lost)
     english = [" ".join(["word"] * generator.randrange(3, 20)) + generator.choice(".?!") for _ in range(2_000)]

@@ -2,8 +2,6 @@ import shutil
 from types import SimpleNamespace
 
 import pytest
-import torch
-from safetensors.torch import save_file
 
 from mt_cli.features.doctor import findings
 from mt_cli.features.doctor.findings import examine, problem_of_graphs
@@ -12,8 +10,14 @@ from mt_cli.machine import devices
 MEANS = ("attention", "compiling", "CUDA graphs")
 
 
-def test_the_doctor_finds_runs_that_cannot_be_used(mt, trained, tmp_path):
-    assert "below" not in mt("doctor")[1]
+def test_runs_that_cannot_be_used_are_failures(mt, trained, tmp_path):
+    import torch
+    from safetensors.torch import save_file
+
+    status, out, _ = mt("doctor")
+    assert status == 0 and "below" not in out
+    for subject in ("python", "packages", "cpu", "threads", "disk"):
+        assert subject in out
     for name in ("good", "old", "broken", "edited", "unreadable"):
         shutil.copytree(trained, tmp_path / "runs" / name)
     save_file({"a": torch.ones(1)}, tmp_path / "runs/old/checkpoints/best.safetensors", {"format": "1"})
@@ -29,7 +33,7 @@ def test_the_doctor_finds_runs_that_cannot_be_used(mt, trained, tmp_path):
         assert name in "".join(line for line in out.splitlines() if line.startswith("BAD "))
 
 
-def test_the_doctor_reports_a_file_named_runs(mt, tmp_path):
+def test_a_file_named_runs_is_a_failure(mt, tmp_path):
     (tmp_path / "runs").write_text("")
     status, out, _ = mt("doctor")
     assert status == 1 and "runs is no directory" in out
@@ -59,7 +63,7 @@ def machine(monkeypatch, tmp_path):
     return look
 
 
-def test_the_doctor_advises_on_threads_load_memory_disk_and_drivers(machine, monkeypatch):
+def test_threads_load_memory_disk_and_drivers_are_examined(machine, monkeypatch):
     monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/" + name)
     found = machine(num_threads=4096, num_idle=2.3, _MIN_MEMORY=2**60, _MIN_FREE_DISK=2**60)
     assert {found[subject].kind for subject in ("threads", "memory", "disk", "cuda")} == {"BAD"}
@@ -73,36 +77,26 @@ def test_a_busy_machine_is_not_a_failure(machine):
     assert "BAD" not in {finding.kind for finding in machine(num_threads=1, num_idle=1.0).values()}
 
 
-@pytest.mark.parametrize(("has_nccl", "kind"), [(True, "ok"), (False, "BAD")])
-def test_the_doctor_says_whether_several_gpus_can_be_used(machine, has_nccl, kind):
-    assert machine(num_gpus=4, has_nccl=has_nccl)["processes"].kind == kind
-
-
-def test_the_doctor_says_how_a_gpu_trains_and_what_slows_it_down(machine):
-    pytest.importorskip("torch", "2.11")
-    found = machine(num_gpus=2)
-    assert [found[subject] for subject in MEANS] == [
-        ("ok", "attention", "of variable length, without padding"),
-        ("ok", "compiling", "works (Triton)"),
-        ("ok", "CUDA graphs", "work"),
-    ]
-    found = machine(num_gpus=2, capability=(7, 0), compiling="no C compiler", graphs="no stream")
-    assert {found[subject].kind for subject in MEANS} == {"note"}
-    assert found["attention"].text.startswith("grid of padded sentences; ")
-    assert found["compiling"].text == "does not work: no C compiler"
-    assert found["CUDA graphs"].text == "do not work: no stream"
-
-
-def test_the_doctor_says_nothing_of_gpus_where_there_is_none(machine):
+def test_several_gpus_need_nccl_and_are_described_once(machine, tmp_path):
+    for has_nccl, kind in ((False, "BAD"), (True, "ok")):
+        assert machine(num_gpus=4, has_nccl=has_nccl)["processes"].kind == kind
+    assert [finding.subject for finding in examine(tmp_path)].count("attention") == 1
     assert not machine().keys() & set(MEANS)
 
 
-def test_alike_gpus_are_described_once(machine, tmp_path):
-    machine(num_gpus=8)
-    assert [finding.subject for finding in examine(tmp_path)].count("attention") == 1
+def test_a_gpu_says_how_it_trains_and_what_slows_it(machine):
+    pytest.importorskip("torch", "2.11")
+    found = machine(num_gpus=2)
+    assert {found[subject].kind for subject in MEANS} == {"ok"}
+    found = machine(num_gpus=2, capability=(7, 0), compiling="no C compiler", graphs="no stream")
+    assert {found[subject].kind for subject in MEANS} == {"note"}
+    assert "padded" in found["attention"].text
+    assert "no C compiler" in found["compiling"].text and "no stream" in found["CUDA graphs"].text
 
 
-def test_the_trial_of_graphs_finds_work_that_is_lost_or_cannot_be_recorded(monkeypatch):
+def test_the_trial_of_graphs_finds_lost_and_refused_work(monkeypatch):
+    import torch
+
     assert problem_of_graphs(torch.device("cpu")) is None
     monkeypatch.setattr(findings.GraphPool, "capture", lambda self, function: lambda: None)
     assert problem_of_graphs(torch.device("cpu")) == "3 additions made 1"
@@ -112,10 +106,3 @@ def test_the_trial_of_graphs_finds_work_that_is_lost_or_cannot_be_recorded(monke
 
     monkeypatch.setattr(findings.GraphPool, "capture", refuse)
     assert "not permitted" in problem_of_graphs(torch.device("cpu"))
-
-
-def test_doctor_examines(mt):
-    status, out, _ = mt("doctor")
-    assert status == 0
-    for subject in ("python", "packages", "cpu", "threads", "disk"):
-        assert subject in out

@@ -141,9 +141,14 @@ BEAMS = {"beam_size": 3, "length_penalty": 0.6, "unk": "avoid", "no_repeat_ngram
     ("options", "tokenizer", "decoding"),
     [
         (TIED, {"algorithm": "bpe", "vocab_size": 300} | SPELLED, BEAMS),
-        (POST, {"algorithm": "bpe", "vocab_size": 300, "spacing": "sentencepiece"}, {"beam_size": 1}),
-        pytest.param(POST, {"algorithm": "unigram", "vocab_size": 300}, {"beam_size": 1}, marks=pytest.mark.slow),
-        pytest.param(POST | {"activation": "silu"}, {"algorithm": "char"}, {}, marks=pytest.mark.slow),
+        *(
+            pytest.param(POST | {"activation": "silu"}, tokenizer, {"beam_size": 1}, marks=pytest.mark.slow)
+            for tokenizer in (
+                {"algorithm": "bpe", "vocab_size": 300, "spacing": "sentencepiece"},
+                {"algorithm": "unigram", "vocab_size": 300},
+                {"algorithm": "char"},
+            )
+        ),
     ],
 )
 def test_an_exported_run_that_is_imported_again_translates_the_same(

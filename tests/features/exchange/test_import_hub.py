@@ -12,22 +12,25 @@ def files(marian_folder):
 
 
 def test_a_model_is_imported_with_the_files_that_it_needs(hub, mt_from_hub, files, tmp_path):
-    card = b"---\nlicense: cc-by-4.0\n---\n"
-    first = hub.model(
-        "org/opus-mt-en-de", files | {"tf_model.h5": b"\0" * 1000, "README.md": card, ".gitattributes": b"#"}
-    )
+    others = {"tf_model.h5": b"\0" * 1000, "README.md": b"---\nlicense: cc-by-4.0\n---\n", ".gitattributes": b"#"}
+    first = hub.model("org/opus-mt-en-de", files | others)
     hub.models["org/opus-mt-en-de"].tags["v1"] = first
     hub.model("org/opus-mt-en-de", {"config.json": b"{}"})
-    command = ("import", "org/opus-mt-en-de", "--revision", "v1", "--output")
-    status, _, err = mt_from_hub(*command, tmp_path / "one")
+    status, _, err = mt_from_hub("import", "org/opus-mt-en-de", "--revision", "v1", "--output", tmp_path / "one")
     assert status == 0, err
     fetched = {request.path.rpartition("/")[2] for request in hub.requests if "resolve" in request.path}
     assert {"model.safetensors", "README.md"} <= fetched and not {"tf_model.h5", ".gitattributes"} & fetched
     (origin,) = TrainedRun.load(tmp_path / "one").state.parents
     assert origin.run == f"org/opus-mt-en-de (commit {first})" and len(origin.weights) == 64
     assert origin.license == "cc-by-4.0"
+
+
+@pytest.mark.slow
+def test_a_model_is_imported_again_without_a_network(hub, mt_from_hub, files, tmp_path):
+    hub.model("org/opus-mt-en-de", files)
+    assert mt_from_hub("import", "org/opus-mt-en-de", "--output", tmp_path / "one")[0] == 0
     hub.stop()
-    status, _, err = mt_from_hub(*command, tmp_path / "two")
+    status, _, err = mt_from_hub("import", "org/opus-mt-en-de", "--output", tmp_path / "two")
     assert status == 0, err
 
 

@@ -3,8 +3,8 @@
 import re
 from unicodedata import category
 
+import numpy as np
 import pytest
-from charsmaps import charsmap_of
 from marian_files import train_pieces
 from sentencepiece_texts import odd_texts
 from texts import TEXTS
@@ -18,6 +18,16 @@ from mt_cli.tokenizer.training import train_tokenizer
 
 LINES = [line for text in TEXTS.values() for line in text.split("\n") if line]
 IMPORTED = TokenizerConfig(algorithm="sentencepiece")
+
+
+def charsmap_of(replacement, value=0, offset=256):
+    """A compiled normalisation that replaces `a`: a trie with a root at 0, `a` near `offset`, and its value beside."""
+    units = np.zeros(512, "<u4")
+    units[0] = offset << 10
+    place = (offset ^ ord("a")) % 512
+    units[place] = ord("a") | 0x100 | 1 << 10
+    units[place ^ 1] = value
+    return (4 * len(units)).to_bytes(4, "little") + units.tobytes() + replacement + b"\0"
 
 
 def pieces_of(scores, is_bpe=True, charsmap=b""):

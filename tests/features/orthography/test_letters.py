@@ -43,7 +43,6 @@ def test_a_replaced_letter_has_its_words():
 @pytest.mark.parametrize(
     ("sides", "expected"),
     [
-        ([REPLACED], {"ã": "â"}),
         ([(TILDE, [text.upper() for text in CIRCUMFLEX])], {"ã": "â"}),
         ([([text.replace("ã", "a\u0303") for text in TILDE], CIRCUMFLEX)], {"ã": "â"}),
         # Letters that lost their tones: `é` is `e`, although `ẹ` became more frequent, too.
@@ -51,43 +50,40 @@ def test_a_replaced_letter_has_its_words():
             [(made_up(300, TONES), made_up(60, WITHOUT_TONES, 2))],
             {"é": "e", "è": "e", "ẹ\u0301": "ẹ", "ẹ\u0300": "ẹ"},
         ),
-        ([(made_up(300, "aéèo"), made_up(60, "aêêo", 2))], {}),  # It may be either of two letters.
-        # Letters without evidence stay.
-        ([(TILDE, made_up(60, "aãeou", 2))], {}),
-        ([(made_up(300, "aãâeou"), made_up(60, "aãâeou", 2))], {}),
-        ([(TILDE, PLAIN)], {}),
-        ([(TILDE, CIRCUMFLEX[:1])], {}),
-        ([(["ãx"] * 3_000 + made_up(300, "aeou"), CIRCUMFLEX)], {}),
-        ([(made_up(300, "aeou"), CIRCUMFLEX)], {}),
-        ([(TILDE, [])], {}),
-        ([([], TILDE)], {}),
-        # Syllables of Korean are no letters with marks.
-        ([(made_up(300, "로든놀에은"), made_up(60, "럽다년요을"))], {}),
-        # A letter of another language stays.
-        ([REPLACED, (made_up(300, "aãeiou", 3), [])], {}),
-        ([REPLACED, (made_up(300, "aãeiou", 3), made_up(60, "aãeiou", 4))], {}),
         ([(made_up(300, "aiou", 3), made_up(60, "aiou", 4)), REPLACED], {"ã": "â"}),
-        # Apostrophes are left out where the compared text has none, however it may write them.
+        # Apostrophes are left out where the compared text has none.
         ([(APOSTROPHES, PLAIN)], {"'": ""}),
-        *(
-            ([(APOSTROPHES, made_up(60, "aeou", 2, mark))], {})
-            for mark in ("'", "’", " ' ", "' ", " '", "&apos;", "ʾ", "ˈ")
-        ),
-        ([([f"'{text}'" for text in made_up(300, "aeou")], PLAIN)], {}),  # They are quotation marks.
-        ([(APOSTROPHES, PLAIN), (made_up(300, "aeiou", 3, "'"), made_up(60, "aeiou", 4, "’"))], {}),
         # An apostrophe that is always another one is replaced.
         ([(MIXED_APOSTROPHES, SALTILLO)], {"'": "ꞌ", "’": "ꞌ"}),
-        ([(MIXED_APOSTROPHES, SALTILLO), (["l'un d'eux"] * 99, ["l'un d'eux"] * 9)], {}),
-        ([(MIXED_APOSTROPHES, [*SALTILLO, *made_up(60, "aeou", 3, "'")])], {}),
-        ([(MIXED_APOSTROPHES, [*SALTILLO[:9], *made_up(50, "aeou")])], {}),
-        ([([*MIXED_APOSTROPHES, *made_up(90, "aeou", 8, "ꞌ")], SALTILLO)], {}),
     ],
 )
-def test_letters_are_replaced_that_the_compared_text_always_writes_otherwise(sides, expected):
+def test_letters_that_the_compared_text_lacks_are_replaced(sides, expected):
     assert letters_to_replace(sides) == expected
 
 
-@pytest.mark.parametrize(("old", "new"), [("g\u0303", "ĝ"), ("a\u0331", "ã"), ("ã", "a\u0331"), ("e\u0323\u0301", "é")])
+@pytest.mark.parametrize(
+    "sides",
+    [
+        [(made_up(300, "aéèo"), made_up(60, "aêêo", 2))],  # It may be either of two letters.
+        [(made_up(300, "aãâeou"), made_up(60, "aãâeou", 2))],
+        [(TILDE, CIRCUMFLEX[:1])],
+        [(TILDE, [])],
+        [(made_up(300, "로든놀에은"), made_up(60, "럽다년요을"))],  # Syllables of Korean have no marks.
+        [REPLACED, (made_up(300, "aãeiou", 3), [])],  # Another language has the letter.
+        [([f"'{text}'" for text in made_up(300, "aeou")], PLAIN)],  # They are quotation marks.
+        [(MIXED_APOSTROPHES, [*SALTILLO, *made_up(60, "aeou", 3, "'")])],
+    ],
+)
+def test_letters_without_evidence_stay(sides):
+    assert letters_to_replace(sides) == {}
+
+
+def test_apostrophes_stay_however_the_compared_text_writes_them():
+    for mark in ("'", "’", " ' ", "&apos;", "ʾ"):
+        assert letters_to_replace([(APOSTROPHES, made_up(60, "aeou", 2, mark))]) == {}, mark
+
+
+@pytest.mark.parametrize(("old", "new"), [("g\u0303", "ĝ"), ("ã", "a\u0331")])
 def test_letters_may_have_marks_of_their_own(old, new):
     train, valid = (made_up(number, f"{letter} o u i".split(), number) for number, letter in ((300, old), (60, new)))
     assert letters_to_replace([(train, valid)]) == {normalize("NFC", old): new}
@@ -98,36 +94,22 @@ def test_letters_may_have_marks_of_their_own(old, new):
 @pytest.mark.parametrize("algorithm", ["bpe", "unigram", "char", "word_level"])
 def test_letters_are_replaced_in_both_cases(algorithm):
     config = TokenizerConfig(algorithm=algorithm, vocab_size=400, letters={"ã": "â", "'": ""})
-    tokenizer = train_tokenizer(["tetã TETÃ m'bae â Â"] * 9, config, ())
+    tokenizer = train_tokenizer(["tetã TETÃ m'bae â Â <2gn>"] * 9, config, ("<2gn>",))
     texts = ["tetã TETÃ", "teta\u0303 m'bae"]
     assert tokenizer.decode(tokenizer.encode(texts)) == ["tetâ TETÂ", "tetâ mbae"]
     ends = [end for _, end in tokenizer.spans(texts[1])]
     assert ends == sorted(ends) and ends[-1] == len(texts[1])
-
-
-@pytest.mark.parametrize("algorithm", ["bpe", "unigram", "char", "word_level"])
-def test_a_line_of_which_nothing_is_left_is_blank(algorithm):
-    config = TokenizerConfig(algorithm=algorithm, vocab_size=400, letters={"'": ""})
-    tokenizer = train_tokenizer(["m'bae <2gn>"] * 9, config, ("<2gn>",))
     splitter = LineSplitter(tokenizer, 50, Tagging(("<2gn>",)), ("es", "gn"))
-    for line, tag in (("'", None), ("''", "<2gn>"), ("<2gn> '", None)):
+    for line, tag in (("'", None), ("''", "<2gn>"), ("<2gn> '", None)):  # Nothing is left of these lines.
         assert [segment.ids for segment in splitter.split(line, tag, False).segments] == [[]]
 
 
 @pytest.mark.parametrize(
     ("letters", "cause"),
     [
-        *(
-            (letters, "two different letters")
-            for letters in (
-                *({"ã": "ab"}, {"ab": "c"}, {"a": "a"}, {"a": " "}, {" ": ""}, {"": "a"}, {"▁": ""}, {"!": ""}),
-                *({"1": "2"}, {"'": "#"}, {"a\u0303": "â"}, {"a\u0331\u0332\u0333\u0331": "a"}, {"\u0331": "a"}),
-            )
-        ),
-        *(
-            (letters, "twice")
-            for letters in ({"a": "b", "b": "c"}, {"ã": "ä", "Ä": "Ã"}, {"ã": "â", "Ã": "A"}, {"x": "x\u0331"})
-        ),
+        *((letters, "two different letters") for letters in ({"ab": "c"}, {"a": "a"}, {"": "a"}, {"a": "!"})),
+        ({"a\u0303": "â"}, "two different letters"),
+        *((letters, "twice") for letters in ({"a": "b", "b": "c"}, {"ã": "ä", "Ä": "Ã"}, {"x": "x\u0331"})),
     ],
 )
 def test_only_letters_are_replaced_each_once(letters, cause):
@@ -135,25 +117,18 @@ def test_only_letters_are_replaced_each_once(letters, cause):
         TokenizerConfig(letters=letters)
 
 
-def test_a_character_without_case_may_become_one_with_case():
-    assert TokenizerConfig(letters={"'": "ꞌ"}).letters_in_both_cases == [("'", "ꞌ")]
-
-
-def test_a_score_names_the_letters_that_were_replaced():
+def test_a_score_names_the_replaced_letters():
     config = TokenizerConfig(normalize=["nfc"], letters={"ã": "â", "'": ""})
     scores = Scorer("gn", "13a", spelling=config.changes_of_spelling).score(["a"], ["a"])
     assert scores["bleu"].signature.endswith("|normalize:nfc+ã>â+'>")
-    assert TokenizerConfig(letters={"ã": "â"}).changes_of_spelling == ("nfc", "ã>â"), "letters are composed, too"
+    assert TokenizerConfig(letters={"'": "ꞌ"}).letters_in_both_cases == [("'", "ꞌ")]
     assert TokenizerConfig().changes_of_spelling == ()
 
 
-def test_references_that_are_spelled_otherwise_are_named_unless_they_are_few():
+def test_references_that_are_spelled_otherwise_are_named():
     config = TokenizerConfig(letters={"ã": "â"})
     note = note_on_spelling(config, ["tetã guasu", "oga"])
-    assert note == (
-        "1 of 2 references are spelled as this run never writes (nfc, ã>â), as in tetã instead of tetâ: its scores are "
-        "too low"
-    )
+    assert note.startswith("1 of 2 references") and "(nfc, ã>â), as in tetã instead of tetâ" in note
     assert "cafe\u0301 instead of café" in note_on_spelling(config, ["un cafe\u0301"])
     for references in (["tetâ"], ["tetã", *["tetâ"] * 30], []):
         assert note_on_spelling(config, references) is None

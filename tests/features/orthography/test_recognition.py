@@ -5,19 +5,19 @@ from mt_cli.features.orthography import recognition
 from mt_cli.features.orthography.recognition import are_near, other_language_of_texts
 
 
-def test_text_in_the_language_of_its_name_or_in_one_that_is_not_known_is_not_objected_to(texts):
+def test_text_in_its_own_or_an_unknown_language_passes(texts):
     for code, lines in texts.items():
         for language in (code, "aym", "xqz"):
             assert other_language_of_texts(lines, language) is None, code
 
 
-def test_text_in_another_language_than_its_name_says_is_noticed(texts):
+def test_text_in_another_language_is_noticed(texts):
     by_language = {primary(code): lines for code, lines in texts.items()}
     for named, real in (("de", "en"), ("en", "it"), ("hau", "en"), ("amh", "fr"), ("fr", "de"), ("he", "ar")):
         assert other_language_of_texts(by_language[real], named) == real
 
 
-def test_a_language_is_believed_only_if_nearly_all_lines_are_sure_of_it(monkeypatch):
+def test_a_language_is_believed_if_most_lines_are_sure(monkeypatch):
     class Identifier:
         labels = ("sw", "rw", "en")
 

@@ -11,8 +11,6 @@ from mt_cli.features.recipes.decisions import merge_letters
 from mt_cli.tokenizer.special_tokens import UNK_ID
 
 FILES = ("--files", "train.en", "train.it")
-LETTERS = {"tokenizer": {"algorithm": "char", "letters": {"ã": "a"}}}
-DIRECTIONS = {"corpus": {"tag": "to_target", "both_directions": True}}
 
 
 def write(folder, **sides):
@@ -35,18 +33,19 @@ def begin_with(mt, tmp_path):
 
 
 @pytest.fixture
-def parent(mt, tiny_tree, tmp_path):
-    """A function that trains the run `runs/parent` for a step with some other options."""
+def parent(mt, tiny_tree, once, tmp_path):
+    """The run `runs/parent` for several directions, which replaces a letter, after a step."""
 
-    def train(options):
-        tree = tiny_tree | {"name": "parent"} | options
-        tree["corpus"] = tiny_tree["corpus"] | options.get("corpus", {})
-        tree["training"] |= {"max_steps": 1}
-        (tmp_path / "parent.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
-        status, _, err = mt("train", "--config", "parent.yaml")
+    def make(folder):
+        tree = tiny_tree | {"name": "parent", "tokenizer": {"letters": {"ã": "a"}}}
+        tree["corpus"] |= {"tag": "to_target", "both_directions": True}
+        tree["training"]["max_steps"] = 1
+        (folder / "parent.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
+        status, _, err = mt("train", "--config", folder / "parent.yaml")
         assert status == 0, err
+        shutil.move(tmp_path / "runs/parent", folder / "parent")
 
-    return train
+    shutil.copytree(once("parent_of_init", make) / "parent", tmp_path / "runs/parent")
 
 
 def test_a_run_from_the_same_language_is_named(mt, trained, tmp_path):
@@ -80,15 +79,8 @@ def test_a_child_has_its_parents_model_and_its_texts_spellings(begin_with, train
     assert "learning_rate" in text
 
 
-def test_a_run_cannot_begin_with_itself(mt, trained, tmp_path):
-    shutil.copytree(trained, tmp_path / "runs" / "tiny")
-    write(tmp_path, train_en="one two", train_it="uno due")
-    status, _, err = mt("init", *FILES, "--begin-with", "runs/tiny", "--name", "tiny")
-    assert status == 2 and "runs/tiny is the directory of this run itself" in err
-
-
-def test_letters_of_the_parent_are_kept_beside_new_ones(begin_with, parent, tmp_path):
-    parent(LETTERS)
+@pytest.mark.usefixtures("parent")
+def test_letters_of_the_parent_are_kept_beside_new_ones(begin_with, tmp_path):
     for name, letter in (("train", "õ"), ("valid", "ô")):
         shown = [f"l{letter}p k{letter}la r{letter} w{letter}sk{chr(97 + n % 26)}" for n in range(300)]
         texts = [f"{text} {n + 300 * (name == 'valid')}." for n, text in enumerate(shown)]
@@ -118,8 +110,8 @@ def tokenizers_of_child(folder):
     return tokenizers
 
 
-def test_a_child_of_several_directions_has_a_tag(begin_with, parent, tmp_path):
-    parent(DIRECTIONS)
+@pytest.mark.usefixtures("parent")
+def test_a_child_of_several_directions_has_a_tag(begin_with, tmp_path):
     write(tmp_path, train_en="one two", train_it="uno due")
     status, text, err = begin_with("runs/parent", *FILES)
     assert status == 0 and "tag: to_target" in text, err

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,13 +43,11 @@ def test_more_text_has_a_larger_model_and_less_regularisation():
         assert small["training.batch_tokens"] <= large["training.batch_tokens"]
 
 
-@pytest.mark.parametrize(
-    ("num_words", "smallest", "largest"), [(12e3, 500, 1000), (61e3, 8000, 8000), (34e4, 4000, 10_000)]
-)
-def test_the_vocabulary_follows_the_literature(num_words, smallest, largest):
+def test_the_vocabulary_follows_the_literature():
     """Sennrich and Zhang 2019; Gowda and May 2020."""
-    facts = replace(FACTS, num_target_words=num_words, num_distinct_words=10**6, device="gpu")
-    assert smallest <= chosen(facts)["tokenizer.vocab_size"] <= largest * 1.05
+    for num_words, smallest, largest in ((12e3, 500, 1000), (61e3, 8000, 8000), (34e4, 4000, 10_000)):
+        facts = replace(FACTS, num_target_words=num_words, num_distinct_words=10**6, device="gpu")
+        assert smallest <= chosen(facts)["tokenizer.vocab_size"] <= largest * 1.05
 
 
 FACTS_OF_ANY_CORPUS = st.builds(

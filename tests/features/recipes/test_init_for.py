@@ -83,12 +83,12 @@ def test_a_model_for_a_program_is_exported_to_it(mt, init_for, kind, program):
     assert status == 0 and "sentences are translated as by mt" in err, err
 
 
-def test_a_parent_that_a_program_cannot_hold_is_refused(mt, trained_subwords, tmp_path):
-    shutil.copytree(trained_subwords, tmp_path / "runs/parent")
+def test_a_parent_that_a_program_cannot_hold_is_refused(mt, trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "runs/parent")
     files = write(tmp_path, CHINESE, code="zh", joint="")
     command = ("init", "--files", *files, "--begin-with", "runs/parent", "--name", "child", "--for")
     status, _, err = mt(*command, "argos")
-    assert status == 2 and "--for argos: runs/parent has tokenizer.spacing: lossless" in err, err
+    assert status == 2 and "--for argos: runs/parent has tokenizer.algorithm: word_level" in err, err
     assert not (tmp_path / "child.yaml").exists()
     status, _, err = mt(*command, "ctranslate2")
     assert status == 0, err
