@@ -39,8 +39,11 @@ SCRIPTS = [(1, " "), (2, "")]
 
 @pytest.mark.parametrize(("script", "separator"), SCRIPTS)
 def test_clean_text_has_no_slips(script, separator):
-    for number in (100, 400, 1_500):
+    for number in (100, 1_500):
         assert find_misaligned_stretches(*sides(number, 1, script, separator)) == Alignment([], False)
+
+
+def test_clean_sentences_have_no_slips():
     sources, targets = map(list, zip(*phrasebook("train")[:1_000], strict=True))
     assert find_misaligned_stretches(sources, targets).stretches == []
 
@@ -76,8 +79,7 @@ def assert_stretch(sources, targets, first, last, slips, tolerance=8):
     assert slip in slips and abs(found_first - first) <= tolerance and abs(found_last - last) <= 8
 
 
-@pytest.mark.parametrize(("script", "separator"), SCRIPTS)
-@pytest.mark.parametrize(("place", "number"), [(0, 60), (700, 1)])
+@pytest.mark.parametrize(("script", "separator", "place", "number"), [(1, " ", 0, 60), (2, "", 700, 1)])
 def test_lost_lines_are_found_without_a_shared_letter(script, separator, place, number):
     sources, targets = sides(target_script=script, separator=separator)
     end = len(sources) - number
