@@ -1,4 +1,5 @@
 import errno
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -130,7 +131,7 @@ def test_tensorboard_has_pictures_and_hparams(tmp_path):
 def clock(monkeypatch):
     """A function that moves the clock forward by some seconds."""
     now = [100.0]
-    monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(console, "time", SimpleNamespace(monotonic=lambda: now[0]))
     yield lambda seconds: now.__setitem__(0, now[0] + seconds)
     show_progress("auto")
 

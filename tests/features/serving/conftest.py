@@ -22,9 +22,9 @@ def serve(models):
     return lambda limits=None, **options: running(Service(models, Limits(**limits or {}), **options))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def server(models):
-    """A server for all tests, which must leave it as it is."""
+    """A server for the tests of a file, which must leave it as it is; no thread of it lives on beside other tests."""
     from serving_server import running
 
     from mt_cli.features.serving.service import Service

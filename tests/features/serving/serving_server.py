@@ -47,7 +47,7 @@ class Running:
 @contextmanager
 def running(service):
     server, listener = uvicorn.Server(server_config(service)), bound("127.0.0.1", 0)
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])), daemon=True)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])))
     thread.start()
     while not server.started:
         assert thread.is_alive()
@@ -56,9 +56,7 @@ def running(service):
         yield Running(service, listener.getsockname()[1])
     finally:
         server.should_exit = True
-        thread.join(5)
-        server.force_exit = True  # Does not wait for connections that a client has left open.
-        thread.join(5)
+        thread.join()
         listener.close()
 
 

@@ -1,4 +1,6 @@
+import time
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -128,7 +130,7 @@ def test_a_choice_has_only_the_penalties_of_its_search():
 @pytest.mark.parametrize("num_tried", [2, 0])
 def test_after_its_time_tuning_chooses_among_settings_tried(monkeypatch, num_tried):
     clock = [0.0]
-    monkeypatch.setattr(tuning.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(tuning, "time", SimpleNamespace(monotonic=lambda: clock[0], perf_counter=time.perf_counter))
 
     class Slow(Copying):
         def translate(self, sources):
