@@ -315,11 +315,13 @@ def one_thread():
     torch.set_num_threads(1)
 
 
-def train_well(tree, runs):
-    """Train the tiny config in a folder until it translates its training text."""
+def train_well(corpus, runs, max_tokens, **sections):
+    """Train the tiny config in a folder until it translates its training text; `sections` are added to the config."""
     from mt_cli.config.loading import parse_config
     from mt_cli.run.train import train
 
+    tree = new_tiny_tree(corpus) | sections
+    tree["corpus"]["max_tokens"] = max_tokens
     tree["model"] |= {"d_model": 32, "d_ff": 64, "dropout": 0.0}
     tree["training"] |= {"max_epochs": 30, "warmup_steps": 20, "learning_rate": 0.01, "schedule": "linear"}
     tree["training"] |= {"validate_every_steps": 100, "log_every_steps": 10}
@@ -330,26 +332,14 @@ def train_well(tree, runs):
 @pytest.fixture(scope="session")
 def trained(corpus, one_thread, once):
     """A finished tiny run with vocabularies of words. All workers share it: copy it before you change it."""
-
-    def make(runs):
-        tree = new_tiny_tree(corpus)
-        tree["corpus"]["max_tokens"] = 6
-        train_well(tree, runs)
-
-    return once("trained", make) / "tiny"
+    return once("trained", lambda runs: train_well(corpus, runs, 6)) / "tiny"
 
 
 @pytest.fixture(scope="session")
 def trained_subwords(corpus, one_thread, once):
     """A finished tiny run with a shared vocabulary of subwords. All workers share it: copy it before you change it."""
-
-    def make(runs):
-        tree = new_tiny_tree(corpus)
-        tree["tokenizer"] = {"algorithm": "bpe", "vocab_size": 80, "byte_fallback": False, "shared": True}
-        tree["corpus"]["max_tokens"] = 24
-        train_well(tree, runs)
-
-    return once("trained_subwords", make) / "tiny"
+    tokenizer = {"algorithm": "bpe", "vocab_size": 80, "byte_fallback": False, "shared": True}
+    return once("trained_subwords", lambda runs: train_well(corpus, runs, 24, tokenizer=tokenizer)) / "tiny"
 
 
 @pytest.fixture

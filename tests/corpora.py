@@ -1,8 +1,5 @@
 """Aligned English and German of different lengths, and configs that train on them."""
 
-import gzip
-from pathlib import Path
-
 import yaml
 
 WORDS = ["the", "dog", "and", "a", "cat", "of", "two", "are", "in", "on", "with", "house", "who"]
@@ -19,11 +16,12 @@ def sentences(number):
     return pairs
 
 
-def phrasebook(split):
-    """English and Italian pairs of the built-in corpus."""
-    path = Path(__file__).parents[1] / f"mt_cli/corpus/practice/phrasebook-en-it.{split}.tsv.gz"
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        return [line.rstrip("\n").split("\t") for line in lines]
+def practice_pairs(split, name="phrasebook-en-it"):
+    """Pairs of a built-in corpus."""
+    from mt_cli.config.sources import BuiltinSource
+    from mt_cli.corpus.sources import read_rows
+
+    return [row[1:] for row in read_rows(BuiltinSource(builtin=name, split=split), ("en", "it"))]
 
 
 def write(folder, name, pairs):

@@ -120,13 +120,8 @@ def _exchanging() -> Iterator[Any]:
     try:
         yield torch
     except RuntimeError as error:
-        raise _lost(error) from None
-
-
-def _lost(error: BaseException) -> LostProcessError:
-    """LostProcessError for PyTorch's error when another process has ended."""
-    cause = "" if "by peer" in str(error) else f" ({one_line(error)})"
-    return LostProcessError(f"another process has ended, or cannot be reached{cause}")
+        cause = "" if "by peer" in str(error) else f" ({one_line(error)})"
+        raise LostProcessError(f"another process has ended, or cannot be reached{cause}") from None
 
 
 def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:

@@ -6,13 +6,12 @@ them on.
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from mt_cli.machine.console import say
+from mt_cli.machine.console import drop_errors, say
 from mt_cli.machine.group import ALONE, Group
 
 
@@ -53,8 +52,7 @@ class Signals:
         say("Saving after this step ...")
 
     def _hang_up(self, number: int, frame: object) -> None:
-        with open(os.devnull, "w", encoding="utf-8") as nowhere:  # Writing to the lost terminal would raise.
-            os.dup2(nowhere.fileno(), 2)
+        drop_errors()
         if not self._is_received:  # The shell and the kernel may both send it.
             self._stop(number, frame)
 

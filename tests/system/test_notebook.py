@@ -10,7 +10,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from corpora import phrasebook
+from corpora import practice_pairs
 from nbclient import NotebookClient
 from nbclient.exceptions import DeadKernelError
 
@@ -31,7 +31,7 @@ def notebook(root):
 @pytest.fixture
 def folder(root, tmp_path):
     for side, language in enumerate(("en", "it")):
-        text = "".join(f"{row[side]}\n" for row in phrasebook("train")[:600])
+        text = "".join(f"{row[side]}\n" for row in practice_pairs("train")[:600])
         (tmp_path / f"train.{language}").write_text(text, encoding="utf-8")
     return tmp_path
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 import pytest
-from corpora import phrasebook
+from corpora import practice_pairs
 
 import mt_cli
 
@@ -47,7 +47,7 @@ def lines_of(text):
 def samples(root, tmp_path_factory):
     """A folder with the files that the pages name, and a trained run."""
     folder = tmp_path_factory.mktemp("samples")
-    practice = {split: phrasebook(split) for split in ("train", "valid", "test")}
+    practice = {split: practice_pairs(split) for split in ("train", "valid", "test")}
     for split, number in (("train", 400), ("valid", 30), ("test", 30)):
         for side, language in enumerate(("en", "it")):
             lines = "".join(f"{row[side]}\n" for row in practice[split][:number])

@@ -8,10 +8,11 @@ import re
 import pyarrow as pa
 import pytest
 import yaml
+from corpora import practice_pairs
 from pyarrow import parquet
 
 from mt_cli.config.corpora import CorpusConfig
-from mt_cli.config.sources import KINDS, BuiltinSource, DatasetSource, FilesSource, FolderSource, TextSource
+from mt_cli.config.sources import KINDS, DatasetSource, FilesSource, FolderSource, TextSource
 from mt_cli.corpus import sources
 from mt_cli.corpus.sources import content_of, places_in, read_rows
 from mt_cli.errors import CorpusError
@@ -129,11 +130,7 @@ def test_every_kind_of_source_can_be_read_and_is_documented(root):
 @pytest.fixture(scope="module")
 def phrasebook():
     splits = ("train", "valid", "test", "test_compositional")
-    return {split: pairs_in("phrasebook-en-it", split) for split in splits}
-
-
-def pairs_in(name, split):
-    return [row[1:] for row in rows_of(BuiltinSource(builtin=name, split=split))]
+    return {split: practice_pairs(split) for split in splits}
 
 
 def words_in(text):
@@ -146,8 +143,8 @@ def test_each_practice_sentence_is_in_one_split_once(phrasebook):
     for side in (0, 1):
         assert len({pair[side] for pair in pairs}) == len(pairs)
     with pytest.raises(CorpusError, match="'dev'"):
-        pairs_in("phrasebook-en-it", "dev")
-    reversed_words = [pair for split in ("valid", "test") for pair in pairs_in("reverse-words", split)]
+        practice_pairs("dev")
+    reversed_words = [pair for split in ("valid", "test") for pair in practice_pairs(split, "reverse-words")]
     assert len({source for source, _ in reversed_words}) == 1_500
     assert all(target == source[::-1] for source, target in reversed_words)
 

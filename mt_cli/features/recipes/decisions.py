@@ -144,7 +144,7 @@ def begun_with(
 
 
 def _of_child(choices: Choices) -> Choices:
-    """The choices that a run makes itself if it begins with another run."""
+    """Choices for training and decoding; a run that begins with another takes the others from it."""
     return {section: chosen for section, chosen in choices.items() if section in ("training", "decoding")}
 
 

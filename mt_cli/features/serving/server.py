@@ -20,7 +20,7 @@ from mt_cli.features.serving.access import is_loopback
 from mt_cli.features.serving.app import application
 from mt_cli.features.serving.files import remove_temporary_folders
 from mt_cli.features.serving.service import Service
-from mt_cli.machine.console import say
+from mt_cli.machine.console import drop_errors, say
 
 _ALL_ADDRESSES = ("0.0.0.0", "::", "")
 _MOST_CONNECTIONS = 500
@@ -39,9 +39,8 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop; tell how many requests are finished first."""
-        if sig == getattr(signal, "SIGHUP", None):  # The terminal may be closed, and writing to it would raise.
-            with open(os.devnull, "w", encoding="utf-8") as nowhere:
-                os.dup2(nowhere.fileno(), 2)
+        if sig == getattr(signal, "SIGHUP", None):
+            drop_errors()
         if not self.should_exit and (number := self._service.num_running):
             say(f"Stopping after {number:,} request{'s' * (number > 1)} ... (a second Ctrl-C stops at once)")
         super().handle_exit(sig, frame)

@@ -22,7 +22,7 @@ Lengths = NDArray[np.int32]
 def resegmented(pairs: TrainingPairs, tokenizers: TokenizerPair, config: Config) -> ResegmentedPairs:
     """Pairs of a run, segmented anew in each epoch with the options of its config."""
     seed = config.training.seed
-    segmenters = {tokenizer: Segmenter(tokenizer, config.tokenizer, seed) for tokenizer in tokenizers}
+    segmenters = {tokenizer: Segmenter(tokenizer, config.tokenizer.bpe_dropout, seed) for tokenizer in tokenizers}
     return ResegmentedPairs(pairs, [segmenters[side] for side in tokenizers], config.corpus.max_tokens, seed)
 
 

@@ -6,7 +6,7 @@ ends. A special token, a tag or a byte is a word with only one segmentation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import count, pairwise
 from typing import Any
 
@@ -14,15 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt_cli.batching.encoded import Ids, ragged, starts_of
-from mt_cli.config.sections import TokenizerConfig
 from mt_cli.tokenizer.tokenizer import Tokenizer
 
 Integers = NDArray[np.int64]
 Keys = NDArray[np.uint64]
 Words = tuple[Integers, Integers]
 """Concatenated ids of words, and the length of each word."""
-Sampler = Callable[[Integers, Integers, Keys], Words]
-"""Draws a segmentation of each word, given as ids of characters. It depends only on the word and its key."""
 NUM_SAMPLES = 128
 """Number of segmentations that are drawn for a word. Each occurrence in training takes a random one of them."""
 _STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -54,7 +51,10 @@ class MergeDropout:
         self._limit = np.uint64(int(rate * 2**64))
 
     def __call__(self, characters: Integers, lengths: Integers, keys: Keys) -> Words:
-        """Segmentations of all words; in each round, one merge is made in every word in parallel."""
+        """Segmentations of words, given as ids of characters; each depends only on its word and its key.
+
+        In each round, one merge is made in every word in parallel.
+        """
         ids, word = characters.copy(), np.repeat(np.arange(len(lengths)), lengths)
         random = numbered(keys[word], np.arange(len(ids)) - starts_of(lengths)[word])
         rank = self._ranks_at(np.arange(len(ids)), ids, word)
@@ -114,7 +114,7 @@ def _find(ordered: Integers, numbers: Integers) -> tuple[Integers, NDArray[np.bo
 
 
 class Segmenter:
-    """Draws segmentations with one tokenizer, and remembers them.
+    """Draws segmentations with one tokenizer and rate of BPE-dropout, and remembers them.
 
     The samples of a word are numbered. Sample k is a function of the word, k and the seed. Samples are kept in a table
     of fixed size, in which newer samples overwrite older ones; results do not depend on the content of the table. Words
@@ -124,13 +124,13 @@ class Segmenter:
     def __init__(
         self,
         tokenizer: Tokenizer,
-        config: TokenizerConfig,
+        rate: float,
         seed: int,
         num_slots: int = 2**20,
         max_remembered_ids: int = 2**22,
     ) -> None:
         self._max_remembered_ids = max_remembered_ids
-        self._sampler: Sampler = MergeDropout(tokenizer, config.bpe_dropout)
+        self._sampler = MergeDropout(tokenizer, rate)
         rows, size = _spellings(tokenizer), tokenizer.vocab_size
         ends = np.full((2, size), -1, dtype=np.int64)
         for index in tokenizer.subwords().values():

@@ -2,7 +2,7 @@ import gzip
 import random
 
 import pytest
-from corpora import phrasebook
+from corpora import practice_pairs
 
 from mt_cli.config.sources import FilesSource
 from mt_cli.corpus.misalignment import Alignment, find_misaligned_stretches, first_misaligned_line
@@ -44,7 +44,7 @@ def test_clean_text_has_no_slips(script, separator):
 
 
 def test_clean_sentences_have_no_slips():
-    sources, targets = map(list, zip(*phrasebook("train")[:1_000], strict=True))
+    sources, targets = map(list, zip(*practice_pairs("train")[:1_000], strict=True))
     assert find_misaligned_stretches(sources, targets).stretches == []
 
 

@@ -73,7 +73,6 @@ def test_texts_are_divided_as_the_format_says(tmp_path, suffix):
         assert document.replaced({}) == content.encode()
 
 
-HOSTILE = "a\n\n00:05.000 --> 00:06.000\nb"
 WRITTEN = {
     ".html": [
         ("<p title='t'></p>", "&<'", "<p title='&amp;&lt;&#39;'></p>"),

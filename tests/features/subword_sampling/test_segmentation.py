@@ -57,7 +57,7 @@ def test_drawn_segmentations_keep_text_and_tag(tagged, texts, seed: bool):
     encoded = tokenizer.encode(texts)
     tags = {ids[0] for ids in tokenizer.encode(["<bt>", "the"])}
     fixed = {id for ids in tokenizer.encode(["\ue000\ue001☃"]) for id in ids} - set(tokenizer.subwords().values())
-    drawn = resegment(Segmenter(tokenizer, config, int(seed)), tokenizer, texts)
+    drawn = resegment(Segmenter(tokenizer, config.bpe_dropout, int(seed)), tokenizer, texts)
     assert tokenizer.decode(drawn) == tokenizer.decode(encoded)
     for ids, new_ids in zip(encoded, drawn, strict=True):
         assert new_ids[:1] == ids[:1] or not {*ids[:1]} & tags
@@ -66,11 +66,11 @@ def test_drawn_segmentations_keep_text_and_tag(tagged, texts, seed: bool):
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_extreme_dropout_is_the_library_or_single_characters(texts, language):
-    tokenizer, config = trained(texts=texts[language][:-8] or texts[language], vocab_size=1500)
+    tokenizer, _ = trained(texts=texts[language][:-8] or texts[language], vocab_size=1500)
     lines = texts[language][-8:]
 
     def drawn(rate):
-        return resegment(Segmenter(tokenizer, config.model_copy(update={"bpe_dropout": rate}), 1), tokenizer, lines)
+        return resegment(Segmenter(tokenizer, rate, 1), tokenizer, lines)
 
     assert drawn(0.0) == tokenizer.encode(lines) != drawn(0.3)
     tokens = [token for ids in drawn(1 - 1e-9) for token in tokenizer.tokens(ids)]
@@ -132,7 +132,7 @@ def resegmented(number=600, batch_tokens=20, max_tokens=256, seed=1, part_sizes=
     parts = part_sizes or [number]
     pairs = EncodedPairs([batch.slice(0, half), batch.slice(half)], parts)
     mixed = MixedPairs(pairs, times or [1.0] * len(parts), batch_tokens, seed)
-    segmenter = Segmenter(tokenizer, config, seed, **limits)
+    segmenter = Segmenter(tokenizer, config.bpe_dropout, seed, **limits)
     return mixed, ResegmentedPairs(mixed, [segmenter] * 2, max_tokens, seed), tokenizer
 
 
@@ -202,7 +202,7 @@ def test_a_stream_is_segmented_anew_and_resumes_from_any_buffer(tmp_path):
 
     def pairs():
         streamed = StreamedPairs(corpus, [tokenizer] * 2, [hashes_of([])] * 2, 1)
-        return streamed, ResegmentedPairs(streamed, [Segmenter(tokenizer, config, 1)] * 2, 256, 1)
+        return streamed, ResegmentedPairs(streamed, [Segmenter(tokenizer, config.bpe_dropout, 1)] * 2, 256, 1)
 
     streamed, sampled = pairs()
     pools = content(sampled.pools(1, 0))
