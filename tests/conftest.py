@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import typer
 import yaml
-from child_processes import Children, Commands, ForkServer
+from child_processes import Children, ForkServer
 from filelock import FileLock
 from hypothesis import HealthCheck, settings
 from texts import TEXTS
@@ -33,7 +33,7 @@ settings.load_profile("any machine")
 
 def pytest_addoption(parser):
     group = parser.getgroup("mt", "the slow tests, and the fuzzer, tests/system/test_hostile_input.py")
-    group.addoption("--slow-minutes", type=float, help="skip the slow tests that have not begun after these minutes")
+    group.addoption("--slow-minutes", type=float, help="skip the slow tests that would end after these minutes")
     group.addoption("--fuzz-seed", type=int, default=0, help="the first seed of each family")
     group.addoption("--fuzz-cases", type=int, help="how many seeds of each family")
     group.addoption("--fuzz-minutes", type=float, help="run each family for this long instead")
@@ -56,10 +56,12 @@ STARTED = pytest.StashKey[float]()
 
 
 def pytest_runtest_setup(item):
-    minutes = item.config.getoption("--slow-minutes")
-    is_slow = item.get_closest_marker("slow") is not None
-    if minutes is not None and is_slow and time.monotonic() - item.config.stash[STARTED] > 60 * minutes:
-        pytest.skip(f"the {minutes:g} minutes for slow tests are over")
+    minutes, mark = item.config.getoption("--slow-minutes"), item.get_closest_marker("slow")
+    if minutes is None or mark is None:
+        return
+    left = minutes - (time.monotonic() - item.config.stash[STARTED]) / 60
+    if left < (needed := mark.kwargs.get("minutes", 1)):
+        pytest.skip(f"needs up to {needed} minutes of the {minutes:g} for slow tests")
 
 
 @pytest.fixture(autouse=True)
@@ -81,11 +83,6 @@ def real_text():
     if not folder.is_dir():
         pytest.skip("needs real text in ../shared/data")
     return folder
-
-
-@pytest.fixture
-def multi30k(real_text):
-    return real_text / "multi30k"
 
 
 @pytest.fixture(scope="session", params=["own", pytest.param("flores", marks=pytest.mark.slow)])
@@ -242,7 +239,7 @@ def forked(fork_server, tmp_path, monkeypatch):
     """Runs the command line in a process of its own, in an empty folder: (exit status, standard output and error).
 
     `streams` gives the state of standard input, output and error: "there", "full", or "left" by its reader.
-    `encoding` is the encoding that Python assumes for them.
+    `encoding` is the encoding that Python assumes for them. The process ends itself at a `crash_point`.
     """
     monkeypatch.chdir(tmp_path)
 
@@ -340,11 +337,6 @@ def trained_subwords(corpus, one_thread, once):
     """A finished tiny run with a shared vocabulary of subwords. All workers share it: copy it before you change it."""
     tokenizer = {"algorithm": "bpe", "vocab_size": 80, "byte_fallback": False, "shared": True}
     return once("trained_subwords", lambda runs: train_well(corpus, runs, 24, tokenizer=tokenizer)) / "tiny"
-
-
-@pytest.fixture
-def commands(fork_server, tmp_path):
-    return Commands(fork_server, tmp_path)
 
 
 @pytest.fixture

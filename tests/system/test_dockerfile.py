@@ -20,7 +20,7 @@ def instructions(root):
     return [tuple(line.split(maxsplit=1)) for line in lines if line and not line.startswith("#")]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=3)
 def test_the_commands_of_the_image_make_a_server(instructions, root, start, tmp_path, trained):
     folder, environment, server = tmp_path, dict(os.environ), []
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)

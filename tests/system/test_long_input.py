@@ -7,7 +7,7 @@ import sys
 import pytest
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.slow(minutes=4),
     pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="peak memory is read from /proc"),
 ]
 

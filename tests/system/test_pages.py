@@ -18,7 +18,7 @@ from corpora import practice_pairs
 
 import mt_cli
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(minutes=6)
 
 PACKAGE = Path(mt_cli.__file__).parent
 PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((PACKAGE.parent / "docs").glob("*.md")))]

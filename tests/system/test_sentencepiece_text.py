@@ -9,7 +9,7 @@ from mt_cli.config.sections import TokenizerConfig
 from mt_cli.features.exchange.sentencepiece import model_file, read_pieces, tokenizer_of
 from mt_cli.tokenizer.training import train_tokenizer
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(minutes=3)
 
 
 @pytest.fixture(scope="module")
