@@ -149,24 +149,3 @@ class ForkServer:
             _close_pipes(self._process)
             self._process.wait()
             self._process, self._running = None, []
-
-
-class Commands:
-    """Runs `mt` commands, each in a new process that may be killed."""
-
-    def __init__(self, server, folder):
-        self._server, self._folder = server, folder
-
-    def start(self, *arguments, **options):
-        """Start a command and return its process id; it ends itself at a `crash_point`."""
-        [child] = self._server.start(self._folder, arguments, **options)
-        return child
-
-    def wait(self):
-        """Wait for the command; return its exit status (negative for a signal) and standard error."""
-        [status] = self._server.wait()
-        return status, (self._folder / "stream.2").read_text(encoding="utf-8")
-
-    def run(self, *arguments, **options):
-        self.start(*arguments, **options)
-        return self.wait()

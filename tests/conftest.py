@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import typer
 import yaml
-from child_processes import Children, Commands, ForkServer
+from child_processes import Children, ForkServer
 from filelock import FileLock
 from hypothesis import HealthCheck, settings
 from texts import TEXTS
@@ -81,11 +81,6 @@ def real_text():
     if not folder.is_dir():
         pytest.skip("needs real text in ../shared/data")
     return folder
-
-
-@pytest.fixture
-def multi30k(real_text):
-    return real_text / "multi30k"
 
 
 @pytest.fixture(scope="session", params=["own", pytest.param("flores", marks=pytest.mark.slow)])
@@ -242,7 +237,7 @@ def forked(fork_server, tmp_path, monkeypatch):
     """Runs the command line in a process of its own, in an empty folder: (exit status, standard output and error).
 
     `streams` gives the state of standard input, output and error: "there", "full", or "left" by its reader.
-    `encoding` is the encoding that Python assumes for them.
+    `encoding` is the encoding that Python assumes for them. The process ends itself at a `crash_point`.
     """
     monkeypatch.chdir(tmp_path)
 
@@ -340,11 +335,6 @@ def trained_subwords(corpus, one_thread, once):
     """A finished tiny run with a shared vocabulary of subwords. All workers share it: copy it before you change it."""
     tokenizer = {"algorithm": "bpe", "vocab_size": 80, "byte_fallback": False, "shared": True}
     return once("trained_subwords", lambda runs: train_well(corpus, runs, 24, tokenizer=tokenizer)) / "tiny"
-
-
-@pytest.fixture
-def commands(fork_server, tmp_path):
-    return Commands(fork_server, tmp_path)
 
 
 @pytest.fixture

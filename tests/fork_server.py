@@ -16,6 +16,7 @@ import runpy
 import signal
 import sys
 import traceback
+from contextlib import suppress
 from pathlib import Path
 
 import matplotlib.backends.backend_agg
@@ -34,8 +35,6 @@ CRASHED = 77
 """Exit status of a process that ended itself at a crash point."""
 
 SECONDS = 600
-UNIT = 1 if sys.platform == "darwin" else 1024
-"""Bytes of a unit of `ru_maxrss`."""
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate"}
 
 
@@ -89,20 +88,12 @@ def run_program(path):
     return status
 
 
-def address_space():
-    """Bytes of address space of this process; not on Linux, of its peak memory."""
-    try:
-        pages = Path("/proc/self/statm").read_text(encoding="ascii").split()
-    except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * UNIT
-    return int(pages[0]) * resource.getpagesize()
-
-
 def limit(seconds, num_bytes):
-    """Let this process have no more time of a CPU, and no more address space than now and these bytes."""
-    size = address_space() + num_bytes
-    resource.setrlimit(resource.RLIMIT_AS, (size, size))
+    """Let this process have no more time of a CPU and, on Linux, no more address space than now and these bytes."""
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
+    with suppress(OSError):
+        size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() + num_bytes
+        resource.setrlimit(resource.RLIMIT_AS, (size, size))
 
 
 def run(folder, name, arguments, program, environment, streams, encoding, crash_point, limits):

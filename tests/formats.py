@@ -32,12 +32,12 @@ def numbered(path, languages=LANGUAGES, columns=None, **options):
     return list(report.rows(read_file(path, languages, columns, ReadOptions(**options)))), report
 
 
-def assert_refused(path, content, place, languages=LANGUAGES):
+def assert_refused(path, content, place):
     """Write bytes, unless they are None, and check that their error begins with the path and a place."""
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(CorpusError, match=f"^{re.escape(str(path))}{place}"):
-        read(path, languages)
+        read(path)
 
 
 def packed(path, content, ending):

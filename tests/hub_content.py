@@ -21,22 +21,12 @@ def parquet(pairs, languages):
     return file.getvalue()
 
 
-def parquet_files(configurations, num_shards=1):
-    """Files as in `Helsinki-NLP/opus_books` and `wmt/wmt14`: configurations such as `en-it`, splits and their pairs."""
-    files, configs = {}, []
-    for name, splits in configurations.items():
-        for split, pairs in splits.items():
-            for index in range(num_shards):
-                path = f"{name}/{split}-{index:05}-of-{num_shards:05}.parquet"
-                files[path] = parquet(pairs[index::num_shards], name.split("-"))
-        data_files = [{"split": split, "path": f"{name}/{split}-*"} for split in splits]
-        configs.append({"config_name": name, "data_files": data_files})
-    return {"README.md": card(configs=configs), **files}
-
-
 def opus_books(configurations):
-    """Files as in `Helsinki-NLP/opus_books`, of the pairs of each configuration."""
-    return parquet_files({name: {"train": pairs} for name, pairs in configurations.items()})
+    """Files as in `Helsinki-NLP/opus_books`, of the pairs of each configuration such as `en-it`."""
+    paths = {name: f"{name}/train-00000-of-00001.parquet" for name in configurations}
+    configs = [{"config_name": name, "data_files": [{"split": "train", "path": path}]} for name, path in paths.items()]
+    files = {paths[name]: parquet(pairs, name.split("-")) for name, pairs in configurations.items()}
+    return {"README.md": card(configs=configs), **files}
 
 
 def json_lines(pairs, columns):
@@ -45,13 +35,10 @@ def json_lines(pairs, columns):
 
 
 def add_datasets(hub, number=60):
-    """Give a hub the datasets of the configs `opus_books_en_it`, `multi30k_en_de` and `vaswani_base`, in small."""
+    """Give a hub the datasets of the configs `opus_books_en_it` and `multi30k_en_de`, in small."""
     pairs = sentences(number + 40)
     train, valid, test = pairs[:number], pairs[number : number + 20], pairs[number + 20 :]
     hub.dataset("Helsinki-NLP/opus_books", opus_books({"en-it": train, "de-en": [pair[::-1] for pair in train]}))
     lines = {"train": train, "val": valid, "test": test}
     files = {f"{split}.jsonl": json_lines(rows, ["en", "de"]) for split, rows in lines.items()}
     hub.dataset("bentrevett/multi30k", {"README.md": card(language=["en", "de"]), **files})
-    splits = {"train": train, "validation": valid, "test": test}
-    reverse = {split: [pair[::-1] for pair in rows] for split, rows in splits.items()}
-    hub.dataset("wmt/wmt14", parquet_files({"de-en": reverse}, num_shards=3))

@@ -26,7 +26,6 @@ class Request:
 
     method: str
     path: str
-    has_token: bool = False
 
 
 @dataclass
@@ -187,7 +186,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         hub = self.server.hub
         token = self.headers.get("Authorization", "").removeprefix("Bearer ") or None
-        hub.requests.append(Request(self.command, self.path, bool(token)))
+        hub.requests.append(Request(self.command, self.path))
         fault = next((fault for fault in hub.faults if fault.meets(self.command, self.path)), Fault(""))
         status, headers, body = hub.answer(self.path, token)
         if fault.status is not None:

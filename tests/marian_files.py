@@ -88,17 +88,13 @@ def write_marian(folder, kind="unigram", tags=(), target_lines=LINES[3:], **opti
     return model, models
 
 
-def write_two_vocabularies(folder, source_lines=LINES, target_lines=LINES[:40]):
+def write_two_vocabularies(folder):
     """Write a random MarianMT model with a vocabulary of its own for each side; the model and its SentencePiece models.
 
-    The paddings are the last entries with embeddings of zeros, as in Marian's own files, but that of a larger target.
+    The paddings are the last entries with embeddings of zeros, as in Marian's own files.
     """
-    models, vocabularies = [], []
-    for side, lines in (("source", source_lines), ("target", target_lines)):
-        models.append(train_pieces(folder, side, lines))
-        pieces = pieces_of(models[-1])
-        is_last = side == "source" or len(pieces) < len(vocabularies[0]) - 3  # transformers needs one place for both.
-        vocabularies.append(["</s>", "<unk>", *pieces, "<pad>"] if is_last else ["</s>", "<unk>", "<pad>", *pieces])
+    models = [train_pieces(folder, "source", LINES), train_pieces(folder, "target", LINES[:40])]
+    vocabularies = [["</s>", "<unk>", *pieces_of(model), "<pad>"] for model in models]
     source, target = vocabularies
     write_entries(folder / "vocab.json", source)
     write_entries(folder / "target_vocab.json", target)

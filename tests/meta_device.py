@@ -43,18 +43,3 @@ class _NoValuesOfPython(TorchFunctionMode):
     def __torch_function__(self, function, types, args=(), kwargs=None):
         assert function not in (torch.tensor, torch.as_tensor, torch.from_numpy, torch.Tensor.new_tensor), function
         return function(*args, **(kwargs or {}))
-
-
-class Reads(TorchFunctionMode):
-    """Context manager in which some ways to read a tensor on `meta` give a value and are noted; all others raise."""
-
-    def __init__(self, **values):
-        super().__init__()
-        self.values, self.names = values, []
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        name = getattr(function, "__name__", "")
-        if name in self.values and args[0].is_meta:
-            self.names.append(name)
-            return self.values[name](args[0])
-        return function(*args, **(kwargs or {}))

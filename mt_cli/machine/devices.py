@@ -72,11 +72,15 @@ def precision_of(dtype: torch.dtype) -> str:
 
 
 def has_fast_bf16(device: torch.device) -> bool:
-    """Whether a device multiplies bf16 in hardware: CUDA since Ampere, CPUs with AVX512-BF16 or AMX."""
+    """True if a device multiplies bf16 in hardware: CUDA since Ampere, CPUs with AVX512-BF16 or AMX.
+
+    `ATEN_CPU_CAPABILITY=avx2` makes PyTorch treat a CPU as one without AVX512.
+    """
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
     if device.type == "cpu":
-        return any(map(cpu_has, ("avx512_bf16", "amx_tile")))
+        is_limited = torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "AVX2")
+        return not is_limited and any(map(cpu_has, ("avx512_bf16", "amx_tile")))
     return False
 
 

@@ -3,8 +3,6 @@
 import argparse
 import json
 import os
-import platform
-import re
 import statistics
 import subprocess
 import sys
@@ -12,22 +10,19 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from importlib import metadata
 from itertools import cycle, islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
-from unittest.mock import patch
 
 import numpy as np
 import torch
 
-from mt_cli.batching.batches import MixedPairs, TrainingPairs
+from mt_cli.batching.batches import MixedPairs, TrainingPairs, epoch_batches, pad
 from mt_cli.batching.encoded import EncodedPairs
-from mt_cli.config.sources import BuiltinSource
 from mt_cli.config.training import TrainingConfig
-from mt_cli.corpus.reading import read_evaluation_pairs
 from mt_cli.model.transformer import Transformer
+from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
 from mt_cli.training.steps import Position, StepReport, optimization_steps
@@ -65,26 +60,13 @@ def read_options(description: str, **options: Any) -> argparse.Namespace:
     return parser.parse_args()
 
 
-def resolve_peers(options: argparse.Namespace, *names: str) -> None:
-    """Make the paths of the peers' Pythons absolute, and say which peers are not given."""
-    for name in names:
-        if python := getattr(options, name):
-            setattr(options, name, str(Path(python).absolute()))
-        else:
-            print(f"{name}: not given, skipped", file=sys.stderr)
-
-
-def measure_in_turn(
-    measurements: Mapping[Key, Callable[[], Result]], rounds: int, num_ignored: int = 0
-) -> dict[Key, list[Result]]:
-    """Results of each measurement in several rounds, after some whose results are ignored."""
+def measure_in_turn(measurements: Mapping[Key, Callable[[], Result]], rounds: int) -> dict[Key, list[Result]]:
+    """Results of each measurement in several rounds."""
     results: dict[Key, list[Result]] = {key: [] for key in measurements}
-    for number in range(-num_ignored, rounds):
+    for number in range(rounds):
         for key, measure in measurements.items():
-            result = measure()
-            print(f"round {number + 1}: {key}: {result}", file=sys.stderr, flush=True)
-            if number >= 0:
-                results[key].append(result)
+            results[key].append(measure())
+            print(f"round {number + 1}: {key}: {results[key][-1]}", file=sys.stderr, flush=True)
     return results
 
 
@@ -94,7 +76,6 @@ def medians(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def seconds_of(work: Callable[[], object]) -> float:
-    """Seconds that a call takes."""
     started_at = time.perf_counter()
     work()
     return time.perf_counter() - started_at
@@ -117,20 +98,9 @@ def median_speed(work: Callable[[], int], device: torch.device, rounds: int) -> 
     return statistics.median(speeds[1:])
 
 
-def this_machine() -> str:
-    """CPUs, memory and versions."""
-    cpus = Path("/proc/cpuinfo")
-    text = cpus.read_text(encoding="utf-8") if cpus.exists() else ""
-    models = re.findall(r"^model name\s*: (.*)$", text, flags=re.MULTILINE) or [platform.processor()]
-    kinds = (("avx512_bf16", " with AVX512-BF16"), ("avx512f", " with AVX512 without bf16"), ("", " without AVX512"))
-    kind = next(words for flag, words in kinds if flag in text) if text else ""
-    versions = f"Python {platform.python_version()}, torch {metadata.version('torch')}"
-    return f"{os.cpu_count()} CPUs of {models[0]}{kind}, {platform.system()}, {versions}"
-
-
-def in_new_process(function: Callable[..., Result], *arguments: object, **variables: str) -> Result:
-    """Result of a function of a module in a process of its own, with these environment variables."""
-    with patch.dict(os.environ, variables), ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+def in_new_process(function: Callable[..., Result], *arguments: object) -> Result:
+    """Result of a function of a module in a process of its own, which has not used a GPU."""
+    with ProcessPoolExecutor(1, mp_context=get_context("forkserver")) as pool:
         return pool.submit(function, *arguments).result()
 
 
@@ -203,11 +173,8 @@ def config_tree(name: str, **sections: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def practice_pairs() -> list[tuple[str, str]]:
-    """29,000 captions in English and German if they are there, otherwise 48,000 sentences in English and Italian."""
-    if CAPTIONS.is_dir():
-        return list(zip(*(read_lines(CAPTIONS / f"train.{language}") for language in ("en", "de")), strict=True))
-    source, languages = BuiltinSource(builtin="phrasebook-en-it", split="train"), ("en", "it")
-    return read_evaluation_pairs([source], languages, [languages], "corpus")[0]
+    """29,000 captions in English and German."""
+    return list(zip(*(read_lines(Path(path)) for path in caption_files("train")["files"]), strict=True))
 
 
 def numbered_files(folder: Path, number: int) -> dict[str, list[str]]:
@@ -223,13 +190,20 @@ def numbered_files(folder: Path, number: int) -> dict[str, list[str]]:
 
 
 def random_pairs(number: int, shortest: int, longest: int, vocab_size: int) -> EncodedPairs:
-    """Pairs of random tokens."""
     generator = np.random.default_rng(1)
     sides = (
         [generator.integers(4, vocab_size, length).tolist() for length in lengths]
         for lengths in generator.integers(shortest, longest + 1, (2, number))
     )
     return EncodedPairs.from_ids(*sides)
+
+
+def padded_batches(pairs: TrainingPairs, batch_tokens: int, seed: int) -> Iterator[tuple[dict[str, torch.Tensor], int]]:
+    """Batches of an epoch of `mt`, padded as other programs want them, and their target tokens."""
+    for placed in epoch_batches(pairs, batch_tokens, seed, 0):
+        sources, targets = zip(*(placed.pairs[int(index)] for index in placed.indices), strict=True)
+        batch = {"src": pad(sources, end=EOS_ID), "tgt": pad(targets, SOS_ID), "label": pad(targets, end=EOS_ID)}
+        yield batch, placed.num_target_tokens
 
 
 def training_steps(
@@ -245,11 +219,9 @@ def training_steps(
 
 
 def print_row(*cells: object) -> None:
-    """Print a row of a table."""
     print(f"| {' | '.join(map(str, cells))} |", flush=True)
 
 
 def print_titles(*titles: object) -> None:
-    """Print the first two lines of a table."""
     print_row(*titles)
     print("|---" * len(titles) + "|", flush=True)

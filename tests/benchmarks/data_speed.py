@@ -54,14 +54,14 @@ def start(folder: Path, num_pairs: int, steps: int, is_first: bool) -> dict[str,
     )
     (folder / "config.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
     metrics, started_at = run / "metrics.jsonl", time.monotonic()
-    first, later = list[tuple[float, int]](), list[tuple[int, int]]()
+    first, later = list[tuple[float, int]](), list[int]()
 
     def is_done(log: str, pid: int) -> bool:
         memory = common.memory_of_process(pid)
         num_rows = metrics.read_text(encoding="utf-8").count("\n") if metrics.exists() else 0
         if memory and num_rows:
             first.append((time.monotonic() - started_at, memory["VmHWM"]))
-            later.append((memory["VmRSS"], memory["RssFile"]))
+            later.append(memory["VmRSS"])
         return num_rows >= steps
 
     log = common.run_until(is_done, [*common.MT, "train", "--config", "config.yaml"], folder)
@@ -71,8 +71,7 @@ def start(folder: Path, num_pairs: int, steps: int, is_first: bool) -> dict[str,
     return {
         "seconds_to_first_step": round(first[0][0], 1),
         "peak_mb_to_first_step": round(first[0][1] / 1e6),
-        "median_mb_while_training": round(statistics.median(resident for resident, _ in later) / 1e6),
-        "of_that_mapped_files": round(statistics.median(mapped for _, mapped in later) / 1e6),
+        "median_mb_while_training": round(statistics.median(later) / 1e6),
         "target_tokens_per_second": round(statistics.median(row["train/tokens_per_second"] for row in rows[5:])),
         "cache_mb": round(size_of([cache]) / 1e6),
     }
@@ -100,7 +99,6 @@ def mt_seconds(tokenizers: list[Tokenizer], config: CorpusConfig, folder: Path) 
 
 
 def compare_encoding(folder: Path, num_pairs: int, rounds: int) -> None:
-    """Print pairs a second of `mt` and of `encode_batch`."""
     tree = corpora(folder, num_pairs)
     options = TokenizerConfig(algorithm="bpe", vocab_size=8_000)
     tokenizers = [
@@ -118,7 +116,6 @@ def compare_encoding(folder: Path, num_pairs: int, rounds: int) -> None:
 
 
 def main() -> None:
-    """Print a line for each size and kind of start, and for each kind of tokenizer."""
     sizes = {"pairs": [100_000, 10_000_000], "encoded": 400_000}
     options = common.read_options(__doc__, **sizes, steps=60, rounds=3, work=common.WORK)
     # A folder for each size, so that each has its own cache.

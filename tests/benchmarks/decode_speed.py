@@ -4,13 +4,12 @@
 
 Engines take turns on the same captions, each in its own process; medians of several rounds. Each process loads its
 model, translates some sentences to warm up, and then translates all sentences. Only the last is timed. `tokens` are
-target tokens of the run's tokenizer.
+target tokens of the run's tokenizer. Without `--joeynmt` or an installed CTranslate2, these are left out.
 """
 
 import json
 import statistics
 import subprocess
-import sys
 import tempfile
 from argparse import Namespace
 from collections.abc import Callable
@@ -31,7 +30,6 @@ Result = tuple[float, list[str], list[float]]
 
 
 def timed(translate: Callable[[list[str]], list[str]], sources: list[str]) -> Result:
-    """Time of a function that translates sentences."""
     translate(sources[:64])
     texts: list[str] = []
     elapsed = common.seconds_of(lambda: texts.extend(translate(sources)))
@@ -39,7 +37,6 @@ def timed(translate: Callable[[list[str]], list[str]], sources: list[str]) -> Re
 
 
 def translate_with_mt(options: Namespace, precision: str, beam_size: int, sources: list[str]) -> Result:
-    """Translate with `mt`."""
     translator = Translator.load(options.run, "cpu", precision)
     keep_memory()
     return timed(lambda lines: translator.translate(lines, beam_size=beam_size), sources)
@@ -104,17 +101,12 @@ def measure(options: Namespace, translate: Callable[..., Result], variant: str, 
 
 
 def main() -> None:
-    """Print a row for each beam size and engine."""
     options = common.read_options(__doc__, run=str, joeynmt=None, rounds=3, sentences=1000, threads=2)
     engines = {f"mt {precision}": (translate_with_mt, precision) for precision in ("bf16", "fp32")}
     if find_spec("ctranslate2"):
         engines |= {f"CTranslate2 {name}": (translate_with_ctranslate2, name) for name in ("float32", "int8")}
-    else:
-        print("CTranslate2: not installed, skipped", file=sys.stderr)
     if options.joeynmt:
         engines["JoeyNMT"] = translate_with_joeynmt, options.joeynmt
-    else:
-        print("JoeyNMT: not given, skipped", file=sys.stderr)
     results = common.measure_in_turn(
         {
             (beam_size, name): partial(common.in_new_process, measure, options, *engine, beam_size)

@@ -44,14 +44,12 @@ SPECIAL = {"unk": "[UNK]", "pad": "[PAD]", "bos": "[SOS]", "eos": "[EOS]"}
 
 
 def name_in_joeynmt(name):
-    """JoeyNMT's name of a weight."""
     for pattern, replacement in NAMES.items():
         name = re.sub(pattern, replacement, name)
     return name
 
 
 def config(bundle, folder, beam_size):
-    """JoeyNMT's config of the bundle's model."""
     described = json.loads((bundle / "model.json").read_text(encoding="utf-8"))
     sizes = described["model"]
     side = {"level": "word", "voc_file": str(folder / "vocab.txt"), "max_length": -1, "lowercase": False}
@@ -102,7 +100,6 @@ def write_model(bundle, folder, beam_size):
 
 
 def main():
-    """Translate all sentences, and then some one by one."""
     bundle, file, beam_size, threads = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
     torch.set_num_threads(threads)
     logging.disable(logging.INFO)

@@ -26,7 +26,6 @@ from mt_cli.config.loading import load_config
 
 
 def main() -> None:
-    """Print a row for each variant."""
     limits = {"minutes": 0.0, "steps": 0, "pairs": 0}
     paths = dict.fromkeys(("config", "data", "output"), Path)
     options = common.read_options(__doc__, **paths, **limits, seeds=[1], variant=[], test=None)
@@ -89,7 +88,6 @@ def sample(paths: list[Path], number: int, folder: Path) -> list[Path]:
 
 
 def print_scores(title: str, reports: list[dict[str, Any]]) -> None:
-    """Print means and standard deviations over the seeds."""
     scores = [
         f"{statistics.mean(seeds):.2f}" + (f" ± {statistics.stdev(seeds):.2f}" if len(seeds) > 1 else "")
         for seeds in zip(*(report["scores"] for report in reports), strict=True)

@@ -3,11 +3,10 @@
     python tests/benchmarks/serving.py --run runs/captions --input ../shared/data/multi30k/test_2016_flickr.en \
         --clients 50 --seconds 120 --output serving
 
-Each client sends a sentence, waits for the translation, and sends the next one, on one connection. `--per-request` is
-the number of sentences of a request. The times of single requests are those of an idle server; the search alone is
-`Translator.translate` in a process of its own, with the same sentences. Clients and server share the machine. The file
-and the clients take turns three times, while the server is idle or the file is done, because the speed of a machine
-changes; rates are medians.
+Each client sends a sentence, waits for the translation, and sends the next one, on one connection. The times of single
+requests are those of an idle server; the search alone is `Translator.translate` in a process of its own, with the same
+sentences. Clients and server share the machine. The file and the clients take turns three times, while the server is
+idle or the file is done, because the speed of a machine changes; rates are medians.
 """
 
 import asyncio
@@ -18,43 +17,38 @@ import subprocess
 import sys
 import time
 from argparse import Namespace
+from functools import partial
 from pathlib import Path
 
 import common
 
+from mt_cli.config.loading import load_config
+from mt_cli.translation.translator import Translator
+
 _SINGLE, _ROUNDS = 60, 3
-_CODE = """
-import json, sys, time
-from mt_cli import Translator
-translator, times = Translator.load(sys.argv[1], num_threads=int(sys.argv[2]) or None), []
-for text in json.load(sys.stdin):
-    started_at = time.perf_counter()
-    translator.translate([text])
-    times.append(time.perf_counter() - started_at)
-print(json.dumps(times))
-"""
 
 
 def main() -> None:
-    """Print the table."""
-    numbers = {"clients": 50, "seconds": 60, "per_request": 1, "threads": 0}
+    numbers = {"clients": 50, "seconds": 60, "threads": 0}
     options = common.read_options(__doc__, run=Path, input=Path, output=Path, **numbers)
     options.output.mkdir(parents=True, exist_ok=True)
     lines = common.read_lines(options.input)
-    alone = search_alone(options, lines)
+    source, target = load_config(options.run / "config.yaml").corpus.languages
+    direction = {"source": source, "target": target}
+    alone = common.in_new_process(search_alone, options.run, options.threads, lines[:_SINGLE])
     times: list[float] = []
     rates, rates_of_file = [], []
     with subprocess.Popen(command(options, "serve", "--port", "0"), stderr=subprocess.PIPE, text=True) as server:
         port = port_of(server)
-        single = asyncio.run(measure(port, lines[:_SINGLE], 1, 1, None))[0]
+        single = asyncio.run(measure(port, lines[:_SINGLE], direction, 1, None))[0]
         for _ in range(_ROUNDS):
             rates_of_file.append(len(lines) / translate_file(options))
             of_round, num_requests, seconds = asyncio.run(
-                measure(port, lines, options.clients, options.per_request, options.seconds / _ROUNDS)
+                measure(port, lines, direction, options.clients, options.seconds / _ROUNDS)
             )
-            rates.append(num_requests * options.per_request / seconds)
+            rates.append(num_requests / seconds)
             times += of_round
-        memory = peak_memory(server.pid)
+        memory = common.memory_of_process(server.pid)["VmHWM"]
         server.terminate()
     rate, rate_of_file = statistics.median(rates), statistics.median(rates_of_file)
     times.sort()
@@ -68,9 +62,8 @@ def main() -> None:
 
 
 def command(options: Namespace, name: str, *arguments: object) -> list[str]:
-    """Command line of `mt`."""
     threads = ["--threads", options.threads] if options.threads else []
-    return [sys.executable, "-m", "mt_cli", *map(str, [name, "--run", options.run, *threads, *arguments])]
+    return [*common.MT, *map(str, [name, "--run", options.run, *threads, *arguments])]
 
 
 def translate_file(options: Namespace) -> float:
@@ -86,16 +79,13 @@ def translate_file(options: Namespace) -> float:
     return times[1] - times[0]
 
 
-def search_alone(options: Namespace, lines: list[str]) -> list[float]:
-    """Seconds for each of the first sentences, one by one, without a server."""
-    arguments = [sys.executable, "-c", _CODE, str(options.run.resolve()), str(options.threads)]
-    done = subprocess.run(arguments, input=json.dumps(lines[:_SINGLE]), capture_output=True, text=True, check=True)
-    times: list[float] = json.loads(done.stdout)
-    return times[5:]
+def search_alone(run: Path, num_threads: int, lines: list[str]) -> list[float]:
+    """Seconds for each of some sentences, one by one, without a server."""
+    translator = Translator.load(run, num_threads=num_threads or None)
+    return [common.seconds_of(partial(translator.translate, [line])) for line in lines][5:]
 
 
 def port_of(server: subprocess.Popen[str]) -> int:
-    """Port at which a server listens."""
     assert server.stderr is not None
     for line in server.stderr:
         if match := re.search(r"http://127\.0\.0\.1:(\d+)", line):
@@ -104,10 +94,9 @@ def port_of(server: subprocess.Popen[str]) -> int:
 
 
 async def measure(
-    port: int, lines: list[str], num_clients: int, per_request: int, seconds: float | None
+    port: int, lines: list[str], direction: dict[str, str], num_clients: int, seconds: float | None
 ) -> tuple[list[float], int, float]:
     """Seconds of each request, their number, and the seconds of all; without a limit, each line is sent once."""
-    bodies = [lines[start : start + per_request] for start in range(0, len(lines), per_request)]
     started_at = time.perf_counter()
     times: list[float] = []
     numbers = iter(range(10**9))
@@ -117,9 +106,9 @@ async def measure(
         while True:
             number = next(numbers)
             begun_at = time.perf_counter()
-            if begun_at - started_at > seconds if seconds else number >= len(bodies):
+            if begun_at - started_at > seconds if seconds else number >= len(lines):
                 break
-            body = json.dumps({"q": bodies[number % len(bodies)], **direction}).encode()
+            body = json.dumps({"q": lines[number % len(lines)], **direction}).encode()
             head = f"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
             writer.write(head.encode() + body)
             received = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
@@ -129,25 +118,8 @@ async def measure(
             times.append(time.perf_counter() - begun_at)
         writer.close()
 
-    direction = await direction_of(port)
     await asyncio.gather(*(ask() for _ in range(num_clients)))
     return times[5:], len(times), time.perf_counter() - started_at
-
-
-async def direction_of(port: int) -> dict[str, str]:
-    """First source and target language of a server."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(b"GET /frontend/settings HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-    content = (await reader.read()).partition(b"\r\n\r\n")[2]
-    writer.close()
-    languages = json.loads(content)["language"]
-    return {side: languages[side]["code"] for side in ("source", "target")}
-
-
-def peak_memory(process: int) -> int:
-    """Peak of the memory of a process, in bytes."""
-    match = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text(encoding="utf-8"))
-    return 1024 * int(match[1]) if match else 0
 
 
 if __name__ == "__main__":

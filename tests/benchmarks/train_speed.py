@@ -18,13 +18,13 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import common
 import torch
 import yaml
 
-from mt_cli.batching.batches import collate, epoch_batches
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import Cache
@@ -71,7 +71,6 @@ def measure(command: list[object], folder: Path, rates: Callable[[str], list[flo
 
 
 def measure_mt(folder: Path, steps: int, precision: str) -> Measurement:
-    """Train with `mt train`."""
     run = folder / "runs" / "speed"
     shutil.rmtree(run, ignore_errors=True)
     (folder / "mt.yaml").write_text(mt_config(precision).to_yaml(), encoding="utf-8")
@@ -89,7 +88,6 @@ def measure_by_log(command: list[object], folder: Path, steps: int, pattern: str
 
 
 def measure_loop(folder: Path, python: str, *arguments: str) -> Measurement:
-    """Train in a loop of `peer_loops.py`."""
     pattern = r'"target_tokens_per_second": ([\d.]+)'
     command = [python, LOOPS, folder / "batches.pt", *arguments]
     return measure(command, folder, lambda log: [float(rate) for rate in re.findall(pattern, log)], 1)
@@ -120,17 +118,8 @@ def write_batches(folder: Path, number: int) -> None:
     """Write batches of padded ids for the loops."""
     config = mt_config("fp32")
     data = prepare(config, Cache(folder / "runs" / ".cache"))
-    placed = epoch_batches(training_pairs(data, config), 4096, 1, 0)
-    batches = [collate(one.pairs, one.indices) for one, _ in zip(placed, range(number), strict=False)]
-    padded = [
-        {
-            "src": batch.source.layout.padded(batch.source.ids),
-            "tgt": batch.target.layout.padded(batch.target.ids),
-            "label": batch.target.layout.padded(batch.tgt_output_ids),
-        }
-        for batch in batches
-    ]
-    torch.save(padded, folder / "batches.pt")
+    batches = islice(common.padded_batches(training_pairs(data, config), 4096, 1), number)
+    torch.save([batch for batch, _ in batches], folder / "batches.pt")
 
 
 def systems(folder: Path, options: Namespace) -> dict[str, Callable[[], Measurement]]:
@@ -160,10 +149,10 @@ def matrix_peak() -> float:
 
 
 def main() -> None:
-    """Print a row for each system."""
     peers = dict.fromkeys(("joeynmt", "eole", "marian"))
     options = common.read_options(__doc__, **peers, rounds=3, steps=40, work=common.WORK)
-    common.resolve_peers(options, *peers)
+    for name in filter(partial(getattr, options), peers):
+        setattr(options, name, str(Path(getattr(options, name)).absolute()))
     folder = options.work.resolve() / "train"
     folder.mkdir(parents=True, exist_ok=True)
     write_batches(folder, options.steps)

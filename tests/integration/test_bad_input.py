@@ -35,10 +35,9 @@ def bad_files(tmp_path, corpus, trained):
     texts = {"text": "one.\n", "text.en": "one.\n", "text.xx": "ONE.\n", "blank": "\n\n \n", "empty": ""}
     for name, text in {**texts, "pairs.tsv": "a\tb\nc\n", "broken.yaml": "name: ["}.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    contents = {"latin": b"good\nbad \xe9 line\n", "mac.txt": b"one.\rtwo.\rthree.\r", "plain.gz": b"one.\n"}
-    for name, content in (contents | {"packed.txt": gzip.compress(b"one.\n")}).items():
-        (tmp_path / name).write_bytes(content)
-    for folder in ("hub", "empty_run", "unfinished", "damaged/checkpoints", "runs/quick"):
+    (tmp_path / "latin").write_bytes(b"good\nbad \xe9 line\n")
+    (tmp_path / "packed.txt").write_bytes(gzip.compress(b"one.\n"))
+    for folder in ("empty_run", "unfinished", "damaged/checkpoints"):
         (tmp_path / folder).mkdir(parents=True)
     for path in trained.glob("*.*"):
         for folder in ("unfinished", "damaged"):
@@ -58,7 +57,6 @@ TRAIN = {
 }
 RUNS = {
     "a --run none": "none",
-    "a --run quik": "did you mean runs/quick?",
     "a --run empty_run": "config.yaml",
     "a --run unfinished": "unfinished",
     "a --run damaged": "best.safetensors",
@@ -66,23 +64,18 @@ RUNS = {
 }
 INPUTS = {
     "a --input b": "--input",
-    "--input none": "none",
     "--input .": "mt: .: ",
     "--input latin": "latin, line 2, byte 5",
     "--input /dev/zero": "/dev/zero: ",
-    "--input mac.txt": "mac.txt",
-    "--input plain.gz": "plain.gz",
     "--input packed.txt": "packed.txt",
 }
 OPTIONS = {
     "--device tpu": "'tpu'",
     "--interactive": "--interactive",
     "--engine marian": "ctranslate2",
-    "--unk guess": "copy",
     "--seed 3": "seed",
     "--set decoding.topk=3": "`top_k`",
     "--set decoding.top_k=few --sample": "top_k",
-    "--set training.seed=3": "decoding",
 }
 EVALUATE = {
     "--source text": "--reference",
@@ -126,31 +119,19 @@ def test_a_wrong_command_line_names_what_is_wrong(fails, trained, tiny_config, b
         ({"file": "pairs.tsv"}, "pairs.tsv, line 2"),
         ({"file": "pairs.docx"}, "pairs.docx"),
         ({"dataset": "org/nothing", "subset": "en-xx"}, "HF_HUB_OFFLINE"),
-        ({"files": ["x" * 300, "x" * 300]}, "mt: xxxxxxxxxx"),
-        ({"files": ["a\0b", "c"]}, "corpus.train.files"),
     ],
 )
 def test_a_corpus_that_cannot_be_read_is_named(fails, offline, tiny_config, bad_files, source, key):
     assert key in fails("train", "--config", tiny_config, "--set", f"corpus.train={json.dumps(source)}")
 
 
-def test_a_missing_corpus_says_where_its_path_begins(fails, offline, tiny_config, tmp_path):
-    command = ("train", "--config", tiny_config, "--set")
-    for source in ("{files: [a.en, a.xx]}", "{file: a.parquet}"):
-        assert f"relative paths are read from {tmp_path}" in fails(*command, f"corpus.train={source}")
-    assert "relative" not in fails(*command, f"corpus.train={{file: {tmp_path}/a.tsv}}")
-
-
 @pytest.mark.parametrize(
     ("arguments", "key"),
     [
         ("translate --input latin --run RUN", "latin, line 2"),
-        ("translate --input text --run none", "none"),
-        ("translate --input text --run RUN --device tpu", "'tpu'"),
         ("translate --input text --run RUN --set decoding.beam_size=0", "beam_size"),
         ("translate --input text --run RUN --output none/out", "none/out"),
         ("translate --input text --run RUN", "at most"),
-        ("train --config none", "none"),
         ("train --config tiny.yaml", "at most"),
     ],
 )

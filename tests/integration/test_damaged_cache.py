@@ -1,16 +1,8 @@
 """The cache below `runs/.cache` may be damaged or removed at any time: the run is the same."""
 
-import os
 import shutil
 
-import pytest
 from run_content import assert_equal_tensors, tensors_of
-
-DAMAGES = {
-    "halved": lambda path: os.truncate(path, path.stat().st_size // 2),
-    "removed": lambda path: path.unlink(),
-    "flipped": lambda path: path.write_bytes(bytes([*path.read_bytes()[:-9], 7, *path.read_bytes()[-8:]])),
-}
 
 
 def content_of(data):
@@ -26,11 +18,7 @@ def content_of(data):
     ]
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [DAMAGES["flipped"], *(pytest.param(DAMAGES[name], marks=pytest.mark.slow) for name in ("halved", "removed"))],
-)
-def test_a_damaged_file_of_the_cache_changes_nothing(quick_tree, corpus, tmp_path, monkeypatch, damage, capsys):
+def test_a_damaged_file_of_the_cache_changes_nothing(quick_tree, corpus, tmp_path, monkeypatch, capsys):
     from mt_cli.config.loading import parse_config
     from mt_cli.corpus.cache import Cache
     from mt_cli.data.prepare import prepare
@@ -50,8 +38,10 @@ def test_a_damaged_file_of_the_cache_changes_nothing(quick_tree, corpus, tmp_pat
 
     expected = content()
     files = sorted(path for path in (tmp_path / ".cache").rglob("*") if path.is_file())
+    times = [path.stat().st_mtime_ns for path in files]
+    assert content() == expected and times == [path.stat().st_mtime_ns for path in files], "all is found again"
     for path in files:
-        damage(path)
+        path.write_bytes(bytes([*path.read_bytes()[:-9], 7, *path.read_bytes()[-8:]]))
         capsys.readouterr()
         assert content() == expected, path
         err = capsys.readouterr().err

@@ -76,10 +76,7 @@ def books(hub):
 BOOKS = {"books": {"subset": "en-de"}}
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["opus_books_en_it", *(pytest.param(name, marks=pytest.mark.slow) for name in ("multi30k_en_de", "vaswani_base"))],
-)
+@pytest.mark.parametrize("name", ["opus_books_en_it", pytest.param("multi30k_en_de", marks=pytest.mark.slow)])
 def test_a_shipped_config_trains_from_the_hub_and_again_without(hub, mt_from_hub, root, tmp_path, name):
     add_datasets(hub)
     commits = {repository.branches["main"] for repository in hub.datasets.values()}
@@ -154,47 +151,32 @@ def test_a_revision_and_a_run_keep_their_commit(hub, mt_from_hub, config, tmp_pa
     assert status == 0, err
     numbers = [[row["num_read"] for row in corpora_of(tmp_path, name)] for name in ("again", "books")]
     assert numbers[0] == numbers[1]
-    hub.stop()
-    assert check(revision=second) == (40, second)
 
 
 @pytest.mark.slow
-def test_chosen_files_of_a_dataset_are_read(hub, mt_from_hub, read, config, tmp_path):
+def test_chosen_files_of_a_dataset_are_read(hub, read):
     names = ["a/one.jsonl", "a/b c/t #1?.jsonl", "ü/ñ %41.jsonl"]
     files = {name: json_lines(PAIRS[index::4], ["en", "de"]) for index, name in enumerate(names)}
     hub.dataset("org/lines", files | {"other.csv": b"a,b\n1,2\n", "empty.jsonl": b""})
-    lines = ["en\tde", 'a "b\tx', "c\ty", 'd" e\tz']
-    hub.dataset("org/table", {"train.tsv": "\n".join(lines).encode() + b"\n"})
-    for pattern, expected in (("a/*.jsonl", "10"), ("**/*.jsonl", "30")):
-        results = read({"lines": {"data_files": pattern}, "table": {}})
-        assert results == {"lines": [0, expected], "table": [0, "3"]}
+    for pattern, expected in (("a/*.jsonl", [0, "10"]), ("**/*.jsonl", [0, "30"])):
+        assert read({"lines": {"data_files": pattern}})["lines"] == expected
     assert read({"lines": {"data_files": "b/*.jsonl"}})["lines"][0] == 2
-    path = config(dataset="org/lines", data_files="**/*.jsonl", streaming=True)
-    valid = ("--set", "corpus.valid={dataset: org/lines, data_files: a/one.jsonl}")
-    status, _, err = mt_from_hub("train", "--config", path, *SMALL, *valid, "--set", "training.validate_every_steps=2")
-    assert status == 0, err
 
 
 @pytest.mark.slow
-def test_no_message_and_no_file_has_a_secret(hub, books, read, tmp_path):
+def test_a_token_gives_access_and_is_shown_nowhere(hub, books, read, tmp_path):
     secret = "SECRETx"
     settings = [{"HF_TOKEN": f"hf_{secret}ü"}, {"http_proxy": f"http://me:{secret}#x@127.0.0.1:9"}]
     settings += [{"HF_ENDPOINT": f"http://me:{secret}@127.0.0.1:9"}, {"http_proxy": f"http://me:{secret}@127.0.0.1:9"}]
     for setting in settings:
         status, message = read(BOOKS, **setting)["books"]
         assert status in (1, 2) and secret not in message, message
-    assert read(BOOKS, HF_TOKEN="hf_reader")["books"] == ALL_ROWS
-    assert any(request.has_token for request in hub.requests)
-    files = [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
-    assert files and not any(b"hf_reader" in path.read_bytes() for path in files)
-
-
-@pytest.mark.slow
-def test_access_is_that_of_the_account_of_the_token(hub, books, read):
     hub.datasets["org/books"].gated, hub.datasets["org/books"].readers = True, {"hf_reader"}
     for token, status, words in (("hf_stranger", 2, "your token"), ("", 2, "HF_TOKEN"), ("hf_reader", 0, "40")):
         result = read(BOOKS, HF_TOKEN=token)["books"]
         assert result[0] == status and words in result[1], (token, result)
+    files = [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
+    assert files and not any(b"hf_reader" in path.read_bytes() for path in files)
 
 
 @pytest.mark.slow
@@ -221,15 +203,3 @@ def test_without_a_network_only_what_is_missing_is_an_error(hub, books, read):
     for environment, expected in (({}, 1), ({"HF_HUB_OFFLINE": "1"}, 2)):
         assert read(BOOKS, **environment)["books"] == ALL_ROWS
         assert read({"books": {"subset": "en-it"}}, **environment)["books"][0] == expected
-
-
-@pytest.mark.slow
-def test_a_config_is_written_for_a_dataset_of_the_hub(hub, mt_from_hub, tmp_path):
-    add_datasets(hub)
-    status, _, err = mt_from_hub("init", "--dataset", "bentrevett/multi30k", "--output", "new.yaml")
-    assert status == 0, err
-    corpus = yaml.safe_load((tmp_path / "new.yaml").read_text(encoding="utf-8"))["corpus"]
-    assert corpus["train"]["dataset"] == "bentrevett/multi30k"
-    assert {corpus["source"], corpus["target"]} == {"en", "de"}
-    assert corpus["valid"]["split"] == "validation" and corpus["test"]["split"] == "test"
-    assert mt_from_hub("init", "--dataset", "Helsinki-NLP/opus_books", "--output", "two.yaml")[0] == 2

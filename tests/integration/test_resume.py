@@ -13,6 +13,7 @@ import yaml
 from run_content import assert_equal_tensors, checkpoint_content, metrics_of, report_of, rows_of, tensors_of
 
 from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.config.loading import load_config
 from mt_cli.run import finish
 from mt_cli.run.training_log import TrainingLog
 from mt_cli.run.validation import Validator
@@ -78,7 +79,6 @@ CASES = {
 }
 SLOW_CASES = {
     "muon and average": ({"ema_decay": 0.8, "optimizer": "muon"}, MOMENTS[1:3]),
-    "r-drop": ({"r_drop": 3.0}, MOMENTS[1:3]),
     "rotary, bf16": ({"model.positions": "rotary", "precision": "bf16", "ema_decay": 0.9}, MOMENTS),
     "accumulated, fp16": ({"micro_batches_per_step": 3, "precision": "fp16", "max_epochs": 6}, MOMENTS),
     "augmented": ({**SUBWORDS, **MIXED, "tokenizer.bpe_dropout": 0.2}, (3, 4)),
@@ -125,7 +125,7 @@ def slow_steps(monkeypatch):
 
 @pytest.mark.usefixtures("slow_steps")
 @pytest.mark.parametrize("stops", [(7,), pytest.param((1, 7, 12), marks=pytest.mark.slow)])
-def test_a_run_fitted_to_the_clock_ends_at_zero_on_time(train, assert_same_run, tmp_path, monkeypatch, stops):
+def test_a_run_fitted_to_the_clock_ends_at_zero(train, assert_same_run, tmp_path, monkeypatch, stops):
     options = {"schedule": "linear", "max_epochs": "null", "log_every_steps": 1, "validate_every_steps": 8}
     options |= {"max_minutes": 10 / 60}
     assert "Stopped by max_minutes" in train("whole", **options)[2]
@@ -139,21 +139,23 @@ def test_a_run_fitted_to_the_clock_ends_at_zero_on_time(train, assert_same_run, 
     assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
 
 
-def test_a_run_that_its_limit_ended_is_scored_once(train, begin):
-    run = begin("run", max_steps=5)
-    assert "nothing is left to do" in train("run", max_steps=5)[2]
-    report = report_of(run)
+def test_a_run_that_its_limit_ended_is_scored_once(train, begin, monkeypatch):
+    """Another process may have trained the run, so its scores, which depend on rounding, are not compared."""
+    run, evaluate, scored = begin("run", max_steps=5), finish.evaluate, []
+    monkeypatch.setattr(finish, "evaluate", lambda *arguments: scored.append(1) or evaluate(*arguments))
+    report, best = report_of(run), tensors_of(run, "best")
     assert report["best_step"] == report["num_steps"] == 5
+    assert "nothing is left to do" in train("run", max_steps=5)[2] and not scored
     kept = {key: value for key, value in report.items() if key not in ("bleu", "speed")}
     (run / "report.json").write_text(json.dumps(kept), encoding="utf-8")
     assert train("run", max_steps=5)[0] == 0
-    again = report_of(run)
-    assert again["bleu"] == report["bleu"] and list(again) == list(report)
+    assert len(scored) == 1 and list(report_of(run)) == list(report)
     assert train("run", "--set", "evaluation.bleu_tokenizer=char", max_steps=5)[0] == 0
-    assert "|tok:char|" in report_of(run)["bleu"]["signature"]
+    assert len(scored) == 2 and "|tok:char|" in report_of(run)["bleu"]["signature"]
+    assert_equal_tensors(tensors_of(run, "best"), best)
 
 
-def test_a_state_is_saved_every_so_often_and_at_a_signal(train, tmp_path, monkeypatch):
+def test_a_state_is_saved_now_and_then_and_at_signals(train, tmp_path, monkeypatch):
     steps, save = [], RunDirectory.save_state
 
     def save_state(self, model, state, optimizer, step, *rest):
@@ -191,11 +193,14 @@ def test_options_that_may_change_leave_the_weights_equal(train, begin, tmp_path,
     assert_equal_tensors(*(tensors_of(run, "last") for run in (tmp_path / "runs/run", whole)))
 
 
-def test_changes_of_what_is_trained_are_refused(train, begin):
+def test_changes_of_what_is_trained_need_fresh(train, begin, tmp_path):
     begin("run", max_steps=5)
     status, _, err = train("run", max_steps=6, batch_tokens=100, **{"corpus.train.files": "[moved.en, moved.xx]"})
     assert status == 2 and "--fresh" in err and "max_steps" not in err
     assert "training.batch_tokens: was 220, now 100" in err and "corpus.train[0].files[0]: was " in err
+    assert train("run", "--fresh", max_steps=1, batch_tokens=100)[0] == 0
+    configs = [load_config(tmp_path / "runs" / name / "config.yaml") for name in ("run.old-1", "run")]
+    assert [config.training.batch_tokens for config in configs] == [220, 100]
 
 
 def test_a_run_that_is_being_trained_is_left_alone(train, begin, tmp_path):
@@ -233,9 +238,7 @@ FAULTS = [
     ("runs/run/checkpoints/last.safetensors", flip_bit, "step-6.safetensors is used instead", 0),
 ]
 SLOW_FAULTS = [
-    ("own.en", remove, "own.en: no such file", 2),
     ("runs/run/tokenizer.source.json", remove, "tokenizer.source.json", 2),
-    ("runs/run/config.yaml", lambda path: path.write_text("}{"), "config.yaml", 2),
     ("runs/run/report.json", replace_by_folder, "report.json", 1),
     ("runs/run/checkpoints/step-6.safetensors", replace_by_folder, "", 0),
 ]
@@ -291,14 +294,6 @@ def test_no_file_changes_when_every_state_is_damaged(train, begin):
     assert [path.read_bytes() for path in paths] == before
 
 
-@pytest.mark.parametrize("name", ["runs", "runs/run"])
-def test_a_file_in_the_place_of_a_folder_is_named(train, tmp_path, name):
-    (tmp_path / name).parent.mkdir(exist_ok=True)
-    (tmp_path / name).write_text("not a folder")
-    status, _, err = train("run")
-    assert status == 2 and "runs/run: " in err
-
-
 def test_an_average_is_validated_and_saved_as_the_best(train, begin, tmp_path, monkeypatch):
     from mt_cli.checkpoint.trained import TrainedRun
 
@@ -318,38 +313,6 @@ def test_an_average_is_validated_and_saved_as_the_best(train, begin, tmp_path, m
     for name in ("last", "best"):
         model = TrainedRun.load(run, name).model
         assert_equal_tensors({name: each.detach() for name, each in model.named_parameters()}, average)
-
-
-def test_an_average_follows_its_recurrence_over_skipped_steps(train, tmp_path, monkeypatch):
-    import torch
-
-    overflow_at(monkeypatch, 4)
-    assert train("run", ema_decay=0.4, max_steps=8, save_every_minutes=1e-9, keep_last=100)[0] == 0
-    names = [*(f"step-{step}" for step in (0, 1, 2, 3, 3, 5, 6, 7)), "last"]  # No state is kept after a skipped step.
-    states = [[tensors_of(tmp_path / "runs/run", name, kind) for kind in ("model", "average")] for name in names]
-    expected = states[0][0]
-    for step, (weights, average) in enumerate(states):
-        decay = min(0.4, (1 + step) / (10 + step))
-        expected = {key: decay * expected[key] + (1 - decay) * weights[key] for key in weights}
-        if step != 4:
-            assert all(torch.allclose(average[key], expected[key], atol=1e-6) for key in average), step
-
-
-@pytest.mark.slow
-def test_an_average_goes_back_with_the_weights(train, tmp_path, monkeypatch):
-    """As if the learning rate had been half from step 6 on: its state is the one that training returns to."""
-    from mt_cli.run import loop
-
-    options = {"ema_decay": 0.9, "max_bad_steps": 2, "max_steps": 12, "warmup_steps": 0}
-    with monkeypatch.context() as patch:
-        overflow_at(patch, 9, 2)
-        assert "going back to step 6" in train("run", **options)[2]
-    assert train("other", **options | {"max_steps": 6})[0] == 0
-    rate = loop.learning_rate
-    monkeypatch.setattr(loop, "learning_rate", lambda *arguments: rate(*arguments) / 2)
-    assert train("other", **options)[0] == 0
-    for kind in ("model", "average"):
-        assert_equal_tensors(*(tensors_of(tmp_path / "runs" / name, "last", kind) for name in ("run", "other")))
 
 
 def test_training_that_diverges_goes_back_twice_and_then_stops(train, tmp_path, monkeypatch):

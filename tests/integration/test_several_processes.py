@@ -45,19 +45,6 @@ with launched_group() as group:
     assert [(status, err) for status, _, err in run_together(body, 3)] == [(0, "")] * 3
 
 
-@pytest.mark.slow
-def test_a_failure_ends_all_before_python_is_finalized(run_together):
-    """Otherwise a thread of gloo that wants to report a lost connection then may abort a process."""
-    body = """
-import atexit
-atexit.register(print, "finalized")  # The handlers registered last run first.
-with launched_group() as group:
-    atexit.register(print, "released")
-    raise InputError("wrong data")
-"""
-    assert [result[:2] for result in run_together(body)] == [(2, "released\n")] * 2
-
-
 FAIL = 'raise InputError("wrong data")'
 END = "import signal; os.kill(os.getpid(), signal.SIGKILL)"
 
@@ -66,14 +53,8 @@ END = "import signal; os.kill(os.getpid(), signal.SIGKILL)"
     ("act", "rank", "words", "statuses"),
     [
         (FAIL, 1, "wrong data", {2}),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in (
-                (FAIL, 0, "wrong data", {2}),
-                (END, 0, "another process has ended; start again", {1, -9}),
-                (END, 1, "another process has ended; start again", {1, -9}),
-            )
-        ),
+        pytest.param(FAIL, 0, "wrong data", {2}, marks=pytest.mark.slow),
+        pytest.param(END, 0, "another process has ended; start again", {1, -9}, marks=pytest.mark.slow),
     ],
 )
 def test_what_ends_one_process_ends_all_with_one_message(run_together, act, rank, words, statuses):
@@ -89,58 +70,3 @@ with launched_group(if_lost="start again") as group:
     assert {status for status, *_ in results} == statuses, results
     messages = [err for *_, err in results if err]
     assert len(messages) == 1 and all(word in messages[0] for word in words.split("; "))
-
-
-@pytest.mark.slow
-def test_a_reader_that_left_is_no_failure_of_the_others(run_together):
-    body = """
-import typer
-with launched_group() as group:
-    if group.rank == 0:
-        raise typer.Exit(0)  # As for `mt translate ... | head -n 1`.
-    for _ in range(1000):
-        group.all_reduce([torch.ones(10)])
-"""
-    results = run_together(body)
-    assert [status for status, *_ in results] == [0, 0] and results[1][2] == "", results
-
-
-@pytest.mark.slow
-def test_processes_that_are_started_again_know_their_launch(run_together):
-    """The store of the launcher still has the addresses of the processes before them."""
-    body = """
-import time
-time.sleep(0.5 * (int(os.environ["RANK"]) == 0))
-with launched_group() as group:
-    assert group.all_gather(group.rank) == [0, 1]
-    print(group.launch_id, flush=True)
-    os._exit(0)  # Leaves its addresses in the store.
-"""
-    launches = set()
-    for restarts in range(3):
-        results = run_together(body, restarts=restarts)
-        assert [(status, err) for status, _, err in results] == [(0, ""), (0, "")]
-        launches |= {output for _, output, _ in results}
-    assert len(launches) == 1 and launches != {"\n"}
-
-
-NAMELESS = """
-import socket
-from mt_cli.machine import launcher
-
-def unknown(host, *rest, **options):
-    if host == "nameless.invalid":
-        raise socket.gaierror(-2, "Name or service not known")
-    return getaddrinfo(host, *rest, **options)
-
-getaddrinfo, socket.getaddrinfo = socket.getaddrinfo, unknown
-socket.gethostname = socket.getfqdn = lambda *name: "nameless.invalid"
-raise SystemExit(launcher.launch(2, ["--version"]))
-"""
-
-
-def test_a_machine_whose_name_has_no_address_can_launch(fork_server, tmp_path):
-    program = tmp_path / "program.py"
-    program.write_text(NAMELESS)
-    fork_server.start(tmp_path, program=str(program))
-    assert fork_server.wait() == [0], (tmp_path / "stream.2").read_text()

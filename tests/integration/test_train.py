@@ -1,15 +1,12 @@
 """A training from its command to its run directory."""
 
 import os
-import shutil
 import signal
 import sys
 import time
 
 import pytest
 from run_content import assert_equal_tensors, report_of, rows_of, tensors_of
-
-from mt_cli.config.loading import load_config
 
 
 def test_metrics_of_a_complete_run_are_shown_by_tensorboard(mt, tiny_config, tmp_path):
@@ -38,18 +35,6 @@ def test_metrics_of_a_complete_run_are_shown_by_tensorboard(mt, tiny_config, tmp
     assert "_hparams_/experiment" in board.summary_metadata
 
 
-def test_another_model_of_the_name_needs_fresh(mt, trained, tmp_path):
-    config = shutil.copytree(trained, tmp_path / "runs/tiny") / "config.yaml"
-    shutil.copy(config, tmp_path / "config.yaml")
-    (tmp_path / "runs/tiny.old-1").symlink_to("nowhere")  # A dangling link has the name.
-    command = ("train", "--config", "config.yaml", "--set", "model.d_model=8")
-    status, _, err = mt(*command)
-    assert status == 2 and "model.d_model: was 32, now 8" in err and "--fresh" in err
-    assert mt(*command, "--set", "training.max_steps=1", "--fresh")[0] == 0
-    assert load_config(tmp_path / "runs/tiny.old-2/config.yaml").model.d_model == 32
-    assert load_config(config).model.d_model == 8
-
-
 def test_the_saved_config_repeats_the_run(mt, quick_tree, tiny_config, tmp_path):
     assert mt("train", "--config", tiny_config, "--set", "training.max_steps=2")[0] == 0
     assert mt("train", "--config", "runs/tiny/config.yaml", "--set", "name=again")[0] == 0
@@ -57,21 +42,13 @@ def test_the_saved_config_repeats_the_run(mt, quick_tree, tiny_config, tmp_path)
 
 
 def test_final_scores_are_made_in_the_precision_of_training(mt, quick_tree, tiny_config, tmp_path, monkeypatch):
-    import torch
-
     from mt_cli.translation.translator import Translator
 
     load, used = Translator.load, []
-
-    def noted(*arguments, **options):
-        translator = load(*arguments, **options)
-        used.append(next(translator.model.parameters()).dtype)
-        return translator
-
-    monkeypatch.setattr(Translator, "load", noted)
+    monkeypatch.setattr(Translator, "load", lambda *arguments: used.append(arguments[2]) or load(*arguments))
     changes = ("--set", "training.precision=bf16", "--set", "training.max_steps=1")
     assert mt("train", "--config", tiny_config, *changes)[0] == 0
-    assert used == [torch.bfloat16] and report_of(tmp_path / "runs/tiny")["precision"] == "bf16"
+    assert used == ["bf16"] and report_of(tmp_path / "runs/tiny")["precision"] == "bf16"
 
 
 ENDLESS = ["--set", "training.max_epochs=100000", "--set", "training.validate_every_steps=1000000"]
@@ -117,38 +94,3 @@ def test_an_automatic_batch_size_is_saved_in_the_config(mt, quick_tree, tiny_con
     assert "batch_tokens: 4096" in (tmp_path / "runs" / "tiny" / "config.yaml").read_text()
     status, _, err = mt(*command, "training.max_steps=2")
     assert status == 0 and "max_steps: was 1, now 2" in err and "batch_tokens" not in err
-
-
-def test_a_lack_of_memory_is_reported_once(mt, quick_tree, tiny_config, monkeypatch):
-    import torch
-
-    from mt_cli.training.objective import Objective
-
-    forward = Objective.forward
-
-    def scarce(self, batch):
-        if batch.num_sentences > 4 and torch.is_grad_enabled():
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return forward(self, batch)
-
-    monkeypatch.setattr(Objective, "forward", scarce)
-    status, _, err = mt("train", "--config", tiny_config, "--set", "training.max_steps=2")
-    assert status == 0 and err.count("did not fit in memory") == 1
-
-
-@pytest.mark.parametrize("num_samples", [0, 5])
-def test_a_validation_prints_its_samples_below_its_scores(mt, quick_tree, tiny_config, monkeypatch, num_samples):
-    monkeypatch.setenv("COLUMNS", "20")
-    options = ("--set", f"training.num_samples={num_samples}", "--set", "training.max_steps=2")
-    lines = mt("train", "--config", tiny_config, "--progress", "none", *options)[2].splitlines()
-    assert not any("%|" in line for line in lines)
-    (place,) = (place for place, line in enumerate(lines) if line.startswith("step "))
-    sample = ["  source      ", "  reference   ", "  hypothesis  "] * min(num_samples, 2)
-    shown = lines[place + 1 : place + 1 + len(sample)]
-    assert [line[:14] for line in shown] == sample and all(len(line) <= 80 for line in shown)
-    assert not lines[place + 1 + len(sample)].startswith("  ")
-
-
-def test_a_bar_of_progress_is_shown_if_requested(mt, quick_tree, tiny_config):
-    command = ("train", "--config", tiny_config, "--set", "training.max_steps=1", "--progress", "bar")
-    assert "train: 100%" in mt(*command)[2]

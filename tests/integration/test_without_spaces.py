@@ -38,10 +38,3 @@ def test_a_language_without_spaces_is_scored_by_characters(mt, config, tmp_path)
     assert scored["against"]["chrf"]["p_value"] == 1.0
     status, _, err = mt(*evaluate, "moses")
     assert status == 2 and "moses" in err
-
-
-def test_a_missing_bleu_tokenizer_is_named_before_training(mt, config, monkeypatch, tmp_path):
-    monkeypatch.setattr("sacrebleu.tokenizers.tokenizer_ja_mecab.MeCab", None)
-    status, _, err = mt("train", "--config", config, "--set", "evaluation.bleu_tokenizer=ja-mecab")
-    assert status == 2 and "ja-mecab" in err and "pip install sacrebleu[ja]" in err
-    assert not (tmp_path / "runs").exists()

@@ -27,23 +27,23 @@ def config(tiny_tree, tmp_path):
     return path
 
 
-def crashes(commands, *command):
+def crashes(forked, *command):
     """Repeat a command, yielding after each crash, until it succeeds."""
     for number in itertools.count(1):
-        status, err = commands.run(*command, crash_point=number)
+        status, _, err = forked(*command, crash_point=number)
         if status == 0:
             return
         assert status == CRASHED, err
         yield number
 
 
-def test_training_resumes_from_every_crash_point(commands, config, assert_same_run, tmp_path):
+def test_training_resumes_from_every_crash_point(forked, config, assert_same_run, tmp_path):
     command = ("train", "--config", config)
-    assert commands.run(*command, "--set", "name=whole")[0] == 0
+    assert forked(*command, "--set", "name=whole")[0] == 0
     runs, number = tmp_path / "runs", 0
     cache = runs / ".cache"
-    for number in crashes(commands, *command):
-        status, err = commands.run(*command)
+    for number in crashes(forked, *command):
+        status, _, err = forked(*command)
         assert status == 0, f"crash point {number}: {err}"
         assert "Traceback" not in err and "damaged" not in err, err
         assert_same_run(runs / "tiny", runs / "whole")
@@ -55,17 +55,17 @@ def test_training_resumes_from_every_crash_point(commands, config, assert_same_r
     assert number > 100
 
 
-def test_a_fresh_start_continues_after_every_crash_point(commands, config, assert_same_run, tmp_path):
+def test_a_fresh_start_continues_after_every_crash_point(forked, config, assert_same_run, tmp_path):
     command = ("train", "--config", config)
     runs, number = tmp_path / "runs", 0
-    assert commands.run(*command, "--set", "name=whole")[0] == 0
-    assert commands.run(*command)[0] == 0
+    assert forked(*command, "--set", "name=whole")[0] == 0
+    assert forked(*command)[0] == 0
     shutil.copytree(runs / "tiny", tmp_path / "kept")
-    for number in crashes(commands, *command, "--fresh", "--set", "training.max_steps=3"):
+    for number in crashes(forked, *command, "--fresh", "--set", "training.max_steps=3"):
         aside = runs / "tiny.old-1"
         old = aside if aside.exists() else runs / "tiny"
         assert (old / "report.json").read_bytes() == (tmp_path / "kept" / "report.json").read_bytes()
-        status, err = commands.run(*command, *([] if aside.exists() else ["--fresh"]))
+        status, _, err = forked(*command, *([] if aside.exists() else ["--fresh"]))
         assert status == 0, f"crash point {number}: {err}"
         assert_same_run(aside, tmp_path / "kept")
         assert_same_run(runs / "tiny", runs / "whole")
@@ -80,15 +80,15 @@ def content_of(folder):
 
 
 @pytest.mark.parametrize("kind", ["bundle", "ctranslate2"])
-def test_an_export_is_whole_or_not_there(commands, trained, tmp_path, kind):
+def test_an_export_is_whole_or_not_there(forked, trained, tmp_path, kind):
     if kind == "ctranslate2":
         pytest.importorskip("ctranslate2")
     command = ("export", "--run", trained, "--format", kind, "--output")
-    assert commands.run(*command, "whole")[0] == 0
+    assert forked(*command, "whole")[0] == 0
     expected, number = content_of(tmp_path / "whole"), 0
-    for number in crashes(commands, *command, "output"):
+    for number in crashes(forked, *command, "output"):
         if not (tmp_path / "output").exists():
-            status, err = commands.run(*command, "output")
+            status, _, err = forked(*command, "output")
             assert status == 0, f"crash point {number}: {err}"
         assert content_of(tmp_path / "output") == expected, f"crash point {number}"
         shutil.rmtree(tmp_path / "output")
@@ -105,17 +105,17 @@ def test_an_export_is_whole_or_not_there(commands, trained, tmp_path, kind):
         (("report",), "run/report.html"),
     ],
 )
-def test_a_command_repeated_after_a_crash_writes_the_same(commands, trained, tmp_path, command, output):
+def test_a_command_repeated_after_a_crash_writes_the_same(forked, trained, tmp_path, command, output):
     shutil.copytree(trained, tmp_path / "run")
     (tmp_path / "lines.txt").write_text("one two.\n" * 40, encoding="utf-8")
     command = (*command, "--run", "run")
-    assert commands.run(*command)[0] == 0
+    assert forked(*command)[0] == 0
     expected = (tmp_path / output).read_bytes()
     number = 0
-    for number in crashes(commands, *command):
+    for number in crashes(forked, *command):
         if "run" in output:  # Either the old file or the new one.
             assert (tmp_path / output).read_bytes() == expected
-        assert commands.run(*command)[0] == 0, f"crash point {number}"
+        assert forked(*command)[0] == 0, f"crash point {number}"
         assert (tmp_path / output).read_bytes() == expected, f"crash point {number}"
     assert number >= 1
     assert json.loads((tmp_path / "run" / "report.json").read_text(encoding="utf-8"))["run"] == "tiny"
@@ -134,22 +134,22 @@ def mounted(folder):
         subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_a_full_disk_ends_with_a_message_and_costs_nothing(commands, config, assert_same_run, tmp_path):
+def test_a_full_disk_ends_with_a_message_and_costs_nothing(forked, config, assert_same_run, tmp_path):
     command = ("train", "--config", config)
-    assert commands.run(*command)[0] == 0
+    assert forked(*command)[0] == 0
     (tmp_path / "runs").rename(tmp_path / "kept")
     pages = sum(-(-path.stat().st_size // 4096) + 1 for path in (tmp_path / "kept").rglob("*"))
     with mounted(tmp_path / "runs") as resize:
         num_full = 0
         for share in range(1, 25):
             resize(max(8, pages * share // 22) * 4096)
-            status, err = commands.run(*command)
+            status, _, err = forked(*command)
             if status:
                 num_full += 1
                 assert status == 1, err
                 assert "Traceback" not in err and err.splitlines()[-1].startswith("mt: "), err
             resize("100m")
-            assert commands.run(*command)[0] == 0
+            assert forked(*command)[0] == 0
             assert_same_run(tmp_path / "runs" / "tiny", tmp_path / "kept" / "tiny")
             for path in (tmp_path / "runs").iterdir():
                 shutil.rmtree(path)

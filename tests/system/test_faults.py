@@ -43,14 +43,16 @@ def is_running(process):
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGKILL, -9), (signal.SIGTERM, 130)])
-def test_a_run_stopped_at_random_moments_equals_another(commands, config, assert_same_run, tmp_path, number, status):
+def test_a_run_stopped_at_random_moments_equals_another(
+    fork_server, forked, config, assert_same_run, tmp_path, number, status
+):
     command = ("train", "--config", config)
-    assert commands.run(*command, "--set", "name=whole")[0] == 0
+    assert forked(*command, "--set", "name=whole")[0] == 0
     run = tmp_path / "runs" / "tiny"
     chance = random.Random(int(number))
     stops, writes_hit = 0, 0
     for index, target in enumerate(sorted(chance.randrange(300) for _ in range(40))):
-        child = commands.start(*command)
+        [child] = fork_server.start(tmp_path, command)
         unfinished = run / "checkpoints" / "last.safetensors.tmp"
         unfinished.unlink(missing_ok=True)
         deadline = time.monotonic() + 120
@@ -63,7 +65,7 @@ def test_a_run_stopped_at_random_moments_equals_another(commands, config, assert
                 pass
         if is_running(child):
             os.kill(child, number)
-        found, err = commands.wait()
+        [found], err = fork_server.wait(), (tmp_path / "stream.2").read_text(encoding="utf-8")
         if found == 0:  # It finished before the signal.
             break
         if found == -number and not err:
@@ -74,6 +76,6 @@ def test_a_run_stopped_at_random_moments_equals_another(commands, config, assert
         writes_hit += unfinished.exists()
     assert stops >= 30
     assert number != signal.SIGKILL or writes_hit >= 5
-    status, err = commands.run(*command)
+    status, _, err = forked(*command)
     assert status == 0, err
     assert_same_run(run, tmp_path / "runs" / "whole")

@@ -21,9 +21,9 @@ def test_unseen_strings_are_reversed_exactly(root, tmp_path):
     assert report["exact_match"] >= 99
 
 
-def test_captions_are_learned(root, tmp_path, multi30k):
+def test_captions_are_learned(root, tmp_path, real_text):
     corpus = {
-        name: f"{{files: [{multi30k}/{file}.en, {multi30k}/{file}.de]}}"
+        name: f"{{files: [{real_text}/multi30k/{file}.en, {real_text}/multi30k/{file}.de]}}"
         for name, file in (("train", "train"), ("valid", "val"), ("test", "test_2016_flickr"))
     }
     changes = [part for name, source in corpus.items() for part in ("--set", f"corpus.{name}={source}")]

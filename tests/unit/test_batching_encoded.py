@@ -1,13 +1,11 @@
 import json
-from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from mt_cli.batching.batches import PlacedBatch
-from mt_cli.batching.encoded import SIDES, EncodedPairs, encode_corpora, encode_corpus
-from mt_cli.batching.streamed import StreamedPairs, first_pairs
+from mt_cli.batching.encoded import EncodedPairs, encode_corpora, encode_corpus
+from mt_cli.batching.streamed import StreamedPairs
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.cache import Cache
@@ -62,7 +60,6 @@ def test_ids_on_disk_are_the_ids_of_the_tokenizers(tmp_path, monkeypatch):
     ]
     indices = np.array([3, 49, 0, 3, 20])
     assert encoded.lengths(indices).tolist() == [[len(side[index]) for index in indices] for side in expected]
-    assert encoded.lengths().shape == (2, 50)
     for side, ids in zip((statistics.source, statistics.target), expected, strict=True):
         assert side.num_tokens == sum(map(len, ids))
         assert side.num_unknown == sum(sequence.count(UNK_ID) for sequence in ids) > 0
@@ -135,46 +132,3 @@ def test_a_stream_drops_and_counts_like_a_prepared_corpus(tmp_path):
     pairs, _ = streamed(tmp_path, source, buffer=100, evaluated=["a valid"], max_tokens=20)
     assert sum(len(order) for _, order in pairs.pools(0, 0)) == 10
     assert +pairs.counts[0] == {"kept": 10, "duplicates": 3, "blank_source": 1, "overlap": 1, "max_tokens": 1}
-
-
-def test_a_stream_counts_what_it_skips(tmp_path):
-    units = "".join(
-        f'<tu><tuv lang="xx"><seg>{source}</seg></tuv><tuv lang="yy"><seg>y</seg></tuv></tu>\n'
-        for source in ("R & D", "one", "two")
-    )
-    (tmp_path / "m.tmx").write_text(f"<tmx><body>\n{units}</body></tmx>", encoding="utf-8")
-    pairs, _ = streamed(tmp_path, stream({"file": str(tmp_path / "m.tmx"), "skip_damaged": True}))
-    for _ in range(2):
-        list(pairs.pools(1, 0))
-    assert (pairs.counts[0]["damaged"], pairs.counts[0]["kept"]) == (2, 4)
-
-
-def test_tokenizers_learn_from_the_first_pairs_of_a_stream(tmp_path):
-    config = corpus_config(tmp_path, stream(write(tmp_path / "a.tsv", some_pairs(100))), shuffle_buffer=8)
-    assert first_pairs(config, 10) == [tuple(" ".join(side.split()) for side in pair) for pair in some_pairs(10)]
-
-
-def bytes_in_memory(path):
-    """Bytes of a memory-mapped file that are in the memory of this process."""
-    lines = Path("/proc/self/smaps").read_text(encoding="utf-8").splitlines()
-    mappings = [index for index, line in enumerate(lines) if line.endswith(str(path))]
-    sizes = [next(line for line in lines[index:] if line.startswith("Rss:")) for index in mappings]
-    assert sizes
-    return sum(1024 * int(size.split()[1]) for size in sizes)
-
-
-@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="Linux reports the memory of mapped files")
-def test_released_pairs_leave_little_of_their_file_in_memory(tmp_path):
-    path = tmp_path / "ids.arrow"
-    column = pa.array([range(3_000)] * 100, pa.list_(pa.uint16()))
-    batch = pa.record_batch([column, column], SIDES)
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
-        for _ in range(20):
-            writer.write_batch(batch)
-    pairs = EncodedPairs.open(path, [2_000])
-    assert sum(int(ids[-1]) for index in range(2_000) for ids in pairs[index]) == 2 * 2_000 * 2_999
-    pairs.release()
-    assert bytes_in_memory(path) < path.stat().st_size / 4
-    pairs = EncodedPairs.open(path, [2_000])
-    assert pairs.lengths().sum() == 2 * 2_000 * 3_000
-    assert bytes_in_memory(path) < path.stat().st_size / 4

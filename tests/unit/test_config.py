@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from mt_cli.config.loading import config_of_text, differences, flat, load_config, parse_config, parse_yaml
+from mt_cli.config.loading import config_of_text, flat, load_config, parse_config, parse_yaml
 from mt_cli.config.presets import PRESETS
 from mt_cli.config.reference import schema
 from mt_cli.config.sections import RUN_NAME, Config, may_change
@@ -37,11 +37,6 @@ def message_for(tree):
     with pytest.raises(ConfigError) as caught:
         parse_config(tree, "f.yaml")
     return str(caught.value)
-
-
-def test_resolved_config_round_trips():
-    config = parse_config(with_values(model__d_model=64, training__adam_betas=[0.8, 0.9]), "f.yaml")
-    assert parse_config(yaml.safe_load(config.to_yaml()), "g.yaml") == config
 
 
 @pytest.mark.parametrize("word", ["no", "Yes", "ON", "off", "y", "N"])
@@ -73,14 +68,6 @@ def test_any_name_is_read_back_as_it_was_written(name, path):
     assert flow.count("\n") == len(tree) and config_of_text(flow, "h.yaml") == config
 
 
-def test_every_shipped_config_loads_and_has_a_comment(root):
-    paths = sorted((root / "configs").glob("*.yaml"))
-    assert len(paths) == 6
-    for path in paths:
-        assert path.read_text(encoding="utf-8").startswith("# ")
-        assert load_config(path).name == path.stem
-
-
 def test_set_overrides_yaml_and_yaml_overrides_defaults(tmp_path):
     path = tmp_path / "c.yaml"
     path.write_text(yaml.safe_dump(with_values(model__num_heads=2)), encoding="utf-8")
@@ -88,14 +75,6 @@ def test_set_overrides_yaml_and_yaml_overrides_defaults(tmp_path):
     assert load_config(path, ["model.num_heads=8", "training.learning_rate=1e-3"]).model.num_heads == 8
     assert load_config(path, ["training.learning_rate=1e-4"]).training.learning_rate == 1e-4
     assert load_config(path, ["corpus.train={builtin: phrasebook-en-it}"]).corpus.train[0].builtin == "phrasebook-en-it"
-
-
-def test_a_malformed_override_is_named(tmp_path):
-    path = tmp_path / "c.yaml"
-    path.write_text(yaml.safe_dump(SMALLEST), encoding="utf-8")
-    for override in ("model", "=3", "model..d_model=3", "name.x=3"):
-        with pytest.raises(ConfigError, match="--set"):
-            load_config(path, [override])
 
 
 STREAM = {"corpus__train": {"dataset": "d", "streaming": True}, "corpus__valid": {"file": "v"}}
@@ -110,10 +89,6 @@ STREAM = {"corpus__train": {"dataset": "d", "streaming": True}, "corpus__valid":
             "training.validate_every_steps training.max_steps tokenizer.sample_pairs",
         ),
         ({"model__d_model": 63, "tokenizer__bpe_dropout": 0.1}, "tokenizer.bpe_dropout model.num_heads model.d_model"),
-        (
-            {"decoding__max_length": 2, "decoding__min_length": 3, "init__freeze": ["x"]},
-            "init.freeze decoding.max_length",
-        ),
         (STREAM | {"corpus__valid": {"fraction": 0.1}, "corpus__temperature": 2.0}, "corpus.temperature corpus.valid"),
     ],
 )
@@ -124,82 +99,35 @@ def test_all_problems_are_listed_at_once_each_with_its_key(changes, keys):
 
 
 def test_an_unknown_key_names_its_neighbour():
-    assert "did you mean `num_heads`" in message_for(with_values(model__num_head=3))
-    assert "did you mean `training`" in message_for(with_values(traning={}))
-
-
-def assert_named(changes, key):
-    text = message_for(with_values(**changes))
-    assert text.startswith(f"f.yaml: {key}: ") and "\n" not in text and len(text) < 300
-
-
-@pytest.mark.parametrize(
-    ("changes", "key"),
-    [
-        ({"source": False}, "source"),
-        ({"train": []}, "train"),
-        ({"train": {"flies": ["a", "b"]}}, "train"),
-        ({"train": {"file": "a", "columns": [1, 1]}}, "train.columns"),
-        ({"train": [{"file": "a", "name": "x"}, {"file": "b", "name": "x"}]}, "train"),
-        ({"valid": [{"fraction": 0.1}, {"builtin": "reverse-words"}]}, "valid"),
-        ({"valid": {"file": "a", "weight": 2.0}}, "valid"),
-        ({"extra_tests": {"../x": {"builtin": "reverse-words"}}}, "extra_tests"),
-    ],
-)
-def test_a_wrong_corpus_is_named_with_its_key(changes, key):
-    assert_named({f"corpus__{name}": value for name, value in changes.items()}, f"corpus.{key}")
+    assert "`num_heads`" in message_for(with_values(model__num_head=3))
+    assert "`training`" in message_for(with_values(traning={}))
 
 
 @pytest.mark.parametrize(
     ("changes", "key"),
     [
         ({"name": "../elsewhere"}, "name"),
+        ({"corpus__train": {"flies": ["a", "b"]}}, "corpus.train"),
+        ({"corpus__train": [{"file": "a", "name": "x"}, {"file": "b", "name": "x"}]}, "corpus.train"),
+        ({"corpus__valid": [{"fraction": 0.1}, {"builtin": "reverse-words"}]}, "corpus.valid"),
+        ({"corpus__extra_tests": {"../x": {"builtin": "reverse-words"}}}, "corpus.extra_tests"),
         ({"model": {"positions": "rotary", "d_model": 20}}, "model.positions"),
-        ({"model__final_norm": False}, "model.final_norm"),
-        ({"model__tie_embeddings": "all"}, "model.tie_embeddings"),
-        ({"decoding__top_k": 5}, "decoding.top_k"),
-        ({"tokenizer__algorithm": "unigram", "tokenizer__bpe_dropout": 0.1}, "tokenizer.bpe_dropout"),
-        ({"tokenizer__algorithm": "bpe", "tokenizer__bpe_dropout": 1.0}, "tokenizer.bpe_dropout"),
+        ({"training": {"schedule": "linear", "max_epochs": None, "patience": 5}}, "training.schedule"),
+        ({"training__max_steps": 10**4000}, "training.max_steps"),
     ],
 )
-def test_a_wrong_model_or_tokenizer_is_named_with_its_key(changes, key):
-    assert_named(changes, key)
+def test_a_wrong_value_is_one_line_with_its_key(changes, key):
+    text = message_for(with_values(**changes))
+    assert text.startswith(f"f.yaml: {key}: ") and "\n" not in text and len(text) < 300
 
 
 @pytest.mark.parametrize(
-    ("changes", "key"),
-    [
-        ({"device": "tpu"}, "device"),
-        ({"max_epochs": None}, "max_epochs"),
-        ({"schedule": "linear", "max_epochs": None, "patience": 5}, "schedule"),
-        ({"inserted_words": 0.1}, "inserted_words"),
-        ({"compile": "fast"}, "compile"),
-        ({"batch_tokens": 0}, "batch_tokens"),
-        ({"batch_tokens": True}, "batch_tokens"),
-        ({"max_steps": 10**4000}, "max_steps"),
-    ],
+    ("content", "place"),
+    [(b"a: [1", "line 1"), (b"a: 1\na: 2", "line 2"), (b"a: &x [1]\nb: *x", "line 2"), (b"- 1", ""), (b"\xe9", "")],
 )
-def test_a_wrong_training_is_named_with_its_key(changes, key):
-    assert_named({"training": changes}, f"training.{key}")
-    joined = {"training__concatenated_pairs": 0.1, "tokenizer__algorithm": "char"}
-    assert_named(joined, "training.concatenated_pairs")
-
-
-@pytest.mark.parametrize(
-    ("content", "part"),
-    [
-        (b"a: [1", "line 1"),
-        (b"a: 1\na: 2", "line 2, .*`a` occurs twice"),
-        (b"a: &x [1]\nb: *x", "line 2, .*`\\*x` is an alias"),
-        (b"- 1", "a config is a mapping"),
-        (b"name: \xe9", "not UTF-8"),
-        (None, "no such file"),
-    ],
-)
-def test_the_error_of_a_file_that_is_no_config_names_the_line(tmp_path, content, part):
-    if content is not None:
-        (tmp_path / "c.yaml").write_bytes(content)
-    with pytest.raises(ConfigError, match=f"c.yaml.*{part}"):
+def test_a_file_that_is_no_config_is_named(tmp_path, content, place):
+    (tmp_path / "c.yaml").write_bytes(content)
+    with pytest.raises(ConfigError, match=f"c.yaml.*{place}"):
         load_config(tmp_path / "c.yaml")
 
 
@@ -212,11 +140,6 @@ def test_ten_epochs_are_the_length_where_no_other_is_given():
     stream = STREAM | {"training__validate_every_steps": 10, "training__schedule": "cosine"}
     assert parse_config(with_values(training__max_minutes=5, **stream), "f.yaml")
     assert "training.max_steps: " in message_for(with_values(**stream))
-
-
-def test_differences_are_dotted():
-    old, new = parse_config(SMALLEST, "a"), parse_config(with_values(model__d_model=64, training__max_epochs=3), "b")
-    assert differences(old, new) == {"model.d_model": (256, 64), "training.max_epochs": (10, 3)}
 
 
 ODD_YAML = [
@@ -239,20 +162,14 @@ def test_any_yaml_is_a_tree_or_one_message():
 def test_no_option_takes_a_number_that_fp32_cannot_hold(value):
     tree = parse_config(SMALLEST, "f.yaml").model_dump(mode="json")
     places = [(parent, key) for parent, key in places_in(tree) if key not in ("valid", "train")]
-    numbers = 0
     for parent, key in places:
         kept, parent[key] = parent[key], value
-        with pytest.raises(ConfigError) as caught:
+        with pytest.raises(ConfigError, match=str(key) if isinstance(parent, dict) else None):
             parse_config(tree, "f.yaml")
-        numbers += f"{key}: found" in str(caught.value) or f"{key}." in str(caught.value)
         parent[key] = kept
-    assert numbers > 40
 
 
 def test_options_that_may_change_on_resume_are_marked():
-    keys = [key for key in flat(parse_config(SMALLEST, "f.yaml")) if may_change(key)]
-    assert {key.partition(".")[0] for key in keys} == {"corpus", "training", "decoding", "evaluation"}
-    assert [key for key in keys if key.startswith("corpus.")] == ["corpus.accept_processed"]
     lasting = ["seed", "batch_tokens", "optimizer", "learning_rate", "schedule", "precision", "ema_decay", "r_drop"]
     assert not any(map(may_change, [f"training.{name}" for name in lasting]))
     assert may_change("decoding.beam_size") and may_change("training.max_steps") and may_change("training.device")
@@ -332,7 +249,7 @@ def test_base_and_big_have_the_sizes_of_the_paper():
     assert [PRESETS["big"]["model"][key] for key in sizes] == [1024, 4096, 16, 6, 6]
 
 
-def test_values_of_a_preset_that_contradict_the_config_are_left_out():
+def test_a_preset_yields_to_what_contradicts_it():
     for preset in ("tiny", "base"):
         config = parse_config(with_values(preset=preset, tokenizer__algorithm="word_level"), "f.yaml")
         assert config.tokenizer.vocab_size is None

@@ -1,6 +1,4 @@
 import gzip
-import io
-import sys
 
 import pytest
 
@@ -54,22 +52,3 @@ def test_a_document_is_recognised_by_its_suffix(tmp_path):
     for name in ("a", "a.txt", "a.en", "a.ts", "b.pot", "a.po.txt", ".po"):  # `pot` and `ts` are codes of languages.
         (tmp_path / name).touch()
         check_plain_text(tmp_path / name)
-
-
-def test_a_document_is_read_as_lines_if_asked(tmp_path):
-    path = tmp_path / "it's.tsv"
-    path.write_text("It rains.\tPiove.\n", encoding="utf-8")
-    for read in (lambda: list(input_lines(path)), lambda: check_plain_text(path)):
-        with pytest.raises(InputError, match=r"cut -f1.*'\"'\"'.*--as-lines"):  # The command can be copied.
-            read()
-    assert list(input_lines(path, as_lines=True)) == ["It rains.\tPiove."]
-    check_plain_text(path, as_lines=True)
-
-
-def test_a_stream_is_refused_at_the_line_that_tells(monkeypatch):
-    text = io.BytesIO(b"1\n00:00:01,000 --> 00:00:02,500\n" + b"It rains.\n" * 9_000)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(text, encoding="utf-8"))
-    lines = input_lines(None)
-    assert next(lines) == "1"
-    with pytest.raises(InputError, match="standard input, line 2: "):
-        next(lines)

@@ -5,7 +5,6 @@ import gzip
 import io
 import json
 import os
-import tracemalloc
 from xml.sax.saxutils import escape
 
 import pyarrow as pa
@@ -172,10 +171,9 @@ LATIN = "perché".encode("latin-1")
         ("a.tsv", b"a\tb\n" + LATIN + b"\tb\n", ", line 2, byte 6"),
         ("a.tsv.gz", b"not packed", ""),
         ("a.tsv.gz", gzip.compress(b"a\tb\n" * 10_000, mtime=0)[:-20], ": truncated"),
-        ("a.jsonl.zst", b"", ""),
-        ("a.tsv.zst", b"not packed", ""),
         ("a.tsv", gzip.compress(b"a\tb\n", mtime=0), r": .*\.gz"),
         ("a.csv", b"PK\x03\x04...", ": .*ZIP"),
+        ("a.csv", ('"one two","uno due"\n' * 20).encode("utf-16"), ".*UTF-8"),
         ("a.docx", b"", r": .*\.tsv, \.csv, \.jsonl, \.json, \.parquet, \.tmx, \.xlf, \.xliff, \.po"),
     ],
 )
@@ -183,41 +181,20 @@ def test_bytes_that_are_no_text_are_refused(tmp_path, name, content, place):
     assert_refused(tmp_path / name, content, place)
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32", "utf-32-le"])
-def test_text_of_two_or_four_bytes_a_character_is_refused(tmp_path, encoding):
-    for text in ('"one two","uno due"\n', '"一二三","テストです"\n'):
-        assert_refused(tmp_path / "a.csv", (text * 20).encode(encoding), ".*UTF-8")
-
-
-@pytest.mark.parametrize(
-    ("content", "place"),
-    [
-        (b'a,b\n"c,d\n', "line 2"),
-        (b"a,b\nc\rd,e\n", "line 2"),
-        (b"en,it,en\na,b,c\n", "line 1: .*'en'"),
-        (b"sep=;\na;b\n", "line 1: .*semicolons"),
-        (b"a|b\nc|d\n", "line 1: .*bars"),
-        (b"a\tb\nc\td\n", "line 1: .*tabs"),
-    ],
-)
-def test_damaged_tables_name_the_line(tmp_path, content, place):
-    assert_refused(tmp_path / "a.csv", content, f", {place}")
-
-
 @pytest.mark.parametrize(
     ("name", "content", "place"),
     [
+        ("a.csv", b'a,b\n"c,d\n', "line 2"),
+        ("a.csv", b"a,b\nc\rd,e\n", "line 2"),
+        ("a.csv", b"sep=;\na;b\n", "line 1: .*semicolons"),
         ("a.jsonl", b'{"en": "a", "it": "b"}\n{"en": \n', "line 2"),
         ("a.jsonl", b'{"en": "a", "de": "b"}\n', "line 1: .*'it'.*`columns`"),
-        ("a.jsonl", b'{"en": "a", "it": 3}\n', "line 1: 'it'"),
         ("a.jsonl", b'{"a":' * 100_000 + b"\n", "line 1"),
         ("a.jsonl", b'{"en": "a", "it": "b", "en": "c"}\n', "line 1: .*twice"),
         ("a.json", b'[{"en": "a",\n "it"}]', "line 2"),
-        ("a.json", b'[\n["a", "b"]]', "line 1"),
-        ("a.json", b'{\n"data": []}', r"line 1: .*jq -c '\.KEY\[\]' a\.json"),
     ],
 )
-def test_damaged_json_names_the_line(tmp_path, name, content, place):
+def test_damaged_tables_and_json_name_the_line(tmp_path, name, content, place):
     assert_refused(tmp_path / name, content, f", {place}")
 
 
@@ -231,18 +208,6 @@ def test_anything_but_a_file_is_refused_at_once(tmp_path, kind):
             read(tmp_path / f"{name}{kind}")
         with pytest.raises(CorpusError), opened(tmp_path / f"{name}{kind}"):
             raise AssertionError("it opened")
-
-
-@pytest.mark.parametrize(
-    ("name", "prefix"), [("a.csv", b'"'), ("a.jsonl", b'{"en": "'), ("a.po", b'msgid "'), ("a.tmx", b"<tmx><tu><tuv>")]
-)
-def test_endless_lines_are_not_held_in_memory(tmp_path, name, prefix):
-    path = packed(tmp_path / name, prefix + b"word " * 10_000_000, ".gz")
-    tracemalloc.start()
-    with pytest.raises(CorpusError, match=r"line 1: .*10,000,000"):
-        read(path)
-    assert tracemalloc.get_traced_memory()[1] < 40_000_000
-    tracemalloc.stop()
 
 
 TEXTS = [("a", "b"), (None, "é"), ("c", None), (None, None), ("d", "")]
@@ -285,13 +250,10 @@ BAD = pa.Array.from_buffers(pa.string(), 3, [None, GOOD.buffers()[1], pa.py_buff
     ("table", "place"),
     [
         (pa.table({"en": GOOD, "it": [1.0, 2.0, 3.0]}), "row 1: 'it'.*; set `columns`"),
-        (pa.table([GOOD] * 3, names=["en", "it", "en"]), "'en'"),
         (pa.table({"en": GOOD, "it": BAD}), "after row 0: not UTF-8"),
         (pa.table({"en": GOOD, "de": GOOD}), "'it' among 'en', 'de'; set `columns`"),
         (pa.table({"translation": [{"en": "a", "fr": "b"}]}), "`translation`: .*'it' .*'fr'"),
-        (pa.table({"translation": [[1]]}), "row 1, `translation`"),
         (map_of([("en", "a"), ("it", "b")], [("en", "a")]), "row 2, `translation`: .*'it'"),
-        (map_of([("en", "a"), ("it", "b"), ("en", "c")]), "row 1, `translation`: .*twice"),
     ],
 )
 def test_the_error_of_a_parquet_file_names_the_column(tmp_path, table, place):

@@ -2,7 +2,6 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 
 import pytest
 import torch
@@ -12,15 +11,13 @@ from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding import engine as engine_module
 from mt_cli.decoding import predictor as predictor_module
 from mt_cli.decoding import search as search_module
-from mt_cli.decoding.batch_size import batches_that_recur, bytes_per_token, fitting_batch_tokens
+from mt_cli.decoding.batch_size import batches_that_recur
 from mt_cli.decoding.engine import Sentence, TransformerEngine
-from mt_cli.decoding.finished import SHRINKING_LATE, worth_keeping
 from mt_cli.decoding.predictor import EagerPredictor, GraphedPredictor
 from mt_cli.decoding.search import Beams, search
 from mt_cli.errors import DeviceMemoryError
 from mt_cli.machine.graphs import GraphPool
-from mt_cli.model.ensemble import Ensemble
-from mt_cli.model.static_cache import rounded_positions, rounded_sentences
+from mt_cli.model.static_cache import rounded_sentences
 from mt_cli.model.transformer import Transformer
 
 
@@ -71,24 +68,6 @@ def test_a_sentence_that_is_done_never_changes():
     assert len(done) > 5
 
 
-@pytest.mark.parametrize(("options", "num_active"), [((), 140), (SHRINKING_LATE, 90)])
-def test_a_batch_keeps_what_is_not_finished_when_it_shrinks(options, num_active):
-    active = torch.ones(200, dtype=torch.bool)
-    assert worth_keeping(active, *options) is None
-    active[num_active:] = False
-    kept = worth_keeping(active.flip(0), *options)
-    assert kept[:num_active].tolist() == list(range(200 - num_active, 200)) and len(kept) < 200
-    assert len(set(kept.tolist())) == len(kept)
-
-
-def test_a_shape_that_recurs_is_recorded_once():
-    """A shape that comes in one batch alone is not."""
-    graphed = GraphedPredictor(tiny())
-    for num_recorded in (0, 1, 1):
-        last_logits(graphed, batch_of(8), 20)
-        assert graphed.num_recorded == num_recorded
-
-
 def test_graphs_end_when_their_tensors_or_the_weights_move(records_soon):
     model, small, large = tiny(), batch_of(8), batch_of(40)
     graphed = GraphedPredictor(model)
@@ -100,14 +79,6 @@ def test_graphs_end_when_their_tensors_or_the_weights_move(records_soon):
         weight.data = replacement.data
     assert torch.allclose(last_logits(graphed, small), last_logits(EagerPredictor(other), small), atol=1e-5)
     assert graphed.num_recorded == 4
-
-
-def test_the_oldest_of_too_many_graphs_goes(records_soon, monkeypatch):
-    monkeypatch.setattr(predictor_module, "_MOST_GRAPHS", 2)
-    graphed, batches = GraphedPredictor(tiny()), [batch_of(number) for number in (40, 8, 16)]
-    for place, num_recorded in ((0, 1), (1, 2), (0, 2), (2, 3), (0, 3), (1, 4)):
-        last_logits(graphed, batches[place])
-        assert graphed.num_recorded == num_recorded
 
 
 def test_without_memory_for_graphs_a_search_goes_on(records_soon, monkeypatch):
@@ -128,14 +99,6 @@ def test_two_threads_may_share_a_captured_predictor(records_soon):
         assert_equal(ours, theirs)
 
 
-@pytest.mark.parametrize("rounded", [rounded_sentences, rounded_positions])
-def test_rounded_sizes_are_few_and_large_enough(rounded):
-    sizes = [rounded(number) for number in range(1, 2049)]
-    assert all(size >= number for number, size in enumerate(sizes, 1)) and sizes == sorted(sizes)
-    assert all(rounded(size) == size for size in sizes) and len(set(sizes)) <= 36
-    assert all(size <= 1.5 * number for number, size in enumerate(sizes[32:], 33))
-
-
 @pytest.mark.parametrize("batch_tokens", [1, 100, 65_536])
 def test_batches_that_recur_have_the_sizes_of_caches(batch_tokens):
     lengths = torch.randint(1, 90, (3_000,), generator=torch.Generator().manual_seed(1)).tolist()
@@ -148,16 +111,6 @@ def test_batches_that_recur_have_the_sizes_of_caches(batch_tokens):
     for size, length in sizes:
         assert rounded_sentences(size) == size and (size == 1 or size * length * 16 <= batch_tokens)
     assert batches_that_recur([], batch_tokens) == []
-
-
-def test_batches_have_the_configured_size_where_it_fits():
-    """And at most a share of the memory of a GPU."""
-    sizes = [fitting_batch_tokens(16_384, fitting) for fitting in (0, 10_000, 50_000, 200_000, 10**7)]
-    assert sizes == sorted(sizes) and sizes[:3] == [1, 10_000, 16_384]
-    assert fitting_batch_tokens(300_000, 10**7) == 300_000
-    small, large = tiny().bfloat16(), tiny()
-    assert 0 < bytes_per_token(small) < bytes_per_token(large)
-    assert bytes_per_token(Ensemble([small, large])) == bytes_per_token(small) + bytes_per_token(large)
 
 
 class ScarceMemory:
@@ -198,12 +151,6 @@ def test_a_batch_that_does_not_fit_is_searched_in_halves(monkeypatch, scarce_eng
     assert sum(counts) == 23 and max(counts) <= 13 and scarce.num_failures < 10**6
 
 
-def test_batches_after_one_that_does_not_fit_are_halved_untried(scarce_engine):
-    engine, scarce, counts = scarce_engine(8)
-    engine.search([Sentence([5] * 7)] * 64, DecodingConfig(beam_size=1, max_length=5, batch_tokens=128))
-    assert scarce.num_failures == 10**6 - 1 and counts == [8] * 8
-
-
 def test_a_sentence_that_does_not_fit_is_an_error(scarce_engine):
     """The next search starts anew."""
     engine, *_ = scarce_engine(1, 2)
@@ -214,7 +161,6 @@ def test_a_sentence_that_does_not_fit_is_an_error(scarce_engine):
 
 
 def test_pairs_that_do_not_fit_are_scored_in_halves(monkeypatch):
-    """Other errors are not hidden."""
     engine, pairs, read = TransformerEngine(tiny()), [(ids, ids[::-1]) for ids in some_sources(9)], Transformer.read
     expected = engine.force_decode(pairs)
 
@@ -226,12 +172,3 @@ def test_pairs_that_do_not_fit_are_scored_in_halves(monkeypatch):
     monkeypatch.setattr(Transformer, "read", scarce)
     for ours, theirs in zip(engine.force_decode(pairs), expected, strict=True):
         assert ours.log_probs == pytest.approx(theirs.log_probs, abs=1e-5)
-    monkeypatch.setattr(Transformer, "read", lambda *arguments: torch.ones(2) @ torch.ones(3))
-    with pytest.raises(RuntimeError, match="size"):
-        engine.force_decode(pairs)
-
-
-def test_copies_of_an_engine_share_what_its_searches_made():
-    engine = TransformerEngine(tiny())
-    assert replace(engine, on_done=print).means is engine.means
-    assert replace(engine, model=tiny(1)).means is not engine.means

@@ -4,7 +4,6 @@ from mt_cli.config.directions import Tagging, direction_of
 from mt_cli.config.loading import parse_config
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.reading import read_corpora
-from mt_cli.corpus.sources import names_of
 from mt_cli.data.prepare import notes_on_tags
 from mt_cli.errors import ConfigError, InputError
 from mt_cli.evaluation.scores import (
@@ -12,7 +11,6 @@ from mt_cli.evaluation.scores import (
     best_metric_of,
     metric_id_of,
     rows_by_direction,
-    sampled_rows,
     score_directions,
     scorer_of,
 )
@@ -57,7 +55,7 @@ def test_a_tag_of_a_direction_names_both_languages():
     assert [direction_of(tag) for tag in ("<es>gn>", "<2gn>", ">>gn<<", "<es>>gn>")] == [("es", "gn"), None, None, None]
 
 
-def test_a_held_out_share_is_of_both_directions_and_never_leaks(tmp_path):
+def test_a_held_out_share_of_both_directions_never_leaks(tmp_path):
     lines = [f"uno {n}\tpetei {n}" for n in range(200)]
     (tmp_path / "gn.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     train = {"file": str(tmp_path / "gn.tsv"), "filters": {"min_script_share": None}}
@@ -81,12 +79,6 @@ def test_wrong_values_and_directions_without_a_tag_are_refused():
     assert config(both_directions=True, train={"file": "a.tsv", "tag": "<x>"}, valid={"fraction": 0.1})
 
 
-def test_samples_are_of_all_directions_in_turn():
-    languages = [("es", "gn")] * 4 + [("gn", "es")] * 2
-    assert sampled_rows(languages, 5) == [0, 4, 1, 5, 2]
-    assert sampled_rows(languages[:4], 3) == [0, 1, 2] and sampled_rows([], 3) == []
-
-
 def test_scores_of_directions_are_those_of_their_pairs_alone():
     languages = [("es", "gn"), ("gn", "es"), ("es", "gn"), ("es", "ja")]
     hypotheses, references = ["a b c d", "una casa roja", "x y", "猫がいる"], ["a b c e", "una casa", "x y", "犬がいる"]
@@ -106,17 +98,6 @@ def test_the_best_checkpoint_of_several_directions_has_the_best_mean():
     assert best_metric_of(several, scorer_of(several, "valid")) == "chrf"
     assert metric_id_of(several, scorer_of(several, "valid")) == "chrf/mean"
     assert metric_id_of(one, scorer_of(one, "valid")) == "bleu/13a"
-
-
-def test_corpora_are_named_by_the_files_that_differ():
-    train = [
-        {"files": [f"{code}/train.es", f"{code}/train.{code}"], "languages": ["es", code]} for code in ("gn", "shp")
-    ]
-    corpus = config(both_directions=True, tag="to_target", train=train).corpus
-    assert names_of(corpus.train) == ["train.gn", "train.shp", "train.gn reversed", "train.shp reversed"]
-    assert names_of(corpus.train[:1]) == ["train.es"]
-    same = [{"file": f"{folder}/train.tsv"} for folder in ("a", "b")] + [{"file": "c.tsv", "name": "given"}]
-    assert names_of(config(train=same).corpus.train) == ["train.tsv 1", "train.tsv 2", "given"]
 
 
 TAGGED = [{"file": f"{name}.tsv", "tag": f"<{name}>"} for name in "ab"]
@@ -143,7 +124,7 @@ SHARE = {"valid": {"fraction": 0.1}}
         ({"source": "mul", "target": "mul", "tag": "to_target", "train": INTO_TWO} | SHARE, (None, True)),
     ],
 )
-def test_the_tag_of_a_sentence_is_that_of_the_evaluation_sets(corpus, expected):
+def test_the_default_tag_is_that_of_the_evaluation_sets(corpus, expected):
     tagging = config(**corpus).corpus.tagging
     assert (tagging.default, tagging.is_required) == expected
 

@@ -50,7 +50,7 @@ def test_scores_are_perfect_for_perfect_translations_alone(language):
         is_rate = name in ("ter", "cer", "wer")
         assert score.score == pytest.approx(0.0 if is_rate else 100.0), name
         assert "version:" in score.signature and score.lower_is_better == is_rate
-        assert shorter[name].score != pytest.approx(score.score), name
+        assert shorter[name].score > score.score if is_rate else shorter[name].score < score.score, name
 
 
 def test_the_tokenizer_of_bleu_follows_the_language():
@@ -76,7 +76,7 @@ def test_a_bleu_tokenizer_that_is_not_available_is_refused(monkeypatch):
     with pytest.raises(InputError, match="moses"):
         Scorer.of("en", "moses")
     monkeypatch.setattr("sacrebleu.tokenizers.tokenizer_ja_mecab.MeCab", None)
-    with pytest.raises(InputError, match=r"ja-mecab.*pip install sacrebleu"):
+    with pytest.raises(InputError, match="ja-mecab"):
         Scorer.of("ja", "ja-mecab")
     assert {Scorer.of("en", name).bleu_tokenizer for name in BLEU_TOKENIZERS[:5]} == set(BLEU_TOKENIZERS[:5])
 
@@ -117,5 +117,5 @@ def test_resampling_keeps_scores_and_tells_systems_apart(language):
 def test_each_reference_needs_one_hypothesis(hypotheses, references):
     scorer = Scorer.of("en")
     for score in (scorer.score, scorer.score_with_confidence, lambda *texts: scorer.compare(texts[0], *texts)):
-        with pytest.raises(InputError, match="one hypothesis for each reference"):
+        with pytest.raises(InputError, match="reference"):
             score(hypotheses, references)

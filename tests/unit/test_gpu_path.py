@@ -1,12 +1,12 @@
 """The path of a GPU without one: captured work is called, branches of GPUs run on a CPU, and `meta` has no values."""
 
 import sys
-from contextlib import nullcontext
 from itertools import islice
+from unittest.mock import Mock
 
 import pytest
 import torch
-from meta_device import OnMeta, Reads
+from meta_device import OnMeta
 from tiny_models import SIZES, padded, some_pairs, some_sources, tiny_model, weights_of
 
 from mt_cli.batching.batches import MixedPairs, collate
@@ -20,7 +20,6 @@ from mt_cli.decoding.next_tokens import FREE, Constraints
 from mt_cli.decoding.predictor import EagerPredictor, GraphedPredictor
 from mt_cli.decoding.search import Beams, Samples, search
 from mt_cli.errors import DivergenceError
-from mt_cli.machine.devices import seed_device
 from mt_cli.model import kernels
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import outline
@@ -234,14 +233,13 @@ def test_branches_of_other_devices_have_the_same_loss_and_gradient(forced, model
         assert torch.allclose(one, other, atol=1e-6, rtol=1e-4)
 
 
-def loop_on_meta(dtype, fused, model=(), **options):
+def loop_on_meta(dtype, model=(), **options):
     """The training loop on the device `meta`, where reading a value raises NotImplementedError or RuntimeError."""
     config = TrainingConfig(batch_tokens=40, micro_batches_per_step=2, **options)
     objective = Objective(on_meta(**dict(model)), config)
     optimizer, average = build_optimizer(objective, config), MovingAverage(objective.model, 0.9)
-    if fused:  # As on a GPU; `build_optimizer` does not choose it for `meta`.
-        for group in (optimizer.defaults, *optimizer.param_groups):
-            group["fused"], group["foreach"] = True, False
+    for group in (optimizer.defaults, *optimizer.param_groups):  # As on a GPU.
+        group["fused"], group["foreach"] = True, False
     update = Update(GradientAccumulator(objective, dtype), optimizer, config)
     pairs = MixedPairs(some_pairs(), [1.0], config.batch_tokens, config.seed)
 
@@ -261,21 +259,14 @@ _DROPOUT = {"dropout": 0.1, "attention_dropout": 0.2, "feed_forward_dropout": 0.
     [
         (torch.bfloat16, {"r_drop": 2.0, "max_grad_norm": None, "model": _DROPOUT}),
         (torch.float16, {"label_smoothing": 0.0, "model": VARIANTS[1]}),
-        (torch.bfloat16, {"optimizer": "muon", "model": VARIANTS[0]}),
     ],
     ids=str,
 )
 def test_an_update_copies_only_its_batches_to_the_device(monkeypatch, dtype, options):
     module = sys.modules["torch.optim.optimizer"]
     monkeypatch.setattr(module, "_get_fused_kernels_supported_devices", lambda: ["meta"])
-    is_muon = "optimizer" in options
-    if is_muon:  # AdamW is fused for the other parameters.
-        monkeypatch.setattr("mt_cli.training.optimizer.has_fast_bf16", lambda device: True)
-        adamw = torch.optim.AdamW
-        monkeypatch.setattr(torch.optim, "AdamW", lambda *args, **given: adamw(*args, **given | {"fused": True}))
-    reads = {"__bool__": lambda tensor: True} if is_muon else {}
-    steps = loop_on_meta(dtype, fused=not is_muon, **options)
-    with Reads(**reads), OnMeta() as seen:
+    steps = loop_on_meta(dtype, **options)
+    with OnMeta() as seen:
         reports = list(islice(steps, 2))
     tensors_of_a_batch = 3 + 2 * 6  # Ids; positions, mask, rows, slots, starts and sequences of each side.
     assert seen.num_copies == tensors_of_a_batch * sum(len(report.placed) for report in reports)
@@ -304,33 +295,20 @@ def test_every_operation_of_a_search_is_on_the_device(options):
     assert seen.num_copies == 0
 
 
-class Rows:
-    """In place of the records and of a progress bar."""
-
-    def __init__(self):
-        self.rows = []
-
-    def __call__(self, step, metrics):
-        self.rows.append((step, metrics["train/loss"], metrics["train/token_accuracy"], metrics["train/grad_norm"]))
-
-    def advance(self):
-        pass
-
-    def show(self, **values):
-        pass
-
-
 def logged(num_steps):
     """Rows of every third step, of which one is bad; and steps that are in no row, before and after they are read."""
-    optimizer = build_optimizer(torch.nn.Linear(2, 2), TrainingConfig())
-    state, rows = RunState(Position()), Rows()
-    log = TrainingLog(TrainingConfig(log_every_steps=3), state, rows, rows, optimizer)
+    optimizer, state, rows = build_optimizer(torch.nn.Linear(2, 2), TrainingConfig()), RunState(Position()), []
+
+    def write(step, metrics):
+        rows.append((step, *(metrics[f"train/{name}"] for name in ("loss", "token_accuracy", "grad_norm"))))
+
+    log = TrainingLog(TrainingConfig(log_every_steps=3), state, write, Mock(), optimizer)
     for step in range(1, num_steps + 1):
         values = [torch.tensor(float(value)) for value in (step, 10 * step, 2 * step)]
         log.add(StepReport(step, 0.1, *values, torch.tensor(step != 5), 4 * step, 0.0, 0.1, [], 0))
     num_read = len(state.unlogged)
     log.drain()
-    return rows.rows, num_read, [(step.cross_entropy, step.num_correct) for step in state.unlogged]
+    return rows, num_read, [(step.cross_entropy, step.num_correct) for step in state.unlogged]
 
 
 def test_reports_that_wait_on_a_device_give_the_same_rows(forced):
@@ -338,11 +316,3 @@ def test_reports_that_wait_on_a_device_give_the_same_rows(forced):
     assert len(rows) == num_read == len(unlogged) == 2
     forced()
     assert logged(8) == (rows, 0, unlogged)
-
-
-def test_a_step_seeds_the_device_of_its_run(monkeypatch):
-    calls = []
-    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext(calls.append(device)))
-    monkeypatch.setattr(torch.cuda, "manual_seed", lambda seed: calls.append("seed"))
-    seed_device(torch.device("cuda", 1), 7, 8)
-    assert calls == [torch.device("cuda", 1), "seed"]

@@ -4,21 +4,7 @@ import torch
 from mt_cli.errors import InputError
 from mt_cli.machine import launcher
 from mt_cli.machine.devices import pick_device
-from mt_cli.machine.group import ALONE, Group
-
-
-def test_alone_every_method_is_neutral():
-    with launcher.launched_group() as group:
-        assert group == ALONE == Group(rank=0, size=1, local_rank=0, launch_id="")
-        tensor = torch.arange(3.0)
-        group.all_reduce([tensor])
-        assert tensor.tolist() == [0, 1, 2]
-        value = object()
-        assert group.from_main(lambda: value) is group.once_per_machine(lambda: value) is value
-        assert group.on_main(lambda: value) is value
-        assert group.all_gather(value) == [value]
-        assert group.map_shares(lambda items: [item * 2 for item in items], [1, 2, 3]) == [2, 4, 6]
-        assert group.agree(2.5, True, False) == (2.5, [True, False])
+from mt_cli.machine.group import Group
 
 
 def test_several_processes_of_a_machine_have_a_device_each(monkeypatch):

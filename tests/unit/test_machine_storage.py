@@ -6,49 +6,23 @@ import pytest
 
 from mt_cli.errors import InputError, MtError, RunError
 from mt_cli.machine.storage import (
-    format_bytes,
     new_folder,
     read_model,
-    reading,
     refusal,
-    size_of,
     write_atomically,
     write_output,
     write_text,
-    writing,
 )
 
 
 @pytest.mark.parametrize("content", [b'{"a": 1', b"[" * 10_000, b"\xff", b'{"b": "x"}', b'{"a": 1, "b": 222}', None])
-def test_a_json_file_has_a_value_of_its_type_or_is_named(tmp_path, content):
+def test_a_json_file_has_its_type_or_is_named(tmp_path, content):
     path = tmp_path / "Model.json"
     path.write_bytes(b'{"a": 1, "b": 2}')
     assert read_model(path, dict[str, int], 16) == {"a": 1, "b": 2}
     path.unlink() if content is None else path.write_bytes(content)
     with pytest.raises(InputError, match=f"^{path}: "):
         read_model(path, dict[str, int], 16 if content is None or b"222" in content else 2**20)
-
-
-def test_an_error_of_the_system_names_the_file(tmp_path):
-    with pytest.raises(MtError, match=f"^{tmp_path}: ") as raised, writing(tmp_path):
-        tmp_path.write_text("x")
-    assert raised.value.exit_code == 1
-    missing = tmp_path / "missing"
-    for path, error_class in ((missing, InputError), (missing, RunError), (Path("a\0b"), InputError)):
-        with pytest.raises(error_class, match=f"^{path}: " if path == missing else "name"), reading(path, error_class):
-            path.stat()
-    for context in (reading, writing):
-        with pytest.raises(ZeroDivisionError), context(tmp_path):
-            raise ZeroDivisionError
-
-
-def test_sizes_are_shown_in_the_largest_unit_that_fits(tmp_path):
-    (tmp_path / "a" / "b").mkdir(parents=True)
-    (tmp_path / "a" / "b" / "c").write_bytes(b"123")
-    (tmp_path / "d").write_bytes(b"45")
-    assert size_of([tmp_path / "a", tmp_path / "d"]) == 5
-    sizes = {0: "0 bytes", 999: "999 bytes", 1000: "1.0 kB", 1.3e9: "1.3 GB", 2.5e15: "2,500.0 TB"}
-    assert {size: format_bytes(size) for size in sizes} == sizes
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path):
@@ -107,7 +81,7 @@ def test_a_new_folder_appears_when_it_is_complete(tmp_path, moment):
     assert everything_in(tmp_path) == [("a", True), ("a/new", True), ("a/new/file", "ours")]
 
 
-def test_only_an_output_without_room_is_a_failure_of_the_work():
+def test_only_a_full_disk_is_a_failure_of_the_work():
     for status, numbers in {1: (errno.ENOSPC, errno.EROFS, errno.EIO), 2: (errno.ENOENT, errno.EACCES)}.items():
         for number in numbers:
             error = refusal(Path("out"), OSError(number, os.strerror(number), "out"), "; give another file")

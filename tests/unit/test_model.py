@@ -1,6 +1,5 @@
 import math
 import re
-from dataclasses import replace
 
 import pytest
 import torch
@@ -11,9 +10,8 @@ from mt_cli.batching.batches import collate
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.batching.packing import padded_layout
 from mt_cli.config.sections import ModelConfig
-from mt_cli.model.positions import FairseqPositions, rotary_factors, rotate, sinusoids
+from mt_cli.model.positions import rotary_factors, rotate, sinusoids
 from mt_cli.model.transformer import Transformer, causal_mask, outline
-from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID
 
 ROTARY = {"positions": "rotary"}
 SHAPES = {"d_model": 16, "d_ff": 24, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 3}
@@ -168,41 +166,12 @@ def test_beams_share_their_sentence_and_continue_their_parents(options):
     assert torch.allclose(following, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("activation", ["relu", "swiglu"])
-def test_feed_forward_dropout_applies_to_the_activation(activation):
-    block = tiny(activation=activation, feed_forward_dropout=0.5, d_ff=16).encoder[0].feed_forward
-    nn.init.eye_(block.outer.weight)  # The block's output is then that of the activation.
-    x = torch.randn(200, SHAPES["d_model"])
-    with torch.no_grad():
-        whole, dropped = block.eval()(x), block.train()(x)
-    is_kept = dropped != 0
-    assert torch.allclose(dropped[is_kept], 2 * whole[is_kept])
-    assert is_kept[whole != 0].float().mean().item() == pytest.approx(0.5, abs=0.05)
-
-
 def test_positions_are_the_sines_of_the_paper():
     table = sinusoids(50, 16)
     for position, dimension in [(0, 0), (1, 0), (7, 3), (49, 10), (49, 15)]:
         angle = position / 10_000 ** (2 * (dimension // 2) / 16)
         expected = math.cos(angle) if dimension % 2 else math.sin(angle)
         assert table[position, dimension] == pytest.approx(expected, abs=1e-4)
-
-
-def test_positions_of_fairseq_begin_with_the_third():
-    """All sines stand before the cosines."""
-    table = FairseqPositions.encodings(50, 16)
-    for position, dimension in [(0, 0), (1, 3), (7, 7), (49, 8), (49, 15)]:
-        angle = (position + 2) / 10_000 ** (dimension % 8 / 7)
-        expected = math.sin(angle) if dimension < 8 else math.cos(angle)
-        assert table[position, dimension] == pytest.approx(expected, abs=1e-4)
-
-
-def test_a_decoder_that_starts_with_eos_replaces_sos():
-    model = tiny(decoder_start="eos", tie_embeddings="all")
-    src_ids = some_ids()[0]
-    with torch.no_grad():
-        logits, same = (model(src_ids, torch.tensor([[start, 5]] * len(src_ids))) for start in (SOS_ID, EOS_ID))
-    assert torch.equal(logits, same)
 
 
 def test_the_table_of_sines_grows_with_the_sentence():
@@ -221,38 +190,6 @@ def test_rotary_pairs_turn_by_position_times_frequency():
         angle = positions[row] / 10_000 ** ((first % d_head) / d_head)
         matrix = torch.tensor([[angle.cos(), -angle.sin()], [angle.sin(), angle.cos()]])
         assert torch.allclose(turned[row, first : first + 2], matrix @ x[row, first : first + 2], atol=1e-5)
-
-
-def test_rotary_attention_depends_on_distances_alone():
-    model, rows = tiny(**ROTARY), torch.randn(5, SHAPES["d_model"])
-    layout, weights = padded_layout(torch.ones(1, 5, dtype=torch.int64)), []
-    for first in (0, 50):
-        moved = replace(layout, positions=torch.arange(first, first + 5), num_positions=99)
-        with torch.no_grad():
-            model.encoder[0].self_attention(rows, model.rotation(moved), torch.zeros(1), weights=weights)
-    assert torch.allclose(*weights, atol=1e-5)
-
-
-def test_embeddings_begin_near_unit_size_and_matrices_are_xavier():
-    model = Transformer(ModelConfig(d_model=256, d_ff=512, num_heads=4), 1_000, 1_000)
-    ids = torch.arange(4, 1_000)[None]
-    assert model.source_embedding.eval().scale == 16.0
-    assert (model.source_embedding.table(ids) * 16.0).std().item() == pytest.approx(1.0, abs=0.05)
-    weight = model.encoder[0].feed_forward.inner.weight
-    assert weight.abs().max() <= math.sqrt(6 / (256 + 512))
-
-
-def test_reading_gives_logits_and_a_distribution_for_every_head():
-    model = tiny()
-    src_ids, tgt_ids = some_ids()
-    with torch.no_grad():
-        logits, attention = model.read(src_ids, tgt_ids)
-        assert torch.equal(logits, model(src_ids, tgt_ids))
-    assert [len(layers) for layers in attention] == [2, 3, 3]
-    weights = attention.cross[2]
-    assert weights.shape == (2, 4, 4, 5)
-    assert torch.allclose(weights.sum(dim=-1), torch.ones(2, 4, 4))
-    assert (weights[1, :, :, 3:] == 0).all()
 
 
 @pytest.mark.parametrize(("tie", "num_tables"), [("none", 3), ("target", 2), ("all", 1)])

@@ -1,5 +1,3 @@
-import math
-
 import pytest
 import torch
 from tiny_models import padded, some_sources, tiny_model
@@ -32,16 +30,3 @@ def test_an_ensemble_of_equal_models_translates_as_one(models, beam_size):
     for (expected,), (found,) in zip(alone, together, strict=True):
         assert found.ids == expected.ids
         assert found.score == pytest.approx(expected.score, abs=1e-4)
-
-
-@pytest.mark.parametrize("beam_size", [1, 3])
-def test_the_score_of_a_search_is_what_reading_gives(models, beam_size):
-    engine = TransformerEngine(Ensemble(models))
-    decoding = DecodingConfig(beam_size=beam_size, length_penalty=0.0, max_length_ratio=0.1, max_length=6)
-    found = [best for (best,) in engine.search([*map(Sentence, SOURCES)], decoding)]
-    readings = engine.force_decode([(source, best.ids) for source, best in zip(SOURCES, found, strict=True)])
-    for best, reading in zip(found, readings, strict=True):
-        if len(best.ids) < 6:
-            assert sum(reading.log_probs) == pytest.approx(best.score, abs=1e-4)
-        assert all(math.isfinite(log_prob) for log_prob in reading.log_probs)
-        assert reading.attention.shape[0] == len(best.ids) + 1

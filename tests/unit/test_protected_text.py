@@ -1,4 +1,3 @@
-import json
 from collections import Counter
 
 import pytest
@@ -7,14 +6,11 @@ from hypothesis import strategies as st
 
 from mt_cli.config.sections import Config, DecodingConfig, ModelConfig, TokenizerConfig
 from mt_cli.corpus.protected_text import PATTERNS, RESERVED, Protection
-from mt_cli.errors import InputError, MtError
+from mt_cli.errors import InputError
 from mt_cli.tokenizer.special_tokens import UNK_ID
-from mt_cli.tokenizer.tokenizer import Tokenizer
 from mt_cli.tokenizer.training import train_tokenizer
-from mt_cli.translation.stream import LineNotices, format_json
 
 ALL = Protection(tuple(PATTERNS))
-ALGORITHMS = ["word_level", "bpe", "unigram", "char"]
 WORDS = ["the file of the user", "a new file", "save the file now.", "user, file"]
 MARKUP = st.text("ab1 .,:`<>/&;{}%$()[]|_@#-" + RESERVED[0] + RESERVED[5], max_size=40)
 
@@ -66,7 +62,7 @@ def reserved_in(text):
     return [character for character in text if character in RESERVED]
 
 
-def test_a_missing_span_is_lost_and_a_span_too_many_dropped():
+def test_a_missing_span_is_lost_and_one_too_many_dropped():
     protected = ALL.protect("Copy {x} to {y}")
     _, second = reserved_in(protected.text)
     restored = protected.restore(f"Kopiere {second}{second}")
@@ -111,10 +107,10 @@ def tokenizer_of(algorithm):
 
 @pytest.fixture(scope="module")
 def tokenizers():
-    return {algorithm: tokenizer_of(algorithm) for algorithm in ALGORITHMS}
+    return {algorithm: tokenizer_of(algorithm) for algorithm in ("word_level", "bpe", "unigram", "char")}
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", ["word_level", "bpe", "unigram", "char"])
 @given(parts=st.lists(st.sampled_from([*RESERVED[:3], RESERVED[-1], "file", "user", ",", ".", " "]), max_size=9))
 def test_a_reserved_character_is_one_token_wherever_it_stands(tokenizers, algorithm, parts):
     tokenizer = tokenizers[algorithm]
@@ -125,25 +121,14 @@ def test_a_reserved_character_is_one_token_wherever_it_stands(tokenizers, algori
     assert UNK_ID in ids or tokenizer.decode([ids]) == [text]
 
 
-@pytest.mark.parametrize("algorithm", ["word_level", "bpe"])
-def test_a_tokenizer_file_keeps_its_reserved_tokens(tokenizers, algorithm, tmp_path):
-    tokenizer = tokenizers[algorithm]
-    config = TokenizerConfig(algorithm=algorithm, vocab_size=400 if algorithm == "bpe" else None)
-    read = Tokenizer.parse(tokenizer.to_json().encode(), tmp_path, config, ("<2it>",))
-    assert read.reserved_ids == tokenizer.reserved_ids and len(read.reserved_ids) == len(RESERVED)
-    assert train_tokenizer(WORDS, config).reserved_ids == []
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("%d {x} %s {y} %5.2f", ("%d", "%s", "%5.2f")),
         ("{} of {:d} {!r}", ("{}", "{:d}", "{!r}")),
         ("%1$s %2$d %(a)s %% {0} {name:d} ${x}", ()),
-        ("100%% of %s", ()),
         ("%s %d " + "{x} " * 31, ()),
         ("<a href='{}'><b title='%s'> <i title='%(x)s %1$s 5%d %%s'>", ("<a href='{}'>", "<b title='%s'>")),
-        ("%d https://x.org/%d0%b1/%20d %s", ("%d", "%s")),
     ],
 )
 def test_placeholders_without_numbers_keep_their_order(text, expected):
@@ -152,15 +137,7 @@ def test_placeholders_without_numbers_keep_their_order(text, expected):
     assert tuple(contents[RESERVED[number]] for number in protected.order) == expected
 
 
-SEARCHES = [
-    {"beam_size": 1},
-    {"beam_size": 3, "no_repeat_ngram": 2},
-    {"sample": True},
-    {"beam_size": 3, "max_length": 3},
-]
-
-
-@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("search", [{"beam_size": 1}, {"beam_size": 3, "no_repeat_ngram": 2}, {"sample": True}])
 @pytest.mark.parametrize("prefix", [None, (0,), (0, 1)])
 def test_each_translation_has_the_reserved_tokens_of_its_source(tokenizers, search, prefix):
     """In their order, if they have one."""
@@ -207,75 +184,7 @@ def test_tags_that_are_not_nested_any_more_are_reported(order, is_reported):
     assert restored.lost == () and bool(restored.reordered) == is_reported
 
 
-class FakeEngine:
-    """An engine whose hypotheses are changes of the source, such as a copy, a shorter copy and the reverse."""
-
-    def __init__(self, *changes):
-        self.changes = changes
-
-    def search(self, sentences, decoding, num_best=1):
-        from mt_cli.decoding.search import Hypothesis
-
-        changes = self.changes[:num_best]
-        return [[Hypothesis(list(change(sentence)), -1.0) for change in changes] for sentence in sentences]
-
-    def force_decode(self, pairs):
-        import torch
-
-        from mt_cli.decoding.engine import ForcedDecoding
-
-        return [ForcedDecoding([-0.5] * (len(t) + 1), torch.eye(len(t) + 1, len(s) + 1)) for s, t in pairs]
-
-
-def copy(sentence):
-    return sentence.ids
-
-
-def translator(tokenizer, *changes, protection=ALL):
-    from mt_cli.translation.translator import Translator
-
-    engine = FakeEngine(*changes or (copy,))
-    return Translator(engine, (tokenizer, tokenizer), DecodingConfig(), 60, protection=protection)
-
-
-@pytest.mark.parametrize(("algorithm", "split_sentences"), [("word_level", False), ("bpe", True)])
-def test_a_copied_line_keeps_its_spans(tokenizers, algorithm, split_sentences):
-    lines = ["the file {x} of <b>the user</b>. save %s now.", "{x}", "a new file", "", "user, :ref:`the file <a>`"]
-    model = translator(tokenizers[algorithm])
-    items = model.translate_fully(lines, split_sentences=split_sentences, with_details=True)
-    assert [item.text for item in items] == lines
-    assert not any(item.lost_spans for item in items)
-    for item in items:
-        assert all(source == target for source, target in item.details.word_alignment)
-        assert not set(RESERVED) & set("".join(item.details.source_tokens + item.details.tokens))
-    assert model.translate(["the  `a  b`", "{{\u00a0x}} `a\tb`"]) == ["the `a  b`", "{{\u00a0x}} `a\tb`"]
-
-
-def test_each_hypothesis_is_reported_with_its_spans(tokenizers, capsys):
-    changes = (copy, lambda sentence: sentence.ids[:-1], lambda sentence: sentence.ids[::-1])
-    model = translator(tokenizers["word_level"], *changes)
-    (item,) = model.translate_fully(["%s the %d"], num_best=3, with_details=True)
-    row = json.loads(format_json(item))
-    assert (row["lost_spans"], row["reordered_spans"]) == ([], [])
-    assert [hypothesis["lost_spans"] for hypothesis in row["hypotheses"]] == [[], ["%d"], []]
-    assert [hypothesis["reordered_spans"] for hypothesis in row["hypotheses"]] == [[], [], ["%d", "%s"]]
-    with LineNotices() as notices:
-        notices.add(item)
-    assert capsys.readouterr().err.count("1 translation ") == 2
-    with pytest.raises(MtError), LineNotices(is_strict=True) as notices:
-        notices.add(item)
-
-
-def test_a_prefix_may_have_spans_of_the_first_segment_alone(tokenizers):
-    model = translator(tokenizers["bpe"], lambda sentence: sentence.prefix)
-    assert model.translate(["the {x}"], prefix="file {x}") == ["file {x}"]
-    for prefix in (f"file {RESERVED[3]}", "file {y}"):
-        with pytest.raises(InputError):
-            model.translate_fully(["The file {x}. Save {y} now."], prefix=prefix, split_sentences=True)
-
-
-@pytest.mark.parametrize("text", [f"a {RESERVED[0]} file", RESERVED[1]])
-def test_without_protection_reserved_characters_are_ordinary_text(text):
+def test_without_protection_reserved_characters_are_ordinary_text():
     tokenizer = train_tokenizer(WORDS, TokenizerConfig(algorithm="bpe", vocab_size=400))
-    (item,) = translator(tokenizer, protection=Protection(())).translate_fully([text], with_details=True, prefix="")
-    assert item.text == text and item.lost_spans == ()
+    texts = [f"a {RESERVED[0]} file", RESERVED[1]]
+    assert tokenizer.decode(tokenizer.encode(texts)) == texts and tokenizer.reserved_ids == []

@@ -1,10 +1,4 @@
-import re
-from pathlib import Path
-
-import pytest
-from command_lines import parse
-
-from mt_cli.reporting.report import Report, format_summary, notes_on_comparison
+from mt_cli.reporting.report import Report
 
 
 def report_of(num_steps, **others):
@@ -12,20 +6,6 @@ def report_of(num_steps, **others):
     return Report.model_validate(
         {"split": "test", "stopped_because": "patience", "num_steps": num_steps} | counts | others
     )
-
-
-@pytest.mark.parametrize(("folder", "written"), [("runs/one", "runs/one"), ("my runs/one", "'my runs/one'")])
-def test_a_summary_names_only_commands_that_there_are(folder, written):
-    text = format_summary(report_of(9), Path(folder))
-    assert f"mt report --run {written}" in text and f"mt translate --run {written} " in text
-    for line in re.findall(r"^\w+: +(mt .*)$", text, flags=re.MULTILINE):
-        parse(line)
-
-
-@pytest.mark.parametrize("split", ["valid", "test"])
-def test_scores_of_valid_alone_are_said_to_be_too_high(split):
-    text = format_summary(report_of(9, split=split, num_sentences=4), Path("runs/one"))
-    assert ("valid chose the checkpoint" in text and "(corpus.test)" in text) == (split == "valid")
 
 
 def test_scores_have_keys_of_their_own_in_json():
@@ -36,8 +16,3 @@ def test_scores_have_keys_of_their_own_in_json():
     written = report.model_dump(mode="json", exclude_unset=True)
     assert list(written)[:5] == [*tree] and {key: written[key] for key in tree} == tree
     assert Report.model_validate(written) == report
-
-
-def test_a_note_says_that_compared_runs_have_different_lengths():
-    assert len(notes_on_comparison([report_of(9), None, report_of(9)])) == 1
-    assert "9 and 8 steps" in notes_on_comparison([report_of(9), None, report_of(8)])[0]

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from mt_cli.checkpoint.state import Ancestor, RunState, UnloggedStep, ValidatedStep, best_of, last_of
 from mt_cli.config.training import TrainingConfig
-from mt_cli.run.describe import note_on_patience
 from mt_cli.training.steps import Position
 
 
@@ -34,11 +33,9 @@ ANCESTOR = {"run": "a", "languages": ["en", "it"], "step": 1, "weights": "0"}
     [
         {"position": None},
         {"position": {"step": -1}},
-        {"best_step": 10**400},
         {"elapsed_seconds": math.nan},
         {"unlogged": [[1, 2]]},
         {"validations": [[3, math.nan, 1.0]]},
-        {"fingerprints": {"train": 3}},
         {"parents": functools.reduce(lambda parents, _: [ANCESTOR | {"parents": parents}], range(900), [])},
     ],
 )
@@ -113,33 +110,3 @@ def test_the_last_and_the_best_validations_are_kept(scores, number):
     for fewer in range(1, number + 1):
         assert last_of(state.validations, fewer) == every[-fewer:]
         assert best_of(state.validations, fewer) == best_of(every, fewer)
-
-
-def test_a_validation_that_is_repeated_replaces_itself():
-    state = RunState()
-    for step, value in ((3, 1.0), (6, 1.0), (3, 4.0)):
-        assert state.keep_validation(step, value, 2.0, 5)
-    assert state.validations == [ValidatedStep(3, 4.0, 2.0), ValidatedStep(6, 1.0, 2.0)]
-
-
-def test_a_restart_keeps_the_best_and_the_time():
-    saved = RunState(Position(step=4), elapsed_seconds=1.0, best_step=2, num_bad_steps_in_row=1)
-    diverged = RunState(Position(step=9), 5.0, 8, 3.0, 1.0, "chrf", num_bad_steps=6, num_restarts=1)
-    state = saved.restarted(diverged)
-    assert (state.position.step, state.elapsed_seconds, state.num_restarts) == (4, 5.0, 2)
-    assert (state.best_step, state.best_value, state.num_bad_steps, state.num_bad_steps_in_row) == (8, 3.0, 6, 0)
-
-
-@given(every=st.integers(1, 9), warmup=st.integers(0, 60), patience=st.integers(1, 6), num_steps=st.integers(1, 120))
-def test_a_note_names_the_step_at_which_patience_ends(every, warmup, patience, num_steps):
-    training = TrainingConfig(
-        validate_every_steps=every, warmup_steps=warmup, patience=patience, max_steps=None, max_epochs=None
-    )
-    state = RunState()
-    while not state.reason_to_stop(training):
-        state.position.step += 1
-        if state.is_validation_due(training):
-            state.add_validation(1.0, 1.0, "bleu", warmup)
-    note = note_on_patience(training, None, num_steps) or ""
-    assert ("ends it at step" in note) == (state.position.step >= num_steps)
-    assert not note or f"{state.position.step:,}" in note

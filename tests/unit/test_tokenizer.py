@@ -87,15 +87,6 @@ def test_no_text_is_unknown_to_subwords(of_words, algorithm, text):
 
 
 @pytest.mark.parametrize("algorithm", SUBWORDS)
-def test_no_language_is_unknown_to_a_tokenizer_of_english(texts, algorithm):
-    tokenizer = trained(algorithm, texts["eng_Latn"], vocab_size=2000)
-    for language, lines in texts.items():
-        ids = tokenizer.encode(lines)
-        assert not any(UNK_ID in sequence for sequence in ids), language
-        assert tokenizer.decode(ids) == lines, language
-
-
-@pytest.mark.parametrize("algorithm", SUBWORDS)
 def test_text_cannot_spell_bytes_nor_bytes_a_text(of_words, algorithm):
     spelling = trained(algorithm, ["<0x41> 0x41 <0x41>"] * 9)
     assert spelling.tokens(range(4, 260)) == list(BYTES)
@@ -104,17 +95,6 @@ def test_text_cannot_spell_bytes_nor_bytes_a_text(of_words, algorithm):
     ids = [4 + value for value in (0xE5, 0xAD, 0xFF)]
     word = tokenizer.encode(["words"])[0]
     assert tokenizer.decode([ids, [*ids[:2], *word], [*word, ids[2]]]) == ["���", "�� words", "words�"]
-
-
-@pytest.mark.parametrize("algorithm", SUBWORDS)
-def test_characters_beyond_the_vocabulary_become_bytes(algorithm):
-    texts = ["".join(chr(0x4E00 + (7 * line + place) % (50 + 10 * line)) for place in range(20)) for line in range(300)]
-    tokenizer, again = (trained(algorithm, given, vocab_size=800) for given in (texts, iter(texts)))
-    assert tokenizer.vocab_size <= 800
-    characters = [token for token in tokenizer.tokens(range(260, tokenizer.vocab_size)) if len(token) == 1]
-    assert 300 < len(characters) <= 0.75 * (800 - 260) + 1
-    assert tokenizer.decode(tokenizer.encode(texts)) == texts
-    assert algorithm != "bpe" or tokenizer.to_json() == again.to_json()
 
 
 def test_bytes_come_after_the_tags():
@@ -210,5 +190,3 @@ def test_a_tokenizer_without_the_tag_of_its_config_is_refused(tmp_path):
     path.write_text(trained("char").to_json(), encoding="utf-8")
     with pytest.raises(RunError, match="<2it>"):
         Tokenizer.load(path, TokenizerConfig(algorithm="char"), ["<2it>"])
-    with pytest.raises(RunError, match=r"none\.json: "):
-        Tokenizer.load(tmp_path / "none.json", TokenizerConfig())

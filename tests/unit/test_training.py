@@ -1,5 +1,4 @@
 import copy
-from dataclasses import replace
 from itertools import islice
 
 import pytest
@@ -138,17 +137,6 @@ def test_a_batch_split_to_fit_has_the_same_gradient(monkeypatch, num_pairs, dtyp
     assert sums.num_correct.item() == pytest.approx(whole.num_correct.item(), abs=3)
 
 
-def test_a_size_that_was_too_large_is_not_tried_again(monkeypatch):
-    pairs, objective = some_pairs(), tiny_objective()
-    scarce = Scarce(objective, 20)
-    monkeypatch.setattr(objective, "forward", scarce)
-    gradients = GradientAccumulator(objective, torch.float32)
-    for _ in range(3):
-        add_up_gradients(gradients, [collate(pairs, range(40))])
-    assert scarce.tried == [40] + [20] * 6
-    assert gradients.num_splits == 1
-
-
 @pytest.mark.parametrize(
     ("error", "expected", "sizes"),
     [
@@ -219,15 +207,6 @@ def micro_batches_per_epoch():
     return len(list(epoch_batches(mixed_pairs(config), 40, config.seed, 0)))
 
 
-def test_training_lowers_the_loss_and_counts_its_tokens():
-    reports, _, _, position = run_steps(60)
-    first, last = reports[0], reports[-1]
-    assert last.cross_entropy / last.num_target_tokens < 0.8 * first.cross_entropy / first.num_target_tokens
-    assert [report.step for report in reports] == list(range(1, 61))
-    assert position.num_target_tokens == sum(report.num_target_tokens for report in reports)
-    assert position.epoch == sum(len(report.placed) for report in reports) // micro_batches_per_epoch() > 1
-
-
 @pytest.mark.parametrize("micro_batches", [1, 3])
 def test_the_steps_of_epochs_are_counted_exactly(micro_batches):
     options = {"micro_batches_per_step": micro_batches}
@@ -236,19 +215,3 @@ def test_the_steps_of_epochs_are_counted_exactly(micro_batches):
     assert run_steps(num_steps - 1, **options)[3].epoch == 1
     position = run_steps(num_steps, **options)[3]
     assert (position.epoch, position.pool, position.num_batches) == (2, 0, 0)
-
-
-def test_a_gradient_that_is_not_finite_is_reported(monkeypatch):
-    reports, objective, optimizer, position = run_steps(1)
-    assert bool(reports[0].is_finite)
-    before, forward = weights_of(objective), objective.forward
-
-    def overflowing(batch):
-        sums = forward(batch)
-        return replace(sums, objective=sums.objective * float("inf"))
-
-    monkeypatch.setattr(objective, "forward", overflowing)
-    reports = run_steps(2, position, objective, optimizer)[0]
-    assert [bool(report.is_finite) for report in reports] == [False, False]
-    assert torch.equal(weights_of(objective), before)
-    assert position.step == 3

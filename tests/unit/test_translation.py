@@ -13,10 +13,8 @@ from mt_cli.decoding.engine import ForcedDecoding
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.training import train_tokenizer
-from mt_cli.translation.lines import Segment
 from mt_cli.translation.sentences import has_words, sentences_of, split_point, units
-from mt_cli.translation.stream import note_on_repetition, repeats_itself
-from mt_cli.translation.token_details import attended_words
+from mt_cli.translation.stream import repeats_itself
 from mt_cli.translation.translator import Translator
 
 MIXED = st.text("今夜は。、ーไทย ่ខ។་།한ab,. (\u0301\u3099字é", max_size=30)
@@ -196,9 +194,7 @@ def test_a_translation_is_one_line_with_single_spaces(pieces, answer):
         (("ja", "en"), "今夜は雨です。今夜は雨です。", "ab.", " "),
         (("eng_Latn", "jpn_Jpan"), "ab abba ab abba", "雨です。", ""),
         (("ja", "zh"), "今夜は雨です。 今夜は雨です。", "雨。", ""),
-        (("en", "ko"), "ab abba ab abba", "한국.", " "),
         (("en", "de"), "xyxyxyxy", "ab", ""),
-        (("", ""), "ab abba ab abba", "ab", " "),
     ],
 )
 def test_segments_are_joined_as_the_language_is_written(pieces, languages, source, part, between):
@@ -232,19 +228,10 @@ def test_a_line_without_letters_and_digits_is_copied(tagged_pieces, text):
         assert item.details.tokens == item.details.alignment == item.details.word_alignment == []
 
 
-def test_a_tag_is_never_copied_for_an_unknown_word():
-    """The model attends to the tag most of all."""
-    words = train_tokenizer(["one two"] * 9, TokenizerConfig(algorithm="word_level"), ("<2it>",))
-    segment = Segment("<2it> one two", words.encode(["<2it> one two"])[0], (), 0, "")
-    weights = torch.tensor([[0.8, 0.0, 0.2], [0.8, 0.2, 0.0]])
-    assert attended_words(segment, weights, words, ("<2it>",)) == {0: "two", 1: "one"}
-
-
 @pytest.mark.parametrize(
     ("unk", "prefix", "expected"),
     [
         ("copy", "", "one Xerxes"),
-        ("keep", "", "one [UNK]"),
         ("copy", "one Ada", "one Ada"),
         ("keep", "Ada", "Ada [UNK]"),
     ],
@@ -260,13 +247,10 @@ def test_unknown_words_are_copied_from_the_source_and_the_prefix(unk, prefix, ex
     ("text", "answer", "expected"),
     [
         ("12", "21", "12"),
-        ("12", "12 ab", "12"),
         ("1,234.5", "1.234,5", "1.234,5"),
-        ("18:34", "183:4", "18:34"),
         ("2024-05-06", "06.05.2024", "06.05.2024"),
         ("12", "١٢", "١٢"),
         ("<2x> 12", "3", "12"),
-        ("12 ab", "3", "3"),
     ],
 )
 def test_a_number_alone_keeps_its_digits(tagged_pieces, text, answer, expected):
@@ -280,10 +264,8 @@ def test_a_number_alone_keeps_its_digits(tagged_pieces, text, answer, expected):
     [
         ("XYZ XYZ XYZ XYZ XYZ XYZ XYZ XYZ", 1),
         ("面包师今天看见两把椅子和一张桌子", 1),
-        ("XYZ XYZ XYZ. XYZ XYZ XYZ.", 2),
         ("ab " * 39, 1),
         ("ab " * 90, 4),
-        ("ab, " * 11 + "ab " * 20, 2),
     ],
 )
 def test_a_sentence_is_split_only_if_it_has_many_words(pieces, text, num_segments):
@@ -312,20 +294,15 @@ def test_a_string_too_long_for_a_word_is_copied(pieces, word):
     ("source", "translation", "is_loop"),
     [
         ("It rains in the city.", "El de de de de de de de de de de de.", True),
-        ("It rains in the city.", "Piove in città" + " e in città" * 6, True),
         ("今日は雨です", "下雨" * 15, True),
         ("It rains in the city.", "Piove in città, in montagna e in campagna.", False),
         ("It rains. " * 60, "Piove. " * 60, False),
         ("No, no, no, no, no, no, no, no!", "Nein, nein, nein, nein, nein, nein, nein, nein!", False),
         ("Chapter 1 ................... 5", "Capitolo 1 .................... 5", False),
-        ("It rains.", "Piove", False),
     ],
 )
 def test_a_translation_that_repeats_itself_is_noted(source, translation, is_loop):
     assert repeats_itself(source, translation) == is_loop
-    note = note_on_repetition(["ab", source], ["ab", translation])
-    assert (note or "").startswith("1 translation repeats itself (line 2):" * is_loop)
-    assert (note is not None) == is_loop
 
 
 @pytest.mark.parametrize(
@@ -333,8 +310,6 @@ def test_a_translation_that_repeats_itself_is_noted(source, translation, is_loop
     [
         ("NO ENTRY HERE. IT IS CLOSED! 👍 ABC", "No entry here. It is closed! 👍 Abc"),
         ("<2x> WHERE IS THE STATION", "<2x> Where is the station"),
-        ("(ÉCOLE DE LA VILLE) 3RD STRASSE", "(École de la ville) 3rd strasse"),
-        ("NATO MEETS", "NATO MEETS"),
         ("Where IS THE STATION?", "Where IS THE STATION?"),
         ("今夜は雨です。", "今夜は雨です。"),
     ],

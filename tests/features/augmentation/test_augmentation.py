@@ -16,7 +16,7 @@ from mt_cli.features.augmentation.texts import ChangedTexts
 from mt_cli.tokenizer.special_tokens import SPACE, UNK_ID
 from mt_cli.tokenizer.training import train_tokenizer
 
-TAG, FIRST_WORD = 2, 60_000
+TAG = 2
 PLACES = 10
 """Ids of a text are 10 * the number of its pair + the place."""
 CORPUS = {"source": "en", "target": "it", "train": {"builtin": "reverse-words"}, "valid": {"fraction": 0.1}}
@@ -110,21 +110,13 @@ def test_joined_ids_are_the_text_with_a_space_between(algorithm):
         assert trained.decode([joined]) == [f"{first} {second}"]
 
 
-NO_CAPITALS, RUSSIAN = ["日本語のテキスト。", "नमस्ते दुनिया"], ["Две кошки и собака", "Мышь и кот", "Окно в Windows"]
-
-
-@pytest.mark.parametrize(("source", "target"), [(NO_CAPITALS, NO_CAPITALS), (TEXTS, RUSSIAN)])
-def test_made_up_words_are_names_and_numbers_or_numbers_alone(source, target):
+def test_made_up_words_can_be_written_in_both_languages():
     names = made_up_words((tokenizer(),) * 2, seed=1)
-    assert len(names) == 5_000 and names == made_up_words((tokenizer(),) * 2, seed=1)
+    assert names == made_up_words((tokenizer(),) * 2, seed=1)
     assert all(word[0].isupper() or word[0].isdigit() for word in names) and SPACE not in "".join(names)
-    numbers = made_up_words((tokenizer(texts=source), tokenizer(texts=target)), seed=1)
+    numbers = made_up_words((tokenizer(), tokenizer(texts=["Две кошки и собака", "Окно в Windows"])), seed=1)
     assert all(set(word) <= set("0123456789., ") for word in numbers)
-
-
-def test_made_up_words_can_be_written_and_are_no_tags():
     config = TokenizerConfig(algorithm="bpe", vocab_size=100, byte_fallback=False)
-    assert usable_words((train_tokenizer(["anna bert carl"] * 20, config),) * 2, seed=1) == []  # No capital letters.
     source = train_tokenizer(["Anna Bert Carl 0123456789 ANBTCRLE"] * 20, config, tags=["9", "<bt>"])
     target = train_tokenizer(["Anna Bert Carl 0123456789 ,."] * 20, config)
     words = usable_words((source, target), seed=1)
@@ -168,20 +160,14 @@ def trained():
     return train_tokenizer(lines, config, tags=["<bt>"], has_reserved=True)
 
 
-SHARES = [
-    ({"upper_case": 0.5}, {}),
-    ({"upper_case": 0.2, "typos": 0.3}, {"inserted_words": 0.5}),
-]
-
-
-@pytest.mark.parametrize(("augment", "training"), SHARES)
-def test_changed_pairs_depend_on_seed_and_epoch_alone(trained, augment, training):
-    changed, plain = pairs_of_lines(trained, augment=augment, **training)
+def test_changed_pairs_depend_on_seed_and_epoch_alone(trained):
+    shares = {"augment": {"upper_case": 0.2, "typos": 0.3}, "inserted_words": 0.5}
+    changed, plain = pairs_of_lines(trained, **shares)
     assert changed.num_pools == plain.num_pools > 1
     texts = texts_of(changed.pools(3, 0), trained)
     assert texts_of(changed.pools(3, 1), trained) == texts[changed.first_place(1) :]
     assert texts_of(changed.pools(4, 0), trained) != texts
-    assert texts_of(pairs_of_lines(trained, augment=augment, **training)[0].pools(3, 0), trained) == texts
+    assert texts_of(pairs_of_lines(trained, **shares)[0].pools(3, 0), trained) == texts
     before = texts_of(plain.pools(3, 0), trained)
     assert len(texts) == len(before) == 3 * len(LINES)
     assert [source.startswith("<bt> ") for source, _ in texts] == [source.startswith("<bt> ") for source, _ in before]
@@ -208,9 +194,6 @@ def changed_and_before(trained, **options):
 def test_a_share_of_one_changes_every_text_but_no_tag(trained, augment, change):
     for source, target, before in changed_and_before(trained, augment=augment):
         assert source == target == change(before)
-
-
-def test_typing_errors_are_in_the_source_alone(trained):
     for source, target, before in changed_and_before(trained, augment={"typos": 1.0}):
         assert source != before == target
 

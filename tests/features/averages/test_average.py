@@ -6,7 +6,6 @@ import pytest
 import torch
 import yaml
 from run_content import metrics_of
-from safetensors import safe_open
 from safetensors.torch import load_file
 
 from mt_cli.checkpoint.directory import RunDirectory
@@ -34,11 +33,6 @@ def file_of(run, name):
 def weights_of(run, name):
     tensors = load_file(file_of(run, name))
     return {key: value for key, value in tensors.items() if key.startswith("model.")}
-
-
-def state_of(run, name):
-    with safe_open(file_of(run, name), framework="pt") as file:
-        return json.loads(file.metadata()["state"])
 
 
 def validated_in(run):
@@ -88,8 +82,6 @@ def test_validated_checkpoints_and_means_are_no_event_of_a_run(train, assert_sam
     assert train("parts", **options)[0] == 0
     assert_same_run(parts, whole)
     losses = [(row["valid/loss"], row["step"]) for row in metrics_of(whole) if "valid/loss" in row]
-    steps = [step for _, step in losses]
-    assert steps == [4, 8, 12, 16, 20, 22]
     *saved, end = losses  # The last validation comes after the last save, which removes checkpoints.
     expected = {end[1], *(step for _, step in saved[-3:]), *(step for _, step in sorted(saved)[:3])}
     assert validated_in(parts) == validated_in(whole) == sorted(expected)
@@ -101,17 +93,15 @@ def test_a_better_mean_is_the_best_checkpoint_of_its_run(train, mt, mean_loss, t
     run = tmp_path / "runs/run"
     mean_loss(0.001)
     status, _, err = train("run", average_checkpoints=2, max_steps=10)
-    assert status == 0
-    assert err.count("mean of steps") == 1 and "mean of steps 8, 10: valid loss 0.001; the new best" in err
+    assert status == 0 and err.count("mean of steps") == 1, err
     assert_mean(run, "best", [8, 10])
     report = json.loads((run / "report.json").read_text(encoding="utf-8"))
     assert (report["averaged_steps"], report["best_step"]) == ([8, 10], 10)
     assert_equal(weights_of(run, "before_average"), weights_of(run, "validated-10"))
-    assert mt("translate", "one.", "--run", run, "--checkpoint", "before_average")[0] == 0
-    assert mt("translate", "one.", "--run", run, "--checkpoint", "validated-8")[0] == 0
-    assert "nothing is left to do" in train("run", average_checkpoints=2, max_steps=10)[2]
+    for name in ("before_average", "validated-8"):
+        assert mt("translate", "one.", "--run", run, "--checkpoint", name)[0] == 0
     (run / "report.json").unlink()
-    assert "mean of steps 8, 10" in train("run", average_checkpoints=2, max_steps=10)[2]
+    assert train("run", average_checkpoints=2, max_steps=10)[0] == 0
     assert_mean(run, "best", [8, 10])
 
 
@@ -142,17 +132,13 @@ def test_resuming_brings_back_what_the_command_averaged(train, begin, mt, mean_l
 @pytest.mark.parametrize(
     ("training", "arguments", "advice"),
     [
-        (None, ("--last", 2), "no such run directory"),
-        ({"max_steps": 14, "keep_validated": 3}, (), "--last N or --best N"),
         ({"max_steps": 14, "keep_validated": 3}, ("--best", 4), "number up to 3"),
         ({"max_steps": 9}, ("--best", 2), "training.keep_validated"),
         ({"max_steps": 3, "keep_validated": 5}, ("--last", 2), "training.validate_every_steps"),
     ],
 )
-def test_an_average_without_checkpoints_names_what_helps(begin, mt, tmp_path, training, arguments, advice):
-    if training is not None:
-        begin("run", **training)
-    status, _, err = mt("average", "--run", tmp_path / "runs/run", *arguments)
+def test_an_average_without_checkpoints_names_what_helps(begin, mt, training, arguments, advice):
+    status, _, err = mt("average", "--run", begin("run", **training), *arguments)
     assert status == 2 and advice in err
 
 
@@ -167,17 +153,3 @@ def test_a_damaged_checkpoint_is_named_and_training_is_left_alone(begin, mt):
     status, _, err = mt(*command)
     assert status == 2 and path.name in err and "delete it" in err
     assert file_of(run, "best").read_bytes() == before
-    path.unlink()
-    assert "keeps the last 1 and" in mt(*command)[2]
-
-
-def test_kept_validations_follow_another_metric_and_the_option(train, begin):
-    run = begin("run", max_steps=12, keep_validated=2)
-    assert train("run", keep_validated=2, max_steps=14, best_metric="chrf")[0] == 0
-    rows = {row["step"]: row["valid/chrf"] for row in metrics_of(run) if "valid/chrf" in row}
-    assert len(validated_in(run)) > 1
-    for step in validated_in(run):
-        values = {number: value for number, value, _ in state_of(run, f"validated-{step}")["validations"]}
-        assert values and values == pytest.approx({number: rows[number] for number in values})
-    assert train("run", keep_validated=0, max_steps=17, best_metric="chrf")[0] == 0
-    assert validated_in(run) == []

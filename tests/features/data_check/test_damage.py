@@ -1,6 +1,5 @@
 """Text that other programs have processed or that is damaged: what is reported, with counts, and what is not."""
 
-import json
 import re
 
 import pytest
@@ -106,7 +105,6 @@ def test_text_as_people_write_it_has_no_damage(damage):
     [
         ("fr", ["Où est la gare ?", "Quel dommage !", "Voici : le pain ; l'eau.", "« Oui, dit-il. »"]),
         ("en", ["Well ... I see.", "It is .5 of that, at most.", "See :ref:`this . that`, please.", "A set of 3, 4."]),
-        ("en", ["Type ``x , y`` there.", "hunk @@ -1,3 +1,4 @@ of a diff.", "Call __init__ first.", "# Heading, 1."]),
         ("de", ["## Überschrift, neu.", "C# und C++ sind neu.", "Der Name <b>Haus</b>, so.", "[1] Siehe auch dort."]),
         ("hi", ["वह घर है ।", "मैं पानी पीता हूँ ।", "यह किताब है, और वह नहीं ।", "हम, तुम और वे।"]),
     ],
@@ -132,19 +130,17 @@ def test_segmented_text_is_a_problem_in_scripts_without_spaces(damage):
             assert [(finding.kind, finding.is_note) for finding in findings] == expected
 
 
-def test_a_few_slips_are_no_problem_and_a_tokenised_part_is_a_note(damage):
+def test_a_few_slips_are_no_damage_but_a_part_is(damage):
     pairs = pairs_of(400)
-    for number, expected in ((2, set()), (8, set()), (120, {True}), (300, {False})):
+    for number, expected in ((8, set()), (120, {True}), (300, {False})):
         changed = pairs_of(number, target=tokenised) + pairs[number:]
         assert {finding.is_note for finding in damage(changed)} == expected, number
 
 
-def test_a_tag_of_the_config_is_no_damage_and_another_one_is(damage):
+def test_a_tag_is_damage_unless_the_config_has_it(damage):
     pairs = pairs_of(source="<2it> {}".format)
     assert damage(pairs, tag="to_target") == []
     assert [finding.kind for finding in damage(pairs)] == ["processed"]
-    pairs = pairs_of(source="<2it> {}".format, target="<2en> {}".format)
-    assert [finding.kind for finding in damage(pairs, tag="to_target")] == ["processed"]
 
 
 CYRILLIC = ["Сестра чисти стару лампу увече.", "Учитељ отвара прозор после школе."]
@@ -158,30 +154,18 @@ def notes(train, code="sr", **others):
 
 def test_two_scripts_of_a_language_are_noted():
     (note,) = notes(numbered([*CYRILLIC, LATIN[0]], 90))
-    assert "60 in Cyrillic, 30 in Latin of 90" in note and "sr_Cyrl" in note
+    assert "60 in Cyrillic, 30 in Latin of 90" in note
     (note,) = notes(numbered(CYRILLIC), valid=numbered(LATIN, 20))
-    assert note.startswith("sr is in Latin in valid, and in Cyrillic in train")
-
-
-@pytest.mark.parametrize(
-    ("code", "lines"),
-    [
-        ("sr", [*CYRILLIC * 4, f"{CYRILLIC[0]} Linux", "Linux"]),  # A name is no sentence.
-        ("ja", ["今日は東京に行きます。", "コンピュータを使用する。", "ひらがなだけのぶん。"]),
-        ("ko", ["오늘 학교에 갑니다."]),
-    ],
-)
-def test_names_and_mixed_writing_are_no_second_script(code, lines):
-    assert notes(numbered(lines), code, valid=numbered(lines, 20)) == []
+    assert "sr is in Latin in valid, and in Cyrillic in train" in note
+    assert notes(numbered(["今日は東京に行きます。", "コンピュータを使用する。"]), "ja") == []
+    assert notes(numbered([*CYRILLIC * 4, f"{CYRILLIC[0]} Linux", "Linux"])) == [], "a name is no sentence"
 
 
 @pytest.mark.parametrize(
     ("change", "name"),
     [
-        (lambda line: line.replace(" ", " \ufeff", 1), "byte order mark"),
         (lambda line: line.replace("o", "o\u200b", 1), "invisible"),
         (lambda line: line.replace(" ", "\\n", 1), "escapes"),
-        (lambda line: line.replace("a", "?", 1) + " ca?e", "question marks"),
         (lambda line: f"{line} Å¡koly", "garbled"),
         (lambda line: f"{line} Tom &amp; Jerry", "entities"),
         (lambda line: f"{line} <b>ora</b>", "tags (`<b>`)"),
@@ -199,9 +183,9 @@ def test_damage_is_noted_with_counts_and_places(damage, change, name):
 def config(tmp_path, tiny_tree):
     """Writes `c.yaml` with these pairs and options of `corpus`, and returns its name."""
 
-    def write_config(pairs, valid=None, **options):
+    def write_config(pairs, **options):
         write(tmp_path / "all.tsv", pairs)
-        write(tmp_path / "valid.tsv", valid or pairs_of(9, 900))
+        write(tmp_path / "valid.tsv", pairs_of(9, 900))
         corpus = {"source": "en", "target": "it", "train": {"file": "all.tsv"}, "valid": {"file": "valid.tsv"}}
         training = tiny_tree["training"] | {"max_steps": 2, "max_epochs": None, "validate_every_steps": 2}
         tree = tiny_tree | {"name": "t", "corpus": corpus | options, "training": training}
@@ -221,9 +205,6 @@ def test_processed_text_is_refused_unless_the_config_accepts_it(mt, config, tmp_
     config(pairs_of(target=bpe))
     status, out, err = mt(*check)
     assert status == 2 and f"PROBLEM in train: all.tsv: {COUNTED}" in out and "corpus.accept_processed" in err
-    (problem,) = json.loads(mt(*check, "--json")[1])["problems"]
-    expected = {"corpus": "train", "part": "all.tsv", "first": 1, "last": 80, "kind": "processed", "is_note": False}
-    assert {key: value for key, value in problem.items() if key != "text"} == expected
     status, _, err = mt(*train)
     assert status == 2 and COUNTED in err and "line 1, line 2, line 3" in err and "corpus.accept_processed" in err
     assert not (tmp_path / "runs/t").exists()
@@ -231,18 +212,6 @@ def test_processed_text_is_refused_unless_the_config_accepts_it(mt, config, tmp_
         status, out, err = mt(*command, *ACCEPTED)
         assert status == 0 and "PROBLEM" not in out + err and f"note: train: all.tsv: {COUNTED}" in out + err, err
     assert mt(*train)[0] == 0, "a run that exists is not refused"
-    for more in (("--fresh",), ("--set", "name=child", "--set", "init.run=runs/t")):
-        assert mt(*train, *more)[0] == 2
-
-
-def test_a_stream_is_examined_on_its_first_rows(mt, config, tmp_path):
-    tree = yaml.safe_load((tmp_path / config(pairs_of(target=bpe))).read_text(encoding="utf-8"))
-    tree["corpus"]["train"]["streaming"] = True
-    tree["training"] |= {"schedule": "constant"}
-    (tmp_path / "c.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
-    for command in (("data", "check"), ("train",)):
-        status, out, err = mt(*command, "--config", "c.yaml")
-        assert status == 2 and COUNTED in out + err, err
 
 
 def test_a_word_level_tokenizer_needs_segmented_text(mt, config):
@@ -260,10 +229,3 @@ def test_init_writes_nothing_for_processed_text_unless_accepted(mt, tmp_path):
     assert not (tmp_path / "new.yaml").exists()
     assert mt(*command, "--accept-processed")[0] == 0
     assert yaml.safe_load((tmp_path / "new.yaml").read_text(encoding="utf-8"))["corpus"]["accept_processed"] is True
-
-
-def test_processed_evaluation_text_is_a_note(mt, config):
-    path = config(pairs_of(), pairs_of(9, 900, target=tokenised))
-    status, out, err = mt("data", "check", "--config", path)
-    assert status == 0, err
-    assert "note: valid: valid.tsv: 9 of 9 target sentences" in out and "PROBLEM" not in out + err

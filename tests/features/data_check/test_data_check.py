@@ -5,8 +5,7 @@ import random
 from functools import partial
 
 import pytest
-from corpora import WORDS, sentences, write_config
-from texts import TEXTS
+from corpora import sentences, write_config
 
 from mt_cli.config.sources import FileSource
 from mt_cli.corpus.sources import read_rows
@@ -18,7 +17,7 @@ def config(tmp_path):
     return partial(write_config, tmp_path)
 
 
-def test_a_good_corpus_has_no_problems_and_its_report_adds_up(mt, config):
+def test_the_report_of_a_good_corpus_adds_up(mt, config):
     pairs = [*sentences(500), *sentences(30), ("", "leer"), ("same", "same"), ("valid 3 a", "neu")]
     path = config(pairs, shuffle_buffer=64)  # For streams only.
     status, out, err = mt("data", "check", "--config", path, "--json")
@@ -32,9 +31,7 @@ def test_a_good_corpus_has_no_problems_and_its_report_adds_up(mt, config):
     assert sum(counts["length_counts"]) == 500
     assert sum(length * count for length, count in enumerate(counts["length_counts"])) == counts["num_tokens"]
     status, out, _ = mt("data", "check", "--config", path)
-    assert status == 0
-    assert "duplicates                        30     5.6%" in out
-    assert "1 pair of train contains a sentence of valid" in out
+    assert status == 0 and "1 pair of train contains a sentence of valid" in out
 
 
 def write_tsv(folder, name, sources, targets):
@@ -75,34 +72,13 @@ def test_a_stretch_that_does_not_belong_is_a_problem(mt, config, change):
         assert status == 0 and f"PROBLEM in train: train.en, {PROBLEMS[change]}" in err, err
 
 
-def english_and_japanese(number):
-    """Aligned English and Japanese, made of the same numbered words."""
-    kana = "かきくけこさしすせそたちつてとなにぬねのはひふへほ"
-    words = [f"{kana[n % 25]}{kana[n * 7 % 25]}" for n in range(len(WORDS))]
-    pairs = []
-    for index in range(number):
-        chosen = [(index * 7 + offset * (1 + index % 5)) % len(WORDS) for offset in range(5 + (index * index) % 17)]
-        pairs.append((" ".join(WORDS[each] for each in chosen) + ".", "".join(words[each] for each in chosen) + "。"))
-    return pairs
-
-
-def test_swapped_files_of_two_scripts_leave_no_pair(mt, config):
-    status, _, err = mt(
-        "data", "check", "--config", config([pair[::-1] for pair in english_and_japanese(500)], target="ja")
-    )
-    assert status == 2 and "the corpus is empty (dropped: 500 min_script_share)" in err
-
-
-@pytest.mark.parametrize("is_slipped", [True, False])
-def test_validation_sets_are_checked_as_training_sets_are(mt, config, tmp_path, is_slipped):
-    pairs = english_and_japanese(900)
-    path = config(pairs[:500], target="ja", valid={"fraction": 0.1})
-    english, other = zip(*pairs[500:], strict=True)
-    sides = (english, other[3:]) if is_slipped else (other, english)
-    write_tsv(tmp_path, "valid", *sides)
+@pytest.mark.parametrize("change", PROBLEMS)
+def test_validation_sets_are_checked_as_training_sets_are(mt, config, tmp_path, change):
+    pairs = sentences(1_500)
+    path = config(pairs[1_000:], filters={"wrong_language": False})
+    write_tsv(tmp_path, "valid", *zip(*change(pairs[:1_000]), strict=True))
     status, out, _ = mt("data", "check", "--config", path, "--set", "corpus.valid={file: valid.tsv}")
-    problem = "belong to line N - 3 of the target" if is_slipped else "the two languages seem to be swapped"
-    assert status == 2 and "PROBLEM in valid: valid.tsv, lines " in out and problem in out
+    assert status == 2 and f"PROBLEM in valid: valid.tsv, {PROBLEMS[change]}" in out
 
 
 def test_kept_pairs_can_be_written_and_read_again(mt, config, tmp_path):
@@ -124,15 +100,13 @@ def test_pairs_are_shown_with_tokens_and_dropped_ones_with_filters(mt, config):
     path = config([*sentences(40), *sentences(40), ("same", "same"), ("x " * 300, "y " * 300)])
     status, out, _ = mt("data", "show", "--config", path, "-n", "2")
     assert status == 0 and out.splitlines()[0] == "train.en, line 1" and out.count("tokens") == 4 and "￭." in out
-    for number, num_duplicates in ((3, 1), (7, 5)):
-        out = mt("data", "show", "--config", path, "--dropped", "any", "-n", number)[1]
-        dropped = [line.rpartition("dropped: ")[2] for line in out.splitlines() if ", dropped: " in line]
-        assert sorted(dropped) == [*["duplicates"] * num_duplicates, "identical", "max_tokens"]
+    out = mt("data", "show", "--config", path, "--dropped", "any", "-n", 7)[1]
+    dropped = [line.rpartition("dropped: ")[2] for line in out.splitlines() if ", dropped: " in line]
+    assert sorted(dropped) == [*["duplicates"] * 5, "identical", "max_tokens"]
     out = mt("data", "show", "--config", path, "--dropped", "identical")[1]
     assert out.splitlines()[:2] == ["train.en, line 81, dropped: identical", "  source  same"]
-    for arguments in (("--dropped", "boredom"), ("--split", "exam")):
-        status, _, err = mt("data", "show", "--config", path, *arguments)
-        assert status == 2 and arguments[1] in err
+    status, _, err = mt("data", "show", "--config", path, "--dropped", "boredom")
+    assert status == 2 and "boredom" in err
 
 
 def test_pairs_of_an_epoch_are_shown_as_training_changes_them(mt, config):
@@ -150,16 +124,13 @@ def test_pairs_of_an_epoch_are_shown_as_training_changes_them(mt, config):
     assert len(first) == len(second) == 300 and first == shown(1)
     unchanged = [set(each) & set(pairs) for each in (first, second)]
     assert all(100 < len(each) < 200 for each in unchanged) and unchanged[0] != unchanged[1]
-    for other in (("--dropped", "any"), ("--set", "training.batch_tokens=auto")):
-        status, _, err = mt(*command, "--epoch", 1, *other)
-        assert status == 2 and "--epoch: " in err
 
 
 @pytest.fixture
 def check(mt, tmp_path):
     """Checks corpora in TSV files, called as the files of `train`, `valid` and `test`; returns the output."""
 
-    def run(languages, *names, **tokenizer):
+    def run(languages, names, **tokenizer):
         sets = dict(zip(("train", "valid", "test"), ({"file": f"{name}.tsv"} for name in names), strict=False))
         corpus = {"source": languages[0], "target": languages[1], "valid": {"fraction": 0.1, "seed": 1}} | sets
         (tmp_path / "t.yaml").write_text(json.dumps({"name": "t", "corpus": corpus, "tokenizer": tokenizer}))
@@ -180,28 +151,17 @@ def random_lines(number, words, weights=None, seed=1):
     return [" ".join(generator.choices(words, weights, k=8)) for _ in range(number)]
 
 
-def test_mixed_spellings_are_reported_with_counts_and_examples(check, tmp_path):
-    targets = [f"jach{mark}a uta {n}" for mark, number in (("'", 300), ("’", 20)) for n in range(number)]
-    write_tsv(tmp_path, "all", [f"una casa {n}" for n in range(320)], targets)
-    out = check(("es", "ay"), "all")
-    (note,) = [line for line in out.splitlines() if "several spellings" in line]
-    assert "several spellings in ay" in note and "jach’a uta" in note and "normalize: [apostrophes] would" in note
-    out = check(("es", "ay"), "all", normalize=["apostrophes"])
-    assert "tokenizer.normalize makes them equal (apostrophes)" in out
-
-
-def test_letters_that_valid_writes_otherwise_are_named(check, tmp_path):
-    syllables = [f"{consonant}{vowel}" for consonant in "gjkmnprst" for vowel in "aãeo"]
+def test_spellings_that_differ_are_named_until_they_are_changed(check, tmp_path):
+    syllables = [f"{consonant}{vowel}" for consonant in "gjkmnprst" for vowel in ("a", "ã", "e'")]
     targets = random_lines(400, random_words(4_000, syllables, 3))
+    targets[::10] = [text.replace("'", "’") for text in targets[::10]]
     write_tsv(tmp_path, "train", [f"una casa {n}" for n in range(300)], targets[:300])
-    write_tsv(
-        tmp_path, "dev", [f"otra casa {n}" for n in range(100)], [text.replace("ã", "â") for text in targets[300:]]
-    )
-    out = check(("es", "gn"), "train", "dev")
-    (note,) = (line for line in out.splitlines() if "different words of train" in line)
-    assert "in gn have ã, which valid writes â; as in" in note and '{"ã": "â"} would write them so, too' in note
-    out = check(("es", "gn"), "train", "dev", letters={"ã": "â"})
-    assert 'tokenizer.letters: {"ã": "â"} writes them so, too' in out
+    held_out = [text.replace("ã", "â") for text in targets[300:]]
+    write_tsv(tmp_path, "dev", [f"otra casa {n}" for n in range(100)], held_out)
+    out = check(("es", "gn"), ("train", "dev"))
+    assert "normalize: [apostrophes] would" in out and '{"ã": "â"} would' in out
+    out = check(("es", "gn"), ("train", "dev"), letters={"ã": "â"}, normalize=["apostrophes"])
+    assert "normalize makes them equal (apostrophes)" in out and '{"ã": "â"} writes' in out
 
 
 def test_an_evaluation_set_of_another_kind_is_named(check, tmp_path):
@@ -209,19 +169,9 @@ def test_an_evaluation_set_of_another_kind_is_named(check, tmp_path):
     common = [1 / (rank + 1) for rank in range(len(words))]
     half = len(words) // 2
     unlike = [*(f"x{word}" for word in words[:half]), *words[half:]]
-    for seed, (name, number, vocabulary) in enumerate(
-        (("train", 500, words), ("same", 60, words), ("other", 60, unlike))
-    ):
-        lines = random_lines(number, vocabulary, common, seed)
+    for seed, (name, vocabulary) in enumerate({"train": words, "same": words, "other": unlike}.items()):
+        lines = random_lines(500 if name == "train" else 60, vocabulary, common, seed)
         write_tsv(tmp_path, name, [f"{line}." for line in lines], [line[::-1] for line in lines])
-    out = check(("ay", "gn"), "train", "same", "other")
+    out = check(("ay", "gn"), ("train", "same", "other"))
     assert "test looks unlike train in ay" in out and "test looks unlike train in gn" in out
     assert "valid looks unlike" not in out
-
-
-def test_text_in_another_language_than_the_configs_is_noted(check, tmp_path):
-    sides = [TEXTS[code].split("\n") * 10 for code in ("eng_Latn", "hin_Deva")]
-    numbered = ([f"{line} {number}" for number, line in enumerate(side)] for side in sides)
-    write_tsv(tmp_path, "all", *numbered)
-    for target in ("mr", "hi"):
-        assert ("note: train in mr looks like hi; check it" in check(("en", target), "all")) == (target == "mr")

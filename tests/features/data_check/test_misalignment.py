@@ -30,6 +30,10 @@ def sides(number=1_500, seed=1, target_script=1, separator=" "):
     return sources, targets
 
 
+def practice_sides():
+    return [list(side) for side in zip(*practice_pairs("train")[:1_000], strict=True)]
+
+
 def lost(lines, place, number):
     return lines[:place] + lines[place + number :]
 
@@ -39,13 +43,8 @@ SCRIPTS = [(1, " "), (2, "")]
 
 @pytest.mark.parametrize(("script", "separator"), SCRIPTS)
 def test_clean_text_has_no_slips(script, separator):
-    for number in (100, 1_500):
-        assert find_misaligned_stretches(*sides(number, 1, script, separator)) == Alignment([], False)
-
-
-def test_clean_sentences_have_no_slips():
-    sources, targets = map(list, zip(*practice_pairs("train")[:1_000], strict=True))
-    assert find_misaligned_stretches(sources, targets).stretches == []
+    for texts in (sides(100, 1, script, separator), sides(1_500, 1, script, separator), practice_sides()):
+        assert find_misaligned_stretches(*texts) == Alignment([], False)
 
 
 def random_words(number, seed):

@@ -2,6 +2,8 @@ import shutil
 from types import SimpleNamespace
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from mt_cli.features.doctor import findings
 from mt_cli.features.doctor.findings import examine, problem_of_graphs
@@ -11,13 +13,8 @@ MEANS = ("attention", "compiling", "CUDA graphs")
 
 
 def test_runs_that_cannot_be_used_are_failures(mt, trained, tmp_path):
-    import torch
-    from safetensors.torch import save_file
-
     status, out, _ = mt("doctor")
     assert status == 0 and "below" not in out
-    for subject in ("python", "packages", "cpu", "threads", "disk"):
-        assert subject in out
     for name in ("good", "old", "broken", "edited", "unreadable"):
         shutil.copytree(trained, tmp_path / "runs" / name)
     save_file({"a": torch.ones(1)}, tmp_path / "runs/old/checkpoints/best.safetensors", {"format": "1"})
@@ -31,12 +28,6 @@ def test_runs_that_cannot_be_used_are_failures(mt, trained, tmp_path):
     damaged = ("old/checkpoints/best", "broken/checkpoints/last", "edited/tokenizer.source", "unreadable/config.yaml")
     for name in damaged:
         assert name in "".join(line for line in out.splitlines() if line.startswith("BAD "))
-
-
-def test_a_file_named_runs_is_a_failure(mt, tmp_path):
-    (tmp_path / "runs").write_text("")
-    status, out, _ = mt("doctor")
-    assert status == 1 and "runs is no directory" in out
 
 
 @pytest.fixture
@@ -64,17 +55,11 @@ def machine(monkeypatch, tmp_path):
 
 
 def test_threads_load_memory_disk_and_drivers_are_examined(machine, monkeypatch):
+    assert "BAD" not in {finding.kind for finding in machine(num_threads=1, num_idle=0.2).values()}, "only busy"
     monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/" + name)
     found = machine(num_threads=4096, num_idle=2.3, _MIN_MEMORY=2**60, _MIN_FREE_DISK=2**60)
     assert {found[subject].kind for subject in ("threads", "memory", "disk", "cuda")} == {"BAD"}
     assert found["CPUs"].kind == "note" and found["CPUs"].text.endswith("training.num_threads=2")
-
-
-def test_a_busy_machine_is_not_a_failure(machine):
-    found = machine(num_threads=1, num_idle=0.2)
-    assert found["CPUs"].kind == "note" and "num_threads" not in found["CPUs"].text
-    assert machine(num_threads=2, num_idle=0.2)["CPUs"].text.endswith("training.num_threads=1")
-    assert "BAD" not in {finding.kind for finding in machine(num_threads=1, num_idle=1.0).values()}
 
 
 def test_several_gpus_need_nccl_and_are_described_once(machine, tmp_path):
@@ -90,19 +75,5 @@ def test_a_gpu_says_how_it_trains_and_what_slows_it(machine):
     assert {found[subject].kind for subject in MEANS} == {"ok"}
     found = machine(num_gpus=2, capability=(7, 0), compiling="no C compiler", graphs="no stream")
     assert {found[subject].kind for subject in MEANS} == {"note"}
-    assert "padded" in found["attention"].text
     assert "no C compiler" in found["compiling"].text and "no stream" in found["CUDA graphs"].text
-
-
-def test_the_trial_of_graphs_finds_lost_and_refused_work(monkeypatch):
-    import torch
-
     assert problem_of_graphs(torch.device("cpu")) is None
-    monkeypatch.setattr(findings.GraphPool, "capture", lambda self, function: lambda: None)
-    assert problem_of_graphs(torch.device("cpu")) == "3 additions made 1"
-
-    def refuse(self, function):
-        raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
-
-    monkeypatch.setattr(findings.GraphPool, "capture", refuse)
-    assert "not permitted" in problem_of_graphs(torch.device("cpu"))

@@ -27,7 +27,6 @@ SEGMENTED = '<source>One. Two.</source><seg-source><g><mrk mtype="seg">One.</mrk
 TEXTS = {
     ".html": {
         "<p>a &amp; b</p><div>c<p>d</div>": ["a & b", "c", "d"],
-        "<p>see <a href='x'>the <b>page</b></a>!</p>": ["see <a href='x'>the <b>page</b></a>!"],
         "<p>a<!-- no -->b <code>x y</code> c</p>": ["a<m1/>b <m4/> c"],
         "<p translate=no>a<p>b": ["b"],
         "<p>a <span translate='no'>b <i>c</i></span> d</p>": ["a <m2/> d"],
@@ -43,8 +42,6 @@ TEXTS = {
         CUE + "- Yes.\n- No.": ["Yes.", "No."],
         CUE + "– ¿Sí?\n– No.": ["¿Sí?", "No."],
         CUE + "it is 1\n- x in total": ["it is 1 - x in total"],
-        CUE + "-x is well-\n-known.": ["x is well-", "known."],
-        CUE + "-x is known.": ["-x is known."],
         CUE + "映画は\nこれです": ["映画はこれです"],
         CUE + "영화는\n이것": ["영화는 이것"],
         f"{CUE}One\n2\n{TIMES}\nTwo\n\nstill two\n\n\n": ["One", "Two", "still two"],
@@ -52,7 +49,6 @@ TEXTS = {
     ".vtt": {"WEBVTT\n\n00:01.000 --> 00:02.000\nall.jpg#xywh=0,0,9,9\n": []},
     ".csv": {
         '"id, no";text\n1;a, b\n': ["a, b"],
-        "text": [],
         "text\n\n": [],
     },
     ".json": {f'[{"1" * 10_000}, "a\\ud800", "x", "\\ud83d\\ude00a\\/\\u0009b"]': ["x", "😀a/\tb"]},
@@ -81,12 +77,10 @@ WRITTEN = {
     ".json": [
         ('["a", "ü"]', "</é😀", '["</é😀", "ü"]'),
         ('["a", "\\u00fc", 1]', "</é😀", '["</\\u00e9\\ud83d\\ude00", "\\u00fc", 1]'),
-        ('["a", "\\u003C"]', "</é", '["\\u003C/é", "\\u003C"]'),
         ('["a", "\\\\u00fc\\/"]', "</é", '["<\\/é", "\\\\u00fc\\/"]'),
     ],
     ".properties": [
         ("a=x\n", "é漢😀=:", "a=\\u00E9\\u6F22\\uD83D\\uDE00=:\n"),
-        ("a=x\nb=ü1\n", "é漢😀=:", "a=é漢😀=:\nb=ü1\n"),
         ("a=x\nb=1\\:2\n", "é:", "a=\\u00E9\\:\nb=1\\:2\n"),
         ("a=The {0} isn''t\n", "l'{0}", "a=l''{0}\n"),
         ("a=one two \\\r\n    six\r\n", "one a four\nsix", "a=one a \\\r\n    four\\n\\\r\n    six\r\n"),
@@ -94,7 +88,6 @@ WRITTEN = {
     ".csv": [
         ("text,n\na,1\n", "x, y", 'text,n\n"x, y",1\n'),
         ('text,n\n"a",1\n', "x", 'text,n\n"x",1\n'),
-        ("n;text\n1;a\n", "a;b", 'n;text\n1;"a;b"\n'),
         ("text\na\n", "", 'text\n""\n'),
     ],
     ".tsv": [("text\tn\na\t1\n", 'x\t\n"y', 'text\tn\nx "y\t1\n')],
@@ -106,7 +99,6 @@ WRITTEN = {
     ".srt": [
         (f"{CUE}a\nb\n", "漢字" * 8, f"{CUE}{'漢字' * 4}\n{'漢字' * 4}\n"),
         (f"{CUE}a\nb\n", "<v Roger Bingham>one two three four", f"{CUE}<v Roger Bingham>one two\nthree four\n"),
-        (f"{CUE}a\nb\n", "one", f"{CUE}one\n"),
     ],
     ".vtt": [("WEBVTT\n\n00:01.0 --> 00:02.0\na\n", "b\n\n1 --> 2", "WEBVTT\n\n00:01.0 --> 00:02.0\nb 1 --&gt; 2\n")],
     ".xlf": [
@@ -131,21 +123,13 @@ def test_translations_are_written_as_the_document_writes(tmp_path, suffix):
         assert (expected in written) if suffix == ".xlf" else (expected == written)
 
 
-ENCODINGS = {
-    ".html": ('<meta http-equiv="Content-Type" content="text/html; charset={}">\n<p>a</p>', "shift_jis", "koi8-r"),
-    ".xhtml": ('<?xml version="1.0" encoding="{}"?>\n<p>a</p>', "utf-16", "cp1252"),
-    ".xlf": ('<?xml version="1.0" encoding="{}"?>\n' + XLIFF_2.format("", "<source>a</source>"), "iso-8859-1"),
-}
-
-
-@pytest.mark.parametrize("suffix", ENCODINGS)
-def test_characters_that_an_encoding_lacks_become_numbers(tmp_path, suffix):
-    content, *encodings = ENCODINGS[suffix]
-    for encoding in encodings:
-        raw = content.format(encoding).encode(encoding)
-        document = read(tmp_path, suffix, raw)
-        written = translated(document, lambda text: "\u1234").decode(encoding)
-        assert document.replaced({}) == raw and ("\u1234" if encoding == "utf-16" else "&#4660;") in written
+@pytest.mark.parametrize(("encoding", "expected"), [("utf-16", "\u1234"), ("cp1252", "&#4660;"), ("koi8-r", "&#4660;")])
+@pytest.mark.parametrize("suffix", [".xhtml", ".xlf"])
+def test_characters_that_an_encoding_lacks_become_numbers(tmp_path, suffix, encoding, expected):
+    content = "<p>a</p>" if suffix == ".xhtml" else XLIFF_2.format("", "<source>a</source>")
+    raw = f'<?xml version="1.0" encoding="{encoding}"?>\n{content}'.encode(encoding)
+    document = read(tmp_path, suffix, raw)
+    assert document.replaced({}) == raw and expected in translated(document, lambda text: "\u1234").decode(encoding)
 
 
 def test_a_catalogue_keeps_its_encoding_or_names_it(tmp_path):
@@ -164,7 +148,6 @@ PLURALS = 'msgid "%d one"\nmsgid_plural "%d two"\n'
     [
         (3, ["a", "b"], ["a", "b", "%d two"]),
         (2, ["a", "b"], None),
-        (1, [""], ["%d two"]),
         (0, ["", ""], ["%d one", "%d two"]),
     ],
 )

@@ -29,11 +29,6 @@ def unpacked(sample, content):
     return zipfile.ZipFile(io.BytesIO(content)).read(sample.part) if sample.part else content
 
 
-def test_each_suffix_has_a_sample_of_its_format():
-    samples = {READERS[sample.suffix] for sample in SAMPLES.values()}
-    assert samples == set(READERS.values())
-
-
 @each_format
 def test_only_the_text_of_a_document_changes(tmp_path, name):
     sample = SAMPLES[name]
@@ -131,8 +126,6 @@ HEADER = CATALOGUE[: CATALOGUE.index("#.")]
 DAMAGED = {
     ".po": {
         HEADER + 'msgid "a" b\nmsgstr ""\n': "line 7",
-        HEADER + 'msgid "a"\nmsgid "b"\nmsgstr ""\n': "line 8",
-        HEADER + 'msgid "a"\n': "line 7",
         HEADER + 'msgid "a"\nmsgstr "b"\n# note\n"c"\n': "line 9",
         HEADER.encode() + b'msgid "\xff"\nmsgstr ""\n': "line 7",
         HEADER.replace("UTF-8", "martian"): "martian",
@@ -142,24 +135,20 @@ DAMAGED = {
         xliff("<trans-unit><source>&b;</source></trans-unit>").replace("\n", f"\n{BOMB}"): "line 2",
         BOMB + xliff("&b;"): "line 1",
         xliff("<g>" * 100_000): "line 2",
-        xliff("<trans-unit/>"): "line 2",
         xliff("").replace('"en"', '"fr"').replace("><", "><trans-unit><source>a</source></trans-unit><"): "line 2",
-        b"<x/>": "line 1",
         '<?xml version="1.0" encoding="rot13"?>' + xliff(""): "rot13",
     },
     ".html": {
         "<p>a</p>\n<!-- b": "line 2",
         "<p>a</p>\n\n<a href='b": "line 3",
-        "<p>\né".encode("latin-1"): "line 2",
         "<meta charset=foo>": "foo",
     },
     ".json": {
         '{"a":\n"b"': "line 2, column 4",
-        '{\n// comment\n"a": "b"}': "line 2, column 1",
         b'{\n"a": "\xe4"}': "line 2",
         "[" * 200_000 + "]" * 200_000: "nested",
     },
-    ".properties": {"a=b\nc=\\u12 d\n": "line 2", "a=b\nc=\\u": "line 2", "a=b\nc=\0d": "line 2"},
+    ".properties": {"a=b\nc=\\u12 d\n": "line 2", "a=b\nc=\0d": "line 2"},
     ".srt": {
         "Some text\nwithout times": "00:00:01,000",
         "1\n00:00:01,000 -> 00:00:02,000\nText\n": "line 2",
@@ -169,7 +158,6 @@ DAMAGED = {
     ".csv": {
         "id,b\n1,a\n": "2 'b'",
         "text,text\n1,2\n": "several",
-        'a,text\n1,"2\n3,4\n': "line 2",
         'a,text\n1,"2"3\n': "line 2",
         "a,text\n1,2,3\n": "line 2",
     },
@@ -179,8 +167,6 @@ DAMAGED = {
         archive("a", "b"): "word/document.xml",
         archive("word/document.xml", "<x/>"): "word/document.xml, line 1",
         archive("word/document.xml", DOCX.replace("</w:body>", "")): "word/document.xml, line 4",
-        archive("word/document.xml", b"\xff"): "word/document.xml",
-        archive("word/document.xml", "a\0"): "word/document.xml",
         archive("content.xml", b"\0" * 2**25): "bytes",
     },
 }
@@ -203,12 +189,6 @@ def test_a_document_that_is_too_large_is_refused(tmp_path, suffix):
         file.truncate(2**28 + 1)
     with pytest.raises(DocumentError, match=rf"^{path}[^\n]*MiB"):
         read_document(path, Options())
-
-
-@pytest.mark.parametrize(("suffix", "part"), [(".md", "a|b\n"), (".csv", "a\n")])
-def test_a_document_of_too_many_parts_is_refused(tmp_path, suffix, part):
-    with pytest.raises(DocumentError, match=rf"^{tmp_path}/a{suffix}[^\n]*lines"):
-        read(tmp_path, suffix, part * (2**21 + 1), "a")
 
 
 CUE = "1\n00:00:01,0 --> 00:00:02,0\n"

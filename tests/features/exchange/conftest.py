@@ -3,27 +3,32 @@
 All workers share the folders of a session: copy one before you change it.
 """
 
+import json
 from dataclasses import replace
 
 import pytest
 
-DIRECTIONS = {
-    "marian": ("en", "de"),
-    "m2m100": ("de", "ru"),
-    "nllb": ("eng_Latn", "ayr_Latn"),
-}
+DIRECTIONS = {"m2m100": ("de", "ru"), "nllb": ("eng_Latn", "ayr_Latn")}
+"""Of an import; the others are English to German."""
 
 
 @pytest.fixture(scope="session")
 def published(one_thread, once):
-    """A function that writes a model as it is published: `published(name, write)` is its folder NAME-en-de."""
+    """A function that writes a random model as it is published: `published(kind)` is its folder KIND-en-de.
+
+    `write` writes another model, which then needs a name of its own.
+    """
     pytest.importorskip("transformers", reason="transformers is not installed")
     pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
 
-    def folder_of(name, write):
+    def folder_of(name, write=None):
         def make(folder):
+            from m2m100_files import write_m2m100, write_nllb
+            from marian_files import write_marian
+
+            writers = {"marian": write_marian, "m2m100": write_m2m100, "nllb": write_nllb}
             (folder / f"{name}-en-de").mkdir()
-            write(folder / f"{name}-en-de")
+            (write or writers[name])(folder / f"{name}-en-de")
 
         return once(f"published-{name}", make) / f"{name}-en-de"
 
@@ -31,37 +36,13 @@ def published(one_thread, once):
 
 
 @pytest.fixture(scope="session")
-def marian_folder(published):
-    """Folder of a random MarianMT model with one vocabulary for both languages."""
-    from marian_files import write_marian
-
-    return published("marian", write_marian)
-
-
-@pytest.fixture(scope="session")
-def m2m100_folder(published):
-    """Folder of a random M2M100 model."""
-    from m2m100_files import write_m2m100
-
-    return published("m2m100", write_m2m100)
-
-
-@pytest.fixture(scope="session")
-def nllb_folder(published):
-    """Folder of a random NLLB model."""
-    from m2m100_files import write_nllb
-
-    return published("nllb", write_nllb)
-
-
-@pytest.fixture(scope="session")
-def imported(once):
-    """A function that imports a folder once: `imported(name, folder, languages)` is the path of the run."""
+def imported(published, once):
+    """A function that imports the model `published(name, write)` once; returns the path of the run."""
     from mt_cli.features.exchange.importing import import_model
 
-    def run_of(name, folder, languages, selection=None):
+    def run_of(name, write=None):
         def make(runs):
-            import_model(str(folder), runs / name, languages, selection=selection)
+            import_model(str(published(name, write)), runs / name, DIRECTIONS.get(name, ("en", "de")))
 
         return once(f"imported-{name}", make) / name
 
@@ -69,29 +50,37 @@ def imported(once):
 
 
 @pytest.fixture(scope="session")
-def imported_marian(imported, marian_folder):
-    """Run of `marian_folder`."""
-    return imported("marian", marian_folder, DIRECTIONS["marian"])
-
-
-@pytest.fixture(scope="session")
-def imported_m2m100(imported, m2m100_folder):
-    """Run of `m2m100_folder` with its whole vocabulary."""
-    return imported("m2m100", m2m100_folder, DIRECTIONS["m2m100"])
-
-
-@pytest.fixture(scope="session")
-def imported_nllb(imported, nllb_folder):
-    """Run of `nllb_folder` with its whole vocabulary."""
-    return imported("nllb", nllb_folder, DIRECTIONS["nllb"])
-
-
-@pytest.fixture(scope="session")
-def imported_part_of_nllb(imported, nllb_folder):
-    """Run of `nllb_folder` with three of its languages."""
+def imported_part_of_nllb(published, once):
+    """Run of the NLLB model with three of its languages."""
+    from mt_cli.features.exchange.importing import import_model
     from mt_cli.features.exchange.m2m100 import Selection
 
-    return imported("part", nllb_folder, (None, None), Selection(["spa_Latn", "ayr_Latn", "quy_Latn"]))
+    def make(runs):
+        selection = Selection(["spa_Latn", "ayr_Latn", "quy_Latn"])
+        import_model(str(published("nllb")), runs / "part", (None, None), selection=selection)
+
+    return once("imported-part", make) / "part"
+
+
+@pytest.fixture
+def train_child(mt, tiny_tree, tmp_path):
+    """A function that trains a run of two updates that begins with another one: (exit status, standard error)."""
+
+    def train(parent, texts, corpus, **init):
+        for name, lines in texts.items():
+            (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        del tiny_tree["model"]
+        tiny_tree["name"], tiny_tree["init"] = "child", {"run": str(parent)} | init
+        filters = {"duplicates": False, "overlap": False, "min_script_share": None}
+        files = {"train": {"files": [*texts]}, "valid": {"fraction": 0.1}}
+        tiny_tree["corpus"] = files | {"filters": filters, "max_tokens": 100} | corpus
+        tiny_tree["training"] |= {"max_steps": 2, "batch_tokens": 1000, "validate_every_steps": 2}
+        tiny_tree["decoding"] = {"beam_size": 1, "max_length": 12}
+        (tmp_path / "child.yaml").write_text(json.dumps(tiny_tree))
+        status, _, err = mt("train", "--config", "child.yaml")
+        return status, err
+
+    return train
 
 
 @pytest.fixture(scope="session")

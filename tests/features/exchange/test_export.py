@@ -13,12 +13,11 @@ import pytest
 import torch
 
 from mt_cli.checkpoint.trained import TrainedRun
-from mt_cli.config.sections import ModelConfig, TokenizerConfig
+from mt_cli.config.sections import TokenizerConfig
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import InputError
 from mt_cli.features.exchange.bundle import export_bundle
 from mt_cli.features.exchange.ctranslate2 import export_ctranslate2
-from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special_tokens import BYTES, EOS_ID, SOS_ID
 from mt_cli.tokenizer.training import train_tokenizer
 from mt_cli.translation.translator import Translator
@@ -58,7 +57,7 @@ def test_every_model_gives_the_same_probabilities_in_ctranslate2(trained, with_r
     assert agreement.num_sentences == agreement.num_equal == 3
 
 
-def test_a_run_is_exported_with_integers_to_a_new_folder_alone(mt, trained, tmp_path):
+def test_an_export_with_integers_never_replaces_a_folder(mt, trained, tmp_path):
     command = ("export", "--run", trained, "--format", "ctranslate2", "--output", "served", "--quantization", "int8")
     status, out, err = mt(*command)
     assert (status, out) == (0, "") and "of 5 sentences" in err
@@ -78,21 +77,20 @@ def assert_equal_scores(ours, exported, lines):
     return scores
 
 
-def test_bytes_and_languages_reach_the_exported_model(trained, tmp_path):
+def test_bytes_and_languages_reach_the_exported_model(trained, with_random_model, tmp_path):
     run, subwords = TrainedRun.load(trained), TokenizerConfig(algorithm="bpe", vocab_size=300)
     pieces = train_tokenizer(["one two three.", "今夜は雨です。"], subwords)
-    config = ModelConfig(d_model=32, d_ff=64, num_heads=2, num_encoder_layers=1, num_decoder_layers=1)
-    model, tokenizers = Transformer(config, pieces.vocab_size, pieces.vocab_size).eval(), (pieces, pieces)
     corpus = run.config.corpus.model_copy(update={"source": "ja", "target": "en"})
-    config = run.config.model_copy(update={"model": config, "corpus": corpus, "tokenizer": subwords})
+    config = run.config.model_copy(update={"corpus": corpus, "tokenizer": subwords})
+    run = with_random_model(replace(run, tokenizers=(pieces, pieces), config=config, max_tokens=20), {})
     lines = ["字字 é <0x41> ▁", "\x10\x11", "今夜は字。" * 9]
-    random_run = replace(run, model=model, tokenizers=tokenizers, config=config, max_tokens=20)
-    export_ctranslate2(random_run, tmp_path / "served", "float32", lines)
+    export_ctranslate2(run, tmp_path / "served", "float32", lines)
     exported = Translator.load(tmp_path / "served", "cpu", engine="ctranslate2")
-    ours = Translator(TransformerEngine(model), tokenizers, run.config.decoding, 20)
+    ours = Translator(TransformerEngine(run.model.eval()), run.tokenizers, run.config.decoding, 20)
     for score in assert_equal_scores(ours, exported, lines):
         assert any(token in BYTES for token in score.tokens)
-    assert exported.translate(["one"], prefix="字é▁", max_length=20)[0].startswith("字é▁")
+    (item,) = exported.translate_fully(["one"], prefix="字é▁", max_length=20, with_details=True)
+    assert "".join(item.details.tokens).startswith("".join(pieces.pieces("字é▁")))
     (item,) = exported.translate_fully(lines[2:], unk="keep", beam_size=1)
     assert len(item.segments) > 1 and item.text.count(" ") >= len(item.segments) - 1
 
@@ -123,7 +121,7 @@ def test_translations_of_an_export_do_not_depend_on_other_lines(exported):
     assert together == [exported.translate([line], **options)[0] for line in lines]
 
 
-def test_too_many_tokens_for_the_exported_model_are_an_input_error(exported):
+def test_too_many_tokens_for_an_export_are_an_input_error(exported):
     with pytest.raises(InputError, match="positions"):
         exported.score(["one"], ["two " * 3000])
     with pytest.raises(InputError, match="positions"):
@@ -157,25 +155,19 @@ def test_options_of_search_reach_the_exported_model(mt, served, tmp_path):
     assert len(translation("--set", "decoding.max_length=1").split()) == 1
     assert len(json.loads(translation("--set", "decoding.min_length=6", "--json"))["tokens"]) >= 7
     assert translation("--sample", "--seed", "3") == translation("--sample", "--seed", "3")
-    assert translation("--unk", "keep")
     assert len(translation("--alignment", "words").split()) == 2
     pairs = [tuple(map(int, pair.split("-"))) for pair in (tmp_path / "words").read_text(encoding="utf-8").split()]
     assert pairs and all(source < 2 and target < 2 for source, target in pairs)
 
 
 @pytest.mark.parametrize(("num_layers", "layer"), [(1, 0), (4, 2)])
-def test_an_export_aligns_words_by_the_penultimate_layer(trained, tmp_path, num_layers, layer):
-    run = TrainedRun.load(trained)
-    config = run.config.model.model_copy(update={"num_decoder_layers": num_layers, "num_heads": 2})
-    model = Transformer(config, *(tokenizer.vocab_size for tokenizer in run.tokenizers)).eval()
-    for weight in model.parameters():
-        weight.data *= 3  # Far from even attention.
-    random_run = replace(run, model=model, config=run.config.model_copy(update={"model": config}))
-    export_ctranslate2(random_run, tmp_path / "served", "float32", ["one two."])
+def test_an_export_aligns_words_by_the_penultimate_layer(trained, with_random_model, tmp_path, num_layers, layer):
+    run = with_random_model(TrainedRun.load(trained), {"num_decoder_layers": num_layers})
+    export_ctranslate2(run, tmp_path / "served", "float32", ["one two."])
     exported = Translator.load(tmp_path / "served", "cpu", engine="ctranslate2")
     pairs = [([5, 6, 7, 8], [9, 10, 5]), ([8], [6, 7])]
     for (source, target), weights in zip(pairs, exported.engine.attend(pairs), strict=True):
-        cross = model.read(torch.tensor([[*source, EOS_ID]]), torch.tensor([[SOS_ID, *target]]))[1].cross
+        cross = run.model.eval().read(torch.tensor([[*source, EOS_ID]]), torch.tensor([[SOS_ID, *target]]))[1].cross
         mean = cross[layer][0].float().mean(dim=0)[:-1, :-1]
         torch.testing.assert_close(weights[:-1, :-1], mean, atol=1e-4, rtol=0)
 
@@ -184,10 +176,8 @@ def test_an_export_aligns_words_by_the_penultimate_layer(trained, tmp_path, num_
     ("command", "named"),
     [
         (("translate", "one.", *SERVED, "--precision", "bf16"), "precision"),
-        (("translate", "one.", *SERVED, "--checkpoint", "last"), "checkpoint"),
         (("translate", "one.", *SERVED, "--run", "served"), "ensemble"),
         (("translate", "one.", "--engine", "ctranslate2", "--run", "run"), "run: "),
-        (("translate", "one.", "--engine", "ctranslate2", "--run", "none"), "none"),
         (("evaluate", *SERVED), "--source and --reference"),
         (("export", "--run", "run", "--output", "new", "--quantization", "int4"), "--quantization"),
         (("export", "--run", "run", "--output", "new", "--format", "bundle", "--license", "mit"), "--license"),
@@ -198,14 +188,6 @@ def test_what_cannot_be_done_with_an_export_is_named(mt, trained, served, tmp_pa
     (tmp_path / "run").symlink_to(trained)
     status, _, err = mt(*command)
     assert status == 2 and named in err and not (tmp_path / "new").exists()
-
-
-def test_a_bundle_has_all_files_that_another_program_needs(bundle):
-    names = {path.name for path in bundle.iterdir()}
-    assert names == {"model.safetensors", "model.json", "tokenizer.source.json", "tokenizer.target.json"}
-    description = json.loads((bundle / "model.json").read_text(encoding="utf-8"))
-    assert description["model"]["d_model"] == 32
-    assert description["special_tokens"] == {"[PAD]": 0, "[UNK]": 1, "[SOS]": 2, "[EOS]": 3}
 
 
 def program_of(root, page, words):
@@ -267,23 +249,6 @@ def test_a_full_disk_leaves_nothing_of_an_export(mt, trained, tmp_path, kind):
         resource.setrlimit(resource.RLIMIT_FSIZE, former)
     assert status == 1 and "a/b/model: " in err
     assert everything_in(tmp_path) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "plant"),
-    [
-        ("model.json", os.mkfifo),
-        ("model.bin", os.mkfifo),
-        ("tokenizer.source.json", lambda path: path.symlink_to("/dev/zero")),
-        ("config.json", Path.mkdir),
-    ],
-)
-def test_a_served_model_is_made_of_regular_files(mt, served, tmp_path, name, plant):
-    path = shutil.copytree(served, tmp_path / "served") / name
-    path.unlink()
-    plant(path)
-    status, _, err = mt("translate", "one.", *SERVED)
-    assert status == 2 and "not a file" in err
 
 
 @pytest.mark.parametrize("key", [None, "tags", "max_tokens", "decoding", "source_language"])

@@ -1,7 +1,6 @@
 """Exports to `transformers`: the same probabilities and texts there and after an import, and a card for the hub."""
 
 import json
-import re
 from dataclasses import replace
 from functools import partial
 
@@ -12,7 +11,7 @@ from huggingface_hub import ModelCard
 from mt_cli.checkpoint.trained import TrainedRun, write_run
 from mt_cli.config.sections import DecodingConfig, TokenizerConfig
 from mt_cli.decoding.engine import TransformerEngine
-from mt_cli.errors import InputError, MtError
+from mt_cli.errors import MtError
 from mt_cli.features.exchange.card import model_card
 from mt_cli.features.exchange.huggingface import export_huggingface
 from mt_cli.reporting.report import Report, RunSummary
@@ -51,17 +50,6 @@ def test_every_model_that_a_class_holds_gives_the_same_probabilities(shared_run,
     assert (folder / "README.md").read_text(encoding="utf-8") == "card"
 
 
-def test_a_model_that_no_class_holds_is_refused_by_all_its_names(shared_run, tmp_path):
-    for options, names in (
-        ({"norm_order": "post", "final_norm": True}, ["model.final_norm"]),
-        ({"activation": "swiglu", "positions": "rotary"}, ["activation: swiglu", "positions: rotary", "tie_embedd"]),
-    ):
-        with pytest.raises(InputError) as caught:
-            export_huggingface(shared_run(options), tmp_path / "model", SENTENCES, "card")
-        assert all(name in str(caught.value) for name in names)
-        assert not (tmp_path / "model").exists()
-
-
 def test_an_export_that_disagrees_is_removed(shared_run, tmp_path, transformers):
     run = shared_run({"tie_embeddings": "all"})
     run.model.encoder_norm.eps = 1.0  # Not an option, so that no format holds it.
@@ -70,8 +58,8 @@ def test_an_export_that_disagrees_is_removed(shared_run, tmp_path, transformers)
     assert not list(tmp_path.glob("model*"))
 
 
-def test_the_hub_reads_the_languages_and_all_scores_of_a_card(trained):
-    score = {"score": 41.236, "signature": "nrefs:1"}
+def test_the_hub_reads_languages_and_scores_of_a_card(trained):
+    score = {"score": 41.236, "signature": "nrefs:1|case:mixed"}
     names = {"test": 'news "two": no', "test_web": "web"}
     report = Report.model_validate(
         {
@@ -80,13 +68,15 @@ def test_the_hub_reads_the_languages_and_all_scores_of_a_card(trained):
             "corpora": [{"corpus": key, "name": name} for key, name in names.items()],
         }
     )
+    targets = {"<no>spa_Latn>": "spa_Latn", "<2formal>": "quy_Latn", ">>zho_Hant<<": "zh-Hant"}
+    parts = [{"files": ["a.1", "a.2"], "languages": ("no", target), "tag": tag} for tag, target in targets.items()]
     config = TrainedRun.load(trained).config
-    config = config.model_copy(update={"corpus": config.corpus.model_copy(update={"source": "no", "target": "en"})})
+    corpus = {"source": "no", "target": "spa_Latn", "train": parts, "valid": parts}
+    config = config.model_copy(update={"corpus": type(config.corpus).model_validate(corpus)})
     card = model_card(RunSummary("null", config, [], [], report), "cc-by-4.0")
-    assert "| BLEU | 41.24 |" in card and "| TER (lower is better) | 41.24 |" in card
     data = ModelCard(card).data
     values = (data.language, data.license, data.pipeline_tag, data.model_name)
-    assert values == (["en", "no"], "cc-by-4.0", "translation", "null")
+    assert values == (["es", "no", "quy", "zh"], "cc-by-4.0", "translation", "null")
     results = [(row.dataset_name, row.dataset_split, row.metric_name, row.metric_value) for row in data.eval_results]
     news = names["test"], "test"
     assert results == [(*news, "BLEU", 41.24), (*news, "chrF++", 41.24), ("web", "test_web", "TER", 41.24)]
@@ -94,34 +84,13 @@ def test_the_hub_reads_the_languages_and_all_scores_of_a_card(trained):
         assert ModelCard(model_card(RunSummary("run", config, [], [], without), None)).data.eval_results is None
 
 
-def test_a_card_has_whole_signatures_and_the_languages_of_the_hub(trained):
-    signature = "nrefs:1|case:mixed"
-    scores = {"split": "test", "bleu": {"score": 1, "signature": signature}, "stopped_because": "limit", **COUNTS}
-    report = Report.model_validate(scores | {"corpora": [{"corpus": "test", "name": "a|b"}]})
-    config = TrainedRun.load(trained).config
-    directions = {"<spa_Latn>ayr_Latn>": "ayr_Latn", "<2formal>": "quy_Latn", ">>zho_Hant<<": "zh-Hant"}
-    parts = [
-        {"files": ["a.1", "a.2"], "languages": ("spa_Latn", target), "tag": tag} for tag, target in directions.items()
-    ]
-    tree = {"source": "spa_Latn", "target": "ayr_Latn", "train": parts, "valid": parts}
-    corpus = type(config.corpus).model_validate(tree)
-    card = model_card(RunSummary("run", config.model_copy(update={"corpus": corpus}), [], [], report), "mit")
-    assert ModelCard(card).data.language == ["ayr", "es", "quy", "zh"]
-    rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in card.split("\n") if line.startswith("|")]
-    cells = [cell.strip().replace("\\|", "|") for row in rows for cell in row]
-    assert "a|b" in cells and f"`{signature}`" in cells
-
-
-def test_the_card_says_what_transformers_divides_log_probabilities_by(shared_run, tmp_path, transformers):
+def test_transformers_divides_log_probabilities_as_the_run_does(shared_run, tmp_path, transformers):
     run = shared_run({"tie_embeddings": "all", "norm_order": "post", "output_bias": True})
     with torch.no_grad():
         run.model.projection.bias[EOS_ID] += 5  # A random model may never end a translation.
-    decoding = DecodingConfig(beam_size=3, length_penalty=1.5, max_length=9, min_length=1)
+    decoding = DecodingConfig(beam_size=3, length_penalty=1.5, max_length=9)
     run = replace(run, config=run.config.model_copy(update={"decoding": decoding}))
-    card = model_card(RunSummary("run", run.config, [], [], None), None)
-    for part in ("beams, 3,", "Length penalty, 1.5", "n^penalty in", "at most 9;", "512 tokens", "`min_length: 1`"):
-        assert part in card
-    export_huggingface(run, tmp_path / "model", SENTENCES, card)
+    export_huggingface(run, tmp_path / "model", SENTENCES, "card")
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "model")
     for ids in run.tokenizers[0].encode(SENTENCES):
         source = torch.tensor([[*ids, EOS_ID]])
@@ -140,21 +109,19 @@ BEAMS = {"beam_size": 3, "length_penalty": 0.6, "unk": "avoid", "no_repeat_ngram
 @pytest.mark.parametrize(
     ("options", "tokenizer", "decoding"),
     [
-        (TIED, {"algorithm": "bpe", "vocab_size": 300} | SPELLED, BEAMS),
-        *(
-            pytest.param(POST | {"activation": "silu"}, tokenizer, {"beam_size": 1}, marks=pytest.mark.slow)
-            for tokenizer in (
-                {"algorithm": "bpe", "vocab_size": 300, "spacing": "sentencepiece"},
-                {"algorithm": "unigram", "vocab_size": 300},
-                {"algorithm": "char"},
-            )
-        ),
+        (TIED, {"algorithm": "bpe"} | SPELLED, BEAMS),
+        pytest.param(POST, {"algorithm": "bpe", "spacing": "sentencepiece"}, {}, marks=pytest.mark.slow),
+        pytest.param(POST | {"activation": "silu"}, {"algorithm": "unigram"}, {}, marks=pytest.mark.slow),
     ],
 )
-def test_an_exported_run_that_is_imported_again_translates_the_same(
-    trained, corpus, with_random_model, export, run_of, mt, tmp_path, options, tokenizer, decoding
+def test_an_exported_run_that_is_imported_again_is_the_same(
+    trained, corpus, with_random_model, export, run_of, tmp_path, options, tokenizer, decoding
 ):
-    run, learnt, tags = TrainedRun.load(trained), TokenizerConfig(**tokenizer, shared=True), ("<a>", "<b>")
+    run, learnt, tags = (
+        TrainedRun.load(trained),
+        TokenizerConfig(**tokenizer, vocab_size=300, shared=True),
+        ("<a>", "<b>"),
+    )
     lines = [line for side in ("en", "xx") for line in (corpus / f"train.{side}").read_text("utf-8").splitlines()]
     pieces = train_tokenizer(lines, learnt, tags)
     run = with_random_model(replace(run, tokenizers=(pieces, pieces)), options)
@@ -172,10 +139,5 @@ def test_an_exported_run_that_is_imported_again_translates_the_same(
     assert (one.config.decoding, one.max_tokens) == (two.config.decoding, two.max_tokens)
     assert one.config.corpus.languages == two.config.corpus.languages
     assert one.config.corpus.tags == two.config.corpus.tags
-    sentences = ["two.", "Ünknown wörds, one.", "one two three four five six seven. " * 3]
-    texts = []
-    for name in ("one", "again"):
-        status, out, _ = mt("translate", "--run", f"runs/{name}", "--json", "--tag", "<b>", *sentences)
-        texts.append([json.loads(line)["translation"] for line in out.splitlines()])
-        assert status == 0 and len(texts[-1]) == len(sentences)
-    assert texts[0] == texts[1]
+    weights = two.model.state_dict()
+    assert all(torch.equal(weight, weights[name]) for name, weight in one.model.state_dict().items())

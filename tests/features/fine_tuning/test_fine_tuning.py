@@ -15,40 +15,28 @@ from mt_cli.config.loading import load_config
 from mt_cli.run.train import train
 from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID
 
-TREE = {
-    "name": "parent",
-    "corpus": {
-        "source": "en",
-        "target": "xx",
-        "train": {"files": ["train.en", "train.xx"]},
-        "valid": {"fraction": 0.1},
-        "test": {"files": ["test.en", "test.xx"]},
-    },
-    "model": {"d_model": 16, "d_ff": 16, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1},
-    "tokenizer": {"algorithm": "bpe", "vocab_size": 300, "shared": True},
-    "training": {"max_epochs": 2, "batch_tokens": 160, "warmup_steps": 2, "log_every_steps": 1, "device": "cpu"},
-    "decoding": {"beam_size": 2, "max_length": 12},
-}
-TREE["model"] |= {"dropout": 0.3, "norm_order": "post", "output_bias": True}
-TREE["training"] |= {"num_pictures": 0}
-TREE["evaluation"] = {"num_resamples": 10}
 
-
-@pytest.fixture(scope="session")
-def family(corpus, one_thread, once):
+@pytest.fixture
+def family(corpus, one_thread, once, tiny_tree):
     """A folder with the run `runs/parent`, of sixty pairs, and the configs `parent.yaml` and `child.yaml`."""
-    return once("family", lambda folder: make_family(folder, corpus))
+    return once("family", lambda folder: make_family(folder, corpus, tiny_tree | {"name": "parent"}))
 
 
-def make_family(folder, corpus):
+def make_family(folder, corpus, tree):
     for name, number in (("train", 60), ("test", 5)):
         for side in ("en", "xx"):
             lines = (corpus / f"{name}.{side}").read_text(encoding="utf-8").splitlines(keepends=True)
             (folder / f"{name}.{side}").write_text("".join(lines[:number]), encoding="utf-8")
-    (folder / "parent.yaml").write_text(yaml.safe_dump(TREE), encoding="utf-8")
-    tree = {key: value for key, value in TREE.items() if key not in ("model", "tokenizer")}
+        tree["corpus"][name]["files"] = [f"{name}.en", f"{name}.xx"]
+    tree["corpus"]["valid"] = {"fraction": 0.1}
+    tree["model"] |= {"dropout": 0.3, "norm_order": "post", "output_bias": True}
+    tree |= {"tokenizer": {"algorithm": "bpe", "vocab_size": 300, "shared": True}}
+    tree["training"]["batch_tokens"] = 160
+    tree["decoding"]["max_length"] = 12
+    (folder / "parent.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
+    del tree["model"], tree["tokenizer"]
     tree |= {"name": "child", "init": {"run": "runs/parent"}}
-    tree["training"] = TREE["training"] | {"learning_rate": 1e-3, "validate_every_steps": 6, "schedule": "constant"}
+    tree["training"] |= {"learning_rate": 1e-3, "validate_every_steps": 6, "schedule": "constant"}
     (folder / "child.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -86,8 +74,8 @@ def change_the_text(folder):
     [
         (("model.d_model=32", "model.num_heads=2"), None, "model.d_model"),
         (("init.freeze=[embeddings, encoder, decoder, projection]",), None, "init.freeze"),
-        (("init.run=null", "init.freeze=[encoder]"), None, "freeze"),
         (("init.run=runs/paren",), None, "runs/parent"),
+        (("corpus.tag=to_target",), None, "<2xx>"),
         ((), lambda folder: flip_a_byte(folder / "runs/parent/checkpoints/best.safetensors"), "init.run: "),
         (("init.replay=0.5",), None, "init.replay: corpus.valid"),
         ((*REPLAY, "corpus.target=fr"), None, "init.replay"),
@@ -107,13 +95,11 @@ def weights(path):
     return {name: tensor for name, tensor in tensors.items() if name.startswith("model.")}
 
 
-def test_a_child_begins_with_the_model_and_the_tokenizers_of_its_parent(child, mt, tmp_path):
-    status, out, err = mt("tokenize", "--config", "child.yaml")
-    assert status == 0 and "bpe, one for both languages" in out, err
+def test_a_child_begins_with_model_and_tokenizers_of_its_parent(child, mt, tmp_path):
+    assert mt("tokenize", "--config", "child.yaml")[0] == 0
     parent, run = tmp_path / "runs/parent", tmp_path / "runs/child"
     status, _, err = child("training.max_steps=1", "training.learning_rate=1e-12")
     assert status == 0, err
-    assert "begins with runs/parent, en to xx, step " in err
     before, after = (weights(each / "checkpoints/best.safetensors") for each in (parent, run))
     assert all(torch.allclose(before[name], after[name], atol=1e-8) for name in before)
     assert (run / "tokenizer.json").read_bytes() == (parent / "tokenizer.json").read_bytes()
@@ -128,17 +114,16 @@ def test_a_child_begins_with_the_model_and_the_tokenizers_of_its_parent(child, m
 def test_a_child_is_compared_with_the_score_of_its_parent(child, tmp_path):
     def trained(name, *settings):
         status, _, err = child(*settings, f"name={name}", "training.max_steps=6", "decoding.max_length=8")
-        assert status == 0 and "parent on valid, before the first step" in err, err
+        assert status == 0, err
         report = json.loads((tmp_path / "runs" / name / "report.json").read_text(encoding="utf-8"))
-        return report["validation"], err
+        return report["validation"]
 
-    same, err = trained("same", "training.learning_rate=1e-12", "training.best_metric=bleu")
+    same = trained("same", "training.learning_rate=1e-12", "training.best_metric=bleu")
     first, *_ = (row for row in metrics_of(tmp_path / "runs/same") if "valid/loss" in row)
     assert first["step"] == 0 and same["parent"] == pytest.approx(first["valid/bleu"], abs=1e-3)
     assert (same["is_above_parent"], same["is_below_parent"]) == (False, False)
-    assert "is no better on valid than the run that training began with" in err
-    worse, err = trained("worse", "training.learning_rate=10", "training.best_metric=loss")
-    assert (worse["is_above_parent"], worse["is_below_parent"]) == (False, True) and "  below the parent" in err
+    worse = trained("worse", "training.learning_rate=10", "training.best_metric=loss")
+    assert (worse["is_above_parent"], worse["is_below_parent"]) == (False, True)
     assert worse["best"] > worse["parent"]
 
 
@@ -147,7 +132,6 @@ def test_frozen_parts_stay_and_all_others_are_trained(child, tmp_path):
     options = "training.optimizer=muon", "training.max_steps=2", "training.learning_rate=1e-2"
     status, _, err = child(f"init.freeze={parts}", *options)
     assert status == 0, err
-    assert " trained" in err
     before, after = (weights(tmp_path / f"runs/{name}/checkpoints/last.safetensors") for name in ("parent", "child"))
     best = weights(tmp_path / "runs/parent/checkpoints/best.safetensors")
     for name, weight in after.items():
@@ -182,7 +166,6 @@ def test_adapters_are_saved_small_and_merged_in_use(child, mt, tmp_path, assert_
     assert mt("average", "--run", "runs/whole", "--output", "runs/merged")[0] == 0
     assert not list((tmp_path / "runs/merged/checkpoints").glob("base*"))
     assert mt("translate", "--run", "runs/merged", "one two.")[1] == translated[1]
-    assert child("name=stacked", "init.run=runs/whole", *ADAPTERS, "training.max_steps=1")[0] == 0
 
 
 def test_adapters_need_the_weights_that_they_adapt(child, mt, tmp_path):
@@ -197,10 +180,7 @@ def test_adapters_need_the_weights_that_they_adapt(child, mt, tmp_path):
         assert (status, "base.safetensors" in err) == (2, True)
     base.write_bytes(content)
     flip_a_byte(base)
-    status, _, err = mt("translate", "--run", "runs/child", "one")
-    assert (status, "base.safetensors: damaged" in err, "--fresh" in err) == (2, True, True)
-    base.unlink()
-    assert "base.safetensors" in mt("translate", "--run", "runs/child", "one")[2]
+    assert "base.safetensors: damaged" in mt("translate", "--run", "runs/child", "one")[2]
 
 
 def test_an_extended_vocabulary_leaves_old_logits_as_they_were(child, mt, tmp_path):
@@ -209,11 +189,9 @@ def test_an_extended_vocabulary_leaves_old_logits_as_they_were(child, mt, tmp_pa
         text = "".join(f"{line} {number}\n" for number, line in enumerate(lines))
         (tmp_path / f"new.{side}").write_text(text if side == "en" else text.upper(), encoding="utf-8")
     settings = "corpus.train={files: [new.en, new.xx], tag: <2zh>, filters: {identical: false, min_script_share: null}}"
-    assert "has no entry for the tag" in child(settings)[2]
     extend = settings, "init.vocabulary=extend", "training.max_steps=1", "training.learning_rate=1e-12"
     status, _, err = child(*extend)
     assert status == 0, err
-    assert re.search(r"begins with runs/parent, en to xx, step \d+, \d+ new shared entries", err)
     parent, found = (TrainedRun.load(tmp_path / "runs" / name) for name in ("parent", "child"))
     old, new = parent.tokenizers[0], found.tokenizers[0]
     assert new.vocab_size > old.vocab_size
@@ -238,10 +216,6 @@ def test_replay_mixes_pairs_and_scores_the_test_set_of_parents(child, tmp_path, 
     settings = VALID, "corpus.train={files: [new.en, new.xx]}", "init.replay=0.25"
     status, _, err = child(*settings, "name=whole")
     assert status == 0, err
-    assert "25% of the pairs of an epoch are pairs of parent" in err
-    config = load_config(tmp_path / "runs/whole/config.yaml")
-    own, old = config.corpus.train
-    assert (own.name, old.name) == (None, "parent/train.en")
     report = json.loads((tmp_path / "runs/whole/report.json").read_text(encoding="utf-8"))
     seen = [row["num_pairs_seen"] for row in report["corpora"] if row["corpus"] == "train"]
     assert seen[1] / sum(seen) == pytest.approx(0.25, abs=0.02)
@@ -253,7 +227,7 @@ def test_replay_mixes_pairs_and_scores_the_test_set_of_parents(child, tmp_path, 
     assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
 
 
-def test_a_child_of_short_sentences_keeps_the_length_of_its_parent(child, tmp_path):
+def test_a_child_of_short_sentences_keeps_its_parents_length(child, tmp_path):
     for side, text in (("en", "one two"), ("xx", "ONE TWO")):
         (tmp_path / f"short.{side}").write_text("".join(f"{text} {number}\n" for number in range(30)))
     status, _, err = child("corpus.train={files: [short.en, short.xx]}", "training.max_steps=3")
@@ -267,8 +241,6 @@ def test_letters_of_a_child_are_its_own_for_one_language(child, mt, tmp_path):
     tokenizer, before = (TrainedRun.load(tmp_path / "runs" / name).tokenizers[0] for name in ("lettered", "parent"))
     assert tokenizer.decode(tokenizer.encode(["xo É"])) == ["xö E"]
     assert before.decode(before.encode(["xo É"])) == ["xo É"]
-    status, _, err = child("training.max_steps=3", "name=lettered")
-    assert status == 0 and "before the first step" not in err, "resumes, and has its letters from the run"
     report = json.loads((tmp_path / "runs/lettered/report.json").read_text(encoding="utf-8"))
     assert "normalize:nfc+é>e+o>ö" in report["bleu"]["signature"]
     for target, expected in (("xx", {"é": "e", "o": "ö"}), ("yy", {})):
@@ -278,22 +250,6 @@ def test_letters_of_a_child_are_its_own_for_one_language(child, mt, tmp_path):
         assert load_config(tmp_path / f"runs/child-{target}/config.yaml").tokenizer.letters == expected
 
 
-def test_runs_of_one_vocabulary_translate_as_an_ensemble(child, mt):
-    assert child("training.max_steps=3", "training.learning_rate=1e-2")[0] == 0
-    both = "--run", "runs/parent", "--run", "runs/child"
-    status, out, err = mt("translate", *both, "one two.", "three")
-    assert (status, len(out.splitlines())) == (0, 2), err
-    status, out, err = mt("evaluate", *both, "--json")
-    assert status == 0, err
-    assert json.loads(out)["run"] == "parent + child"
-    pair = "score", "one", "ONE", "--precision", "fp32"
-    log_probs = [
-        float(mt(*pair, *(part for run in runs for part in ("--run", f"runs/{run}")))[1])
-        for runs in (["parent"], ["child"], ["parent", "child"])
-    ]
-    assert min(log_probs[:2]) - 1e-3 <= log_probs[2] <= max(log_probs[:2]) + 1e-3  # They have four decimals.
-
-
 def test_the_mean_of_runs_of_one_lineage_is_a_run(child, mt, tmp_path):
     for name, parent in (("one", "parent"), ("two", "parent"), ("three", "one")):
         settings = f"name={name}", f"init.run=runs/{parent}", f"training.seed={len(name)}", "training.max_steps=2"
@@ -301,45 +257,32 @@ def test_the_mean_of_runs_of_one_lineage_is_a_run(child, mt, tmp_path):
     mean = "average", "--run", "runs/one", "--run", "runs/three", "--run", "runs/two", "--output", "runs/mean"
     status, out, err = mt(*mean)
     assert (status, out) == (0, "runs/mean\n"), err
-    assert "  from three, en to xx, step 2 (" in err and "\n      from parent, " in err
     one, two, three, mean = (
         weights(tmp_path / f"runs/{name}/checkpoints/best.safetensors") for name in ("one", "two", "three", "mean")
     )
     for name, weight in mean.items():
         torch.testing.assert_close(weight, (one[name] + two[name] + three[name]) / 3)
-    assert mt("translate", "--run", "runs/mean", "one two.")[0] == 0
     assert mt("evaluate", "--run", "runs/mean", "--split", "test")[0] == 0
-    status, out, _ = mt("inspect", "--run", "runs/three")
-    assert re.match(r"from one, en to xx, step 2 \([0-9a-f]{12}\)\n  from parent, en to xx, step \d+ \(.*\)\n\n", out)
 
 
-@pytest.mark.parametrize(("setting", "is_trained_on"), [("training.batch_tokens=90", True), ("model.d_ff=32", False)])
-def test_a_refused_resumption_says_how_to_train_on(child, mt, setting, is_trained_on):
-    status, _, err = mt("train", "--config", "parent.yaml", "--set", setting)
-    assert status == 2 and f"{setting.partition('=')[0]}: was" in err and "use --fresh" in err
-    found = re.search(
-        r"\(init.run\), write these lines into the config and leave out `tokenizer` and `model`.*?:\n((  .*\n)+)", err
-    )
-    assert (found is not None) == is_trained_on, err
-    if found is not None:
-        tree = {key: value for key, value in TREE.items() if key not in ("model", "tokenizer")}
-        tree |= yaml.safe_load(found[1])
-        assert tree["name"] == "parent-2"
-        Path("next.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
-        status, _, err = mt("train", "--config", "next.yaml", "--set", setting, "--set", "training.max_steps=1")
-        assert status == 0 and "begins with runs/parent" in err, err
+@pytest.mark.usefixtures("child")
+def test_a_refused_resumption_says_how_to_train_on(mt):
+    status, _, err = mt("train", "--config", "parent.yaml", "--set", "training.batch_tokens=90")
+    assert status == 2 and "training.batch_tokens: was" in err
+    lines = re.search(r"init\.run.*?:\n((  .*\n)+)", err)[1]
+    tree = yaml.safe_load(Path("parent.yaml").read_text(encoding="utf-8")) | yaml.safe_load(lines)
+    del tree["model"], tree["tokenizer"]
+    Path("next.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
+    changes = ("--set", "training.batch_tokens=90", "--set", "training.max_steps=1")
+    status, _, err = mt("train", "--config", "next.yaml", *changes)
+    assert status == 0 and tree["name"] != "parent", err
 
 
-def test_imported_and_tagged_parents_say_what_a_child_lacks(child, mt):
-    assert child("training.max_steps=1")[0] == 0
-    assert mt("export", "--run", "runs/child", "--format", "bundle", "--output", "bundle")[0] == 0
-    assert mt("import", "bundle", "--output", "runs/imported")[0] == 0
-    status, _, err = child(*REPLAY, "name=new", "init.run=runs/imported")
-    assert (status, "init.replay: imported was imported" in err) == (2, True)
+def test_a_child_of_a_tagged_parent_needs_its_tag(child, mt):
     settings = ("name=tagged", "corpus.tag=to_target", "training.max_steps=1")
     assert mt("train", "--config", "parent.yaml", *(part for each in settings for part in ("--set", each)))[0] == 0
     status, _, err = child("init.run=runs/tagged", "name=new")
-    assert status == 2 and "runs/tagged has a tag before every sentence" in err and "corpus.tag: to_target" in err
+    assert status == 2 and "corpus.tag: to_target" in err
     assert child("init.run=runs/tagged", "name=new", "corpus.tag=to_target", "training.max_steps=1")[0] == 0
 
 
@@ -350,13 +293,11 @@ def test_runs_that_cannot_be_combined_are_refused(child, mt, tmp_path):
         assert mt("train", "--config", "parent.yaml", *options)[0] == 0
     mean = ("average", "--output", "runs/mean")
     for command, runs, named in (
-        (mean, ("parent", "french"), "runs/french: translates en to fr, and runs/parent en to xx"),
+        (mean, ("parent", "french"), "runs/french: translates en to fr"),
         (("translate", "one"), ("parent", "smaller"), "runs/smaller: has other vocabularies"),
-        (mean, ("parent", "other"), "runs/other: does not come from the same run as runs/parent"),
-        (mean, ("parent",), "runs/parent: a single run without adapters"),
+        (mean, ("parent", "other"), "runs/other: does not come from the same run"),
         (mean, ("parent", "../runs/parent"), "a run is given twice"),
-        (("average",), ("parent", "other"), "give --output DIR"),
-        ((*mean, "--last", "2"), ("parent", "other"), "without --last"),
+        (("average",), ("parent", "other"), "--output"),
         (("average", "--output", "runs/other"), ("parent", "other"), "exists already"),
     ):
         status, _, err = mt(*command, *(part for run in runs for part in ("--run", f"runs/{run}")))

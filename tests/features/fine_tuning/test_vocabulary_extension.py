@@ -1,5 +1,3 @@
-import string
-
 import pytest
 from sentencepiece_texts import odd_texts
 from texts import TEXTS
@@ -79,27 +77,3 @@ def test_an_extended_vocabulary_is_what_sentencepiece_reads(algorithm):
     for text, our_ids, their_ids in zip(texts, new.encode(texts), theirs.encode(texts), strict=True):
         if not text.startswith("<2"):
             assert our_ids == their_ids, (text, new.tokens(our_ids), theirs.encode(text, out_type=str))
-
-
-def test_an_extended_sentencepiece_model_is_exported_with_its_ids(tmp_path):
-    library = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
-    from marian_files import train_pieces
-
-    from mt_cli.features.exchange.sentencepiece import model_file, read_pieces, tokenizer_of
-
-    lines = [*OLD * 9, string.printable.strip(), *(line for line in TEXT_LINES if line.isascii())]
-    options = {"vocab_size": 400, "character_coverage": 1.0, "normalization_rule_name": "identity"}
-    train_pieces(tmp_path, "old", lines, "bpe", **options)
-    pieces = read_pieces(tmp_path / "old.spm")
-    old = tokenizer_of(pieces, pieces.names)
-    (new,) = extended([old], [*NEW * 9, *TEXT_LINES * 3], (), 700)
-    assert new.vocab_size > old.vocab_size + 300
-    theirs = library.SentencePieceProcessor(model_proto=model_file(new))
-    (tmp_path / "new.spm").write_bytes(model_file(new))
-    pieces = read_pieces(tmp_path / "new.spm")
-    again = tokenizer_of(pieces, new.tokens(range(4, new.vocab_size)))
-    texts = [*TEXT_LINES, *NEW, *odd_texts([*TEXT_LINES, *NEW], 300)]
-    for text, expected in zip(texts, new.encode(texts), strict=True):
-        names = ["[UNK]" if index == theirs.unk_id() else theirs.id_to_piece(index) for index in theirs.encode(text)]
-        assert new.tokens(expected) == names, text
-        assert again.encode([text]) == [expected], text

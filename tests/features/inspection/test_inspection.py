@@ -79,18 +79,21 @@ def test_positions_are_drawn_if_the_model_has_a_table(translator, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((" ",), "the sentence is empty"),
-        (("one " * 300,), "up to 6"),
-        (("one.", "--picture", "bmp"), "--picture"),
-        (("--output", "file"), "file"),
-        (("--run", "nothing"), "nothing"),
+        (("inspect", " "), "sentence"),
+        (("inspect", "one " * 300), "up to 6"),
+        (("inspect", "one.", "--picture", "bmp"), "--picture"),
+        (("translate", "one two.", "--attention", "a.xyz"), "a.xyz"),
+        (("translate", "one two.", "--attention", "missing/a.png"), "missing"),
     ],
 )
-def test_bad_arguments_of_inspect_are_named(mt, trained, tmp_path, arguments, words):
-    (tmp_path / "file").write_text("", encoding="utf-8")
-    run = () if "--run" in arguments else ("--run", trained)
-    status, _, err = mt("inspect", *arguments, *run)
-    assert status == 2 and words in err and "Traceback" not in err
+def test_pictures_that_cannot_be_drawn_are_named(mt, trained, arguments, words):
+    status, _, err = mt(*arguments, "--run", trained)
+    assert status == 2 and words in err
+
+
+def test_attention_is_drawn_with_a_translation(mt, trained, tmp_path):
+    assert mt("translate", "one two.", "--run", trained, "--attention", "a.png")[:2] == (0, "ONE TWO.\n")
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
 class Page(HTMLParser):
@@ -111,37 +114,22 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_a_report_is_one_page_with_every_score_that_loads_nothing(mt, trained, tmp_path):
+def test_a_report_is_one_page_that_loads_nothing(mt, trained, tmp_path):
     shutil.copytree(trained, tmp_path / "other")
     config = tmp_path / "other" / "config.yaml"
-    changed = config.read_text(encoding="utf-8").replace("max_epochs: 30", "max_epochs: 31")
-    config.write_text(changed.replace("max_length: null", "max_length: 9"), encoding="utf-8")
-    report_path = tmp_path / "other" / "report.json"
-    tree = json.loads(report_path.read_text(encoding="utf-8"))
-    changes = {"num_steps": 7, "hardware": tree["hardware"] | {"gpu": None}}
-    report_path.write_text(json.dumps(tree | changes), encoding="utf-8")
+    config.write_text(config.read_text(encoding="utf-8").replace("max_epochs: 30", "max_epochs: 31"), encoding="utf-8")
     status, out, _ = mt("report", "--run", trained, "--compare", "other", "--output", "page.html")
     assert (status, out) == (0, "page.html\n")
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     page = Page(text)
     assert page.open == [] and page.loaded == []
     assert "url(" not in text and "@import" not in text
-    for part in ("Scores", "Curves", "Samples", "Data", "Config", "Environment"):
-        assert f'<h2 id="{part.lower()}">{part}</h2>' in text
     report = json.loads((trained / "report.json").read_text(encoding="utf-8"))
     assert f"{report['bleu']['score']:.2f}" in text and report["bleu"]["signature"] in text
     for metric, label in METRICS.items():
         better = "lower" if metric in LOWER_IS_BETTER else "higher"
         assert f"<td>{label}</td><td>{better}</td>" in text
-    captions = re.findall(r"<figcaption>(.*?)</figcaption>", text)
-    for title, direction in {"Loss": "lower is better", "BLEU": "higher is better"}.items():
-        assert any(caption.startswith(title) and caption.endswith(direction) for caption in captions), title
-    assert "<p>tiny, test: 40 sentences: intervals and p-values mean little" in text
     assert "<td><code>training.max_epochs</code></td><td>30</td><td>31</td>" in text
-    assert "<td><code>decoding.max_length</code></td><td>null</td><td>9</td>" in text and ">None<" not in text
-    assert f"The runs had {report['num_steps']:,} and 7 steps" in text and "nothing about other seeds" in text
-    num_held_out = report["corpora"][0]["num_held_out"]
-    assert num_held_out > 30 and f"held out for valid {num_held_out}" in text
     assert text.count('<img src="data:image/svg+xml;base64,') >= 6
     status, _, err = mt("report", "--run", trained, "--output", trained / "config.yaml")
     assert status == 2 and "a file of the run" in err
@@ -159,8 +147,6 @@ def test_an_unfinished_or_damaged_run_is_reported_as_text(mt, trained, tmp_path)
     text = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert "not finished" in text
     assert "<script" not in text and "&lt;script&gt;" in text and "a&amp;b" in text
-    assert mt("report", "--run", "run", "--against", "none")[0] == 2
-    assert mt("report", "--run", "run", "--output", "no/page.html")[0] == 2
 
 
 def test_every_metric_is_documented(root, trained):
@@ -170,15 +156,6 @@ def test_every_metric_is_documented(root, trained):
     rows = [json.loads(line) for line in (trained / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     tags = {key for row in rows for key in row} - {"step", "elapsed_seconds"}
     assert tags and tags <= documented
-
-
-def test_attention_is_drawn(mt, trained, tmp_path):
-    status, out, _ = mt("translate", "one two.", "--run", trained, "--attention", "a.png")
-    assert (status, out) == (0, "ONE TWO.\n")
-    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-    for sentence, name, words in (("one two.", "a.xyz", "a.xyz"), ("one " * 7, "b.png", "up to 6 tokens")):
-        status, _, err = mt("translate", sentence, "--run", trained, "--attention", name)
-        assert status == 2 and words in err
 
 
 def test_a_validation_draws_the_attention_of_some_samples(mt, tiny_config, tmp_path):

@@ -25,14 +25,15 @@ def split(number, mark="'"):
 def test_one_spelling_is_not_mixed():
     for mark in f"'{APOSTROPHES}":
         assert not mixed_spellings(with_mark(WORDS * 30, mark))
-    assert not mixed_spellings([]) and not mixed_spellings(["no apostrophe", "l'un", "l’un"])
 
 
-def test_rarer_apostrophes_are_counted_with_examples():
+def test_rarer_spellings_are_counted_with_examples():
     for mark in APOSTROPHES:
         (mixed,) = mixed_spellings([*WORDS * 20, *(f"mä {word} uta" for word in with_mark(WORDS * 2, mark))])
         assert mixed.option == "apostrophes" and mixed.counts == {"'": 120, mark: 12}
         assert mixed.examples[0] == f"mä jach{mark}a uta"
+    (mixed,) = mixed_spellings([*["café"] * 50, "un cafe\u0301 solo"])
+    assert (mixed.option, mixed.counts) == ("nfc", {"composed": 50, "decomposed": 1})
 
 
 @pytest.mark.parametrize(
@@ -42,19 +43,11 @@ def test_rarer_apostrophes_are_counted_with_examples():
         ([f"aka {word} uta" for word in with_mark(WORDS * 20, " ’ ")], ["joined_apostrophes"]),
         ([*WORDS * 60, *["memexeitsie 'aix iyari"] * 60], []),  # An apostrophe begins words, as in Wixarika.
         (["he said 'no' and left"] * 100, []),
-        *(
-            ([*(f"{text}{number}" for number in range(100)), *split(40)], [])
-            for text in ("usa `foro` en casa", "véase :ref:`la guía <guide>` de", "<b>Sí</b> o 'no", "{name} de 'tu")
-        ),
+        ([*(f"véase :ref:`la guía <guide>` de {number}" for number in range(100)), *split(40)], []),
     ],
 )
 def test_spaces_of_quotes_and_markup_are_kept(texts, expected):
     assert options(texts) == expected
-
-
-def test_decomposed_letters_are_counted():
-    (mixed,) = mixed_spellings([*["café"] * 50, "un cafe\u0301 solo"])
-    assert (mixed.option, mixed.counts) == ("nfc", {"composed": 50, "decomposed": 1})
 
 
 def test_normalised_spellings_are_not_mixed_any_more():
@@ -95,9 +88,7 @@ OTHER = with_mark(WORDS * 20, "’")
         ([(OTHER, WORDS * 20)], ["apostrophes"]),  # The texts of training and validation differ.
         ([([*WORDS * 20, *OTHER], OTHER)], []),
         ([(OTHER, WORDS * 20), ([*WORDS * 20, *OTHER], OTHER)], []),  # One language has mostly others.
-        ([(OTHER * 10, WORDS * 20), (WORDS * 200, [*["jach ´a"] * 9, *["jacha"] * 200])], ["apostrophes"]),
         ([([*WORDS * 4, *with_mark(WORDS * 40, "ʼ")], [])], []),
-        ([(with_mark(WORDS * 44, "X"), [])], []),
     ],
 )
 def test_validation_text_decides_which_apostrophe_is_wanted(sides, expected):

@@ -26,35 +26,22 @@ def capitals(sentence):
     return " ".join(word if word.startswith("{") else word.upper() for word in sentence.split())
 
 
-@pytest.fixture(scope="session")
-def protected_run(once, one_thread):
+@pytest.fixture
+def protected_run(once, one_thread, tiny_tree):
     """A folder with a run whose sentences have a span each, and its config; it need not translate well."""
-    return once("protected", train_on_spans)
+    return once("protected", lambda folder: train_on_spans(folder, tiny_tree | {"name": "spans"}))
 
 
-def train_on_spans(folder):
+def train_on_spans(folder, tree):
     from mt_cli.run.train import train
 
     for name, number, seed in (("train", 200, 1), ("test", 5, 2)):
         lines = list(sentences(number, seed))
         (folder / f"{name}.en").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         (folder / f"{name}.xx").write_text("".join(f"{capitals(line)}\n" for line in lines), encoding="utf-8")
-    tree = {
-        "name": "spans",
-        "corpus": {
-            "source": "en",
-            "target": "xx",
-            "protect": ["braces"],
-            "train": {"files": [str(folder / "train.en"), str(folder / "train.xx")]},
-            "valid": {"fraction": 0.1},
-            "test": {"files": [str(folder / "test.en"), str(folder / "test.xx")]},
-        },
-        "model": {"d_model": 16, "d_ff": 16, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1},
-        "training": {"max_epochs": 5, "batch_tokens": 300, "warmup_steps": 10, "device": "cpu", "learning_rate": 1e-2},
-        "decoding": {"beam_size": 2},
-        "evaluation": {"num_resamples": 10},
-    }
-    tree["training"] |= {"num_pictures": 0, "validate_every_steps": 100}
+        tree["corpus"][name] = {"files": [str(folder / f"{name}.en"), str(folder / f"{name}.xx")]}
+    tree["corpus"] |= {"protect": ["braces"], "valid": {"fraction": 0.1}}
+    tree["training"] |= {"max_epochs": 5, "validate_every_steps": 100, "learning_rate": 1e-2, "warmup_steps": 10}
     (folder / "spans.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
     train(load_config(folder / "spans.yaml"), folder / "runs")
 
@@ -95,13 +82,6 @@ def test_an_exported_model_names_lost_spans_and_aligns_words(mt, run, tmp_path):
     assert exported.word_alignments(items) == ours.word_alignments(items)
 
 
-def test_a_bundle_keeps_spans(mt, run):
-    assert mt("export", "--run", run, "--format", "bundle", "--output", "bundle")[0] == 0
-    assert mt("import", "bundle", "--output", "runs/again")[0] == 0
-    translated = mt("translate", "--run", "runs/again", "one {x} two.")[1]
-    assert "{x}" in translated and translated == mt("translate", "--run", run, "one {x} two.")[1]
-
-
 def test_a_child_protects_what_its_parent_protects(mt, protected_run, run):
     config = protected_run / "spans.yaml"
     tree = yaml.safe_load(config.read_text(encoding="utf-8"))
@@ -109,9 +89,8 @@ def test_a_child_protects_what_its_parent_protects(mt, protected_run, run):
     child["corpus"] = {key: value for key, value in tree["corpus"].items() if key != "protect"}
     with open("child.yaml", "w", encoding="utf-8") as file:
         yaml.safe_dump(child, file)
-    for _ in range(2):  # The second time, it resumes.
-        status, _, err = mt("train", "--config", "child.yaml")
-        assert status == 0, err
+    status, _, err = mt("train", "--config", "child.yaml")
+    assert status == 0, err
     assert load_config(Path("runs/child/config.yaml")).corpus.protect == ("braces",)
 
 
@@ -126,21 +105,12 @@ def test_a_parent_without_entries_for_spans_is_refused(mt, tiny_config, trained)
 
 def test_spans_of_pairs_that_differ_are_noted_with_places(mt, protected_run, tmp_path):
     (tmp_path / "a.tsv").write_text("one {a}\tONE {a}\ntwo {b}\tTWO {c}\nthree {d}\tTHREE\nfour\tFOUR\n")
-    status, out, _ = mt(
-        "data", "check", "--config", protected_run / "spans.yaml", "--set", "corpus.train={file: a.tsv}",
-        "--set", "corpus.valid={file: a.tsv}", "--set", "corpus.filters.overlap=false", "--set", "corpus.test=null",
-    )  # fmt: skip
+    changes = ("train={file: a.tsv}", "valid={file: a.tsv}", "filters.overlap=false", "test=null")
+    options = (part for change in changes for part in ("--set", f"corpus.{change}"))
+    status, out, _ = mt("data", "check", "--config", protected_run / "spans.yaml", *options)
     assert status == 0
     assert "train: 2 of 3 pairs with protected spans have other spans on the target side" in out
     assert "line 2, line 3" in out
-
-
-def test_mt_init_proposes_kinds_that_both_sides_have(mt, protected_run):
-    names = (protected_run / "train.en", protected_run / "train.xx")
-    languages = ("--source-language", "en", "--target-language", "it")
-    status, _, err = mt("init", *names, *languages, "--name", "new")
-    assert status == 0 and "braces in 1" in err
-    assert load_config(Path("new.yaml")).corpus.protect == ("braces",)
 
 
 def test_numbers_and_rare_or_unmatched_spans_are_not_proposed():

@@ -50,13 +50,9 @@ def parent(mt, tiny_tree, once, tmp_path):
 
 def test_a_run_from_the_same_language_is_named(mt, trained, tmp_path):
     write(tmp_path, train_en="one two", train_it="uno due", train_xx="ONE TWO")
-    for name in ("tiny", "unfinished", "damaged"):
-        shutil.copytree(trained, tmp_path / "runs" / name)
-    (tmp_path / "runs" / "unfinished" / "report.json").unlink()
-    (tmp_path / "runs" / "damaged" / "report.json").write_text("", encoding="utf-8")
+    shutil.copytree(trained, tmp_path / "runs" / "tiny")
     status, _, err = mt("init", *FILES, "--output", "first.yaml")
     assert status == 0 and "mt init --begin-with runs/tiny writes such a config" in err, err
-    assert "runs/unfinished" not in err and "runs/damaged" not in err
     languages = ("--source-language", "en", "--target-language", "xx")
     status, _, err = mt("init", "--files", "train.en", "train.xx", *languages, "--output", "second.yaml")
     assert status == 0 and "--begin-with" not in err
@@ -64,26 +60,19 @@ def test_a_run_from_the_same_language_is_named(mt, trained, tmp_path):
 
 def test_a_child_has_its_parents_model_and_its_texts_spellings(begin_with, trained, tmp_path):
     shutil.copytree(trained, tmp_path / "runs" / "tiny")
-    words = ["lo", "mang'", "gn", "er", "jach", "qull"]
-    for name, apostrophe in (("train", "\u2019"), ("valid", "'")):
-        shown = [f"{words[n % 6]} d{apostrophe}un {words[n // 6 % 6]} l{apostrophe}altro" for n in range(60)]
-        texts = [f"{text} {n + 60 * (name == 'valid')}." for n, text in enumerate(shown)]
-        (tmp_path / f"{name}.it").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
-        write(tmp_path, **{f"{name}_en": f"one {name} {{}}."})
+    for name, mark in (("train", "\u2019"), ("valid", "'")):
+        write(tmp_path, **{f"{name}_en": f"one {name} {{}}.", f"{name}_it": f"{name} d{mark}un {{}} l{mark}altro."})
     status, _, err = begin_with("runs/tinny", *FILES)
     assert status == 2 and "--begin-with: runs/tinny" in err and "runs/tiny?" in err
     status, text, err = begin_with("runs/tiny", *FILES)
-    assert status == 0 and "of runs/tiny  tokenizer, model" in err and "expect" not in err, err
-    assert "init: {run: runs/tiny, vocabulary: extend}" in text and "begins with runs/tiny." in text
-    assert "normalize: [apostrophes" in text and "model:" not in text
-    assert "learning_rate" in text
+    assert status == 0 and "init: {run: runs/tiny, vocabulary: extend}" in text, err
+    assert "normalize: [apostrophes" in text and "learning_rate" in text and "model:" not in text
 
 
 @pytest.mark.usefixtures("parent")
 def test_letters_of_the_parent_are_kept_beside_new_ones(begin_with, tmp_path):
     for name, letter in (("train", "õ"), ("valid", "ô")):
-        shown = [f"l{letter}p k{letter}la r{letter} w{letter}sk{chr(97 + n % 26)}" for n in range(300)]
-        texts = [f"{text} {n + 300 * (name == 'valid')}." for n, text in enumerate(shown)]
+        texts = [f"l{letter}p k{letter}la r{letter} {name} w{letter}sk{chr(97 + n % 26)} {n}." for n in range(300)]
         (tmp_path / f"{name}.xx").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
         (tmp_path / f"{name}.en").write_text("".join(f"one {name} {n}.\n" for n in range(300)), encoding="utf-8")
     status, text, err = begin_with("runs/parent", "--files", "train.en", "train.xx", "--target-language", "xx")

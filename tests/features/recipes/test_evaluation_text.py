@@ -17,9 +17,7 @@ from mt_cli.features.recipes.evaluation_text import text_for_evaluation
         (["train-train.tsv"], ["train-val.tsv"], None, ["test-test.tsv"]),
     ],
 )
-def test_files_with_another_word_in_place_of_train_are_taken_for_evaluation(
-    tmp_path, monkeypatch, names, valid, test, others
-):
+def test_files_are_evaluation_text_by_their_names(tmp_path, monkeypatch, names, valid, test, others):
     monkeypatch.chdir(tmp_path)
     for name in (*names, *(valid or []), *(test or []), *others):
         (tmp_path / name).touch()

@@ -5,7 +5,6 @@ import pytest
 
 from mt_cli.config.loading import parse_config
 from mt_cli.corpus.cache import Cache
-from mt_cli.corpus.languages import scripts_in, scripts_of
 from mt_cli.data.prepare import read
 from mt_cli.features.recipes.facts import _diversity, find_facts
 
@@ -27,15 +26,9 @@ def facts(tmp_path):
 
 
 def test_facts_are_counted_after_cleaning(facts):
-    found = facts("a b\tx y z\na b\tx y z\nc\t今日は\n \tq\n", languages=("en", "xx"))
+    found = facts("A B\tx y z\nA B\tx y z\nc\t今日は\n \tq\n", languages=("en", "xx"))
     assert (found.num_pairs, found.num_target_words, found.num_distinct_words) == (2, 5, 8)
     assert found.scripts == ({"Latin"}, {"Latin", "Han", "Hiragana"})
-
-
-def test_text_is_in_capitals_if_half_of_the_sources_are(facts):
-    small, large = (f"{word * 2} {word * 3} {word * 4}\t{word}\n" for word in ("ab", "CD"))
-    for text, is_in_capitals in ((small * 2 + large, False), (small + large, True)):
-        assert facts(text, filters={"duplicates": False}).is_in_capitals == is_in_capitals
 
 
 def test_diversity_is_distinct_2_of_the_less_diverse_language(facts, tmp_path):
@@ -49,9 +42,7 @@ def test_diversity_depends_on_the_text_and_not_on_its_size():
     random = np.random.default_rng(1)
     few, many = ([" ".join(map(str, random.zipf(1.3, 10))) for _ in range(number)] for number in (1_000, 20_000))
     assert _diversity(many) == pytest.approx(_diversity(few), rel=0.05)
-    # Of single words, different words count.
-    assert _diversity(["one", "two", "one two three"] + ["one", "two"] * 100) < 0.05
-    assert _diversity([f"w{number}" for number in range(300)]) == 1.0
+    assert _diversity([f"w{number}" for number in range(300)]) == 1.0  # Of single words, different words count.
 
 
 @pytest.mark.parametrize("times", [1, 3])
@@ -61,11 +52,6 @@ def test_the_length_of_sentences_is_compared_with_valid(facts, tmp_path, times):
     (tmp_path / "valid.tsv").write_text("".join(f"{line}\n" for line in repeated), encoding="utf-8")
     found = facts("\n".join(lines), valid={"file": str(tmp_path / "valid.tsv")}, filters={"overlap": False})
     assert found.length_ratio == pytest.approx((12 * times - 1) / 11)
-
-
-def test_scripts_of_real_sentences_are_those_of_their_languages(texts):
-    for language, lines in texts.items():
-        assert scripts_in(" ".join(lines)) <= set(scripts_of(language)), language
 
 
 def test_scripts_without_spaces_have_about_as_many_words(facts):
@@ -78,12 +64,3 @@ def test_scripts_without_spaces_have_about_as_many_words(facts):
     for language, sentence in sentences.items():
         found = facts(f"I like to read\t{sentence}\n", languages=("en", language))
         assert 7 <= found.num_target_words <= 17, language
-
-
-@pytest.mark.parametrize("is_mixed", [True, False])
-def test_mixed_spellings_are_normalised_and_others_are_not(facts, is_mixed):
-    text = "".join(f"casa {number}\tjach 'a uta {number}\n" for number in range(200))
-    text += "".join(f"otra {number}\tjach’a uta {number}\n" for number in range(30))
-    text = text if is_mixed else text.replace(" '", "'").replace("’", "'")
-    found = facts(text, languages=("es", "ay"), valid={"fraction": 0.1})
-    assert found.spellings == (("apostrophes", "joined_apostrophes") if is_mixed else ())

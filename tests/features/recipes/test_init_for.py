@@ -11,7 +11,6 @@ from mt_cli.features.exchange.destinations import DESTINATIONS, obstacles
 ENGLISH = ["the", "dog", "and", "a", "cat", "two", "are", "in", "on", "with", "house", "who", "man", "street", "red"]
 GERMAN = ["der", "Hund", "und", "eine", "Katze", "zwei", "in", "am", "auf", "mit", "Haus", "wer", "Mann", "Weg", "rot"]
 CHINESE = list("这狗和一猫二是内上用房谁男路红")
-THAI = ["คน", "หมา", "และ", "หนึ่ง", "แมว", "สอง", "เป็น", "ใน", "บน", "กับ", "บ้าน", "ใคร", "ชาย", "ถนน", "แดง"]
 TINY = (
     *("model.d_model=16", "model.num_heads=2", "model.d_ff=16", "model.num_encoder_layers=1"),
     *("model.num_decoder_layers=1", "training.max_steps=2", "training.max_epochs=null", "training.batch_tokens=2000"),
@@ -21,10 +20,10 @@ TINY = (
 PROGRAMS = [program for program in DESTINATIONS if program != "bundle"]
 
 
-def write(folder, words, number=90, code="de", joint=" ", addition=""):
+def write(folder, words, code="de", joint=" ", addition=""):
     """Write pairs of English and other words, and return the names of the files."""
-    chooser, sides = random.Random(number), ([], [])
-    for line in range(number):
+    chooser, sides = random.Random(90), ([], [])
+    for line in range(90):
         chosen = [chooser.randrange(len(ENGLISH)) for _ in range(5 + line % 7)]
         sides[0].append(" ".join(ENGLISH[place] for place in chosen) + addition.format(line))
         sides[1].append(joint.join(words[place] for place in chosen) + addition.format(line))
@@ -38,8 +37,6 @@ KINDS = {
     "Chinese": {"words": CHINESE, "code": "zh", "joint": ""},
 }
 MORE_KINDS = {
-    "many pairs": {"words": GERMAN, "number": 4_000},
-    "Thai": {"words": THAI, "code": "th", "joint": ""},
     "odd characters": {"words": GERMAN, "addition": " \U0001f600 e\u0301 \u00ad\ufb01 {}"},
 }
 
@@ -92,10 +89,3 @@ def test_a_parent_that_a_program_cannot_hold_is_refused(mt, trained, tmp_path):
     assert not (tmp_path / "child.yaml").exists()
     status, _, err = mt(*command, "ctranslate2")
     assert status == 0, err
-
-
-def test_a_program_is_named_and_an_example_has_none(mt):
-    for arguments, named in ((("--files", "a", "b", "--for", "onnx"), "--for onnx"),
-                             (("--example", "quickstart", "--for", "huggingface"), "--example")):  # fmt: skip
-        status, _, err = mt("init", *arguments)
-        assert status == 2 and named in err

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from mt_cli.config.sources import FilesSource
+from mt_cli.config.sources import FilesSource, HeldOut
 from mt_cli.errors import InputError
 from mt_cli.features.recipes.sides import resolve_sides
 
@@ -43,15 +43,10 @@ def write_catalogue(path, language, sources, targets):
 def test_a_memory_of_two_varieties_asks_which_is_meant(init, pairs_of, tmp_path):
     write_memory(tmp_path / "m.tmx", en=ENGLISH, pt_BR=PORTUGUESE, pt_PT=MADE_UP)
     assert "en (40 segments), pt-BR (40), pt-PT (40); choose" in init("--file", "m.tmx")[0]
-    assert "pt-BR (40), pt-PT (40); choose" in init("--file", "m.tmx", "--target-language", "pt")[0]
-    err, corpus = init("--file", "m.tmx", "--target-language", "pt_PT")
+    _, corpus = init("--file", "m.tmx", "--target-language", "pt_PT")
     assert corpus.languages == ("en", "pt_PT") and pairs_of(corpus)[0] == (ENGLISH[0], MADE_UP[0])
-    assert "note: m.tmx: `pt_PT` is read from pt-PT" in err
     write_memory(tmp_path / "m.tmx", EN_us=ENGLISH, sr_Latn_RS=MADE_UP)  # One variety, in an unlikely script.
     assert init("--file", "m.tmx")[1].languages == ("en", "sr_Latn")
-    write_memory(tmp_path / "tm/a.tmx", en=ENGLISH[:20], pt_BR=PORTUGUESE[:20])
-    write_memory(tmp_path / "tm/b.tmx", en=ENGLISH[20:], pt_PT=MADE_UP[20:])
-    assert "pt-BR (20), pt-PT (20); choose with --source-language and --target-language" in init("tm")[0]
 
 
 def test_catalogues_are_reversed_if_the_languages_are(init, pairs_of, tmp_path):
@@ -70,8 +65,6 @@ def test_catalogues_are_reversed_if_the_languages_are(init, pairs_of, tmp_path):
         (("a/train.en.gz", "b/train.yor.zst"), (None, None), ("en", "yor")),
         (("news.en-yo.yo", "news.en-yo.en"), (None, None), ("yo", "en")),
         (("train.en", "train.txt"), (None, "xqz"), ("en", "xqz")),
-        (("train.eng", "train.en"), ("en_US", "en_GB"), ("en_US", "en_GB")),
-        # Not clear.
         (("train.en", "train.xqz"), (None, None), "--target-language"),
         (("dev-es.txt", "dev-aym.txt"), (None, None), "--source-language and --target-language"),
         (("train.eng", "train.en"), (None, None), "one language, eng and en"),
@@ -93,13 +86,9 @@ def test_the_header_of_a_catalogue_names_its_target_language(init, tmp_path):
         write_catalogue(tmp_path / f"po/{number}.po", "it_CH" if number in (0, 7) else "it", *rows)
     err, corpus = init("po")
     assert corpus.languages == ("en", "it")
-    assert "note: po (**/*.po): 6 of 8 headers say it, the others 2 it_CH" in err
     # An option is above a header, which may be wrong.
     err, corpus = init("po", "--source-language", "en", "--target-language", "gn")
     assert corpus.target == "gn" and not corpus.train[0].reverse and "the headers say it; check" in err
-    write_catalogue(tmp_path / "po/de.po", "de", ENGLISH, MADE_UP)
-    err, corpus = init("po", "--target-language", "de")
-    assert corpus is None and "has translations into it, it_CH, de" in err
     write_catalogue(tmp_path / "c.po", "", ENGLISH, MADE_UP)
     err, corpus = init("c.po")
     assert corpus is None and "c.po: no name tells the language of the target" in err
@@ -110,44 +99,30 @@ def test_columns_are_chosen_by_number(init, pairs_of, tmp_path):
         write_table(tmp_path / f"{name}.tsv", [(str(n), a, f"x{n}", b) for n, (a, b) in enumerate(pairs)])
     _, corpus = init("--file", "a.tsv", "--columns", "2", "4", "--valid", "held.tsv", *EN_IT)
     assert (pairs_of(corpus), pairs_of(corpus, "valid")) == (PAIRS, HELD)
-    for columns, named in ((("2", "5"), "column 5"), (("0", "2"), "column 0"), (("x", "2"), "column 'x'")):
-        err, corpus = init("--file", "a.tsv", "--columns", *columns, *EN_IT)
-        assert corpus is None and f"no {named}" in err
-    for arguments in ((), ("--columns", "2,4")):
-        err, corpus = init("--file", "a.tsv", *arguments, *EN_IT)
-        assert corpus is None and "--columns" in err and "SOURCE TARGET" in err
+    for options, named in ((("--columns", "2", "5"), "no column 5"), ((), "--columns")):
+        err, corpus = init("--file", "a.tsv", *options, *EN_IT)
+        assert corpus is None and named in err
 
 
 def test_a_given_format_is_also_that_of_evaluation_text(init, pairs_of, tmp_path):
     for name, rows in (("pairs", PAIRS), ("held.txt", HELD), ("train.txt", PAIRS), ("valid.txt", HELD)):
         write_table(tmp_path / name, rows)
-    err, corpus = init("pairs", *EN_IT)
-    assert corpus is None and "(mt init --format) to tsv" in err
+    assert "--format" in init("pairs", *EN_IT)[0]
     _, corpus = init("pairs", "--format", "tsv", "--valid", "held.txt", *EN_IT)
     assert pairs_of(corpus) == PAIRS and pairs_of(corpus, "valid") == HELD
     _, corpus = init("train.txt", "--format", "plain_tsv", *EN_IT)
     assert (corpus.valid[0].file, corpus.valid[0].format) == ("valid.txt", "plain_tsv")
 
 
-@pytest.mark.parametrize(
-    ("heading", "languages"),
-    [
-        (("id", "sentence_eng_Latn", "sentence_ita_Latn"), ("eng_Latn", "ita_Latn")),
-        (("n", "en-GB", "it-IT"), ("en-GB", "it-IT")),
-    ],
-)
-def test_headings_name_the_languages(init, pairs_of, tmp_path, heading, languages):
-    write_table(tmp_path / "a.tsv", [(str(n), a, b) for n, (a, b) in enumerate(PAIRS)], heading)
-    _, corpus = init("--file", "a.tsv")
-    assert corpus.languages == languages and pairs_of(corpus) == PAIRS
-
-
-def test_languages_that_a_table_lacks_are_refused(init, tmp_path):
+def test_headings_name_languages_and_others_are_refused(init, pairs_of, tmp_path):
     write_table(tmp_path / "a.tsv", [(a, b, f"{b} x") for a, b in PAIRS], ("en", "it-IT", "it-CH"))
-    for source, target in (("no", "it_IT"), ("en", "it"), ("en", "fr")):
-        err, corpus = init("--file", "a.tsv", "--source-language", source, "--target-language", target)
+    for target in ("it", "fr"):
+        err, corpus = init("--file", "a.tsv", "--target-language", target)
         assert corpus is None and "choose with --source-language and --target-language" in err
     assert init("--file", "a.tsv", "--target-language", "it_CH")[1].train[0].columns == ("en", "it-CH")
+    write_table(tmp_path / "b.tsv", [("1", a, b) for a, b in PAIRS], ("id", "sentence_eng_Latn", "sentence_ita_Latn"))
+    _, corpus = init("--file", "b.tsv")
+    assert corpus.languages == ("eng_Latn", "ita_Latn") and pairs_of(corpus) == PAIRS
 
 
 def write_columns(path, rows):
@@ -186,7 +161,6 @@ def write_nested(path, keys, sides=(ENGLISH, MADE_UP)):
     [
         ("jsonl", ("en", "xyz"), (None, None), ("en", "xyz")),
         ("parquet", ("en", "xyz"), ("xyz", None), ("xyz", "en")),
-        ("jsonl", ("en", "xyz"), ("en", "xx"), None),
         ("parquet", ("src", "tgt"), ("en", "xx"), ("en", "xx")),
         ("jsonl", ("en", "xyz", "uvw"), (None, None), None),
     ],
@@ -208,3 +182,5 @@ def test_a_split_or_a_nested_file_is_evaluation_text(init, tmp_path):
     _, corpus = init("--dataset", "lafand", "--subset", "en-yor", "--test", "other.jsonl")
     assert (corpus.languages, corpus.valid[0].split) == (("en", "yor"), "validation")
     assert (corpus.test[0].file, corpus.test[0].columns) == ("other.jsonl", ("eng", "yo"))
+    _, corpus = init("--dataset", "lafand", "--subset", "en-yor", "--split", "validation")
+    assert corpus.train[0].split == "validation" and isinstance(corpus.valid[0], HeldOut)

@@ -37,9 +37,9 @@ class Running:
         is_json = received.get_content_type() == "application/json"
         return status, received, json.loads(content) if is_json else content
 
-    def json(self, path, body=None, **options):
+    def json(self, path, body=None, headers=None):
         """Content of an answer with status 200."""
-        status, _, content = self.ask(path, body, **options)
+        status, _, content = self.ask(path, body, headers)
         assert status == 200, content
         return content
 

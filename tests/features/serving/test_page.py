@@ -281,36 +281,6 @@ def test_the_model_and_what_to_check_are_named(page, visit):
     assert any("very long dog" in note for note in notes) and any("{name}" in note for note in notes)
 
 
-@pytest.mark.parametrize("lacks", ["nothing", "storage and clipboard"])
-def test_switches_and_copying_work_in_every_browser(page, visit, lacks):
-    if lacks != "nothing":
-        blocked = "Object.defineProperty(window, '%s', {get() { throw new DOMException('blocked', 'SecurityError') }});"
-        script = blocked % "localStorage" + blocked % "sessionStorage"
-        script += "Object.defineProperty(navigator, 'clipboard', {value: undefined})"  # As without HTTPS.
-        page.call("Page.addScriptToEvaluateOnNewDocument", source=script)
-    background = "getComputedStyle(document.body).backgroundColor"
-    lines = "[...document.querySelectorAll('#result .word')].map(w => getComputedStyle(w).textDecorationLine).join(' ')"
-    visit(text="A dog runs.")
-    light = page.evaluate(background)
-    assert page.evaluate(lines) == "none underline underline"
-    page.click("document.getElementById('confidence')")
-    assert page.evaluate(lines) == "none none none"
-    page.emulate(prefers_color_scheme="dark")
-    assert page.evaluate(background) != light
-    page.click("theme")
-    assert page.evaluate(background) == light
-    page.evaluate("source.select()")
-    page.command("copy")  # All tabs have one clipboard.
-    page.click("document.getElementById('copy')")
-    page.wait_for_text("#status", "Copied")
-    page.evaluate("source.select()")
-    page.command("paste")
-    page.wait_until("source.value", "Ein Hund läuft.")
-    if lacks == "nothing":
-        visit(text="A dog runs.")
-        assert page.evaluate(background) == light and page.evaluate(lines) == "none none none"
-
-
 @pytest.fixture(scope="module")
 def axe(root):
     """Source of axe-core (`npm install axe-core`), from `AXE_CORE` or a folder `node_modules`."""

@@ -1,7 +1,6 @@
 """Batches of the scheduler: what is computed together, in which order, and what a failure or an end leaves."""
 
 import threading
-import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -61,7 +60,7 @@ def test_waiting_rows_are_one_batch_and_come_back_in_order(work):
     assert work.first.result() == ["firstfirst"] and len(work.batches) == 2
 
 
-def test_no_batch_has_more_tokens_than_allowed_unless_one_row_has(work):
+def test_a_batch_has_more_tokens_than_allowed_only_alone(work):
     sizes = dict(zip("abcdefgh", [1, 2, 3, 4, 5, 6, 7, 30], strict=True))
     calls = [work.submit(list(sizes), batch_tokens=10, lengths=[*sizes.values()]) for _ in range(5)]
     work.gate.set()
@@ -71,7 +70,7 @@ def test_no_batch_has_more_tokens_than_allowed_unless_one_row_has(work):
 
 
 @pytest.mark.parametrize("key", ["key", "other"])
-def test_short_calls_never_wait_for_the_end_of_a_long_one(work, key):
+def test_short_calls_never_wait_for_a_long_one(work, key):
     long = work.submit([f"long{number}" for number in range(300)], batch_tokens=20)
     short = [work.submit([f"short{number}"], batch_tokens=20, key=key) for number in range(5)]
     work.gate.set()
@@ -87,28 +86,6 @@ def test_an_error_fails_its_call_alone(work):
     assert calls[0].result() == ["goodgood"] and calls[2].result() == ["finefine"]
     with pytest.raises(InputError, match="bad"):
         calls[1].result()
-
-
-class Memory:
-    """Memory of a batch, which can be told to be free."""
-
-
-def test_a_failed_batch_holds_no_memory_while_it_is_repeated(work, pool):
-    memories, alive = [], []
-
-    def compute(rows):
-        alive.append(any(memory() is not None for memory in memories))
-        memory = Memory()
-        memories.append(weakref.ref(memory))
-        if len(rows) > 1:
-            raise RuntimeError("out of memory")
-        return rows
-
-    calls = [pool.submit(work.scheduler.call, Ticket(), "key", compute, [row], [1], 1000) for row in "abc"]
-    wait_for(lambda: work.scheduler.num_waiting_tokens == 3)
-    work.gate.set()
-    assert [call.result() for call in calls] == [["a"], ["b"], ["c"]]
-    assert alive == [False] * 4
 
 
 def test_a_cancelled_request_is_not_computed(work):

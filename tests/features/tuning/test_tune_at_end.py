@@ -16,21 +16,19 @@ def decoding_of(run):
     return yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))["decoding"]
 
 
-def test_training_chooses_a_penalty_that_the_report_and_later_commands_use(mt, tiny_tree, tmp_path):
+def test_later_commands_use_the_penalty_that_training_chose(mt, tiny_tree, tmp_path):
     tiny_tree["corpus"]["valid"] = {"fraction": 0.3}
     tiny_tree["training"] |= {"max_epochs": 3, "learning_rate": 0.01, "tune_decoding": True}
     tiny_tree["decoding"]["length_penalty"] = 0.125
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tiny_tree), encoding="utf-8")
     command, run = ("train", "--config", "tiny.yaml"), tmp_path / "runs/tiny"
     status, _, err = mt(*command)
-    assert status == 0 and "Choosing options of the search by " in err, err
+    assert status == 0, err
     decoding = decoding_of(run)
-    assert f"length_penalty {decoding['length_penalty']:g}" in err
     report = json.loads((run / "report.json").read_text(encoding="utf-8"))
     assert json.loads(mt("evaluate", "--run", run, "--json")[1])["bleu"] == report["bleu"]
     status, _, err = mt(*command, "--set", "decoding.length_penalty=0.5")
-    assert status == 0 and "nothing is left to do" in err and "as training.tune_decoding chose" in err
-    assert decoding_of(run) == decoding
+    assert status == 0 and decoding_of(run) == decoding
     status, _, err = mt(*command, "--set", "decoding.length_penalty=0.5", "--set", "training.tune_decoding=false")
     assert status == 0 and decoding_of(run)["length_penalty"] == 0.5
 
@@ -51,18 +49,14 @@ def end(trained, tmp_path, capsys):
     return tune
 
 
-def test_the_penalty_and_the_limit_of_repetitions_of_the_config_are_tried_too(end):
+def test_the_options_of_the_config_are_tried_too(end):
     decoding, err = end({"penalties": (), "no_repeat_ngrams": ()}, length_penalty=0.125, no_repeat_ngram=3)
     assert (decoding["length_penalty"], decoding["no_repeat_ngram"]) == (0.125, 3), err
-    decoding, err = end({"no_repeat_ngrams": (None, 3)}, length_penalty=0.125)
-    assert (decoding["length_penalty"], decoding["no_repeat_ngram"]) == (0.25, None)
-    assert "beam 4, no_repeat_ngram 3 " in err
 
 
 @pytest.mark.parametrize(
     ("limits", "decoding", "note"),
     [
-        ({}, {"beam_size": 1}, ""),
         ({}, {"sample": "true"}, ""),
         ({"fewest_pairs": 41}, {}, "valid has 40 pairs"),
         ({"least_seconds": 0.0, "share_of_time": 0.0}, {}, "mt tune-decoding --run"),

@@ -36,7 +36,7 @@ def test_the_choice_is_the_smallest_beam_near_the_best(scores, margin):
     assert abs(chosen.length_penalty - 1.0) == abs(penalty - 1.0)
 
 
-def test_translations_that_are_too_long_are_not_chosen_unless_all_are():
+def test_translations_that_are_too_long_are_not_chosen():
     trials = [Trial(4, penalty, penalty, penalty / 2, 1.0) for penalty in (1.0, 1.5, 2.0, 3.0)]
     for longest, expected in ((9.0, 3.0), (1.25, 2.0), (0.75, 1.5), (0.1, 1.0)):
         assert choose(trials, 0.0, longest).length_penalty == expected
@@ -45,7 +45,7 @@ def test_translations_that_are_too_long_are_not_chosen_unless_all_are():
     assert choose(trials, 0.0, 1.25) == trials[0], "nothing is changed"
 
 
-def test_no_limit_of_repetitions_is_preferred_if_it_is_as_good():
+def test_a_limit_of_repetitions_must_be_better():
     plain = trials_of({(2, 1.0): 7, (2, 2.0): 8})
     ngrams = [replace(each, no_repeat_ngram=3, score=each.score + 0.05) for each in plain]
     for margin, expected in ((0.1, None), (0.01, 3)):
@@ -57,15 +57,14 @@ def test_the_grid_has_every_setting_once_in_order():
     grid = search_grid(DecodingConfig(max_length=3), [4, 1, 4], [1.0, 0.0], [None])
     settings = [(each.beam_size, each.length_penalty, each.max_length) for each in grid]
     assert settings == [(1, 0.0, 3), (1, 1.0, 3), (4, 0.0, 3), (4, 1.0, 3)]
-    for sizes, penalties, key in (([0], [1.0], "beam_size"), ([1], [-1.0], "length_penalty")):
-        with pytest.raises(ConfigError, match=key):
-            search_grid(DecodingConfig(), sizes, penalties, [None])
+    with pytest.raises(ConfigError, match="length_penalty"):
+        search_grid(DecodingConfig(), [1], [-1.0], [None])
     with pytest.raises(InputError, match=r"decoding\.sample"):
         search_grid(DecodingConfig(sample=True), [1], [1.0], [None])
 
 
 @given(st.integers(0, 30), st.integers(1, 30), st.integers(0, 3))
-def test_a_sample_has_distinct_pairs_in_their_order_and_depends_on_the_seed_alone(number, limit, seed):
+def test_a_sample_has_distinct_pairs_in_their_order(number, limit, seed):
     pairs = [(str(index), str(index)) for index in range(number)]
     sample = compared_on(pairs, pairs).sampled(limit, seed)
     assert len(sample.pairs) == min(number, limit) and sample.languages == sample.pairs
@@ -127,8 +126,7 @@ def test_a_choice_has_only_the_penalties_of_its_search():
     assert tune(Copying(), BOTH, setting, 0)["chosen"]["length_penalties"] == {} == setting[0].length_penalties
 
 
-@pytest.mark.parametrize("num_tried", [2, 0])
-def test_after_its_time_tuning_chooses_among_settings_tried(monkeypatch, num_tried):
+def test_after_its_time_tuning_chooses_among_settings_tried(monkeypatch):
     clock = [0.0]
     monkeypatch.setattr(tuning, "time", SimpleNamespace(monotonic=lambda: clock[0], perf_counter=time.perf_counter))
 
@@ -138,10 +136,8 @@ def test_after_its_time_tuning_chooses_among_settings_tried(monkeypatch, num_tri
             return super().translate(sources)
 
     compared, settings = compared_on(PAIRS), grid([1, 2, 9])
-    if not num_tried:
-        with pytest.raises(tuning.OutOfTimeError):
-            tune(Slow(), compared, settings, 0, max_seconds=0.5)
-        return
-    result = tune(Slow(), compared, settings, 0, max_seconds=num_tried + 0.5)
-    assert (len(result["trials"]), result["num_settings"]) == (num_tried, 3)
-    assert result["chosen"] == tune(Copying(), compared, settings[:num_tried], 0)["chosen"]
+    with pytest.raises(tuning.OutOfTimeError):
+        tune(Slow(), compared, settings, 0, max_seconds=0.5)
+    result = tune(Slow(), compared, settings, 0, max_seconds=2.5)
+    assert (len(result["trials"]), result["num_settings"]) == (2, 3)
+    assert result["chosen"] == tune(Copying(), compared, settings[:2], 0)["chosen"]
