@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from mt_cli.checkpoint.checkpoint import save_checkpoint
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.checkpoint.files import save_checkpoint
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.text_hashes import PairHashes, pair_hashes
