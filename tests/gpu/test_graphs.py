@@ -26,7 +26,7 @@ from mt_cli.model.packed_attention import has_row_kernels
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
 from mt_cli.training.steps import Position, optimization_steps
-from mt_cli.training.update import GraphedUpdate, build_update, reason_against_graphs
+from mt_cli.training.update import build_update, reason_against_graphs
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # For the deterministic mode, before the first product.
 pytestmark = [
@@ -59,14 +59,12 @@ def trained(number, max_graphs=128, state=None, compiles_layers=False, model=(),
         groups = optimizer.state_dict()["param_groups"]
         optimizer.load_state_dict({"state": moments, "param_groups": groups})
     update = build_update(objective, optimizer, config, torch.bfloat16, compiles_layers=compiles_layers)
-    assert isinstance(update, GraphedUpdate), reason_against_graphs(
-        config, objective.model.config, CUDA, torch.bfloat16
-    )
-    update.gradients._max_graphs = max_graphs
+    assert update.gradients.captures, reason_against_graphs(config, objective.model.config, CUDA, torch.bfloat16)
+    update.gradients.max_graphs = max_graphs
     pairs = MixedPairs(some_pairs(), [1.0], config.tokens_per_batch, config.seed)
     steps = optimization_steps(update, pairs, config, lambda step: 1e-3, position)
     losses = [float(report.cross_entropy) for report in itertools.islice(steps, number)]
-    assert bool(update.gradients._graphs) == (max_graphs > 0 and number > 20)
+    assert bool(update.gradients.graphs) == (max_graphs > 0 and number > 20)
     state = deepcopy((objective.state_dict(), optimizer.state_dict()["state"], position))
     return losses, weights_of(objective), state
 
