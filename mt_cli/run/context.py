@@ -35,7 +35,7 @@ class Length:
     step_tokens: int
     """Largest number of tokens of a step."""
     steps_per_epoch: int | None
-    """Number of steps in an epoch; None for a stream, and for steps of growing size."""
+    """Number of steps in an epoch; None for a stream."""
     num_steps: int | None
     """Largest number of steps; None if only time or patience ends the run."""
 
@@ -149,7 +149,7 @@ def _length(config: Config, pairs: TrainingPairs, num_processes: int) -> Length:
     """Count the steps of a run that began with this number of processes."""
     training, num_batches = config.training, estimate_epoch(pairs, config)
     steps_per_epoch = None
-    if num_batches is not None and training.micro_batches_growth_steps is None:
+    if num_batches is not None:
         steps_per_epoch = count_steps(training, num_processes, num_batches, num_epochs=1)
     in_epochs = count_steps(training, num_processes, num_batches or 0, training.max_epochs or 0)
     return Length(

@@ -65,43 +65,32 @@ class BatchedMuon(torch.optim.Muon):
             for weight in group["params"]:
                 if weight.grad is not None:
                     weights_by_shape[weight.shape].append(weight)
-            for shape, weights in weights_by_shape.items():
-                if self.found_inf is not None:
-                    self._step_if_finite(weights, group, self.found_inf == 0)
-                    continue
-                matrices = torch.stack([self._with_momentum(weight, group["momentum"]) for weight in weights])
-                changes = _orthogonal(matrices, group["ns_coefficients"], group["ns_steps"], group["eps"])
-                size = _UPDATE_SIZE * math.sqrt(max(shape))
-                for weight, change in zip(weights, changes, strict=True):
-                    weight.mul_(1 - group["lr"] * group["weight_decay"]).add_(change, alpha=-group["lr"] * size)
+            for weights in weights_by_shape.values():
+                self._step(weights, group)
 
-    def _step_if_finite(self, weights: list[Tensor], group: dict[str, Any], is_finite: Tensor) -> None:
-        """Update matrices of one shape if `is_finite` is true, in few kernels."""
-        buffers = [self._momentum_of(weight) for weight in weights]
+    def _step(self, weights: list[Tensor], group: dict[str, Any]) -> None:
+        """Update matrices of one shape; `momentum_buffer` is the average of the gradients of a matrix."""
+        is_finite = None if self.found_inf is None else self.found_inf == 0
+        for weight in weights:
+            self.state[weight].setdefault("momentum_buffer", torch.zeros_like(weight))
+        buffers = [self.state[weight]["momentum_buffer"] for weight in weights]
         before = torch.stack(buffers)
         gradients = torch.stack([weight.grad for weight in weights if weight.grad is not None])
-        gradients = torch.where(is_finite, gradients, 0.0)
-        after = torch.where(is_finite, before.lerp(gradients, 1 - group["momentum"]), before)
+        if is_finite is not None:
+            gradients = torch.where(is_finite, gradients, 0.0)
+        after = before.lerp(gradients, 1 - group["momentum"])
+        if is_finite is not None:
+            after = torch.where(is_finite, after, before)
         torch._foreach_copy_(buffers, after.unbind())
-        matrices = gradients.lerp(after, group["momentum"])
+        matrices = gradients.lerp(after, group["momentum"])  # Nesterov's mean of both.
         changes = _orthogonal(matrices, group["ns_coefficients"], group["ns_steps"], group["eps"])
-        rate = is_finite * group["lr"]
-        torch._foreach_mul_(weights, 1 - rate * group["weight_decay"])
+        rate = group["lr"] if is_finite is None else is_finite * group["lr"]
         size = _UPDATE_SIZE * math.sqrt(max(weights[0].shape))
-        torch._foreach_add_(weights, (changes.float() * (-size * rate)).unbind())
-
-    def _momentum_of(self, weight: Tensor) -> Tensor:
-        """Average of the gradients of a matrix."""
-        state = self.state[weight]
-        if "momentum_buffer" not in state:
-            state["momentum_buffer"] = torch.zeros_like(weight)
-        buffer: Tensor = state["momentum_buffer"]
-        return buffer
-
-    def _with_momentum(self, weight: Tensor, momentum: float) -> Tensor:
-        """Add the gradient of a matrix to the average; return Nesterov's mean of both."""
-        assert weight.grad is not None
-        return weight.grad.lerp(self._momentum_of(weight).lerp_(weight.grad, 1 - momentum), momentum)
+        torch._foreach_mul_(weights, 1 - rate * group["weight_decay"])
+        if is_finite is None:
+            torch._foreach_add_(weights, changes.unbind(), alpha=-rate * size)
+        else:  # The rate is a tensor.
+            torch._foreach_add_(weights, (changes.float() * (-size * rate)).unbind())
 
 
 def _orthogonal(matrices: Tensor, coefficients: tuple[float, float, float], steps: int, epsilon: float) -> Tensor:
@@ -145,19 +134,16 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Opt
     )
     if config.optimizer == "adamw" or not hidden:  # Empty with adapters, which do not map between hidden states.
         return adamw
-    ratio = (config.muon_learning_rate or config.learning_rate) / config.learning_rate
-    muon = BatchedMuon([{"params": hidden, "rate_ratio": ratio}], config.weight_decay)
-    return MuonWithAdamW(adamw, muon)
+    return MuonWithAdamW(adamw, BatchedMuon(hidden, config.weight_decay))
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Set the learning rate; the rate of Muon stays in proportion to it."""
+    """Set the learning rate, in tensors if the optimizer has it in tensors."""
     for group in optimizer.param_groups:
-        group_rate = rate * group.get("rate_ratio", 1.0)
         if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(group_rate)
+            group["lr"].fill_(rate)
         else:
-            group["lr"] = group_rate
+            group["lr"] = rate
 
 
 def use_tensor_rates(optimizer: torch.optim.Optimizer, device: torch.device) -> None:
