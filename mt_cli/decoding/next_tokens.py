@@ -8,7 +8,7 @@ V vocabulary, C candidates.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,8 +17,6 @@ from torch import Tensor
 
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.reserved_ids import ReservedIds
-from mt_cli.decoding.row_statistics import SEGMENT, RowStatistics, segment_maxima
-from mt_cli.decoding.transfers import send
 from mt_cli.model.kernels import is_cpu
 from mt_cli.tokenizer.special_tokens import EOS_ID, PAD_ID, SOS_ID, UNK_ID
 
@@ -31,14 +29,21 @@ TOKENS_BESIDE_RATIO = 10
 _ELEMENTS_AT_ONCE = 2**19
 """Log-probabilities computed at a time on a CPU: as many as stay in its caches."""
 
+_SEGMENT = 64
+
 Prefixes = Sequence[Sequence[int]]
 S = TypeVar("S", bound="DataclassInstance")
 
 
+def map_tensors(state: S, change: Callable[[Tensor], Tensor]) -> S:
+    """Copy of a dataclass with every tensor changed."""
+    tensors = {name: value for name, value in vars(state).items() if isinstance(value, Tensor)}
+    return replace(state, **{name: change(tensor) for name, tensor in tensors.items()})
+
+
 def select(state: S, rows: Tensor | slice) -> S:
     """Copy of a dataclass with only these rows of every tensor."""
-    tensors = {name: value for name, value in vars(state).items() if isinstance(value, Tensor)}
-    return replace(state, **{name: tensor[rows] for name, tensor in tensors.items()})
+    return map_tensors(state, lambda tensor: tensor[rows])
 
 
 def max_length(num_source_tokens: int, decoding: DecodingConfig) -> int:
@@ -57,11 +62,6 @@ class TokenMask:
     missing: Tensor | None = None  # RxC, reserved tokens that a row lacks, padded with [PAD]; then it may not end.
     given: Tensor | None = None  # R, True where the forced token is in a prefix.
 
-    @property
-    def is_by_row(self) -> bool:
-        """Whether the allowed tokens differ between rows."""
-        return self.forced is not None or self.repeated is not None or self.missing is not None
-
     def without_prefix(self, log_probs_RC: Tensor) -> Tensor:
         """Log-probabilities in which a token of a prefix counts nothing, because it is given and not chosen."""
         if self.given is None:
@@ -70,7 +70,8 @@ class TokenMask:
 
     def apply(self, log_probs_RV: Tensor) -> Tensor:
         """Write -inf for tokens that are not allowed; [EOS] is allowed if no other token is."""
-        can_be_stuck = self.is_by_row or log_probs_RV.shape[1] <= len(self.forbidden)
+        is_by_row = any(value is not None for value in (self.forced, self.repeated, self.missing))
+        can_be_stuck = is_by_row or log_probs_RV.shape[1] <= len(self.forbidden)
         ends_R = log_probs_RV[:, EOS_ID].clone() if can_be_stuck else None
         if self.forced is not None:
             is_free_R1, forced_R1 = (self.forced == FREE)[:, None], self.forced.clamp(min=0)[:, None]
@@ -131,11 +132,10 @@ class Constraints:
 
     def to(self, device: torch.device) -> Constraints:
         """Constraints with their tensors on a device."""
-        moved = replace(self, max_lengths=send(self.max_lengths, device), prefixes=send(self.prefixes, device))
-        if self.reserved is None or self.copies is None:
+        moved = map_tensors(self, lambda tensor: tensor.to(device))
+        if self.reserved is None:
             return moved
-        before = None if self.before is None else send(self.before, device)
-        return replace(moved, reserved=self.reserved.to(device), copies=send(self.copies, device), before=before)
+        return replace(moved, reserved=map_tensors(self.reserved, lambda tensor: tensor.to(device)))
 
     def next_after(self, ids_BNT: Tensor) -> TokenMask:
         """Mask of the tokens that may follow these hypotheses."""
@@ -189,36 +189,14 @@ class Constraints:
 def best_tokens(logits_RV: Tensor, number: int, mask: TokenMask) -> tuple[Tensor, Tensor]:
     """RxC log-probabilities in fp32 and tokens of the `number` likeliest (at most V), best first.
 
-    Masked tokens have -inf; their probability does not go to other tokens. NaN counts as the likeliest. On a GPU, the
-    logits may be overwritten.
+    Masked tokens have -inf; their probability does not go to other tokens. NaN counts as the likeliest.
     """
     num_rows, size = logits_RV.shape
-    if _statistics.are_ready(logits_RV):
-        return best_by_statistics(logits_RV, number, mask, *_statistics.of(logits_RV))
     at_once = max(1, _ELEMENTS_AT_ONCE // size) if is_cpu(logits_RV) else num_rows
     segments = [slice(start, start + at_once) for start in range(0, num_rows, at_once)]
     log_probs = (select(mask, rows).apply(log_softmax(logits_RV[rows])) for rows in segments)
     values, tokens = zip(*(largest(segment, number) for segment in log_probs), strict=True)
     return torch.cat(values), torch.cat(tokens)
-
-
-_statistics = RowStatistics()
-
-
-def best_by_statistics(
-    logits_RV: Tensor, number: int, mask: TokenMask, log_sums_R1: Tensor, maxima_RG: Tensor
-) -> tuple[Tensor, Tensor]:
-    """`best_tokens` from the statistics of the rows before masking; overwrites the logits and the maxima.
-
-    The logits and the log-probabilities of a row differ by one constant, so both have the same order.
-    """
-    logits_RV = mask.apply(logits_RV)
-    if mask.is_by_row:
-        maxima_RG = segment_maxima(logits_RV)
-    elif logits_RV.shape[1] >= SEGMENT:  # All tokens that are forbidden in every row are in the first segment.
-        maxima_RG[:, 0] = logits_RV[:, :SEGMENT].amax(dim=1)
-    values_RC, tokens_RC = largest(logits_RV, number, maxima_RG)
-    return values_RC - log_sums_R1, tokens_RC
 
 
 def log_softmax(logits_RV: Tensor) -> Tensor:
@@ -260,34 +238,26 @@ def _sampled(values_RC: Tensor, weights_RC: Tensor, random_numbers_R: Tensor) ->
     return values_RC.gather(1, places_R1).masked_fill(total_R1.isnan(), torch.nan), places_R1
 
 
-def largest(values_RV: Tensor, number: int, maxima_RG: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def largest(values_RV: Tensor, number: int) -> tuple[Tensor, Tensor]:
     """RxC values and indices, largest first, of the `number` largest in each row (at most V).
 
     The largest values lie in the `number` segments of a row with the largest maxima, so only these segments are sorted
     (256 x 8,000 on one core: 1.7 ms, against 3.1 for `topk` of whole rows). On GPUs, a maximum is one kernel.
-    `maxima_RG` are the maxima of the segments, if they are known already.
     """
     size = values_RV.shape[1]
-    if maxima_RG is None and number == 1 and not is_cpu(values_RV):
-        return _top(values_RV, 1)
-    num_segments = size // SEGMENT
-    if num_segments <= number:
-        return _top(values_RV, min(number, size))
-    end = num_segments * SEGMENT
-    _, segments_RC = _top(segment_maxima(values_RV) if maxima_RG is None else maxima_RG, number)
-    within = torch.arange(SEGMENT, device=values_RV.device)
-    candidates = (segments_RC[..., None] * SEGMENT + within).flatten(1)
-    if end < size:
-        rest = torch.arange(end, size, device=values_RV.device).expand(len(values_RV), -1)
-        candidates = torch.cat([candidates, rest], dim=1)
-    values_RC, ranks_RC = _top(values_RV.gather(1, candidates), number)
-    return values_RC, candidates.gather(1, ranks_RC)
-
-
-def _top(values_RV: Tensor, number: int) -> tuple[Tensor, Tensor]:
-    """`topk`; on a GPU, a maximum is faster."""
     if number == 1 and not is_cpu(values_RV):
         maxima_R1, indices_R1 = values_RV.max(dim=-1, keepdim=True)
         return maxima_R1, indices_R1
-    values_RC, indices_RC = values_RV.topk(number)
-    return values_RC, indices_RC
+    num_segments = size // _SEGMENT
+    if num_segments <= number:
+        values_RC, indices_RC = values_RV.topk(min(number, size))
+        return values_RC, indices_RC
+    end = num_segments * _SEGMENT
+    _, segments_RC = values_RV[:, :end].unflatten(1, (num_segments, _SEGMENT)).amax(dim=-1).topk(number)
+    within = torch.arange(_SEGMENT, device=values_RV.device)
+    candidates = (segments_RC[..., None] * _SEGMENT + within).flatten(1)
+    if end < size:
+        rest = torch.arange(end, size, device=values_RV.device).expand(len(values_RV), -1)
+        candidates = torch.cat([candidates, rest], dim=1)
+    values_RC, ranks_RC = values_RV.gather(1, candidates).topk(number)
+    return values_RC, candidates.gather(1, ranks_RC)

@@ -12,7 +12,6 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from mt_cli.decoding.transfers import send
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 
 
@@ -36,20 +35,10 @@ class ReservedIds:
             numbers_V[ids_KA] = torch.arange(len(ids_KA))[:, None]
         return cls(numbers[0], numbers[1], ids[1])
 
-    def to(self, device: torch.device) -> ReservedIds:
-        """Entries as tensors on a device."""
-        return ReservedIds(send(self.source, device), send(self.target, device), send(self.target_ids, device))
-
     def counts(self, ids: Tensor, numbers_V: Tensor) -> Tensor:
         """How often each character occurs in ids ...xT: ...xK."""
         counts = ids.new_zeros(*ids.shape[:-1], len(self.target_ids) + 1)
         return counts.scatter_add_(-1, numbers_V[ids], torch.ones_like(ids))[..., :-1]
-
-    def are_copied(self, source: Sequence[int], target: Sequence[int], order: Sequence[int]) -> bool:
-        """Whether a translation has each character as often as its source, and those of `order` in this order."""
-        ids = [torch.tensor(list(side), dtype=torch.int64) for side in (source, target)]
-        are_equal = torch.equal(self.counts(ids[0], self.source), self.counts(ids[1], self.target))
-        return are_equal and [number for number in self.target[ids[1]].tolist() if number in order] == list(order)
 
     @property
     def before(self) -> Tensor | None:

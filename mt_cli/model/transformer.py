@@ -63,6 +63,12 @@ class Transformer(nn.Module):
         weights = AttentionWeights([], [], [])
         return self(src_ids, tgt_input_ids, weights), weights
 
+    def read_hidden(self, src_ids: Tensor, tgt_input_ids: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Hidden states (B x T)xD of padded target ids, before the projection, and cross-attention BxHxTxS by layer."""
+        weights = AttentionWeights(None, None, [])  # type: ignore[arg-type]  # Nothing else is computed.
+        memory = self._encode(Side.of_padded(src_ids), weights)
+        return self._decode(Side.of_padded(tgt_input_ids), memory, weights), weights.cross
+
     def hidden_states(self, batch: Batch) -> Tensor:
         """Hidden states NxD of the target tokens of a batch, which the projection maps to logits."""
         return self._decode(batch.target, self._encode(batch.source))

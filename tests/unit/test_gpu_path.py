@@ -17,8 +17,8 @@ from mt_cli.decoding import predictor as predictor_module
 from mt_cli.decoding import search as search_module
 from mt_cli.decoding.engine import Sentence, TransformerEngine
 from mt_cli.decoding.next_tokens import FREE, Constraints
-from mt_cli.decoding.predictor import EagerPredictor, GraphedPredictor
-from mt_cli.decoding.search import Beams, Samples, search
+from mt_cli.decoding.predictor import Predictor
+from mt_cli.decoding.search import ON_CPU, ON_GPU, Beams, Independent, LengthPenalty, search
 from mt_cli.errors import DivergenceError
 from mt_cli.model import kernels
 from mt_cli.model.ensemble import Ensemble
@@ -64,8 +64,8 @@ def forced(monkeypatch):
         assert {module.__name__ for module in modules} >= {"mt_cli.model.kernels", "mt_cli.model.fused_loss"}
         for module in modules:
             monkeypatch.setattr(module, "is_cpu", lambda x: False)
-        monkeypatch.setattr(search_module, "reads_late", lambda device: True)
-        monkeypatch.setattr(predictor_module, "_STEPS_BEFORE_RECORDING", 1)
+        monkeypatch.setattr(search_module, "pace_of", lambda device: ON_GPU)
+        monkeypatch.setattr(predictor_module, "_STEPS_BEFORE_CAPTURE", 1)
 
     return force
 
@@ -177,34 +177,34 @@ def logits_of(predictor, src_ids, num_beams, shrinks):
 def test_captured_logits_are_eager_ones_while_a_batch_changes(forced, model, num_beams):
     forced()
     model = tiny_model(**model).eval()
-    graphed = GraphedPredictor(model)
+    graphed = Predictor(model, captures=True)
     for number, shrinks in ((21, {3: 10, 30: 7}), (5, {}), (21, {3: 10, 30: 2})):
         arguments = padded(some_sources(number)), num_beams, shrinks
-        expected = logits_of(EagerPredictor(model), *arguments)
+        expected = logits_of(Predictor(model), *arguments)
         for ours, theirs in zip(logits_of(graphed, *arguments), expected, strict=True):
             assert torch.allclose(ours, theirs, atol=1e-4)
-    assert graphed.num_recorded > 5
+    assert graphed.num_captured > 5
 
 
 @pytest.mark.parametrize("options", SEARCHES, ids=str)
 def test_a_search_as_on_a_gpu_finds_the_same_translations(forced, options):
-    """With batches that recur, captured steps, flags that are read late, and the branches of GPUs."""
+    """With batches that recur, captured steps, flags that are read seldom, and the branches of GPUs."""
     sentences, decoding = [*map(Sentence, some_sources(40))], DecodingConfig(max_length=20, **options)
     expected = TransformerEngine(model := tiny_model(spread=1.5).eval()).search(sentences, decoding, 2)
     forced()
-    engine, graphed = TransformerEngine(model), GraphedPredictor(model)
-    vars(engine.means).update(fitting_tokens=500, predictor=graphed)
+    engine, graphed = TransformerEngine(model), Predictor(model, captures=True)
+    vars(engine.resources).update(fitting_tokens=500, predictor=graphed)
     found = engine.search(sentences, decoding.model_copy(update={"batch_tokens": 200}), 2)
     for ours, theirs in zip(found, expected, strict=True):
         assert [best.ids for best in ours] == [best.ids for best in theirs]
         assert [best.score for best in ours] == pytest.approx([best.score for best in theirs], abs=1e-4)
-    assert graphed.num_recorded > 0
+    assert graphed.num_captured > 0
 
 
 @pytest.mark.parametrize("options", SEARCHES, ids=str)
-@pytest.mark.parametrize("is_late", [False, True])
-def test_a_search_with_a_model_that_diverged_is_an_error(monkeypatch, options, is_late):
-    monkeypatch.setattr(search_module, "reads_late", lambda device: is_late)
+@pytest.mark.parametrize("pace", [ON_CPU, ON_GPU])
+def test_a_search_with_a_model_that_diverged_is_an_error(monkeypatch, options, pace):
+    monkeypatch.setattr(search_module, "pace_of", lambda device: pace)
     model = tiny_model().eval()
     torch.nn.init.constant_(model.projection.weight, float("nan"))
     for limit in (1, 30):
@@ -277,16 +277,16 @@ def test_every_operation_of_a_search_is_on_the_device(options):
     with OnMeta() as seen:
         lengths, free = torch.full((5,), 2, device=META), torch.full((5, 1), FREE, device=META)
         constraints = Constraints(decoding, frozenset([2]), lengths, free)
-        state = Beams.start(5, decoding.beam_size, META)
+        state = Beams.start(5, decoding.beam_size, LengthPenalty(1.0), META)
         if decoding.sample or decoding.beam_size == 1:
             scores = torch.zeros(5, 2, device=META)
             random_numbers = torch.zeros(5, 2, 4, device=META)
-            state = Samples(scores.long()[..., None][..., :0], scores, scores == 0, random_numbers)
+            state = Independent(scores.long()[..., None][..., :0], scores, scores == 0, random_numbers, decoding)
         num_beams = state.scores.shape[1]
         cache = model.start(torch.full((5, 7), EOS_ID, device=META), num_beams)
         tokens = torch.full((5 * num_beams,), SOS_ID, device=META)
         for _ in range(9):
-            state = state.extend(model.next(tokens, cache), constraints.next_after(state.ids), decoding)
+            state = state.extend(model.next(tokens, cache), constraints.next_after(state.ids))
             cache.select(state.parents)
             tokens = state.ids[:, :, -1].flatten()
     assert seen.num_copies == 0

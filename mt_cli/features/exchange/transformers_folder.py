@@ -82,7 +82,7 @@ class TransformersEngine:
                 **options,
             )
             ids = [index for index in output[1:].tolist() if index not in (self._layout.eos, self._layout.pad)]
-            hypotheses.append([Hypothesis([self._layout.rows[1][index] for index in ids], 0.0, None)])
+            hypotheses.append([Hypothesis([self._layout.rows[1][index] for index in ids], 0.0)])
         return hypotheses
 
     @torch.inference_mode()
