@@ -6,7 +6,9 @@ Legend of the shapes: N tokens, D d_model, H heads, K d_head.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -49,7 +51,10 @@ class Embedding(nn.Module):
 
 
 class SinusoidalPositions(nn.Module):
-    """Sines in the even dimensions, cosines in the odd ones (section 3.5). The table grows as needed."""
+    """Sines in the even dimensions, cosines in the odd ones (section 3.5), in fp32 whatever dtype the model has.
+
+    The table grows as needed, and earlier positions keep their values.
+    """
 
     table: Tensor
 
@@ -68,6 +73,12 @@ class SinusoidalPositions(nn.Module):
         if num_positions > len(table):
             self.table = table = self.encodings(2 * num_positions, table.shape[1]).to(table.device)
         return table[positions_N]
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Follow a model to another device, but not to half precision, which would round the angles of positions."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self.table = self.encodings(*self.table.shape).to(self.table.device)
+        return self
 
 
 class FairseqPositions(SinusoidalPositions):

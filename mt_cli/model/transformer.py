@@ -11,8 +11,10 @@ attention alone needs it. Modules compute in the number format of their weights.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar
+from typing import cast as typed
 
 import torch
 import torch.nn.functional as F
@@ -28,6 +30,8 @@ from mt_cli.model.kernels import add_dropped, bias_of, drop, has_variable_length
 from mt_cli.model.packed_attention import has_row_kernels
 from mt_cli.model.positions import Embedding, Rotation
 from mt_cli.model.static_cache import StaticCache
+
+M = TypeVar("M", bound=nn.Module)
 
 
 class Transformer(nn.Module):
@@ -93,7 +97,7 @@ class Transformer(nn.Module):
 
     @property
     def _decoder_layers(self) -> Iterable[DecoderLayer]:
-        return cast("Iterable[DecoderLayer]", self.decoder)
+        return typed("Iterable[DecoderLayer]", self.decoder)
 
     def _encode(self, source: Side, weights: AttentionWeights | None = None) -> Memory:
         x_MD, layout = self._embed(self.source_embedding, source)
@@ -268,6 +272,21 @@ def _initialise(module: nn.Module) -> None:
             nn.init.zeros_(module.bias)
     elif isinstance(module, nn.Embedding):
         nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
+
+
+def cast(module: M, dtype: torch.dtype, device: torch.device | None = None) -> M:
+    """Copy of a module whose weights have another dtype or device; the module itself if they have both already.
+
+    Tables of positions stay in fp32. What trains the module trains the copy: `requires_grad` is kept.
+    """
+    weight = next(module.parameters())
+    device = device or weight.device
+    if (weight.dtype, weight.device) == (dtype, device):
+        return module
+    tensors: dict[int, Tensor] = {id(buffer): buffer.to(device) for buffer in module.buffers()}
+    for weight in module.parameters():
+        tensors[id(weight)] = nn.Parameter(weight.detach().to(device, dtype), requires_grad=weight.requires_grad)
+    return deepcopy(module, tensors)
 
 
 def outline(config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> Transformer:

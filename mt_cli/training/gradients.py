@@ -5,11 +5,10 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable
-from copy import deepcopy
 from dataclasses import replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.amp import GradScaler
 
 from mt_cli.batching.batches import Batch, collate
@@ -17,6 +16,7 @@ from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.errors import DeviceMemoryError
 from mt_cli.machine.devices import is_out_of_memory
 from mt_cli.machine.group import ALONE, Group, copy_all
+from mt_cli.model.transformer import cast
 from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.training.objective import LossSums, Objective
 
@@ -43,7 +43,7 @@ class GradientAccumulator:
         self.device = next(objective.parameters()).device
         self.scaler = GradScaler(self.device.type, init_scale=2.0**13, enabled=compute_dtype == torch.float16)
         self.parameters: list[Tensor] = [weight for weight in objective.parameters() if weight.requires_grad]
-        self.objective = objective if compute_dtype == torch.float32 else _cast(objective, compute_dtype)
+        self.objective = cast(objective, compute_dtype)
         self.num_splits = 0
         self.is_empty = True  # Whether no gradient of the current step was added.
         self._smallest_too_large = math.inf
@@ -126,15 +126,6 @@ class GradientAccumulator:
             return
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             parameter.grad = gradient
-
-
-def _cast(objective: Objective, dtype: torch.dtype) -> Objective:
-    """Copy of an objective with its weights in another number format; buffers keep their format."""
-    weights = {
-        id(weight): nn.Parameter(weight.detach().to(dtype), requires_grad=weight.requires_grad)
-        for weight in objective.parameters()
-    }
-    return deepcopy(objective, weights)
 
 
 def largest_batch(fits: Callable[[int], bool], smallest: int, largest: int) -> int:
