@@ -16,7 +16,7 @@ from mt_cli.decoding.batch_size import batches_that_recur, bytes_per_token, fitt
 from mt_cli.decoding.predictor import Predictor, predictor_of
 from mt_cli.decoding.reserved_ids import ReservedIds
 from mt_cli.decoding.search import Hypothesis, Results, start_search
-from mt_cli.errors import DeviceMemoryError, InputError
+from mt_cli.errors import DeviceMemoryError
 from mt_cli.machine.devices import free_memory, is_out_of_memory
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer
@@ -172,12 +172,9 @@ class TransformerEngine:
 
     @torch.inference_mode()
     def force_decode(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
-        """See `Engine`; raises InputError if a side has more tokens than the model has positions."""
+        """See `Engine`."""
         self.model.eval()
         lengths = [max(len(source), len(target)) for source, target in pairs]
-        limit = self.model.max_positions
-        if limit is not None and max(lengths, default=0) >= limit:
-            raise InputError(f"a side has {max(lengths):,} tokens; this model has positions for {limit - 1:,}")
         decoded: dict[int, ForcedDecoding] = {}
 
         def compute(indices: Sequence[int]) -> None:

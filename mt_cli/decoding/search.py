@@ -89,7 +89,7 @@ def start_search(
     GPU has work. With `src_ids` on the CPU, nothing waits for the GPU at the start.
     """
     device = next(model.parameters()).device
-    constraints = Constraints.of(src_ids, decoding, prefixes, model.max_positions, reserved)
+    constraints = Constraints.of(src_ids, decoding, prefixes, reserved)
     predictor, num_beams = predictor or EagerPredictor(model), max(decoding.beam_size, num_best)
     state: Samples | Beams
     if decoding.sample or num_beams == 1:

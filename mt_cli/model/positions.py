@@ -26,10 +26,8 @@ class Embedding(nn.Module):
         super().__init__()
         self.table = nn.Embedding(vocab_size, config.d_model)
         # Rotary positions are applied by attention.
-        self.positions: SinusoidalPositions | LearnedPositions | None = None
-        if config.positions == "learned":
-            self.positions = LearnedPositions(config.max_positions, config.d_model)
-        elif config.positions == "sinusoidal":
+        self.positions: SinusoidalPositions | None = None
+        if config.positions == "sinusoidal":
             self.positions = SinusoidalPositions(config.d_model)
         elif config.positions == "fairseq":
             self.positions = FairseqPositions(config.d_model)
@@ -94,14 +92,6 @@ class FairseqPositions(SinusoidalPositions):
         frequencies = torch.exp(torch.arange(half, device="cpu") * (-math.log(10_000.0) / max(1, half - 1)))
         angles = torch.arange(2, num_positions + 2, device="cpu")[:, None] * frequencies
         return torch.cat([angles.sin(), angles.cos()], dim=1)
-
-
-class LearnedPositions(nn.Embedding):
-    """Trained table of positions, of limited length (Gehring et al. 2017)."""
-
-    def forward(self, positions_N: Tensor, num_positions: int) -> Tensor:  # type: ignore[override]
-        """Encodings NxD of positions below `num_positions`."""
-        return self.weight[positions_N]
 
 
 class Rotation(nn.Module):

@@ -41,7 +41,6 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         self.compiles_layers = False
-        self.max_positions = config.max_positions if config.positions == "learned" else None
         self.rotation = Rotation(config) if config.positions == "rotary" else nn.Identity()
         self.source_embedding = Embedding(config, source_vocab_size)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))

@@ -20,7 +20,6 @@ KINDS = [
     {},
     {"norm_order": "post", "qkv_bias": False, "activation": "gelu"},
     {"norm_order": "post", "final_norm": True, "output_bias": True},
-    {"positions": "learned", "max_positions": 64},
     {"positions": "fairseq", "decoder_start": "eos", "tie_embeddings": "all"},
     {"positions": "rotary", "activation": "swiglu", "tie_embeddings": "none"},
 ]
