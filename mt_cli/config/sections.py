@@ -167,7 +167,7 @@ class ModelConfig(Section):
     output_bias: bool = False
     """Use a bias in the output projection, as Marian does."""
     dropout: float = Field(default=0.1, ge=0, le=0.99)
-    """Dropout rate of embeddings and of each sub-layer's output."""
+    """Dropout rate of embeddings and of each sub-layer's output. A CPU rounds rates to 1/256 (below 1/32: 1/65536)."""
     attention_dropout: float = Field(default=0.0, ge=0, le=0.99)
     """Dropout rate of attention weights."""
     feed_forward_dropout: float = Field(default=0.0, ge=0, le=0.99)
