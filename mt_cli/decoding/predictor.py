@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from mt_cli.machine.graphs import GraphPool
+from mt_cli.model.cache import Arena, CacheShape
 from mt_cli.model.ensemble import Ensemble
-from mt_cli.model.static_cache import Arena, CacheShape, StaticCache
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special_tokens import SOS_ID
 
@@ -111,7 +111,7 @@ class GraphedPredictor:
                 self._places = places
                 self._forget_everything()
             with torch.inference_mode():
-                self._cache = StaticCache(self._arena, self._model.start(src_ids, num_beams))
+                self._cache = self._model.start(src_ids, num_beams, self._arena)
                 self._tokens().fill_(SOS_ID)
             try:
                 yield self

@@ -25,11 +25,10 @@ from mt_cli.batching.batches import Batch, Side
 from mt_cli.batching.packing import PackedLayout
 from mt_cli.config.sections import ModelConfig
 from mt_cli.model.attention import Append, Attended, AttentionWeights, MultiHeadAttention
-from mt_cli.model.cache import KeyValueCache
+from mt_cli.model.cache import Arena, KeyValueCache
 from mt_cli.model.kernels import add_dropped, bias_of, drop, has_variable_length, mark_rows
 from mt_cli.model.packed_attention import has_row_kernels
 from mt_cli.model.positions import Embedding, Rotation
-from mt_cli.model.static_cache import StaticCache
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -70,21 +69,19 @@ class Transformer(nn.Module):
         """Hidden states NxD of the target tokens of a batch, which the projection maps to logits."""
         return self._decode(batch.target, self._encode(batch.source))
 
-    def start(self, src_ids: Tensor, num_beams: int = 1) -> KeyValueCache:
+    def start(self, src_ids: Tensor, num_beams: int = 1, arena: Arena | None = None) -> KeyValueCache:
         """Cache for decoding with `num_beams` hypotheses of each sentence, of padded ids BxS."""
         memory = self._encode(Side.of_padded(src_ids))
-        attended = (layer.attended(memory).keys_values for layer in self._decoder_layers)
-        # Contiguous: otherwise each step would copy them.
-        keys_values = [(keys.contiguous(), values.contiguous()) for keys, values in attended]
         assert memory.bias is not None
-        return KeyValueCache(keys_values, memory.bias, num_beams)
+        keys_values = (layer.attended(memory).keys_values for layer in self._decoder_layers)
+        return KeyValueCache(keys_values, memory.bias, num_beams, arena)
 
-    def next(self, token_ids: Tensor, cache: KeyValueCache | StaticCache) -> Tensor:
+    def next(self, token_ids: Tensor, cache: KeyValueCache) -> Tensor:
         """Logits RxV after one more token of each beam; the cache grows by these tokens."""
         layout = self.rotation(cache.advance())
         x_RD = self.target_embedding(token_ids, layout)
         for index, layer in enumerate(self._decoder_layers):
-            memory = Attended(cache.memory_bias, cache.memory[index])
+            memory = Attended(cache.memory_bias, cache.memory(index))
             x_RD = layer.decode(x_RD, layout, cache.bias, memory, partial(cache.append, index))
         return self.projection(self.decoder_norm(x_RD))
 

@@ -17,7 +17,7 @@ from mt_cli.decoding.predictor import EagerPredictor, GraphedPredictor
 from mt_cli.decoding.search import Beams, search
 from mt_cli.errors import DeviceMemoryError
 from mt_cli.machine.graphs import GraphPool
-from mt_cli.model.static_cache import rounded_sentences
+from mt_cli.model.cache import rounded_sentences
 from mt_cli.model.transformer import Transformer
 
 
