@@ -16,9 +16,9 @@ from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.errors import DeviceMemoryError
 from mt_cli.machine.devices import is_out_of_memory
 from mt_cli.machine.group import ALONE, Group, copy_all
+from mt_cli.model.loss import LossSums, Objective
 from mt_cli.model.transformer import cast
 from mt_cli.tokenizer.special_tokens import UNK_ID
-from mt_cli.training.objective import LossSums, Objective
 
 Number = int | Tensor
 """A number, or a tensor without dimension on the device of the gradients."""
@@ -143,7 +143,6 @@ def fits_memory(
     """Whether an update by AdamW from a batch of pairs of these lengths, [EOS] counted, fits in memory."""
     num_pairs = max(1, batch_tokens // max(source_length, target_length))
     sides = [[[UNK_ID] * (length - 1)] * num_pairs for length in (source_length, target_length)]
-    objective.step = objective.r_drop_start_step  # From here on, steps need the most memory.
     gradients = GradientAccumulator(objective.train(), compute_dtype)
     batch = collate(EncodedPairs.from_ids(*sides), range(num_pairs)).to(gradients.device)
     with torch.random.fork_rng([gradients.device] if gradients.device.type == "cuda" else []):

@@ -78,10 +78,10 @@ def optimization_steps(
         batches = epoch_batches(pairs, config.tokens_per_batch, config.seed, *place)
         for step in in_threads(lambda step: step.collate(gradients, shaped_for), _steps(batches, config, position)):
             objective.train()
-            objective.step = position.step + 1
-            seeded = step.seeded(config.seed, objective.step, gradients)
+            number = position.step + 1
+            seeded = step.seeded(config.seed, number, gradients)
             sums = gradients.accumulate(seeded, step.num_target_tokens)
-            rate = schedule(objective.step)
+            rate = schedule(number)
             applied = update.apply(sums.cross_entropy, rate)
             position.advance(step)
             yield StepReport(

@@ -23,8 +23,8 @@ from mt_cli.machine.devices import reason_against_compiling
 from mt_cli.machine.graphs import GraphPool
 from mt_cli.machine.group import ALONE, Group
 from mt_cli.model.kernels import has_variable_length
+from mt_cli.model.loss import LossSums, Objective
 from mt_cli.training.gradients import GradientAccumulator, Number
-from mt_cli.training.objective import LossSums, Objective
 from mt_cli.training.optimizer import set_rate, step_if, use_tensor_rates
 
 _MAX_GRAPHS = 128
@@ -128,7 +128,7 @@ class GraphedGradientAccumulator(GradientAccumulator):
 
     def _add(self, batch: Batch, num_target_tokens: Number) -> LossSums:
         self._num_target_tokens.fill_(num_target_tokens)
-        key = batch.shape, self.objective.is_twice, self.is_empty
+        key = batch.shape, self.is_empty
         if batch.shape is not None and key in self._seen and key not in self._graphs:
             self._record(batch, key)
         if key not in self._graphs:

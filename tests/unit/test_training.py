@@ -11,8 +11,8 @@ from mt_cli.batching.batches import MixedPairs, collate, epoch_batches
 from mt_cli.config.training import TrainingConfig
 from mt_cli.errors import DeviceMemoryError
 from mt_cli.evaluation.token_loss import score_tokens
+from mt_cli.model.loss import Objective
 from mt_cli.training.gradients import GradientAccumulator, fits_memory, largest_batch
-from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
 from mt_cli.training.steps import Position, count_steps, optimization_steps
 from mt_cli.training.update import Update
