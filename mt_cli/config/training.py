@@ -72,8 +72,6 @@ class TrainingConfig(Section):
     r_drop: float | None = Field(default=None, ge=0, le=1_000_000)
     """Weight of R-Drop (Wu et al. 2021: their alpha), which computes each batch twice with different dropout and
     draws the two distributions together. A step takes 2.4 times as long. `null`: off."""
-    r_drop_start_step: int = Field(default=1, ge=1)
-    """First update with R-Drop; earlier ones compute each batch once."""
     max_grad_norm: float | None = Field(default=1.0, ge=1e-20, le=1e20)
     """Maximum norm of the gradient; longer gradients are scaled down to it."""
     ema_decay: float | None = Field(default=None, gt=0, lt=1)

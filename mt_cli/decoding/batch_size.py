@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from torch import nn
 
+from mt_cli.model.cache import SOURCE_MULTIPLE, rounded_sentences
 from mt_cli.model.ensemble import Ensemble
-from mt_cli.model.static_cache import SOURCE_MULTIPLE, rounded_sentences
 from mt_cli.model.transformer import Transformer
 
 _TOKENS_OF_A_GPU = 262_144

@@ -17,7 +17,7 @@ from mt_cli.decoding.batch_size import batches_that_recur, bytes_per_token, fitt
 from mt_cli.decoding.predictor import Predictor
 from mt_cli.decoding.reserved_ids import ReservedIds
 from mt_cli.decoding.search import Hypothesis, search
-from mt_cli.errors import DeviceMemoryError, InputError
+from mt_cli.errors import DeviceMemoryError
 from mt_cli.machine.devices import free_memory, in_halves
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer
@@ -178,7 +178,7 @@ class TransformerEngine:
         return [results[index] for index in range(len(lengths))]
 
     def force_decode(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
-        """See `Engine`; raises InputError if a side has more tokens than the model has positions."""
+        """See `Engine`."""
         return self._read(pairs, with_scores=True)
 
     def attend(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Tensor]:
@@ -187,9 +187,6 @@ class TransformerEngine:
 
     def _read(self, pairs: Sequence[tuple[Ids, Ids]], with_scores: bool) -> list[ForcedDecoding]:
         lengths = [max(len(source), len(target)) for source, target in pairs]
-        limit = self.model.max_positions
-        if limit is not None and max(lengths, default=0) >= limit:
-            raise InputError(f"a side has {max(lengths):,} tokens; this model has positions for {limit - 1:,}")
         batch_tokens, fitting = _FORCED_BATCH_TOKENS, self.resources.fitting_tokens
         if fitting is not None:  # A GPU. Attention maps need several times the memory of a search.
             batch_tokens = max(batch_tokens, min(_FORCED_BATCH_TOKENS_OF_A_GPU, fitting // 16))

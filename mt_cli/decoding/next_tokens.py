@@ -112,10 +112,9 @@ class Constraints:
         src_ids: Tensor,
         decoding: DecodingConfig,
         prefixes: Prefixes,
-        limit: int | None,
         reserved: ReservedIds | None = None,
     ) -> Constraints:
-        """Constraints for sources BxS; a translation has at most `limit` tokens, [EOS] included."""
+        """Constraints for sources BxS."""
         max_lengths_B = (((src_ids != PAD_ID).sum(dim=1) - 1) * decoding.max_length_ratio).long() + TOKENS_BESIDE_RATIO
         if decoding.max_length is not None:
             max_lengths_B = max_lengths_B.clamp(max=decoding.max_length)
@@ -123,8 +122,6 @@ class Constraints:
         for row, prefix in enumerate(prefixes):
             prefixes_BP[row, : len(prefix)] = torch.tensor(prefix, dtype=torch.int64)
         max_lengths_B = torch.maximum(max_lengths_B, (prefixes_BP != FREE).sum(dim=1))
-        if limit is not None:
-            max_lengths_B = max_lengths_B.clamp(max=limit - 1)
         limits = decoding, frozenset(max_lengths_B.tolist()), max_lengths_B, prefixes_BP
         if reserved is None:
             return cls(*limits)

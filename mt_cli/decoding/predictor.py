@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from mt_cli.machine.graphs import GraphPool
+from mt_cli.model.cache import Arena, CacheShape
 from mt_cli.model.ensemble import Ensemble
-from mt_cli.model.static_cache import Arena, CacheShape, StaticCache
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special_tokens import SOS_ID
 
@@ -72,7 +72,7 @@ class Predictor:
                 self._arena = Arena(src_ids.device)
                 self._num_steps: Counter[CacheShape] = Counter()
                 self._forget_graphs()
-            self._cache = StaticCache(self._arena, self._model.start(src_ids, num_beams))
+            self._cache = self._model.start(src_ids, num_beams, self._arena)
             self._tokens().fill_(SOS_ID)
             try:
                 yield Prediction(self._next, self._cache.select)

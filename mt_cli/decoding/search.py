@@ -83,7 +83,7 @@ def search(
     source. `predictor` must belong to `model`. Raises DivergenceError if a score is not a number.
     """
     device, num_beams = next(model.parameters()).device, max(decoding.beam_size, num_best)
-    constraints = Constraints.of(src_ids, decoding, prefixes, model.max_positions, reserved)
+    constraints = Constraints.of(src_ids, decoding, prefixes, reserved)
     state: Independent | Beams
     if decoding.sample or num_beams == 1:
         state = Independent.start(src_ids, constraints, num_best, device)

@@ -26,8 +26,6 @@ class Ensemble(nn.Module):
     def __init__(self, models: Sequence[Transformer]) -> None:
         super().__init__()
         self.models = cast("Sequence[Transformer]", nn.ModuleList(models))
-        limits = [model.max_positions for model in models if model.max_positions is not None]
-        self.max_positions = min(limits, default=None)
 
     def read(self, src_ids: Tensor, tgt_input_ids: Tensor) -> tuple[Tensor, AttentionWeights]:
         """Log-probabilities BxTxV after each position of padded target ids, and the attention weights of all layers."""

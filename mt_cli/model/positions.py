@@ -6,7 +6,9 @@ Legend of the shapes: N tokens, D d_model, H heads, K d_head.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -24,10 +26,8 @@ class Embedding(nn.Module):
         super().__init__()
         self.table = nn.Embedding(vocab_size, config.d_model)
         # Rotary positions are applied by attention.
-        self.positions: SinusoidalPositions | LearnedPositions | None = None
-        if config.positions == "learned":
-            self.positions = LearnedPositions(config.max_positions, config.d_model)
-        elif config.positions == "sinusoidal":
+        self.positions: SinusoidalPositions | None = None
+        if config.positions == "sinusoidal":
             self.positions = SinusoidalPositions(config.d_model)
         elif config.positions == "fairseq":
             self.positions = FairseqPositions(config.d_model)
@@ -49,7 +49,10 @@ class Embedding(nn.Module):
 
 
 class SinusoidalPositions(nn.Module):
-    """Sines in the even dimensions, cosines in the odd ones (section 3.5). The table grows as needed."""
+    """Sines in the even dimensions, cosines in the odd ones (section 3.5), in fp32 whatever dtype the model has.
+
+    The table grows as needed, and earlier positions keep their values.
+    """
 
     table: Tensor
 
@@ -69,6 +72,12 @@ class SinusoidalPositions(nn.Module):
             self.table = table = self.encodings(2 * num_positions, table.shape[1]).to(table.device)
         return table[positions_N]
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Follow a model to another device, but not to half precision, which would round the angles of positions."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self.table = self.encodings(*self.table.shape).to(self.table.device)
+        return self
+
 
 class FairseqPositions(SinusoidalPositions):
     """Positions of fairseq, M2M100 and NLLB: all sines before all cosines, and the first two positions left out.
@@ -83,14 +92,6 @@ class FairseqPositions(SinusoidalPositions):
         frequencies = torch.exp(torch.arange(half, device="cpu") * (-math.log(10_000.0) / max(1, half - 1)))
         angles = torch.arange(2, num_positions + 2, device="cpu")[:, None] * frequencies
         return torch.cat([angles.sin(), angles.cos()], dim=1)
-
-
-class LearnedPositions(nn.Embedding):
-    """Trained table of positions, of limited length (Gehring et al. 2017)."""
-
-    def forward(self, positions_N: Tensor, num_positions: int) -> Tensor:  # type: ignore[override]
-        """Encodings NxD of positions below `num_positions`."""
-        return self.weight[positions_N]
 
 
 class Rotation(nn.Module):

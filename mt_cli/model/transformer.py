@@ -11,8 +11,10 @@ attention alone needs it. Modules compute in the number format of their weights.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar
+from typing import cast as typed
 
 import torch
 import torch.nn.functional as F
@@ -23,11 +25,12 @@ from mt_cli.batching.batches import Batch, Side
 from mt_cli.batching.packing import PackedLayout
 from mt_cli.config.sections import ModelConfig
 from mt_cli.model.attention import Append, Attended, AttentionWeights, MultiHeadAttention
-from mt_cli.model.cache import KeyValueCache
+from mt_cli.model.cache import Arena, KeyValueCache
 from mt_cli.model.kernels import add_dropped, bias_of, drop, has_variable_length, mark_rows
 from mt_cli.model.packed_attention import has_row_kernels
 from mt_cli.model.positions import Embedding, Rotation
-from mt_cli.model.static_cache import StaticCache
+
+M = TypeVar("M", bound=nn.Module)
 
 
 class Transformer(nn.Module):
@@ -37,7 +40,6 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         self.compiles_layers = False
-        self.max_positions = config.max_positions if config.positions == "learned" else None
         self.rotation = Rotation(config) if config.positions == "rotary" else nn.Identity()
         self.source_embedding = Embedding(config, source_vocab_size)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
@@ -73,21 +75,19 @@ class Transformer(nn.Module):
         """Hidden states NxD of the target tokens of a batch, which the projection maps to logits."""
         return self._decode(batch.target, self._encode(batch.source))
 
-    def start(self, src_ids: Tensor, num_beams: int = 1) -> KeyValueCache:
+    def start(self, src_ids: Tensor, num_beams: int = 1, arena: Arena | None = None) -> KeyValueCache:
         """Cache for decoding with `num_beams` hypotheses of each sentence, of padded ids BxS."""
         memory = self._encode(Side.of_padded(src_ids))
-        attended = (layer.attended(memory).keys_values for layer in self._decoder_layers)
-        # Contiguous: otherwise each step would copy them.
-        keys_values = [(keys.contiguous(), values.contiguous()) for keys, values in attended]
         assert memory.bias is not None
-        return KeyValueCache(keys_values, memory.bias, num_beams)
+        keys_values = (layer.attended(memory).keys_values for layer in self._decoder_layers)
+        return KeyValueCache(keys_values, memory.bias, num_beams, arena)
 
-    def next(self, token_ids: Tensor, cache: KeyValueCache | StaticCache) -> Tensor:
+    def next(self, token_ids: Tensor, cache: KeyValueCache) -> Tensor:
         """Logits RxV after one more token of each beam; the cache grows by these tokens."""
         layout = self.rotation(cache.advance())
         x_RD = self.target_embedding(token_ids, layout)
         for index, layer in enumerate(self._decoder_layers):
-            memory = Attended(cache.memory_bias, cache.memory[index])
+            memory = Attended(cache.memory_bias, cache.memory(index))
             x_RD = layer.decode(x_RD, layout, cache.bias, memory, partial(cache.append, index))
         return self.projection(self.decoder_norm(x_RD))
 
@@ -99,7 +99,7 @@ class Transformer(nn.Module):
 
     @property
     def _decoder_layers(self) -> Iterable[DecoderLayer]:
-        return cast("Iterable[DecoderLayer]", self.decoder)
+        return typed("Iterable[DecoderLayer]", self.decoder)
 
     def _encode(self, source: Side, weights: AttentionWeights | None = None) -> Memory:
         x_MD, layout = self._embed(self.source_embedding, source)
@@ -274,6 +274,21 @@ def _initialise(module: nn.Module) -> None:
             nn.init.zeros_(module.bias)
     elif isinstance(module, nn.Embedding):
         nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
+
+
+def cast(module: M, dtype: torch.dtype, device: torch.device | None = None) -> M:
+    """Copy of a module whose weights have another dtype or device; the module itself if they have both already.
+
+    Tables of positions stay in fp32. What trains the module trains the copy: `requires_grad` is kept.
+    """
+    weight = next(module.parameters())
+    device = device or weight.device
+    if (weight.dtype, weight.device) == (dtype, device):
+        return module
+    tensors: dict[int, Tensor] = {id(buffer): buffer.to(device) for buffer in module.buffers()}
+    for weight in module.parameters():
+        tensors[id(weight)] = nn.Parameter(weight.detach().to(device, dtype), requires_grad=weight.requires_grad)
+    return deepcopy(module, tensors)
 
 
 def outline(config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> Transformer:

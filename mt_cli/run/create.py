@@ -20,11 +20,11 @@ from mt_cli.features.fine_tuning.parent import ParentRun
 from mt_cli.machine.console import say
 from mt_cli.machine.devices import limited_memory, memory_of, pick_precision
 from mt_cli.machine.storage import format_bytes
+from mt_cli.model.loss import Objective
 from mt_cli.model.transformer import outline
 from mt_cli.run.compose import prepare_new, with_batch_tokens
 from mt_cli.run.context import new_model
 from mt_cli.run.plan import Plan
-from mt_cli.training.objective import Objective
 from mt_cli.training.update import fits_memory, largest_batch
 
 _ROWS_OF_STREAM = 10_000

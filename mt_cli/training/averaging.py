@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from copy import deepcopy
-from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from mt_cli.model.trainable_weights import saved_weights
-
-M = TypeVar("M", bound=nn.Module)
 
 
 class MovingAverage:
@@ -69,18 +65,3 @@ def replaced(model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[None]:
 def _copy(weights: Mapping[str, Tensor], places: Mapping[str, Tensor]) -> None:
     for name, place in places.items():
         place.copy_(weights[name])
-
-
-def in_format(module: M, dtype: torch.dtype, device: torch.device | None = None) -> M:
-    """Module with its weights in a dtype on a device: itself if they are already, otherwise a copy.
-
-    Buffers keep their dtype. The buffers of a copy are those of the module if it is on the same device.
-    """
-    weight = next(module.parameters())
-    device = device or weight.device
-    if (weight.dtype, weight.device) == (dtype, device):
-        return module
-    tensors: dict[int, Any] = {id(buffer): buffer.to(device) for buffer in module.buffers()}
-    for weight in module.parameters():
-        tensors[id(weight)] = nn.Parameter(weight.detach().to(device, dtype), requires_grad=weight.requires_grad)
-    return deepcopy(module, tensors)

@@ -21,8 +21,8 @@ from mt_cli.errors import DeviceMemoryError
 from mt_cli.machine.devices import in_halves, seed_device
 from mt_cli.machine.graphs import GraphPool
 from mt_cli.machine.group import ALONE, Group, copy_all
-from mt_cli.training.averaging import in_format
-from mt_cli.training.objective import LossSums, Objective
+from mt_cli.model.loss import LossSums, Objective
+from mt_cli.model.transformer import cast
 
 MAX_GRAPHS = 128
 
@@ -58,7 +58,7 @@ class GradientAccumulator:
         self.device = next(objective.parameters()).device
         self.scaler = GradScaler(self.device.type, init_scale=2.0**13, enabled=compute_dtype == torch.float16)
         self.parameters: list[Tensor] = [weight for weight in objective.parameters() if weight.requires_grad]
-        self.objective = in_format(objective, compute_dtype)
+        self.objective = cast(objective, compute_dtype)
         self.num_splits = 0
         self._is_empty = True  # True if no gradient of the current step was added.
         self._too_large: list[tuple[int, int]] = []  # Rows of both sides of batches that did not fit.
@@ -120,7 +120,7 @@ class GradientAccumulator:
 
     def _add(self, batch: Batch, num_target_tokens: int | Tensor, seed: tuple[int, ...]) -> LossSums:
         """Add the gradient of a micro-batch, by a graph if there is one for its shape."""
-        key = batch.shape, self.objective.is_twice, self._is_empty
+        key = batch.shape, self._is_empty
         if key in self._seen and key not in self.graphs and len(self.graphs) < self.max_graphs:
             self._capture(batch, key)
         if key in self.graphs:

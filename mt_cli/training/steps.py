@@ -77,10 +77,9 @@ def optimization_steps(
         batches = epoch_batches(pairs, config.tokens_per_batch, config.seed, *place)
         for step in in_threads(lambda step: step.collate(gradients, shaped_for), _steps(batches, config, position)):
             objective.train()
-            objective.step = position.step + 1
-            seed = config.seed, objective.step
-            sums = gradients.accumulate(step.micro_batches, step.num_target_tokens, seed)
-            rate = schedule(objective.step)
+            number = position.step + 1
+            sums = gradients.accumulate(step.micro_batches, step.num_target_tokens, (config.seed, number))
+            rate = schedule(number)
             grad_norm, is_finite = update.apply(sums.cross_entropy, rate)
             position.advance(step)
             yield StepReport(

@@ -19,9 +19,9 @@ from mt_cli.machine.devices import reason_against_compiling
 from mt_cli.machine.graphs import GraphPool
 from mt_cli.machine.group import ALONE, Group
 from mt_cli.model.kernels import has_variable_length
+from mt_cli.model.loss import Objective
 from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.training.gradients import GradientAccumulator
-from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import set_rate, step_if, use_tensor_rates
 
 _LEAST_SECONDS_TO_COMPILE = 240
@@ -119,7 +119,6 @@ def fits_memory(
     """True if an update by AdamW from a batch of pairs of these lengths, [EOS] counted, fits in memory."""
     num_pairs = max(1, batch_tokens // max(source_length, target_length))
     sides = [[[UNK_ID] * (length - 1)] * num_pairs for length in (source_length, target_length)]
-    objective.step = objective.r_drop_start_step  # From here on, steps need the most memory.
     gradients = build_gradients(objective.train(), config, compute_dtype)
     shaped_for = batch_tokens if gradients.captures else None
     batch = collate(EncodedPairs.from_ids(*sides), range(num_pairs), shaped_for)

@@ -20,8 +20,8 @@ from mt_cli.machine.devices import can_compile
 from mt_cli.machine.graphs import GraphPool
 from mt_cli.model.cached_attention import has_cached_kernel
 from mt_cli.model.kernels import attend_packed
+from mt_cli.model.loss import Objective
 from mt_cli.model.packed_attention import has_row_kernels
-from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
 from mt_cli.training.steps import Position, optimization_steps
 from mt_cli.training.update import build_update, reason_against_graphs

@@ -61,7 +61,7 @@ def test_beam_of_one_is_greedy():
     for seed in range(4):
         model, src_ids = tiny(seed=seed), padded(sources_of())
         decoding = DecodingConfig(beam_size=1, length_penalty=0.6, max_length=12, unk="avoid")
-        constraints = Constraints.of(src_ids, decoding, (), None)
+        constraints = Constraints.of(src_ids, decoding, ())
         states = (
             Independent.start(src_ids, constraints, 1, src_ids.device),
             Beams.start(len(src_ids), 1, LengthPenalty(0.6), src_ids.device),

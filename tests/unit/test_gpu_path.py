@@ -21,14 +21,14 @@ from mt_cli.decoding.predictor import Predictor
 from mt_cli.decoding.search import ON_CPU, ON_GPU, Beams, Independent, LengthPenalty, search
 from mt_cli.errors import DivergenceError
 from mt_cli.model import kernels
+from mt_cli.model import loss as loss_module
 from mt_cli.model.ensemble import Ensemble
+from mt_cli.model.loss import Objective
 from mt_cli.model.transformer import outline
 from mt_cli.run.training_log import TrainingLog
 from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID
-from mt_cli.training import objective as objective_module
 from mt_cli.training.averaging import MovingAverage
 from mt_cli.training.gradients import GradientAccumulator
-from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
 from mt_cli.training.steps import Position, StepReport, optimization_steps
 from mt_cli.training.update import Update
@@ -61,7 +61,7 @@ def forced(monkeypatch):
 
     def force():
         modules = [module for module in sys.modules.values() if getattr(module, "is_cpu", None) is kernels.is_cpu]
-        assert {module.__name__ for module in modules} >= {"mt_cli.model.kernels", "mt_cli.model.fused_loss"}
+        assert {module.__name__ for module in modules} >= {"mt_cli.model.kernels", "mt_cli.model.loss"}
         for module in modules:
             monkeypatch.setattr(module, "is_cpu", lambda x: False)
         monkeypatch.setattr(search_module, "pace_of", lambda device: ON_GPU)
@@ -87,7 +87,7 @@ def trained(kind, dtype=torch.float32, num_steps=10, max_graphs=64, model=(), **
 
 @pytest.fixture(autouse=True)
 def without_compiler(monkeypatch):
-    monkeypatch.setattr(objective_module, "_compiled", lambda definition: definition)
+    monkeypatch.setattr(loss_module, "_compiled", lambda definition: definition)
 
 
 @pytest.mark.parametrize(("model", "options"), RUNS, ids=str)

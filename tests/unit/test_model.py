@@ -1,5 +1,6 @@
 import math
 import re
+from copy import deepcopy
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.batching.packing import padded_layout
 from mt_cli.config.sections import ModelConfig
 from mt_cli.model.positions import rotary_factors, rotate, sinusoids
-from mt_cli.model.transformer import Transformer, causal_mask, outline
+from mt_cli.model.transformer import Transformer, cast, causal_mask, outline
 
 ROTARY = {"positions": "rotary"}
 SHAPES = {"d_model": 16, "d_ff": 24, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 3}
@@ -19,7 +20,6 @@ KINDS = [
     {},
     {"norm_order": "post", "qkv_bias": False, "activation": "gelu"},
     {"norm_order": "post", "final_norm": True, "output_bias": True},
-    {"positions": "learned", "max_positions": 64},
     {"positions": "fairseq", "decoder_start": "eos", "tie_embeddings": "all"},
     {"positions": "rotary", "activation": "swiglu", "tie_embeddings": "none"},
 ]
@@ -174,12 +174,18 @@ def test_positions_are_the_sines_of_the_paper():
         assert table[position, dimension] == pytest.approx(expected, abs=1e-4)
 
 
-def test_the_table_of_sines_grows_with_the_sentence():
-    model = tiny()
-    src_ids = torch.randint(4, 11, (1, 700))
+@pytest.mark.parametrize("positions", ["sinusoidal", "fairseq", "rotary"])
+def test_positions_stay_exact_in_half_precision_and_after_a_long_sentence(positions):
+    model = tiny(positions=positions)
+    tables = [table.clone() for table in model.buffers()]
+    short, long, half = some_ids(), (torch.full((1, 700), 5), torch.tensor([[2]])), torch.bfloat16
     with torch.no_grad():
-        assert model(src_ids, torch.tensor([[2]])).isfinite().all()
-    assert torch.allclose(model.source_embedding.positions.table[:256], sinusoids(256, 16), atol=1e-5)
+        copy, moved = cast(model, half), deepcopy(model).to(half)
+        before = moved(*short)
+        assert moved(*long).isfinite().all()
+        assert torch.equal(moved(*short), before) and torch.equal(copy(*short), before)
+    for table, old, new in zip(tables, model.buffers(), moved.buffers(), strict=True):
+        assert torch.equal(old, table) and torch.equal(new[: len(table)], table)
 
 
 def test_rotary_pairs_turn_by_position_times_frequency():

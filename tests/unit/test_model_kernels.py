@@ -55,14 +55,14 @@ def test_attention_weights_are_those_that_attention_uses():
     assert (weights[~mask.expand(2, 4, 5, 7)] == 0).all()
 
 
-@pytest.mark.parametrize("rate", [0.1, 0.5])
-def test_dropout_keeps_the_mean_and_masks_its_gradient(rate, kind):
+@pytest.mark.parametrize("rate", [1e-3, 0.02, 0.1, 0.5, 0.99])
+def test_dropout_drops_its_rate_and_masks_its_gradient(rate):
     x = torch.ones(1_000, 401, requires_grad=True)
     y = drop(x, rate)
     y.sum().backward()
-    dropped = (y == 0).float().mean()
-    assert abs(dropped - (round(rate * 256) / 256 if kind == "cpu" else rate)) < 0.005
-    assert abs(y.mean() - 1) < 0.01
+    dropped = float((y == 0).float().mean())
+    assert dropped == pytest.approx(rate, rel=0.2 if rate < 0.01 else 0.05)
+    assert float(y.detach().max()) == pytest.approx(1 / (1 - rate), rel=0.02)
     assert torch.equal(x.grad, y.detach())
     assert abs((y == 0).float().mean(dim=0) - dropped).max() < 0.1
 
