@@ -1,13 +1,8 @@
-"""Sizes of the batches of a search on a GPU: large, to keep the GPU busy, and of few shapes, to reuse graphs.
-
-Knows lengths, the sizes of a model and an amount of memory; does not ask a device for anything.
-"""
+"""Sizes of the batches of a search on a GPU: large, to keep the GPU busy, and of few shapes, to reuse graphs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from torch import nn
 
 from mt_cli.model.cache import SOURCE_MULTIPLE, rounded_sentences
 from mt_cli.model.ensemble import Ensemble
@@ -23,14 +18,12 @@ _BYTES_OF_A_LOGIT = 16
 
 def bytes_per_token(model: Transformer | Ensemble) -> int:
     """Memory of a search for each token of a batch, padding and beams included."""
-    models: Sequence[Transformer] = [model] if isinstance(model, Transformer) else list(model.models)
-    return sum(map(_bytes_per_token, models))
-
-
-def _bytes_per_token(model: Transformer) -> int:
-    projection: nn.Linear = model.projection
-    keys_values = 2 * model.config.num_decoder_layers * model.config.d_model * projection.weight.element_size()
-    return _COPIES_OF_KEYS * keys_values + _BYTES_OF_A_LOGIT * projection.out_features // SOURCE_MULTIPLE
+    total = 0
+    for member in [model] if isinstance(model, Transformer) else model.models:
+        config, projection = member.config, member.projection
+        keys_values = 2 * config.num_decoder_layers * config.d_model * projection.weight.element_size()
+        total += _COPIES_OF_KEYS * keys_values + _BYTES_OF_A_LOGIT * projection.out_features // SOURCE_MULTIPLE
+    return total
 
 
 def fitting_batch_tokens(configured: int, fitting: int) -> int:
@@ -49,16 +42,11 @@ def batches_that_recur(lengths: Sequence[int], batch_tokens: int) -> list[list[i
     or one sequence.
     """
     order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
-    rounded = [-(-(lengths[index] + 1) // SOURCE_MULTIPLE) * SOURCE_MULTIPLE for index in order]
     batches: list[list[int]] = []
     start = 0
     while start < len(order):
-        size = _rounded_down(max(1, batch_tokens // rounded[start]))
+        longest = -(-(lengths[order[start]] + 1) // SOURCE_MULTIPLE) * SOURCE_MULTIPLE
+        size = next(n for n in range(max(1, batch_tokens // longest), 0, -1) if rounded_sentences(n) == n)
         batches.append(order[start : start + size])
         start += size
     return batches
-
-
-def _rounded_down(number: int) -> int:
-    """Largest number of sentences that a cache has, up to `number`."""
-    return next(size for size in range(number, 0, -1) if rounded_sentences(size) == size)

@@ -103,10 +103,10 @@ class TransformerEngine:
     reserved: ReservedIds | None = None
     """Tokens for protected spans; a translation has the reserved tokens of its source."""
     resources: SearchResources = field(default=None, repr=False, compare=False)  # type: ignore[assignment]
-    """Shared by copies of an engine with the same model."""
+    """Shared by copies of an engine."""
 
     def __post_init__(self) -> None:
-        if self.resources is None or self.resources.model is not self.model:
+        if self.resources is None:
             object.__setattr__(self, "resources", SearchResources(self.model))
 
     def search(
@@ -149,11 +149,11 @@ class TransformerEngine:
         limit = math.inf
         results: dict[int, R] = {}
 
-        def is_too_large(indices: Sequence[int]) -> bool:
-            return len(indices) > 1 and num_tokens(indices) >= limit
-
         def num_tokens(indices: Sequence[int]) -> int:
             return len(indices) * (1 + max(lengths[index] for index in indices))
+
+        def is_too_large(indices: Sequence[int]) -> bool:
+            return len(indices) > 1 and num_tokens(indices) >= limit
 
         def split(indices: Sequence[int]) -> list[Sequence[int]]:
             nonlocal limit

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NamedTuple
@@ -198,9 +197,12 @@ class Independent:
 
     def hypotheses(self, num_best: int) -> list[list[Hypothesis]]:
         """The best hypotheses of each sentence, best first."""
-        penalty = LengthPenalty(self.decoding.length_penalty)
-        pairs = zip(self.ids.tolist(), self.scores.tolist(), strict=True)
-        return [best_samples(ids, log_probs, penalty)[:num_best] for ids, log_probs in pairs]
+        penalty, results = LengthPenalty(self.decoding.length_penalty), []
+        for rows, log_probs in zip(self.ids.tolist(), self.scores.tolist(), strict=True):
+            ended = [(ids[: ids.index(EOS_ID)], log_prob) for ids, log_prob in zip(rows, log_probs, strict=True)]
+            hypotheses = [Hypothesis(ids, log_prob / penalty(len(ids) + 1)) for ids, log_prob in ended]
+            results.append(sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[:num_best])
+        return results
 
 
 @dataclass(frozen=True)
@@ -269,14 +271,6 @@ class Beams:
             ]
             for rows, scores in sentences
         ]
-
-
-def best_samples(ids: Sequence[Sequence[int]], log_probs: Sequence[float], penalty: LengthPenalty) -> list[Hypothesis]:
-    """Hypotheses of one sentence from their ids up to the first [EOS], sorted by their normalised scores."""
-    rows = [list(row[: row.index(EOS_ID)]) for row in ids]
-    totals = zip(rows, log_probs, strict=True)
-    hypotheses = (Hypothesis(row, total / penalty(len(row) + 1)) for row, total in totals)
-    return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
 
 
 def pick(values_BNT: Tensor, indices_BM: Tensor) -> Tensor:

@@ -31,8 +31,13 @@ class _Part(NamedTuple):
     """Micro-batch or a part of one: part 1 is the whole, and the halves of part n are 2n and 2n + 1."""
 
     batch: Batch
-    number: int
-    seed: tuple[int, ...]
+    seed: tuple[int, ...] = ()
+    number: int = 1
+
+    @property
+    def num_rows(self) -> tuple[int, int]:
+        """Rows of both sides."""
+        return len(self.batch.source.ids), len(self.batch.target.ids)
 
 
 class GradientAccumulator:
@@ -63,17 +68,17 @@ class GradientAccumulator:
         self._is_empty = True  # True if no gradient of the current step was added.
         self._too_large: list[tuple[int, int]] = []  # Rows of both sides of batches that did not fit.
         self._weights = [weight for weight in self.objective.parameters() if weight.requires_grad]
-        self.max_graphs = MAX_GRAPHS if captures else 0
         self.graphs: dict[object, _Graph] = {}
+        self.max_graphs = MAX_GRAPHS if captures else 0
         self._seen: set[object] = set()
+        self._num_target_tokens, self._sums = (torch.zeros(size, device=self.device) for size in ((), 3))
         if captures:
             self._pool = GraphPool(self.device)
-            self._num_target_tokens, self._sums = torch.ones((), device=self.device), torch.zeros(3, device=self.device)
             for parameter in self.parameters:
                 parameter.grad = torch.zeros_like(parameter)
 
     def accumulate(
-        self, micro_batches: Iterable[Batch], num_target_tokens: int, seed: tuple[int, ...] | None = None
+        self, micro_batches: Iterable[Batch], num_target_tokens: int, seed: tuple[int, ...] = ()
     ) -> LossSums:
         """Add to the parameters' `grad`; return the sums over all target tokens, detached.
 
@@ -84,13 +89,11 @@ class GradientAccumulator:
         if self._weights[0] is not self.parameters[0]:
             copy_all(self.parameters, list(self._weights))
         self._is_empty = True
-        if self.captures:
-            self._num_target_tokens.fill_(num_target_tokens)
-        number = self._num_target_tokens if self.captures else num_target_tokens
+        self._num_target_tokens.fill_(num_target_tokens)
         parts: list[LossSums] = []
         for index, batch in enumerate(micro_batches):
             place = self.group.rank + index * self.group.size
-            parts.append(self._add(batch.to(self.device), number, () if seed is None else (*seed, place)))
+            parts.append(self._add(_Part(batch.to(self.device), seed and (*seed, place))))
         sums = functools.reduce(LossSums.__add__, parts or [LossSums(*self.parameters[0].new_zeros(3))])
         return sums if self.group.size == 1 else self._all_reduce(sums)
 
@@ -110,42 +113,34 @@ class GradientAccumulator:
     def fits(self, batch: Batch, num_moments: int) -> bool:
         """True if the gradient of a batch can be computed beside this number of moments of every weight."""
 
-        def compute(batch: Batch) -> LossSums:
+        def compute(part: _Part) -> LossSums:
             moments = [torch.empty_like(weight) for weight in self.parameters for _ in range(num_moments)]
-            sums = self._compute(batch, batch.num_target_tokens)
+            sums = self._compute(part)
             del moments
             return sums
 
-        return any(True for _ in in_halves(batch.to(self.device), compute, split=lambda batch: ()))
+        self._num_target_tokens.fill_(batch.num_target_tokens)
+        return any(True for _ in in_halves(_Part(batch.to(self.device)), compute, split=lambda part: ()))
 
-    def _add(self, batch: Batch, num_target_tokens: int | Tensor, seed: tuple[int, ...]) -> LossSums:
+    def _add(self, part: _Part) -> LossSums:
         """Add the gradient of a micro-batch, by a graph if there is one for its shape."""
-        key = batch.shape, self._is_empty
+        batch, key = part.batch, (part.batch.shape, self._is_empty)
         if key in self._seen and key not in self.graphs and len(self.graphs) < self.max_graphs:
             self._capture(batch, key)
         if key in self.graphs:
-            self._seed(seed)
+            self._seed(part)
             self.graphs[key].replay(batch)
             self._is_empty = False
             return LossSums(*self._sums.clone())
-
-        def compute(part: _Part) -> LossSums:
-            self._seed((*part.seed, part.number) if part.number > 1 else part.seed)
-            return self._compute(part.batch, num_target_tokens)
-
         with self._pool.stream() if self.captures else nullcontext():
-            parts = list(in_halves(_Part(batch, 1, seed), compute, self._split, self._is_too_large))
+            parts = list(in_halves(part, self._compute, self._split, self._is_too_large))
         if self.captures and batch.shape is not None and len(parts) == 1:
             self._seen.add(key)
         return functools.reduce(LossSums.__add__, parts)
 
-    def _seed(self, seed: tuple[int, ...]) -> None:
-        if seed:
-            seed_device(self.device, *seed)
-
     def _is_too_large(self, part: _Part) -> bool:
         """True if a batch that was larger on neither side did not fit."""
-        source, target = _num_rows(part.batch)
+        source, target = part.num_rows
         return part.batch.num_sentences > 1 and any(source >= rows[0] and target >= rows[1] for rows in self._too_large)
 
     def _split(self, part: _Part) -> list[_Part]:
@@ -162,14 +157,19 @@ class GradientAccumulator:
                 f"the memory of {self.device}; lower corpus.max_tokens or the sizes of the model"
             )
         if not self._is_too_large(part):
-            self._too_large.append(_num_rows(batch))
+            self._too_large.append(part.num_rows)
             self.num_splits += 1
-        return [_Part(half, 2 * part.number + index, part.seed) for index, half in enumerate(batch.halves())]
+        return [_Part(half, part.seed, 2 * part.number + index) for index, half in enumerate(batch.halves())]
 
-    def _compute(self, batch: Batch, num_target_tokens: int | Tensor) -> LossSums:
+    def _seed(self, part: _Part) -> None:
+        if part.seed:
+            seed_device(self.device, *part.seed, *([part.number] if part.number > 1 else []))
+
+    def _compute(self, part: _Part) -> LossSums:
         """Add the gradient of a batch and return its sums, detached. Memory is allocated before anything is added."""
-        sums: LossSums = self.objective(batch)
-        gradients = torch.autograd.grad(self.scaler.scale(sums.objective / num_target_tokens), self._weights)
+        self._seed(part)
+        sums: LossSums = self.objective(part.batch)
+        gradients = torch.autograd.grad(self.scaler.scale(sums.objective / self._num_target_tokens), self._weights)
         self._add_gradients(list(gradients))
         self._is_empty = False
         return replace(sums, objective=sums.objective.detach())
@@ -196,7 +196,7 @@ class GradientAccumulator:
 
         def add() -> None:
             self._is_empty = is_empty
-            sums = self._compute(memory, self._num_target_tokens)
+            sums = self._compute(_Part(memory))
             self._sums.copy_(torch.stack([value.float() for value in vars(sums).values()]))
 
         replay = self._pool.capture(add)
@@ -219,7 +219,3 @@ class _Graph(NamedTuple):
         for place, tensor in zip(self.memory.tensors, batch.tensors, strict=True):
             place.copy_(tensor, non_blocking=True)
         self.work()
-
-
-def _num_rows(batch: Batch) -> tuple[int, int]:
-    return len(batch.source.ids), len(batch.target.ids)

@@ -123,10 +123,10 @@ def limited(gradients, does_not_fit):
     """Let batches for which a function is true exceed the memory."""
     compute = gradients._compute
 
-    def compute_or_fail(batch, num_target_tokens):
-        if does_not_fit(batch):
+    def compute_or_fail(part):
+        if does_not_fit(part.batch):
             raise RuntimeError("not enough memory: you tried to allocate")
-        return compute(batch, num_target_tokens)
+        return compute(part)
 
     gradients._compute = compute_or_fail
 
