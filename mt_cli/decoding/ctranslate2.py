@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from mt_cli.config.sections import DecodingConfig
+from mt_cli.decoding.constraints import NEVER_PRODUCED, max_length
 from mt_cli.decoding.engine import ForcedDecoding, Ids, Sentence
-from mt_cli.decoding.next_tokens import NEVER_PRODUCED, max_length
 from mt_cli.decoding.search import Hypothesis, LengthPenalty
 from mt_cli.errors import InputError, one_line
 from mt_cli.tokenizer.tokenizer import TokenizerPair

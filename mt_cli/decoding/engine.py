@@ -13,12 +13,12 @@ from torch import Tensor
 
 from mt_cli.batching.batches import batches_in_order, pad
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding.batch_size import batches_that_recur, bytes_per_token, fitting_batch_tokens
+from mt_cli.decoding.constraints import ReservedIds
 from mt_cli.decoding.predictor import Predictor
-from mt_cli.decoding.reserved_ids import ReservedIds
 from mt_cli.decoding.search import Hypothesis, search
 from mt_cli.errors import DeviceMemoryError
 from mt_cli.machine.devices import free_memory, in_halves
+from mt_cli.model.cache import SOURCE_MULTIPLE, rounded_sentences
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID
@@ -30,6 +30,12 @@ _LOGITS_AT_ONCE = 2**25
 """Logits of forced decoding that exist at a time: 256 MB in fp32, with the log-probabilities."""
 _SHARE_THAT_FITS = 0.75
 """After a batch did not fit, batches of at least this share of its tokens are split at once."""
+_TOKENS_OF_A_GPU = 262_144
+_SHARE_OF_MEMORY = 4
+_COPIES_OF_KEYS = 6
+"""Keys and values per source token, in tokens: the source token twice, during a copy, and four target tokens."""
+_BYTES_OF_A_LOGIT = 16
+"""Bytes per logit: two copies in the format of the model, and two in fp32."""
 
 
 @dataclass(frozen=True)
@@ -226,3 +232,39 @@ def _log_probs(model: Transformer, hidden_ND: Tensor, expected_N: Tensor) -> Ten
         model.projection(hidden).float().log_softmax(dim=-1).gather(1, expected)[:, 0] for hidden, expected in blocks
     ]
     return torch.cat(log_probs)
+
+
+def bytes_per_token(model: Transformer | Ensemble) -> int:
+    """Memory of a search for each token of a batch, padding and beams included."""
+    total = 0
+    for member in [model] if isinstance(model, Transformer) else model.models:
+        config, projection = member.config, member.projection
+        keys_values = 2 * config.num_decoder_layers * config.d_model * projection.weight.element_size()
+        total += _COPIES_OF_KEYS * keys_values + _BYTES_OF_A_LOGIT * projection.out_features // SOURCE_MULTIPLE
+    return total
+
+
+def fitting_batch_tokens(configured: int, fitting: int) -> int:
+    """Number of tokens of a batch on a GPU whose memory has room for `fitting` tokens.
+
+    This is the configured number or the number that keeps a GPU busy within a quarter of the memory, whichever is
+    larger, and never more than fits.
+    """
+    return max(1, min(max(configured, min(_TOKENS_OF_A_GPU, fitting // _SHARE_OF_MEMORY)), fitting))
+
+
+def batches_that_recur(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
+    """Indices of sequences in batches of similar length and few shapes, longest first.
+
+    Lengths and numbers of sequences are rounded as in a cache. With padding, a batch has at most `batch_tokens` tokens,
+    or one sequence.
+    """
+    order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
+    batches: list[list[int]] = []
+    start = 0
+    while start < len(order):
+        longest = -(-(lengths[order[start]] + 1) // SOURCE_MULTIPLE) * SOURCE_MULTIPLE
+        size = next(n for n in range(max(1, batch_tokens // longest), 0, -1) if rounded_sentences(n) == n)
+        batches.append(order[start : start + size])
+        start += size
+    return batches

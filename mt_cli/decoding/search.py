@@ -16,9 +16,9 @@ from torch import Tensor
 
 from mt_cli.batching.packing import round_up
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding.next_tokens import Constraints, Prefixes, TokenMask, best_tokens, sampled_tokens, select
+from mt_cli.decoding.constraints import Constraints, Prefixes, ReservedIds, TokenMask, select
+from mt_cli.decoding.next_tokens import best_tokens, sampled_tokens
 from mt_cli.decoding.predictor import Predictor
-from mt_cli.decoding.reserved_ids import ReservedIds
 from mt_cli.errors import DivergenceError
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer

@@ -13,8 +13,8 @@ from mt_cli.config.sections import Config
 from mt_cli.corpus.protected_text import Protection
 from mt_cli.corpus.sources import names_of
 from mt_cli.data.prepare import Data, longest_source
+from mt_cli.decoding.constraints import ReservedIds
 from mt_cli.decoding.engine import TransformerEngine
-from mt_cli.decoding.reserved_ids import ReservedIds
 from mt_cli.errors import DivergenceError
 from mt_cli.evaluation.scores import (
     Score,

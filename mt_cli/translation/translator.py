@@ -22,8 +22,8 @@ from mt_cli.config.loading import changed_section
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.corpus.languages import primary
 from mt_cli.corpus.protected_text import RESERVED, UNPROTECTED, Protection
+from mt_cli.decoding.constraints import ReservedIds
 from mt_cli.decoding.engine import Engine, ForcedDecoding, Ids, Sentence, TransformerEngine
-from mt_cli.decoding.reserved_ids import ReservedIds
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.errors import InputError
 from mt_cli.machine.console import say

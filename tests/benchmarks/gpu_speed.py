@@ -42,8 +42,7 @@ from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.presets import PRESETS
 from mt_cli.config.sections import DecodingConfig, ModelConfig
 from mt_cli.config.training import TrainingConfig
-from mt_cli.decoding.batch_size import fitting_batch_tokens
-from mt_cli.decoding.engine import Sentence, TransformerEngine
+from mt_cli.decoding.engine import Sentence, TransformerEngine, fitting_batch_tokens
 from mt_cli.machine.devices import describe_hardware, keep_memory, pick_device, pick_precision, seed_everything
 from mt_cli.model.transformer import Transformer, cast
 from mt_cli.tokenizer.special_tokens import SPECIAL_TOKENS

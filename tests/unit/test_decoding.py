@@ -11,16 +11,9 @@ from tiny_models import padded, some_sources, tiny_model
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding import engine as engine_module
 from mt_cli.decoding import next_tokens
+from mt_cli.decoding.constraints import FREE, NEVER_PRODUCED, Constraints, TokenMask
 from mt_cli.decoding.engine import Sentence, TransformerEngine
-from mt_cli.decoding.next_tokens import (
-    FREE,
-    NEVER_PRODUCED,
-    Constraints,
-    TokenMask,
-    best_tokens,
-    largest,
-    sampled_tokens,
-)
+from mt_cli.decoding.next_tokens import best_tokens, largest, sampled_tokens
 from mt_cli.decoding.predictor import Predictor
 from mt_cli.decoding.search import Beams, Independent, LengthPenalty, run_search, search
 from mt_cli.model.ensemble import Ensemble

@@ -11,8 +11,8 @@ from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding import engine as engine_module
 from mt_cli.decoding import predictor as predictor_module
 from mt_cli.decoding import search as search_module
-from mt_cli.decoding.batch_size import batches_that_recur
-from mt_cli.decoding.engine import Sentence, TransformerEngine
+from mt_cli.decoding.constraints import TokenMask
+from mt_cli.decoding.engine import Sentence, TransformerEngine, batches_that_recur
 from mt_cli.decoding.predictor import Predictor
 from mt_cli.decoding.search import ON_CPU, ON_GPU, Beams, LengthPenalty, search
 from mt_cli.errors import DeviceMemoryError
@@ -56,7 +56,7 @@ def last_logits(predictor, src_ids, num_steps=5):
 
 def test_a_sentence_that_is_done_never_changes():
     state = Beams.start(20, 3, LengthPenalty(1.0), torch.device("cpu"))
-    allowed = search_module.TokenMask((0, 1))
+    allowed = TokenMask((0, 1))
     generator, done = torch.Generator().manual_seed(5), {}
     for _ in range(12):
         logits = 3 * torch.randn(60, 12, generator=generator)

@@ -15,8 +15,8 @@ from mt_cli.config.sections import DecodingConfig, ModelConfig
 from mt_cli.config.training import TrainingConfig
 from mt_cli.decoding import predictor as predictor_module
 from mt_cli.decoding import search as search_module
+from mt_cli.decoding.constraints import FREE, Constraints
 from mt_cli.decoding.engine import Sentence, TransformerEngine
-from mt_cli.decoding.next_tokens import FREE, Constraints
 from mt_cli.decoding.predictor import Predictor
 from mt_cli.decoding.search import ON_CPU, ON_GPU, Beams, Independent, LengthPenalty, search
 from mt_cli.errors import DivergenceError

@@ -143,8 +143,8 @@ def test_each_translation_has_the_reserved_tokens_of_its_source(tokenizers, sear
     """In their order, if they have one."""
     import torch
 
+    from mt_cli.decoding.constraints import ReservedIds
     from mt_cli.decoding.engine import Sentence, TransformerEngine
-    from mt_cli.decoding.reserved_ids import ReservedIds
     from mt_cli.model.transformer import Transformer
 
     tokenizer = tokenizers["word_level" if prefix is None else "bpe"]
