@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from typing import cast as typed
 
 import torch
@@ -24,9 +24,9 @@ from torch.overrides import TorchFunctionMode
 from mt_cli.batching.batches import Batch, Side
 from mt_cli.batching.packing import PackedLayout
 from mt_cli.config.sections import ModelConfig
-from mt_cli.model.attention import Append, Attended, AttentionWeights, MultiHeadAttention
+from mt_cli.model.attention import Append, AttentionMaps, Memory, MultiHeadAttention, bias_of, recorded_maps
 from mt_cli.model.cache import Arena, KeyValueCache
-from mt_cli.model.kernels import add_dropped, bias_of, drop, has_variable_length, mark_rows
+from mt_cli.model.kernels import add_dropped, drop, has_variable_length, mark_rows
 from mt_cli.model.packed_attention import has_row_kernels
 from mt_cli.model.positions import Embedding, Rotation
 
@@ -54,26 +54,30 @@ class Transformer(nn.Module):
         if config.tie_embeddings == "all":
             self.source_embedding.table.weight = self.target_embedding.table.weight
 
-    def forward(self, src_ids: Tensor, tgt_input_ids: Tensor, weights: AttentionWeights | None = None) -> Tensor:
-        """Logits BxTxV of the token after each position of padded target ids; fills `weights`, if given."""
-        memory = self._encode(Side.of_padded(src_ids), weights)
-        hidden_ND = self._decode(Side.of_padded(tgt_input_ids), memory, weights)
+    def forward(self, src_ids: Tensor, tgt_input_ids: Tensor) -> Tensor:
+        """Logits BxTxV of the token after each position of padded target ids."""
+        memory = self._encode(Side.of_padded(src_ids))
+        hidden_ND = self._decode(Side.of_padded(tgt_input_ids), memory)
         return self.projection(hidden_ND).unflatten(0, tgt_input_ids.shape)
-
-    def read(self, src_ids: Tensor, tgt_input_ids: Tensor) -> tuple[Tensor, AttentionWeights]:
-        """Logits as `forward` returns them, and the attention weights of every layer."""
-        weights = AttentionWeights([], [], [])
-        return self(src_ids, tgt_input_ids, weights), weights
 
     def hidden_states(self, batch: Batch) -> Tensor:
         """Hidden states NxD of the target tokens of a batch, which the projection maps to logits."""
         return self._decode(batch.target, self._encode(batch.source))
 
+    def read(self, src_ids: Tensor, tgt_input_ids: Tensor) -> tuple[Tensor, AttentionMaps]:
+        """Logits as `forward` returns them, and the attention maps of every layer."""
+        with (
+            recorded_maps(layer.self_attention for layer in self._encoder_layers) as encoder,
+            recorded_maps(layer.self_attention for layer in self._decoder_layers) as decoder,
+            recorded_maps(layer.cross_attention for layer in self._decoder_layers) as cross,
+        ):
+            return self(src_ids, tgt_input_ids), AttentionMaps(encoder, decoder, cross)
+
     def start(self, src_ids: Tensor, num_beams: int = 1, arena: Arena | None = None) -> KeyValueCache:
         """Cache for decoding with `num_beams` hypotheses of each sentence, of padded ids BxS."""
         memory = self._encode(Side.of_padded(src_ids))
         assert memory.bias is not None
-        keys_values = (layer.attended(memory).keys_values for layer in self._decoder_layers)
+        keys_values = (layer.cross_attention.keys_values(memory) for layer in self._decoder_layers)
         return KeyValueCache(keys_values, memory.bias, num_beams, arena)
 
     def next(self, token_ids: Tensor, cache: KeyValueCache) -> Tensor:
@@ -81,8 +85,8 @@ class Transformer(nn.Module):
         layout = self.rotation(cache.advance())
         x_RD = self.target_embedding(token_ids, layout)
         for index, layer in enumerate(self._decoder_layers):
-            memory = Attended(cache.memory_bias, cache.memory(index))
-            x_RD = layer.decode(x_RD, layout, cache.bias, memory, partial(cache.append, index))
+            memory = Memory(layout, cache.memory_bias, keys_values=cache.memory(index))
+            x_RD = layer(x_RD, layout, cache.bias, memory, partial(cache.append, index))
         return self.projection(self.decoder_norm(x_RD))
 
     def compile_layers(self) -> None:
@@ -92,25 +96,29 @@ class Transformer(nn.Module):
             layer.compile()
 
     @property
+    def _encoder_layers(self) -> Iterable[EncoderLayer]:
+        return typed("Iterable[EncoderLayer]", self.encoder)
+
+    @property
     def _decoder_layers(self) -> Iterable[DecoderLayer]:
         return typed("Iterable[DecoderLayer]", self.decoder)
 
-    def _encode(self, source: Side, weights: AttentionWeights | None = None) -> Memory:
+    def _encode(self, source: Side) -> Memory:
         x_MD, layout = self._embed(self.source_embedding, source)
         bias = None if layout.mask is None else bias_of(layout.mask[:, None, None])
         for layer in self.encoder:
-            x_MD = layer(x_MD, layout, bias, weights)
+            x_MD = layer(x_MD, layout, bias)
         x_MD = self.encoder_norm(x_MD)
         if self.compiles_layers:
             mark_rows(x_MD)
-        return Memory(x_MD, layout, bias)
+        return Memory(layout, bias, x_MD)
 
-    def _decode(self, target: Side, memory: Memory, weights: AttentionWeights | None = None) -> Tensor:
+    def _decode(self, target: Side, memory: Memory) -> Tensor:
         """Hidden states NxD of target ids. The causal mask excludes padding too, which is on the right."""
         x_ND, layout = self._embed(self.target_embedding, target)
         bias = None if layout.mask is None else bias_of(causal_mask(layout.num_positions, x_ND.device))
         for layer in self.decoder:
-            x_ND = layer(x_ND, layout, bias, memory, weights)
+            x_ND = layer(x_ND, layout, bias, memory)
         return self.decoder_norm(x_ND)
 
     def _embed(self, embedding: Embedding, side: Side) -> tuple[Tensor, PackedLayout]:
@@ -130,14 +138,6 @@ class Transformer(nn.Module):
         return not has_dropout and has_variable_length(x.device, x.dtype, self.config.d_head)
 
 
-class Memory(NamedTuple):
-    """Encoder output: rows MxD, their layout, and the bias of attention to them, if they have a grid."""
-
-    hidden: Tensor
-    layout: PackedLayout
-    bias: Tensor | None
-
-
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward, each in a residual block (figure 1, left)."""
 
@@ -148,12 +148,9 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(config)
         self.feed_forward_residual = Residual(config)
 
-    def forward(
-        self, x_MD: Tensor, layout: PackedLayout, bias: Tensor | None, weights: AttentionWeights | None = None
-    ) -> Tensor:
+    def forward(self, x_MD: Tensor, layout: PackedLayout, bias: Tensor | None) -> Tensor:
         """MxD to MxD."""
-        recorded = weights and weights.encoder
-        x_MD = self.self_attention_residual(x_MD, lambda x: self.self_attention(x, layout, bias, weights=recorded))
+        x_MD = self.self_attention_residual(x_MD, lambda x: self.self_attention(x, layout, Memory(layout, bias, x)))
         return self.feed_forward_residual(x_MD, self.feed_forward)
 
 
@@ -170,38 +167,13 @@ class DecoderLayer(nn.Module):
         self.feed_forward_residual = Residual(config)
 
     def forward(
-        self,
-        x_ND: Tensor,
-        layout: PackedLayout,
-        bias: Tensor | None,
-        memory: Memory,
-        weights: AttentionWeights | None = None,
+        self, x_ND: Tensor, layout: PackedLayout, bias: Tensor | None, memory: Memory, append: Append | None = None
     ) -> Tensor:
-        """NxD to NxD: compute keys and values of the memory, then call `decode`."""
-        return self.decode(x_ND, layout, bias, self.attended(memory), weights=weights)
-
-    def attended(self, memory: Memory) -> Attended:
-        """Bias, keys and values of cross-attention."""
-        keys_values = self.cross_attention.keys_values(memory.hidden, memory.layout)
-        return Attended(memory.bias, keys_values, memory.layout)
-
-    def decode(
-        self,
-        x_ND: Tensor,
-        layout: PackedLayout,
-        bias: Tensor | None,
-        memory: Attended,
-        append: Append | None = None,
-        weights: AttentionWeights | None = None,
-    ) -> Tensor:
-        """NxD to NxD; with `append`, each row is the next position after the cache."""
-        decoder_weights, cross_weights = weights and weights.decoder, weights and weights.cross
+        """NxD to NxD; with `append`, each row is the next position after a cache."""
         x_ND = self.self_attention_residual(
-            x_ND, lambda x: self.self_attention(x, layout, bias, append=append, weights=decoder_weights)
+            x_ND, lambda x: self.self_attention(x, layout, Memory(layout, bias, x), append)
         )
-        x_ND = self.cross_attention_residual(
-            x_ND, lambda x: self.cross_attention(x, layout, None, memory, weights=cross_weights)
-        )
+        x_ND = self.cross_attention_residual(x_ND, lambda x: self.cross_attention(x, layout, memory))
         return self.feed_forward_residual(x_ND, self.feed_forward)
 
 

@@ -1,5 +1,6 @@
 import math
 import re
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 
 import pytest
@@ -123,6 +124,22 @@ def test_padding_never_changes_a_sentence(options):
         alone = model(src_ids[1:, :3], tgt_ids[1:, :2])
         padded = model(src_ids, tgt_ids)[1:, :2]
     assert torch.allclose(alone, padded, atol=1e-5)
+
+
+def test_attention_maps_are_those_of_the_pass_that_reads_them():
+    """Although other threads use the model at the same time."""
+    model = tiny()
+    src_ids, tgt_ids = some_ids()
+    with ThreadPoolExecutor(3) as pool:
+        logits, maps = model.read(src_ids, tgt_ids)
+        assert torch.equal(logits, model(src_ids, tgt_ids))
+        for layer_maps, number, shape in zip(maps, (2, 3, 3), ((5, 5), (4, 4), (4, 5)), strict=True):
+            assert [x.shape for x in layer_maps] == [(2, 4, *shape)] * number
+            assert all(torch.allclose(x.sum(dim=-1), torch.ones(2, 4, shape[0])) for x in layer_maps)
+        assert (maps.cross[0][1, :, :, 3:] == 0).all() and (maps.decoder[0].triu(1) == 0).all()
+        for _, others in pool.map(lambda _: model.read(src_ids, tgt_ids), range(20)):
+            for ours, theirs in zip(maps, others, strict=True):
+                assert len(ours) == len(theirs) and all(map(torch.equal, ours, theirs))
 
 
 @pytest.mark.parametrize("options", [{}, ROTARY])
