@@ -5,16 +5,15 @@
 
 Legend of the shapes: N target tokens, M source tokens, R rows of beams, B sentences, T target positions, D d_model,
 F d_ff, V vocabulary. Hidden states are rows, one for each token. A `PackedLayout` maps rows to sentences and positions;
-attention alone needs it. Modules compute in the number format of their weights.
+attention alone needs it. Modules compute in the dtype of their weights.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import partial
-from typing import Any, TypeVar
-from typing import cast as typed
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -42,10 +41,12 @@ class Transformer(nn.Module):
         self.compiles_layers = False
         self.rotation = Rotation(config) if config.positions == "rotary" else nn.Identity()
         self.source_embedding = Embedding(config, source_vocab_size)
-        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
+        encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
+        self.encoder = cast("Sequence[EncoderLayer]", encoder)
         self.encoder_norm = final_norm(config)
         self.target_embedding = Embedding(config, target_vocab_size)
-        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_decoder_layers))
+        decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_decoder_layers))
+        self.decoder = cast("Sequence[DecoderLayer]", decoder)
         self.decoder_norm = final_norm(config)
         self.projection = nn.Linear(config.d_model, target_vocab_size, bias=config.output_bias)
         self.apply(_initialise)
@@ -67,9 +68,9 @@ class Transformer(nn.Module):
     def read(self, src_ids: Tensor, tgt_input_ids: Tensor) -> tuple[Tensor, AttentionMaps]:
         """Logits as `forward` returns them, and the attention maps of every layer."""
         with (
-            recorded_maps(layer.self_attention for layer in self._encoder_layers) as encoder,
-            recorded_maps(layer.self_attention for layer in self._decoder_layers) as decoder,
-            recorded_maps(layer.cross_attention for layer in self._decoder_layers) as cross,
+            recorded_maps(layer.self_attention for layer in self.encoder) as encoder,
+            recorded_maps(layer.self_attention for layer in self.decoder) as decoder,
+            recorded_maps(layer.cross_attention for layer in self.decoder) as cross,
         ):
             return self(src_ids, tgt_input_ids), AttentionMaps(encoder, decoder, cross)
 
@@ -77,14 +78,14 @@ class Transformer(nn.Module):
         """Cache for decoding with `num_beams` hypotheses of each sentence, of padded ids BxS."""
         memory = self._encode(Side.of_padded(src_ids))
         assert memory.bias is not None
-        keys_values = (layer.cross_attention.keys_values(memory) for layer in self._decoder_layers)
+        keys_values = (layer.cross_attention.keys_values(memory) for layer in self.decoder)
         return KeyValueCache(keys_values, memory.bias, num_beams, arena)
 
     def next(self, token_ids: Tensor, cache: KeyValueCache) -> Tensor:
         """Logits RxV after one more token of each beam; the cache grows by these tokens."""
         layout = self.rotation(cache.advance())
         x_RD = self.target_embedding(token_ids, layout)
-        for index, layer in enumerate(self._decoder_layers):
+        for index, layer in enumerate(self.decoder):
             memory = Memory(layout, cache.memory_bias, keys_values=cache.memory(index))
             x_RD = layer(x_RD, layout, cache.bias, memory, partial(cache.append, index))
         return self.projection(self.decoder_norm(x_RD))
@@ -94,14 +95,6 @@ class Transformer(nn.Module):
         self.compiles_layers = True
         for layer in (*self.encoder, *self.decoder):
             layer.compile()
-
-    @property
-    def _encoder_layers(self) -> Iterable[EncoderLayer]:
-        return typed("Iterable[EncoderLayer]", self.encoder)
-
-    @property
-    def _decoder_layers(self) -> Iterable[DecoderLayer]:
-        return typed("Iterable[DecoderLayer]", self.decoder)
 
     def _encode(self, source: Side) -> Memory:
         x_MD, layout = self._embed(self.source_embedding, source)
@@ -128,14 +121,11 @@ class Transformer(nn.Module):
         if self.compiles_layers:
             tensors = x_ND, layout.starts, layout.sequences, layout.rotary_factors
             mark_rows(*(x for x in tensors if x is not None))
-        if layout.starts is not None and (layout.mask is None or self._takes_variable_length(x_ND)):
-            has_kernels = has_row_kernels(x_ND.device, x_ND.dtype, self.config.d_head)
-            return x_ND, layout.without_grid(keeps_sequences=has_kernels)
-        return x_ND, layout.with_heads(self.config.num_heads)
-
-    def _takes_variable_length(self, x: Tensor) -> bool:
-        has_dropout = self.training and self.config.attention_dropout > 0
-        return not has_dropout and has_variable_length(x.device, x.dtype, self.config.d_head)
+        kind, has_dropout = (x_ND.device, x_ND.dtype, self.config.d_head), self.config.attention_dropout > 0
+        needs_grid = (self.training and has_dropout) or not has_variable_length(*kind)
+        if layout.starts is None or (needs_grid and layout.mask is not None):
+            return x_ND, layout.with_heads(self.config.num_heads)
+        return x_ND, layout.without_grid(keeps_sequences=has_row_kernels(*kind))
 
 
 class EncoderLayer(nn.Module):
@@ -242,7 +232,7 @@ def _initialise(module: nn.Module) -> None:
         nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
 
 
-def cast(module: M, dtype: torch.dtype, device: torch.device | None = None) -> M:
+def with_dtype(module: M, dtype: torch.dtype, device: torch.device | None = None) -> M:
     """Copy of a module whose weights have another dtype or device; the module itself if they have both already.
 
     Tables of positions stay in fp32. What trains the module trains the copy: `requires_grad` is kept.

@@ -17,7 +17,7 @@ from mt_cli.errors import DeviceMemoryError
 from mt_cli.machine.devices import is_out_of_memory
 from mt_cli.machine.group import ALONE, Group, copy_all
 from mt_cli.model.loss import LossSums, Objective
-from mt_cli.model.transformer import cast
+from mt_cli.model.transformer import with_dtype
 from mt_cli.tokenizer.special_tokens import UNK_ID
 
 Number = int | Tensor
@@ -43,7 +43,7 @@ class GradientAccumulator:
         self.device = next(objective.parameters()).device
         self.scaler = GradScaler(self.device.type, init_scale=2.0**13, enabled=compute_dtype == torch.float16)
         self.parameters: list[Tensor] = [weight for weight in objective.parameters() if weight.requires_grad]
-        self.objective = cast(objective, compute_dtype)
+        self.objective = with_dtype(objective, compute_dtype)
         self.num_splits = 0
         self.is_empty = True  # Whether no gradient of the current step was added.
         self._smallest_too_large = math.inf

@@ -13,7 +13,7 @@ from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.batching.packing import padded_layout
 from mt_cli.config.sections import ModelConfig
 from mt_cli.model.positions import rotary_factors, rotate, sinusoids
-from mt_cli.model.transformer import Transformer, cast, causal_mask, outline
+from mt_cli.model.transformer import Transformer, causal_mask, outline, with_dtype
 
 ROTARY = {"positions": "rotary"}
 SHAPES = {"d_model": 16, "d_ff": 24, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 3}
@@ -197,7 +197,7 @@ def test_positions_stay_exact_in_half_precision_and_after_a_long_sentence(positi
     tables = [table.clone() for table in model.buffers()]
     short, long, half = some_ids(), (torch.full((1, 700), 5), torch.tensor([[2]])), torch.bfloat16
     with torch.no_grad():
-        copy, moved = cast(model, half), deepcopy(model).to(half)
+        copy, moved = with_dtype(model, half), deepcopy(model).to(half)
         before = moved(*short)
         assert moved(*long).isfinite().all()
         assert torch.equal(moved(*short), before) and torch.equal(copy(*short), before)
