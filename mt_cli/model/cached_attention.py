@@ -9,7 +9,8 @@ Legend of the shapes: B sentences, H heads, T queries, S keys, K head dim.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -57,9 +58,8 @@ def _has_heads_apart(x_BHSK: Tensor) -> bool:
 
 def has_cached_kernel(device: torch.device, dtype: torch.dtype, d_head: int) -> bool:
     """True if `attend_to_cache` works for this device, dtype and head dim."""
-    if device.type == "cuda" and dtype == torch.bfloat16 and not has_fast_bf16(device):
-        return False
-    return kernel_works("cached attention", trial_cases, device, dtype, d_head)
+    is_fast = dtype != torch.bfloat16 or has_fast_bf16(device)
+    return is_fast and kernel_works("cached attention", trial_cases, device, dtype, d_head)
 
 
 def attend_to_cache(query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, bias: Tensor) -> Tensor:
@@ -88,16 +88,14 @@ def trial_cases(d_head: int) -> Iterator[Case]:
     """One query and five; the cache has room for more keys, and some queries attend to few keys."""
     generator = torch.Generator().manual_seed(1)
     for num_queries in (1, 5):
-        inputs = [torch.randn(3, 2, length, d_head, generator=generator) for length in (num_queries, 64, 64)]
+        rows = [torch.randn(3, 2, length, d_head, generator=generator) for length in (num_queries, 64, 64)]
         fractions = torch.tensor([0.1, 0.5, 1.0]).view(3, 1, 1, 1)
         is_hidden = torch.rand(3, 1, num_queries, 40, generator=generator) > fractions
         is_hidden[..., -1] = False
         bias = torch.zeros(is_hidden.shape).masked_fill_(is_hidden, -torch.inf)
+        kernel, definition = partial(_first_keys, attend_to_cache), partial(_first_keys, F.scaled_dot_product_attention)
+        yield Case(kernel, definition, [*rows, bias], has_gradient=False)
 
-        def kernel(query: Tensor, key: Tensor, value: Tensor, bias: Tensor = bias) -> Tensor:
-            return attend_to_cache(query, key[:, :, :40], value[:, :, :40], bias.to(query.device, query.dtype))
 
-        def definition(query: Tensor, key: Tensor, value: Tensor, bias: Tensor = bias) -> Tensor:
-            return F.scaled_dot_product_attention(query, key[:, :, :40], value[:, :, :40], bias)
-
-        yield Case(kernel, definition, inputs, has_gradient=False)
+def _first_keys(function: Callable[..., Tensor], query: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> Tensor:
+    return function(query, key[:, :, : bias.shape[3]], value[:, :, : bias.shape[3]], bias)

@@ -52,28 +52,18 @@ def attend_packed(
 
 
 def attend_rows(
-    query_NHK: Tensor,
-    key_MHK: Tensor,
-    value_MHK: Tensor,
-    queries: PackedLayout,
-    keys: PackedLayout,
-    is_causal: bool = False,
+    query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, queries: PackedLayout, keys: PackedLayout, is_causal: bool
 ) -> Tensor:
-    """Attention within the sequences of two layouts, NxHxK; 0 for a row whose sequence has no keys.
-
-    `is_causal` needs one layout for both. Heads have at most 128 elements. Every row must be finite, padding too.
-    """
-    assert queries.sequences is not None and keys.sequences is not None
-    assert queries.starts is not None and keys.starts is not None
-    sequences, starts = (queries.sequences, keys.sequences), (queries.starts, keys.starts)
-    mixed_NHK: Tensor = _forward(query_NHK, key_MHK, value_MHK, *sequences, *starts, is_causal)[0]
+    """`attention_of_sequences` by our kernels, for up to 128 elements a head. Every row must be finite, padding too."""
+    indices = queries.sequences, keys.sequences, queries.starts, keys.starts
+    mixed_NHK: Tensor = _forward(query_NHK, key_MHK, value_MHK, *indices, is_causal)[0]
     return mixed_NHK
 
 
 def attention_of_sequences(
     query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, queries: PackedLayout, keys: PackedLayout, is_causal: bool
 ) -> Tensor:
-    """`attend_rows` by its definition: one attention between all rows, masked."""
+    """Attention within sequences by its definition: one attention between all rows, masked."""
     assert queries.starts is not None and keys.starts is not None
     query_sequences_N, key_sequences_M = (
         torch.searchsorted(starts[1:].contiguous(), torch.arange(len(rows), device=rows.device), right=True)
