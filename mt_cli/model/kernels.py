@@ -1,7 +1,9 @@
 """Operations with a fast implementation for CPUs; each equals a plain PyTorch expression.
 
 The docstrings give the measurements (milliseconds on two AVX512-BF16 cores, in bf16, for 3,712 tokens of width 256
-unless stated otherwise). `tests/unit/test_model_kernels.py` tests the implementations for both kinds of device.
+unless stated otherwise).
+
+Legend of the shapes: N rows of tokens, B sentences, T positions, H heads, K head dim, R rows, C slots.
 """
 
 from __future__ import annotations
@@ -15,12 +17,9 @@ from torch import Tensor
 from mt_cli.batching.packing import PackedLayout
 from mt_cli.machine.devices import has_varlen_attention
 
-# Legend of the shapes: N rows of queries, M rows of keys, B sentences, T query positions, S key positions, H heads,
-# K d_head, R rows, C slots.
-
 
 def is_cpu(x: Tensor) -> bool:
-    """Whether the implementations for CPUs are used."""
+    """True if the implementations for CPUs are used."""
     return x.device.type == "cpu"
 
 
@@ -37,16 +36,12 @@ def mark_rows(*tensors: Tensor, dim: int = 0) -> None:
 
 
 def has_variable_length(device: torch.device, dtype: torch.dtype, d_head: int) -> bool:
-    """Whether attention between packed rows needs no grid, because there is a variable-length kernel.
+    """True if attention between packed rows needs no grid, because there is a variable-length kernel.
 
-    FlashAttention (Dao 2023) needs CUDA since Ampere, half precision, heads of certain widths, and no dropout.
-    `has_row_kernels` says whether our kernel replaces it.
+    FlashAttention (Dao 2023) needs CUDA since Ampere, half precision, certain head dims, and no dropout. Above 192, it
+    has a backward pass only on some GPUs. `has_row_kernels` says whether our kernel replaces it.
     """
-    return has_varlen_attention(device, dtype) and d_head % 8 == 0 and d_head <= _LARGEST_FLASH_HEAD
-
-
-_LARGEST_FLASH_HEAD = 192
-"""Largest width of a head; wider heads have a backward pass only on some GPUs."""
+    return has_varlen_attention(device, dtype) and d_head % 8 == 0 and d_head <= 192
 
 
 def to_grid(x_NHK: Tensor, layout: PackedLayout) -> Tensor:

@@ -122,8 +122,8 @@ class Transformer(nn.Module):
             tensors = x_ND, layout.starts, layout.sequences, layout.rotary_factors
             mark_rows(*(x for x in tensors if x is not None))
         kind, has_dropout = (x_ND.device, x_ND.dtype, self.config.d_head), self.config.attention_dropout > 0
-        needs_grid = (self.training and has_dropout) or not has_variable_length(*kind)
-        if layout.starts is None or (needs_grid and layout.mask is not None):
+        has_grid = layout.mask is not None
+        if layout.starts is None or (has_grid and ((self.training and has_dropout) or not has_variable_length(*kind))):
             return x_ND, layout.with_heads(self.config.num_heads)
         return x_ND, layout.without_grid(keeps_sequences=has_row_kernels(*kind))
 
