@@ -14,7 +14,7 @@ from mt_cli.corpus.text_hashes import PairHashes
 from mt_cli.errors import DamagedFileError, InputError, RunError
 from mt_cli.machine.console import say
 from mt_cli.machine.storage import new_folder
-from mt_cli.model.trainable_weights import add_adapters, merge_adapters
+from mt_cli.model.adapters import add_adapters, merge_adapters
 from mt_cli.model.transformer import Transformer, outline
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 

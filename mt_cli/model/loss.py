@@ -1,8 +1,8 @@
 """The loss: label-smoothed cross-entropy, and R-Drop, as sums over the target tokens of a batch.
 
 Callers divide once, by the number of target tokens, so that batches of any size add up to the same gradient. The
-definition comes first. On a GPU it is compiled; otherwise `blockwise_loss` computes the same sums together with their
-gradients, from the logits of a few tokens at a time.
+definition comes first. On a GPU it is compiled; otherwise `Loss.sums_in_blocks` computes the same sums together with
+their gradients, from the logits of a few tokens at a time.
 
 Legend of the shapes: P passes (2 with R-Drop, else 1), N target tokens, M tokens of a block, C tokens of a chunk,
 D d_model, V vocabulary.
@@ -77,6 +77,14 @@ class Loss:
         num_correct = (is_right_N & (targets_N != PAD_ID)).sum()
         return LossSums(objective, _cross_entropy(logits_NV, targets_N, 0.0), num_correct)
 
+    def sums_in_blocks(
+        self, hidden_PND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, targets_N: Tensor, num_tokens: int
+    ) -> LossSums:
+        """`sums` of the first `num_tokens` rows with its gradient, so that N x V values never exist at once."""
+        options = self, num_tokens, torch.is_grad_enabled()
+        sums: list[Tensor] = _Blockwise.apply(hidden_PND, weight_VD, bias_V, targets_N, *options)  # type: ignore[no-untyped-call]
+        return LossSums(*sums)
+
 
 def _cross_entropy(logits_NV: Tensor, targets_N: Tensor, smoothing: float) -> Tensor:
     return F.cross_entropy(logits_NV, targets_N, ignore_index=PAD_ID, reduction="sum", label_smoothing=smoothing)
@@ -96,7 +104,6 @@ class Objective(nn.Module):
         self.loss = Loss(config.label_smoothing, config.r_drop)
         self.compiles_loss = False
         """True if training compiles the loss, which needs more memory."""
-        self._workspace = Workspace()
 
     def forward(self, batch: Batch) -> LossSums:
         """Sums over the target tokens of a batch, padding excluded. With R-Drop, training computes it twice."""
@@ -109,52 +116,15 @@ class Objective(nn.Module):
             mark_rows(batch.tgt_output_ids)
             mark_rows(hidden_PND, dim=1)
             return _compiled(Loss.sums)(self.loss, *inputs, batch.tgt_output_ids)
-        blocks = Blocks(self.loss, batch.tgt_output_ids, batch.num_target_tokens, self._workspace)
-        return blockwise_loss(*inputs, blocks)
-
-
-class Workspace:
-    """Memory for intermediate values, reused by the next call.
-
-    New memory costs page faults: up to 26,000 a step for the 80 MB of logit gradients, at 5 microseconds each (two
-    cores, a virtual machine).
-    """
-
-    def __init__(self) -> None:
-        self._memory: dict[tuple[str, torch.device, torch.dtype], Tensor] = {}
-
-    def matrix(self, name: str, num_rows: int, num_columns: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-        """Uninitialised matrix; the next matrix of the same name reuses its memory."""
-        key = name, device, dtype
-        size = num_rows * num_columns
-        if key not in self._memory or self._memory[key].numel() < size:
-            self._memory.pop(key, None)  # First, because both may not fit in memory.
-            with torch.inference_mode(False):  # Training must be able to use what validation allocates.
-                self._memory[key] = torch.empty(size, dtype=dtype, device=device)
-        return self._memory[key][:size].view(num_rows, num_columns)
-
-
-@dataclass(frozen=True)
-class Blocks:
-    """Values that all blocks of a batch share."""
-
-    loss: Loss
-    targets: Tensor  # N.
-    num_tokens: int  # Rows that count; the following rows are padding.
-    workspace: Workspace
-
-
-def blockwise_loss(hidden_PND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, blocks: Blocks) -> LossSums:
-    """`Loss.sums` with its gradient, one block of tokens at a time, so that N x V values never exist at once."""
-    has_gradient = torch.is_grad_enabled()
-    return LossSums(*_Blockwise.apply(hidden_PND, weight_VD, bias_V, blocks, has_gradient))  # type: ignore[no-untyped-call]
+        return self.loss.sums_in_blocks(*inputs, batch.tgt_output_ids, batch.num_target_tokens)
 
 
 class _Blockwise(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, hidden_PND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, blocks: Blocks, has_gradient: bool
+        ctx: Any, hidden_PND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, targets_N: Tensor, *options: Any
     ) -> tuple[Tensor, ...]:
+        loss, num_tokens, has_gradient = options
         num_passes, num_rows, _ = hidden_PND.shape
         sums = hidden_PND.new_zeros(3, dtype=torch.float32)
         grad_hidden_PND = torch.empty_like(hidden_PND)
@@ -162,15 +132,16 @@ class _Blockwise(torch.autograd.Function):
         grad_bias_V = None if bias_V is None else torch.zeros_like(bias_V, dtype=torch.float32)
         block_rows = max(_CHUNK_TOKENS, min(_BLOCK_TOKENS, _BLOCK_LOGITS // len(weight_VD))) // num_passes
         for start in range(0, num_rows, block_rows):
-            hidden_PMD, grad_MV = hidden_PND[:, start : start + block_rows].contiguous(), None
-            if has_gradient:
-                shape = num_passes * hidden_PMD.shape[1], len(weight_VD)
-                grad_MV = blocks.workspace.matrix("grad", *shape, hidden_PND.device, hidden_PND.dtype)
-            sums += _block_sums(blocks, hidden_PMD, weight_VD, bias_V, start, grad_MV)
+            block = slice(start, start + block_rows)
+            hidden_PMD = hidden_PND[:, block].contiguous()
+            block_sums, grad_MV = _block_sums(
+                loss, hidden_PMD, weight_VD, bias_V, targets_N[block], num_tokens - start, has_gradient
+            )
+            sums += block_sums
             if grad_MV is None:
                 continue
             for grad_ND, grad_NV in zip(grad_hidden_PND, grad_MV.chunk(num_passes), strict=True):
-                torch.mm(grad_NV, weight_VD, out=grad_ND[start : start + block_rows])
+                torch.mm(grad_NV, weight_VD, out=grad_ND[block])
             if grad_bias_V is not None:
                 grad_bias_V += grad_MV.sum(dim=0, dtype=torch.float32)
             if ctx.needs_input_grad[1]:
@@ -185,33 +156,30 @@ class _Blockwise(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
-        return *(None if grad is None else grads[0] * grad for grad in ctx.saved_tensors), None, None
+        return *(None if grad is None else grads[0] * grad for grad in ctx.saved_tensors), None, None, None, None
 
 
 def _block_sums(
-    blocks: Blocks, hidden_PMD: Tensor, weight_VD: Tensor, bias_V: Tensor | None, first: int, grad_MV: Tensor | None
-) -> Tensor:
-    """Compute the three sums over a block from row `first` on; fill `grad_MV` with the gradient by the logits."""
-    smoothing, (num_passes, size, _), device = blocks.loss.smoothing, hidden_PMD.shape, hidden_PMD.device
-    sums = hidden_PMD.new_zeros(3, dtype=torch.float32)
+    loss: Loss,
+    hidden_PMD: Tensor,
+    weight_VD: Tensor,
+    bias_V: Tensor | None,
+    targets_M: Tensor,
+    num_tokens: int,
+    has_gradient: bool,
+) -> tuple[Tensor, Tensor | None]:
+    """The three sums over the first `num_tokens` rows of a block, and the gradient by its logits."""
+    num_passes, size, _ = hidden_PMD.shape
     num_rows = min(size, _CHUNK_TOKENS // num_passes) if is_cpu(hidden_PMD) else size
-    dtypes = {"logits": hidden_PMD.dtype, "scores": torch.float32, "probs": torch.float32}
+    sums = hidden_PMD.new_zeros(3, dtype=torch.float32)
+    scores, probs = (sums.new_empty(num_passes, num_rows, len(weight_VD)) for _ in range(2))
+    grad_PMV = hidden_PMD.new_empty(num_passes, size, len(weight_VD)) if has_gradient else None
     for start in range(0, size, num_rows):
-        hidden_PCD = hidden_PMD[:, start : start + num_rows]
-        num_chunk, num_real = hidden_PCD.shape[1], max(0, blocks.num_tokens - first - start)
-        targets_PC1 = blocks.targets[first + start :][:num_chunk, None].expand(num_passes, -1, -1)
-        logits_PCV, scores_PCV, probs_PCV = (
-            blocks.workspace.matrix(name, num_passes * num_chunk, len(weight_VD), device, dtype).view(
-                num_passes, num_chunk, -1
-            )
-            for name, dtype in dtypes.items()
-        )
-        for hidden_CD, logits_CV in zip(hidden_PCD, logits_PCV, strict=True):
-            if bias_V is None:
-                torch.mm(hidden_CD, weight_VD.T, out=logits_CV)
-            else:
-                torch.addmm(bias_V, hidden_CD, weight_VD.T, out=logits_CV)
-        scores_PCV.copy_(logits_PCV)
+        chunk, num_real = slice(start, start + num_rows), max(0, num_tokens - start)
+        targets_PC1 = targets_M[chunk, None].expand(num_passes, -1, -1)
+        scores_PCV, probs_PCV = scores[:, : targets_PC1.shape[1]], probs[:, : targets_PC1.shape[1]]
+        for hidden_CD, scores_CV in zip(hidden_PMD[:, chunk], scores_PCV, strict=True):
+            scores_CV.copy_(F.linear(hidden_CD, weight_VD, bias_V))
         torch.softmax(scores_PCV, dim=-1, out=probs_PCV)
         # Computed from the largest probability, which is never too small for a logarithm.
         largest_PC1, right_PC1 = scores_PCV.amax(dim=-1, keepdim=True), scores_PCV.gather(2, targets_PC1)
@@ -219,21 +187,21 @@ def _block_sums(
         to_all_PC1 = log_sum_PC1 - scores_PCV.mean(dim=-1, keepdim=True)
         losses_PC3 = torch.cat([to_all_PC1, log_sum_PC1 - right_PC1, right_PC1 >= largest_PC1], dim=-1)
         to_all_P, cross_entropy_P, num_correct_P = losses_PC3[:, :num_real].sum(dim=1).unbind(dim=-1)
-        smoothed = ((1 - smoothing) * cross_entropy_P + smoothing * to_all_P).mean()
-        grads_PCV = None
+        smoothed = ((1 - loss.smoothing) * cross_entropy_P + loss.smoothing * to_all_P).mean()
+        grad_PCV = None
         if num_passes == 2:
-            divergence_C1, grads_PCV = _divergence(scores_PCV, log_sum_PC1, probs_PCV, blocks.loss.consistency or 0.0)
+            divergence_C1, grad_PCV = _divergence(scores_PCV, log_sum_PC1, probs_PCV, loss.consistency or 0.0)
             smoothed += divergence_C1[:num_real].sum()
         sums += torch.stack([smoothed, cross_entropy_P[0], num_correct_P[0]])
-        if grad_MV is not None:
+        if grad_PMV is not None:
             # d loss / d logits = softmax(logits) - smoothed labels, in the memory of the probabilities.
-            probs_PCV.sub_(smoothing / len(weight_VD))
-            probs_PCV.scatter_add_(2, targets_PC1, probs_PCV.new_full(targets_PC1.shape, smoothing - 1))
-            if grads_PCV is not None:
-                torch.add(grads_PCV, probs_PCV, alpha=0.5, out=probs_PCV)
+            probs_PCV.sub_(loss.smoothing / len(weight_VD))
+            probs_PCV.scatter_add_(2, targets_PC1, probs_PCV.new_full(targets_PC1.shape, loss.smoothing - 1))
+            if grad_PCV is not None:
+                torch.add(grad_PCV, probs_PCV, alpha=0.5, out=probs_PCV)
             probs_PCV[:, num_real:] = 0.0
-            grad_MV.view(num_passes, size, -1)[:, start : start + num_rows] = probs_PCV
-    return sums
+            grad_PMV[:, chunk] = probs_PCV
+    return sums, None if grad_PMV is None else grad_PMV.flatten(end_dim=1)
 
 
 def _divergence(
@@ -241,14 +209,14 @@ def _divergence(
 ) -> tuple[Tensor, Tensor]:
     """Divergence, consistency/4 times KL(p|q) + KL(q|p) in nats, of each of C tokens, and its gradient.
 
-    The gradient by the scores of p is p (log p/q - KL(p|q)) + p - q; it overwrites the scores.
+    The gradient by the scores of p is p (log p/q - KL(p|q)) + p - q.
     """
     factor = consistency / 4
     p_CV, q_CV = probs_2CV
-    ratio_CV = torch.sub(*scores_2CV, out=scores_2CV[0]).sub_(log_sum_2C1[0] - log_sum_2C1[1])
+    ratio_CV = (scores_2CV[0] - scores_2CV[1]).sub_(log_sum_2C1[0] - log_sum_2C1[1])
     p_from_q_C1 = torch.linalg.vecdot(p_CV, ratio_CV)[:, None]
     q_from_p_C1 = -torch.linalg.vecdot(q_CV, ratio_CV)[:, None]
     difference_CV = (p_CV - q_CV).mul_(factor)
-    torch.mul(ratio_CV + q_from_p_C1, q_CV, out=scores_2CV[1]).mul_(-factor).sub_(difference_CV)
-    ratio_CV.sub_(p_from_q_C1).mul_(p_CV).mul_(factor).add_(difference_CV)
-    return factor * (p_from_q_C1 + q_from_p_C1), scores_2CV
+    grad_p_CV = (ratio_CV - p_from_q_C1).mul_(p_CV).mul_(factor).add_(difference_CV)
+    grad_q_CV = (ratio_CV + q_from_p_C1).mul_(q_CV).mul_(-factor).sub_(difference_CV)
+    return factor * (p_from_q_C1 + q_from_p_C1), torch.stack([grad_p_CV, grad_q_CV])

@@ -16,8 +16,8 @@ from mt_cli.features.fine_tuning.parent import ParentRun
 from mt_cli.features.training_pairs import training_pairs
 from mt_cli.machine.devices import pick_precision, precision_of, seed_everything
 from mt_cli.machine.group import Group
+from mt_cli.model.adapters import add_adapters, freeze
 from mt_cli.model.loss import Objective
-from mt_cli.model.trainable_weights import add_adapters, freeze
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.plan import Plan
 from mt_cli.run.validation import Validator

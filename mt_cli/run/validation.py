@@ -30,7 +30,7 @@ from mt_cli.features.inspection.trace import attention_pictures
 from mt_cli.machine.console import Progress, truncate
 from mt_cli.machine.group import ALONE, Group
 from mt_cli.model.loss import Objective
-from mt_cli.model.transformer import Transformer, cast
+from mt_cli.model.transformer import Transformer, with_dtype
 from mt_cli.reporting.records import Sample
 from mt_cli.translation.translator import Translator
 
@@ -91,7 +91,7 @@ class Validator:
     def validate(self, model: Transformer | None = None, group: Group = ALONE) -> Validation:
         """Score the model of the objective, or `model` if given; the processes of a group share the sentences."""
         data, config = self._data, self._config
-        model = cast(model or self._objective.model, self._dtype, self._device)
+        model = with_dtype(model or self._objective.model, self._dtype, self._device)
         objective = Objective(model, config.training)
         tokens = score_tokens(objective, data.encoded["valid"], config.training.tokens_per_batch, group=group)
         pairs = data.corpora["valid"].pairs

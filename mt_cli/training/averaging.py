@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from mt_cli.model.trainable_weights import saved_weights
+from mt_cli.model.adapters import saved_weights
 
 
 class MovingAverage:

@@ -22,7 +22,7 @@ from mt_cli.machine.devices import in_halves, seed_device
 from mt_cli.machine.graphs import GraphPool
 from mt_cli.machine.group import ALONE, Group, copy_all
 from mt_cli.model.loss import LossSums, Objective
-from mt_cli.model.transformer import cast
+from mt_cli.model.transformer import with_dtype
 
 MAX_GRAPHS = 128
 
@@ -63,7 +63,7 @@ class GradientAccumulator:
         self.device = next(objective.parameters()).device
         self.scaler = GradScaler(self.device.type, init_scale=2.0**13, enabled=compute_dtype == torch.float16)
         self.parameters: list[Tensor] = [weight for weight in objective.parameters() if weight.requires_grad]
-        self.objective = cast(objective, compute_dtype)
+        self.objective = with_dtype(objective, compute_dtype)
         self.num_splits = 0
         self._is_empty = True  # True if no gradient of the current step was added.
         self._too_large: list[tuple[int, int]] = []  # Rows of both sides of batches that did not fit.

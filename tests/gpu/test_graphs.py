@@ -19,9 +19,8 @@ from mt_cli.decoding.predictor import Predictor
 from mt_cli.machine.devices import can_compile
 from mt_cli.machine.graphs import GraphPool
 from mt_cli.model.cached_attention import has_cached_kernel
-from mt_cli.model.kernels import attend_packed
 from mt_cli.model.loss import Objective
-from mt_cli.model.packed_attention import has_row_kernels
+from mt_cli.model.packed_attention import attend_packed, has_row_kernels
 from mt_cli.training.optimizer import build_optimizer
 from mt_cli.training.steps import Position, optimization_steps
 from mt_cli.training.update import build_update, reason_against_graphs
@@ -217,7 +216,7 @@ def test_attention_without_a_grid_is_that_of_its_definition(is_causal, dtype, wi
                 layout.moved(lambda x, device=device: x.to(device)).without_grid(keeps_sequences=with_row_kernels)
                 for layout in ((keys, keys) if is_causal else (queries, keys))
             ]
-            mixed = attend_packed(*leaves, *layouts, None, is_causal=is_causal)
+            mixed = attend_packed(*leaves, *layouts, is_causal)
             results.append([mixed, *torch.autograd.grad(mixed.square().sum(), leaves)])
         for ours, definition in zip(*results, strict=True):
             assert (ours.float().cpu() - definition).norm() <= 0.02 * definition.norm(), d_head

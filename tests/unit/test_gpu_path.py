@@ -61,7 +61,11 @@ def forced(monkeypatch):
 
     def force():
         modules = [module for module in sys.modules.values() if getattr(module, "is_cpu", None) is kernels.is_cpu]
-        assert {module.__name__ for module in modules} >= {"mt_cli.model.kernels", "mt_cli.model.loss"}
+        assert {module.__name__ for module in modules} >= {
+            "mt_cli.model.kernels",
+            "mt_cli.model.attention",
+            "mt_cli.model.loss",
+        }
         for module in modules:
             monkeypatch.setattr(module, "is_cpu", lambda x: False)
         monkeypatch.setattr(search_module, "pace_of", lambda device: ON_GPU)

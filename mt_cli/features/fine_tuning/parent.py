@@ -26,7 +26,7 @@ from mt_cli.errors import ConfigError, CorpusError, RunError
 from mt_cli.features.fine_tuning.vocabulary_extension import extended_pair, old_ids_of_entries
 from mt_cli.machine.console import say
 from mt_cli.machine.storage import real_path
-from mt_cli.model.trainable_weights import check_trainable
+from mt_cli.model.adapters import check_trainable
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.spacing import untrained_backend
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair

@@ -23,7 +23,7 @@ from mt_cli.tokenizer.special_tokens import EOS, EOS_ID, SOS, SOS_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
 from mt_cli.translation.translator import Translator
 
-KINDS = ("encoder self-attention", "decoder self-attention", "cross-attention")  # As in `AttentionWeights`.
+KINDS = ("encoder self-attention", "decoder self-attention", "cross-attention")  # As in `AttentionMaps`.
 _NUM_POSITIONS = 100
 _NUM_RUNNERS_UP = 3
 _MAX_TOKENS_IN_TRAINING = 60
