@@ -8,18 +8,18 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from mt_cli.checkpoint.files import Checkpoint, open_checkpoint, save_checkpoint
+from mt_cli.checkpoint.checkpoint import Checkpoint, save_checkpoint
 from mt_cli.checkpoint.state import RunState
 from mt_cli.errors import DamagedFileError, RunError
-from mt_cli.machine.storage import remove, write_atomically
+from mt_cli.machine.storage import first_free, remove, write_atomically
 from mt_cli.model.transformer import Transformer
 
 
@@ -40,15 +40,12 @@ class Checkpoints:
         """Fill a model with the weights below adapters; raises RunError if they are missing, damaged or do not fit."""
         if not self.base_path.exists():
             raise RunError(f"{self.base_path}: missing; it has the weights that this run adapts; restore it")
-        with self._opened_frozen_weights() as checkpoint:
-            checkpoint.load_weights_into(model)
+        self.frozen_weights().load_weights_into(model)
 
-    @contextmanager
-    def _opened_frozen_weights(self) -> Iterator[Checkpoint]:
-        """Context manager that opens the frozen weights below adapters, which training cannot recreate."""
+    def frozen_weights(self) -> Checkpoint:
+        """Frozen weights below adapters, which training cannot recreate; raises RunError if they are damaged."""
         try:
-            with open_checkpoint(self.base_path) as checkpoint:
-                yield checkpoint
+            return Checkpoint(self.base_path)
         except DamagedFileError as error:
             raise RunError(f"{error}; restore it, or train again with --fresh") from None
 
@@ -56,12 +53,12 @@ class Checkpoints:
         """Files from which training can resume: `last`, then older ones, newest first."""
         return [path for path in (self.last_path, *self._older_states().values()) if path.is_file()]
 
-    def newest_state(self) -> tuple[Path | None, RunState]:
-        """Path and state of the newest intact checkpoint; None and an empty state if there is none."""
+    def newest_state(self) -> RunState:
+        """State of the newest intact checkpoint; an empty state if there is none."""
         for path in self.state_paths():
-            with suppress(DamagedFileError), open_checkpoint(path) as checkpoint:
-                return path, checkpoint.state
-        return None, RunState()
+            with suppress(DamagedFileError):
+                return Checkpoint(path).state
+        return RunState()
 
     def path_of(self, name: str | None = None) -> Path:
         """File of the checkpoint with this name; None: `best`, or `last` if no `best` exists.
@@ -125,6 +122,12 @@ class Checkpoints:
         for path in list(self._older_states().values())[num_kept:]:
             remove(path)
 
+    def set_aside(self, path: Path) -> Path:
+        """Rename a checkpoint that cannot be used to the first free `NAME.damaged-N`; return the new path."""
+        aside = first_free(path, "damaged")
+        path.rename(aside)
+        return aside
+
     def discard_states_after(self, path: Path, step: int, is_good: bool = True) -> None:
         """Record the state that training resumes from, and remove all later ones."""
         self._step_of_good_last = step if path == self.last_path and is_good else None
@@ -156,8 +159,8 @@ class Checkpoints:
 
     def best_state(self) -> RunState | None:
         """State that was saved with the best checkpoint; None if the checkpoint is missing or damaged."""
-        with suppress(RunError), open_checkpoint(self.best_path) as checkpoint:
-            return checkpoint.state
+        with suppress(RunError):
+            return Checkpoint(self.best_path).state
         return None
 
     def restore_best(self, step: int) -> None:
@@ -165,8 +168,8 @@ class Checkpoints:
 
         A previous best exists only if a run was stopped between a validation and the next save.
         """
-        with suppress(RunError), open_checkpoint(self.former_best_path) as checkpoint:
-            if checkpoint.state.best_step == step:
+        with suppress(RunError):
+            if Checkpoint(self.former_best_path).state.best_step == step:
                 os.replace(self.former_best_path, self.best_path)
 
     def _path_of_step(self, step: int) -> Path:

@@ -29,6 +29,7 @@ from mt_cli.machine.group import ALONE, Group
 from mt_cli.machine.storage import (
     check_plain,
     check_regular,
+    first_free,
     read_regular,
     reading,
     refusal,
@@ -118,8 +119,7 @@ class RunDirectory(Checkpoints):
             with reading(path, RunError):
                 digests[path.name] = hashlib.sha256(read_regular(path, MAX_FILE_BYTES)).hexdigest()
         if self.base_path.exists():
-            with self._opened_frozen_weights() as checkpoint:
-                digests[self.base_path.name] = checkpoint.fingerprint()
+            digests[self.base_path.name] = self.frozen_weights().digest
         return digests
 
     def check_frozen_files(self, fingerprints: Mapping[str, str]) -> None:
@@ -217,9 +217,7 @@ class RunDirectory(Checkpoints):
 
     def move_aside(self) -> Path:
         """Rename the directory to the first free `NAME.old-N`; return that path. Lock a new one if it was locked."""
-        number = 1
-        while os.path.lexists(aside := self.path.with_name(f"{self.path.name}.old-{number}")):
-            number += 1
+        aside = first_free(self.path, "old")
         self.path.rename(aside)
         if self._lock.is_locked:
             self._lock.release()

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from mt_cli.checkpoint.checkpoint import Checkpoint, save_checkpoint
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.checkpoint.files import open_checkpoint, save_checkpoint
 from mt_cli.checkpoint.state import Ancestor, RunState
 from mt_cli.config.sections import Config, InitConfig
 from mt_cli.corpus.text_hashes import PairHashes
 from mt_cli.errors import DamagedFileError, InputError, RunError
 from mt_cli.machine.console import say
 from mt_cli.machine.storage import new_folder
-from mt_cli.model.trainable_weights import add_adapters, merge_adapters
+from mt_cli.model.adapters import add_adapters, merge_adapters
 from mt_cli.model.transformer import Transformer, outline
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 
@@ -32,7 +32,7 @@ class TrainedRun:
     max_tokens: int
     """Number of tokens of the longest source in training, at most `corpus.max_tokens`."""
     digest: str
-    """SHA-256 of the checkpoint."""
+    """SHA-256 of the weights."""
 
     @property
     def ancestor(self) -> Ancestor:
@@ -56,28 +56,24 @@ class TrainedRun:
         sizes = [tokenizer.vocab_size for tokenizer in tokenizers]
         checkpoint_path = directory.path_of(checkpoint)
         try:
-            with open_checkpoint(checkpoint_path) as saved:
-                directory.check_frozen_files(saved.state.fingerprints)
-                planned = outline(config.model, *sizes)
-                add_adapters(planned, config.init)
-                saved.check_fits(planned)  # Before memory is allocated.
-                model = Transformer(config.model, *sizes)
-                if config.init.adapter_rank is not None:
-                    directory.load_frozen_weights(model)
-                    add_adapters(model, config.init)
-                saved.load_weights_into(model)
-                if is_merged:
-                    merge_adapters(model)
-                longest = saved.state.longest_source or config.corpus.max_tokens
-                max_tokens = min(config.corpus.max_tokens, longest)
-                if checkpoint is None and checkpoint_path != directory.best_path:
-                    _note_missing_best(directory.best_path, saved.state)
-                return cls(config, tokenizers, model, saved.state, max_tokens, saved.digest)
+            saved = Checkpoint(checkpoint_path)
         except DamagedFileError as error:
             advice = f"have `mt train --config {directory.config_path}` make another of the last state"
             if checkpoint not in (None, "best"):
                 advice = "use another checkpoint"
             raise DamagedFileError(f"{error}; restore it, or {advice}") from None
+        directory.check_frozen_files(saved.state.fingerprints)
+        model = outline(config.model, *sizes)
+        if config.init.adapter_rank is not None:
+            directory.load_frozen_weights(model)
+            add_adapters(model, config.init)
+        saved.load_weights_into(model)
+        if is_merged:
+            merge_adapters(model)
+        if checkpoint is None and checkpoint_path != directory.best_path:
+            _note_missing_best(directory.best_path, saved.state)
+        max_tokens = min(config.corpus.max_tokens, saved.state.longest_source or config.corpus.max_tokens)
+        return cls(config, tokenizers, model, saved.state, max_tokens, saved.digest)
 
 
 def _note_missing_best(path: Path, state: RunState) -> None:

@@ -67,12 +67,11 @@ def inspect(
 
 def _lineage(run: Path, checkpoint: str | None) -> list[str]:
     """Lines about the ancestors of a run, then an empty line."""
+    from mt_cli.checkpoint.checkpoint import Checkpoint
     from mt_cli.checkpoint.directory import RunDirectory
-    from mt_cli.checkpoint.files import open_checkpoint
     from mt_cli.checkpoint.state import describe_lineage
 
-    with open_checkpoint(RunDirectory(run).path_of(checkpoint)) as saved:
-        lines = list(describe_lineage(saved.state.parents))
+    lines = list(describe_lineage(Checkpoint(RunDirectory(run).path_of(checkpoint)).state.parents))
     return [*lines, ""] if lines else []
 
 

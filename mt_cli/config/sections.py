@@ -155,11 +155,9 @@ class ModelConfig(Section):
     and false with `post`. With `post`, true is PyTorch's `nn.Transformer`."""
     activation: Literal["relu", "gelu", "silu", "swiglu"] = "relu"
     """Activation function of the feed-forward blocks. Marian calls `silu` swish; `swiglu` is its gated form."""
-    positions: Literal["sinusoidal", "learned", "rotary", "fairseq"] = "sinusoidal"
+    positions: Literal["sinusoidal", "rotary", "fairseq"] = "sinusoidal"
     """Positional encoding: a table added to the embeddings, or rotation of queries and keys of self-attention.
     `fairseq`: the sinusoidal table of M2M100 and NLLB."""
-    max_positions: int = Field(default=1024, ge=1, le=2**20)
-    """Size of the table of learned positions; the other kinds have no limit."""
     decoder_start: Literal["sos", "eos"] = "sos"
     """Token whose embedding the decoder begins with: [SOS], or [EOS] as in M2M100 and NLLB."""
     tie_embeddings: Literal["none", "target", "all"] = "target"
@@ -169,7 +167,7 @@ class ModelConfig(Section):
     output_bias: bool = False
     """Use a bias in the output projection, as Marian does."""
     dropout: float = Field(default=0.1, ge=0, le=0.99)
-    """Dropout rate of embeddings and of each sub-layer's output."""
+    """Dropout rate of embeddings and of each sub-layer's output. A CPU rounds rates to 1/256 (below 1/32: 1/65536)."""
     attention_dropout: float = Field(default=0.0, ge=0, le=0.99)
     """Dropout rate of attention weights."""
     feed_forward_dropout: float = Field(default=0.0, ge=0, le=0.99)
@@ -329,11 +327,6 @@ class Config(Section):
         if self.model.tie_embeddings == "all" and not self.tokenizer.shared:
             yield "model.tie_embeddings: all needs one vocabulary; set tokenizer.shared to true"
         yield from self._augmentation_fits()
-        if self.model.positions == "learned" and self.corpus.max_tokens >= self.model.max_positions:
-            yield (
-                f"model.max_positions: {self.model.max_positions} learned positions are too few for "
-                f"corpus.max_tokens {self.corpus.max_tokens} and a special token"
-            )
         for tag in self.decoding.length_penalties.keys() - set(self.corpus.tags):
             tags = f"it has {', '.join(self.corpus.tags)}" if self.corpus.tags else "it has none"
             yield f"decoding.length_penalties: {tag!r} is no tag of the corpus; {tags}"

@@ -41,9 +41,6 @@ class TrainingConfig(Section):
     devices. The config of the run records the size."""
     micro_batches_per_step: int = Field(default=1, ge=1)
     """Number of micro-batches whose gradients each process accumulates before an update (`docs/scaling.md`)."""
-    micro_batches_growth_steps: int | None = Field(default=None, ge=2, le=1_000_000)
-    """Number of updates over which the micro-batches of an update grow evenly from one to `micro_batches_per_step`
-    (Smith et al. 2018, "Don't Decay the Learning Rate, Increase the Batch Size"); `null`: all updates are equal."""
     concatenated_pairs: float = Field(default=0.0, ge=0, le=1)
     """Share of the pairs of an epoch that are concatenated with another pair of the same corpus, anew in each epoch,
     unless a side becomes longer than `corpus.max_tokens`. It helps with sentences longer than those of training
@@ -55,10 +52,7 @@ class TrainingConfig(Section):
     optimizer: Literal["adamw", "muon"] = "adamw"
     """AdamW, or Muon (Jordan et al. 2024) for the matrices of the layers and AdamW for everything else."""
     learning_rate: float = Field(default=1e-3, ge=1e-30, le=1e30)
-    """Peak learning rate."""
-    muon_learning_rate: float | None = Field(default=None, ge=1e-30, le=1e30)
-    """Peak learning rate of Muon; `null`: `learning_rate`, which fits because Muon's updates are scaled to the size
-    of AdamW's (Liu et al. 2025)."""
+    """Peak learning rate, of Muon too, whose updates are scaled to the size of AdamW's (Liu et al. 2025)."""
     schedule: Literal["inverse_sqrt", "linear", "cosine", "constant"] = "inverse_sqrt"
     """Decay of the learning rate after the warm-up. `linear` and `cosine` reach zero at the first of `max_steps`,
     `max_epochs` and `max_minutes`."""
@@ -78,8 +72,6 @@ class TrainingConfig(Section):
     r_drop: float | None = Field(default=None, ge=0, le=1_000_000)
     """Weight of R-Drop (Wu et al. 2021: their alpha), which computes each batch twice with different dropout and
     draws the two distributions together. A step takes 2.4 times as long. `null`: off."""
-    r_drop_start_step: int = Field(default=1, ge=1)
-    """First update with R-Drop; earlier ones compute each batch once."""
     max_grad_norm: float | None = Field(default=1.0, ge=1e-20, le=1e20)
     """Maximum norm of the gradient; longer gradients are scaled down to it."""
     ema_decay: float | None = Field(default=None, gt=0, lt=1)
@@ -156,11 +148,6 @@ class TrainingConfig(Section):
         assert isinstance(self.batch_tokens, int), "auto is replaced before training"
         return self.batch_tokens
 
-    def num_micro_batches(self, step: int) -> int:
-        """Number of micro-batches of step 1, 2, ..."""
-        largest, growth = self.micro_batches_per_step, self.micro_batches_growth_steps
-        return largest if growth is None else min(largest, 1 + largest * (step - 1) // growth)
-
     @property
     def most_concatenated(self) -> int:
         """Maximum number of pairs that become one."""
@@ -173,8 +160,6 @@ class TrainingConfig(Section):
 
     @if_complete
     def _ends(self) -> Iterator[str]:
-        if self.muon_learning_rate is not None and self.optimizer != "muon":
-            yield "muon_learning_rate: used only by Muon; set optimizer to muon"
         if self.max_steps is self.max_epochs is self.max_minutes is self.patience is None:
             yield "max_epochs: nothing ends this run; set max_steps, max_epochs, max_minutes or patience"
         elif self.schedule in ("linear", "cosine") and self.max_steps is self.max_epochs is self.max_minutes is None:

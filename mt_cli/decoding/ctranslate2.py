@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,10 @@ import torch
 from torch import Tensor
 
 from mt_cli.config.sections import DecodingConfig
+from mt_cli.decoding.constraints import NEVER_PRODUCED, max_length
 from mt_cli.decoding.engine import ForcedDecoding, Ids, Sentence
-from mt_cli.decoding.next_tokens import NEVER_PRODUCED, max_length
-from mt_cli.decoding.reserved_ids import ReservedIds
-from mt_cli.decoding.search import Hypothesis, penalty
+from mt_cli.decoding.search import Hypothesis, LengthPenalty
 from mt_cli.errors import InputError, one_line
-from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 
 
@@ -55,37 +52,21 @@ def load_translator(ctranslate2: Any, path: bytes, device: str, num_threads: int
     return load(compute_type=compute_type)
 
 
-_FEWEST_BEAMS_AGAIN = 8
 _ATTENDED_BATCH_TOKENS = 2048
-
-
-def _within_positions(work: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """Call the library; raises InputError if a side has more tokens than the exported model has positions."""
-    try:
-        return work(*arguments, **options)
-    except RuntimeError as error:
-        if "position encodings" not in str(error):
-            raise
-        raise InputError(f"a side has more tokens than this exported model has positions: {one_line(error)}") from None
 
 
 class CTranslate2Engine:
     """CTranslate2's search. Its length penalty divides by length^alpha, ours by ((5 + length) / 6)^alpha.
 
-    A model that has learned nothing may generate special tokens that our search never generates. With `is_strict`, they
-    are suppressed, which changes scores, because CTranslate2 then gives their probability to other tokens.
+    Its scores include the tokens of a prefix, and leave out [EOS] where the maximum length ends a hypothesis. A model
+    that has learned nothing may generate special tokens that our search never generates. With `is_strict`, they are
+    suppressed, which changes scores, because CTranslate2 then gives their probability to other tokens.
     """
 
     def __init__(
-        self,
-        ctranslate2: Any,
-        folder: Path,
-        tokenizers: TokenizerPair,
-        device: str = "auto",
-        is_strict: bool = False,
-        reserved: ReservedIds | None = None,
+        self, ctranslate2: Any, folder: Path, tokenizers: TokenizerPair, device: str = "auto", is_strict: bool = False
     ) -> None:
-        self._library, self._tokenizers, self._reserved = ctranslate2, tokenizers, reserved
+        self._library, self._tokenizers = ctranslate2, tokenizers
         path = os.fsencode(folder)  # It may not be UTF-8.
         self._translator = load_translator(ctranslate2, path, device, torch.get_num_threads())
         target = tokenizers[1]
@@ -95,69 +76,10 @@ class CTranslate2Engine:
     def search(
         self, sentences: Sequence[Sentence], decoding: DecodingConfig, num_best: int = 1
     ) -> list[list[Hypothesis]]:
-        """See `Engine`. If a hypothesis contains [UNK], its source is searched again, with attention.
+        """See `Engine`; nothing keeps the reserved tokens of a source in its translation.
 
-        If it lacks a reserved entry of its source, has it too often, or has another order of those that keep it, its
-        source is searched with more beams.
-        """
-        hypotheses = self._search(sentences, decoding, num_best)
-        if self._reserved is not None:
-            self._replace_wrong_copies(self._reserved, sentences, decoding, num_best, hypotheses)
-        if decoding.unk == "copy":
-            rows = [
-                row for row, nbest in enumerate(hypotheses) if any(UNK_ID in hypothesis.ids for hypothesis in nbest)
-            ]
-            again = self._search([sentences[row] for row in rows], decoding, num_best, with_attention=True)
-            for row, nbest in zip(rows, again, strict=True):
-                hypotheses[row] = nbest
-        return self._rescored(sentences, hypotheses, decoding)
-
-    def _rescored(
-        self, sentences: Sequence[Sentence], hypotheses: Sequence[list[Hypothesis]], decoding: DecodingConfig
-    ) -> list[list[Hypothesis]]:
-        """Hypotheses with our scores where those of the library count other tokens.
-
-        Our score leaves out the tokens of a prefix, and includes [EOS] if the maximum length ends a hypothesis.
-        """
-        places = [
-            (row, rank)
-            for row, sentence in enumerate(sentences)
-            for rank, best in enumerate(hypotheses[row])
-            if sentence.prefix or len(best.ids) >= max_length(len(sentence.ids), decoding)
-        ]
-        pairs = [(sentences[row].ids, hypotheses[row][rank].ids) for row, rank in places]
-        changed = [list(nbest) for nbest in hypotheses]
-        for (row, rank), forced in zip(places, self.force_decode(pairs), strict=True):
-            best, counted = changed[row][rank], forced.log_probs[len(sentences[row].prefix) :]
-            score = sum(counted) / penalty(len(best.ids) + 1, decoding.length_penalty)
-            changed[row][rank] = replace(best, score=score)
-        return [sorted(nbest, key=lambda hypothesis: -hypothesis.score) for nbest in changed]
-
-    def _replace_wrong_copies(
-        self,
-        reserved: ReservedIds,
-        sentences: Sequence[Sentence],
-        decoding: DecodingConfig,
-        num_best: int,
-        hypotheses: list[list[Hypothesis]],
-    ) -> None:
-        """Replace hypotheses with other reserved entries than their source if a search with more beams finds better."""
-
-        def is_wrong(row: int, hypothesis: Hypothesis) -> bool:
-            return not reserved.are_copied(sentences[row].ids, hypothesis.ids, sentences[row].order)
-
-        rows = [row for row, nbest in enumerate(hypotheses) if any(is_wrong(row, best) for best in nbest)]
-        again = self._search([sentences[row] for row in rows], decoding, max(2 * num_best, _FEWEST_BEAMS_AGAIN))
-        for row, nbest in zip(rows, again, strict=True):
-            hypotheses[row] = sorted([*hypotheses[row], *nbest], key=partial(is_wrong, row))[:num_best]
-
-    def _search(
-        self, sentences: Sequence[Sentence], decoding: DecodingConfig, num_best: int, with_attention: bool = False
-    ) -> list[list[Hypothesis]]:
-        """Hypotheses of each source, which begin with its prefix.
-
-        CTranslate2 has one maximum length for all sources. If a translation exceeds the maximum of its source, it
-        is searched again with this maximum, so that a translation does not depend on the other sources.
+        CTranslate2 has one maximum length for all sources. A translation that exceeds the maximum of its source is
+        searched again with this maximum, so that it does not depend on the other sources.
         """
         limits = [
             max(max_length(len(sentence.ids), decoding), len(sentence.prefix), decoding.min_length)
@@ -167,35 +89,28 @@ class CTranslate2Engine:
         rows_of_limit = {max(limits): list(range(len(sentences)))} if sentences else {}
         while rows_of_limit:
             limit, rows = rows_of_limit.popitem()
-            results = self._translate([sentences[row] for row in rows], decoding, num_best, limit, with_attention)
+            results = self._translate([sentences[row] for row in rows], decoding, num_best, limit)
             for row, result in zip(rows, results, strict=True):
-                hypotheses[row] = self._hypotheses(result, decoding.length_penalty)
+                hypotheses[row] = self._hypotheses(result, LengthPenalty(decoding.length_penalty))
                 if limits[row] < min(limit, max(len(hypothesis.ids) for hypothesis in hypotheses[row])):
                     rows_of_limit.setdefault(limits[row], []).append(row)
         return hypotheses
 
     def _translate(
-        self,
-        sentences: Sequence[Sentence],
-        decoding: DecodingConfig,
-        num_best: int,
-        limit: int,
-        with_attention: bool,
-    ) -> list[Any]:
+        self, sentences: Sequence[Sentence], decoding: DecodingConfig, num_best: int, limit: int
+    ) -> Sequence[Any]:
         """Results of the library, with hypotheses of at most `limit` tokens."""
         self._library.set_random_seed(decoding.seed)
-        source, target = self._tokenizers
-        prefixes = [target.tokens(sentence.prefix) for sentence in sentences]
         num_beams = 1 if decoding.sample else max(decoding.beam_size, num_best)
         sampling = {
             "sampling_topk": decoding.top_k or 0,
             "sampling_topp": decoding.top_p or 1.0,
             "sampling_temperature": decoding.temperature,
         }
-        results: list[Any] = _within_positions(
-            self._translator.translate_batch,
-            [source.tokens(sentence.ids) for sentence in sentences],
-            target_prefix=prefixes if any(prefixes) else None,
+        return self._call(
+            "translate_batch",
+            [sentence.ids for sentence in sentences],
+            [sentence.prefix for sentence in sentences] if any(sentence.prefix for sentence in sentences) else (),
             max_batch_size=max(1, decoding.batch_tokens // num_beams),
             batch_type="tokens",
             beam_size=num_beams,
@@ -204,31 +119,37 @@ class CTranslate2Engine:
             no_repeat_ngram_size=decoding.no_repeat_ngram or 0,
             disable_unk=decoding.unk == "avoid",
             suppress_sequences=self._suppressed,
-            max_input_length=0,
             max_decoding_length=limit,
             min_decoding_length=decoding.min_length,
             return_scores=True,
-            return_attention=with_attention,
             **(sampling if decoding.sample else {}),
         )
+
+    def _call(self, method: str, sources: Sequence[Ids], targets: Sequence[Ids], **options: Any) -> Sequence[Any]:
+        """Call the library with ids; raises InputError if a side has more tokens than the model has positions."""
+        source, target = self._tokenizers
+        source_tokens, target_tokens = list(map(source.tokens, sources)), list(map(target.tokens, targets))
+        call = getattr(self._translator, method)
+        try:
+            results: Sequence[Any] = call(source_tokens, target_tokens or None, max_input_length=0, **options)
+        except RuntimeError as error:
+            if "position encodings" not in str(error):
+                raise
+            problem = "a side has more tokens than this exported model has positions"
+            raise InputError(f"{problem}: {one_line(error)}") from None
         return results
 
-    def _hypotheses(self, result: Any, length_penalty: float) -> list[Hypothesis]:
+    def _hypotheses(self, result: Any, penalty: LengthPenalty) -> list[Hypothesis]:
         hypotheses = []
-        attentions = result.attention or [None] * len(result.hypotheses)
-        for tokens, score, attention in zip(result.hypotheses, result.scores, attentions, strict=True):
+        for tokens, score in zip(result.hypotheses, result.scores, strict=True):
             num_tokens = len(tokens) + 1
-            our_score = score * num_tokens**length_penalty / penalty(num_tokens, length_penalty)
-            weights = None if attention is None else torch.from_numpy(np.array(attention, dtype=np.float32))
-            hypotheses.append(Hypothesis([self._ids[token] for token in tokens], our_score, weights))
+            our_score = score * num_tokens**penalty.alpha / penalty(num_tokens)
+            hypotheses.append(Hypothesis([self._ids[token] for token in tokens], our_score))
         return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
 
     def force_decode(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
         """See `Engine`; without attention."""
-        source, target = self._tokenizers
-        sources, targets = [source.tokens(ids) for ids, _ in pairs], [target.tokens(ids) for _, ids in pairs]
-        score = partial(_within_positions, self._translator.score_batch, max_input_length=0)
-        results = score(sources, targets) if pairs else []
+        results = self._call("score_batch", *zip(*pairs, strict=True)) if pairs else []
         return [
             ForcedDecoding([log_prob if math.isfinite(log_prob) else -math.inf for log_prob in result.log_probs], None)
             for result in results
@@ -239,23 +160,20 @@ class CTranslate2Engine:
 
         The last row and column, which are [EOS], are zeros.
         """
-        source, target = self._tokenizers
-        weights = [torch.zeros(len(target_ids) + 1, len(source_ids) + 1) for source_ids, target_ids in pairs]
+        maps = [torch.zeros(len(target_ids) + 1, len(source_ids) + 1) for source_ids, target_ids in pairs]
         rows = [row for row, pair in enumerate(pairs) if all(pair)]
         if not rows:
-            return weights
-        results = _within_positions(
-            self._translator.translate_batch,
-            [source.tokens(pairs[row][0]) for row in rows],
-            target_prefix=[target.tokens(pairs[row][1]) for row in rows],
+            return maps
+        results = self._call(
+            "translate_batch",
+            *zip(*(pairs[row] for row in rows), strict=True),
             max_batch_size=_ATTENDED_BATCH_TOKENS,
             batch_type="tokens",
             beam_size=1,
-            max_input_length=0,
             max_decoding_length=max(len(pairs[row][1]) for row in rows),
             return_attention=True,
         )
         for row, result in zip(rows, results, strict=True):
             attention = torch.from_numpy(np.array(result.attention[0], dtype=np.float32))[: len(pairs[row][1])]
-            weights[row][: attention.shape[0], : attention.shape[1]] = attention
-        return weights
+            maps[row][: attention.shape[0], : attention.shape[1]] = attention
+        return maps

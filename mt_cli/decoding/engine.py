@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import NamedTuple, Protocol
+from functools import cached_property, reduce
+from typing import NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from mt_cli.batching.batches import batches_in_order, pad
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding.batch_size import batches_that_recur, bytes_per_token, fitting_batch_tokens
-from mt_cli.decoding.predictor import Predictor, predictor_of
-from mt_cli.decoding.reserved_ids import ReservedIds
-from mt_cli.decoding.search import Hypothesis, Results, start_search
-from mt_cli.errors import DeviceMemoryError, InputError
-from mt_cli.machine.devices import free_memory, is_out_of_memory
+from mt_cli.decoding.constraints import ReservedIds
+from mt_cli.decoding.predictor import Predictor
+from mt_cli.decoding.search import Hypothesis, search
+from mt_cli.errors import DeviceMemoryError
+from mt_cli.machine.devices import free_memory, in_halves
+from mt_cli.model.cache import SOURCE_MULTIPLE, rounded_sentences
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID
 
 Ids = Sequence[int]
+R = TypeVar("R")
 _FORCED_BATCH_TOKENS, _FORCED_BATCH_TOKENS_OF_A_GPU = 2048, 16_384
+_LOGITS_AT_ONCE = 2**25
+"""Logits of forced decoding that exist at a time: 256 MB in fp32, with the log-probabilities."""
+_SHARE_THAT_FITS = 0.75
+"""After a batch did not fit, batches of at least this share of its tokens are split at once."""
+_TOKENS_OF_A_GPU = 262_144
+_SHARE_OF_MEMORY = 4
+_COPIES_OF_KEYS = 6
+"""Keys and values per source token, in tokens: the source token twice, during a copy, and four target tokens."""
+_BYTES_OF_A_LOGIT = 16
+"""Bytes per logit: two copies in the format of the model, and two in fp32."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +76,8 @@ class Engine(Protocol):
         """Compute the cross-attention of each pair, (T+1)x(S+1); see `ForcedDecoding.attention`."""
 
 
-class SearchMeans:
-    """Predictor and memory limit that all searches with a model share; the first search makes them."""
+class SearchResources:
+    """Predictor and memory limit, created on first use and shared by all searches with a model."""
 
     def __init__(self, model: Transformer | Ensemble) -> None:
         self.model = model
@@ -73,7 +85,7 @@ class SearchMeans:
     @cached_property
     def predictor(self) -> Predictor:
         """Predictor of the model."""
-        return predictor_of(self.model)
+        return Predictor(self.model)
 
     @cached_property
     def fitting_tokens(self) -> int | None:
@@ -95,133 +107,164 @@ class TransformerEngine:
     on_done: Callable[[int], object] = lambda number: None
     """Callback after each batch of a search, with the number of its sentences."""
     reserved: ReservedIds | None = None
-    """Entries for protected spans; a translation has the reserved entries of its source."""
-    means: SearchMeans = field(default=None, repr=False, compare=False)  # type: ignore[assignment]
-    """Shared by copies of an engine with the same model."""
+    """Tokens for protected spans; a translation has the reserved tokens of its source."""
+    resources: SearchResources = field(default=None, repr=False, compare=False)  # type: ignore[assignment]
+    """Shared by copies of an engine."""
 
     def __post_init__(self) -> None:
-        if self.means is None or self.means.model is not self.model:
-            object.__setattr__(self, "means", SearchMeans(self.model))
+        if self.resources is None:
+            object.__setattr__(self, "resources", SearchResources(self.model))
 
     def search(
         self, sentences: Sequence[Sentence], decoding: DecodingConfig, num_best: int = 1
     ) -> list[list[Hypothesis]]:
         """See `Engine`; long sentences come first, in batches of `batch_tokens`, or of more tokens on a GPU."""
-        self.model.eval()
         num_beams = num_best if decoding.sample else max(decoding.beam_size, num_best)
-        hypotheses: dict[int, list[Hypothesis]] = {}
+        lengths = [len(sentence.ids) for sentence in sentences]
 
-        unread: list[tuple[Sequence[int], Results]] = []  # The last batch, which a GPU may still compute.
-
-        def read() -> None:
-            if unread:
-                indices, results = unread[0]
-                hypotheses.update(zip(indices, results(), strict=True))
-                unread.clear()  # Not before: reading needs memory, too.
-                self.on_done(len(indices))
-
-        def start(indices: Sequence[int]) -> None:
+        def compute(indices: Sequence[int]) -> list[list[Hypothesis]]:
             ids, prefixes, orders = zip(*(sentences[index] for index in indices), strict=True)
-            reserved = self.reserved and replace(self.reserved, orders=orders)
-            results = start_search(
+            return search(
                 self.model,
                 pad(ids, end=EOS_ID),
                 decoding,
                 num_best,
                 prefixes if any(prefixes) else (),
-                self.means.predictor,
-                reserved,
-                read,
+                self.resources.predictor,
+                self.reserved and replace(self.reserved, orders=orders),
             )
-            unread.append((indices, results))
 
-        lengths = [len(sentence.ids) for sentence in sentences]
-        self._for_each(self._batches(lengths, decoding.batch_tokens, num_beams), start, read)
-        read()
-        return [hypotheses[index] for index in range(len(sentences))]
+        if (fitting := self.resources.fitting_tokens) is None:
+            batches = batches_in_order(lengths, decoding.batch_tokens // num_beams)
+        else:
+            batches = batches_that_recur(lengths, fitting_batch_tokens(decoding.batch_tokens, fitting) // num_beams)
+        return self._results(batches, lengths, compute, self.on_done)
 
-    def _for_each(
+    def _results(
         self,
         batches: Sequence[Sequence[int]],
-        compute: Callable[[Sequence[int]], object],
-        before_retry: Callable[[], object] = lambda: None,
-    ) -> None:
-        """Compute batches one after the other; if one does not fit in memory, go on with halves of all that remain.
+        lengths: Sequence[int],
+        compute: Callable[[Sequence[int]], Sequence[R]],
+        on_done: Callable[[int], object] = lambda number: None,
+    ) -> list[R]:
+        """Results for all indices, a batch after the other; halves of batches that do not fit in memory.
 
-        Batches have about the same number of tokens. Raises DeviceMemoryError if a single sequence does not fit.
+        Raises DeviceMemoryError if a single sequence does not fit.
         """
-        waiting = list(reversed(batches))
-        while waiting:
-            indices = waiting.pop()
-            if _fits(compute, indices):
-                continue
-            before_retry()
-            self.means.release()
+        self.model.eval()
+        limit = math.inf
+        results: dict[int, R] = {}
+
+        def num_tokens(indices: Sequence[int]) -> int:
+            return len(indices) * (1 + max(lengths[index] for index in indices))
+
+        def is_too_large(indices: Sequence[int]) -> bool:
+            return len(indices) > 1 and num_tokens(indices) >= limit
+
+        def split(indices: Sequence[int]) -> list[Sequence[int]]:
+            nonlocal limit
+            if not is_too_large(indices):
+                self.resources.release()
+                limit = _SHARE_THAT_FITS * num_tokens(indices)
             if len(indices) == 1:
                 device = next(self.model.parameters()).device
                 raise DeviceMemoryError(
                     f"one sentence does not fit in the memory of {device}; use fewer beams, shorter sentences or a CPU"
                 )
-            waiting = [half for batch in (*waiting, indices) for half in reversed(_halves(batch))]
+            half = len(indices) // 2
+            return [indices[:half], indices[half:]]
 
-    def _batches(self, lengths: Sequence[int], batch_tokens: int, num_beams: int) -> list[list[int]]:
-        fitting_tokens = self.means.fitting_tokens
-        if fitting_tokens is None:
-            return batches_in_order(lengths, batch_tokens // num_beams)
-        return batches_that_recur(lengths, fitting_batch_tokens(batch_tokens, fitting_tokens) // num_beams)
+        def compute_and_name(indices: Sequence[int]) -> list[tuple[int, R]]:
+            return list(zip(indices, compute(indices), strict=True))
 
-    @torch.inference_mode()
+        for batch in batches:
+            for part in in_halves(batch, compute_and_name, split, is_too_large):
+                results.update(part)
+                on_done(len(part))
+        return [results[index] for index in range(len(lengths))]
+
     def force_decode(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
-        """See `Engine`; raises InputError if a side has more tokens than the model has positions."""
-        self.model.eval()
-        lengths = [max(len(source), len(target)) for source, target in pairs]
-        limit = self.model.max_positions
-        if limit is not None and max(lengths, default=0) >= limit:
-            raise InputError(f"a side has {max(lengths):,} tokens; this model has positions for {limit - 1:,}")
-        decoded: dict[int, ForcedDecoding] = {}
-
-        def compute(indices: Sequence[int]) -> None:
-            decoded.update(zip(indices, self._force_decode([pairs[index] for index in indices]), strict=True))
-
-        batch_tokens, fitting = _FORCED_BATCH_TOKENS, self.means.fitting_tokens
-        if fitting is not None:  # A GPU. Logits and attention weights need several times the memory of a search.
-            batch_tokens = max(batch_tokens, min(_FORCED_BATCH_TOKENS_OF_A_GPU, fitting // 16))
-        self._for_each(batches_in_order(lengths, batch_tokens), compute)
-        return [decoded[index] for index in range(len(pairs))]
+        """See `Engine`."""
+        return self._read(pairs, with_scores=True)
 
     def attend(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Tensor]:
         """See `Engine`."""
-        return [forced.attention for forced in self.force_decode(pairs) if forced.attention is not None]
+        return [forced.attention for forced in self._read(pairs, with_scores=False) if forced.attention is not None]
 
-    def _force_decode(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
-        sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
-        logits_BTV, weights = self.model.read(self._padded(sources, end=EOS_ID), self._padded(targets, start=SOS_ID))
-        expected_BT1 = self._padded(targets, end=EOS_ID)[..., None]
-        log_probs_BT = logits_BTV.float().log_softmax(dim=-1).gather(2, expected_BT1)[..., 0].cpu()
-        # The models of an ensemble may have different numbers of heads.
-        means_BTS = [weights_BHTS.float().mean(dim=1) for weights_BHTS in weights.cross]
-        attention_BTS = torch.stack(means_BTS).mean(dim=0).cpu()
+    def _read(self, pairs: Sequence[tuple[Ids, Ids]], with_scores: bool) -> list[ForcedDecoding]:
+        lengths = [max(len(source), len(target)) for source, target in pairs]
+        batch_tokens, fitting = _FORCED_BATCH_TOKENS, self.resources.fitting_tokens
+        if fitting is not None:  # A GPU. Attention maps need several times the memory of a search.
+            batch_tokens = max(batch_tokens, min(_FORCED_BATCH_TOKENS_OF_A_GPU, fitting // 16))
+        batches = batches_in_order(lengths, batch_tokens)
+        return self._results(batches, lengths, lambda rows: self._force([pairs[row] for row in rows], with_scores))
+
+    @torch.inference_mode()
+    def _force(self, pairs: Sequence[tuple[Ids, Ids]], with_scores: bool) -> list[ForcedDecoding]:
+        device = next(self.model.parameters()).device
+        sources, targets = zip(*pairs, strict=True)
+        src_ids, tgt_input_ids = pad(sources, end=EOS_ID).to(device), pad(targets, SOS_ID).to(device)
+        expected_BT = pad(targets, end=EOS_ID).to(device)
+        models = [self.model] if isinstance(self.model, Transformer) else self.model.models
+        log_probs, maps = [], []
+        for model in models:
+            hidden_ND, maps_of_model = model.read_hidden(src_ids, tgt_input_ids)
+            # The models of an ensemble may have different numbers of heads.
+            maps += [maps_BHTS.float().mean(dim=1) for maps_BHTS in maps_of_model]
+            if with_scores:
+                log_probs.append(_log_probs(model, hidden_ND, expected_BT.flatten()).view_as(expected_BT))
+        attention_BTS = torch.stack(maps).mean(dim=0).cpu()
+        scores_BT = reduce(torch.logaddexp, log_probs) - math.log(len(models)) if with_scores else expected_BT.float()
         return [
-            ForcedDecoding(log_probs_T[: len(target) + 1].tolist(), attention_TS[: len(target) + 1, : len(source) + 1])
-            for (source, target), log_probs_T, attention_TS in zip(pairs, log_probs_BT, attention_BTS, strict=True)
+            ForcedDecoding(
+                scores_T[: len(target) + 1].tolist() if with_scores else [],
+                attention_TS[: len(target) + 1, : len(source) + 1],
+            )
+            for (source, target), scores_T, attention_TS in zip(pairs, scores_BT.cpu(), attention_BTS, strict=True)
         ]
 
-    def _padded(self, sequences: Sequence[Ids], start: int | None = None, end: int | None = None) -> Tensor:
-        return pad(sequences, start, end).to(next(self.model.parameters()).device)
+
+def _log_probs(model: Transformer, hidden_ND: Tensor, expected_N: Tensor) -> Tensor:
+    """Log-probabilities N of tokens in fp32, computed in blocks, because logits take far more memory than the model."""
+    num_rows = max(1, _LOGITS_AT_ONCE // model.projection.out_features)
+    blocks = zip(hidden_ND.split(num_rows), expected_N[:, None].split(num_rows), strict=True)
+    log_probs = [
+        model.projection(hidden).float().log_softmax(dim=-1).gather(1, expected)[:, 0] for hidden, expected in blocks
+    ]
+    return torch.cat(log_probs)
 
 
-def _halves(batch: Sequence[int]) -> list[Sequence[int]]:
-    """Both halves of a batch, or the batch itself if it has one sequence."""
-    half = len(batch) // 2
-    return [batch[:half], batch[half:]] if half else [batch]
+def bytes_per_token(model: Transformer | Ensemble) -> int:
+    """Memory of a search for each token of a batch, padding and beams included."""
+    total = 0
+    for member in [model] if isinstance(model, Transformer) else model.models:
+        config, projection = member.config, member.projection
+        keys_values = 2 * config.num_decoder_layers * config.d_model * projection.weight.element_size()
+        total += _COPIES_OF_KEYS * keys_values + _BYTES_OF_A_LOGIT * projection.out_features // SOURCE_MULTIPLE
+    return total
 
 
-def _fits(compute: Callable[[Sequence[int]], object], indices: Sequence[int]) -> bool:
-    """Whether the memory sufficed to compute a batch. Its tensors are free when this function returns."""
-    try:
-        compute(indices)
-    except RuntimeError as error:
-        if not is_out_of_memory(error):
-            raise
-        return False
-    return True
+def fitting_batch_tokens(configured: int, fitting: int) -> int:
+    """Number of tokens of a batch on a GPU whose memory has room for `fitting` tokens.
+
+    This is the configured number or the number that keeps a GPU busy within a quarter of the memory, whichever is
+    larger, and never more than fits.
+    """
+    return max(1, min(max(configured, min(_TOKENS_OF_A_GPU, fitting // _SHARE_OF_MEMORY)), fitting))
+
+
+def batches_that_recur(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
+    """Indices of sequences in batches of similar length and few shapes, longest first.
+
+    Lengths and numbers of sequences are rounded as in a cache. With padding, a batch has at most `batch_tokens` tokens,
+    or one sequence.
+    """
+    order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
+    batches: list[list[int]] = []
+    start = 0
+    while start < len(order):
+        longest = -(-(lengths[order[start]] + 1) // SOURCE_MULTIPLE) * SOURCE_MULTIPLE
+        size = next(n for n in range(max(1, batch_tokens // longest), 0, -1) if rounded_sentences(n) == n)
+        batches.append(order[start : start + size])
+        start += size
+    return batches

@@ -1,7 +1,7 @@
-"""The logits of the next tokens, position by position. Knows models and their caches; does not know how to search.
+"""The logits of the next tokens, position by position.
 
-On a GPU, the kernels of a step take less time than their launches, for models of usual size. `GraphedPredictor` records
-a step once for each shape of the cache and replays it; all shapes are rounded, so that they recur.
+On a GPU, the kernels of a step take less time than their launches, for models of usual size. `Predictor` captures a
+step once for each shape of the cache and replays it; all shapes are rounded, so that they recur.
 
 Legend of the shapes: B sentences, N beams, S source positions, R = B x N rows, V vocabulary.
 """
@@ -11,166 +11,115 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from mt_cli.machine.graphs import GraphPool
+from mt_cli.model.cache import Arena, CacheShape
 from mt_cli.model.ensemble import Ensemble
-from mt_cli.model.static_cache import Arena, CacheShape, StaticCache
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special_tokens import SOS_ID
 
-_STEPS_BEFORE_RECORDING = 24
-"""Number of steps of a shape before it is recorded. Recording takes about as long as ten steps."""
+_STEPS_BEFORE_CAPTURE = 24
+"""Number of eager steps of a shape before it is captured. A capture takes about as long as ten steps."""
 _MOST_GRAPHS = 128
-_RECORDING = Lock()
-"""Only one thread may record at a time."""
+_CAPTURE = Lock()
+"""Only one thread may capture at a time."""
 
 
-class Prediction(Protocol):
+class Prediction(NamedTuple):
     """One batch of sentences whose translations are extended position by position."""
 
-    def next(self, tokens_R: Tensor) -> Tensor:
-        """Logits RxV after one more token of each beam; they may change with the next call."""
-
-    def select(self, parents_BN: Tensor | None, sentences: Tensor | None) -> None:
-        """Let each beam continue the beam `parents_BN` of its sentence, then keep only `sentences`; None: all."""
-
-
-class Predictor(Protocol):
-    """A model that predicts next tokens."""
-
-    def start(self, src_ids: Tensor, num_beams: int) -> Any:
-        """Context manager of a `Prediction` with `num_beams` hypotheses of each sentence, of padded ids BxS."""
+    next: Callable[[Tensor], Tensor]
+    """Logits RxV after one more token of each beam, given their ids R; they may change with the next call."""
+    select: Callable[[Tensor | None, Tensor | None], None]
+    """Let each beam continue the beam BxN of its sentence, then keep only some sentences; None: all."""
 
 
-def predictor_of(model: Transformer | Ensemble) -> Predictor:
-    """The fastest predictor for a model on its device."""
-    if isinstance(model, Transformer) and next(model.parameters()).device.type == "cuda":
-        return GraphedPredictor(model)
-    return EagerPredictor(model)
+class Predictor:
+    """Predicts next tokens with a model, in inference mode. Several threads may use it.
 
+    With `captures` (by default, for a single model on a GPU), the steps of recurring shapes are captured and replayed
+    as CUDA graphs. All batches then use the same tensors and graphs, so keep the predictor as long as the model;
+    another thread waits until a batch is done. On a CPU, captured steps are called directly.
+    """
 
-class EagerPredictor:
-    """Predictor that launches each operation. Several threads may use it at once."""
-
-    def __init__(self, model: Transformer | Ensemble) -> None:
-        self._model = model
+    def __init__(self, model: Transformer | Ensemble, captures: bool | None = None) -> None:
+        device = next(model.parameters()).device
+        self._model: Any = model
+        self._captures = isinstance(model, Transformer) and device.type == "cuda" if captures is None else captures
+        self._lock = Lock()
+        self._addresses: list[tuple[int, torch.dtype]] = []
+        self._can_capture = True
+        self.num_captured = 0
+        """Number of steps captured so far."""
 
     @contextmanager
     def start(self, src_ids: Tensor, num_beams: int) -> Iterator[Prediction]:
-        """See `Predictor`."""
-        yield _EagerPrediction(self._model, src_ids, num_beams)
-
-
-class _EagerPrediction:
-    def __init__(self, model: Transformer | Ensemble, src_ids: Tensor, num_beams: int) -> None:
-        self._model, self._cache = model, model.start(src_ids, num_beams)
-
-    def next(self, tokens_R: Tensor) -> Tensor:
-        return self._model.next(tokens_R, self._cache)  # type: ignore[arg-type]
-
-    def select(self, parents_BN: Tensor | None, sentences: Tensor | None) -> None:
-        self._cache.select(parents_BN, sentences)
-
-
-class GraphedPredictor:
-    """Predictor that records the steps of recurring shapes and replays them as CUDA graphs.
-
-    All batches use the same tensors and graphs, so keep the predictor as long as the model; another thread waits until
-    a batch is done. On devices other than CUDA, the steps are called directly.
-    """
-
-    def __init__(self, model: Transformer) -> None:
-        self._model, self._lock = model, Lock()
-        self._places: tuple[tuple[int, torch.dtype], ...] = ()
-        self.num_recorded = 0
-        """Number of steps recorded so far."""
-        self._can_record = True
-        self._forget_everything()
-
-    def _forget_everything(self) -> None:
-        self._arena = Arena(next(self._model.parameters()).device)
-        self._num_steps: Counter[CacheShape] = Counter()
-        self._forget_graphs()
+        """Context manager of a `Prediction` with `num_beams` hypotheses of each sentence, of padded ids BxS."""
+        if not self._captures:
+            eager = self._model.start(src_ids, num_beams)
+            yield Prediction(partial(self._model.next, cache=eager), eager.select)
+            return
+        with self._lock:
+            addresses = [(weight.data_ptr(), weight.dtype) for weight in self._model.parameters()]
+            if addresses != self._addresses:  # The first batch, or the model was moved or changed to another dtype.
+                self._addresses = addresses
+                self._arena = Arena(src_ids.device)
+                self._num_steps: Counter[CacheShape] = Counter()
+                self._forget_graphs()
+            self._cache = self._model.start(src_ids, num_beams, self._arena)
+            self._tokens().fill_(SOS_ID)
+            try:
+                yield Prediction(self._next, self._cache.select)
+            finally:
+                del self._cache
 
     def _forget_graphs(self) -> None:
         # A pool cannot be used again once all of its graphs are gone.
         self._graphs: OrderedDict[CacheShape, tuple[Callable[[], None], list[Tensor]]] = OrderedDict()
         self._pool, self._num_moves = GraphPool(self._arena.device), self._arena.num_moves
 
-    @contextmanager
-    def start(self, src_ids: Tensor, num_beams: int) -> Iterator[Prediction]:
-        """See `Predictor`."""
-        with self._lock:
-            places = tuple((weight.data_ptr(), weight.dtype) for weight in self._model.parameters())
-            if places != self._places:  # The model was moved, or changed to another number format.
-                self._places = places
-                self._forget_everything()
-            with torch.inference_mode():
-                self._cache = StaticCache(self._arena, self._model.start(src_ids, num_beams))
-                self._tokens().fill_(SOS_ID)
-            try:
-                yield self
-            finally:
-                del self._cache
-
     def _tokens(self) -> Tensor:
         """Ids R of the newest tokens."""
         return self._arena.tensor("tokens", (self._cache.shape.num_rows,), torch.int64)
 
-    def _logits(self) -> Tensor:
-        """Logits RxV that a recorded step writes."""
-        projection = self._model.projection
-        shape = self._cache.shape.num_rows, projection.out_features
-        return self._arena.tensor("logits", shape, projection.weight.dtype)
-
-    @torch.inference_mode()
-    def next(self, tokens_R: Tensor) -> Tensor:
-        """See `Prediction`."""
+    def _next(self, tokens_R: Tensor) -> Tensor:
         self._cache.reserve()
-        self._tokens()[: len(tokens_R)].copy_(tokens_R)
-        graph = self._graph()
-        if graph is None:
-            return self._predict()[: len(tokens_R)]
-        graph()
-        return self._logits()[: len(tokens_R)]
+        ids_R, projection = self._tokens(), self._model.projection
+        ids_R[: len(tokens_R)].copy_(tokens_R)
+        logits_RV = self._arena.tensor("logits", (len(ids_R), projection.out_features), projection.weight.dtype)
 
-    def select(self, parents_BN: Tensor | None, sentences: Tensor | None) -> None:
-        """See `Prediction`."""
-        with torch.inference_mode():
-            self._cache.select(parents_BN, sentences)
+        def step() -> None:
+            logits_RV.copy_(self._model.next(ids_R, self._cache))
 
-    def _predict(self) -> Tensor:
-        return self._model.next(self._tokens(), self._cache)
+        (self._graph(step) or step)()
+        return logits_RV[: len(tokens_R)]
 
-    def _graph(self) -> Callable[[], None] | None:
-        """Recorded step for the shape of the cache; None if the shape is too rare so far, or cannot be recorded."""
-        shape, logits_RV = self._cache.shape, self._logits()
+    def _graph(self, step: Callable[[], None]) -> Callable[[], None] | None:
+        """Captured step for the shape of the cache; None if the shape is too rare so far, or cannot be captured."""
+        shape = self._cache.shape
         if self._arena.num_moves != self._num_moves:
             self._forget_graphs()
         if shape in self._graphs:
             self._graphs.move_to_end(shape)
             return self._graphs[shape][0]
         self._num_steps[shape] += 1
-        if self._num_steps[shape] <= _STEPS_BEFORE_RECORDING or not self._can_record:
+        if self._num_steps[shape] <= _STEPS_BEFORE_CAPTURE or not self._can_capture:
             return None
-
-        def write_logits() -> None:
-            logits_RV.copy_(self._predict())
-
-        with _RECORDING:
-            graph = self._pool.capture(write_logits)
+        with _CAPTURE:
+            graph = self._pool.capture(step)
         if graph is None:
-            self._can_record = False
+            self._can_capture = False
             self._forget_graphs()
             return None
         # The model may replace its tables of positions, but the graph reads the current tables.
         self._graphs[shape] = graph, list(self._model.buffers())
-        self.num_recorded += 1
+        self.num_captured += 1
         if len(self._graphs) > _MOST_GRAPHS:
             self._graphs.popitem(last=False)
         return graph

@@ -11,7 +11,7 @@ import torch
 from mt_cli.batching.batches import batches_in_order, collate
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.machine.group import ALONE, Group
-from mt_cli.training.objective import Objective
+from mt_cli.model.loss import Objective
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ import random
 import shutil
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -177,6 +177,33 @@ def is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, RuntimeError) and (
         isinstance(error, torch.OutOfMemoryError) or any(message in str(error) for message in messages)
     )
+
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def in_halves(
+    item: T,
+    compute: Callable[[T], R],
+    split: Callable[[T], Iterable[T]],
+    is_too_large: Callable[[T], bool] = lambda item: False,
+) -> Iterator[R]:
+    """Yield the result for an item or, if the memory does not suffice, for the parts that `split` returns, in order.
+
+    Parts are split again as often as needed. An item that is known to be too large is split at once.
+    """
+    if not is_too_large(item):
+        try:
+            result = compute(item)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+        else:
+            yield result
+            return
+    for part in split(item):  # Outside of the handler, so that the tensors of the failed attempt are free.
+        yield from in_halves(part, compute, split, is_too_large)
 
 
 def memory_of(device: torch.device) -> int:

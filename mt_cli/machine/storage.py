@@ -8,6 +8,7 @@ and a link with the name of a folder is refused.
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import shutil
@@ -233,6 +234,15 @@ def new_folder(folder: Path) -> Iterator[Path]:
         remove_empty(*made)
     with suppress(OSError):
         flush(folder.parent)
+
+
+def first_free(path: Path, kind: str) -> Path:
+    """First path `NAME.KIND-N` that nothing has, counted from 1."""
+    return next(
+        free
+        for number in itertools.count(1)
+        if not os.path.lexists(free := path.with_name(f"{path.name}.{kind}-{number}"))
+    )
 
 
 def is_free(folder: Path) -> bool:

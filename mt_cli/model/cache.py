@@ -7,76 +7,185 @@ K d_head.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mt_cli.batching.packing import PackedLayout
+from mt_cli.batching.packing import PackedLayout, round_up
 
 KeysValues = tuple[Tensor, Tensor]
 """Keys and values BxHxSxK."""
 
-_POSITIONS_AT_ONCE = 8
+SOURCE_MULTIPLE = 16
+_FEWEST_READ, _FEWEST_POSITIONS, _POSITIONS_AT_ONCE = 16, 32, 8
+_GROWTH = 1.5
+
+
+def rounded_sentences(number: int) -> int:
+    """Number of sentences, rounded up to a size that recurs: 1, 2, 4, 8, then four sizes an octave."""
+    return round_up(number, sizes_per_octave=4) if number > 4 else _power_of_two(number)
+
+
+def rounded_positions(number: int) -> int:
+    """Number of target positions, rounded up to a size that recurs: 16, 24, 32, 48, 64, 96, 128, ..."""
+    unit = max(_FEWEST_READ, _power_of_two(number) // 2) // 2
+    return max(_FEWEST_READ, -(-number // unit) * unit)
+
+
+def _power_of_two(number: int) -> int:
+    """Smallest power of two that is at least `number`."""
+    return 1 << (number - 1).bit_length()
+
+
+@dataclass(frozen=True)
+class CacheShape:
+    """Sizes of a cache. All of its tensors follow from them and from the model."""
+
+    num_sentences: int
+    num_beams: int
+    source_length: int
+    num_positions: int
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows of beams."""
+        return self.num_sentences * self.num_beams
+
+    @property
+    def num_columns(self) -> int:
+        """Number of columns that self-attention reads."""
+        return self.num_positions * self.num_beams
+
+    @property
+    def capacity(self) -> int:
+        """Number of columns that are allocated."""
+        return max(_FEWEST_POSITIONS, _power_of_two(self.num_positions)) * self.num_beams
+
+
+class Arena:
+    """Memory for tensors of changing shapes, with a separate part for each name.
+
+    Tensors of the same name have the same address, unless a larger tensor was requested in between.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.num_moves = 0
+        """Number of times that a name got a new address."""
+        self._flat: dict[str, Tensor] = {}
+
+    def tensor(self, name: str, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+        """Tensor of this shape with undefined content; tensors of the same name share memory."""
+        size, flat = math.prod(shape), self._flat.get(name)
+        if flat is None or len(flat) < size:
+            room = size if flat is None else max(size, int(_GROWTH * len(flat)))
+            self._flat[name] = flat = torch.zeros(room, dtype=dtype, device=self.device)
+            self.num_moves += 1
+        return flat[:size].view(*shape)
 
 
 class KeyValueCache:
     """Keys and values of the source and of the target tokens read so far, so that no prefix is computed twice.
 
-    Each step adds N columns, one for each beam. Keys stay in their columns when beams change places; only `bias`
-    changes, which marks the columns that a beam descends from.
+    Each step adds N columns, one for each beam. All beams of a sentence read the same columns. Keys stay there when
+    beams change places; only `bias` changes, which marks the columns that a beam descends from.
 
-    `memory` has the cross-attention keys and values of each layer. `memory_bias` (Bx1x1xS) is 0 for keys that may be
-    attended to and -inf for others.
+    With an arena, tensors have fixed addresses and shapes that recur, so that a step can be captured and replayed.
+    Sizes are rounded up by copies of the first sentence, and by positions that are masked.
     """
 
-    def __init__(self, memory: list[KeysValues], memory_bias: Tensor, num_beams: int) -> None:
-        self.memory, self.memory_bias, self.num_beams = memory, memory_bias, num_beams
+    def __init__(
+        self, memory: Iterable[KeysValues], memory_bias: Tensor, num_beams: int, arena: Arena | None = None
+    ) -> None:
+        self._memory = list(chain.from_iterable(memory))  # BxHxSxK, keys and values of each layer in turn.
+        self._past = [x[:, :, :0] for x in self._memory]  # BxHxCxK, of self-attention.
+        keys = self._memory[0]
+        self.memory_bias = memory_bias if arena is None else memory_bias.to(keys.dtype)
+        """Bx1x1xS, 0 for keys that may be attended to and -inf for others."""
+        self._bias = self.memory_bias.new_empty(len(keys), 1, num_beams, 0)
+        self.num_sentences, self.num_beams, self._source_length = len(keys), num_beams, keys.shape[2]
         self.length = 0  # Target positions read.
-        # Bx1xNxC, 0 for the tokens that a beam descends from, -inf for other tokens and for unused columns.
-        self.bias = memory_bias.new_empty(len(memory_bias), 1, num_beams, 0)
-        # BxHxCxK, self-attention keys and values of each layer in turn, with room for more columns.
-        self._past = [past.new_empty(*past.shape[:2], 0, past.shape[3]) for pair in memory for past in pair]
+        self._arena = arena
+        position = torch.empty(1, dtype=torch.int64, device=keys.device)
+        self._position = (position if arena is None else arena.tensor("position", (1,), torch.int64)).fill_(-1)
+        self._resize()
 
-    @property
-    def num_columns(self) -> int:
-        """Number of columns that self-attention reads, rounded up, because oneDNN has to prepare every new shape."""
-        return -(-self.length // _POSITIONS_AT_ONCE) * _POSITIONS_AT_ONCE * self.num_beams
+    def reserve(self) -> None:
+        """Make room for one more position. With an arena, call it before each `advance`, outside of a capture."""
+        self.length += 1
+        if self.length > self.shape.num_positions:
+            self._resize()
 
     def advance(self) -> PackedLayout:
-        """Add a position with one token for each beam; return the layout of these tokens.
+        """Go to the next position, with one token for each beam; return the layout of these tokens.
 
-        The beams of a sentence are consecutive rows. They share the memory and the past of the sentence as if they were
-        more positions of it.
+        The beams of a sentence are consecutive rows, as if they were more positions of it. Reads only values on the
+        device, so it can be captured.
         """
-        num_sentences, device = len(self.bias), self.bias.device
-        position = torch.full((1,), self.length, device=device)  # `torch.tensor` would wait for a GPU.
-        self.length += 1
-        if (missing := self.num_columns - self.bias.shape[3]) > 0:
-            self.bias = F.pad(self.bias, (0, missing), value=-math.inf)
-        if self.num_columns > (size := self._past[0].shape[2]):
-            # Zeros, because a masked value is multiplied by 0, and 0 times infinity is NaN.
-            self._past = [F.pad(past, (0, 0, 0, 2 * self.num_columns - size)) for past in self._past]
-        self.bias[:, 0, :, self._newest].diagonal(dim1=1, dim2=2).zero_()
-        mask = torch.ones(num_sentences, self.num_beams, dtype=torch.bool, device=device)
-        return PackedLayout(position, self.length, mask, num_sentences * self.num_beams, num_sentences)
-
-    @property
-    def _newest(self) -> slice:
-        return slice((self.length - 1) * self.num_beams, self.length * self.num_beams)
+        if self._arena is None:
+            self.reserve()
+        shape = self.shape
+        self._position.add_(1)
+        self._newest = self._position * shape.num_beams + torch.arange(shape.num_beams, device=self._position.device)
+        self.bias.scatter_(3, self._newest[:, None].expand(shape.num_sentences, 1, -1, 1), 0.0)
+        return PackedLayout(self._position, shape.num_positions, None, shape.num_rows, shape.num_sentences)
 
     def append(self, layer: int, keys_values: KeysValues) -> KeysValues:
-        """Write keys and values BxHxNxK of the newest position; return BxHxCxK of all columns, zeros if unused."""
-        past_keys, past_values = self._past[2 * layer : 2 * layer + 2]
-        past_keys[:, :, self._newest], past_values[:, :, self._newest] = keys_values
-        return past_keys[:, :, : self.num_columns], past_values[:, :, : self.num_columns]
+        """Write keys and values BxHxNxK of the newest position; return BxHxCxK of the columns to read."""
+        keys, values = (past[:, :, : self.shape.num_columns] for past in self._past[2 * layer : 2 * layer + 2])
+        return keys.index_copy_(2, self._newest, keys_values[0]), values.index_copy_(2, self._newest, keys_values[1])
+
+    def memory(self, layer: int) -> KeysValues:
+        """Cross-attention keys and values BxHxSxK of a layer."""
+        return self._memory[2 * layer], self._memory[2 * layer + 1]
 
     def select(self, parents_BN: Tensor | None = None, sentences: Tensor | None = None) -> None:
         """Let each beam continue the beam `parents_BN` of its sentence, then keep only `sentences`; None: all."""
         if parents_BN is not None and self.num_beams > 1:
-            index = parents_BN[:, None, :, None].expand(-1, -1, -1, self.bias.shape[3])
-            self.bias = self.bias.gather(2, index)
+            bias_B1NC = self.bias[: self.num_sentences]
+            bias_B1NC.copy_(bias_B1NC.gather(2, parents_BN[:, None, :, None].expand_as(bias_B1NC)))
         if sentences is not None:
-            self.memory = [(keys[sentences], values[sentences]) for keys, values in self.memory]
-            self.memory_bias, self.bias = self.memory_bias[sentences], self.bias[sentences]
-            self._past = [past.index_select(0, sentences) for past in self._past]
+            self.num_sentences = len(sentences)
+            self._resize(sentences)
+
+    def _resize(self, sentences: Tensor | None = None) -> None:
+        """Move the content of all or some sentences to tensors of the current sizes."""
+        number, length, source_length = self.num_sentences, max(1, self.length), self._source_length
+        positions = -(-length // _POSITIONS_AT_ONCE) * _POSITIONS_AT_ONCE  # oneDNN has to prepare every new shape.
+        if self._arena is not None:
+            number, positions = rounded_sentences(number), rounded_positions(length)
+            source_length = -(-source_length // SOURCE_MULTIPLE) * SOURCE_MULTIPLE
+        self.shape = CacheShape(number, self.num_beams, source_length, positions)
+        if sentences is None and number > len(self.memory_bias):
+            sentences = torch.arange(self.num_sentences, device=self.memory_bias.device)
+        if sentences is not None:
+            sentences = F.pad(sentences, (0, number - len(sentences)))
+        place, capacity = partial(self._placed, sentences), self.shape.capacity
+        # Zeros, because a masked value is multiplied by 0, and 0 times infinity is NaN.
+        self._memory = [place(f"memory {i}", x, 2, source_length, 0.0) for i, x in enumerate(self._memory)]
+        self._past = [place(f"past {i}", x, 2, capacity, 0.0) for i, x in enumerate(self._past)]
+        self.memory_bias = place("memory bias", self.memory_bias, 3, source_length, -math.inf)
+        self._bias = place("bias", self._bias, 3, capacity, -math.inf)
+        self.bias = self._bias[..., : self.shape.num_columns]
+        """Bx1xNxC, 0 for the columns that a beam descends from and -inf for others."""
+
+    def _placed(self, rows: Tensor | None, name: str, content: Tensor, dim: int, size: int, fill: float) -> Tensor:
+        """Tensor with some or all rows of the content, padded to a size in one dimension."""
+        if rows is not None:
+            content = content.index_select(0, rows)
+        length = content.shape[dim]
+        if self._arena is None and length == size:
+            return content.contiguous()  # Otherwise each step would copy it.
+        shape = *content.shape[:dim], size, *content.shape[dim + 1 :]
+        place = content.new_empty(shape) if self._arena is None else self._arena.tensor(name, shape, content.dtype)
+        if place.shape == content.shape and place.data_ptr() == content.data_ptr():
+            return place
+        content = content if rows is not None else content.clone()  # It may be in the memory of the place.
+        place.narrow(dim, length, size - length).fill_(fill)
+        place.narrow(dim, 0, length).copy_(content)
+        return place

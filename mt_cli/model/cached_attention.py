@@ -1,22 +1,23 @@
-"""Attention of a few queries to a cache on a GPU, as in each step of a search.
+"""Attention over a grid on a GPU, with a kernel for few queries and a cache, as in each step of a search.
 
 PyTorch's fused kernels compute tiles of 64 queries, of which a step has one for each beam. For one query and 32 keys of
 2,560 sentences (8 heads of 64 elements, bf16) they take 0.26 ms on an H100, and this kernel 0.065. Reading the keys and
 values alone takes 0.056.
 
-Legend of the shapes: B sentences, H heads, T queries, S keys, K d_head.
+Legend of the shapes: B sentences, H heads, T queries, S keys, K head dim.
 """
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mt_cli.machine.devices import can_compile, has_fast_bf16, is_right
-from mt_cli.model.packed_attention import LARGEST_HEAD
+from mt_cli.machine.devices import has_fast_bf16
+from mt_cli.model.kernel_trial import Case, kernel_works
 
 _MOST_QUERIES = 16
 """Smallest tile of a matrix product in Triton."""
@@ -24,13 +25,20 @@ _MOST_SENTENCES = 65_535
 """Limit of CUDA for the second dimension of a grid."""
 _FEWEST_ROWS = 512
 """Number of queries of a batch from which the kernel is used. The first use compiles it, which takes seconds."""
-_INNER, _NUM_WARPS, _NUM_STAGES = 32, 1, 1
-_LARGEST_ERROR = 0.02
-"""Norm of a difference, relative to the norm of the definition; half precision rounds to 0.2 to 0.8 %."""
+
+
+def attend_on_gpu(
+    query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, bias: Tensor, dropout: float, is_causal: bool
+) -> Tensor:
+    """`attention.attend` by the fastest kernel. A causal mask is not passed on, so that kernels can skip the future."""
+    if dropout == 0.0 and suits_cached_attention(query_BHTK, key_BHSK, value_BHSK, bias):
+        return attend_to_cache(query_BHTK, key_BHSK, value_BHSK, bias)
+    mask = None if is_causal else bias.to(query_BHTK.dtype)
+    return F.scaled_dot_product_attention(query_BHTK, key_BHSK, value_BHSK, mask, dropout, is_causal)
 
 
 def suits_cached_attention(query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, bias: Tensor) -> bool:
-    """Whether `attend_to_cache` computes this attention, faster than PyTorch's kernels and without a gradient."""
+    """True if `attend_to_cache` computes this attention faster than PyTorch's kernels; it has no gradient."""
     num_sentences, num_heads, num_queries, d_head = query_BHTK.shape
     if torch.is_grad_enabled() or num_queries > _MOST_QUERIES or num_sentences > _MOST_SENTENCES:
         return False
@@ -42,10 +50,16 @@ def suits_cached_attention(query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Ten
 
 
 def _has_heads_apart(x_BHSK: Tensor) -> bool:
-    """Whether each head has its rows one after the other, and heads follow each other, with room for more rows."""
+    """True if each head has its rows one after the other, and heads follow each other, with room for more rows."""
     num_heads, d_head = x_BHSK.shape[1], x_BHSK.shape[3]
     batch_stride, head_stride, *strides = x_BHSK.stride()
     return strides == [d_head, 1] and batch_stride == num_heads * head_stride and head_stride % d_head == 0
+
+
+def has_cached_kernel(device: torch.device, dtype: torch.dtype, d_head: int) -> bool:
+    """True if `attend_to_cache` works for this device, dtype and head dim."""
+    is_fast = dtype != torch.bfloat16 or has_fast_bf16(device)
+    return is_fast and kernel_works("cached attention", trial_cases, device, dtype, d_head)
 
 
 def attend_to_cache(query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, bias: Tensor) -> Tensor:
@@ -64,44 +78,24 @@ def attend_to_cache(query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, bi
     with torch.cuda.device_of(query_BHTK):
         attend_cached[(num_heads, num_sentences)](
             query_BTHK, key_BHSK, value_BHSK, bias, mixed_BTHK, *sizes,
-            D=d_head, BLOCK_D=max(16, 1 << (d_head - 1).bit_length()), BLOCK=_MOST_QUERIES, INNER=_INNER,
-            num_warps=_NUM_WARPS, num_stages=_NUM_STAGES,
+            D=d_head, BLOCK_D=max(16, 1 << (d_head - 1).bit_length()), BLOCK=_MOST_QUERIES, INNER=32,
+            num_warps=1, num_stages=1,
         )  # fmt: skip
     return mixed_BTHK.transpose(1, 2)
 
 
-@cache
-def has_cached_kernel(device: torch.device, dtype: torch.dtype, d_head: int) -> bool:
-    """Whether `attend_to_cache` equals its definition on a device, in a number format, for a width of heads.
-
-    The kernel is tried once in a process. If it fails or differs, a line is printed and PyTorch's kernels are used.
-    """
-    if device.type != "cuda" or d_head > LARGEST_HEAD or not can_compile(device):
-        return False
-    if dtype == torch.bfloat16 and not has_fast_bf16(device):
-        return False
-    return is_right("cached attention", lambda: error_of(device, dtype, d_head) < _LARGEST_ERROR)
-
-
-@torch.inference_mode()
-def error_of(device: torch.device, dtype: torch.dtype, d_head: int) -> float:
-    """Norm of the difference from the definition in fp32, relative to the norm of the definition.
-
-    The cache has room for more keys, and some queries attend to few keys.
-    """
+def trial_cases(d_head: int) -> Iterator[Case]:
+    """One query and five; the cache has room for more keys, and some queries attend to few keys."""
     generator = torch.Generator().manual_seed(1)
-    errors = []
     for num_queries in (1, 5):
-        query, room, more_room = (
-            torch.randn(3, 2, length, d_head, generator=generator).to(dtype) for length in (num_queries, 64, 64)
-        )
-        key, value = (x[:, :, :40] for x in (room, more_room))
-        shares = torch.tensor([0.1, 0.5, 1.0]).view(3, 1, 1, 1)
-        is_seen = torch.rand(3, 1, num_queries, 40, generator=generator) < shares
-        is_seen[..., -1] = True
-        bias = torch.zeros(is_seen.shape).masked_fill_(~is_seen, -torch.inf)
-        found = attend_to_cache(query.to(device), room.to(device)[:, :, :40], more_room.to(device)[:, :, :40],
-                                bias.to(device, dtype))  # fmt: skip
-        right = F.scaled_dot_product_attention(query.float(), key.float(), value.float(), bias)
-        errors.append(float((found.cpu().float() - right).norm() / right.norm()))
-    return float(torch.tensor(errors).max())  # NaN if an error is NaN.
+        rows = [torch.randn(3, 2, length, d_head, generator=generator) for length in (num_queries, 64, 64)]
+        fractions = torch.tensor([0.1, 0.5, 1.0]).view(3, 1, 1, 1)
+        is_hidden = torch.rand(3, 1, num_queries, 40, generator=generator) > fractions
+        is_hidden[..., -1] = False
+        bias = torch.zeros(is_hidden.shape).masked_fill_(is_hidden, -torch.inf)
+        kernel, definition = partial(_first_keys, attend_to_cache), partial(_first_keys, F.scaled_dot_product_attention)
+        yield Case(kernel, definition, [*rows, bias], has_gradient=False)
+
+
+def _first_keys(function: Callable[..., Tensor], query: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> Tensor:
+    return function(query, key[:, :, : bias.shape[3]], value[:, :, : bias.shape[3]], bias)

@@ -15,7 +15,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from mt_cli.model.attention import AttentionWeights
+from mt_cli.model.attention import AttentionMaps
 from mt_cli.model.cache import KeyValueCache
 from mt_cli.model.transformer import Transformer
 
@@ -26,14 +26,12 @@ class Ensemble(nn.Module):
     def __init__(self, models: Sequence[Transformer]) -> None:
         super().__init__()
         self.models = cast("Sequence[Transformer]", nn.ModuleList(models))
-        limits = [model.max_positions for model in models if model.max_positions is not None]
-        self.max_positions = min(limits, default=None)
 
-    def read(self, src_ids: Tensor, tgt_input_ids: Tensor) -> tuple[Tensor, AttentionWeights]:
-        """Log-probabilities BxTxV after each position of padded target ids, and the attention weights of all layers."""
-        logits, weights = zip(*(model.read(src_ids, tgt_input_ids) for model in self.models), strict=True)
-        encoder, decoder, cross = (list(chain(*layers)) for layers in zip(*weights, strict=True))
-        return _mean(logits), AttentionWeights(encoder, decoder, cross)
+    def read(self, src_ids: Tensor, tgt_input_ids: Tensor) -> tuple[Tensor, AttentionMaps]:
+        """Log-probabilities BxTxV after each position of padded target ids, and the attention maps of all layers."""
+        logits, maps = zip(*(model.read(src_ids, tgt_input_ids) for model in self.models), strict=True)
+        encoder, decoder, cross = (list(chain(*layers)) for layers in zip(*maps, strict=True))
+        return _mean(logits), AttentionMaps(encoder, decoder, cross)
 
     def start(self, src_ids: Tensor, num_beams: int = 1) -> EnsembleCache:
         """Caches for decoding with `num_beams` hypotheses of each sentence, of padded ids BxS."""

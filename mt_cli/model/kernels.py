@@ -1,13 +1,14 @@
-"""Operations with a fast implementation for each kind of device; each equals a plain PyTorch expression.
+"""Operations with a fast implementation for CPUs; each equals a plain PyTorch expression.
 
 The docstrings give the measurements (milliseconds on two AVX512-BF16 cores, in bf16, for 3,712 tokens of width 256
-unless stated otherwise). `tests/unit/test_model_kernels.py` tests the implementations for both kinds of device.
+unless stated otherwise).
+
+Legend of the shapes: N rows of tokens, B sentences, T positions, H heads, K head dim, R rows, C slots.
 """
 
 from __future__ import annotations
 
-import math
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,15 +16,10 @@ from torch import Tensor
 
 from mt_cli.batching.packing import PackedLayout
 from mt_cli.machine.devices import has_varlen_attention
-from mt_cli.model.cached_attention import attend_to_cache, suits_cached_attention
-from mt_cli.model.packed_attention import attend_rows, attention_of_sequences
-
-# Legend of the shapes: N rows of queries, M rows of keys, B sentences, T query positions, S key positions, H heads,
-# K d_head, R rows, C slots.
 
 
 def is_cpu(x: Tensor) -> bool:
-    """Whether the implementations for CPUs are used."""
+    """True if the implementations for CPUs are used."""
     return x.device.type == "cpu"
 
 
@@ -39,63 +35,13 @@ def mark_rows(*tensors: Tensor, dim: int = 0) -> None:
         maybe_mark_dynamic(tensor, dim)
 
 
-def attend(
-    query_BHTK: Tensor,
-    key_BHSK: Tensor,
-    value_BHSK: Tensor,
-    bias: Tensor,
-    dropout: float = 0.0,
-    is_causal: bool = False,
-) -> Tensor:
-    """softmax(query key^T / sqrt(K) + bias) value, BxHxTxK (Vaswani et al. 2017, equation 1).
-
-    `bias` broadcasts to BxHxTxS. With `is_causal`, it must be the causal mask and nothing else. PyTorch then gets
-    no bias, and can choose the kernel of FlashAttention (Dao 2023), which skips the future.
-
-    On CPUs the plain expression takes less time than the fused kernel (256x4x16x64, forward and backward: bf16 7 ms
-    against 40, fp32 6 against 8).
-    """
-    if not is_cpu(query_BHTK):
-        if dropout == 0.0 and suits_cached_attention(query_BHTK, key_BHSK, value_BHSK, bias):
-            return attend_to_cache(query_BHTK, key_BHSK, value_BHSK, bias)
-        mask = None if is_causal else bias.to(query_BHTK.dtype)
-        return F.scaled_dot_product_attention(query_BHTK, key_BHSK, value_BHSK, mask, dropout, is_causal)
-    weights_BHTS = attention_weights(query_BHTK, key_BHSK, bias)
-    return drop(weights_BHTS, dropout) @ value_BHSK
-
-
 def has_variable_length(device: torch.device, dtype: torch.dtype, d_head: int) -> bool:
-    """Whether attention between packed rows needs no grid, because there is a variable-length kernel.
+    """True if attention between packed rows needs no grid, because there is a variable-length kernel.
 
-    FlashAttention (Dao 2023) needs CUDA since Ampere, half precision, heads of certain widths, and no dropout.
-    `has_row_kernels` says whether our kernel replaces it.
+    FlashAttention (Dao 2023) needs CUDA since Ampere, half precision, certain head dims, and no dropout. Above 192, it
+    has a backward pass only on some GPUs. `has_row_kernels` says whether our kernel replaces it.
     """
-    return has_varlen_attention(device, dtype) and d_head % 8 == 0 and d_head <= _LARGEST_FLASH_HEAD
-
-
-_LARGEST_FLASH_HEAD = 192
-"""Largest width of a head; wider heads have a backward pass only on some GPUs."""
-
-
-def attend_packed(
-    query_NHK: Tensor,
-    key_MHK: Tensor,
-    value_MHK: Tensor,
-    queries: PackedLayout,
-    keys: PackedLayout,
-    bias: Tensor | None,
-    dropout: float = 0.0,
-    is_causal: bool = False,
-) -> Tensor:
-    """`attend` between packed rows, NxHxK: a row attends to the rows of its sequence in `keys`.
-
-    Layouts with a grid need `with_heads`, and a bias for the slots of the grid. Layouts without a grid need no bias;
-    with `is_causal`, a row attends to no later row of its sequence.
-    """
-    if bias is None:
-        return _attend_variable_length(query_NHK, key_MHK, value_MHK, queries, keys, is_causal)
-    query_BHTK, key_BHSK, value_BHSK = to_grid(query_NHK, queries), to_grid(key_MHK, keys), to_grid(value_MHK, keys)
-    return from_grid(attend(query_BHTK, key_BHSK, value_BHSK, bias, dropout, is_causal), queries)
+    return has_varlen_attention(device, dtype) and d_head % 8 == 0 and d_head <= 192
 
 
 def to_grid(x_NHK: Tensor, layout: PackedLayout) -> Tensor:
@@ -112,44 +58,13 @@ def from_grid(x_BHTK: Tensor, layout: PackedLayout) -> Tensor:
     return x_RK.view(*layout.slots.shape, -1)
 
 
-def _attend_variable_length(
-    query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, queries: PackedLayout, keys: PackedLayout, is_causal: bool
-) -> Tensor:
-    """Attention within the sequences of two layouts; 0 for a row whose sequence has no keys."""
-    assert queries.starts is not None and keys.starts is not None
-    if query_NHK.is_cuda and queries.sequences is not None and keys.sequences is not None:
-        return attend_rows(query_NHK, key_MHK, value_MHK, queries, keys, is_causal)
-    if query_NHK.is_cuda:
-        from torch.nn.attention.varlen import varlen_attn  # Imports the compiler, which takes two seconds.
-
-        starts, longest = (queries.starts, keys.starts), (queries.longest, keys.longest)
-        window = (-1, 0) if is_causal else (-1, -1)  # Keys before and after the query; -1: all.
-        return cast("Tensor", varlen_attn(query_NHK, key_MHK, value_MHK, *starts, *longest, window_size=window))
-    return attention_of_sequences(query_NHK, key_MHK, value_MHK, queries, keys, is_causal)
-
-
-def attention_weights(query_BHTK: Tensor, key_BHSK: Tensor, bias: Tensor) -> Tensor:
-    """softmax(query key^T / sqrt(K) + bias), BxHxTxS: how much each query attends to each key.
-
-    The product is computed in the number format of the arguments, the softmax in fp32: on CPUs, the softmax of a short
-    row in bf16 takes 1.4 ms forward and 1.0 backward instead of 0.3 and 0.1 (200x4x19x19).
-    """
-    scores_BHTS = (query_BHTK @ key_BHSK.transpose(-1, -2)).float()
-    scores_BHTS = torch.add(bias, scores_BHTS, alpha=1 / math.sqrt(query_BHTK.shape[-1]))
-    return scores_BHTS.softmax(dim=-1).to(query_BHTK.dtype)
-
-
-def bias_of(mask: Tensor) -> Tensor:
-    """Attention bias of a boolean mask, in fp32: 0 where it is True (may be attended to), -inf elsewhere."""
-    return torch.zeros_like(mask, dtype=torch.float32).masked_fill_(~mask, -math.inf)
-
-
 def drop(x: Tensor, rate: float) -> Tensor:
-    """Set a share `rate` of the elements to zero and scale the others up to keep the mean.
+    """Set a fraction `rate` of the elements to zero and scale the others up to keep the mean.
 
     On CPUs one random byte decides about an element, so the rate is rounded to a multiple of 1/256 (0.1 becomes
-    26/256), and the scale is computed from the rounded rate. This takes 1.3 ms, with the gradient; PyTorch, which
-    generates a full random number for each element, takes 7.4.
+    26/256), and the scale is computed from the rounded rate. Rates below 1/32 or above 31/32 take two bytes and are
+    rounded to a multiple of 1/65536. One byte takes 1.3 ms, with the gradient; PyTorch, which generates a full random
+    number for each element, takes 7.4.
     """
     if rate == 0.0:
         return x
@@ -168,14 +83,15 @@ def add_dropped(x: Tensor, y: Tensor, rate: float) -> Tensor:
 
 
 def _keep_mask(x: Tensor, rate: float) -> tuple[Tensor, float]:
-    """Mask of `x`, 0 for a share `rate` of the elements and 1 for the others, and the scale of the kept elements."""
-    threshold = max(1, round(rate * 256))
-    words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
-    keep = words.view(torch.int8)[: x.numel()]
+    """Mask of `x`, 0 for a fraction `rate` of the elements and 1 for the others, and the scale of the kept elements."""
+    dtype, levels = (torch.int8, 2**8) if 1 / 32 <= rate <= 31 / 32 else (torch.int16, 2**16)
+    threshold = min(round(rate * levels), levels - 1)
+    words = torch.empty((x.numel() * dtype.itemsize + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
+    keep = words.view(dtype)[: x.numel()]
     # Overwrites the random bytes. With a mask of booleans, the comparison takes 0.24 ms instead of 0.02, and the
     # conversion to bf16 0.7 ms instead of 0.07.
-    torch.ge(keep, threshold - 128, out=keep)
-    return keep.view(x.shape).to(x.dtype), 256 / (256 - threshold)
+    torch.ge(keep, threshold - levels // 2, out=keep)
+    return keep.view(x.shape).to(x.dtype), levels / (levels - threshold)
 
 
 def take_rows(x_RK: Tensor, rows_C: Tensor, slots_R: Tensor) -> Tensor:

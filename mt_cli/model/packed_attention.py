@@ -1,14 +1,17 @@
-"""Attention between packed rows on a GPU, as operations that autograd, the compiler and CUDA graphs know.
+"""Attention between packed rows without a grid, on a GPU: by our kernels, else by PyTorch's.
 
-The operations read no values of tensors on the CPU; shapes alone decide what is launched. The kernels are in
-`triton_attention`, which is imported at the first launch, because Triton may be missing and is slow to import.
+The operations read no values of tensors on the CPU; shapes alone decide what is launched, so that they can be compiled
+and captured. The kernels are in `triton_attention`, which is imported at the first launch, because Triton may be
+missing and is slow to import.
+
+Legend of the shapes: N rows of queries, M rows of keys, B sequences, H heads, K head dim.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -16,28 +19,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mt_cli.batching.packing import PackedLayout, shaped_layout
-from mt_cli.machine.devices import can_compile, is_right
+from mt_cli.model.kernel_trial import Case, kernel_works
 
-# Legend of the shapes: N rows of queries, M rows of keys, B sequences, H heads, K d_head.
-
-LARGEST_HEAD = 128
-
-
-class Tile(NamedTuple):
-    """Rows that a program computes, rows that it reads per iteration, and options of the compiler."""
-
-    block: int
-    inner: int
-    num_warps: int
-    num_stages: int
-
-
-FORWARD, QUERY_GRADIENT, KEY_GRADIENT = Tile(64, 32, 4, 3), Tile(64, 32, 4, 3), Tile(64, 32, 4, 3)
+_BLOCK, _INNER = 64, 32
+"""Rows that a program computes, and rows that it reads per iteration."""
 _MOST_INNER_BYTES = 8192
 """Maximum bytes of a tile in the loop, limited by shared memory: 64 rows of 64 elements in half precision."""
 
 
-def attend_rows(
+def attend_packed(
     query_NHK: Tensor,
     key_MHK: Tensor,
     value_MHK: Tensor,
@@ -45,21 +35,35 @@ def attend_rows(
     keys: PackedLayout,
     is_causal: bool = False,
 ) -> Tensor:
-    """Attention within the sequences of two layouts, NxHxK; 0 for a row whose sequence has no keys.
+    """Attention within the sequences of two layouts, NxHxK, by the fastest kernel; 0 for a row without keys.
 
-    `is_causal` needs one layout for both. Heads have at most 128 elements. Every row must be finite, padding too.
+    With `is_causal`, a row attends to no later row of its sequence.
     """
-    assert queries.sequences is not None and keys.sequences is not None
+    if query_NHK.is_cuda and queries.sequences is not None and keys.sequences is not None:
+        return attend_rows(query_NHK, key_MHK, value_MHK, queries, keys, is_causal)
     assert queries.starts is not None and keys.starts is not None
-    sequences, starts = (queries.sequences, keys.sequences), (queries.starts, keys.starts)
-    mixed_NHK: Tensor = _forward(query_NHK, key_MHK, value_MHK, *sequences, *starts, is_causal)[0]
+    if query_NHK.is_cuda:
+        from torch.nn.attention.varlen import varlen_attn  # Imports the compiler, which takes two seconds.
+
+        starts, longest = (queries.starts, keys.starts), (queries.longest, keys.longest)
+        window = (-1, 0) if is_causal else (-1, -1)  # Keys before and after the query; -1: all.
+        return cast("Tensor", varlen_attn(query_NHK, key_MHK, value_MHK, *starts, *longest, window_size=window))
+    return attention_of_sequences(query_NHK, key_MHK, value_MHK, queries, keys, is_causal)
+
+
+def attend_rows(
+    query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, queries: PackedLayout, keys: PackedLayout, is_causal: bool
+) -> Tensor:
+    """`attention_of_sequences` by our kernels, for up to 128 elements a head. Every row must be finite, padding too."""
+    indices = queries.sequences, keys.sequences, queries.starts, keys.starts
+    mixed_NHK: Tensor = _forward(query_NHK, key_MHK, value_MHK, *indices, is_causal)[0]
     return mixed_NHK
 
 
 def attention_of_sequences(
     query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, queries: PackedLayout, keys: PackedLayout, is_causal: bool
 ) -> Tensor:
-    """`attend_rows` by its definition: one attention between all rows, masked."""
+    """Attention within sequences by its definition: one attention between all rows, masked."""
     assert queries.starts is not None and keys.starts is not None
     query_sequences_N, key_sequences_M = (
         torch.searchsorted(starts[1:].contiguous(), torch.arange(len(rows), device=rows.device), right=True)
@@ -71,49 +75,23 @@ def attention_of_sequences(
     return F.scaled_dot_product_attention(query_HNK, key_HMK, value_HMK, mask_NM).transpose(0, 1)
 
 
-@cache
 def has_row_kernels(device: torch.device, dtype: torch.dtype, d_head: int) -> bool:
-    """Whether `attend_rows` equals its definition on a device, in a number format, for a width of heads.
-
-    The kernels are tried once in a process. If they fail or differ, a line is printed and another kernel is used.
-    """
-    if device.type != "cuda" or d_head > LARGEST_HEAD or not can_compile(device):
-        return False
-
-    def is_equal() -> bool:
-        with torch.inference_mode(False), torch.enable_grad():
-            errors = [error_of(attend_rows, device, dtype, d_head, is_causal) for is_causal in (False, True)]
-        return all(error < _LARGEST_ERROR for error in errors)  # False if an error is NaN.
-
-    return is_right("attention", is_equal)
+    """True if `attend_rows` works for this device, dtype and head dim."""
+    return kernel_works("attention", trial_cases, device, dtype, d_head)
 
 
-_LARGEST_ERROR = 0.02
-"""Norm of a difference, relative to the norm of the definition; half precision rounds to 0.2 to 0.8 %."""
-
-
-def error_of(
-    attention: Callable[..., Tensor], device: torch.device, dtype: torch.dtype, d_head: int, is_causal: bool
-) -> float:
-    """Largest relative error of an attention and its three gradients, compared with the definition in fp32.
-
-    Sequences begin and end inside of tiles, and some are empty.
-    """
+def trial_cases(d_head: int) -> Iterator[Case]:
+    """With and without a causal mask; sequences begin and end inside of tiles, and some are empty."""
     lengths = np.array([5, 40, 1, 0, 70, 130, 33, 9]), np.array([30, 2, 0, 7, 64, 100, 65, 20])
-    target, source = (shaped_layout(side, 320, 16, 256) for side in (lengths[0], lengths[0 if is_causal else 1]))
     generator = torch.Generator().manual_seed(1)
-    inputs = [torch.randn(320, 2, d_head, generator=generator).to(dtype) for _ in range(3)]
+    for is_causal in (False, True):
+        layouts = [shaped_layout(side, 320, 16, 256) for side in (lengths[0], lengths[0 if is_causal else 1])]
 
-    def results(function: Callable[..., Tensor], place: torch.device, precision: torch.dtype) -> list[Tensor]:
-        leaves = [x.to(place, precision).requires_grad_() for x in inputs]
-        layouts = [layout.moved(lambda x: x.to(place)) for layout in (target, source)]
-        mixed_NHK = function(*leaves, *layouts, is_causal)
-        return [mixed_NHK.detach(), *torch.autograd.grad(mixed_NHK.square().sum(), leaves)]
+        def attend(function: Any, *rows: Tensor, layouts: Any = layouts, is_causal: bool = is_causal) -> Tensor:
+            return function(*rows, *(layout.moved(lambda x: x.to(rows[0].device)) for layout in layouts), is_causal)
 
-    ours = results(attention, device, dtype)
-    definition = results(attention_of_sequences, torch.device("cpu"), torch.float32)
-    errors = ((x.cpu().float() - right).norm() / right.norm() for x, right in zip(ours, definition, strict=True))
-    return float(torch.stack(list(errors)).max())
+        inputs = [torch.randn(320, 2, d_head, generator=generator) for _ in range(3)]
+        yield Case(partial(attend, attend_rows), partial(attend, attention_of_sequences), inputs)
 
 
 @torch.library.custom_op("mt::attend_rows", mutates_args=())
@@ -134,7 +112,7 @@ def _forward(
     mixed_NHK, lse_HN = _outputs(query_NHK)
     tensors = (*inputs, mixed_NHK, lse_HN, query_sequences_N, key_starts)
     strides = [x.stride(0) for x in inputs]
-    _launch(forward, FORWARD, query_NHK, is_causal, *tensors, *strides, len(query_NHK))
+    _launch(forward, query_NHK, is_causal, *tensors, *strides, len(query_NHK))
     return mixed_NHK, lse_HN
 
 
@@ -165,9 +143,9 @@ def _backward(
     delta_HN = torch.empty_like(lse_HN)
     sizes = *(x.stride(0) for x in (query, key, value, grad)), len(query)
     tensors = (query, key, value, mixed_NHK, grad, lse_HN, delta_HN, query_grad, query_sequences_N, key_starts)
-    _launch(query_gradient, QUERY_GRADIENT, query, is_causal, *tensors, *sizes)
+    _launch(query_gradient, query, is_causal, *tensors, *sizes)
     tensors = (query, key, value, grad, lse_HN, delta_HN, key_grad, value_grad, key_sequences_M, query_starts)
-    _launch(key_gradient, KEY_GRADIENT, key, is_causal, *tensors, *sizes, len(key))
+    _launch(key_gradient, key, is_causal, *tensors, *sizes, len(key))
     return query_grad, key_grad, value_grad
 
 
@@ -200,21 +178,15 @@ def _heads_side_by_side(x_NHK: Tensor) -> Tensor:
     return x_NHK if x_NHK.stride()[1:] == (x_NHK.shape[2], 1) else x_NHK.contiguous()
 
 
-def _launch(kernel: Any, tile: Tile, x_NHK: Tensor, is_causal: bool, *arguments: Any) -> None:
+def _launch(kernel: Any, x_NHK: Tensor, is_causal: bool, *arguments: Any) -> None:
     """Start a kernel for each head and tile of the rows of `x_NHK`."""
     num_rows, num_heads, d_head = x_NHK.shape
     block_d = max(16, 1 << (d_head - 1).bit_length())
-    inner = max(16, min(tile.inner, _MOST_INNER_BYTES // (block_d * x_NHK.element_size())))
+    inner = max(16, min(_INNER, _MOST_INNER_BYTES // (block_d * x_NHK.element_size())))
     # The programs for all heads of a row start one after the other, because the row is contiguous in memory.
-    grid = (num_heads, -(-num_rows // tile.block))
+    grid = (num_heads, -(-num_rows // _BLOCK))
     with torch.cuda.device_of(x_NHK):
         kernel[grid](
-            *arguments,
-            D=d_head,
-            BLOCK_D=block_d,
-            IS_CAUSAL=is_causal,
-            BLOCK=tile.block,
-            INNER=inner,
-            num_warps=tile.num_warps,
-            num_stages=tile.num_stages,
-        )
+            *arguments, D=d_head, BLOCK_D=block_d, IS_CAUSAL=is_causal, BLOCK=_BLOCK, INNER=inner,
+            num_warps=4, num_stages=3,
+        )  # fmt: skip

@@ -6,7 +6,9 @@ Legend of the shapes: N tokens, D d_model, H heads, K d_head.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -23,14 +25,10 @@ class Embedding(nn.Module):
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:
         super().__init__()
         self.table = nn.Embedding(vocab_size, config.d_model)
-        # Rotary positions are applied by attention.
-        self.positions: SinusoidalPositions | LearnedPositions | None = None
-        if config.positions == "learned":
-            self.positions = LearnedPositions(config.max_positions, config.d_model)
-        elif config.positions == "sinusoidal":
-            self.positions = SinusoidalPositions(config.d_model)
-        elif config.positions == "fairseq":
-            self.positions = FairseqPositions(config.d_model)
+        self.positions: SinusoidalPositions | None = None  # Rotary positions are applied by attention.
+        if config.positions != "rotary":
+            kind = FairseqPositions if config.positions == "fairseq" else SinusoidalPositions
+            self.positions = kind(config.d_model)
         self.starts_with_eos = config.decoder_start == "eos"
         self.scale = math.sqrt(config.d_model)
         self.dropout = config.dropout
@@ -48,19 +46,36 @@ class Embedding(nn.Module):
         return drop(x_ND, self.dropout) if self.training else x_ND
 
 
+def sinusoids(num_positions: int, d_model: int) -> Tensor:
+    """PE(p, 2i) = sin(p / 10000^(2i/D)) and PE(p, 2i+1) = cos(p / 10000^(2i/D)): num_positions x D on the CPU."""
+    frequencies = torch.exp(torch.arange(0, d_model, 2, device="cpu") * (-math.log(10_000.0) / d_model))
+    angles = torch.arange(num_positions, device="cpu")[:, None] * frequencies
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(start_dim=1)
+
+
+def fairseq_sinusoids(num_positions: int, d_model: int) -> Tensor:
+    """`sinusoids` of fairseq, M2M100 and NLLB: all sines before all cosines, and without the first two positions.
+
+    The wavelengths are a geometric progression that ends at 10000 * 2 pi.
+    """
+    half = d_model // 2
+    frequencies = torch.exp(torch.arange(half, device="cpu") * (-math.log(10_000.0) / max(1, half - 1)))
+    angles = torch.arange(2, num_positions + 2, device="cpu")[:, None] * frequencies
+    return torch.cat([angles.sin(), angles.cos()], dim=1)
+
+
 class SinusoidalPositions(nn.Module):
-    """Sines in the even dimensions, cosines in the odd ones (section 3.5). The table grows as needed."""
+    """Sines in the even dimensions, cosines in the odd ones (section 3.5), in fp32 whatever dtype the model has.
+
+    The table grows as needed, and earlier positions keep their values.
+    """
 
     table: Tensor
+    encodings = staticmethod(sinusoids)
 
     def __init__(self, d_model: int) -> None:
         super().__init__()
         self.register_buffer("table", self.encodings(256, d_model), persistent=False)
-
-    @staticmethod
-    def encodings(num_positions: int, d_model: int) -> Tensor:
-        """Encodings of the first positions: num_positions x D on the CPU."""
-        return sinusoids(num_positions, d_model)
 
     def forward(self, positions_N: Tensor, num_positions: int) -> Tensor:
         """Encodings NxD of positions below `num_positions`."""
@@ -69,28 +84,17 @@ class SinusoidalPositions(nn.Module):
             self.table = table = self.encodings(2 * num_positions, table.shape[1]).to(table.device)
         return table[positions_N]
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Follow a model to another device, but not to half precision, which would round the angles of positions."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self.table = self.encodings(*self.table.shape).to(self.table.device)
+        return self
+
 
 class FairseqPositions(SinusoidalPositions):
-    """Positions of fairseq, M2M100 and NLLB: all sines before all cosines, and the first two positions left out.
+    """Positions of M2M100 and NLLB."""
 
-    The wavelengths are a geometric progression that ends at 10000 * 2 pi.
-    """
-
-    @staticmethod
-    def encodings(num_positions: int, d_model: int) -> Tensor:
-        """Encodings of the first positions: num_positions x D on the CPU."""
-        half = d_model // 2
-        frequencies = torch.exp(torch.arange(half, device="cpu") * (-math.log(10_000.0) / max(1, half - 1)))
-        angles = torch.arange(2, num_positions + 2, device="cpu")[:, None] * frequencies
-        return torch.cat([angles.sin(), angles.cos()], dim=1)
-
-
-class LearnedPositions(nn.Embedding):
-    """Trained table of positions, of limited length (Gehring et al. 2017)."""
-
-    def forward(self, positions_N: Tensor, num_positions: int) -> Tensor:  # type: ignore[override]
-        """Encodings NxD of positions below `num_positions`."""
-        return self.weight[positions_N]
+    encodings = staticmethod(fairseq_sinusoids)
 
 
 class Rotation(nn.Module):
@@ -110,7 +114,7 @@ class Rotation(nn.Module):
 
 def rotary_factors(sinusoids_NK: Tensor) -> Tensor:
     """Cosines and sines NxCx2 of the angles whose sines and cosines alternate in NxK; C = K/2."""
-    return sinusoids_NK.float().unflatten(1, (-1, 2)).flip(2)
+    return sinusoids_NK.unflatten(1, (-1, 2)).flip(2)
 
 
 def rotate(x_ND: Tensor, factors_NC2: Tensor) -> Tensor:
@@ -127,10 +131,3 @@ def rotate(x_ND: Tensor, factors_NC2: Tensor) -> Tensor:
         (cosine, sine), (real, imaginary) = factors_N1C2.unbind(-1), x_NHC2.unbind(-1)
         product_NHC2 = torch.stack([real * cosine - imaginary * sine, real * sine + imaginary * cosine], dim=-1)
     return product_NHC2.view(x_ND.shape).to(x_ND.dtype)
-
-
-def sinusoids(num_positions: int, d_model: int) -> Tensor:
-    """PE(p, 2i) = sin(p / 10000^(2i/D)) and PE(p, 2i+1) = cos(p / 10000^(2i/D)): num_positions x D on the CPU."""
-    frequencies = torch.exp(torch.arange(0, d_model, 2, device="cpu") * (-math.log(10_000.0) / d_model))
-    angles = torch.arange(num_positions, device="cpu")[:, None] * frequencies
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(start_dim=1)

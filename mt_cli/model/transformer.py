@@ -5,14 +5,15 @@
 
 Legend of the shapes: N target tokens, M source tokens, R rows of beams, B sentences, T target positions, D d_model,
 F d_ff, V vocabulary. Hidden states are rows, one for each token. A `PackedLayout` maps rows to sentences and positions;
-attention alone needs it. Modules compute in the number format of their weights.
+attention alone needs it. Modules compute in the dtype of their weights.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from copy import deepcopy
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -22,12 +23,13 @@ from torch.overrides import TorchFunctionMode
 from mt_cli.batching.batches import Batch, Side
 from mt_cli.batching.packing import PackedLayout
 from mt_cli.config.sections import ModelConfig
-from mt_cli.model.attention import Append, Attended, AttentionWeights, MultiHeadAttention
-from mt_cli.model.cache import KeyValueCache
-from mt_cli.model.kernels import add_dropped, bias_of, drop, has_variable_length, mark_rows
+from mt_cli.model.attention import Append, AttentionMaps, Memory, MultiHeadAttention, bias_of, recorded_maps
+from mt_cli.model.cache import Arena, KeyValueCache
+from mt_cli.model.kernels import add_dropped, drop, has_variable_length, mark_rows
 from mt_cli.model.packed_attention import has_row_kernels
 from mt_cli.model.positions import Embedding, Rotation
-from mt_cli.model.static_cache import StaticCache
+
+M = TypeVar("M", bound=nn.Module)
 
 
 class Transformer(nn.Module):
@@ -37,13 +39,14 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         self.compiles_layers = False
-        self.max_positions = config.max_positions if config.positions == "learned" else None
         self.rotation = Rotation(config) if config.positions == "rotary" else nn.Identity()
         self.source_embedding = Embedding(config, source_vocab_size)
-        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
+        encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
+        self.encoder = cast("Sequence[EncoderLayer]", encoder)
         self.encoder_norm = final_norm(config)
         self.target_embedding = Embedding(config, target_vocab_size)
-        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_decoder_layers))
+        decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_decoder_layers))
+        self.decoder = cast("Sequence[DecoderLayer]", decoder)
         self.decoder_norm = final_norm(config)
         self.projection = nn.Linear(config.d_model, target_vocab_size, bias=config.output_bias)
         self.apply(_initialise)
@@ -52,37 +55,45 @@ class Transformer(nn.Module):
         if config.tie_embeddings == "all":
             self.source_embedding.table.weight = self.target_embedding.table.weight
 
-    def forward(self, src_ids: Tensor, tgt_input_ids: Tensor, weights: AttentionWeights | None = None) -> Tensor:
-        """Logits BxTxV of the token after each position of padded target ids; fills `weights`, if given."""
-        memory = self._encode(Side.of_padded(src_ids), weights)
-        hidden_ND = self._decode(Side.of_padded(tgt_input_ids), memory, weights)
+    def forward(self, src_ids: Tensor, tgt_input_ids: Tensor) -> Tensor:
+        """Logits BxTxV of the token after each position of padded target ids."""
+        memory = self._encode(Side.of_padded(src_ids))
+        hidden_ND = self._decode(Side.of_padded(tgt_input_ids), memory)
         return self.projection(hidden_ND).unflatten(0, tgt_input_ids.shape)
-
-    def read(self, src_ids: Tensor, tgt_input_ids: Tensor) -> tuple[Tensor, AttentionWeights]:
-        """Logits as `forward` returns them, and the attention weights of every layer."""
-        weights = AttentionWeights([], [], [])
-        return self(src_ids, tgt_input_ids, weights), weights
 
     def hidden_states(self, batch: Batch) -> Tensor:
         """Hidden states NxD of the target tokens of a batch, which the projection maps to logits."""
         return self._decode(batch.target, self._encode(batch.source))
 
-    def start(self, src_ids: Tensor, num_beams: int = 1) -> KeyValueCache:
+    def read(self, src_ids: Tensor, tgt_input_ids: Tensor) -> tuple[Tensor, AttentionMaps]:
+        """Logits as `forward` returns them, and the attention maps of every layer."""
+        with (
+            recorded_maps(layer.self_attention for layer in self.encoder) as encoder,
+            recorded_maps(layer.self_attention for layer in self.decoder) as decoder,
+            recorded_maps(layer.cross_attention for layer in self.decoder) as cross,
+        ):
+            return self(src_ids, tgt_input_ids), AttentionMaps(encoder, decoder, cross)
+
+    def read_hidden(self, src_ids: Tensor, tgt_input_ids: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Hidden states (B x T)xD of padded target ids, before the projection, and cross-attention maps by layer."""
+        with recorded_maps(layer.cross_attention for layer in self.decoder) as cross:
+            memory = self._encode(Side.of_padded(src_ids))
+            return self._decode(Side.of_padded(tgt_input_ids), memory), cross
+
+    def start(self, src_ids: Tensor, num_beams: int = 1, arena: Arena | None = None) -> KeyValueCache:
         """Cache for decoding with `num_beams` hypotheses of each sentence, of padded ids BxS."""
         memory = self._encode(Side.of_padded(src_ids))
-        attended = (layer.attended(memory).keys_values for layer in self._decoder_layers)
-        # Contiguous: otherwise each step would copy them.
-        keys_values = [(keys.contiguous(), values.contiguous()) for keys, values in attended]
         assert memory.bias is not None
-        return KeyValueCache(keys_values, memory.bias, num_beams)
+        keys_values = (layer.cross_attention.keys_values(memory) for layer in self.decoder)
+        return KeyValueCache(keys_values, memory.bias, num_beams, arena)
 
-    def next(self, token_ids: Tensor, cache: KeyValueCache | StaticCache) -> Tensor:
+    def next(self, token_ids: Tensor, cache: KeyValueCache) -> Tensor:
         """Logits RxV after one more token of each beam; the cache grows by these tokens."""
         layout = self.rotation(cache.advance())
         x_RD = self.target_embedding(token_ids, layout)
-        for index, layer in enumerate(self._decoder_layers):
-            memory = Attended(cache.memory_bias, cache.memory[index])
-            x_RD = layer.decode(x_RD, layout, cache.bias, memory, partial(cache.append, index))
+        for index, layer in enumerate(self.decoder):
+            memory = Memory(layout, cache.memory_bias, keys_values=cache.memory(index))
+            x_RD = layer(x_RD, layout, cache.bias, memory, partial(cache.append, index))
         return self.projection(self.decoder_norm(x_RD))
 
     def compile_layers(self) -> None:
@@ -91,26 +102,22 @@ class Transformer(nn.Module):
         for layer in (*self.encoder, *self.decoder):
             layer.compile()
 
-    @property
-    def _decoder_layers(self) -> Iterable[DecoderLayer]:
-        return cast("Iterable[DecoderLayer]", self.decoder)
-
-    def _encode(self, source: Side, weights: AttentionWeights | None = None) -> Memory:
+    def _encode(self, source: Side) -> Memory:
         x_MD, layout = self._embed(self.source_embedding, source)
         bias = None if layout.mask is None else bias_of(layout.mask[:, None, None])
         for layer in self.encoder:
-            x_MD = layer(x_MD, layout, bias, weights)
+            x_MD = layer(x_MD, layout, bias)
         x_MD = self.encoder_norm(x_MD)
         if self.compiles_layers:
             mark_rows(x_MD)
-        return Memory(x_MD, layout, bias)
+        return Memory(layout, bias, x_MD)
 
-    def _decode(self, target: Side, memory: Memory, weights: AttentionWeights | None = None) -> Tensor:
+    def _decode(self, target: Side, memory: Memory) -> Tensor:
         """Hidden states NxD of target ids. The causal mask excludes padding too, which is on the right."""
         x_ND, layout = self._embed(self.target_embedding, target)
         bias = None if layout.mask is None else bias_of(causal_mask(layout.num_positions, x_ND.device))
         for layer in self.decoder:
-            x_ND = layer(x_ND, layout, bias, memory, weights)
+            x_ND = layer(x_ND, layout, bias, memory)
         return self.decoder_norm(x_ND)
 
     def _embed(self, embedding: Embedding, side: Side) -> tuple[Tensor, PackedLayout]:
@@ -120,22 +127,11 @@ class Transformer(nn.Module):
         if self.compiles_layers:
             tensors = x_ND, layout.starts, layout.sequences, layout.rotary_factors
             mark_rows(*(x for x in tensors if x is not None))
-        if layout.starts is not None and (layout.mask is None or self._takes_variable_length(x_ND)):
-            has_kernels = has_row_kernels(x_ND.device, x_ND.dtype, self.config.d_head)
-            return x_ND, layout.without_grid(keeps_sequences=has_kernels)
-        return x_ND, layout.with_heads(self.config.num_heads)
-
-    def _takes_variable_length(self, x: Tensor) -> bool:
-        has_dropout = self.training and self.config.attention_dropout > 0
-        return not has_dropout and has_variable_length(x.device, x.dtype, self.config.d_head)
-
-
-class Memory(NamedTuple):
-    """Encoder output: rows MxD, their layout, and the bias of attention to them, if they have a grid."""
-
-    hidden: Tensor
-    layout: PackedLayout
-    bias: Tensor | None
+        kind, has_dropout = (x_ND.device, x_ND.dtype, self.config.d_head), self.config.attention_dropout > 0
+        has_grid = layout.mask is not None
+        if layout.starts is None or (has_grid and ((self.training and has_dropout) or not has_variable_length(*kind))):
+            return x_ND, layout.with_heads(self.config.num_heads)
+        return x_ND, layout.without_grid(keeps_sequences=has_row_kernels(*kind))
 
 
 class EncoderLayer(nn.Module):
@@ -148,12 +144,9 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(config)
         self.feed_forward_residual = Residual(config)
 
-    def forward(
-        self, x_MD: Tensor, layout: PackedLayout, bias: Tensor | None, weights: AttentionWeights | None = None
-    ) -> Tensor:
+    def forward(self, x_MD: Tensor, layout: PackedLayout, bias: Tensor | None) -> Tensor:
         """MxD to MxD."""
-        recorded = weights and weights.encoder
-        x_MD = self.self_attention_residual(x_MD, lambda x: self.self_attention(x, layout, bias, weights=recorded))
+        x_MD = self.self_attention_residual(x_MD, lambda x: self.self_attention(x, layout, Memory(layout, bias, x)))
         return self.feed_forward_residual(x_MD, self.feed_forward)
 
 
@@ -170,38 +163,13 @@ class DecoderLayer(nn.Module):
         self.feed_forward_residual = Residual(config)
 
     def forward(
-        self,
-        x_ND: Tensor,
-        layout: PackedLayout,
-        bias: Tensor | None,
-        memory: Memory,
-        weights: AttentionWeights | None = None,
+        self, x_ND: Tensor, layout: PackedLayout, bias: Tensor | None, memory: Memory, append: Append | None = None
     ) -> Tensor:
-        """NxD to NxD: compute keys and values of the memory, then call `decode`."""
-        return self.decode(x_ND, layout, bias, self.attended(memory), weights=weights)
-
-    def attended(self, memory: Memory) -> Attended:
-        """Bias, keys and values of cross-attention."""
-        keys_values = self.cross_attention.keys_values(memory.hidden, memory.layout)
-        return Attended(memory.bias, keys_values, memory.layout)
-
-    def decode(
-        self,
-        x_ND: Tensor,
-        layout: PackedLayout,
-        bias: Tensor | None,
-        memory: Attended,
-        append: Append | None = None,
-        weights: AttentionWeights | None = None,
-    ) -> Tensor:
-        """NxD to NxD; with `append`, each row is the next position after the cache."""
-        decoder_weights, cross_weights = weights and weights.decoder, weights and weights.cross
+        """NxD to NxD; with `append`, each row is the next position after a cache."""
         x_ND = self.self_attention_residual(
-            x_ND, lambda x: self.self_attention(x, layout, bias, append=append, weights=decoder_weights)
+            x_ND, lambda x: self.self_attention(x, layout, Memory(layout, bias, x), append)
         )
-        x_ND = self.cross_attention_residual(
-            x_ND, lambda x: self.cross_attention(x, layout, None, memory, weights=cross_weights)
-        )
+        x_ND = self.cross_attention_residual(x_ND, lambda x: self.cross_attention(x, layout, memory))
         return self.feed_forward_residual(x_ND, self.feed_forward)
 
 
@@ -268,6 +236,21 @@ def _initialise(module: nn.Module) -> None:
             nn.init.zeros_(module.bias)
     elif isinstance(module, nn.Embedding):
         nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
+
+
+def with_dtype(module: M, dtype: torch.dtype, device: torch.device | None = None) -> M:
+    """Copy of a module whose weights have another dtype or device; the module itself if they have both already.
+
+    Tables of positions stay in fp32. What trains the module trains the copy: `requires_grad` is kept.
+    """
+    weight = next(module.parameters())
+    device = device or weight.device
+    if (weight.dtype, weight.device) == (dtype, device):
+        return module
+    tensors: dict[int, Tensor] = {id(buffer): buffer.to(device) for buffer in module.buffers()}
+    for weight in module.parameters():
+        tensors[id(weight)] = nn.Parameter(weight.detach().to(device, dtype), requires_grad=weight.requires_grad)
+    return deepcopy(module, tensors)
 
 
 def outline(config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> Transformer:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-# Legend: D is the width of a head, BLOCK_D the next power of two. Tensors are pointers to their first element; a row
+# Legend: D is the head dim, BLOCK_D the next power of two. Tensors are pointers to their first element; a row
 # of queries, keys, values or gradients has its heads side by side. The log-sum-exp and `delta` are HxN, in fp32.
 
 _LOG2_E = tl.constexpr(1.4426950408889634)  # Powers of 2 are cheaper, so scores are in units of log 2.
@@ -138,16 +138,14 @@ def attend_cached(
     first, queries = sentence * num_queries, tl.arange(0, BLOCK)
     q = _load(query, heads * D, first, first + num_queries, D, BLOCK_D, BLOCK)
     bias += tl.cast(sentence, tl.int64) * sentence_stride + (queries * query_stride)[:, None]
-    start = tl.cast(sentence * heads + head, tl.int64) * capacity * D
-    columns = tl.arange(0, BLOCK_D)[None, :]
+    start = (tl.cast(sentence * heads + head, tl.int64) * capacity - head) * D  # `_load` adds the offset of the head.
     largest = tl.full([BLOCK], _LOWEST, tl.float32)
     total = tl.zeros([BLOCK], tl.float32)
     summed = tl.zeros([BLOCK, BLOCK_D], tl.float32)
     for inner in range(0, num_keys, INNER):
         keys = inner + tl.arange(0, INNER)
-        places, mask = start + (keys[:, None] * D + columns), (keys < num_keys)[:, None] & (columns < D)
-        k = tl.load(key + places, mask=mask, other=0.0)
-        v = tl.load(value + places, mask=mask, other=0.0)
+        k = _load(key + start, D, inner, num_keys, D, BLOCK_D, INNER)
+        v = _load(value + start, D, inner, num_keys, D, BLOCK_D, INNER)
         has_bias = (queries < num_queries)[:, None] & (keys < num_keys)[None, :]
         biases = tl.load(bias + keys[None, :], mask=has_bias, other=float("-inf")).to(tl.float32)
         scores = (tl.dot(q, tl.trans(k), input_precision="ieee") * D**-0.5 + biases) * _LOG2_E
@@ -179,7 +177,7 @@ def _intervals(sequences, starts, first, num_rows, BLOCK: tl.constexpr):
 
 @triton.jit
 def _mask(firsts, ends, inner, INNER: tl.constexpr):
-    """Whether rows of a tile attend to rows of the other side, from row `inner` on."""
+    """True where rows of a tile attend to rows of the other side, from row `inner` on."""
     others = inner + tl.arange(0, INNER)[None, :]
     return (others >= firsts[:, None]) & (others < ends[:, None])
 
@@ -193,7 +191,7 @@ def _load_row(pointer, first, end, BLOCK: tl.constexpr):
 
 @triton.jit
 def _load(pointer, stride, first, end, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK: tl.constexpr):
-    """Tile of a head, BLOCKxBLOCK_D, from row `first` on; 0 from row `end` on and after the width of the head."""
+    """Tile of a head, BLOCKxBLOCK_D, from row `first` on; 0 from row `end` on and after column D."""
     places, mask = _places(pointer, stride, first, end, D, BLOCK_D, BLOCK)
     return tl.load(places, mask=mask, other=0.0)
 

@@ -16,13 +16,13 @@ from mt_cli.features.fine_tuning.parent import ParentRun
 from mt_cli.features.training_pairs import training_pairs
 from mt_cli.machine.devices import pick_precision, precision_of, seed_everything
 from mt_cli.machine.group import Group
-from mt_cli.model.trainable_weights import add_adapters, freeze
+from mt_cli.model.adapters import add_adapters, freeze
+from mt_cli.model.loss import Objective
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.plan import Plan
 from mt_cli.run.validation import Validator
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 from mt_cli.training.averaging import MovingAverage
-from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
 from mt_cli.training.steps import count_steps
 from mt_cli.training.update import is_worth_compiling, reason_against_graphs
@@ -35,7 +35,7 @@ class Length:
     step_tokens: int
     """Largest number of tokens of a step."""
     steps_per_epoch: int | None
-    """Number of steps in an epoch; None for a stream, and for steps of growing size."""
+    """Number of steps in an epoch; None for a stream."""
     num_steps: int | None
     """Largest number of steps; None if only time or patience ends the run."""
 
@@ -149,7 +149,7 @@ def _length(config: Config, pairs: TrainingPairs, num_processes: int) -> Length:
     """Count the steps of a run that began with this number of processes."""
     training, num_batches = config.training, estimate_epoch(pairs, config)
     steps_per_epoch = None
-    if num_batches is not None and training.micro_batches_growth_steps is None:
+    if num_batches is not None:
         steps_per_epoch = count_steps(training, num_processes, num_batches, num_epochs=1)
     in_epochs = count_steps(training, num_processes, num_batches or 0, training.max_epochs or 0)
     return Length(

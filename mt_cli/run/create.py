@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from mt_cli.checkpoint.checkpoint import save_checkpoint
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.checkpoint.files import save_checkpoint
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.text_hashes import PairHashes, pair_hashes
@@ -20,12 +20,12 @@ from mt_cli.features.fine_tuning.parent import ParentRun
 from mt_cli.machine.console import say
 from mt_cli.machine.devices import limited_memory, memory_of, pick_precision
 from mt_cli.machine.storage import format_bytes
+from mt_cli.model.loss import Objective
 from mt_cli.model.transformer import outline
 from mt_cli.run.compose import prepare_new, with_batch_tokens
 from mt_cli.run.context import new_model
 from mt_cli.run.plan import Plan
-from mt_cli.training.gradients import fits_memory, largest_batch
-from mt_cli.training.objective import Objective
+from mt_cli.training.update import fits_memory, largest_batch
 
 _ROWS_OF_STREAM = 10_000
 """Number of rows of a stream that are examined before a run begins."""
@@ -116,7 +116,9 @@ def automatic_batch_tokens(config: Config, data: Data, device: torch.device) -> 
             largest = min(LARGEST_BATCH, int(lengths.max(axis=0).sum()) // _BATCHES_PER_EPOCH)
         with limited_memory(device):
             size = largest_batch(
-                lambda size: fits_memory(objective, dtype, source + 1, target + 1, size), _SMALLEST_BATCH, largest
+                lambda size: fits_memory(objective, config.training, dtype, source + 1, target + 1, size),
+                _SMALLEST_BATCH,
+                largest,
             )
         del objective
         torch.cuda.empty_cache()

@@ -37,7 +37,7 @@ def describe_training(context: TrainingContext, cache: Cache) -> list[str]:
         f"  vocabulary  {entries} ({config.tokenizer.algorithm}{learned})",
         f"  model       {context.num_parameters:,} parameters{frozen}",
         f"  exports to  {describe_destinations(config)}",
-        f"  steps       {_describe_steps(context.length, config.training)}",
+        f"  steps       {_describe_steps(context.length)}",
         f"  watch       tensorboard --logdir {context.directory.path.parent}",
         f"  device      {_describe_device(context)}",
         *([f"  computes    {describe_computing(context)}"] if context.device.type == "cuda" else []),
@@ -46,10 +46,8 @@ def describe_training(context: TrainingContext, cache: Cache) -> list[str]:
     ]
 
 
-def _describe_steps(length: Length, training: TrainingConfig) -> str:
-    is_growing = training.micro_batches_growth_steps is not None
-    unknown = "of growing size" if is_growing else "as many an epoch as the stream gives"
-    steps = f"{length.steps_per_epoch:,} an epoch" if length.steps_per_epoch else unknown
+def _describe_steps(length: Length) -> str:
+    steps = f"{length.steps_per_epoch:,} an epoch" if length.steps_per_epoch else "as many an epoch as the stream gives"
     limit = f", at most {length.num_steps:,} in all" if length.num_steps else ""
     return f"{steps}{limit}; {length.step_tokens:,} tokens each at most"
 
@@ -94,7 +92,7 @@ def note_on_batches(training: TrainingConfig) -> str | None:
     size, number = training.tokens_per_batch, training.micro_batches_per_step
     divisors = (n for n in range(1, number) if number % n == 0)
     fewer = next((n for n in divisors if size * number // n <= LARGEST_BATCH), None)
-    if fewer and training.micro_batches_growth_steps is None:
+    if fewer:
         return (
             "a GPU computes a step of this size faster in fewer micro-batches; for a new run, set "
             f"training.batch_tokens to {size * number // fewer} and training.micro_batches_per_step to {fewer}"

@@ -20,6 +20,7 @@ from mt_cli.features.averages.averages import available_validations, mean_of, st
 from mt_cli.machine.console import say
 from mt_cli.machine.devices import describe_hardware, describe_versions, keep_memory, pick_device, pick_precision
 from mt_cli.machine.storage import json_text, write_text
+from mt_cli.model.loss import Objective
 from mt_cli.model.transformer import Transformer
 from mt_cli.reporting.records import write_hparams
 from mt_cli.reporting.report import BestValidation, DataRow, ParentRecord, Report
@@ -27,7 +28,6 @@ from mt_cli.run.context import TrainingContext
 from mt_cli.run.resuming import check_data
 from mt_cli.run.validation import Validator
 from mt_cli.training.averaging import replaced
-from mt_cli.training.objective import Objective
 from mt_cli.translation.translator import Translator
 
 

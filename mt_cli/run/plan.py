@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.state import Ancestor
@@ -28,8 +27,6 @@ class Plan:
     """Tokenizers; None for a new run until `create_run` has trained them."""
     num_processes: int = 1
     """Number of processes that the run began with; it keeps the size of its steps."""
-    state_path: Path | None = None
-    """Newest intact checkpoint; None for a new run, and if no checkpoint can be used."""
     longest_source: int | None = None
     """Number of tokens of the longest source in earlier training of the model."""
     parents: Sequence[Ancestor] = ()
@@ -64,7 +61,7 @@ def decide(config: Config, directory: RunDirectory, fresh: bool, group: Group) -
 def _created_by_this_launch(launch_id: str, directory: RunDirectory) -> bool:
     """Whether this launch already created the run, so that a restart must not apply `--fresh` again."""
     with suppress(RunError):
-        return bool(launch_id) and directory.newest_state()[1].launch_id == launch_id
+        return bool(launch_id) and directory.newest_state().launch_id == launch_id
     return False
 
 
@@ -88,12 +85,11 @@ def _plan_to_resume(config: Config, directory: RunDirectory) -> Plan:
         else:
             notes = [f"the search is tuned when training ends; now: mt tune-decoding --run {directory.path}"]
     changes = "".join(f"\n  {line}" for line in directory.check_resumable(previous, config))
-    path, state = directory.newest_state()  # If no checkpoint is usable, loading one later raises the error.
+    state = directory.newest_state()  # If no checkpoint is usable, loading one later raises the error.
     return Plan(
         config,
         tokenizers,
         state.position.num_processes,
-        path,
         state.longest_source,
         notes=notes,
         changes=changes and f"The config has changed:{changes}",

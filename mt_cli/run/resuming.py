@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from mt_cli.checkpoint.checkpoint import Checkpoint
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.checkpoint.files import open_checkpoint
 from mt_cli.checkpoint.state import RunState
 from mt_cli.errors import DamagedFileError, DivergenceError, RunError
 from mt_cli.machine.console import say
@@ -104,26 +105,28 @@ def _write_bad_batch(context: TrainingContext, skipped: StepReport) -> None:
 def _load(context: TrainingContext, has_diverged: bool = False) -> RunState:
     """Load model, optimizer and random generators of the newest usable state; return the state.
 
-    After divergence, a state is usable only if all weights are finite and its last step was not skipped.
+    After divergence, a state is usable only if all weights are finite and its last step was not skipped. Damaged files
+    are renamed, never deleted.
     """
-    directory, skipped = context.directory, list[str]()
+    directory, damaged = context.directory, dict[Path, DamagedFileError]()
+    average = None if context.average is None else context.average.weights
     for path in directory.state_paths():
         try:
-            with open_checkpoint(path, is_verified=not has_diverged and path == context.plan.state_path) as checkpoint:
-                state = checkpoint.state
-                check_data(directory, context.fingerprints, state)
-                if has_diverged and (state.num_bad_steps_in_row or not checkpoint.is_finite()):
-                    continue
-                average = None if context.average is None else context.average.weights
-                checkpoint.restore(context.model, context.optimizer, average)
+            checkpoint = Checkpoint(path)
+            state = checkpoint.state
+            check_data(directory, context.fingerprints, state)
+            if has_diverged and (state.num_bad_steps_in_row or not checkpoint.is_finite()):
+                continue
+            checkpoint.restore(context.model, context.optimizer, average)
         except DamagedFileError as error:
-            skipped.append(str(error))
+            damaged[path] = error
             continue
-        for message in skipped:
-            say(f"{message}; skipped, {path.name} is used instead")
+        for damaged_path, problem in damaged.items():
+            aside = directory.set_aside(damaged_path)
+            say(f"{problem}; renamed to {aside.name}, {path.name} is used instead")
         directory.discard_states_after(path, state.position.step, _is_good(state, context.model))
         return state
-    problems = "\n".join([*skipped, f"{directory.path}: no saved state of this run can be used"])
+    problems = "\n".join([*map(str, damaged.values()), f"{directory.path}: no saved state of this run can be used"])
     raise RunError(f"{problems}; use --fresh to start over (the old run is moved aside)")
 
 
@@ -157,7 +160,10 @@ def _reconcile_best(context: TrainingContext, state: RunState) -> None:
     if best is not None:
         state.copy_best(best)
     elif state.best_step:
-        say("The best checkpoint is missing or damaged; it is replaced by the weights of the last state.")
+        where = "missing"
+        if directory.best_path.exists():
+            where = f"damaged and renamed to {directory.set_aside(directory.best_path).name}"
+        say(f"The best checkpoint is {where}; it is replaced by the weights of the last state.")
         state.set_best(state.position.step, None, state.best_loss, state.best_metric)
         with context.averaged() as model:
             directory.save_best(model, asdict(state))

@@ -13,8 +13,8 @@ from mt_cli.config.sections import Config
 from mt_cli.corpus.protected_text import Protection
 from mt_cli.corpus.sources import names_of
 from mt_cli.data.prepare import Data, longest_source
+from mt_cli.decoding.constraints import ReservedIds
 from mt_cli.decoding.engine import TransformerEngine
-from mt_cli.decoding.reserved_ids import ReservedIds
 from mt_cli.errors import DivergenceError
 from mt_cli.evaluation.scores import (
     Score,
@@ -29,10 +29,9 @@ from mt_cli.evaluation.token_loss import score_tokens
 from mt_cli.features.inspection.trace import attention_pictures
 from mt_cli.machine.console import Progress, truncate
 from mt_cli.machine.group import ALONE, Group
-from mt_cli.model.transformer import Transformer
+from mt_cli.model.loss import Objective
+from mt_cli.model.transformer import Transformer, with_dtype
 from mt_cli.reporting.records import Sample
-from mt_cli.training.averaging import in_format
-from mt_cli.training.objective import Objective
 from mt_cli.translation.translator import Translator
 
 _QUICK_METRICS = ("bleu", "chrf", "cer", "wer")
@@ -92,7 +91,7 @@ class Validator:
     def validate(self, model: Transformer | None = None, group: Group = ALONE) -> Validation:
         """Score the model of the objective, or `model` if given; the processes of a group share the sentences."""
         data, config = self._data, self._config
-        model = in_format(model or self._objective.model, self._dtype, self._device)
+        model = with_dtype(model or self._objective.model, self._dtype, self._device)
         objective = Objective(model, config.training)
         tokens = score_tokens(objective, data.encoded["valid"], config.training.tokens_per_batch, group=group)
         pairs = data.corpora["valid"].pairs

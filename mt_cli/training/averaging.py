@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from copy import deepcopy
-from itertools import chain
 
 import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from mt_cli.model.trainable_weights import saved_weights
-from mt_cli.model.transformer import Transformer
+from mt_cli.model.adapters import saved_weights
 
 
 class MovingAverage:
@@ -68,23 +65,3 @@ def replaced(model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[None]:
 def _copy(weights: Mapping[str, Tensor], places: Mapping[str, Tensor]) -> None:
     for name, place in places.items():
         place.copy_(weights[name])
-
-
-def in_format(model: Transformer, dtype: torch.dtype, device: torch.device | None = None) -> Transformer:
-    """Model in a number format on a device: the model itself if it has both already, otherwise a copy.
-
-    Buffers are shared and keep their format, as in training.
-    """
-    weight = next(model.parameters())
-    device = device or weight.device
-    if (weight.dtype, weight.device) == (dtype, device):
-        return model
-    weights = (weight.detach().to(device, dtype) for weight in model.parameters())
-    return with_weights(model, weights, (buffer.to(device) for buffer in model.buffers()))
-
-
-def with_weights(model: Transformer, weights: Iterable[Tensor], buffers: Iterable[Tensor]) -> Transformer:
-    """Copy of a model that shares these weights and buffers, given in the order of `parameters` and `buffers`."""
-    new = chain((nn.Parameter(weight, requires_grad=False) for weight in weights), buffers)
-    old = chain(model.parameters(), model.buffers())
-    return deepcopy(model, {id(tensor): replacement for tensor, replacement in zip(old, new, strict=True)})

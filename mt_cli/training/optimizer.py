@@ -1,4 +1,4 @@
-"""Optimizers, their parameter groups, and the learning rate of each step. Knows no losses or data."""
+"""Optimizers, their parameter groups, and the learning rate of each step."""
 
 from __future__ import annotations
 
@@ -12,21 +12,30 @@ from torch import Tensor, nn
 from mt_cli.config.training import TrainingConfig
 from mt_cli.machine.devices import has_fast_bf16
 
+_MOMENTUM = 0.95
+_UPDATE_SIZE = 0.2
+"""Root mean square of the elements of a Muon update at learning rate 1, about that of AdamW (Liu et al. 2025, 2.2)."""
+_COEFFICIENTS, _NUM_STEPS, _EPSILON = (3.4445, -4.7750, 2.0315), 5, 1e-7
+"""Newton-Schulz iteration (Jordan et al. 2024)."""
+
 
 class MuonWithAdamW(torch.optim.Optimizer):
-    """Muon and AdamW for different parameters, combined into one optimizer with one list of groups and one state."""
+    """Muon for some matrices and AdamW for all else, with one list of groups and one state.
 
-    def __init__(self, adamw: torch.optim.AdamW, muon: torch.optim.Muon) -> None:
-        self._adamw, self._muon = adamw, muon
-        super().__init__([*adamw.param_groups, *muon.param_groups], {"fused": False})
+    Matrices are updated as by `torch.optim.Muon` with `match_rms_adamw`, but those of one shape are one batch. Where
+    bf16 is slow, the Newton-Schulz steps are computed in fp32: on a core without AVX512-BF16, 64 matrices of 128x128 to
+    256x128 take 0.12 s instead of 1.94 s.
+
+    As in fused AdamW, nothing changes if a tensor `found_inf` is set and not zero; its value is not read on the CPU.
+    """
+
+    found_inf: Tensor | None = None
+
+    def __init__(self, adamw: torch.optim.AdamW, matrices: list[nn.Parameter], weight_decay: float) -> None:
+        self._adamw = adamw
+        muon = {"params": matrices, "lr": adamw.defaults["lr"], "weight_decay": weight_decay, "is_muon": True}
+        super().__init__([*adamw.param_groups, muon], {"fused": False})
         self._share()
-
-    def step(self, closure: Any = None) -> Any:
-        """Update all parameters; `found_inf` works as in fused AdamW."""
-        if hasattr(self, "found_inf"):
-            self._adamw.found_inf = self._muon.found_inf = self.found_inf  # type: ignore[attr-defined]
-        self._adamw.step()
-        self._muon.step()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load what `state_dict` returned."""
@@ -34,84 +43,55 @@ class MuonWithAdamW(torch.optim.Optimizer):
         self._share()
 
     def _share(self) -> None:
-        self._adamw.state = self._muon.state = self.state
+        self._adamw.state = self.state
         self._adamw.param_groups = [group for group in self.param_groups if not _is_muon(group)]
-        self._muon.param_groups = [group for group in self.param_groups if _is_muon(group)]
-
-
-_UPDATE_SIZE = 0.2
-"""Root mean square of the elements of a Muon update at learning rate 1, about that of AdamW (Liu et al. 2025, 2.2)."""
-
-
-class BatchedMuon(torch.optim.Muon):
-    """`torch.optim.Muon` with `match_rms_adamw`, but matrices of one shape are one batch; results and state are equal.
-
-    Where bf16 is slow, the Newton-Schulz steps are computed in fp32: on a core without AVX512-BF16, 64 matrices of
-    128x128 to 256x128 take 0.12 s instead of 1.94 s.
-
-    If a tensor `found_inf` is set and not zero, nothing changes; its value is not read on the CPU.
-    """
-
-    found_inf: Tensor | None = None
-
-    def __init__(self, params: Any, weight_decay: float) -> None:
-        super().__init__(params, weight_decay=weight_decay, adjust_lr_fn="match_rms_adamw")
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
-        """Update all matrices that have a gradient."""
-        for group in self.param_groups:
+        """Update all parameters that have a gradient."""
+        if self.found_inf is not None:
+            self._adamw.found_inf = self.found_inf  # type: ignore[attr-defined]
+        self._adamw.step()
+        for group in filter(_is_muon, self.param_groups):
             weights_by_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)
             for weight in group["params"]:
                 if weight.grad is not None:
                     weights_by_shape[weight.shape].append(weight)
-            for shape, weights in weights_by_shape.items():
-                if self.found_inf is not None:
-                    self._step_if_finite(weights, group, self.found_inf == 0)
-                    continue
-                matrices = torch.stack([self._with_momentum(weight, group["momentum"]) for weight in weights])
-                changes = _orthogonal(matrices, group["ns_coefficients"], group["ns_steps"], group["eps"])
-                size = _UPDATE_SIZE * math.sqrt(max(shape))
-                for weight, change in zip(weights, changes, strict=True):
-                    weight.mul_(1 - group["lr"] * group["weight_decay"]).add_(change, alpha=-group["lr"] * size)
+            for weights in weights_by_shape.values():
+                self._update(weights, group["lr"], group["weight_decay"])
 
-    def _step_if_finite(self, weights: list[Tensor], group: dict[str, Any], is_finite: Tensor) -> None:
-        """Update matrices of one shape if `is_finite` is true, in few kernels."""
-        buffers = [self._momentum_of(weight) for weight in weights]
+    def _update(self, weights: list[Tensor], rate: Any, weight_decay: float) -> None:
+        """Update matrices of one shape; `momentum_buffer` is the average of the gradients of a matrix."""
+        is_finite = None if self.found_inf is None else self.found_inf == 0
+        for weight in weights:
+            if not self.state[weight]:
+                self.state[weight]["momentum_buffer"] = torch.zeros_like(weight)
+        buffers = [self.state[weight]["momentum_buffer"] for weight in weights]
         before = torch.stack(buffers)
         gradients = torch.stack([weight.grad for weight in weights if weight.grad is not None])
-        gradients = torch.where(is_finite, gradients, 0.0)
-        after = torch.where(is_finite, before.lerp(gradients, 1 - group["momentum"]), before)
+        if is_finite is not None:
+            gradients = torch.where(is_finite, gradients, 0.0)
+        after = before.lerp(gradients, 1 - _MOMENTUM)
+        if is_finite is not None:
+            after, rate = torch.where(is_finite, after, before), is_finite * rate
         torch._foreach_copy_(buffers, after.unbind())
-        matrices = gradients.lerp(after, group["momentum"])
-        changes = _orthogonal(matrices, group["ns_coefficients"], group["ns_steps"], group["eps"])
-        rate = is_finite * group["lr"]
-        torch._foreach_mul_(weights, 1 - rate * group["weight_decay"])
+        changes = _orthogonal(gradients.lerp(after, _MOMENTUM))  # Of Nesterov's mean of both.
         size = _UPDATE_SIZE * math.sqrt(max(weights[0].shape))
-        torch._foreach_add_(weights, (changes.float() * (-size * rate)).unbind())
-
-    def _momentum_of(self, weight: Tensor) -> Tensor:
-        """Average of the gradients of a matrix."""
-        state = self.state[weight]
-        if "momentum_buffer" not in state:
-            state["momentum_buffer"] = torch.zeros_like(weight)
-        buffer: Tensor = state["momentum_buffer"]
-        return buffer
-
-    def _with_momentum(self, weight: Tensor, momentum: float) -> Tensor:
-        """Add the gradient of a matrix to the average; return Nesterov's mean of both."""
-        assert weight.grad is not None
-        return weight.grad.lerp(self._momentum_of(weight).lerp_(weight.grad, 1 - momentum), momentum)
+        torch._foreach_mul_(weights, 1 - rate * weight_decay)
+        if is_finite is None:
+            torch._foreach_add_(weights, changes.unbind(), alpha=-rate * size)
+        else:  # The rate is a tensor.
+            torch._foreach_add_(weights, (changes.float() * (-size * rate)).unbind())
 
 
-def _orthogonal(matrices: Tensor, coefficients: tuple[float, float, float], steps: int, epsilon: float) -> Tensor:
+def _orthogonal(matrices: Tensor) -> Tensor:
     """Move the singular values of each matrix near 1 by Newton-Schulz steps; shape (n, rows, columns)."""
     is_high = matrices.size(1) > matrices.size(2)
     x = matrices.mT if is_high else matrices
     x = x.bfloat16() if has_fast_bf16(x.device) else x.float()
-    x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=epsilon)
-    a, b, c = coefficients
-    for _ in range(steps):
+    x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=_EPSILON)
+    a, b, c = _COEFFICIENTS
+    for _ in range(_NUM_STEPS):
         gram = x @ x.mT
         polynomial = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
         x = torch.baddbmm(x, polynomial, x, beta=a)
@@ -119,7 +99,7 @@ def _orthogonal(matrices: Tensor, coefficients: tuple[float, float, float], step
 
 
 def _is_muon(group: dict[str, Any]) -> bool:
-    return "ns_steps" in group
+    return "is_muon" in group
 
 
 def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
@@ -145,19 +125,16 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Opt
     )
     if config.optimizer == "adamw" or not hidden:  # Empty with adapters, which do not map between hidden states.
         return adamw
-    ratio = (config.muon_learning_rate or config.learning_rate) / config.learning_rate
-    muon = BatchedMuon([{"params": hidden, "rate_ratio": ratio}], config.weight_decay)
-    return MuonWithAdamW(adamw, muon)
+    return MuonWithAdamW(adamw, hidden, config.weight_decay)
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Set the learning rate; the rate of Muon stays in proportion to it."""
+    """Set the learning rate, in tensors if the optimizer has it in tensors."""
     for group in optimizer.param_groups:
-        group_rate = rate * group.get("rate_ratio", 1.0)
         if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(group_rate)
+            group["lr"].fill_(rate)
         else:
-            group["lr"] = group_rate
+            group["lr"] = rate
 
 
 def use_tensor_rates(optimizer: torch.optim.Optimizer, device: torch.device) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import count, islice, zip_longest
+from itertools import islice, zip_longest
 
 from torch import Tensor
 
@@ -16,7 +16,6 @@ from mt_cli.batching.batches import Batch, PlacedBatch, TrainingPairs, collate, 
 from mt_cli.config.training import TrainingConfig
 from mt_cli.errors import CorpusError
 from mt_cli.machine.cpus import in_threads
-from mt_cli.machine.devices import seed_device
 from mt_cli.training.gradients import GradientAccumulator
 from mt_cli.training.update import Update
 
@@ -72,25 +71,24 @@ def optimization_steps(
     the micro-batches of a step.
     """
     gradients, started_at = update.gradients, time.perf_counter()
-    objective, shaped_for = gradients.objective, config.tokens_per_batch if gradients.needs_shapes else None
+    objective, shaped_for = gradients.objective, config.tokens_per_batch if gradients.captures else None
     while True:
         place = position.epoch, position.pool, position.num_batches
         batches = epoch_batches(pairs, config.tokens_per_batch, config.seed, *place)
         for step in in_threads(lambda step: step.collate(gradients, shaped_for), _steps(batches, config, position)):
             objective.train()
-            objective.step = position.step + 1
-            seeded = step.seeded(config.seed, objective.step, gradients)
-            sums = gradients.accumulate(seeded, step.num_target_tokens)
-            rate = schedule(objective.step)
-            applied = update.apply(sums.cross_entropy, rate)
+            number = position.step + 1
+            sums = gradients.accumulate(step.micro_batches, step.num_target_tokens, (config.seed, number))
+            rate = schedule(number)
+            grad_norm, is_finite = update.apply(sums.cross_entropy, rate)
             position.advance(step)
             yield StepReport(
                 step=position.step,
                 learning_rate=rate,
-                grad_norm=applied.grad_norm,
+                grad_norm=grad_norm,
                 cross_entropy=sums.cross_entropy,
                 num_correct=sums.num_correct,
-                is_finite=applied.is_finite,
+                is_finite=is_finite,
                 num_target_tokens=step.num_target_tokens,
                 padding_share=step.padding_share,
                 elapsed_seconds=time.perf_counter() - started_at,
@@ -123,32 +121,19 @@ class _Step:
         num_target_tokens = sum(placed.num_target_tokens for placed in self.placed)
         return replace(self, num_target_tokens=num_target_tokens, micro_batches=batches)
 
-    def seeded(self, seed: int, step: int, gradients: GradientAccumulator) -> Iterator[Batch]:
-        """Yield micro-batches; before each, seed with its place, so that dropout depends on nothing else."""
-        group, device = gradients.group, gradients.device
-        for place, batch in zip(count(group.rank, group.size), self.micro_batches, strict=False):
-            seed_device(device, seed, step, place)
-            yield batch
-
 
 def _steps(batches: Iterator[PlacedBatch], config: TrainingConfig, position: Position) -> Iterator[_Step]:
     """Steps from a position on; the next step is read ahead, to recognize the last step of the epoch."""
-    sizes = (config.num_micro_batches(step) * position.num_processes for step in count(position.step + 1))
-    placed = list(islice(batches, next(sizes)))
+    size = config.micro_batches_per_step * position.num_processes
+    placed = list(islice(batches, size))
     if not placed:
         raise CorpusError("corpus.train: there is no pair to train on")
     while placed:
-        following = list(islice(batches, next(sizes)))
+        following = list(islice(batches, size))
         yield _Step(placed, ends_epoch=not following)
         placed = following
 
 
 def count_steps(config: TrainingConfig, num_processes: int, num_batches: int, num_epochs: int) -> int:
     """Number of steps in `num_epochs` epochs of `num_batches` micro-batches each, with this number of processes."""
-    step = epoch = 0
-    while epoch < num_epochs and step < (config.micro_batches_growth_steps or 0):
-        done, epoch = 0, epoch + 1
-        while done < num_batches:
-            step += 1
-            done += config.num_micro_batches(step) * num_processes
-    return step + (num_epochs - epoch) * -(-num_batches // (config.micro_batches_per_step * num_processes))
+    return num_epochs * -(-num_batches // (config.micro_batches_per_step * num_processes))

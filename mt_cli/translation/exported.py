@@ -16,7 +16,6 @@ from mt_cli.config.sections import DecodingConfig, TokenizerConfig
 from mt_cli.corpus.cache import digest_of_file
 from mt_cli.corpus.protected_text import Protection
 from mt_cli.decoding.ctranslate2 import CTranslate2Engine, import_ctranslate2
-from mt_cli.decoding.reserved_ids import ReservedIds
 from mt_cli.errors import InputError, reason
 from mt_cli.machine.storage import check_regular, json_text, read_model
 from mt_cli.tokenizer.special_tokens import SPECIAL_TOKENS
@@ -133,7 +132,7 @@ def load_exported(
         check_unchanged(folder, description)
         tokenizers = load_pair(folder, TokenizerConfig.model_validate(description.tokenizer), description.tags)
         description.protection.spans(" ")  # Raises for a pattern that is none.
-        engine = CTranslate2Engine(ctranslate2, folder, tokenizers, device, reserved=ReservedIds.of(tokenizers))
+        engine = CTranslate2Engine(ctranslate2, folder, tokenizers, device)
     except (OSError, ValueError, RuntimeError, InputError, regex.error) as error:  # And RecursionError.
         raise InputError(
             f"{folder}: no model for --engine ctranslate2 ({reason(error)}); write one with "

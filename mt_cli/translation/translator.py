@@ -22,8 +22,8 @@ from mt_cli.config.loading import changed_section
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.corpus.languages import primary
 from mt_cli.corpus.protected_text import RESERVED, UNPROTECTED, Protection
+from mt_cli.decoding.constraints import ReservedIds
 from mt_cli.decoding.engine import Engine, ForcedDecoding, Ids, Sentence, TransformerEngine
-from mt_cli.decoding.reserved_ids import ReservedIds
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.errors import InputError
 from mt_cli.machine.console import say
@@ -331,13 +331,13 @@ class Translator:
         """
         copied = [(segment, best) for segment, _, best in rows if is_copied and segment.ids and UNK_ID in best.ids]
         decoded = self._force_decode(
-            [(segment.text, segment.ids, best.ids) for segment, best in copied if best.attention is None]
+            [(segment.text, segment.ids, best.ids) for segment, best in copied], with_scores=False
         )
         texts = self.target_tokenizer.decode([best.ids for _, _, best in rows])
         for text, (segment, prefix, best) in zip(texts, rows, strict=True):
             words: dict[int, str] = {}
             if is_copied and segment.ids and UNK_ID in best.ids:
-                weights = _attention(next(decoded))[:-1, :-1] if best.attention is None else best.attention
+                weights = _attention(next(decoded))[:-1, :-1]
                 words = attended_words(segment, weights, self.source_tokenizer, self.tags)
             if UNK_ID in best.ids and prefix:
                 spans = self.target_tokenizer.spans(prefix)

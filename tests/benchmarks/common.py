@@ -21,9 +21,9 @@ import torch
 from mt_cli.batching.batches import MixedPairs, TrainingPairs, epoch_batches, pad
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.training import TrainingConfig
+from mt_cli.model.loss import Objective
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID
-from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
 from mt_cli.training.steps import Position, StepReport, optimization_steps
 from mt_cli.training.update import build_update

@@ -42,12 +42,11 @@ from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.presets import PRESETS
 from mt_cli.config.sections import DecodingConfig, ModelConfig
 from mt_cli.config.training import TrainingConfig
-from mt_cli.decoding.batch_size import fitting_batch_tokens
-from mt_cli.decoding.engine import Sentence, TransformerEngine
+from mt_cli.decoding.engine import Sentence, TransformerEngine, fitting_batch_tokens
 from mt_cli.machine.devices import describe_hardware, keep_memory, pick_device, pick_precision, seed_everything
-from mt_cli.model.transformer import Transformer
+from mt_cli.model.transformer import Transformer, with_dtype
 from mt_cli.tokenizer.special_tokens import SPECIAL_TOKENS
-from mt_cli.training.averaging import MovingAverage, in_format
+from mt_cli.training.averaging import MovingAverage
 
 CASES = {"small": (8192, 32768), "base": (8192, 25000), "big": (8192,), "tiny": (4096,)}
 """Sizes, and the batches that each is trained with."""
@@ -203,10 +202,10 @@ def translate_mt(size: str, beam: int, options: Namespace) -> Iterator[Row]:
     """Translate with `mt` in batches of the default size, which is larger on a GPU."""
     device = prepare(options)
     dtype = pick_precision("auto", device)
-    engine = TransformerEngine(in_format(build_model(size).to(device), dtype))
+    engine = TransformerEngine(with_dtype(build_model(size).to(device), dtype))
     sources = sentences(size, options)
     limits = {"beam_size": beam, "min_length": TRANSLATED, "max_length": TRANSLATED, "max_length_ratio": 100.0}
-    decoding, fitting = DecodingConfig(**limits), engine.means.fitting_tokens
+    decoding, fitting = DecodingConfig(**limits), engine.resources.fitting_tokens
     batch_tokens = decoding.batch_tokens if fitting is None else fitting_batch_tokens(decoding.batch_tokens, fitting)
 
     def translate() -> int:

@@ -10,8 +10,8 @@ from tiny_models import some_pairs, tiny_model, weights_of
 
 from mt_cli.batching.batches import MixedPairs
 from mt_cli.config.training import TrainingConfig
+from mt_cli.model.loss import Objective
 from mt_cli.training.gradients import GradientAccumulator
-from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
 from mt_cli.training.steps import Position, optimization_steps
 from mt_cli.training.update import Update

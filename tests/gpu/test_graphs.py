@@ -14,19 +14,16 @@ from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.batching.packing import shape_of, shaped_layout
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.config.training import TrainingConfig
-from mt_cli.decoding import row_statistics
 from mt_cli.decoding.engine import Sentence, TransformerEngine
-from mt_cli.decoding.predictor import EagerPredictor, GraphedPredictor
-from mt_cli.decoding.row_statistics import compiled_statistics, plain_statistics
+from mt_cli.decoding.predictor import Predictor
 from mt_cli.machine.devices import can_compile
 from mt_cli.machine.graphs import GraphPool
 from mt_cli.model.cached_attention import has_cached_kernel
-from mt_cli.model.kernels import attend_packed
-from mt_cli.model.packed_attention import has_row_kernels
-from mt_cli.training.objective import Objective
+from mt_cli.model.loss import Objective
+from mt_cli.model.packed_attention import attend_packed, has_row_kernels
 from mt_cli.training.optimizer import build_optimizer
 from mt_cli.training.steps import Position, optimization_steps
-from mt_cli.training.update import GraphedUpdate, build_update, reason_against_graphs
+from mt_cli.training.update import build_update, reason_against_graphs
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # For the deterministic mode, before the first product.
 pytestmark = [
@@ -59,14 +56,12 @@ def trained(number, max_graphs=128, state=None, compiles_layers=False, model=(),
         groups = optimizer.state_dict()["param_groups"]
         optimizer.load_state_dict({"state": moments, "param_groups": groups})
     update = build_update(objective, optimizer, config, torch.bfloat16, compiles_layers=compiles_layers)
-    assert isinstance(update, GraphedUpdate), reason_against_graphs(
-        config, objective.model.config, CUDA, torch.bfloat16
-    )
-    update.gradients._max_graphs = max_graphs
+    assert update.gradients.captures, reason_against_graphs(config, objective.model.config, CUDA, torch.bfloat16)
+    update.gradients.max_graphs = max_graphs
     pairs = MixedPairs(some_pairs(), [1.0], config.tokens_per_batch, config.seed)
     steps = optimization_steps(update, pairs, config, lambda step: 1e-3, position)
     losses = [float(report.cross_entropy) for report in itertools.islice(steps, number)]
-    assert bool(update.gradients._graphs) == (max_graphs > 0 and number > 20)
+    assert bool(update.gradients.graphs) == (max_graphs > 0 and number > 20)
     state = deepcopy((objective.state_dict(), optimizer.state_dict()["state"], position))
     return losses, weights_of(objective), state
 
@@ -125,9 +120,8 @@ def test_compiled_layers_learn_as_others():
 
 @pytest.fixture
 def captures_soon(monkeypatch):
-    monkeypatch.setattr("mt_cli.decoding.predictor._STEPS_BEFORE_RECORDING", 1)
+    monkeypatch.setattr("mt_cli.decoding.predictor._STEPS_BEFORE_CAPTURE", 1)
     monkeypatch.setattr("mt_cli.model.cached_attention._FEWEST_ROWS", 1)
-    monkeypatch.setattr(row_statistics, "_LOGITS_BEFORE_COMPILING", 0)
 
 
 def a_model(**options):
@@ -142,12 +136,12 @@ def a_model(**options):
 def test_graphs_predict_what_eager_steps_predict(captures_soon, positions, num_beams, dtype):
     """While a batch grows beyond a hundred positions and shrinks; the second time from graphs alone."""
     model = a_model(positions=positions).to(dtype)
-    graphed, tolerance = GraphedPredictor(model), 1e-3 if dtype == torch.float32 else 0.1
+    graphed, tolerance = Predictor(model), 1e-3 if dtype == torch.float32 else 0.1
     for number, shrinks in ((40, {5: 20, 70: 7}), (40, {5: 20, 70: 7}), (12, {}), (40, {5: 20, 70: 7})):
         generator, src_ids = torch.Generator(CUDA).manual_seed(1), padded(some_sources(number, 500, 40)).to(CUDA)
         with (
             graphed.start(src_ids, num_beams) as ours,
-            EagerPredictor(model).start(src_ids, num_beams) as theirs,
+            Predictor(model, captures=False).start(src_ids, num_beams) as theirs,
         ):
             for step in range(110):
                 tokens = torch.randint(4, 500, (number * num_beams,), generator=generator, device=CUDA)
@@ -158,26 +152,23 @@ def test_graphs_predict_what_eager_steps_predict(captures_soon, positions, num_b
                 number = shrinks.get(step, number)
                 for prediction in (ours, theirs):
                     prediction.select(parents if num_beams > 1 else None, kept)
-    assert graphed.num_recorded > 5
+    assert graphed.num_captured > 5
 
 
 @pytest.mark.parametrize(
     "options", [{"beam_size": 1}, {"beam_size": 4}, {"beam_size": 3, "no_repeat_ngram": 2}, {"sample": True}], ids=str
 )
-def test_an_engine_with_graphs_finds_the_translations_of_one_without(captures_soon, monkeypatch, options):
-    """And with statistics of rows."""
+def test_an_engine_with_graphs_finds_the_translations_of_one_without(captures_soon, options):
     model, sources = a_model(), [*map(Sentence, some_sources(300, 500, 40))]
     decoding = DecodingConfig(max_length=60, **options)
     graphed, eager = TransformerEngine(model), TransformerEngine(model)
-    vars(eager.means).update(predictor=EagerPredictor(model), fitting_tokens=None)
-    with monkeypatch.context() as patch:
-        patch.setattr(row_statistics, "_LOGITS_BEFORE_COMPILING", 10**15)
-        expected = eager.search(sources, decoding)
+    vars(eager.resources).update(predictor=Predictor(model, captures=False), fitting_tokens=None)
+    expected = eager.search(sources, decoding)
     for _ in range(2):
         found = graphed.search(sources, decoding)
         same = [one.ids == other.ids for (one, *_), (other, *_) in zip(found, expected, strict=True)]
         assert sum(same) >= 0.98 * len(sources)  # Batches differ, and rounding with them.
-    assert graphed.means.predictor.num_recorded > 0
+    assert graphed.resources.predictor.num_captured > 0
 
 
 def test_the_memory_of_graphs_is_free_when_their_engine_is(captures_soon):
@@ -186,7 +177,7 @@ def test_the_memory_of_graphs_is_free_when_their_engine_is(captures_soon):
         engine = TransformerEngine(model)
         for _ in range(2):
             engine.search(sources, DecodingConfig(max_length=40))
-        assert engine.means.predictor.num_recorded > 0
+        assert engine.resources.predictor.num_captured > 0
         del engine
         gc.collect()
         torch.cuda.empty_cache()
@@ -199,21 +190,6 @@ def test_our_kernels_are_used_where_they_compile(dtype):
     for d_head in (24, 32, 64, 128):
         for has_kernel in (has_row_kernels, has_cached_kernel):
             assert has_kernel(CUDA, dtype, d_head) == can_compile(CUDA), (has_kernel, d_head)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-@torch.inference_mode()
-def test_the_kernel_for_statistics_of_rows_computes_their_definition(dtype):
-    if not can_compile(CUDA):
-        pytest.skip("no compiler for kernels")
-    for size in (12, 100, 4_095, 32_000, 50_001):
-        logits = 4 * torch.randn(200, size, generator=torch.Generator(CUDA).manual_seed(1), device=CUDA)
-        logits[0, : size // 2], logits[1], logits[2, -1] = -torch.inf, -torch.inf, torch.nan
-        logits = logits.to(dtype)
-        (log_sums, maxima), (expected, expected_maxima) = compiled_statistics(logits), plain_statistics(logits)
-        assert torch.equal(maxima[[0, *range(3, 200)]], expected_maxima[[0, *range(3, 200)]])
-        assert torch.allclose(log_sums[[0, *range(3, 200)]], expected[[0, *range(3, 200)]], atol=1e-5)
-        assert log_sums[1].isneginf() and log_sums[2].isnan()
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
@@ -240,7 +216,7 @@ def test_attention_without_a_grid_is_that_of_its_definition(is_causal, dtype, wi
                 layout.moved(lambda x, device=device: x.to(device)).without_grid(keeps_sequences=with_row_kernels)
                 for layout in ((keys, keys) if is_causal else (queries, keys))
             ]
-            mixed = attend_packed(*leaves, *layouts, None, is_causal=is_causal)
+            mixed = attend_packed(*leaves, *layouts, is_causal)
             results.append([mixed, *torch.autograd.grad(mixed.square().sum(), leaves)])
         for ours, definition in zip(*results, strict=True):
             assert (ours.float().cpu() - definition).norm() <= 0.02 * definition.norm(), d_head

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from mt_cli.model import cached_attention
-from mt_cli.model.cached_attention import _LARGEST_ERROR, attend_to_cache, error_of, suits_cached_attention
-from mt_cli.model.kernels import attend
+from mt_cli.model.attention import attend
+from mt_cli.model.cached_attention import attend_to_cache, suits_cached_attention, trial_cases
+from mt_cli.model.kernel_trial import LARGEST_ERROR, error_of
 
 
 def inputs(num_sentences=256, num_queries=2):
@@ -32,7 +33,8 @@ def test_the_trial_of_the_kernel_notices_a_wrong_result(monkeypatch, is_wrong):
         return attend(query, key, value, torch.zeros_like(bias) if is_wrong else bias)
 
     monkeypatch.setattr(cached_attention, "attend_to_cache", plain)
-    assert (error_of(torch.device("cpu"), torch.float32, 16) < _LARGEST_ERROR) != is_wrong
+    for case in trial_cases(16):
+        assert (error_of(case, torch.device("cpu"), torch.float32) < LARGEST_ERROR) != is_wrong
 
 
 def test_the_kernel_is_used_for_many_rows_of_few_queries(monkeypatch):
@@ -58,7 +60,8 @@ if __name__ == "__main__":
     torch.cuda.device_of = lambda tensor: torch.no_grad()
     # The interpreter multiplies numbers in bf16 as if they were integers.
     for d_head, dtype in product((24, 32, 64), (torch.float32, torch.float16)):
-        assert error_of(torch.device("cpu"), dtype, d_head) < _LARGEST_ERROR
+        for case in trial_cases(d_head):
+            assert error_of(case, torch.device("cpu"), dtype) < LARGEST_ERROR
     query, key, value = inputs(3, 16)
     mixed = attend_to_cache(query, key, value, torch.full((3, 1, 1, 40), -torch.inf))
     assert torch.equal(mixed, torch.zeros_like(query))

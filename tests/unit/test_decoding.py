@@ -9,21 +9,13 @@ import torch
 from tiny_models import padded, some_sources, tiny_model
 
 from mt_cli.config.sections import DecodingConfig
+from mt_cli.decoding import engine as engine_module
 from mt_cli.decoding import next_tokens
+from mt_cli.decoding.constraints import FREE, NEVER_PRODUCED, Constraints, TokenMask
 from mt_cli.decoding.engine import Sentence, TransformerEngine
-from mt_cli.decoding.next_tokens import (
-    FREE,
-    NEVER_PRODUCED,
-    Constraints,
-    TokenMask,
-    best_by_statistics,
-    best_tokens,
-    largest,
-    sampled_tokens,
-)
-from mt_cli.decoding.predictor import EagerPredictor
-from mt_cli.decoding.row_statistics import plain_statistics
-from mt_cli.decoding.search import Beams, Samples, penalty, run_search, search
+from mt_cli.decoding.next_tokens import best_tokens, largest, sampled_tokens
+from mt_cli.decoding.predictor import Predictor
+from mt_cli.decoding.search import Beams, Independent, LengthPenalty, run_search, search
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID, UNK_ID
 
@@ -62,9 +54,12 @@ def test_beam_of_one_is_greedy():
     for seed in range(4):
         model, src_ids = tiny(seed=seed), padded(sources_of())
         decoding = DecodingConfig(beam_size=1, length_penalty=0.6, max_length=12, unk="avoid")
-        constraints = Constraints.of(src_ids, decoding, (), None)
-        states = Samples.start(src_ids, constraints, 1, src_ids.device), Beams.start(len(src_ids), 1, src_ids.device)
-        greedy, beams = (run_search(EagerPredictor(model), src_ids, constraints, state)() for state in states)
+        constraints = Constraints.of(src_ids, decoding, ())
+        states = (
+            Independent.start(src_ids, constraints, 1, src_ids.device),
+            Beams.start(len(src_ids), 1, LengthPenalty(0.6), src_ids.device),
+        )
+        greedy, beams = (run_search(Predictor(model), src_ids, constraints, state) for state in states)
         for (ours,), (beam,) in zip(greedy, beams, strict=True):
             assert ours.ids == beam.ids
             assert ours.score == pytest.approx(beam.score, abs=1e-4)
@@ -78,7 +73,7 @@ def test_beam_search_finds_the_best_sequence_of_a_tiny_model(seed):
     # The token that ends a sequence at the limit is forced, and forced tokens keep their probability.
     log_probs = {ids: log_probability(model, source, list(ids)) for ids in every_sequence}
     for length_penalty in (0.0, 1.0):
-        scores = {ids: log_prob / penalty(len(ids) + 1, length_penalty) for ids, log_prob in log_probs.items()}
+        scores = {ids: log_prob / LengthPenalty(length_penalty)(len(ids) + 1) for ids, log_prob in log_probs.items()}
         ranked = sorted(scores, key=lambda ids: -scores[ids])
         decoding = DecodingConfig(beam_size=40, length_penalty=length_penalty, max_length=limit, unk="avoid")
         (found,) = search(model, padded([source]), decoding, num_best=40)
@@ -133,28 +128,6 @@ def test_the_largest_values_are_those_of_sorted_rows(size, number):
     assert all(len(set(row)) == len(row) for row in indices.tolist())
 
 
-@pytest.mark.parametrize(
-    "mask",
-    [
-        TokenMask((0, 2, 3)),
-        TokenMask((0, 1, 2, 3), forced=torch.tensor([FREE, 9, 3, FREE, 70, FREE])),
-        TokenMask((0, 2, 3), repeated=torch.randint(300, (6, 40), generator=torch.Generator().manual_seed(2))),
-    ],
-)
-def test_statistics_of_rows_give_the_best_of_all_tokens(mask):
-    for size, number in itertools.product((300, 640), (1, 4)):
-        logits = torch.randn(6, size, generator=torch.Generator().manual_seed(1))
-        logits[:, :4] += 9  # Masked tokens are likely.
-        expected_values, expected_tokens = best_tokens(logits.clone(), number, mask)
-        values, tokens = best_by_statistics(logits.clone(), number, mask, *plain_statistics(logits))
-        assert torch.allclose(values, expected_values, atol=1e-5)
-        is_possible = ~expected_values.isneginf()
-        assert torch.equal(tokens[is_possible], expected_tokens[is_possible]) and is_possible[:, 0].any()
-        logits[1, 100] = float("nan")
-        values, _ = best_by_statistics(logits.clone(), number, mask, *plain_statistics(logits))
-        assert values.isnan().any(dim=1).tolist() == [row == 1 for row in range(6)]
-
-
 def test_all_rows_at_once_have_the_same_best_tokens(monkeypatch):
     logits, forced_R = torch.randn(23, 300), torch.full((23,), FREE)
     forced_R[3], forced_R[20] = 7, EOS_ID
@@ -179,7 +152,7 @@ def test_a_translation_begins_with_its_prefix(changes):
         assert best.ids[: len(prefix)] == prefix
         (forced,) = TransformerEngine(model).force_decode([(source, best.ids)])
         counted = sum(forced.log_probs[len(prefix) :])
-        assert best.score == pytest.approx(counted / penalty(len(best.ids) + 1, 1.0), abs=1e-4)
+        assert best.score == pytest.approx(counted / LengthPenalty(1.0)(len(best.ids) + 1), abs=1e-4)
         assert ids_of(model, [source], [prefix], **changes) == [best.ids]
 
 
@@ -263,6 +236,22 @@ def test_forced_decoding_gives_the_probabilities_of_a_translation():
         assert forced.attention.shape == (len(target) + 1, len(source) + 1)
         assert torch.allclose(forced.attention.sum(dim=1), torch.ones(len(target) + 1))
         assert torch.allclose(forced.attention, engine.force_decode([(source, target)])[0].attention, atol=1e-6)
+
+
+def test_forced_decoding_holds_the_logits_of_some_tokens_at_a_time(monkeypatch):
+    """Whatever the size of the vocabulary, with the same results."""
+    model, pairs, sizes = tiny(seed=4), [(source, source[::-1]) for source in sources_of(9)], []
+    models = Ensemble([model, tiny(seed=5)])
+    expected = [engine.force_decode(pairs) for engine in map(TransformerEngine, (model, models))]
+    model.projection.register_forward_hook(lambda module, arguments, logits: sizes.append(logits.numel()))
+    monkeypatch.setattr(engine_module, "_LOGITS_AT_ONCE", 30)
+    for engine, found in zip(map(TransformerEngine, (model, models)), expected, strict=True):
+        for ours, theirs in zip(engine.force_decode(pairs), found, strict=True):
+            assert ours.log_probs == pytest.approx(theirs.log_probs, abs=1e-5)
+    assert len(sizes) > 10 and max(sizes) <= 30
+    del sizes[:]
+    TransformerEngine(model).attend(pairs)
+    assert not sizes
 
 
 @pytest.mark.parametrize("num_models", [1, 2])

@@ -11,13 +11,13 @@ from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding import engine as engine_module
 from mt_cli.decoding import predictor as predictor_module
 from mt_cli.decoding import search as search_module
-from mt_cli.decoding.batch_size import batches_that_recur
-from mt_cli.decoding.engine import Sentence, TransformerEngine
-from mt_cli.decoding.predictor import EagerPredictor, GraphedPredictor
-from mt_cli.decoding.search import Beams, search
+from mt_cli.decoding.constraints import TokenMask
+from mt_cli.decoding.engine import Sentence, TransformerEngine, batches_that_recur
+from mt_cli.decoding.predictor import Predictor
+from mt_cli.decoding.search import ON_CPU, ON_GPU, Beams, LengthPenalty, search
 from mt_cli.errors import DeviceMemoryError
 from mt_cli.machine.graphs import GraphPool
-from mt_cli.model.static_cache import rounded_sentences
+from mt_cli.model.cache import rounded_sentences
 from mt_cli.model.transformer import Transformer
 
 
@@ -35,7 +35,7 @@ def some_sentences(number):
 
 @pytest.fixture
 def records_soon(monkeypatch):
-    monkeypatch.setattr(predictor_module, "_STEPS_BEFORE_RECORDING", 1)
+    monkeypatch.setattr(predictor_module, "_STEPS_BEFORE_CAPTURE", 1)
 
 
 def assert_equal(ours, expected):
@@ -55,43 +55,47 @@ def last_logits(predictor, src_ids, num_steps=5):
 
 
 def test_a_sentence_that_is_done_never_changes():
-    state, decoding = Beams.start(20, 3, torch.device("cpu")), DecodingConfig(max_length=9)
-    allowed = search_module.TokenMask((0, 1))
+    state = Beams.start(20, 3, LengthPenalty(1.0), torch.device("cpu"))
+    allowed = TokenMask((0, 1))
     generator, done = torch.Generator().manual_seed(5), {}
     for _ in range(12):
         logits = 3 * torch.randn(60, 12, generator=generator)
-        state = state.extend(logits, allowed, decoding, state.is_done(decoding.length_penalty))
-        for sentence in state.is_done(decoding.length_penalty).nonzero()[:, 0]:
-            (best,) = state.start_reading(sentence[None], decoding.length_penalty, 3)()
-            assert best == done.setdefault(int(sentence), best)
-        assert all(state.is_done(decoding.length_penalty)[list(done)])
+        state = state.extend(logits, allowed)
+        for sentence in state.is_done().nonzero()[:, 0].tolist():
+            best = state.hypotheses(3)[sentence]
+            assert best == done.setdefault(sentence, best)
+        assert all(state.is_done()[list(done)])
     assert len(done) > 5
 
 
 def test_graphs_end_when_their_tensors_or_the_weights_move(records_soon):
     model, small, large = tiny(), batch_of(8), batch_of(40)
-    graphed = GraphedPredictor(model)
-    for src_ids, num_recorded in ((small, 1), (small, 1), (large, 2), (small, 3), (small, 3)):
+    graphed = Predictor(model, captures=True)
+    for src_ids, num_captured in ((small, 1), (small, 1), (large, 2), (small, 3), (small, 3)):
         last_logits(graphed, src_ids)
-        assert graphed.num_recorded == num_recorded
+        assert graphed.num_captured == num_captured
     other = tiny(seed=1)
     for weight, replacement in zip(model.parameters(), other.parameters(), strict=True):
         weight.data = replacement.data
-    assert torch.allclose(last_logits(graphed, small), last_logits(EagerPredictor(other), small), atol=1e-5)
-    assert graphed.num_recorded == 4
+    assert torch.allclose(last_logits(graphed, small), last_logits(Predictor(other), small), atol=1e-5)
+    assert graphed.num_captured == 4
 
 
 def test_without_memory_for_graphs_a_search_goes_on(records_soon, monkeypatch):
     monkeypatch.setattr(GraphPool, "capture", lambda pool, function: None)
     model, src_ids = tiny(), batch_of(8)
-    graphed, decoding = GraphedPredictor(model), DecodingConfig(max_length=12)
+    graphed, decoding = Predictor(model, captures=True), DecodingConfig(max_length=12)
     assert_equal(search(model, src_ids, decoding, predictor=graphed), search(model, src_ids, decoding))
-    assert graphed.num_recorded == 0
+    assert graphed.num_captured == 0
 
 
 def test_two_threads_may_share_a_captured_predictor(records_soon):
     model = tiny()
-    graphed, batches, decoding = GraphedPredictor(model), [*map(batch_of, (5, 12, 9))], DecodingConfig(max_length=12)
+    graphed, batches, decoding = (
+        Predictor(model, captures=True),
+        [*map(batch_of, (5, 12, 9))],
+        DecodingConfig(max_length=12),
+    )
     expected = [search(model, src_ids, decoding) for src_ids in batches]
     with ThreadPoolExecutor(2) as pool:
         found = list(pool.map(lambda src_ids: search(model, src_ids, decoding, predictor=graphed), batches))
@@ -117,7 +121,7 @@ class ScarceMemory:
     """A predictor whose memory holds no more than some rows, for the first batches or for all."""
 
     def __init__(self, model, most_rows, num_failures=10**6):
-        self.predictor, self.most_rows, self.num_failures = EagerPredictor(model), most_rows, num_failures
+        self.predictor, self.most_rows, self.num_failures = Predictor(model), most_rows, num_failures
 
     @contextmanager
     def start(self, src_ids, num_beams):
@@ -135,18 +139,18 @@ def scarce_engine(monkeypatch):
     def new(*arguments):
         model, counts = tiny(), []
         scarce = ScarceMemory(model, *arguments)
-        monkeypatch.setattr(engine_module, "predictor_of", lambda model: scarce)
+        monkeypatch.setattr(engine_module, "Predictor", lambda model: scarce)
         return TransformerEngine(model, on_done=counts.append), scarce, counts
 
     return new
 
 
-@pytest.mark.parametrize(("options", "is_late"), [({"beam_size": 4}, True), ({"sample": True, "top_k": 5}, False)])
-def test_a_batch_that_does_not_fit_is_searched_in_halves(monkeypatch, scarce_engine, options, is_late):
+@pytest.mark.parametrize(("options", "pace"), [({"beam_size": 4}, ON_GPU), ({"sample": True, "top_k": 5}, ON_CPU)])
+def test_a_batch_that_does_not_fit_is_searched_in_halves(monkeypatch, scarce_engine, options, pace):
     sentences, decoding = some_sentences(23), DecodingConfig(max_length=12, **options)
     expected = TransformerEngine(tiny()).search(sentences, decoding, 2)
     engine, scarce, counts = scarce_engine(13)
-    monkeypatch.setattr(search_module, "reads_late", lambda device: is_late)
+    monkeypatch.setattr(search_module, "pace_of", lambda device: pace)
     assert_equal(engine.search(sentences, decoding, 2), expected)
     assert sum(counts) == 23 and max(counts) <= 13 and scarce.num_failures < 10**6
 
@@ -161,7 +165,11 @@ def test_a_sentence_that_does_not_fit_is_an_error(scarce_engine):
 
 
 def test_pairs_that_do_not_fit_are_scored_in_halves(monkeypatch):
-    engine, pairs, read = TransformerEngine(tiny()), [(ids, ids[::-1]) for ids in some_sources(9)], Transformer.read
+    engine, pairs, read = (
+        TransformerEngine(tiny()),
+        [(ids, ids[::-1]) for ids in some_sources(9)],
+        Transformer.read_hidden,
+    )
     expected = engine.force_decode(pairs)
 
     def scarce(model, src_ids, tgt_ids):
@@ -169,6 +177,6 @@ def test_pairs_that_do_not_fit_are_scored_in_halves(monkeypatch):
             raise torch.OutOfMemoryError("CUDA out of memory")
         return read(model, src_ids, tgt_ids)
 
-    monkeypatch.setattr(Transformer, "read", scarce)
+    monkeypatch.setattr(Transformer, "read_hidden", scarce)
     for ours, theirs in zip(engine.force_decode(pairs), expected, strict=True):
         assert ours.log_probs == pytest.approx(theirs.log_probs, abs=1e-5)

@@ -14,7 +14,7 @@ def test_token_scores_are_those_of_one_large_batch():
     from mt_cli.batching.batches import collate
     from mt_cli.config.training import TrainingConfig
     from mt_cli.evaluation.token_loss import score_tokens
-    from mt_cli.training.objective import Objective
+    from mt_cli.model.loss import Objective
 
     pairs, model = some_pairs(30), tiny_model().eval()
     scores, batch = score_tokens(Objective(model, TrainingConfig()), pairs, batch_tokens=20), collate(pairs, range(30))

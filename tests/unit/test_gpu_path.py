@@ -15,23 +15,23 @@ from mt_cli.config.sections import DecodingConfig, ModelConfig
 from mt_cli.config.training import TrainingConfig
 from mt_cli.decoding import predictor as predictor_module
 from mt_cli.decoding import search as search_module
+from mt_cli.decoding.constraints import FREE, Constraints
 from mt_cli.decoding.engine import Sentence, TransformerEngine
-from mt_cli.decoding.next_tokens import FREE, Constraints
-from mt_cli.decoding.predictor import EagerPredictor, GraphedPredictor
-from mt_cli.decoding.search import Beams, Samples, search
+from mt_cli.decoding.predictor import Predictor
+from mt_cli.decoding.search import ON_CPU, ON_GPU, Beams, Independent, LengthPenalty, search
 from mt_cli.errors import DivergenceError
 from mt_cli.model import kernels
+from mt_cli.model import loss as loss_module
 from mt_cli.model.ensemble import Ensemble
+from mt_cli.model.loss import Objective
 from mt_cli.model.transformer import outline
 from mt_cli.run.training_log import TrainingLog
 from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID
-from mt_cli.training import objective as objective_module
 from mt_cli.training.averaging import MovingAverage
 from mt_cli.training.gradients import GradientAccumulator
-from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
 from mt_cli.training.steps import Position, StepReport, optimization_steps
-from mt_cli.training.update import GraphedGradientAccumulator, GraphedUpdate, Update
+from mt_cli.training.update import Update
 
 META = torch.device("meta")
 VARIANTS = [  # No key has a bias, whose gradient is noise.
@@ -61,11 +61,15 @@ def forced(monkeypatch):
 
     def force():
         modules = [module for module in sys.modules.values() if getattr(module, "is_cpu", None) is kernels.is_cpu]
-        assert {module.__name__ for module in modules} >= {"mt_cli.model.kernels", "mt_cli.model.fused_loss"}
+        assert {module.__name__ for module in modules} >= {
+            "mt_cli.model.kernels",
+            "mt_cli.model.attention",
+            "mt_cli.model.loss",
+        }
         for module in modules:
             monkeypatch.setattr(module, "is_cpu", lambda x: False)
-        monkeypatch.setattr(search_module, "reads_late", lambda device: True)
-        monkeypatch.setattr(predictor_module, "_STEPS_BEFORE_RECORDING", 1)
+        monkeypatch.setattr(search_module, "pace_of", lambda device: ON_GPU)
+        monkeypatch.setattr(predictor_module, "_STEPS_BEFORE_CAPTURE", 1)
 
     return force
 
@@ -75,12 +79,9 @@ def trained(kind, dtype=torch.float32, num_steps=10, max_graphs=64, model=(), **
     config = TrainingConfig(batch_tokens=60, warmup_steps=3, **options)
     objective = Objective(tiny_model(**dict(model)), config)
     optimizer = build_optimizer(objective, config)
-    if kind == "eager":
-        update = Update(GradientAccumulator(objective, dtype), optimizer, config)
-    else:
-        gradients = GraphedGradientAccumulator(objective, dtype)
-        gradients.objective.compiles_loss, gradients._max_graphs = True, max_graphs
-        update = GraphedUpdate(gradients, optimizer, config)
+    gradients = GradientAccumulator(objective, dtype, captures=kind == "captured")
+    gradients.objective.compiles_loss, gradients.max_graphs = gradients.captures, max_graphs
+    update = Update(gradients, optimizer, config)
     pairs = MixedPairs(some_pairs(60), [1.0], config.tokens_per_batch, config.seed)
     steps = optimization_steps(update, pairs, config, lambda step: 1e-2 / step, Position())
     reports = list(islice(steps, num_steps))
@@ -90,14 +91,14 @@ def trained(kind, dtype=torch.float32, num_steps=10, max_graphs=64, model=(), **
 
 @pytest.fixture(autouse=True)
 def without_compiler(monkeypatch):
-    monkeypatch.setattr(objective_module, "_compiled", lambda definition: definition)
+    monkeypatch.setattr(loss_module, "_compiled", lambda definition: definition)
 
 
 @pytest.mark.parametrize(("model", "options"), RUNS, ids=str)
 def test_captured_training_equals_eager_training(model, options):
     values, weights, update = trained("captured", model=model, **options)
     expected, expected_weights, _ = trained("eager", model=model, **options)
-    assert update.gradients._graphs  # Some batches were replays.
+    assert update.gradients.graphs  # Some batches were replays.
     assert torch.allclose(values, expected, rtol=1e-2 if "optimizer" in options else 1e-3)
     change = expected_weights - weights_of(tiny_model(**model))
     assert (weights - expected_weights).norm() <= 0.01 * change.norm()
@@ -109,7 +110,7 @@ def test_replays_have_the_bits_of_first_occurrences(model, options):
     model = {"dropout": 0.2, "feed_forward_dropout": 0.1} | model
     values, weights, update = trained("captured", torch.bfloat16, model=model, **options)
     expected, expected_weights, other = trained("captured", torch.bfloat16, model=model, max_graphs=0, **options)
-    assert update.gradients._graphs and not other.gradients._graphs
+    assert update.gradients.graphs and not other.gradients.graphs
     assert torch.equal(values, expected) and torch.equal(weights, expected_weights)
 
 
@@ -117,31 +118,31 @@ def test_a_captured_update_skips_a_loss_that_is_not_finite():
     _, before, update = trained("captured")
     for parameter in update.gradients.parameters:
         parameter.grad.fill_(0.1)
-    assert not update.apply(torch.tensor(torch.nan), 0.1).is_finite
+    assert not update.apply(torch.tensor(torch.nan), 0.1)[1]
     assert torch.equal(weights_of(update.gradients.objective), before)
-    assert update.apply(torch.tensor(1.0), 0.1).is_finite
+    assert update.apply(torch.tensor(1.0), 0.1)[1]
 
 
 def limited(gradients, does_not_fit):
     """Let batches for which a function is true exceed the memory."""
-    compute = gradients.loss_and_gradients
+    compute = gradients._compute
 
-    def compute_or_fail(batch, num_target_tokens):
-        if does_not_fit(batch):
+    def compute_or_fail(part):
+        if does_not_fit(part.batch):
             raise RuntimeError("not enough memory: you tried to allocate")
-        return compute(batch, num_target_tokens)
+        return compute(part)
 
-    gradients.loss_and_gradients = compute_or_fail
+    gradients._compute = compute_or_fail
 
 
 def test_graphs_are_freed_for_a_batch_that_does_not_fit():
     *_, update = trained("captured")
     gradients, batch = update.gradients, collate(some_pairs(100), range(100), 2000)
-    assert gradients._graphs
-    limited(gradients, lambda batch: bool(gradients._graphs))
+    assert gradients.graphs
+    limited(gradients, lambda batch: bool(gradients.graphs))
     for _ in range(2):  # From now on, none is recorded.
         gradients.accumulate([batch], batch.num_target_tokens)
-        assert not gradients._graphs and gradients.num_splits == 0
+        assert not gradients.graphs and gradients.num_splits == 0
 
 
 def test_the_shape_of_a_split_batch_is_not_recorded():
@@ -153,7 +154,7 @@ def test_the_shape_of_a_split_batch_is_not_recorded():
     larger = collate(some_pairs(), range(40), 400)
     for _ in range(3):
         gradients.accumulate([larger], larger.num_target_tokens)
-    assert gradients.num_splits and not gradients._graphs
+    assert gradients.num_splits and not gradients.graphs
     gradients.accumulate([batch], batch.num_target_tokens)
     for parameter, whole in zip(gradients.parameters, expected, strict=True):
         assert torch.allclose(parameter.grad, whole, atol=1e-6)
@@ -180,34 +181,34 @@ def logits_of(predictor, src_ids, num_beams, shrinks):
 def test_captured_logits_are_eager_ones_while_a_batch_changes(forced, model, num_beams):
     forced()
     model = tiny_model(**model).eval()
-    graphed = GraphedPredictor(model)
+    graphed = Predictor(model, captures=True)
     for number, shrinks in ((21, {3: 10, 30: 7}), (5, {}), (21, {3: 10, 30: 2})):
         arguments = padded(some_sources(number)), num_beams, shrinks
-        expected = logits_of(EagerPredictor(model), *arguments)
+        expected = logits_of(Predictor(model), *arguments)
         for ours, theirs in zip(logits_of(graphed, *arguments), expected, strict=True):
             assert torch.allclose(ours, theirs, atol=1e-4)
-    assert graphed.num_recorded > 5
+    assert graphed.num_captured > 5
 
 
 @pytest.mark.parametrize("options", SEARCHES, ids=str)
 def test_a_search_as_on_a_gpu_finds_the_same_translations(forced, options):
-    """With batches that recur, captured steps, flags that are read late, and the branches of GPUs."""
+    """With batches that recur, captured steps, flags that are read seldom, and the branches of GPUs."""
     sentences, decoding = [*map(Sentence, some_sources(40))], DecodingConfig(max_length=20, **options)
     expected = TransformerEngine(model := tiny_model(spread=1.5).eval()).search(sentences, decoding, 2)
     forced()
-    engine, graphed = TransformerEngine(model), GraphedPredictor(model)
-    vars(engine.means).update(fitting_tokens=500, predictor=graphed)
+    engine, graphed = TransformerEngine(model), Predictor(model, captures=True)
+    vars(engine.resources).update(fitting_tokens=500, predictor=graphed)
     found = engine.search(sentences, decoding.model_copy(update={"batch_tokens": 200}), 2)
     for ours, theirs in zip(found, expected, strict=True):
         assert [best.ids for best in ours] == [best.ids for best in theirs]
         assert [best.score for best in ours] == pytest.approx([best.score for best in theirs], abs=1e-4)
-    assert graphed.num_recorded > 0
+    assert graphed.num_captured > 0
 
 
 @pytest.mark.parametrize("options", SEARCHES, ids=str)
-@pytest.mark.parametrize("is_late", [False, True])
-def test_a_search_with_a_model_that_diverged_is_an_error(monkeypatch, options, is_late):
-    monkeypatch.setattr(search_module, "reads_late", lambda device: is_late)
+@pytest.mark.parametrize("pace", [ON_CPU, ON_GPU])
+def test_a_search_with_a_model_that_diverged_is_an_error(monkeypatch, options, pace):
+    monkeypatch.setattr(search_module, "pace_of", lambda device: pace)
     model = tiny_model().eval()
     torch.nn.init.constant_(model.projection.weight, float("nan"))
     for limit in (1, 30):
@@ -280,16 +281,16 @@ def test_every_operation_of_a_search_is_on_the_device(options):
     with OnMeta() as seen:
         lengths, free = torch.full((5,), 2, device=META), torch.full((5, 1), FREE, device=META)
         constraints = Constraints(decoding, frozenset([2]), lengths, free)
-        state = Beams.start(5, decoding.beam_size, META)
+        state = Beams.start(5, decoding.beam_size, LengthPenalty(1.0), META)
         if decoding.sample or decoding.beam_size == 1:
             scores = torch.zeros(5, 2, device=META)
             random_numbers = torch.zeros(5, 2, 4, device=META)
-            state = Samples(scores.long()[..., None][..., :0], scores, scores == 0, random_numbers)
+            state = Independent(scores.long()[..., None][..., :0], scores, scores == 0, random_numbers, decoding)
         num_beams = state.scores.shape[1]
         cache = model.start(torch.full((5, 7), EOS_ID, device=META), num_beams)
         tokens = torch.full((5 * num_beams,), SOS_ID, device=META)
         for _ in range(9):
-            state = state.extend(model.next(tokens, cache), constraints.next_after(state.ids), decoding)
+            state = state.extend(model.next(tokens, cache), constraints.next_after(state.ids))
             cache.select(state.parents)
             tokens = state.ids[:, :, -1].flatten()
     assert seen.num_copies == 0

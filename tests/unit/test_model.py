@@ -1,5 +1,7 @@
 import math
 import re
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 
 import pytest
 import torch
@@ -11,7 +13,7 @@ from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.batching.packing import padded_layout
 from mt_cli.config.sections import ModelConfig
 from mt_cli.model.positions import rotary_factors, rotate, sinusoids
-from mt_cli.model.transformer import Transformer, causal_mask, outline
+from mt_cli.model.transformer import Transformer, causal_mask, outline, with_dtype
 
 ROTARY = {"positions": "rotary"}
 SHAPES = {"d_model": 16, "d_ff": 24, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 3}
@@ -19,7 +21,6 @@ KINDS = [
     {},
     {"norm_order": "post", "qkv_bias": False, "activation": "gelu"},
     {"norm_order": "post", "final_norm": True, "output_bias": True},
-    {"positions": "learned", "max_positions": 64},
     {"positions": "fairseq", "decoder_start": "eos", "tie_embeddings": "all"},
     {"positions": "rotary", "activation": "swiglu", "tie_embeddings": "none"},
 ]
@@ -125,6 +126,22 @@ def test_padding_never_changes_a_sentence(options):
     assert torch.allclose(alone, padded, atol=1e-5)
 
 
+def test_attention_maps_are_those_of_the_pass_that_reads_them():
+    """Although other threads use the model at the same time."""
+    model = tiny()
+    src_ids, tgt_ids = some_ids()
+    with ThreadPoolExecutor(3) as pool:
+        logits, maps = model.read(src_ids, tgt_ids)
+        assert torch.equal(logits, model(src_ids, tgt_ids))
+        for layer_maps, number, shape in zip(maps, (2, 3, 3), ((5, 5), (4, 4), (4, 5)), strict=True):
+            assert [x.shape for x in layer_maps] == [(2, 4, *shape)] * number
+            assert all(torch.allclose(x.sum(dim=-1), torch.ones(2, 4, shape[0])) for x in layer_maps)
+        assert (maps.cross[0][1, :, :, 3:] == 0).all() and (maps.decoder[0].triu(1) == 0).all()
+        for _, others in pool.map(lambda _: model.read(src_ids, tgt_ids), range(20)):
+            for ours, theirs in zip(maps, others, strict=True):
+                assert len(ours) == len(theirs) and all(map(torch.equal, ours, theirs))
+
+
 @pytest.mark.parametrize("options", [{}, ROTARY])
 def test_decoder_cannot_see_the_future(options):
     model = tiny(**options)
@@ -174,12 +191,18 @@ def test_positions_are_the_sines_of_the_paper():
         assert table[position, dimension] == pytest.approx(expected, abs=1e-4)
 
 
-def test_the_table_of_sines_grows_with_the_sentence():
-    model = tiny()
-    src_ids = torch.randint(4, 11, (1, 700))
+@pytest.mark.parametrize("positions", ["sinusoidal", "fairseq", "rotary"])
+def test_positions_stay_exact_in_half_precision_and_after_a_long_sentence(positions):
+    model = tiny(positions=positions)
+    tables = [table.clone() for table in model.buffers()]
+    short, long, half = some_ids(), (torch.full((1, 700), 5), torch.tensor([[2]])), torch.bfloat16
     with torch.no_grad():
-        assert model(src_ids, torch.tensor([[2]])).isfinite().all()
-    assert torch.allclose(model.source_embedding.positions.table[:256], sinusoids(256, 16), atol=1e-5)
+        copy, moved = with_dtype(model, half), deepcopy(model).to(half)
+        before = moved(*short)
+        assert moved(*long).isfinite().all()
+        assert torch.equal(moved(*short), before) and torch.equal(copy(*short), before)
+    for table, old, new in zip(tables, model.buffers(), moved.buffers(), strict=True):
+        assert torch.equal(old, table) and torch.equal(new[: len(table)], table)
 
 
 def test_rotary_pairs_turn_by_position_times_frequency():

@@ -12,9 +12,15 @@ import pytest
 import torch
 
 from mt_cli.batching.packing import packed_layout, shaped_layout
-from mt_cli.model import packed_attention
-from mt_cli.model.kernels import attend_packed
-from mt_cli.model.packed_attention import _LARGEST_ERROR, attend_rows, attention_of_sequences, error_of
+from mt_cli.model import kernel_trial, packed_attention
+from mt_cli.model.kernel_trial import LARGEST_ERROR, error_of
+from mt_cli.model.packed_attention import (
+    attend_packed,
+    attend_rows,
+    attention_of_sequences,
+    has_row_kernels,
+    trial_cases,
+)
 
 # Lengths of the sequences of queries and of keys, with empty ones on both sides; and numbers of rows, with padding.
 LENGTHS = [
@@ -45,7 +51,7 @@ def check(index, d_head, dtype, is_causal):
             mixed = attend_rows(*leaves, queries, keys, is_causal)
             assert mixed.dtype == dtype
         else:
-            mixed = attend_packed(*leaves, queries, keys, None, is_causal=is_causal)
+            mixed = attend_packed(*leaves, queries, keys, is_causal)
         results.append([mixed, *torch.autograd.grad((mixed * weights).sum(), leaves)])
     tolerance = 1e-5 if dtype == torch.float32 else 0.02
     for ours, definition in zip(*results, strict=True):
@@ -53,31 +59,36 @@ def check(index, d_head, dtype, is_causal):
         assert error <= tolerance, (index, d_head, dtype, is_causal, error)
 
 
-@pytest.mark.parametrize(("dtype", "is_causal"), [(torch.bfloat16, False), (torch.float16, True)])
-def test_the_trial_of_the_kernels_tells_rounding_from_errors(dtype, is_causal):
+def shifted(*arguments):
+    *tensors, queries, keys, causal = arguments
+    return attention_of_sequences(*tensors, queries, replace(keys, starts=keys.starts + 1), causal)
+
+
+def silent(*arguments):
+    mixed = attention_of_sequences(*arguments)
+    return mixed * (torch.arange(len(mixed)) > 5)[:, None, None]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_the_trial_of_the_kernels_tells_rounding_from_errors(monkeypatch, dtype):
     """It allows what half precision rounds; not a row that sees a neighbour too many, nor one sequence too few."""
-    cpu = torch.device("cpu")
-
-    def shifted(*arguments):
-        *tensors, queries, keys, causal = arguments
-        return attention_of_sequences(*tensors, queries, replace(keys, starts=keys.starts + 1), causal)
-
-    def silent(*arguments):
-        mixed = attention_of_sequences(*arguments)
-        return mixed * (torch.arange(len(mixed)) > 5)[:, None, None]
-
-    assert error_of(attention_of_sequences, cpu, dtype, 32, is_causal) < _LARGEST_ERROR / 2
-    for wrong in (shifted, silent):
-        assert not error_of(wrong, cpu, dtype, 32, is_causal) < 2 * _LARGEST_ERROR
+    for kernel in (attention_of_sequences, shifted, silent):
+        with monkeypatch.context() as patch:
+            patch.setattr(packed_attention, "attend_rows", kernel)
+            errors = [error_of(case, torch.device("cpu"), dtype) for case in trial_cases(32)]
+        if kernel is attention_of_sequences:
+            assert max(errors) < LARGEST_ERROR / 2
+        else:
+            assert not any(error < 2 * LARGEST_ERROR for error in errors)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 def test_kernels_that_fail_are_not_used(monkeypatch, capsys):
-    monkeypatch.setattr(packed_attention, "can_compile", lambda device: True)
-    packed_attention.has_row_kernels.cache_clear()
-    assert not packed_attention.has_row_kernels(torch.device("cuda"), torch.bfloat16, 32)
+    monkeypatch.setattr(kernel_trial, "can_compile", lambda device: True)
+    kernel_trial.kernel_works.cache_clear()
+    assert not has_row_kernels(torch.device("cuda"), torch.bfloat16, 32)
     assert "attention kernel fails here" in capsys.readouterr().err
-    packed_attention.has_row_kernels.cache_clear()
+    kernel_trial.kernel_works.cache_clear()
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed; PyTorch for GPUs brings it")

@@ -24,9 +24,9 @@ def test_a_validation_computes_in_the_format_of_training(tiny_tree, tmp_path, pr
     from mt_cli.corpus.cache import Cache
     from mt_cli.data.prepare import prepare
     from mt_cli.evaluation.token_loss import score_tokens
+    from mt_cli.model.loss import Objective
     from mt_cli.model.transformer import Transformer
     from mt_cli.run.validation import Validator
-    from mt_cli.training.objective import Objective
 
     dtype = torch.float32 if precision == "fp32" else torch.bfloat16
     config = parse_config(tiny_tree, "tiny.yaml")

@@ -11,11 +11,13 @@ from mt_cli.batching.batches import MixedPairs, collate, epoch_batches
 from mt_cli.config.training import TrainingConfig
 from mt_cli.errors import DeviceMemoryError
 from mt_cli.evaluation.token_loss import score_tokens
-from mt_cli.training.gradients import GradientAccumulator, fits_memory, largest_batch
-from mt_cli.training.objective import Objective
+from mt_cli.model import loss as loss_module
+from mt_cli.model.loss import Objective
+from mt_cli.training import update as update_module
+from mt_cli.training.gradients import GradientAccumulator
 from mt_cli.training.optimizer import build_optimizer
 from mt_cli.training.steps import Position, count_steps, optimization_steps
-from mt_cli.training.update import Update
+from mt_cli.training.update import Update, fits_memory, largest_batch
 
 
 def mixed_pairs(config):
@@ -176,13 +178,26 @@ def test_the_largest_batch_is_found_to_an_eighth(smallest, largest, limit):
 def test_trying_a_batch_leaves_no_gradients_and_random_numbers(monkeypatch):
     objective = tiny_objective(dropout=0.1)
     state = torch.get_rng_state()
-    assert fits_memory(objective, torch.bfloat16, 5, 7, 70)
+    assert fits_memory(objective, TrainingConfig(), torch.bfloat16, 5, 7, 70)
     scarce = Scarce(objective, 9)
     monkeypatch.setattr(objective, "forward", scarce)
-    assert not fits_memory(objective, torch.float32, 5, 7, 70)
+    assert not fits_memory(objective, TrainingConfig(), torch.float32, 5, 7, 70)
     assert scarce.tried[0] == 10
     assert torch.equal(torch.get_rng_state(), state)
     assert all(weight.grad is None for weight in objective.parameters())
+
+
+def test_a_trial_of_a_batch_computes_the_loss_of_training(monkeypatch):
+    """On a GPU that captures steps, this is the compiled loss, which needs more memory."""
+    monkeypatch.setattr(update_module, "reason_against_graphs", lambda *arguments: None)
+    num_rows = []
+
+    def compiled(definition):
+        return lambda loss, hidden, *rest: num_rows.append(hidden.shape[1]) or definition(loss, hidden, *rest)
+
+    monkeypatch.setattr(loss_module, "_compiled", compiled)
+    assert fits_memory(tiny_objective(), TrainingConfig(), torch.bfloat16, 5, 7, 70)
+    assert len(num_rows) == 1 and num_rows[0] >= 70  # Rounded up, as in training.
 
 
 def test_training_and_validation_measure_the_same_loss():
@@ -200,6 +215,36 @@ def test_a_run_resumed_at_its_position_equals_an_unstopped_one():
     _, objective, optimizer, position = run_steps(5)
     copied = copy.deepcopy(position)
     assert torch.equal(weights_of(run_steps(7, copied, objective, optimizer)[1]), whole)
+
+
+@pytest.mark.parametrize("captures", [False, True])
+def test_a_stopped_run_with_little_memory_equals_an_unstopped_one(captures):
+    """Batches that do not fit are computed in halves, and their random numbers do not depend on earlier batches."""
+
+    def run(number, position=None, objective=None, optimizer=None):
+        objective = objective or tiny_objective(dropout=0.3)
+        gradients = GradientAccumulator(objective, torch.float32, captures=captures)
+        compute = gradients.objective.forward
+
+        def scarce(batch):
+            sums = compute(batch)  # Draws random numbers.
+            if batch.num_rows > 40 and batch.num_sentences > 1:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return sums
+
+        gradients.objective.forward = scarce
+        try:
+            reports, *state = run_steps(number, position, objective, optimizer, gradients)
+        finally:
+            gradients.objective.forward = compute
+        assert reports[-1].num_splits
+        return state
+
+    torch.manual_seed(3)
+    whole, *_ = run(12)
+    torch.manual_seed(3)
+    objective, optimizer, position = run(5)
+    assert torch.equal(weights_of(run(7, position, objective, optimizer)[0]), weights_of(whole))
 
 
 def micro_batches_per_epoch():

@@ -9,7 +9,7 @@ from tiny_models import tiny_model
 from torch import nn
 
 from mt_cli.config.training import TrainingConfig
-from mt_cli.training.optimizer import BatchedMuon, build_optimizer, learning_rate, set_rate, step_if, weight_norm
+from mt_cli.training.optimizer import MuonWithAdamW, build_optimizer, learning_rate, set_rate, step_if, weight_norm
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_only_matrices_of_linear_maps_decay():
 def test_muon_updates_the_matrices_of_layers_alone(tie):
     model = tiny_model(tie_embeddings=tie)
     optimizer = build_optimizer(model, TrainingConfig(optimizer="muon"))
-    by_muon = {id(p) for group in optimizer.param_groups if "momentum" in group for p in group["params"]}
+    by_muon = {id(p) for group in optimizer.param_groups if "is_muon" in group for p in group["params"]}
     for name, weight in model.named_parameters():
         in_layer = name.startswith(("encoder.", "decoder."))
         assert (id(weight) in by_muon) == (in_layer and weight.dim() == 2), name
@@ -96,7 +96,7 @@ def test_batched_muon_computes_what_the_muon_of_torch_does(monkeypatch, has_fast
     start = [torch.randn(shape) for shape in shapes]
     models = [[nn.Parameter(weight.clone()) for weight in start] for _ in range(2)]
     theirs = torch.optim.Muon(models[0], lr=0.01, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
-    ours = BatchedMuon(models[1], weight_decay=0.1)
+    ours = MuonWithAdamW(torch.optim.AdamW([nn.Parameter(torch.zeros(1))]), models[1], weight_decay=0.1)
     set_rate(ours, 0.01)
     ours.found_inf = torch.zeros(()) if is_conditional else None
     for _ in range(4):

@@ -116,6 +116,9 @@ class Parrot:
         shapes = [(len(source) + 1, len(target) + 1) for source, target in pairs]
         return [ForcedDecoding([-1.0] * height, torch.eye(width)[width - height :]) for width, height in shapes]
 
+    def attend(self, pairs):
+        return [forced.attention for forced in self.force_decode(pairs)]
+
 
 def translated(engine, tokenizer, text, max_tokens, tags=(), most_tokens=None, languages=("", ""), **options):
     """The translation of a text by an engine, with one tokenizer for both sides."""

@@ -6,14 +6,13 @@ Vaswani et al. 2017 (section 6.1) average the last checkpoints; Junczys-Dowmunt 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 from torch import Tensor
 
+from mt_cli.checkpoint.checkpoint import Checkpoint
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.checkpoint.files import Checkpoint, open_checkpoint
 from mt_cli.checkpoint.state import Ancestor, RunState, ValidatedStep, best_of, describe_lineage, last_of
 from mt_cli.checkpoint.trained import load_together, write_run
 from mt_cli.errors import DamagedFileError, InputError, RunError
@@ -29,19 +28,17 @@ def mean_of(paths: Sequence[Path], model: Transformer) -> dict[str, Tensor]:
     """
 
     def weights(path: Path) -> dict[str, Tensor]:
-        with _opened(path) as checkpoint:
-            checkpoint.check_fits(model)
-            return checkpoint.weights()
+        checkpoint = _opened(path)
+        checkpoint.check_fits(model)
+        return checkpoint.weights()
 
     return mean(map(weights, paths), len(paths))
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[Checkpoint]:
-    """Context manager that opens a checkpoint; the message about a damaged checkpoint says what to do."""
+def _opened(path: Path) -> Checkpoint:
+    """Checkpoint in a file; the message about a damaged one says what to do."""
     try:
-        with open_checkpoint(path) as checkpoint:
-            yield checkpoint
+        return Checkpoint(path)
     except DamagedFileError as error:
         raise DamagedFileError(f"{error}; delete it, and repeat the command without it") from None
 
@@ -53,8 +50,7 @@ def steps_to_average(directory: RunDirectory, last: int | None, best: int | None
     option, number, choose = ("--last", last, last_of) if last is not None else ("--best", best, best_of)
     paths, validations = directory.validated(), list[ValidatedStep]()
     if paths:
-        with _opened(paths[max(paths)]) as checkpoint:
-            validations = available_validations(directory, checkpoint.state)
+        validations = available_validations(directory, _opened(paths[max(paths)]).state)
     most = min(len(validations), directory.config().training.num_validated_kept)
     if most < 2 or number is None or number > most:
         use = f"use a number up to {most}, or " if most >= 2 else ""

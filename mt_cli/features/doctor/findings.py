@@ -12,8 +12,8 @@ from typing import Literal, NamedTuple
 
 import torch
 
+from mt_cli.checkpoint.checkpoint import Checkpoint
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.checkpoint.files import open_checkpoint
 from mt_cli.errors import MtError, reason
 from mt_cli.machine.cpus import idle_cpus, num_usable_cpus
 from mt_cli.machine.devices import (
@@ -162,7 +162,7 @@ def _runs(runs: Path) -> Iterator[Finding]:
 
 
 def _problems(run: RunDirectory) -> list[str]:
-    """Problems of the files that translating and resuming need; every checkpoint is read to its end."""
+    """Problems of the files that translating and resuming need."""
     problems: dict[str, None] = {}
     try:
         run.tokenizers(run.config())
@@ -171,8 +171,7 @@ def _problems(run: RunDirectory) -> list[str]:
     for path in dict.fromkeys((run.best_path, run.last_path, *run.state_paths())):
         if os.path.lexists(path):
             try:
-                with open_checkpoint(path) as checkpoint:
-                    run.check_frozen_files(checkpoint.state.fingerprints)
+                run.check_frozen_files(Checkpoint(path).state.fingerprints)
             except MtError as error:
                 problems[str(error)] = None
     return list(problems)

@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.directions import direction_of
 from mt_cli.corpus.languages import LANGUAGE_CODE, primary
-from mt_cli.decoding.next_tokens import TOKENS_BESIDE_RATIO
+from mt_cli.decoding.constraints import TOKENS_BESIDE_RATIO
 from mt_cli.evaluation.evaluate import SplitScores
 from mt_cli.evaluation.scores import LOWER_IS_BETTER, METRICS
 from mt_cli.features.exchange.destinations import describe_destinations

@@ -19,7 +19,7 @@ from mt_cli.features.exchange.destinations import obstacles
 from mt_cli.features.exchange.names import LAYER
 from mt_cli.features.exchange.sentencepiece import model_file
 from mt_cli.machine.storage import new_folder
-from mt_cli.model.positions import FairseqPositions, LearnedPositions, SinusoidalPositions
+from mt_cli.model.positions import FairseqPositions, SinusoidalPositions
 from mt_cli.tokenizer.special_tokens import EOS, SOS, UNK
 from mt_cli.translation.exported import describe
 
@@ -81,8 +81,7 @@ def _specification(specs: Any, run: TrainedRun) -> Any:
     ):
         table.weight, stack.scale_embeddings = _array(embedding.table.weight), True
         if embedding.positions is not None:
-            is_learned = isinstance(embedding.positions, LearnedPositions)
-            stack.position_encodings.encodings = _array(embedding.positions.weight if is_learned else positions)
+            stack.position_encodings.encodings = _array(positions)
         for layer_spec, layer in zip(stack.layer, layers, strict=True):
             _fill_layer(layer_spec, layer)
         if config.ends_in_norm:

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.sections import DecodingConfig
+from mt_cli.decoding.constraints import max_length
 from mt_cli.decoding.engine import ForcedDecoding, Ids, Sentence
-from mt_cli.decoding.next_tokens import max_length
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.errors import MtError, one_line
 from mt_cli.features.exchange.comparison import Agreement, check_export, with_tags
@@ -82,7 +82,7 @@ class TransformersEngine:
                 **options,
             )
             ids = [index for index in output[1:].tolist() if index not in (self._layout.eos, self._layout.pad)]
-            hypotheses.append([Hypothesis([self._layout.rows[1][index] for index in ids], 0.0, None)])
+            hypotheses.append([Hypothesis([self._layout.rows[1][index] for index in ids], 0.0)])
         return hypotheses
 
     @torch.inference_mode()

@@ -26,14 +26,14 @@ from mt_cli.errors import ConfigError, CorpusError, RunError
 from mt_cli.features.fine_tuning.vocabulary_extension import extended_pair, old_ids_of_entries
 from mt_cli.machine.console import say
 from mt_cli.machine.storage import real_path
-from mt_cli.model.trainable_weights import check_trainable
+from mt_cli.model.adapters import check_trainable
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.spacing import untrained_backend
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
 
 _MAY_DIFFER: Mapping[str, frozenset[str]] = {
     "tokenizer": frozenset({"bpe_dropout", "sample_pairs", "normalize", "letters"}),
-    "model": frozenset({"dropout", "attention_dropout", "feed_forward_dropout", "max_positions"}),
+    "model": frozenset({"dropout", "attention_dropout", "feed_forward_dropout"}),
 }
 """Options that may have other values than in the parent; `_is_fixed` has the exceptions."""
 Tree = dict[str, Any]
@@ -172,9 +172,7 @@ def _languages_of(config: Config) -> set[str]:
 
 
 def _is_fixed(key: str, section: Mapping[str, Any]) -> bool:
-    """Whether an option must keep its value because of learned positions or a SentencePiece model of the parent."""
-    if key == "max_positions":
-        return bool(section["positions"] == "learned")
+    """True if an option must keep its value because of a SentencePiece model of the parent."""
     return key in ("normalize", "letters") and bool(section["algorithm"] == "sentencepiece")
 
 

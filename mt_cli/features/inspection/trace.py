@@ -16,14 +16,14 @@ from mt_cli.batching.batches import pad
 from mt_cli.decoding.engine import Sentence
 from mt_cli.errors import InputError
 from mt_cli.features.inspection.figures import attention_pixels, save_attention, save_positions
-from mt_cli.model.positions import LearnedPositions, sinusoids
+from mt_cli.model.positions import sinusoids
 from mt_cli.model.transformer import Transformer
 from mt_cli.reporting.records import Sample
 from mt_cli.tokenizer.special_tokens import EOS, EOS_ID, SOS, SOS_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
 from mt_cli.translation.translator import Translator
 
-KINDS = ("encoder self-attention", "decoder self-attention", "cross-attention")  # As in `AttentionWeights`.
+KINDS = ("encoder self-attention", "decoder self-attention", "cross-attention")  # As in `AttentionMaps`.
 _NUM_POSITIONS = 100
 _NUM_RUNNERS_UP = 3
 _MAX_TOKENS_IN_TRAINING = 60
@@ -136,15 +136,9 @@ def draw_model(model: Transformer, folder: Path, suffix: str) -> list[Path]:
 
 
 def position_table(model: Transformer) -> Tensor | None:
-    """Positional encodings that are added to embeddings, P x D; None if only attention knows positions.
-
-    P is 100, or the number of learned positions if there are fewer.
-    """
-    positions = model.source_embedding.positions
-    if positions is None:
+    """Positional encodings of 100 positions, P x D, that are added to embeddings; None with rotary positions."""
+    if model.source_embedding.positions is None:
         return None
-    if isinstance(positions, LearnedPositions):
-        return positions.weight.detach()[:_NUM_POSITIONS]
     return sinusoids(_NUM_POSITIONS, model.config.d_model)
 
 

@@ -20,7 +20,7 @@ class Engine:
         self.translations, self.log_probs = translations or {}, log_probs or {}
 
     def search(self, sentences, decoding, num_best=1):
-        return [[Hypothesis(self.translations.get(tuple(ids), list(ids)), 0.0, None)] for ids, *_ in sentences]
+        return [[Hypothesis(self.translations.get(tuple(ids), list(ids)), 0.0)] for ids, *_ in sentences]
 
     def force_decode(self, pairs):
         return [ForcedDecoding([self.log_probs.get(token, -0.1) for token in [*ids, "end"]], None) for _, ids in pairs]

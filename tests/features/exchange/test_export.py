@@ -99,10 +99,9 @@ def test_the_exported_model_translates_and_scores_like_the_run(mt, ours, exporte
     files = ("--source", corpus / "test.en", "--reference", corpus / "test.xx")
     status, out, _ = mt("evaluate", "--run", served, "--engine", "ctranslate2", *files, "--json")
     assert status == 0 and json.loads(out)["bleu"]["score"] > 90
-    for options in ({"beam_size": 4}, {"prefix": "one two"}, {"max_length": 3}, {"prefix": "two", "beam_size": 1}):
-        results = [translator.translate_fully(SENTENCES, **options) for translator in (ours, exported)]
-        for one, other in zip(*results, strict=True):
-            assert one.text != other.text or one.score == pytest.approx(other.score, abs=1e-3)
+    results = [translator.translate_fully(SENTENCES, beam_size=4) for translator in (ours, exported)]
+    for one, other in zip(*results, strict=True):
+        assert one.text != other.text or one.score == pytest.approx(other.score, abs=1e-3)
     assert_equal_scores(ours, exported, SENTENCES)
 
 

@@ -9,7 +9,7 @@ import yaml
 from run_content import metrics_of
 from safetensors.torch import load_file
 
-from mt_cli.checkpoint.files import save_checkpoint
+from mt_cli.checkpoint.checkpoint import save_checkpoint
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.loading import load_config
 from mt_cli.run.train import train

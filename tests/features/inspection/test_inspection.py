@@ -70,8 +70,6 @@ def test_positions_are_drawn_if_the_model_has_a_table(translator, tmp_path):
         sizes = translator.source_tokenizer.vocab_size, translator.target_tokenizer.vocab_size
         return Transformer(ModelConfig(d_model=32, num_heads=2, **options), *sizes)
 
-    learned = model_with(positions="learned", max_positions=40)
-    assert torch.equal(position_table(learned), learned.source_embedding.positions.weight)
     assert torch.equal(position_table(translator.model), sinusoids(100, 32))
     assert draw_model(model_with(positions="rotary"), tmp_path, "png") == []
 

@@ -5,13 +5,12 @@ from tiny_models import some_pairs, tiny_model
 
 from mt_cli.batching.batches import collate
 from mt_cli.config.training import TrainingConfig
-from mt_cli.model import fused_loss as fused
-from mt_cli.model.fused_loss import Workspace, fused_loss
-from mt_cli.training.objective import LossSums, Objective, consistent_cross_entropy, smoothed_cross_entropy
+from mt_cli.model import loss as module
+from mt_cli.model.loss import Loss, Objective
 
 
 def some_inputs(num_tokens):
-    return torch.randn(num_tokens, 8), torch.randn(37, 8), torch.randint(1, 37, (num_tokens,))
+    return torch.randn(1, num_tokens, 8), torch.randn(37, 8), torch.randint(1, 37, (num_tokens,))
 
 
 def sums_and_gradients(loss, *inputs):
@@ -34,13 +33,13 @@ def assert_same_gradients(ours, theirs):
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_definition_is_the_equation_over_rows_without_padding(smoothing):
     hidden, weight, targets = some_inputs(50)
-    log_probs = (hidden @ weight.T).log_softmax(dim=-1)
+    log_probs = (hidden[0] @ weight.T).log_softmax(dim=-1)
     right = log_probs[torch.arange(50), targets]
     smoothed = (1 - smoothing) * right + smoothing * log_probs.mean(dim=-1)
     expected = -smoothed.sum(), -right.sum(), (log_probs.argmax(dim=-1) == targets).sum()
-    padded = torch.cat([hidden, torch.randn(7, 8)]), weight, torch.cat([targets, torch.zeros(7, dtype=torch.int64)])
-    for inputs in ((hidden, weight, targets), padded):
-        sums = smoothed_cross_entropy(*inputs, smoothing)
+    padded = torch.cat([hidden, torch.randn(1, 7, 8)], dim=1), torch.cat([targets, torch.zeros_like(targets[:7])])
+    for rows, references in ((hidden, targets), padded):
+        sums = Loss(smoothing).sums(rows, weight, None, references)
         for value, of_equation in zip(vars(sums).values(), expected, strict=True):
             assert value.item() == pytest.approx(of_equation.item(), rel=1e-5)
 
@@ -49,37 +48,32 @@ def test_the_definition_is_the_equation_over_rows_without_padding(smoothing):
 def kind(request, monkeypatch):
     """Kind of device whose implementation is used; both run on a CPU."""
     if request.param == "other":
-        monkeypatch.setattr(fused, "is_cpu", lambda x: False)
+        monkeypatch.setattr(module, "is_cpu", lambda x: False)
 
 
 @pytest.mark.parametrize(
     ("num_rows", "num_tokens", "has_bias", "smoothing", "consistency"),
     [(1, 1, False, 0.1, None), (600, 300, True, 0.0, None), (2_100, 1_900, False, 0.1, 5.0)],
 )
-def test_the_fused_loss_and_its_gradients_equal_the_definition(
+def test_the_blockwise_loss_and_its_gradients_equal_the_definition(
     kind, monkeypatch, num_rows, num_tokens, has_bias, smoothing, consistency
 ):
-    monkeypatch.setattr(fused, "_BLOCK_LOGITS", 200 * 37)  # So that there are several blocks.
+    monkeypatch.setattr(module, "_BLOCK_LOGITS", 200 * 37)  # So that there are several blocks.
     hidden = torch.randn(1 if consistency is None else 2, num_rows, 8)
     inputs = hidden, *([torch.randn(37, 8), torch.randn(37)] if has_bias else [torch.randn(37, 8)])
-    targets, workspace = torch.randint(1, 37, (num_rows,)), Workspace()
+    loss, targets = Loss(smoothing, consistency), torch.randint(1, 37, (num_rows,))
 
     def fast(hidden, weight, bias=None):
-        rows = hidden.flatten(end_dim=1)
-        return LossSums(*fused_loss(rows, weight, targets, num_tokens, smoothing, workspace, consistency, bias))
+        return loss.sums_in_blocks(hidden, weight, bias, targets, num_tokens)
 
     def defined(hidden, weight, bias=None):
-        real, references = hidden[:, :num_tokens], targets[:num_tokens]
-        if consistency is None:
-            return smoothed_cross_entropy(real[0], weight, references, smoothing, bias)
-        return consistent_cross_entropy(real, weight, references, smoothing, consistency, bias)
+        return loss.sums(hidden[:, :num_tokens], weight, bias, targets[:num_tokens])
 
     expected, expected_gradients = sums_and_gradients(defined, *inputs)
-    for _ in range(2):  # The second time, in used memory.
-        sums, gradients = sums_and_gradients(fast, *inputs)
-        assert_same(sums, expected)
-        assert_same_gradients(gradients, expected_gradients)
-        assert (gradients[0][:, num_tokens:] == 0).all()
+    sums, gradients = sums_and_gradients(fast, *inputs)
+    assert_same(sums, expected)
+    assert_same_gradients(gradients, expected_gradients)
+    assert (gradients[0][:, num_tokens:] == 0).all()
     _, frozen = sums_and_gradients(lambda hidden: fast(hidden, *inputs[1:]), hidden)
     assert_same_gradients(frozen, gradients[:1])
     with torch.inference_mode():
@@ -87,13 +81,11 @@ def test_the_fused_loss_and_its_gradients_equal_the_definition(
 
 
 def test_the_loss_of_a_hopeless_token_is_finite_and_exact():
-    hidden = torch.tensor([[1.0, 0.0]])
+    hidden, targets = torch.tensor([[[1.0, 0.0]]]), torch.tensor([1])
     weight = torch.tensor([[500.0, 0.0], [-500.0, 0.0], [0.0, 1.0]])
-    sums, (gradient, _) = sums_and_gradients(
-        lambda *x: LossSums(*fused_loss(*x, torch.tensor([1]), 1, 0.0, Workspace())), hidden, weight
-    )
+    sums, (gradient, _) = sums_and_gradients(lambda *x: Loss().sums_in_blocks(*x, None, targets, 1), hidden, weight)
     assert sums.cross_entropy.item() == pytest.approx(1_000.0)
-    assert gradient[0, 0].item() == pytest.approx(1_000.0)
+    assert gradient[0, 0, 0].item() == pytest.approx(1_000.0)
 
 
 def test_the_objective_is_the_definition_and_batches_add_up():
@@ -105,7 +97,7 @@ def test_the_objective_is_the_definition_and_batches_add_up():
         first, second, third = (objective(collate(pairs, [index])) for index in range(3))
         real = slice(batch.num_target_tokens)
         hidden, weight = model.hidden_states(batch)[real], model.projection.weight
-        defined = smoothed_cross_entropy(hidden, weight, batch.tgt_output_ids[real], 0.1)
+        defined = Loss(0.1).sums(hidden[None], weight, None, batch.tgt_output_ids[real])
     assert_same(together, first + second + third)
     assert_same(together, defined)
 
@@ -115,5 +107,5 @@ def test_the_divergence_of_r_drop_agrees_with_torch():
     p, q = (hidden @ weight.T).log_softmax(dim=-1)
     divergence = F.kl_div(q, p, reduction="sum", log_target=True) + F.kl_div(p, q, reduction="sum", log_target=True)
     cross_entropies = [F.cross_entropy(one @ weight.T, targets, reduction="sum") for one in hidden]
-    sums = consistent_cross_entropy(hidden, weight, targets, 0.0, 4.0)
+    sums = Loss(0.0, 4.0).sums(hidden, weight, None, targets)
     assert sums.objective.item() == pytest.approx((sum(cross_entropies) / 2 + divergence).item(), rel=1e-5)

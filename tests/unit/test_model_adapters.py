@@ -3,7 +3,7 @@ import torch
 
 from mt_cli.config.sections import InitConfig, ModelConfig
 from mt_cli.errors import ConfigError
-from mt_cli.model.trainable_weights import (
+from mt_cli.model.adapters import (
     LowRankLinear,
     add_adapters,
     check_trainable,

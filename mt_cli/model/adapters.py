@@ -1,4 +1,4 @@
-"""Selection of the weights that are trained: all, all except frozen parts, or low-rank adapters.
+"""Weights that are trained: all, all except frozen parts, or low-rank adapters.
 
 The adapters follow Hu et al. 2022, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1.
 
@@ -30,9 +30,9 @@ _PARTS: Mapping[str, Sequence[str]] = {
 def freeze(model: nn.Module, names: Sequence[str]) -> None:
     """Exclude the parts of a model with these names from training."""
     if names:
-        trained = set(_trained(model, names))
-        for name, weight in model.named_parameters():
-            weight.requires_grad_(name in trained)
+        trained = _trained(model, names)
+        for weight in model.parameters():
+            weight.requires_grad_(weight in trained)
 
 
 def check_trainable(model: Transformer, config: InitConfig) -> None:
@@ -42,28 +42,25 @@ def check_trainable(model: Transformer, config: InitConfig) -> None:
         raise ConfigError("init.freeze: nothing is left to train")
     if config.adapter_rank is None:
         return
-    weights = dict(model.named_parameters())
-    adapted = {linear.weight for _, _, linear in _linear_maps(model)}
-    sizes = [min(weights[name].shape) for name in trained if weights[name] in adapted]
+    sizes = [min(linear.weight.shape) for _, _, linear in _linear_maps(model) if linear.weight in trained]
     if not sizes:
         raise ConfigError("init.freeze: no attention or feed-forward block is left for adapters")
     if config.adapter_rank > min(sizes):
         raise ConfigError(f"init.adapter_rank: {config.adapter_rank} is more than the width {min(sizes)} of this model")
 
 
-def _trained(model: nn.Module, frozen: Sequence[str]) -> list[str]:
-    """Names of the weights outside of frozen parts; raises ConfigError for a part that does not exist."""
-    excluded = {id(weight) for name in frozen for module in _modules(model, name) for weight in module.parameters()}
-    return [name for name, weight in model.named_parameters() if id(weight) not in excluded]
-
-
-def _modules(model: nn.Module, part: str) -> list[nn.Module]:
+def _trained(model: nn.Module, frozen: Sequence[str]) -> set[nn.Parameter]:
+    """Weights outside of frozen parts. Raises ConfigError for a part that does not exist."""
     modules = {name: module for name, module in model.named_modules() if name and list(module.parameters())}
-    if part not in {*_PARTS, *modules}:
-        near = difflib.get_close_matches(part, [*_PARTS, *modules], n=1)
-        hint = f", did you mean {near[0]}?" if near else f"; use {', '.join(_PARTS)}, or modules such as decoder.0"
-        raise ConfigError(f"init.freeze: this model has no part {part!r}{hint}")
-    return [modules[name] for name in _PARTS.get(part, (part,)) if name in modules]
+    excluded = set[nn.Parameter]()
+    for part in frozen:
+        if part not in (names := [*_PARTS, *modules]):
+            near = difflib.get_close_matches(part, names, n=1)
+            hint = f", did you mean {near[0]}?" if near else f"; use {', '.join(_PARTS)}, or modules such as decoder.0"
+            raise ConfigError(f"init.freeze: this model has no part {part!r}{hint}")
+        for name in _PARTS.get(part, (part,)):
+            excluded.update(modules[name].parameters() if name in modules else ())
+    return set(model.parameters()) - excluded
 
 
 class LowRankLinear(nn.Linear):

@@ -1,0 +1,192 @@
+"""Checkpoint files: written atomically, read with `safetensors`.
+
+Weights, optimizer state and random states are tensors in a safetensors file, everything else is JSON in its header.
+Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from mt_cli.checkpoint.state import RunState
+from mt_cli.errors import DamagedFileError, RunError, reason
+from mt_cli.machine.storage import check_regular, write_atomically
+from mt_cli.model.adapters import saved_weights
+
+FORMAT = 3
+"""Version of the checkpoint format; increase it when older checkpoints can no longer be read."""
+
+
+def save_checkpoint(
+    path: Path,
+    model: nn.Module,
+    state: Mapping[str, Any],
+    optimizer: torch.optim.Optimizer | None = None,
+    average: Mapping[str, Tensor] | None = None,
+) -> None:
+    """Write weights, `asdict` of a state and, with an optimizer, everything that exact resumption needs.
+
+    `average` has the moving average of each weight, which `load_weights_into` prefers. Raises MtError if the file
+    cannot be written; the previous file then stays unchanged.
+    """
+    weights = {f"model.{name}": weight.detach() for name, weight in saved_weights(model).items()}
+    weights |= {f"average.{name}": weight for name, weight in (average or {}).items()}
+    weights = {name: weight.cpu().contiguous() for name, weight in weights.items()}
+    tensors = dict(weights)
+    metadata = {"format": str(FORMAT), "digest": _digest(weights), "state": json.dumps(dict(state))}
+    if optimizer is not None:
+        for index, values in optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{index}.{name}": value.cpu().contiguous() for name, value in values.items()}
+        tensors["random.cpu"] = torch.get_rng_state()
+        device = next(model.parameters()).device
+        if device.type == "cuda":
+            tensors["random.cuda"] = torch.cuda.get_rng_state(device)
+        numpy_state: Any = np.random.get_state(legacy=False)
+        numpy_state["state"]["key"] = numpy_state["state"]["key"].tolist()
+        metadata["random"] = json.dumps({"python": random.getstate(), "numpy": numpy_state})
+    write_atomically(path, lambda temporary: save_file(tensors, temporary, metadata))
+
+
+def _digest(weights: Mapping[str, Tensor]) -> str:
+    """SHA-256 of names and values of weights on the CPU, in hexadecimal digits."""
+    sha256 = hashlib.sha256()
+    for name, weight in sorted(weights.items()):
+        sha256.update(name.encode())
+        sha256.update(weight.flatten().view(torch.uint8).numpy().data)
+    return sha256.hexdigest()
+
+
+class Checkpoint:
+    """Checkpoint file whose header has been read; tensors are read when they are needed.
+
+    The file is mapped into memory: it may be replaced, as `write_atomically` does, but not changed in place.
+    """
+
+    state: RunState
+    digest: str
+    """SHA-256 of the weights, computed when they were saved; independent of optimizer and state."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises RunError if the file cannot be read or is of another format, DamagedFileError if it is damaged."""
+        self.path = path
+        try:
+            check_regular(path)
+            self._file = safe_open(path, framework="pt")
+            metadata = self._file.metadata() or {}
+        except FileNotFoundError:
+            raise RunError(f"{path}: no such file; the run has not saved a model yet") from None
+        except (OSError, UnicodeEncodeError) as error:
+            raise RunError(f"{path}: cannot be read: {reason(error)}") from None
+        except SafetensorError as error:
+            raise _damaged(path, error) from None
+        if metadata.get("format") != str(FORMAT):
+            raise RunError(f"{path}: not a checkpoint of this version of mt (format {FORMAT}); train it again")
+        try:
+            self.state = RunState.from_state(json.loads(metadata["state"]))
+            self.digest = metadata["digest"]
+        except (ValueError, KeyError) as error:
+            raise _damaged(path, error) from None
+        self._random = metadata.get("random")
+        self._shapes = {name: self._file.get_slice(name).get_shape() for name in self._file.keys()}  # noqa: SIM118
+        self._kind = "average" if any(name.startswith("average.") for name in self._shapes) else "model"
+
+    def check_fits(self, model: nn.Module) -> None:
+        """Raise RunError unless the file has all `saved_weights` in their shapes; the model may be on `meta`."""
+        for kind in dict.fromkeys(("model", self._kind)):
+            for name, weight in saved_weights(model).items():
+                saved, expected = self._shapes.get(f"{kind}.{name}"), list(weight.shape)
+                if saved is None:
+                    raise RunError(f"{self.path}: no weight {name} in it; the config next to it is of another model")
+                if saved != expected:
+                    raise RunError(f"{self.path}: {name} is {saved}, but config and tokenizers require {expected}")
+
+    @torch.no_grad()
+    def load_weights_into(self, model: nn.Module) -> None:
+        """Fill a model for translation, with the average if the file has one. Raises RunError as `check_fits` does.
+
+        Weights on `meta` become weights on the CPU, so that no memory is filled twice.
+        """
+        self.check_fits(model)
+        for name, weight in saved_weights(model).items():
+            saved = self._file.get_tensor(f"{self._kind}.{name}")
+            if weight.is_meta:  # A copy in memory: the file may be on a disk that is removed.
+                torch.utils.swap_tensors(weight, nn.Parameter(saved.clone(), weight.requires_grad))
+            else:
+                weight.copy_(saved)
+
+    @torch.no_grad()
+    def restore(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer, average: Mapping[str, Tensor] | None = None
+    ) -> None:
+        """Fill model, optimizer, random generators and the average, if there is one, to resume training.
+
+        Raises RunError as `check_fits` does, and DamagedFileError before anything has been changed if the state of the
+        optimizer or of a random generator is missing or has another shape.
+        """
+        self.check_fits(model)
+        optimizer_state = self._optimizer_state(optimizer)
+        python_state, numpy_state = self._random_states()
+        self._copy("model", saved_weights(model))
+        self._copy("average", average or {})
+        optimizer.load_state_dict({"state": optimizer_state, "param_groups": optimizer.state_dict()["param_groups"]})
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)
+        torch.set_rng_state(self._file.get_tensor("random.cpu"))
+        device = next(model.parameters()).device
+        if device.type == "cuda" and "random.cuda" in self._shapes:
+            torch.cuda.set_rng_state(self._file.get_tensor("random.cuda"), device)
+
+    def weights(self) -> dict[str, Tensor]:
+        """Weights of the model by name, on the CPU, not averaged."""
+        names = [name for name in self._shapes if name.startswith("model.")]
+        return {name.removeprefix("model."): self._file.get_tensor(name) for name in names}
+
+    def is_finite(self) -> bool:
+        """True if all weights are finite."""
+        names = [name for name in self._shapes if name.startswith(("model.", "average."))]
+        return all(bool(self._file.get_tensor(name).isfinite().all()) for name in names)
+
+    def _copy(self, kind: str, weights: Mapping[str, Tensor]) -> None:
+        for name, weight in weights.items():
+            weight.copy_(self._file.get_tensor(f"{kind}.{name}"))
+
+    def _optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[int, dict[str, Tensor]]:
+        """State of each parameter by its index; empty before the first step."""
+        state: dict[int, dict[str, Tensor]] = {}
+        if not any(name.startswith("optimizer.") for name in self._shapes):
+            return state
+        parameters = [(group, weight) for group in optimizer.param_groups for weight in group["params"]]
+        for index, (group, weight) in enumerate(parameters):
+            shapes = {"step": [], "exp_avg": list(weight.shape), "exp_avg_sq": list(weight.shape)}
+            if "momentum" in group:  # Muon.
+                shapes = {"momentum_buffer": list(weight.shape)}
+            names = {key: f"optimizer.{index}.{key}" for key in shapes}
+            if any(self._shapes.get(names[key]) != shape for key, shape in shapes.items()):
+                raise _damaged(self.path, "the optimizer state is not one of these parameters")
+            state[index] = {key: self._file.get_tensor(name) for key, name in names.items()}
+        return state
+
+    def _random_states(self) -> tuple[Any, dict[str, Any]]:
+        """States of the generators of Python and numpy."""
+        if self._random is None or "random.cpu" not in self._shapes:
+            raise _damaged(self.path, "no random state; it was not saved to resume training")
+        saved = json.loads(self._random)
+        version, numbers, gauss = saved["python"]
+        saved["numpy"]["state"]["key"] = np.array(saved["numpy"]["state"]["key"], np.uint32)
+        return (version, tuple(numbers), gauss), saved["numpy"]
+
+
+def _damaged(path: Path, error: Exception | str) -> DamagedFileError:
+    problem = reason(error) if isinstance(error, Exception) else error
+    return DamagedFileError(f"{path}: damaged checkpoint: {problem}")
