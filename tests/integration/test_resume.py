@@ -236,7 +236,7 @@ FAULTS = [
     (
         "runs/run/checkpoints/last.safetensors",
         truncate,
-        "renamed to last.safetensors.damaged-1, step-6.safetensors is",
+        "renamed to last.safetensors.damaged-1",
         0,
     ),
 ]

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from mt_cli.checkpoint.directory import UNKNOWN_CORPUS
 from mt_cli.checkpoint.trained import TrainedRun
-from mt_cli.checkpoint.untrusted_weights import load_model, read_safetensors
 from mt_cli.config.directions import Tagging
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
 from mt_cli.errors import InputError
+from mt_cli.features.exchange.untrusted_weights import load_model, read_safetensors
 from mt_cli.machine.storage import new_folder, read_model
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.tokenizer import TokenizerPair, load_pair
