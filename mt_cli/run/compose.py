@@ -11,7 +11,7 @@ from mt_cli.data.prepare import Data, prepare
 from mt_cli.features.data_check.findings import Finding
 from mt_cli.features.data_check.problems import find_problems
 from mt_cli.features.exchange.destinations import describe_destinations as describe_destinations
-from mt_cli.features.fine_tuning.parent import ParentRun, adopt, inherited, replayed_before, with_replay
+from mt_cli.features.fine_tuning.parent import ParentRun, adopt, inherited
 
 
 def prepare_new(
@@ -29,7 +29,6 @@ def prepare_new(
     tokenizers, parent = None, None
     if config.init.run is not None:
         config, tokenizers, parent = adopt(config, cache, path, stream_rows)
-        config = with_replay(config, parent.run, cache)
     return config, prepare(config, cache, tokenizers, stream_rows), parent
 
 
@@ -37,7 +36,6 @@ def resumed_config(config: Config, previous: Config, path: Path) -> Config:
     """Config of a run that resumes, completed with the values that the run chose when it began."""
     if config.init.run is not None:
         config = inherited(config, previous, f"{path}: this run began with another config")
-        config = replayed_before(config, previous)
     if config.training.batch_tokens == "auto":
         config = with_batch_tokens(config, previous.training.tokens_per_batch)
     return config

@@ -85,7 +85,7 @@ def _say_leaks(data: Data, config: Config, parent: ParentRun, hashes: PairHashes
 
 
 _SMALLEST_BATCH, _BATCHES_PER_EPOCH = 4_096, 100
-LARGEST_BATCH = 32_768
+_LARGEST_BATCH = 32_768
 """Largest micro-batch in tokens. Above it, an H100 is not faster, and a model learns more from more steps."""
 _BYTES_PER_PARAMETER = 16
 
@@ -108,12 +108,12 @@ def automatic_batch_tokens(config: Config, data: Data, device: torch.device) -> 
         objective = Objective(new_model(config, data.tokenizers).to(device), config.training)
         dtype = pick_precision(config.training.precision, device)
         source = target = config.corpus.max_tokens
-        largest = LARGEST_BATCH
+        largest = _LARGEST_BATCH
         if not config.corpus.is_streaming:
             lengths = data.encoded["train"].lengths()
             most = config.training.most_concatenated
             source, target = (min(config.corpus.max_tokens, most * int(side.max())) for side in lengths)
-            largest = min(LARGEST_BATCH, int(lengths.max(axis=0).sum()) // _BATCHES_PER_EPOCH)
+            largest = min(_LARGEST_BATCH, int(lengths.max(axis=0).sum()) // _BATCHES_PER_EPOCH)
         with limited_memory(device):
             size = largest_batch(
                 lambda size: fits_memory(objective, dtype, source + 1, target + 1, size), _SMALLEST_BATCH, largest

@@ -163,7 +163,9 @@ class TrainingLoop:
             is_best = state.add_validation(
                 validation.value, validation.loss, context.validator.metric_id, self._config.warmup_steps
             )
-            is_kept = state.keep_validation(step, validation.value, validation.loss, self._config.num_validated_kept)
+            is_kept = state.keep_validation(
+                step, validation.value, validation.loss, self._config.average_checkpoints or 0
+            )
             if self._records is not None and is_kept:
                 context.directory.save_validated(context.model, asdict(state), step)
             if self._records is not None and is_best:

@@ -37,7 +37,8 @@ from mt_cli.translation.translator import Translator
 
 _QUICK_METRICS = ("bleu", "chrf", "cer", "wer")
 _PAIRS_PER_PART = 256
-_NUM_PRINTED = 2
+_NUM_PRINTED = NUM_PICTURES = 2
+"""Numbers of samples that are printed, and whose cross-attention is drawn."""
 
 
 @dataclass(frozen=True)
@@ -129,8 +130,7 @@ class Validator:
             **{f"train/loss/{name}": loss for name, loss in self._part_losses(objective, group).items()},
         }
         value = -tokens.loss if self.best_metric == "loss" else scores[self.best_metric].score
-        number = config.training.num_pictures
-        pictures = attention_pictures(translator, samples, number) if number else {}
+        pictures = attention_pictures(translator, samples, NUM_PICTURES) if NUM_PICTURES else {}
         return Validation(value, metrics, samples, pictures)
 
     def _part_losses(self, objective: Objective, group: Group) -> dict[str, float]:

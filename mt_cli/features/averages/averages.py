@@ -51,13 +51,13 @@ def steps_to_average(directory: RunDirectory, last: int | None, best: int | None
     paths, validations = directory.validated(), list[ValidatedStep]()
     if paths:
         validations = available_validations(directory, _opened(paths[max(paths)]).state)
-    most = min(len(validations), directory.config().training.num_validated_kept)
+    most = min(len(validations), directory.config().training.average_checkpoints or 0)
     if most < 2 or number is None or number > most:
         use = f"use a number up to {most}, or " if most >= 2 else ""
         raise RunError(
             f"{option} {number}: {directory.path} keeps the last {most} and the best {most} validated checkpoints, and "
-            f"an average needs at least 2; {use}train or resume with a larger training.keep_validated and, if there "
-            "were few validations, a smaller training.validate_every_steps"
+            f"an average needs at least 2; {use}train or resume with a larger training.average_checkpoints and, if "
+            "there were few validations, a smaller training.validate_every_steps"
         )
     return tuple(sorted(validation.step for validation in choose(validations, number)))
 

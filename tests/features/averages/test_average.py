@@ -74,7 +74,7 @@ def mean_loss(monkeypatch):
 
 def test_validated_checkpoints_and_means_are_no_event_of_a_run(train, assert_same_run, tmp_path, mt):
     whole, parts = tmp_path / "runs/whole", tmp_path / "runs/parts"
-    options = {"keep_validated": 2, "average_checkpoints": 3, "ema_decay": 0.9, "learning_rate": 0.03}
+    options = {"average_checkpoints": 3, "ema_decay": 0.9, "learning_rate": 0.03}
     assert train("whole", **options)[0] == 0
     status, _, err = train("parts", max_steps=10, **options)
     assert status == 0 and "mean of steps" in err, err
@@ -106,7 +106,7 @@ def test_a_better_mean_is_the_best_checkpoint_of_its_run(train, mt, mean_loss, t
 
 
 def test_a_mean_that_is_not_better_never_becomes_the_best(begin, mt, mean_loss):
-    run = begin("run", max_steps=14, keep_validated=3)
+    run = begin("run", max_steps=14, average_checkpoints=3)
     mean_loss(99.0)
     before = file_of(run, "best").read_bytes()
     status, out, _ = mt("average", "--run", run, "--best", 2)
@@ -114,9 +114,11 @@ def test_a_mean_that_is_not_better_never_becomes_the_best(begin, mt, mean_loss):
     assert file_of(run, "best").read_bytes() == before and not file_of(run, "before_average").exists()
 
 
-def test_resuming_brings_back_what_the_command_averaged(train, begin, mt, mean_loss, tmp_path, assert_same_run):
-    whole, run = tmp_path / "runs/whole", begin("run", max_steps=14, keep_validated=3)
-    assert train("whole", keep_validated=3, max_steps=18)[0] == 0
+def test_resuming_brings_back_what_the_command_averaged(train, mt, mean_loss, tmp_path, assert_same_run):
+    whole, run = tmp_path / "runs/whole", tmp_path / "runs/run"
+    mean_loss(99.0)
+    for name, max_steps in (("run", 14), ("whole", 18)):
+        assert train(name, average_checkpoints=3, max_steps=max_steps)[0] == 0
     best = weights_of(run, "best")
     for loss, option, steps in ((0.02, "--last", [8, 12, 14]), (0.01, "--best", [8, 12, 14])):
         mean_loss(loss)
@@ -124,7 +126,8 @@ def test_resuming_brings_back_what_the_command_averaged(train, begin, mt, mean_l
         assert status == 0 and "the new best" in out
         assert_mean(run, "best", steps)
         assert_equal(weights_of(run, "before_average"), best)
-    assert train("run", keep_validated=3, max_steps=18)[0] == 0
+    mean_loss(99.0)
+    assert train("run", average_checkpoints=3, max_steps=18)[0] == 0
     assert_same_run(run, whole)
     assert not file_of(run, "before_average").exists()
 
@@ -132,9 +135,9 @@ def test_resuming_brings_back_what_the_command_averaged(train, begin, mt, mean_l
 @pytest.mark.parametrize(
     ("training", "arguments", "advice"),
     [
-        ({"max_steps": 14, "keep_validated": 3}, ("--best", 4), "number up to 3"),
-        ({"max_steps": 9}, ("--best", 2), "training.keep_validated"),
-        ({"max_steps": 3, "keep_validated": 5}, ("--last", 2), "training.validate_every_steps"),
+        ({"max_steps": 14, "average_checkpoints": 3}, ("--best", 4), "number up to 3"),
+        ({"max_steps": 9}, ("--best", 2), "training.average_checkpoints"),
+        ({"max_steps": 3, "average_checkpoints": 5}, ("--last", 2), "training.validate_every_steps"),
     ],
 )
 def test_an_average_without_checkpoints_names_what_helps(begin, mt, training, arguments, advice):
@@ -143,7 +146,7 @@ def test_an_average_without_checkpoints_names_what_helps(begin, mt, training, ar
 
 
 def test_a_damaged_checkpoint_is_named_and_training_is_left_alone(begin, mt):
-    run = begin("run", max_steps=14, keep_validated=2)
+    run = begin("run", max_steps=14, average_checkpoints=2)
     command = ("average", "--run", run, "--last", 2)
     with RunDirectory(run).locked():
         assert "another process" in mt(*command)[2]
