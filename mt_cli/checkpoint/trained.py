@@ -8,7 +8,8 @@ from pathlib import Path
 
 from mt_cli.checkpoint.checkpoint import Checkpoint, save_checkpoint
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.checkpoint.state import Ancestor, RunState
+from mt_cli.checkpoint.lineage import Ancestor
+from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import Config, InitConfig
 from mt_cli.corpus.text_hashes import PairHashes
 from mt_cli.errors import DamagedFileError, InputError, RunError

@@ -7,34 +7,36 @@ import torch
 from mt_cli.config.training import TrainingConfig
 from mt_cli.corpus.cache import Cache
 from mt_cli.data.describe import describe_data
+from mt_cli.features.data_check.problems import find_problems
+from mt_cli.features.exchange.destinations import describe_destinations
 from mt_cli.machine.devices import describe_hardware
 from mt_cli.model.kernels import has_variable_length
-from mt_cli.run.compose import describe_destinations, problems_to_show
-from mt_cli.run.context import Length, TrainingContext
+from mt_cli.run.setup import Length, Setup
 
 
-def describe_training(context: TrainingContext, cache: Cache) -> list[str]:
+def describe_training(setup: Setup, cache: Cache) -> list[str]:
     """Data, model, length and device of a run, and notes, as lines of text."""
-    config, data = context.config, context.data
-    num_trained = sum(weight.numel() for weight in context.model.parameters() if weight.requires_grad)
+    config, data = setup.run.config, setup.run.data
+    num_trained = sum(weight.numel() for weight in setup.model.parameters() if weight.requires_grad)
     source, target = (tokenizer.vocab_size for tokenizer in data.tokenizers)
     entries = f"{source:,} entries, shared" if config.tokenizer.shared else f"{source:,} and {target:,} entries"
     sample = config.tokenizer.sample_pairs
     is_sample = sample is not None and len(data.corpora.get("train", ())) > sample
     learned = f", trained on {sample:,} of the pairs" if is_sample else ""
-    frozen = f", {num_trained:,} trained" if num_trained < context.num_parameters else ""
+    frozen = f", {num_trained:,} trained" if num_trained < setup.num_parameters else ""
     directions = dict.fromkeys(f"{source} to {target}" for source, target in config.corpus.languages_of("train"))
-    problems = problems_to_show(data, config, cache)
+    # `mt data check` reports the problems of the kind `text`.
+    problems = [problem for problem in find_problems(data.corpora, config, cache) if problem.kind != "text"]
     return [
-        f"{config.name}: {', '.join(directions)}, into {context.directory.path}",
+        f"{config.name}: {', '.join(directions)}, into {setup.run.directory.path}",
         *(f"  {line}" for line in [*describe_data(data, config), *map(str, problems)]),
         f"  vocabulary  {entries} ({config.tokenizer.algorithm}{learned})",
-        f"  model       {context.num_parameters:,} parameters{frozen}",
+        f"  model       {setup.num_parameters:,} parameters{frozen}",
         f"  exports to  {describe_destinations(config)}",
-        f"  steps       {_describe_steps(context.length, config.training)}",
-        f"  watch       tensorboard --logdir {context.directory.path.parent}",
-        f"  device      {_describe_device(context)}",
-        *([f"  computes    {describe_computing(context)}"] if context.device.type == "cuda" else []),
+        f"  steps       {_describe_steps(setup.length, config.training)}",
+        f"  watch       tensorboard --logdir {setup.run.directory.path.parent}",
+        f"  device      {_describe_device(setup)}",
+        *([f"  computes    {describe_computing(setup)}"] if setup.run.device.type == "cuda" else []),
     ]
 
 
@@ -46,23 +48,23 @@ def _describe_steps(length: Length, training: TrainingConfig) -> str:
     return f"{steps}{limit}; {length.step_tokens:,} tokens each at most"
 
 
-def _describe_device(context: TrainingContext) -> str:
-    num_threads, number = torch.get_num_threads(), context.group.size
-    description = f"{describe_hardware(context.device)['device']}, {context.precision}"
-    if context.device.type == "cpu":
+def _describe_device(setup: Setup) -> str:
+    num_threads, number = torch.get_num_threads(), setup.run.group.size
+    description = f"{describe_hardware(setup.run.device)['device']}, {setup.run.precision}"
+    if setup.run.device.type == "cpu":
         description += f", {num_threads} thread{'s' * (num_threads > 1)}"
     if number > 1:
         description += f"; {number} processes"
-    num_micro_batches = context.length.step_tokens // context.config.training.tokens_per_batch
+    num_micro_batches = setup.length.step_tokens // setup.run.config.training.tokens_per_batch
     if num_micro_batches % number:
         description += f", some of which wait: a step has {num_micro_batches} micro-batches"
     return description
 
 
-def describe_computing(context: TrainingContext) -> str:
-    """Number format, attention kernel, CUDA graphs and compilation on a GPU, in one line."""
-    model, reason = context.config.model, context.reason_against_graphs
-    is_varlen = has_variable_length(context.device, context.dtype, model.d_head) and not model.attention_dropout
+def describe_computing(setup: Setup) -> str:
+    """Dtype, attention kernel, CUDA graphs and compilation on a GPU, in one line."""
+    model, reason = setup.run.config.model, setup.reason_against_graphs
+    is_varlen = has_variable_length(setup.run.device, setup.run.dtype, model.d_head) and not model.attention_dropout
     kernel = "variable-length attention" if is_varlen else "attention over a grid of padded sentences"
     graphs = "CUDA graphs" if reason is None else f"no CUDA graphs ({reason})"
-    return ", ".join([context.precision, kernel, graphs, *(["compiled layers"] if context.compiles_layers else [])])
+    return ", ".join([setup.run.precision, kernel, graphs, *(["compiled layers"] if setup.compiles_layers else [])])

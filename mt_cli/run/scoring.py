@@ -13,11 +13,11 @@ from mt_cli.corpus.rows import Languages, untagged
 from mt_cli.data.evaluation_set import EvaluationSet
 from mt_cli.evaluation import evaluate as scoring
 from mt_cli.evaluation.baseline import notes_on_seen_pairs, read_translations, translate_as_baseline
+from mt_cli.evaluation.results import notes_on_comparison, read_report
 from mt_cli.evaluation.scores import Scorer, scorer_of
 from mt_cli.features.comet import comet_score, load_comet
 from mt_cli.machine.console import say
 from mt_cli.machine.storage import real_path
-from mt_cli.reporting.report import notes_on_comparison, read_report
 from mt_cli.translation.translator import Translator
 
 

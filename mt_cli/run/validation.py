@@ -16,6 +16,7 @@ from mt_cli.data.prepare import Data, longest_source
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.decoding.reserved_ids import ReservedIds
 from mt_cli.errors import DivergenceError
+from mt_cli.evaluation.results import Sample
 from mt_cli.evaluation.scores import (
     Score,
     Scorer,
@@ -30,7 +31,6 @@ from mt_cli.features.inspection.trace import attention_pictures
 from mt_cli.machine.console import Progress, truncate
 from mt_cli.machine.group import ALONE, Group
 from mt_cli.model.transformer import Transformer
-from mt_cli.reporting.records import Sample
 from mt_cli.training.averaging import in_format
 from mt_cli.training.objective import Objective
 from mt_cli.translation.translator import Translator

@@ -9,7 +9,7 @@ from typing import Any
 import regex
 from pydantic import BaseModel, Field
 
-from mt_cli.checkpoint.state import licences_of
+from mt_cli.checkpoint.lineage import licences_of
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.directions import Tagging, tag_of
 from mt_cli.config.sections import DecodingConfig, TokenizerConfig

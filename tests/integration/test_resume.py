@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import signal
-import time
+import weakref
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -14,8 +14,8 @@ from run_content import assert_equal_tensors, checkpoint_content, metrics_of, re
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.loading import load_config
-from mt_cli.run import finish
-from mt_cli.run.training_log import TrainingLog
+from mt_cli.run import finish, setup
+from mt_cli.run.log import TrainingLog
 from mt_cli.run.validation import Validator
 from mt_cli.training.gradients import GradientAccumulator
 
@@ -93,10 +93,9 @@ SLOW_CASES = {
     ],
 )
 def test_a_stopped_run_equals_an_unstopped_one(train, begin, assert_same_run, tmp_path, monkeypatch, options, stops):
-    """By signals at steps, or by limits; and its clock goes back by a day at each start."""
-    whole, clock = begin("whole", **options), time.time
-    for number, stop in enumerate(stops):
-        monkeypatch.setattr(time, "time", lambda shift=number * 86_400: clock() - shift)
+    """By signals at steps, or by limits."""
+    whole = begin("whole", **options)
+    for stop in stops:
         if isinstance(stop, dict):
             status, _, err = train("parts", **options, **stop)
             assert status == 0 and f"Stopped by {next(iter(stop))}" in err
@@ -153,6 +152,25 @@ def test_a_run_that_its_limit_ended_is_scored_once(train, begin, monkeypatch):
     assert train("run", "--set", "evaluation.bleu_tokenizer=char", max_steps=5)[0] == 0
     assert len(scored) == 2 and "|tok:char|" in report_of(run)["bleu"]["signature"]
     assert_equal_tensors(tensors_of(run, "best"), best)
+
+
+def test_the_trained_model_is_freed_before_the_best_is_loaded(train, monkeypatch):
+    """Its optimizer and graphs, too: both would not fit on a device that training has filled."""
+    load, build, trained, alive = finish.Translator.load, setup.build_optimizer, [], []
+
+    def build_optimizer(model, config):
+        optimizer = build(model, config)
+        trained.extend(map(weakref.ref, (model, optimizer)))
+        return optimizer
+
+    def load_best(*arguments):
+        alive.extend(reference() is not None for reference in trained)
+        return load(*arguments)
+
+    monkeypatch.setattr(setup, "build_optimizer", build_optimizer)
+    monkeypatch.setattr(finish.Translator, "load", load_best)
+    assert train("run", max_steps=3, average_checkpoints=2)[0] == 0
+    assert alive == [False, False]
 
 
 def test_a_state_is_saved_now_and_then_and_at_signals(train, tmp_path, monkeypatch):

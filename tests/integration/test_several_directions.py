@@ -70,7 +70,7 @@ def lineage(two_directions, one_thread, once):
 
     def make(folder):
         from mt_cli.config.loading import config_of_text
-        from mt_cli.reporting.report import format_summary
+        from mt_cli.run.report import format_summary
         from mt_cli.run.train import train
 
         texts = {"two": CONFIG, "one": CONFIG.replace("tag: to_target", "").replace("both_directions: true", "")}

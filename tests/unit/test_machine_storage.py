@@ -15,7 +15,7 @@ from mt_cli.machine.storage import (
     write_text,
     writing,
 )
-from mt_cli.run.training_log import TooManyBadStepsError
+from mt_cli.run.log import TooManyBadStepsError
 
 
 @pytest.mark.parametrize("content", [b'{"a": 1', b"[" * 10_000, b"\xff", b'{"b": "x"}', b'{"a": 1, "b": 222}', None])

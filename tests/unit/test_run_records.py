@@ -1,6 +1,7 @@
 import numpy as np
 
-from mt_cli.reporting.records import Records, read_rows
+from mt_cli.evaluation.results import read_rows
+from mt_cli.run.log import Records
 
 PICTURES = {"attention/1": np.zeros((4, 6, 3), dtype=np.uint8)}
 

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from mt_cli.checkpoint.checkpoint import Checkpoint
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.checkpoint.state import Ancestor, RunState, ValidatedStep, best_of, describe_lineage, last_of
+from mt_cli.checkpoint.lineage import Ancestor, describe_lineage
+from mt_cli.checkpoint.state import RunState, ValidatedStep, best_of, last_of
 from mt_cli.checkpoint.trained import load_together, write_run
 from mt_cli.errors import DamagedFileError, InputError, RunError
 from mt_cli.machine.storage import real_path

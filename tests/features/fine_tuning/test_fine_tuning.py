@@ -54,10 +54,8 @@ def child(family, mt, tmp_path):
     return run
 
 
-def flip_a_byte(path):
-    content = bytearray(path.read_bytes())
-    content[-9] ^= 1
-    path.write_bytes(content)
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:-1])
 
 
 @pytest.mark.parametrize(
@@ -67,7 +65,7 @@ def flip_a_byte(path):
         (("init.freeze=[embeddings, encoder, decoder, projection]",), None, "init.freeze"),
         (("init.run=runs/paren",), None, "runs/parent"),
         (("corpus.tag=to_target",), None, "<2xx>"),
-        ((), lambda folder: flip_a_byte(folder / "runs/parent/checkpoints/best.safetensors"), "init.run: "),
+        ((), lambda folder: truncate(folder / "runs/parent/checkpoints/best.safetensors"), "init.run: "),
     ],
 )
 def test_a_child_that_does_not_fit_is_refused_unwritten(child, tmp_path, settings, damage, named):
@@ -167,7 +165,7 @@ def test_adapters_need_the_weights_that_they_adapt(child, mt, tmp_path):
         status, _, err = command()
         assert (status, "base.safetensors" in err) == (2, True)
     base.write_bytes(content)
-    flip_a_byte(base)
+    truncate(base)
     assert "base.safetensors: damaged" in mt("translate", "--run", "runs/child", "one")[2]
 
 

@@ -1,4 +1,4 @@
-"""Context of a training run, built once: model, optimizer, batches and validator."""
+"""Objects of a training, built once: model, optimizer, pairs and validator."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from mt_cli.batching.batches import TrainingPairs
 from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import Config
 from mt_cli.data.prepare import Data, estimate_epoch, fingerprints_of
 from mt_cli.features.fine_tuning.parent import ParentRun
@@ -18,7 +20,6 @@ from mt_cli.machine.devices import pick_precision, precision_of, seed_everything
 from mt_cli.machine.group import Group
 from mt_cli.model.trainable_weights import add_adapters, freeze
 from mt_cli.model.transformer import Transformer
-from mt_cli.run.plan import Plan
 from mt_cli.run.validation import Validator
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 from mt_cli.training.averaging import MovingAverage
@@ -26,6 +27,28 @@ from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
 from mt_cli.training.steps import count_steps
 from mt_cli.training.update import is_worth_compiling, reason_against_graphs
+
+
+@dataclass(frozen=True)
+class Run:
+    """Run without its model: what stays when training has ended."""
+
+    config: Config
+    """Complete config."""
+    data: Data
+    directory: RunDirectory
+    device: torch.device
+    group: Group
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Dtype of activations in training."""
+        return pick_precision(self.config.training.precision, self.device)
+
+    @property
+    def precision(self) -> str:
+        """Name of this dtype."""
+        return precision_of(self.dtype)
 
 
 @dataclass(frozen=True)
@@ -41,15 +64,10 @@ class Length:
 
 
 @dataclass(frozen=True)
-class TrainingContext:
+class Setup:
     """Objects that training uses from first step to last. Loading a checkpoint and training change the weights."""
 
-    plan: Plan
-    data: Data
-    directory: RunDirectory
-    device: torch.device
-    dtype: torch.dtype
-    group: Group
+    run: Run
     objective: Objective
     optimizer: torch.optim.Optimizer
     average: MovingAverage | None
@@ -60,19 +78,14 @@ class TrainingContext:
     """Fingerprints of corpora and frozen files; empty except in the main process, which saves them."""
 
     @property
-    def config(self) -> Config:
-        """Complete config of the run."""
-        return self.plan.config
-
-    @property
     def model(self) -> Transformer:
         """Model that is trained and saved."""
         return self.objective.model
 
     @property
-    def precision(self) -> str:
-        """Name of the number format of training."""
-        return precision_of(self.dtype)
+    def average_weights(self) -> Mapping[str, Tensor] | None:
+        """Moving average of the weights by name; None without `training.ema_decay`."""
+        return None if self.average is None else self.average.weights
 
     @contextmanager
     def averaged(self) -> Iterator[Transformer]:
@@ -82,13 +95,14 @@ class TrainingContext:
 
     @property
     def reason_against_graphs(self) -> str | None:
-        """Reason why steps are not recorded as CUDA graphs, in a few words; None if they are."""
-        return reason_against_graphs(self.config.training, self.config.model, self.device, self.dtype)
+        """Reason why steps are not captured as CUDA graphs, in a few words; None if they are."""
+        config = self.run.config
+        return reason_against_graphs(config.training, config.model, self.run.device, self.run.dtype)
 
     @property
     def compiles_layers(self) -> bool:
-        """Whether the layers are compiled. The length of the whole run decides, so that a run resumes as it began."""
-        training, num_steps = self.config.training, self.length.num_steps
+        """True if the layers are compiled. The length of the whole run decides, so that a run resumes as it began."""
+        training, num_steps = self.run.config.training, self.length.num_steps
         if training.compile != "auto" or self.reason_against_graphs is not None:
             return training.compile is True and self.reason_against_graphs is None
         num_tokens = None if num_steps is None else num_steps * self.length.step_tokens
@@ -100,46 +114,37 @@ class TrainingContext:
         return sum(weight.numel() for weight in self.model.parameters())
 
 
-def build_context(
-    plan: Plan, data: Data, directory: RunDirectory, device: torch.device, group: Group, parent: ParentRun | None
-) -> TrainingContext:
-    """Build model, optimizer, batches and validator; `parent` gives the first weights of a new run."""
-    config, training = plan.config, plan.config.training
-    dtype = pick_precision(training.precision, device)
-    model = _build_model(config, data.tokenizers, directory, device, group, parent)
+def build_setup(run: Run, state: RunState, parent: ParentRun | None) -> Setup:
+    """Build model, optimizer, batches and validator.
+
+    `state` is the state that training begins with, before its weights are loaded; `parent` gives the first weights of a
+    new run.
+    """
+    config, data, training = run.config, run.data, run.config.training
+    model = _build_model(run, parent)
     objective = Objective(model, training)
-    pairs = training_pairs(data, config, group)
-    fingerprints = group.on_main(lambda: fingerprints_of(data.corpora, config) | directory.frozen_file_digests())
-    return TrainingContext(
-        plan,
-        data,
-        directory,
-        device,
-        dtype,
-        group,
+    pairs = training_pairs(data, config, run.group)
+    fingerprints = run.group.on_main(
+        lambda: fingerprints_of(data.corpora, config) | run.directory.frozen_file_digests()
+    )
+    return Setup(
+        run,
         objective,
         build_optimizer(model, training),
         None if training.ema_decay is None else MovingAverage(model, training.ema_decay),
-        Validator(objective, data, config, dtype, device, plan.longest_source),
+        Validator(objective, data, config, run.dtype, run.device, state.longest_source),
         pairs,
-        _length(config, pairs, plan.num_processes),
+        _length(config, pairs, state.position.num_processes),
         fingerprints or {},
     )
 
 
-def _build_model(
-    config: Config,
-    tokenizers: TokenizerPair,
-    directory: RunDirectory,
-    device: torch.device,
-    group: Group,
-    parent: ParentRun | None,
-) -> Transformer:
+def _build_model(run: Run, parent: ParentRun | None) -> Transformer:
     """Build the model, with adapters if the config has them."""
-    model = new_model(config, tokenizers).to(device)
-    if config.init.adapter_rank is not None:
-        group.on_main(lambda: directory.load_frozen_weights(model))
-        add_adapters(model, config.init)
+    model = new_model(run.config, run.data.tokenizers).to(run.device)
+    if run.config.init.adapter_rank is not None:
+        run.directory.load_frozen_weights(model)
+        add_adapters(model, run.config.init)
     elif parent is not None:
         parent.load_weights_into(model)
     return model
