@@ -136,7 +136,7 @@ class RunDirectory(Checkpoints):
                 )
 
     def can_resume(self) -> bool:
-        """Whether there is a saved state; raises RunError if there is a run without one."""
+        """True if there is a saved state; raises RunError if there is a run without one."""
         if self.state_paths():
             return True
         made_by_training = (self.best_path, self.report_path, self.metrics_path, self.samples_path)
@@ -173,7 +173,7 @@ class RunDirectory(Checkpoints):
         )
 
     def is_empty(self) -> bool:
-        """Whether the directory contains nothing except the lock."""
+        """True if the directory contains nothing except the lock."""
         return all(path.name == LOCK for path in self.path.iterdir())
 
     @contextmanager
@@ -245,5 +245,5 @@ UNKNOWN_CORPUS = "corpus of an imported model (unknown).tsv"
 
 
 def is_imported(config: Config) -> bool:
-    """Whether a config belongs to an imported run, whose corpora are not known."""
+    """True if a config belongs to an imported run, whose corpora are not known."""
     return any(getattr(source, "file", None) == UNKNOWN_CORPUS for source in config.corpus.train)

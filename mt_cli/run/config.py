@@ -16,8 +16,8 @@ from mt_cli.features.fine_tuning.parent import ParentRun, adopt, inherited
 from mt_cli.machine.console import say
 from mt_cli.machine.devices import limited_memory, memory_of, pick_precision
 from mt_cli.machine.storage import format_bytes
-from mt_cli.model.transformer import outline
-from mt_cli.run.setup import new_model
+from mt_cli.model.trainable_weights import freeze
+from mt_cli.model.transformer import Transformer, outline
 from mt_cli.training.gradients import fits_memory, largest_batch
 from mt_cli.training.objective import Objective
 
@@ -99,7 +99,9 @@ def _check_memory(config: Config, sizes: Sequence[int], device: torch.device) ->
 
 def _largest_that_fits(config: Config, data: Data, device: torch.device) -> int:
     """Number of tokens of the largest batch of the longest pairs that a GPU has memory for, found by trying."""
-    objective = Objective(new_model(config, data.tokenizers).to(device), config.training)
+    model = Transformer(config.model, *(tokenizer.vocab_size for tokenizer in data.tokenizers))
+    freeze(model, config.init.freeze)
+    objective = Objective(model.to(device), config.training)
     dtype = pick_precision(config.training.precision, device)
     source = target = config.corpus.max_tokens
     largest = _LARGEST_BATCH

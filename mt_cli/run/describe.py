@@ -42,7 +42,7 @@ def describe_training(setup: Setup, cache: Cache) -> list[str]:
 
 def _describe_steps(length: Length, training: TrainingConfig) -> str:
     is_growing = training.micro_batches_growth_steps is not None
-    unknown = "of growing size" if is_growing else "as many an epoch as the stream gives"
+    unknown = "of growing size" if is_growing else "an epoch has as many as the stream gives"
     steps = f"{length.steps_per_epoch:,} an epoch" if length.steps_per_epoch else unknown
     limit = f", at most {length.num_steps:,} in all" if length.num_steps else ""
     return f"{steps}{limit}; {length.step_tokens:,} tokens each at most"

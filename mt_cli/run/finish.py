@@ -51,7 +51,7 @@ def average_at_end(setup: Setup, state: RunState) -> None:
 def average_run(path: Path, last: int | None, best: int | None) -> list[str]:
     """Average the last or the best checkpoints of a run; return the scores as lines. Another process must not train it.
 
-    The mean becomes `best` if its score on the validation set is better; the previous best stays as `before_average`.
+    The mean becomes `best` if its score on the validation set is better, until training resumes.
     Raises RunError if the run has not kept enough checkpoints or is being trained, and the errors of `prepare` and
     `TrainedRun.load`.
     """
@@ -83,7 +83,7 @@ def _try_mean(
         is_better = state.is_better(validation.value, validation.loss)
         if is_better:
             state.set_best(steps[-1], validation.value, validation.loss, validator.metric_id)
-            directory.save_average(model, asdict(state), steps)
+            directory.save_best(model, {**asdict(state), "averaged_steps": list(steps)})
     verdict = "the new best" if is_better else "not better, the best checkpoint stays"
     return f"mean of steps {', '.join(f'{step:,}' for step in steps)}: {validator.describe(validation)}; {verdict}"
 

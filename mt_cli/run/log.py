@@ -23,7 +23,7 @@ from torch.utils.tensorboard.summary import hparams
 from mt_cli.checkpoint.state import RunState, UnloggedStep
 from mt_cli.config.training import TrainingConfig
 from mt_cli.errors import DivergenceError
-from mt_cli.evaluation.results import Sample, read_rows, read_samples
+from mt_cli.evaluation.results import Sample, read_rows
 from mt_cli.machine.console import Progress, say
 from mt_cli.machine.devices import memory_used
 from mt_cli.machine.storage import writing
@@ -151,7 +151,6 @@ class Records:
             # TensorBoard can only forget whole steps, and must forget a validation of this step that was not saved.
             rows = [row for row in read_rows(self._metrics) if row["step"] == step]
             is_validated = any("valid/loss" in row for row in rows)
-            self._samples = {sample[:2]: sample[2] for sample in read_samples(self._texts)}
             self._board = SummaryWriter(directory, purge_step=step + is_validated)
             for row in [] if is_validated else rows:
                 self._add_points(row)
@@ -171,19 +170,15 @@ class Records:
                 self._board.add_scalar(tag, value, row["step"])
 
     def write_samples(self, step: int, samples: Sequence[Sample]) -> None:
-        """Add the sample sentences; TensorBoard shows them beside the last hypotheses."""
+        """Add the sample sentences to `samples.txt` and TensorBoard."""
         if not samples:
             return
         with writing(self._texts), self._texts.open("a", encoding="utf-8") as file:
             file.write(f"# step {step}\n")
             for source, reference, hypothesis in samples:
                 file.write(f"source     {source}\nreference  {reference}\nhypothesis {hypothesis}\n\n")
-        table = "| source | reference | hypothesis | last time |\n|---|---|---|---|\n"
-        for source, reference, hypothesis in samples:
-            before = self._samples.get((source, reference))
-            last = "the same" if before == hypothesis else _plain(before or "")
-            table += f"| {_plain(source)} | {_plain(reference)} | {_plain(hypothesis)} | {last} |\n"
-            self._samples[source, reference] = hypothesis
+        rows = [("source", "reference", "hypothesis"), ("---", "---", "---"), *(map(_plain, row) for row in samples)]
+        table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
         with writing(self._directory):
             self._board.add_text("samples", table, step)
 

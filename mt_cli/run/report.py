@@ -53,7 +53,7 @@ def finished_report(directory: RunDirectory, config: Config, state: RunState) ->
 
 
 def format_summary(report: Report, path: Path, needs_tag: bool = False) -> str:
-    """Scores of a run and the next commands, for people; `needs_tag` if the model has no default tag."""
+    """Summary of scores and next commands; `needs_tag` if the model has no default tag."""
     run = shlex.quote(str(path))
     on_valid = (
         "note: valid chose the checkpoint, so its scores are somewhat too high; name a test set (corpus.test) for an "
@@ -85,7 +85,7 @@ def write_report(run: Run, ending: Ending, scores: Mapping[str, SplitScores]) ->
     report = Report(
         **first.model_dump(exclude_unset=True),
         run=run.config.name,
-        extra_tests={each.split: each for each in others},
+        extra_tests={test.split: test for test in others},
         parents=[ParentRecord(**record_of(parent)) for parent in state.parents],
         validation=_validation(state),
         stopped_because=ending.stopped_because,
@@ -109,8 +109,8 @@ def write_report(run: Run, ending: Ending, scores: Mapping[str, SplitScores]) ->
     sections = ("tokenizer", "model", "training")
     options = {key: value for name in sections for key, value in flat(getattr(run.config, name), name).items()}
     values = {
-        f"final/{name}_{metric}": each.scores[metric].score
-        for name, each in scores.items()
+        f"final/{name}_{metric}": test.scores[metric].score
+        for name, test in scores.items()
         for metric in ("bleu", "chrf")
     }
     values["final/parameters"] = float(ending.num_parameters)

@@ -11,35 +11,26 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-import numpy as np
-import torch
-
-from mt_cli.checkpoint.checkpoint import Checkpoint, save_checkpoint
+from mt_cli.checkpoint.checkpoint import Checkpoint
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import Config
-from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.sources import with_commits
-from mt_cli.corpus.text_hashes import PairHashes, pair_hashes
-from mt_cli.data.prepare import Data, read, training_pair_hashes
 from mt_cli.errors import DamagedFileError, DivergenceError, InputError, RunError
 from mt_cli.evaluation.results import Report
-from mt_cli.features.data_check.problems import find_problems, refuse_processed
 from mt_cli.features.fine_tuning.parent import ParentRun
 from mt_cli.machine.console import say
 from mt_cli.machine.group import Group
 from mt_cli.machine.storage import remove, write_text
 from mt_cli.model.transformer import Transformer
-from mt_cli.run.config import prepare_new, resumed_config, with_fitting_batches
+from mt_cli.run.config import resumed_config
 from mt_cli.run.log import TooManyBadStepsError
 from mt_cli.run.report import finished_report
-from mt_cli.run.setup import Setup, new_model
+from mt_cli.run.setup import Setup
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 from mt_cli.training.steps import Position, StepReport
 
 _MAX_RESTARTS = 2
-_ROWS_OF_STREAM = 10_000
-"""Number of rows of a stream that are examined before a run begins."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +51,13 @@ class Start:
     """Description of the options that changed since the last start."""
     report: Report | None = None
     """Report of a run that is finished."""
+
+    def completed(self, config: Config, tokenizers: TokenizerPair, parent: ParentRun | None) -> Start:
+        """Start of a new run that `create` has prepared."""
+        state = self.state
+        if parent is not None:
+            state = replace(state, parents=[parent.run.ancestor], longest_source=parent.run.max_tokens)
+        return replace(self, config=config, tokenizers=tokenizers, state=state)
 
 
 def decide(config: Config, directory: RunDirectory, fresh: bool, group: Group) -> Start:
@@ -105,64 +103,13 @@ def _resumption(config: Config, directory: RunDirectory) -> Start:
     )
 
 
-def create(
-    start: Start, directory: RunDirectory, cache: Cache, device: torch.device
-) -> tuple[Start, Data, ParentRun | None]:
-    """Prepare the data of a new run, train its tokenizers, and write its directory.
-
-    Return the complete start, the data, and the run whose weights it begins with.
-
-    An older run in the directory is moved aside only after the corpora have been read and the memory has been checked.
-    Raises CorpusError for text that is processed already, DeviceMemoryError, and the errors of `prepare_new`.
-    """
-    config = start.config
-    if config.init.run is None:  # Before tokenizers are trained.
-        _refuse_processed(config, cache)
-    config, data, parent = prepare_new(config, cache, directory.path)
-    if parent is not None:  # The parent decides how text is normalized.
-        _refuse_processed(config, cache)
-    config = with_fitting_batches(config, data, device)
-    if start.replaces_run:
-        say(f"The old run was moved to {directory.move_aside()}.")
-    directory.create(config, data.tokenizers)
-    hashes, state = training_pair_hashes(data, config), start.state
-    if parent is not None:
-        inherited = RunDirectory(parent.path).training_pairs()
-        if inherited is not None:
-            _say_leaks(data, config, parent, inherited)
-        hashes = None if hashes is None or inherited is None else np.concatenate([hashes, inherited])
-        if config.init.adapter_rank is not None:
-            model = new_model(config, data.tokenizers)
-            parent.load_weights_into(model)
-            save_checkpoint(directory.base_path, model, {})
-        state = replace(state, parents=[parent.run.ancestor], longest_source=parent.run.max_tokens)
-    if hashes is not None:
-        directory.save_training_pairs(hashes)
-    return replace(start, config=config, tokenizers=data.tokenizers, state=state), data, parent
-
-
-def _refuse_processed(config: Config, cache: Cache) -> None:
-    """Raise CorpusError if the training text (or the first rows of a stream) is processed already and not accepted."""
-    refuse_processed(find_problems(read(config, cache, _ROWS_OF_STREAM), config, cache))
-
-
-def _say_leaks(data: Data, config: Config, parent: ParentRun, hashes: PairHashes) -> None:
-    """Print how many evaluation pairs the parent was trained on; `hashes` are the hashes of its training pairs."""
-    for name, corpus in data.corpora.items():
-        if name != "train" and (number := int(np.isin(pair_hashes(corpus.pairs, config.corpus.tags), hashes).sum())):
-            seen = f"{parent.path} was trained on {number:,} of the {len(corpus):,} pairs of {name}"
-            say(f"note: {seen}, so scores on them are too high")
-
-
 def restore(setup: Setup, start: Start) -> RunState:
     """Load the newest usable checkpoint in the main process; return its state, or the first state of a new run.
 
     The other processes load it with `follow`, when it has been saved again. Raises RunError if no checkpoint can be
     used, or corpora or tokenizers have changed.
     """
-    group = setup.run.group
-    state = group.from_main(lambda: start.state if start.is_new else _resumed(setup, start))
-    return state if group.rank == 0 else replace(state, tracked_bytes={})  # Only the main process writes files.
+    return setup.run.group.from_main(lambda: start.state if start.is_new else _resumed(setup, start))
 
 
 def follow(setup: Setup) -> None:
@@ -213,9 +160,7 @@ def go_back(setup: Setup, diverged: RunState, error: TooManyBadStepsError) -> Ru
 
     Raises DivergenceError if training already went back twice, RunError if no state is usable.
     """
-    group = setup.run.group
-    state = group.from_main(lambda: _before_divergence(setup, diverged, error))
-    return state if group.rank == 0 else replace(state, tracked_bytes={})
+    return setup.run.group.from_main(lambda: _before_divergence(setup, diverged, error))
 
 
 def _before_divergence(setup: Setup, diverged: RunState, error: TooManyBadStepsError) -> RunState:

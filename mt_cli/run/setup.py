@@ -1,4 +1,4 @@
-"""Objects of a training, built once: model, optimizer, pairs and validator."""
+"""Directory of a new run, and the objects of a training, built once: model, optimizer, pairs and validator."""
 
 from __future__ import annotations
 
@@ -6,20 +6,27 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from mt_cli.batching.batches import TrainingPairs
+from mt_cli.checkpoint.checkpoint import save_checkpoint
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import Config
-from mt_cli.data.prepare import Data, estimate_epoch, fingerprints_of
+from mt_cli.corpus.cache import Cache
+from mt_cli.corpus.text_hashes import PairHashes, pair_hashes
+from mt_cli.data.prepare import Data, estimate_epoch, fingerprints_of, read, training_pair_hashes
+from mt_cli.features.data_check.problems import find_problems, refuse_processed
 from mt_cli.features.fine_tuning.parent import ParentRun
 from mt_cli.features.training_pairs import training_pairs
+from mt_cli.machine.console import say
 from mt_cli.machine.devices import pick_precision, precision_of, seed_everything
 from mt_cli.machine.group import Group
 from mt_cli.model.trainable_weights import add_adapters, freeze
 from mt_cli.model.transformer import Transformer
+from mt_cli.run.config import prepare_new, with_fitting_batches
 from mt_cli.run.validation import Validator
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 from mt_cli.training.averaging import MovingAverage
@@ -27,6 +34,9 @@ from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
 from mt_cli.training.steps import count_steps
 from mt_cli.training.update import is_worth_compiling, reason_against_graphs
+
+_ROWS_OF_STREAM = 10_000
+"""Number of rows of a stream that are examined before a run begins."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +122,53 @@ class Setup:
     def num_parameters(self) -> int:
         """Number of parameters; shared parameters count once."""
         return sum(weight.numel() for weight in self.model.parameters())
+
+
+def create(
+    config: Config, directory: RunDirectory, cache: Cache, device: torch.device, replaces_run: bool
+) -> tuple[Config, Data, ParentRun | None]:
+    """Prepare the data of a new run, train its tokenizers, and write its directory.
+
+    Return the complete config, the data, and the run whose weights it begins with. If it replaces an older run in the
+    directory, that run is moved aside only after the corpora have been read and the memory has been checked.
+
+    Raises CorpusError for text that is processed already, DeviceMemoryError, and the errors of `prepare_new`.
+    """
+    if config.init.run is None:  # Before tokenizers are trained.
+        _refuse_processed(config, cache)
+    config, data, parent = prepare_new(config, cache, directory.path)
+    if parent is not None:  # The parent decides how text is normalized.
+        _refuse_processed(config, cache)
+    config = with_fitting_batches(config, data, device)
+    if replaces_run:
+        say(f"The old run was moved to {directory.move_aside()}.")
+    directory.create(config, data.tokenizers)
+    hashes = training_pair_hashes(data, config)
+    if parent is not None:
+        inherited = RunDirectory(parent.path).training_pairs()
+        if inherited is not None:
+            _say_leaks(data, config, parent, inherited)
+        hashes = None if hashes is None or inherited is None else np.concatenate([hashes, inherited])
+        if config.init.adapter_rank is not None:
+            model = new_model(config, data.tokenizers)
+            parent.load_weights_into(model)
+            save_checkpoint(directory.base_path, model, {})
+    if hashes is not None:
+        directory.save_training_pairs(hashes)
+    return config, data, parent
+
+
+def _refuse_processed(config: Config, cache: Cache) -> None:
+    """Raise CorpusError if the training text (or the first rows of a stream) is processed already and not accepted."""
+    refuse_processed(find_problems(read(config, cache, _ROWS_OF_STREAM), config, cache))
+
+
+def _say_leaks(data: Data, config: Config, parent: ParentRun, hashes: PairHashes) -> None:
+    """Print how many evaluation pairs the parent was trained on; `hashes` are the hashes of its training pairs."""
+    for name, corpus in data.corpora.items():
+        if name != "train" and (number := int(np.isin(pair_hashes(corpus.pairs, config.corpus.tags), hashes).sum())):
+            seen = f"{parent.path} was trained on {number:,} of the {len(corpus):,} pairs of {name}"
+            say(f"note: {seen}, so scores on them are too high")
 
 
 def build_setup(run: Run, state: RunState, parent: ParentRun | None) -> Setup:

@@ -23,8 +23,8 @@ from mt_cli.run.describe import describe_training
 from mt_cli.run.finish import average_at_end, finish
 from mt_cli.run.loop import optimize
 from mt_cli.run.report import Ending, format_summary
-from mt_cli.run.resume import Start, create, decide, restore
-from mt_cli.run.setup import Run, build_setup
+from mt_cli.run.resume import Start, decide, restore
+from mt_cli.run.setup import Run, build_setup, create
 
 
 def train(config: Config, runs: Path, fresh: bool = False, group: Group = ALONE) -> Report:
@@ -64,8 +64,9 @@ def _optimized(
     data: Data | None = None
     parent: ParentRun | None = None
     if start.is_new:
-        if created := group.on_main(lambda: create(start, directory, cache, device)):
-            start, data, parent = created
+        if created := group.on_main(lambda: create(start.config, directory, cache, device, start.replaces_run)):
+            config, data, parent = created
+            start = start.completed(config, data.tokenizers, parent)
         start = group.from_main(lambda: start)
     data = group.once_per_machine(lambda: data or prepare(start.config, cache, start.tokenizers))
     keep_memory()
