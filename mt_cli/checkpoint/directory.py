@@ -10,7 +10,6 @@ import errno
 import hashlib
 import json
 import os
-import zlib
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -70,9 +69,7 @@ class RunDirectory(Checkpoints):
 
     def save_training_pairs(self, hashes: PairHashes) -> None:
         """Save the `pair_hashes` of all pairs that the weights are trained on, including the pairs of parents."""
-        content = np.unique(hashes).astype("<u8").tobytes()
-        head = np.array([len(content), zlib.crc32(content)], "<u8").tobytes()
-        write_bytes(self.training_pairs_path, head + content)
+        write_bytes(self.training_pairs_path, np.unique(hashes).astype("<u8").tobytes())
 
     def training_pairs(self) -> PairHashes | None:
         """Hashes of the pairs that the weights were trained on, sorted; None if they are not known.
@@ -83,9 +80,8 @@ class RunDirectory(Checkpoints):
         if not os.path.lexists(path):
             return None
         with reading(path, RunError):
-            data = read_regular(path, _MAX_PAIRS_BYTES)
-        head, content = data[:16], data[16:]
-        if len(content) % 8 or head != np.array([len(content), zlib.crc32(content)], "<u8").tobytes():
+            content = read_regular(path, _MAX_PAIRS_BYTES)
+        if len(content) % 8:
             raise RunError(f"{path}: is damaged; restore it, or delete it (then comparisons cannot use it)")
         return np.frombuffer(content, "<u8").astype(np.uint64)
 

@@ -120,16 +120,12 @@ def follow(setup: Setup) -> None:
     group, directory = setup.run.group, setup.run.directory
     if group.size == 1:
         return
-    path, digest = group.from_main(lambda: _identified(directory.state_paths()[0]))
+    digest = group.from_main(lambda: Checkpoint(directory.state_paths()[0]).digest)
     if group.rank > 0:
-        checkpoint = Checkpoint(path)
-        if checkpoint.digest != digest:
-            raise RunError(f"{path}: the first process has saved another file; all machines must share this folder")
-        checkpoint.restore(setup.model, setup.optimizer, setup.average_weights)
-
-
-def _identified(path: Path) -> tuple[Path, str]:
-    return path, Checkpoint(path).digest
+        newest = [Checkpoint(path) for path in directory.state_paths()[:1]]
+        if [checkpoint.digest for checkpoint in newest] != [digest]:
+            raise RunError(f"{directory.path}: not the folder of the first process; all machines must share it")
+        newest[0].restore(setup.model, setup.optimizer, setup.average_weights)
 
 
 def _resumed(setup: Setup, start: Start) -> RunState:

@@ -122,7 +122,7 @@ def test_runs_are_not_compared_on_pairs_that_one_has_seen(mt, config, tmp_path):
         (tmp_path / f"t.{side}").write_text("".join(f"{pair[number].upper()}\n" for pair in sentences(40)), "utf-8")
     status, _, err = mt("evaluate", "--run", "runs/old", "--source", "t.en", "--reference", "t.de")
     assert status == 0 and "note: runs/old was trained on " in err and "of these 40 pairs" in err
-    for name, content, status in (("other", None, 0), ("same", b"12345678" * 9, 2)):
+    for name, content, status in (("other", None, 0), ("same", b"1234567", 2)):
         record = tmp_path / f"runs/{name}/training_pairs.bin"
         record.unlink()
         if content:
