@@ -17,7 +17,8 @@ from mt_cli.config.training import TrainingConfig
 from mt_cli.training.steps import Position
 
 _BEST = ("best_step", "best_value", "best_loss", "best_metric")
-_MOST_PROCESSES = 2**20
+_LARGEST_COUNT, _MOST_PROCESSES = 10**15, 2**20
+Count = Annotated[int, Field(ge=0, lt=_LARGEST_COUNT)]
 
 
 class UnloggedStep(NamedTuple):
@@ -58,8 +59,8 @@ class RunState:
     """
 
     position: Position = field(default_factory=Position)
-    elapsed_seconds: Annotated[float, Field(ge=0)] = 0.0
-    best_step: int = 0
+    elapsed_seconds: Annotated[float, Field(ge=0, lt=_LARGEST_COUNT)] = 0.0
+    best_step: Count = 0
     best_value: float | None = None
     """Value of `best_metric` at the best step; higher is better, a loss is negated."""
     best_loss: float | None = None
@@ -69,18 +70,18 @@ class RunState:
     parent_value: float | None = None
     """Value of `parent_metric` for the first weights; None if they are random, or not validated."""
     parent_metric: str = ""
-    num_validations_without_better: int = 0
-    validated_step: int = 0
+    num_validations_without_better: Count = 0
+    validated_step: Count = 0
     validations: list[ValidatedStep] = field(default_factory=list)
     """Validations whose weights are kept, oldest first."""
     unlogged: list[UnloggedStep] = field(default_factory=list)
     """Steps since the last row of `metrics.jsonl`."""
     recent_loss: float | None = None
     """Mean loss of the steps in the last row."""
-    num_bad_steps: int = 0
+    num_bad_steps: Count = 0
     """Number of steps skipped because their loss or gradient was not finite."""
-    num_bad_steps_in_row: int = 0
-    num_restarts: int = 0
+    num_bad_steps_in_row: Count = 0
+    num_restarts: Count = 0
     """Number of times that training went back after too many bad steps; each time, the learning rate was halved."""
     tracked_bytes: dict[str, int] = field(default_factory=dict)
     """Sizes, when this state was saved, of the files that grow during training."""
@@ -101,6 +102,9 @@ class RunState:
     def from_state(cls, state: Any) -> RunState:
         """Validate a value that `asdict` made; raises ValueError for any other value."""
         checked = _READER.validate_python(state)
+        *counts, num_pairs = vars(checked.position).values()
+        if not all(0 <= count < _LARGEST_COUNT for count in (*counts, *num_pairs)):
+            raise ValueError("position: a count that is negative or too large")
         if not 1 <= checked.position.num_processes <= _MOST_PROCESSES:
             raise ValueError("num_processes: out of range")
         return checked
