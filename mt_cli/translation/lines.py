@@ -34,6 +34,7 @@ from mt_cli.translation.sentences import (
     units,
 )
 
+_LINE_END = re.compile(r"(?:(?<!\s)[^\S\r\n]++)?+[\r\n]\s*")
 _BYTES = frozenset(BYTES)
 _THOUSANDS = re.compile(r"(?<=\d)[.,'’٬\s](?=\d{3}(?!\d))")
 _SHORT, _MOST_OF_WORD = 40, 3
@@ -261,7 +262,7 @@ class LineSplitter(NamedTuple):
         """The line without its tag, with one space between words, but for those in protected spans."""
         first, *rest = source.split(maxsplit=1)
         body = self.protection.protect((rest[0] if rest else "") if first in self.tagging.tags else source)
-        contents = tuple(re.sub(r"\s*[\r\n]+\s*", " ", content) for content in body.contents)
+        contents = tuple(_LINE_END.sub(" ", content) for content in body.contents)
         return ProtectedText(" ".join(body.text.split()), contents)
 
     def _split(self, before: str, text: str, plain: str, split_sentences: bool) -> tuple[list[Segment], bool]:
@@ -322,11 +323,11 @@ class LineSplitter(NamedTuple):
         else:
             yield Segment(text, ids, self._unknown_words(text, ids), start - len(before), glue)
             return
-        first, second = (sentences[:number], sentences[number:]) if number else ((), ())
         next_start = end + len(between)
+        halves = (sentences[:number], sentences[number:]) if number else ([(body[:end], "")], [(body[next_start:], "")])
         glue_between = glue_of_translations(between, *self.languages)
-        yield from self._segments(before, body[:end], start, glue_between, first)
-        yield from self._segments(before, body[next_start:], start + next_start, glue, second)
+        yield from self._segments(before, body[:end], start, glue_between, halves[0])
+        yield from self._segments(before, body[next_start:], start + next_start, glue, halves[1])
 
     def _is_long(self, sentence: str, length: int) -> bool:
         """Whether a sentence of `length` tokens is too long to be translated whole."""

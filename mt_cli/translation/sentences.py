@@ -26,7 +26,7 @@ _NO_END = re.compile(
     r"|etc|vs|cf|ca|bzw|usw|vgl|z\.B|d\.h|u\.a|e\.g|i\.e|p\.es|[A-Z]\.(?:[A-Z]\.)*[A-Z]|pp?|ed|eds|Jan|Feb|Apr|Aug|Sept?"
     r"|Oct|Okt|Nov|Dec|Dez|Inc|Ltd|Co|Corp|Jr|approx|\d{1,2})\.$"
 )
-
+_LONGEST_NO_END = 16
 
 _FILLERS = "\u115f\u1160\u3164\uffa0"
 """Letters of Unicode that are invisible."""
@@ -91,7 +91,7 @@ def sentences_of(text: str) -> list[tuple[str, str]]:
     for match in _SENTENCE_END.finditer(text):
         # Closing quotation marks and brackets belong to the sentence, the spaces after them do not.
         end = match.start() + len(match[0].rstrip(" "))
-        if first < end and match.end() <= last and not _NO_END.search(text[start:end]):
+        if first < end and match.end() <= last and not _NO_END.search(text[max(start, end - _LONGEST_NO_END) : end]):
             sentences.append((text[start:end], text[end : match.end()]))
             start = match.end()
     return [*sentences, (text[start:], "")]

@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
+from linear import assert_linear
 
 from mt_cli.config.directions import Tagging
 from mt_cli.config.sections import DecodingConfig, TokenizerConfig
@@ -80,6 +81,14 @@ def test_marks_and_emoji_alone_are_no_sentence(text, glue, tail):
 def test_a_text_is_split_into_its_sentences(sentences):
     glue = "" if re.match(f"[{SPACELESS}]", sentences[0]) else " "
     assert [sentence for sentence, _ in sentences_of(glue.join(sentences))] == sentences
+
+
+@pytest.mark.parametrize("part", ["A. ", "1. ", "It. ", ". ", "¿", "字。", "ab, ", "ab ab "])
+def test_work_on_a_line_takes_time_in_proportion_to_it(pieces, part):
+    assert_linear(sentences_of, part.__mul__)
+    assert_linear(split_point, part.__mul__)
+    assert_linear(lambda text: repeats_itself("", text), part.__mul__)
+    assert_linear(lambda text: translated(Parrot(), pieces, text, 10**6, with_details=True), part.__mul__, size=60)
 
 
 @given(st.text(max_size=60) | MIXED)
