@@ -300,8 +300,7 @@ class Translator:
         rows = [(segment, start, best) for segment, start, of_segment in results for best in of_segment]
         texts = self._texts(rows, decoding.unk == "copy")
         with_texts = ([TextHypothesis(next(texts), best) for best in of_segment] for of_segment in hypotheses)
-        translated = [line.with_hypotheses(with_texts) for line in lines]
-        return translated if prefix else [line.with_true_digits() for line in translated]
+        return [line.with_hypotheses(with_texts) for line in lines]
 
     def _check_prefix(self, prefix: str, lines: Sequence[Translation]) -> None:
         """Raise InputError for a prefix whose protected spans would be lost or doubled."""
