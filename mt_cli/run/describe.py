@@ -8,6 +8,9 @@ from mt_cli.config.sections import Config
 from mt_cli.config.training import TrainingConfig
 from mt_cli.corpus.cache import Cache
 from mt_cli.data.describe import describe_data
+from mt_cli.data.prepare import Data
+from mt_cli.evaluation.notes import note_on_short_references
+from mt_cli.evaluation.scores import best_metric_of, scorer_of
 from mt_cli.machine.devices import describe_hardware
 from mt_cli.model.kernels import has_variable_length
 from mt_cli.run.compose import describe_destinations, problems_to_show
@@ -33,7 +36,7 @@ def describe_training(context: TrainingContext, cache: Cache) -> list[str]:
     note = note_on_patience(config.training, context.length.steps_per_epoch, context.length.num_steps)
     return [
         f"{config.name}: {', '.join(directions)}, into {context.directory.path}",
-        *(f"  {line}" for line in [*describe_data(data, config), *map(str, problems)]),
+        *(f"  {line}" for line in [*describe_data(data, config), *_notes_on_metric(data, config), *map(str, problems)]),
         f"  vocabulary  {entries} ({config.tokenizer.algorithm}{learned})",
         f"  model       {context.num_parameters:,} parameters{frozen}",
         f"  exports to  {describe_destinations(config)}",
@@ -123,3 +126,11 @@ def note_on_patience(training: TrainingConfig, steps_per_epoch: int | None, num_
         f"training.patience {training.patience} cannot end this run before step {earliest:,} (a validation every "
         f"{every:,} steps; those of the {training.warmup_steps:,} warm-up steps do not count){end}"
     )
+
+
+def _notes_on_metric(data: Data, config: Config) -> list[str]:
+    """Note that the references are too short for BLEU, if BLEU selects the best checkpoint."""
+    scorer = scorer_of(config, "valid")
+    is_bleu = best_metric_of(config, scorer) == "bleu"
+    note = note_on_short_references(scorer, [target for _, target in data.corpora["valid"].pairs]) if is_bleu else None
+    return [f"note: {note}"] if note else []

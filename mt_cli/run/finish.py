@@ -36,7 +36,7 @@ def finish(context: TrainingContext, state: RunState, stopped_because: str) -> R
     try:
         _average_at_end(context, state)
         if context.config.training.tune_decoding:
-            from mt_cli.features.tuning.at_end import tune_at_end
+            from mt_cli.evaluation.tuning import tune_at_end
 
             device, seconds = str(context.device), state.elapsed_seconds
             tune_at_end(context.directory, context.config, context.data, device, context.precision, seconds)

@@ -1,7 +1,7 @@
 """A line of text, split into segments that the model can read, with the translations of each segment.
 
-Text that no model can translate is copied: lines without letters, such as numbers, and long strings without spaces, such as
-addresses.
+Text that no model can translate is copied: lines without letters, such as numbers, and long strings without spaces,
+such as addresses.
 """
 
 from __future__ import annotations

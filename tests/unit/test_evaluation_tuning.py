@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from mt_cli.config.directions import Tagging
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.errors import ConfigError, InputError
+from mt_cli.evaluation import tuning
 from mt_cli.evaluation.scores import Scorer
-from mt_cli.features.tuning import tuning
-from mt_cli.features.tuning.tuning import Trial, TuningSet, choose, search_grid, tune
+from mt_cli.evaluation.tuning import Trial, TuningSet, choose, search_grid, tune
 
 SCORES = st.integers(0, 40).map(lambda tenths: tenths / 8)  # Exact in binary, so that margins are exact.
 
