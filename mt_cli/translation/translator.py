@@ -97,11 +97,11 @@ class Translator:
         use_threads(num_threads)
         paths = [run] if isinstance(run, str | Path) else list(run)
         if engine == "ctranslate2":
-            exported, tokenizers, of = load_exported(paths, device, precision, checkpoint)
-            languages, limits = (of.source_language, of.target_language), (of.max_tokens, of.most_tokens)
+            exported, tokenizers, of, digest = load_exported(paths, device, precision, checkpoint)
+            languages = of.source_language, of.target_language
+            limits = of.max_tokens, of.most_tokens
             return cls(
-                *(exported, tokenizers, of.decoding, limits[0], of.tagging, languages, limits[1], of.protection),
-                weights_digest=fingerprint(engine, of.sha256),
+                *(exported, tokenizers, of.decoding, limits[0], of.tagging, languages, limits[1], of.protection), digest
             )
         if engine != "mt":
             raise InputError(f"engine {engine}: use mt or ctranslate2")
@@ -116,8 +116,7 @@ class Translator:
         # The fingerprints include the frozen weights below adapters.
         digest = fingerprint(engine, [[run.digest, run.state.fingerprints] for run in runs], str(dtype))
         return cls(
-            *(transformer, first.tokenizers, decoding, max_tokens, tagging, corpus.languages, most, protection),
-            weights_digest=digest,
+            *(transformer, first.tokenizers, decoding, max_tokens, tagging, corpus.languages, most, protection), digest
         )
 
     @property

@@ -297,6 +297,18 @@ def test_a_translation_that_repeats_itself_is_noted(source, translation, is_loop
     assert repeats_itself(source, translation) == is_loop
 
 
+@given(
+    st.text("ab c", max_size=20),
+    st.text("ab c字", min_size=2, max_size=12),
+    st.integers(1, 30),
+    st.text("xy z", max_size=60),
+)
+def test_a_quick_test_changes_no_notice_of_a_repetition(before, unit, number, after):
+    text = " ".join((before + unit * number + after).split())
+    longest = max((len(match[0]) for match in re.finditer(r"(.{2,80}?)\1{3,}", text)), default=0)
+    assert repeats_itself("", text) == (longest >= max(24, len(text) / 3))
+
+
 @pytest.mark.parametrize(
     ("text", "read"),
     [
