@@ -75,25 +75,13 @@ def format_alignment(item: Translation) -> str:
 
 
 _NOTICES = {
-    "long": ("1 line has", "lines have", "more tokens than the longest training sentence (LINES)"),
-    "empty": (
-        *("1 translation is", "translations are"),
-        "empty (LINES): the model ends at once, as if there were nothing to say",
-    ),
-    "loop": (
-        *("1 translation repeats itself", "translations repeat themselves"),
-        "(LINES): the model has not learned such text; --set decoding.no_repeat_ngram=3 prevents loops, not wrong words",
-    ),
-    "lost": (
-        *("1 translation lacks", "translations lack"),
-        "a protected span of the source (LINES); --json names the spans",
-    ),
-    "reordered": (
-        *("1 translation has", "translations have"),
-        "placeholders such as %s in another order than the source (LINES)",
-    ),
+    "long": "more tokens than the longest training sentence",
+    "empty": "the translation is empty: the model ends at once, as if there were nothing to say",
+    "loop": "the translation repeats itself: the model has not learned such text; --set decoding.no_repeat_ngram=3 "
+    "prevents loops, not wrong words",
+    "lost": "the translation lacks a protected span of the source; --json names the spans",
+    "reordered": "placeholders such as %s are in another order than in the source",
 }
-"""What is said of one line, of several lines, and of all."""
 _STRICT = ("lost", "reordered")
 
 
@@ -137,7 +125,7 @@ class LineNotices:
     def __exit__(self, *error: object) -> None:
         if self._num_with_unknown_words > _MOST_NAMED:
             say(f"mt: {self._num_with_unknown_words:,} lines had words that are not in the vocabulary")
-        messages = {name: _notice(name, lines) for name, lines in self._lines.items() if lines}
+        messages = {name: f"{listed_lines(lines)}: {_NOTICES[name]}" for name, lines in self._lines.items() if lines}
         errors = [messages[name] for name in _STRICT if name in messages]
         is_error = bool(errors) and self._is_strict and error == (None, None, None)
         for name, message in messages.items():
@@ -145,12 +133,6 @@ class LineNotices:
                 say(f"note: {message}")
         if is_error:
             raise MtError("; ".join(errors))
-
-
-def _notice(name: str, lines: Sequence[str]) -> str:
-    one, several, text = _NOTICES[name]
-    subject = one if len(lines) == 1 else f"{len(lines):,} {several}"
-    return f"{subject} {text.replace('LINES', listed_lines(lines))}"
 
 
 def repeats_itself(source: str, translation: str) -> bool:
@@ -180,7 +162,7 @@ def note_on_repetition(sources: Sequence[str], translations: Sequence[str]) -> s
     """A note on the lines whose translations repeat themselves; None if there are none."""
     rows = enumerate(zip(sources, translations, strict=True), start=1)
     lines = [f"{number:,}" for number, (source, translation) in rows if repeats_itself(source, translation)]
-    return _notice("loop", lines) if lines else None
+    return f"{listed_lines(lines)}: {_NOTICES['loop']}" if lines else None
 
 
 def listed_lines(lines: Sequence[str]) -> str:
