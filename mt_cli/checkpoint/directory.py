@@ -15,13 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from filelock import FileLock, Timeout
 
 from mt_cli.checkpoint.checkpoints import Checkpoints
 from mt_cli.config.loading import differences, load_config
 from mt_cli.config.sections import Config, may_change
-from mt_cli.corpus.text_hashes import PairHashes
 from mt_cli.errors import RunError, reason
 from mt_cli.machine.console import say
 from mt_cli.machine.group import ALONE, Group
@@ -33,14 +31,12 @@ from mt_cli.machine.storage import (
     reading,
     refusal,
     remove_empty,
-    write_bytes,
     write_text,
 )
 from mt_cli.tokenizer.tokenizer import MAX_FILE_BYTES, TokenizerPair, load_tokenizers, save_tokenizers
 
 LOCK = ".lock"
 _NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP}
-_MAX_PAIRS_BYTES = 2**34
 
 
 class RunDirectory(Checkpoints):
@@ -53,7 +49,6 @@ class RunDirectory(Checkpoints):
         self.samples_path = path / "samples.txt"
         self.report_path = path / "report.json"
         self.bad_batch_path = path / "bad_batch.jsonl"
-        self.training_pairs_path = path / "training_pairs.bin"
         # The lock ends with its process. A mere file would outlive a killed process and prevent resuming.
         options: dict[str, Any] = {"thread_local": False, "fallback_to_soft": False}
         self._lock = FileLock(path / LOCK, blocking=False, **options)
@@ -66,24 +61,6 @@ class RunDirectory(Checkpoints):
             raise refusal(self.last_path.parent, error) from None
         save_tokenizers(self.path, tokenizers)
         write_text(self.config_path, config.to_yaml())
-
-    def save_training_pairs(self, hashes: PairHashes) -> None:
-        """Save the `pair_hashes` of all pairs that the weights are trained on, including the pairs of parents."""
-        write_bytes(self.training_pairs_path, np.unique(hashes).astype("<u8").tobytes())
-
-    def training_pairs(self) -> PairHashes | None:
-        """Hashes of the pairs that the weights were trained on, sorted; None if they are not known.
-
-        Raises RunError if the file is damaged.
-        """
-        path = self.training_pairs_path
-        if not os.path.lexists(path):
-            return None
-        with reading(path, RunError):
-            content = read_regular(path, _MAX_PAIRS_BYTES)
-        if len(content) % 8:
-            raise RunError(f"{path}: is damaged; restore it, or delete it (then comparisons cannot use it)")
-        return np.frombuffer(content, "<u8").astype(np.uint64)
 
     def config(self) -> Config:
         """Config of the run; raises RunError if this is no run directory."""

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import torch
 
+from mt_cli.config.sections import Config
 from mt_cli.config.training import TrainingConfig
 from mt_cli.corpus.cache import Cache
 from mt_cli.data.describe import describe_data
+from mt_cli.data.prepare import Data
+from mt_cli.evaluation.notes import note_on_short_references
+from mt_cli.evaluation.scores import best_metric_of, scorer_of
 from mt_cli.features.data_check.problems import find_problems
 from mt_cli.features.exchange.destinations import describe_destinations
 from mt_cli.machine.devices import describe_hardware
@@ -29,7 +33,7 @@ def describe_training(setup: Setup, cache: Cache) -> list[str]:
     problems = [problem for problem in find_problems(data.corpora, config, cache) if problem.kind != "text"]
     return [
         f"{config.name}: {', '.join(directions)}, into {setup.run.directory.path}",
-        *(f"  {line}" for line in [*describe_data(data, config), *map(str, problems)]),
+        *(f"  {line}" for line in [*describe_data(data, config), *_notes_on_metric(data, config), *map(str, problems)]),
         f"  vocabulary  {entries} ({config.tokenizer.algorithm}{learned})",
         f"  model       {setup.num_parameters:,} parameters{frozen}",
         f"  exports to  {describe_destinations(config)}",
@@ -68,3 +72,11 @@ def describe_computing(setup: Setup) -> str:
     kernel = "variable-length attention" if is_varlen else "attention over a grid of padded sentences"
     graphs = "CUDA graphs" if reason is None else f"no CUDA graphs ({reason})"
     return ", ".join([setup.run.precision, kernel, graphs, *(["compiled layers"] if setup.compiles_layers else [])])
+
+
+def _notes_on_metric(data: Data, config: Config) -> list[str]:
+    """Note that the references are too short for BLEU, if BLEU selects the best checkpoint."""
+    scorer = scorer_of(config, "valid")
+    is_bleu = best_metric_of(config, scorer) == "bleu"
+    note = note_on_short_references(scorer, [target for _, target in data.corpora["valid"].pairs]) if is_bleu else None
+    return [f"note: {note}"] if note else []

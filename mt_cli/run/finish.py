@@ -14,8 +14,8 @@ from mt_cli.errors import RunInterruptedError
 from mt_cli.evaluation.evaluate import SplitScores, evaluate, write_hypotheses
 from mt_cli.evaluation.results import Report
 from mt_cli.evaluation.scores import scorer_of
+from mt_cli.evaluation.tuning import tune_at_end
 from mt_cli.features.averages.averages import available_validations, mean_of, steps_to_average
-from mt_cli.features.tuning.at_end import tune_at_end
 from mt_cli.machine.console import say
 from mt_cli.machine.devices import keep_memory, pick_device, pick_precision
 from mt_cli.model.transformer import Transformer

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,8 +15,7 @@ from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import Cache
-from mt_cli.corpus.text_hashes import PairHashes, pair_hashes
-from mt_cli.data.prepare import Data, estimate_epoch, fingerprints_of, read, training_pair_hashes
+from mt_cli.data.prepare import Data, estimate_epoch, fingerprints_of, read
 from mt_cli.features.data_check.problems import find_problems, refuse_processed
 from mt_cli.features.fine_tuning.parent import ParentRun
 from mt_cli.features.training_pairs import training_pairs
@@ -143,32 +141,16 @@ def create(
     if replaces_run:
         say(f"The old run was moved to {directory.move_aside()}.")
     directory.create(config, data.tokenizers)
-    hashes = training_pair_hashes(data, config)
-    if parent is not None:
-        inherited = RunDirectory(parent.path).training_pairs()
-        if inherited is not None:
-            _say_leaks(data, config, parent, inherited)
-        hashes = None if hashes is None or inherited is None else np.concatenate([hashes, inherited])
-        if config.init.adapter_rank is not None:
-            model = new_model(config, data.tokenizers)
-            parent.load_weights_into(model)
-            save_checkpoint(directory.base_path, model, {})
-    if hashes is not None:
-        directory.save_training_pairs(hashes)
+    if parent is not None and config.init.adapter_rank is not None:
+        model = new_model(config, data.tokenizers)
+        parent.load_weights_into(model)
+        save_checkpoint(directory.base_path, model, {})
     return config, data, parent
 
 
 def _refuse_processed(config: Config, cache: Cache) -> None:
     """Raise CorpusError if the training text (or the first rows of a stream) is processed already and not accepted."""
     refuse_processed(find_problems(read(config, cache, _ROWS_OF_STREAM), config, cache))
-
-
-def _say_leaks(data: Data, config: Config, parent: ParentRun, hashes: PairHashes) -> None:
-    """Print how many evaluation pairs the parent was trained on; `hashes` are the hashes of its training pairs."""
-    for name, corpus in data.corpora.items():
-        if name != "train" and (number := int(np.isin(pair_hashes(corpus.pairs, config.corpus.tags), hashes).sum())):
-            seen = f"{parent.path} was trained on {number:,} of the {len(corpus):,} pairs of {name}"
-            say(f"note: {seen}, so scores on them are too high")
 
 
 def build_setup(run: Run, state: RunState, parent: ParentRun | None) -> Setup:

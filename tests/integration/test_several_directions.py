@@ -177,15 +177,6 @@ def test_a_model_for_one_direction_refuses_others(mt_in, trained):
         assert mt_in("translate", *runs, "one")[0] == 2, "an ensemble needs equal directions"
 
 
-def test_pairs_of_a_run_are_seen_through_its_tags(mt_in, two_directions, tmp_path):
-    for side in ("en", "de"):
-        lines = (two_directions / f"train.{side}").read_text(encoding="utf-8").splitlines(keepends=True)
-        (tmp_path / f"seen.{side}").write_text("".join(lines[:20]), encoding="utf-8")
-    files = ("--source", "seen.en", "--reference", "seen.de")
-    status, _, err = mt_in("evaluate", "--run", "runs/two", "--to", "de", *files)
-    assert status == 0 and "runs/two was trained on 20 of these 20 pairs" in err
-
-
 def test_a_model_with_kinds_of_text_asks_for_a_tag(mt, two_directions, tmp_path):
     """Test and valid have both kinds, so no tag is the default."""
     sources = "[{files: [F/K.en, F/K.de], tag: <a>}, {files: [F/K.de, F/K.en], tag: <b>, EXTRA}]".replace(

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
 from torch import Tensor
 
 from mt_cli.checkpoint.checkpoint import Checkpoint
@@ -91,10 +90,8 @@ def average_runs(paths: Sequence[Path], output: Path) -> list[str]:
             )
     model = runs[0].model
     model.load_state_dict(mean((run.model.state_dict() for run in runs), len(runs)))
-    hashes = [pairs for path in paths if (pairs := RunDirectory(path).training_pairs()) is not None]
-    training_pairs = np.concatenate(hashes) if len(hashes) == len(runs) else None
     max_tokens = max(run.max_tokens for run in runs)
-    write_run(output, runs[0].config, runs[0].tokenizers, model, max_tokens, parents, training_pairs)
+    write_run(output, runs[0].config, runs[0].tokenizers, model, max_tokens, parents)
     title = f"the mean of {len(runs)} runs" if len(runs) > 1 else "the run with merged adapters"
     return [f"{output}: {title}", *describe_lineage(parents, depth=1)]
 
