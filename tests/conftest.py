@@ -65,8 +65,13 @@ def pytest_runtest_setup(item):
 
 
 @pytest.fixture(autouse=True)
-def one_seed_and_one_thread():
-    """With tensors this small, more threads only wait for each other; a test before may have changed their number."""
+def one_seed_and_one_thread(monkeypatch):
+    """With tensors this small, more threads only wait for each other; a test before may have changed their number.
+
+    Validations draw no pictures, which take longer than all else.
+    """
+    if validation := sys.modules.get("mt_cli.run.validation"):
+        monkeypatch.setattr(validation, "NUM_PICTURES", 0)
     if torch := sys.modules.get("torch"):
         torch.manual_seed(0)
         torch.set_num_threads(1)
@@ -164,7 +169,6 @@ def new_tiny_tree(corpus):
             "batch_tokens": 200,
             "warmup_steps": 2,
             "log_every_steps": 1,
-            "num_pictures": 0,
             "device": "cpu",
         },
         "decoding": {"beam_size": 2},

@@ -48,7 +48,6 @@ def write_config(folder, pairs, **changes):
             "batch_tokens": 200,
             "warmup_steps": 2,
             "log_every_steps": 1,
-            "num_pictures": 0,
             "device": "cpu",
         },
         "evaluation": {"num_resamples": 10},

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from torch import Tensor, nn
 from mt_cli.checkpoint.checkpoint import Checkpoint, save_checkpoint
 from mt_cli.checkpoint.state import RunState
 from mt_cli.errors import DamagedFileError, RunError
-from mt_cli.machine.storage import first_free, remove, write_atomically
+from mt_cli.machine.storage import first_free, remove
 from mt_cli.model.transformer import Transformer
 
 
@@ -33,7 +32,6 @@ class Checkpoints:
         self.last_path = checkpoints / "last.safetensors"
         self.best_path = checkpoints / "best.safetensors"
         self.former_best_path = checkpoints / "former_best.safetensors"
-        self.before_average_path = checkpoints / "before_average.safetensors"
         self._step_of_good_last: int | None = None
 
     def load_frozen_weights(self, model: Transformer) -> None:
@@ -63,11 +61,11 @@ class Checkpoints:
     def path_of(self, name: str | None = None) -> Path:
         """File of the checkpoint with this name; None: `best`, or `last` if no `best` exists.
 
-        A name is `best`, `before_average`, `last`, `step-N` or `validated-N`. Raises RunError if it is missing.
+        A name is `best`, `last`, `step-N` or `validated-N`. Raises RunError if it is missing.
         """
         if name is None:
             return self.best_path if self.best_path.exists() else self.last_path
-        candidates = (self.best_path, self.before_average_path, *self.state_paths(), *self.validated().values())
+        candidates = (self.best_path, *self.state_paths(), *self.validated().values())
         paths = {path.stem: path for path in candidates if path.is_file()}
         if name not in paths:
             raise RunError(f"{self.path}: no checkpoint {name}; there are {', '.join(paths) or 'none yet'}")
@@ -116,8 +114,7 @@ class Checkpoints:
             _keep_as(self.last_path, self._path_of_step(self._step_of_good_last))
         save_checkpoint(self.last_path if step else self._path_of_step(0), model, state, optimizer, average)
         self._step_of_good_last = step if step and is_good else None
-        for path in (self.former_best_path, self.before_average_path):
-            remove(path)
+        remove(self.former_best_path)
         num_kept = keep_last if step and is_good else max(keep_last, 1)
         for path in list(self._older_states().values())[num_kept:]:
             remove(path)
@@ -145,17 +142,6 @@ class Checkpoints:
         if self.best_path.exists() and not self.former_best_path.exists():
             _keep_as(self.best_path, self.former_best_path)
         save_checkpoint(self.best_path, model, state)
-
-    def save_average(self, model: nn.Module, state: Mapping[str, Any], steps: Sequence[int]) -> None:
-        """Write an average of checkpoints as `best`; keep the best unaveraged checkpoint as `before_average`.
-
-        Resuming restores the previous best, as for any `best` that is newer than the saved state. Raises MtError if the
-        average cannot be written; `best` then stays unchanged.
-        """
-        best = self.best_state()
-        if best is not None and not best.averaged_steps:
-            write_atomically(self.before_average_path, lambda temporary: shutil.copyfile(self.best_path, temporary))
-        self.save_best(model, {**state, "averaged_steps": list(steps)})
 
     def best_state(self) -> RunState | None:
         """State that was saved with the best checkpoint; None if the checkpoint is missing or damaged."""

@@ -10,19 +10,16 @@ import errno
 import hashlib
 import json
 import os
-import zlib
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from filelock import FileLock, Timeout
 
 from mt_cli.checkpoint.checkpoints import Checkpoints
 from mt_cli.config.loading import differences, load_config
 from mt_cli.config.sections import Config, may_change
-from mt_cli.corpus.text_hashes import PairHashes
 from mt_cli.errors import RunError, reason
 from mt_cli.machine.console import say
 from mt_cli.machine.group import ALONE, Group
@@ -34,14 +31,12 @@ from mt_cli.machine.storage import (
     reading,
     refusal,
     remove_empty,
-    write_bytes,
     write_text,
 )
 from mt_cli.tokenizer.tokenizer import MAX_FILE_BYTES, TokenizerPair, load_tokenizers, save_tokenizers
 
 LOCK = ".lock"
 _NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP}
-_MAX_PAIRS_BYTES = 2**34
 
 
 class RunDirectory(Checkpoints):
@@ -54,7 +49,6 @@ class RunDirectory(Checkpoints):
         self.samples_path = path / "samples.txt"
         self.report_path = path / "report.json"
         self.bad_batch_path = path / "bad_batch.jsonl"
-        self.training_pairs_path = path / "training_pairs.bin"
         # The lock ends with its process. A mere file would outlive a killed process and prevent resuming.
         options: dict[str, Any] = {"thread_local": False, "fallback_to_soft": False}
         self._lock = FileLock(path / LOCK, blocking=False, **options)
@@ -67,27 +61,6 @@ class RunDirectory(Checkpoints):
             raise refusal(self.last_path.parent, error) from None
         save_tokenizers(self.path, tokenizers)
         write_text(self.config_path, config.to_yaml())
-
-    def save_training_pairs(self, hashes: PairHashes) -> None:
-        """Save the `pair_hashes` of all pairs that the weights are trained on, including the pairs of parents."""
-        content = np.unique(hashes).astype("<u8").tobytes()
-        head = np.array([len(content), zlib.crc32(content)], "<u8").tobytes()
-        write_bytes(self.training_pairs_path, head + content)
-
-    def training_pairs(self) -> PairHashes | None:
-        """Hashes of the pairs that the weights were trained on, sorted; None if they are not known.
-
-        Raises RunError if the file is damaged.
-        """
-        path = self.training_pairs_path
-        if not os.path.lexists(path):
-            return None
-        with reading(path, RunError):
-            data = read_regular(path, _MAX_PAIRS_BYTES)
-        head, content = data[:16], data[16:]
-        if len(content) % 8 or head != np.array([len(content), zlib.crc32(content)], "<u8").tobytes():
-            raise RunError(f"{path}: is damaged; restore it, or delete it (then comparisons cannot use it)")
-        return np.frombuffer(content, "<u8").astype(np.uint64)
 
     def config(self) -> Config:
         """Config of the run; raises RunError if this is no run directory."""
@@ -136,7 +109,7 @@ class RunDirectory(Checkpoints):
                 )
 
     def can_resume(self) -> bool:
-        """Whether there is a saved state; raises RunError if there is a run without one."""
+        """True if there is a saved state; raises RunError if there is a run without one."""
         if self.state_paths():
             return True
         made_by_training = (self.best_path, self.report_path, self.metrics_path, self.samples_path)
@@ -173,7 +146,7 @@ class RunDirectory(Checkpoints):
         )
 
     def is_empty(self) -> bool:
-        """Whether the directory contains nothing except the lock."""
+        """True if the directory contains nothing except the lock."""
         return all(path.name == LOCK for path in self.path.iterdir())
 
     @contextmanager
@@ -245,5 +218,5 @@ UNKNOWN_CORPUS = "corpus of an imported model (unknown).tsv"
 
 
 def is_imported(config: Config) -> bool:
-    """Whether a config belongs to an imported run, whose corpora are not known."""
+    """True if a config belongs to an imported run, whose corpora are not known."""
     return any(getattr(source, "file", None) == UNKNOWN_CORPUS for source in config.corpus.train)

@@ -6,17 +6,19 @@ A saved state is untrusted; only `RunState.from_state` reads one.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, TypeAdapter
 
+from mt_cli.checkpoint.lineage import Ancestor
 from mt_cli.config.training import TrainingConfig
 from mt_cli.training.steps import Position
 
 _BEST = ("best_step", "best_value", "best_loss", "best_metric")
-_LARGEST_COUNT, _LARGEST_VALUE, _MOST_PROCESSES = 10**15, 1e30, 2**20
+_LARGEST_COUNT, _MOST_PROCESSES = 10**15, 2**20
+Count = Annotated[int, Field(ge=0, lt=_LARGEST_COUNT)]
 
 
 class UnloggedStep(NamedTuple):
@@ -26,8 +28,8 @@ class UnloggedStep(NamedTuple):
     """Sum over the target tokens, in nats."""
     num_target_tokens: int
     seconds: float
-    num_correct: int | None = None
-    """Target tokens for which the reference had the highest score; None in states of versions without this count."""
+    num_correct: int
+    """Target tokens for which the reference had the highest score."""
 
 
 class ValidatedStep(NamedTuple):
@@ -37,46 +39,6 @@ class ValidatedStep(NamedTuple):
     value: float
     """Value of the metric `best_metric` of the state; higher is better."""
     loss: float
-
-
-@dataclass
-class Ancestor:
-    """Run whose weights another run, or an average of runs, began with."""
-
-    run: str
-    """Name of the run."""
-    languages: tuple[str, str]
-    step: int
-    weights: str
-    """SHA-256 of the checkpoint."""
-    parents: list[Ancestor] = field(default_factory=list)
-    """Parents of this run."""
-    license: str | None = None
-    """Licence of an imported model, by its model card."""
-
-
-def record_of(ancestor: Ancestor) -> dict[str, Any]:
-    """Content of an ancestor for reports; without the key `license` if none is known."""
-    record = asdict(ancestor) | {"parents": [record_of(parent) for parent in ancestor.parents]}
-    return {key: value for key, value in record.items() if key != "license" or value is not None}
-
-
-def describe_lineage(parents: Sequence[Ancestor], depth: int = 0) -> Iterator[str]:
-    """Describe each ancestor of a run in a line, the nearest first, indented by generation."""
-    for parent in parents:
-        source, target = parent.languages
-        indent = "  " * depth
-        licence = f", licence {parent.license}" if parent.license else ""
-        yield f"{indent}from {parent.run}, {source} to {target}, step {parent.step:,} ({parent.weights[:12]}){licence}"
-        yield from describe_lineage(parent.parents, depth + 1)
-
-
-def licences_of(parents: Sequence[Ancestor]) -> dict[str, str]:
-    """Licences of imported models among the ancestors of a run, by their names."""
-    licences = {parent.run: parent.license for parent in parents if parent.license}
-    for parent in parents:
-        licences |= licences_of(parent.parents)
-    return licences
 
 
 def last_of(validations: Sequence[ValidatedStep], number: int) -> list[ValidatedStep]:
@@ -93,12 +55,12 @@ def best_of(validations: Sequence[ValidatedStep], number: int) -> list[Validated
 class RunState:
     """State of a run, without weights, saved with every checkpoint.
 
-    `optimization_steps` advances the position; only the methods change everything else.
+    `optimization_steps` advances the position, `TrainingLog` counts steps, and the loop changes everything else.
     """
 
     position: Position = field(default_factory=Position)
-    elapsed_seconds: Annotated[float, Field(ge=0)] = 0.0
-    best_step: int = 0
+    elapsed_seconds: Annotated[float, Field(ge=0, lt=_LARGEST_COUNT)] = 0.0
+    best_step: Count = 0
     best_value: float | None = None
     """Value of `best_metric` at the best step; higher is better, a loss is negated."""
     best_loss: float | None = None
@@ -108,18 +70,18 @@ class RunState:
     parent_value: float | None = None
     """Value of `parent_metric` for the first weights; None if they are random, or not validated."""
     parent_metric: str = ""
-    num_validations_without_better: int = 0
-    validated_step: int = 0
+    num_validations_without_better: Count = 0
+    validated_step: Count = 0
     validations: list[ValidatedStep] = field(default_factory=list)
     """Validations whose weights are kept, oldest first."""
     unlogged: list[UnloggedStep] = field(default_factory=list)
     """Steps since the last row of `metrics.jsonl`."""
     recent_loss: float | None = None
     """Mean loss of the steps in the last row."""
-    num_bad_steps: int = 0
+    num_bad_steps: Count = 0
     """Number of steps skipped because their loss or gradient was not finite."""
-    num_bad_steps_in_row: int = 0
-    num_restarts: int = 0
+    num_bad_steps_in_row: Count = 0
+    num_restarts: Count = 0
     """Number of times that training went back after too many bad steps; each time, the learning rate was halved."""
     tracked_bytes: dict[str, int] = field(default_factory=dict)
     """Sizes, when this state was saved, of the files that grow during training."""
@@ -140,45 +102,15 @@ class RunState:
     def from_state(cls, state: Any) -> RunState:
         """Validate a value that `asdict` made; raises ValueError for any other value."""
         checked = _READER.validate_python(state)
-        _check_numbers("state", asdict(checked))
+        *counts, num_pairs = vars(checked.position).values()
+        if not all(0 <= count < _LARGEST_COUNT for count in (*counts, *num_pairs)):
+            raise ValueError("position: a count that is negative or too large")
         if not 1 <= checked.position.num_processes <= _MOST_PROCESSES:
             raise ValueError("num_processes: out of range")
-        if not isinstance(checked.loss_scale.get("growth_interval", 1), int):
-            raise ValueError("loss_scale: growth_interval is not a number of steps")
         return checked
 
-    def add_step(self, step: UnloggedStep) -> None:
-        """Record a step whose loss and gradient were finite."""
-        self.unlogged.append(step)
-        self.num_bad_steps_in_row = 0
-
-    def add_bad_step(self, seconds: float) -> None:
-        """Record a step that was skipped because its loss or gradient was not finite."""
-        self.unlogged.append(UnloggedStep(0.0, 0, seconds, 0))
-        self.num_bad_steps += 1
-        self.num_bad_steps_in_row += 1
-
-    def close_row(self, loss: float) -> None:
-        """Forget the steps of a row that was written; `loss` is their mean loss."""
-        self.recent_loss = loss
-        self.unlogged.clear()
-
-    def set_elapsed(self, seconds: float) -> None:
-        """Record the time of training so far."""
-        self.elapsed_seconds = seconds
-
-    def set_loss_scale(self, scale: dict[str, int | float]) -> None:
-        """Record the state of the scaler of losses."""
-        self.loss_scale = scale
-
-    def set_files(
-        self, fingerprints: dict[str, str], tracked_bytes: dict[str, int], longest_source: int | None
-    ) -> None:
-        """Record what the run was trained on, and the sizes of the files that grow, before a save."""
-        self.fingerprints, self.tracked_bytes, self.longest_source = fingerprints, tracked_bytes, longest_source
-
     def is_better(self, value: float, loss: float) -> bool:
-        """Whether a validation beats the best one so far; values that are not finite never do."""
+        """True if a validation beats the best one so far; values that are not finite never do."""
         if not math.isfinite(value) or not math.isfinite(loss):
             return False
         best_loss = math.inf if self.best_loss is None else self.best_loss
@@ -186,22 +118,14 @@ class RunState:
 
     @property
     def begins_with_parent(self) -> bool:
-        """Whether the weights come from a parent and are neither trained further nor validated yet."""
+        """True if the weights come from a parent and are neither trained further nor validated yet."""
         return bool(self.parents) and self.position.step == 0 and not self.parent_metric
 
-    def set_parent(self, value: float, metric: str) -> None:
-        """Record the score of the weights of the parent."""
-        self.parent_value, self.parent_metric = value if math.isfinite(value) else None, metric
-
     def is_below_parent(self, value: float | None, metric: str) -> bool:
-        """Whether a validation is worse than the score of the parent by the same metric."""
+        """True if a validation is worse than the score of the parent by the same metric."""
         if value is None or self.parent_value is None or metric != self.parent_metric:
             return False
         return value < self.parent_value
-
-    def equals_parent(self, value: float, metric: str) -> bool:
-        """Whether a validation has the score of the parent by the same metric."""
-        return metric == self.parent_metric and value == self.parent_value
 
     def add_validation(self, value: float, loss: float, metric: str, warmup_steps: int) -> bool:
         """Record a validation at the current step; return whether it is the best so far."""
@@ -231,18 +155,13 @@ class RunState:
         self.set_best(self.best_step, None, None, metric)
         self.num_validations_without_better, self.validations, self.validated_step = 0, [], 0
 
-    def copy_best(self, other: RunState) -> None:
-        """Take the best step and its scores from another state of this run."""
-        for name in _BEST:
-            setattr(self, name, getattr(other, name))
-
     def restarted(self, diverged: RunState) -> RunState:
         """Copy of this state to resume from after a later state of the run diverged."""
         newer = {name: getattr(diverged, name) for name in ("elapsed_seconds", "num_bad_steps", *_BEST)}
         return replace(self, num_bad_steps_in_row=0, num_restarts=diverged.num_restarts + 1, **newer)
 
     def is_validation_due(self, config: TrainingConfig) -> bool:
-        """Whether the config schedules a validation at this step."""
+        """True if the config schedules a validation at this step."""
         position, every = self.position, config.validate_every_steps
         ends_epoch = position.pool == position.num_batches == 0
         return position.step > 0 and (position.step % every == 0 if every else ends_epoch)
@@ -259,17 +178,3 @@ class RunState:
 
 
 _READER = TypeAdapter(RunState)
-
-
-def _check_numbers(name: str, value: Any) -> None:
-    """Raise ValueError for a count that is negative or very large, and a value that is very large or not finite."""
-    if isinstance(value, dict):
-        for key, item in value.items():
-            _check_numbers(str(key), item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            _check_numbers(name, item)
-    elif isinstance(value, int) and not 0 <= value < _LARGEST_COUNT:
-        raise ValueError(f"{name}: a count that is negative or too large")
-    elif isinstance(value, float) and name != "recent_loss" and not abs(value) < _LARGEST_VALUE:
-        raise ValueError(f"{name}: a value that is too large or not finite")  # The loss of skipped steps is NaN.

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from mt_cli.checkpoint.checkpoint import Checkpoint, save_checkpoint
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.checkpoint.state import Ancestor, RunState
+from mt_cli.checkpoint.lineage import Ancestor
+from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import Config, InitConfig
-from mt_cli.corpus.text_hashes import PairHashes
 from mt_cli.errors import DamagedFileError, InputError, RunError
 from mt_cli.machine.console import say
 from mt_cli.machine.storage import new_folder
@@ -112,7 +112,6 @@ def write_run(
     model: Transformer,
     longest_source: int,
     parents: Sequence[Ancestor] = (),
-    training_pairs: PairHashes | None = None,
 ) -> TrainedRun:
     """Write a model that was trained elsewhere as a run; the new folder `output` gives the run its name.
 
@@ -122,8 +121,6 @@ def write_run(
     with new_folder(output) as folder:
         directory = RunDirectory(folder)
         directory.create(config, tokenizers)
-        if training_pairs is not None:
-            directory.save_training_pairs(training_pairs)
         try:
             digests = directory.frozen_file_digests()
             state = RunState(fingerprints=digests, longest_source=longest_source, parents=list(parents))

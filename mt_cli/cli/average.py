@@ -28,7 +28,7 @@ def average(
     """Average checkpoints, or several runs.
 
     The mean of checkpoints becomes the best one if it is better on the validation set. The one before it stays as
-    --checkpoint before_average. The mean of runs, which must come from one parent, is a new run. So is a run with
+    --checkpoint validated-N. The mean of runs, which must come from one parent, is a new run. So is a run with
     adapters alone, which are merged.
 
     Examples:

@@ -44,7 +44,7 @@ def data_check(
     from mt_cli.corpus.cache import Cache
     from mt_cli.features.data_check.problems import find_problems, refuse_problems
     from mt_cli.features.data_check.report import examine, format_examination, write_clean
-    from mt_cli.run.compose import prepare_new
+    from mt_cli.run.config import prepare_new
 
     cache = Cache(RUNS / ".cache", say)
     loaded, data, _ = prepare_new(loaded, cache, stream_rows=loaded.corpus.shuffle_buffer)
@@ -85,7 +85,7 @@ def data_show(
     loaded = load_config(config, overrides)
     from mt_cli.corpus.cache import Cache
     from mt_cli.features.data_check.report import pairs_of_epoch, shown_pairs
-    from mt_cli.run.compose import prepare_new
+    from mt_cli.run.config import prepare_new
 
     stream_rows = loaded.corpus.shuffle_buffer if epoch is None else None
     loaded, data, _ = prepare_new(loaded, Cache(RUNS / ".cache", say), stream_rows=stream_rows)

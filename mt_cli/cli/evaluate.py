@@ -66,8 +66,10 @@ def evaluate(
     from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.corpus.cache import Cache
     from mt_cli.data.evaluation_set import read_files, read_split
+    from mt_cli.evaluation.compare import System, evaluate_system, scorer_for
     from mt_cli.evaluation.evaluate import format_scores
-    from mt_cli.run.scoring import System, evaluate_system, scorer_for
+    from mt_cli.evaluation.results import notes_on_comparison, read_report
+    from mt_cli.features.comet import comet_score, load_comet
 
     search["tag"] = translator.target_tag(to, tag) if to or tag or source else None
     config = RunDirectory(paths[0]).config() if engine == "mt" else None
@@ -84,7 +86,11 @@ def evaluate(
     written = {"the new translations": system.hypotheses_path(test_set)}
     for read in ({"--source": source}, {"--reference": reference}):
         check_distinct({**read, **written})
-    scores = evaluate_system(system, test_set, scorer, against, load, comet)
+    scores = evaluate_system(
+        system, test_set, scorer, against, load, partial(comet_score, load_comet(comet)) if comet else None
+    )
+    if scores.against and against and against.is_dir():
+        scores.against.notes = notes_on_comparison([read_report(RunDirectory(path)) for path in (*paths, against)])
     tree = scores.model_dump(exclude_unset=True)
     name = f"{scores.run}, checkpoint {checkpoint}" if checkpoint else scores.run
     show(json.dumps(tree, ensure_ascii=False) if as_json else f"{name}: {format_scores(scores)}")

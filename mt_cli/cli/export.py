@@ -60,7 +60,7 @@ def export(
         raise InputError(f"{given[0]} is for --format argos")
     spin_less_if_busy()
     from mt_cli.checkpoint.directory import RunDirectory
-    from mt_cli.checkpoint.state import licences_of
+    from mt_cli.checkpoint.lineage import licences_of
     from mt_cli.checkpoint.trained import TrainedRun
     from mt_cli.features.exchange.bundle import export_bundle
     from mt_cli.features.exchange.comparison import sample_sentences
@@ -81,17 +81,17 @@ def export(
         return say(f"{output}: weights, tokenizers and a description of the model")
     sentences, number_format = sample_sentences(path), quantization or "float32"
     if kind == "huggingface":
+        from mt_cli.evaluation.results import RunSummary
         from mt_cli.features.exchange.card import model_card
         from mt_cli.features.exchange.huggingface import export_huggingface
-        from mt_cli.reporting.report import RunSummary
 
         agreement = export_huggingface(
             loaded, output, sentences, model_card(RunSummary.read(path), license_name, licences)
         )
         usage = f"Use it with transformers; {output}/README.md says how"
     elif kind == "argos":
+        from mt_cli.evaluation.results import RunSummary
         from mt_cli.features.exchange.argos import INSTALL, Package, choose_direction, export_argos
-        from mt_cli.reporting.report import RunSummary
 
         direction = choose_direction(loaded.config.corpus, source, to, tag)
         of_parents = ", ".join(dict.fromkeys(licences.values())) or None

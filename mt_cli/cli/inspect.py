@@ -69,7 +69,7 @@ def _lineage(run: Path, checkpoint: str | None) -> list[str]:
     """Lines about the ancestors of a run, then an empty line."""
     from mt_cli.checkpoint.checkpoint import Checkpoint
     from mt_cli.checkpoint.directory import RunDirectory
-    from mt_cli.checkpoint.state import describe_lineage
+    from mt_cli.checkpoint.lineage import describe_lineage
 
     lines = list(describe_lineage(Checkpoint(RunDirectory(run).path_of(checkpoint)).state.parents))
     return [*lines, ""] if lines else []

@@ -32,10 +32,10 @@ def report(
     More: docs/runs.md
     """
     path = run_path(run)
+    from mt_cli.evaluation.results import RunSummary
     from mt_cli.features.exchange.destinations import describe_destinations
     from mt_cli.features.inspection.page import page_of
     from mt_cli.machine.storage import real_path, write_text
-    from mt_cli.reporting.report import RunSummary
 
     is_page = output is None or output.suffix.lower() in (".html", ".htm")
     if output is not None and not is_page and output.exists() and real_path(output).is_relative_to(real_path(path)):

@@ -37,7 +37,7 @@ def tokenize(
             raise InputError("--config reports on a config's tokenizers; use it without sentences and without --run")
         from mt_cli.corpus.cache import Cache
         from mt_cli.data.describe import describe_tokenizers
-        from mt_cli.run.compose import prepare_new
+        from mt_cli.run.config import prepare_new
 
         prepared, data, _ = prepare_new(load_config(config, overrides), Cache(RUNS / ".cache", say))
         return show(*describe_tokenizers(data, prepared))

@@ -56,8 +56,8 @@ def tune_decoding(
     from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.corpus.cache import Cache
     from mt_cli.data.evaluation_set import read_split
+    from mt_cli.evaluation import tuning
     from mt_cli.evaluation.scores import scorer_of
-    from mt_cli.features.tuning import tuning
 
     directory = RunDirectory(path)
     with nullcontext() if dry_run else directory.locked():

@@ -267,10 +267,6 @@ class InitConfig(Section):
     `vocabulary: extend`, the embeddings too). Checkpoints hold only what is trained (Hu et al. 2022, section 4)."""
     adapter_alpha: float = Field(default=16.0, ge=1e-6, le=1_000_000)
     """The output of an adapter is multiplied by `adapter_alpha / adapter_rank` (Hu et al. 2022, section 4.1)."""
-    replay: float | None = Field(default=None, ge=1e-6, lt=1)
-    """Share of the training pairs of an epoch that come from that run, against forgetting (rehearsal, Robins 1995;
-    mixed fine-tuning, Chu et al. 2017). They are added to `corpus.train`. If the languages are the same, its test set
-    is added to `corpus.extra_tests`; if not, all corpora need tags."""
 
     @without_problems
     def _has_a_run(self) -> Iterator[str]:

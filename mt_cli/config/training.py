@@ -84,12 +84,10 @@ class TrainingConfig(Section):
     keep_last: Changeable[int] = Field(default=1, ge=0)
     """Number of earlier states to keep in case the last one is damaged. Each has three times the size of the
     model."""
-    keep_validated: Changeable[int] = Field(default=0, ge=0)
-    """Number of validated checkpoints to keep for `mt average`: this number of the last ones, and this number of the
-    best ones. Each has the size of the model."""
     average_checkpoints: Changeable[int | None] = Field(default=None, ge=2)
-    """At the end, compute two means of this number of validated checkpoints: of the last ones and of the best ones. The
-    better mean becomes the best checkpoint if it scores higher than every step. `null`: off."""
+    """Keep the weights of this number of the last and of the best validated checkpoints, each of the size of the model,
+    also for `mt average`. At the end, compute the means of both. The better mean becomes the best checkpoint if it
+    scores higher than every step. `null`: off."""
     tune_decoding: Changeable[bool] = False
     """At the end, choose the length penalty (1, 1.5, 2, 3, 4) and `no_repeat_ngram` (off, 3) with the best
     `best_metric` on validation pairs, and write them into the config of the run. Translations may be at most a
@@ -104,14 +102,8 @@ class TrainingConfig(Section):
     num_samples: Changeable[int] = Field(default=5, ge=0)
     """Number of sentences whose translations each validation writes to `samples.txt` and TensorBoard. The first two
     are printed, too."""
-    num_pictures: Changeable[int] = Field(default=2, ge=0)
-    """Number of these sentences whose cross-attention each validation draws in TensorBoard: the first ones of at
-    most 60 tokens."""
     device: Changeable[str] = Field(default="auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")
     """`auto` (CUDA, then MPS, then CPU), `cpu`, `cuda`, `cuda:1`, `mps`."""
-    planned_for: Changeable[Literal["cpu"] | None] = None
-    """Device for which `mt init` chose a smaller model than the pairs allow. A run on a GPU then says so; nothing
-    else depends on it."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Number format of activations; weights are always fp32. `auto`: bf16 if the hardware is fast at it. `fp16`, for
     GPUs without bf16, scales the loss (Micikevicius et al. 2018, section 3.2) and skips steps whose gradient
@@ -152,11 +144,6 @@ class TrainingConfig(Section):
     def most_concatenated(self) -> int:
         """Maximum number of pairs that become one."""
         return 2 if self.concatenated_pairs else 1
-
-    @property
-    def num_validated_kept(self) -> int:
-        """Number of last and number of best validated checkpoints that are kept."""
-        return max(self.keep_validated, self.average_checkpoints or 0)
 
     @if_complete
     def _ends(self) -> Iterator[str]:

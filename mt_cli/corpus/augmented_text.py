@@ -21,11 +21,11 @@ from mt_cli.corpus.rows import Pair
 
 NUM_CHANCES = 5
 """Number of random numbers that decide on the changes of a pair."""
-_FINAL_MARKS = re.compile(r"(?<=\S)\s*[.!?…।॥۔؟。！？։።፧။។៕།]+\s*$")
+_FINAL_MARKS = re.compile(r"(?<=\S)(?:(?<![{0}])|(?=\s))\s*+[{0}]++\s*$".format(".!?…।॥۔؟。！？։።፧။។៕།"))
 _LETTERS_OF_WORD = re.compile(rf"[^\W\d_{SPACELESS}]{{4,}}")
 _FIRST_LETTER = regex.compile(r"(?<![\w\p{M}'’\xad])\p{L}")
 _WORD_START = re.compile(rf"(?:^|(?<= ))(?=[^ {SPACELESS}])")
-_SENTENCE_START = re.compile(r"(?:^|[.!?…]\s)[\W_]*[^\W\d_]")
+_SENTENCE_START = re.compile(r"(?:^|[.!?…]\s)[\W_]*+([^\W\d_])?")
 _DOTTED_I = frozenset({"az", "crh", "tr"})
 """Languages in which the capital of `i` is `İ`."""
 _WITHOUT_ACCENTS = str.maketrans("ΆΈΉΊΌΎΏ", "ΑΕΗΙΟΥΩ", "\u0301")
@@ -95,9 +95,11 @@ def lower(text: str, language: str) -> str:
         small = small.lower()
     else:
         small = "".join(character.lower() if len(character.lower()) == 1 else character for character in small)
+    letters = list(small)
     for match in _SENTENCE_START.finditer(text):
-        small = small[: match.end() - 1] + text[match.end() - 1] + small[match.end() :]
-    return small
+        if match[1]:
+            letters[match.start(1)] = match[1]
+    return "".join(letters)
 
 
 def title(text: str, language: str) -> str:

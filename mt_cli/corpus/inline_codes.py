@@ -23,7 +23,7 @@ _BREAK = re.compile(
 """Native markup that breaks a line or begins a block."""
 _BREAK_TYPES = frozenset(("lb", "pb", "x-lb", "x-pb", "struct"))
 """Values of the attribute `type` for such markup."""
-_GAP = re.compile(r"\s*\0[\s\0]*")
+_GAP = re.compile(r"(?:(?<!\s)\s++)?+\0[\s\0]*")
 """Dropped codes, as NUL characters, and the white space around them."""
 _SPACELESS = re.compile(f"[{SPACELESS}]")
 

@@ -14,7 +14,7 @@ from xml.parsers import expat
 _DECLARED = re.compile(rb"\s*<\?xml[^>]*\bencoding\s*=\s*[\"']([\w.:-]+)")
 _WIDE = {b"<\0": "utf-16-le", b"\0<": "utf-16-be"}
 _TAG = re.compile(r"<(?:[^\"'<>]++|\"[^\"]*+\"|'[^']*+')*+>")
-_ATTRIBUTE = re.compile(r"\s+([^\s=\"'<>/]+)\s*=\s*(\"[^\"]*+\"|'[^']*+')")
+_ATTRIBUTE = re.compile(r"(?<!\s)\s++([^\s=\"'<>/]+)\s*=\s*(\"[^\"]*+\"|'[^']*+')")
 _SECTION = re.compile(r"<!\[CDATA\[(.*?)\]\]>|<!--.*?-->|<\?.*?\?>", re.DOTALL)
 _REFERENCE = re.compile(r"&(?:(amp|lt|gt|quot|apos)|#(\d{1,7})|#x([0-9A-Fa-f]{1,6}));")
 _ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}

@@ -15,8 +15,6 @@ from mt_cli.corpus.languages import writes_spaces
 from mt_cli.corpus.sources import commit_of, names_of
 from mt_cli.corpus.varieties import notes_on_mixtures
 from mt_cli.data.prepare import Data, times_per_epoch
-from mt_cli.evaluation.notes import note_on_short_references
-from mt_cli.evaluation.scores import best_metric_of, scorer_of
 
 _MANY_DROPPED = 0.1
 
@@ -101,7 +99,7 @@ def describe_data(data: Data, config: Config) -> list[str]:
             weight = f", each {times:.3g} times an epoch" if times != 1 else ""
             lines.append(f"  {row['name']:<24}{row['num_kept']:>10,} pairs{weight}")
     lines.extend(f"  in each epoch, {change}" for change in _changes_of_pairs(config))
-    notes = [*notes_on_reading(data.corpora), *notes_on_overlap(rows), *_notes_on_metric(data, config)]
+    notes = [*notes_on_reading(data.corpora), *notes_on_overlap(rows)]
     lines.extend(f"note: {note}" for note in notes)
     training = [row for row in rows if row["corpus"] == "train" and "dropped" in row]
     num_read = sum(row["num_read"] for row in training)
@@ -109,14 +107,6 @@ def describe_data(data: Data, config: Config) -> list[str]:
     if num_dropped > _MANY_DROPPED * num_read:
         lines.append(f"note: {num_dropped / num_read:.0%} of train was dropped; see `mt data check` for the reasons")
     return lines
-
-
-def _notes_on_metric(data: Data, config: Config) -> list[str]:
-    """Note that the references are too short for BLEU, if BLEU selects the best checkpoint."""
-    scorer = scorer_of(config, "valid")
-    is_bleu = best_metric_of(config, scorer) == "bleu"
-    note = note_on_short_references(scorer, [target for _, target in data.corpora["valid"].pairs]) if is_bleu else None
-    return [note] if note else []
 
 
 def _changes_of_pairs(config: Config) -> Iterator[str]:

@@ -14,7 +14,7 @@ from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.rows import BlankRow, Languages, Pair
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import MtError
-from mt_cli.evaluation.notes import FEWEST_SENTENCES, notes_on_style, notes_on_texts
+from mt_cli.evaluation.notes import FEWEST_SENTENCES, notes_on_texts
 from mt_cli.evaluation.scores import LOWER_IS_BETTER, METRICS, DirectionScores, Score, Scorer, score_directions
 from mt_cli.machine.console import Progress, say
 from mt_cli.machine.storage import make_folder, write_text
@@ -127,8 +127,7 @@ def compare(
 ) -> Baseline:
     """Scores of another system, given its translations, with the p-values of the differences."""
     scores, directions = score_directions(scorer, languages, (hypotheses, baseline, references), Scorer.compare)
-    notes = notes_on_style(scorer, baseline, references, languages, f"translations of {system}")
-    tree = {"system": system, "num_resamples": scorer.num_resamples, "notes": notes, **scores}
+    tree = {"system": system, "num_resamples": scorer.num_resamples, "notes": [], **scores}
     return Baseline.model_validate(tree | ({"directions": directions} if directions else {}))
 
 

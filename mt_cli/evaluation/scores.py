@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, zip_longest
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import BaseModel, FiniteFloat
 
@@ -17,8 +17,6 @@ from mt_cli.corpus.languages import CHINESE, primary, writes_spaces
 from mt_cli.corpus.languages import bleu_tokenizer as tokenizer_of
 from mt_cli.corpus.rows import Languages
 from mt_cli.errors import InputError, one_line
-
-T = TypeVar("T")
 
 METRICS = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER", "cer": "CER", "wer": "WER"}
 """Display names of the metrics, by key; `Scorer` chooses and computes them.
@@ -241,20 +239,6 @@ def sampled_rows(languages: Sequence[Languages], number: int) -> list[int]:
     return list(islice(in_turn, number))
 
 
-def by_direction(
-    scorer: Scorer, languages: Sequence[Languages], texts: Sequence[Sequence[str]], work: Callable[..., T]
-) -> dict[str, T]:
-    """Call `work` for each direction with its scorer and its rows of all `texts`; return the results by direction.
-
-    Empty if there is only one direction.
-    """
-    results = {}
-    for direction, rows in rows_by_direction(languages).items():
-        rows_of_texts = ([lines[row] for row in rows] for lines in texts)
-        results[direction] = work(scorer.for_language(languages[rows[0]][1]), *rows_of_texts)
-    return results
-
-
 def score_directions(
     scorer: Scorer, languages: Sequence[Languages], texts: Sequence[Sequence[str]], score: Callable[..., Scores]
 ) -> tuple[Scores, DirectionScores]:
@@ -262,7 +246,10 @@ def score_directions(
 
     `score` is a method of `Scorer` and is called with a scorer and the texts.
     """
-    directions = by_direction(scorer, languages, texts, score)
+    directions = {}
+    for direction, rows in rows_by_direction(languages).items():
+        rows_of_texts = ([lines[row] for row in rows] for lines in texts)
+        directions[direction] = score(scorer.for_language(languages[rows[0]][1]), *rows_of_texts)
     return (mean_scores(directions) if directions else score(scorer, *texts)), directions
 
 

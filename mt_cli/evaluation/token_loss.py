@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from mt_cli.batching.batches import batches_in_order, collate
@@ -39,7 +40,7 @@ def score_tokens(
     objective.eval()
     device = next(objective.parameters()).device
     rows = range(len(pairs)) if indices is None else indices
-    lengths = pairs.lengths().max(axis=0)[list(rows)].tolist()
+    lengths = pairs.lengths(np.asarray(rows)).max(axis=0).tolist()
 
     def scores(batches: Sequence[list[int]]) -> list[tuple[float, float, int]]:
         collated = (collate(pairs, [rows[place] for place in places]) for places in batches)

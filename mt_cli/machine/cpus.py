@@ -26,7 +26,6 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 _USER_SETTINGS = {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}
-_MIN_SECONDS_OF_A_SHARE = 10.0
 
 
 def in_threads(work: Callable[[T], U], items: Iterable[T], num_threads: int = 2) -> Iterator[U]:
@@ -83,33 +82,3 @@ def idle_cpus(seconds: float = 0.5) -> float | None:
     if len(times) < 2 or times[1][1] == times[0][1]:
         return None
     return (times[1][0] - times[0][0]) / (times[1][1] - times[0][1]) * times[1][2]
-
-
-class CpuContention:
-    """Measures how long the threads of this process wait for a CPU that other programs use."""
-
-    def __init__(self) -> None:
-        self._before = _seconds_on_cpus()
-
-    def waiting_share(self) -> float | None:
-        """Share (0 to 1) of ready time since the last result in which threads waited for a CPU.
-
-        Ready time is the time in which threads run or wait for a CPU. Returns None if it is below ten seconds; it then
-        counts towards the next result. Always None except on Linux.
-        """
-        now = _seconds_on_cpus()
-        running, waiting = (max(0.0, after - before) for after, before in zip(now, self._before, strict=True))
-        if running + waiting < _MIN_SECONDS_OF_A_SHARE:
-            return None
-        self._before = now
-        return waiting / (running + waiting)
-
-
-def _seconds_on_cpus() -> tuple[float, float]:
-    """Seconds for which the threads of this process have run on CPUs, and for which they have waited for one."""
-    times = [0, 0]
-    for path in Path("/proc/self/task").glob("*/schedstat"):
-        with suppress(OSError, ValueError):  # The thread has ended in the meantime.
-            running, waiting, _ = map(int, path.read_text(encoding="ascii").split())
-            times = [times[0] + running, times[1] + waiting]
-    return times[0] / 1e9, times[1] / 1e9

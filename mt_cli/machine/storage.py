@@ -48,29 +48,58 @@ def real_path(path: Path) -> Path:
 
 @contextmanager
 def reading(path: Path, error_class: type[MtError] = InputError) -> Iterator[None]:
-    """Context manager that turns an OSError into an `error_class` that names the path and the reason.
+    """Context manager that turns an OSError about `path` into an `error_class` that names the file and the reason.
 
-    Invalid file names raise it too, because names can come from file contents.
+    Invalid file names raise it too, because names can come from file contents. Other errors of the body pass.
     """
     try:
         yield
     except OSError as error:
-        raise error_class(f"{path}: {reason(error)}") from None
-    except ValueError as error:
-        if "\0" not in str(path) and not isinstance(error, UnicodeEncodeError):
+        if (place := _place_of(error, path)) is None:
+            raise
+        raise error_class(f"{place}: {reason(error)}") from None
+    except ValueError:
+        if not _is_no_name(path):
             raise
         raise error_class(f"{str(path)!a:.300}: no file can have this name") from None
 
 
 @contextmanager
-def writing(path: Path, note: str = "") -> Iterator[None]:
-    """Context manager that turns an error of the file system into an MtError with the path, the reason and a note."""
+def writing(path: Path, note: str = "", temporary: Path | None = None) -> Iterator[None]:
+    """Context manager that turns an OSError about `path` into an MtError with the file, the reason and a note.
+
+    Errors about a `temporary` file count as errors about `path`. Other errors of the body pass, such as a missing file
+    elsewhere that it reads.
+    """
     try:
         yield
-    except (OSError, SafetensorError) as error:
-        name = getattr(error, "filename", None)
-        where = name if isinstance(name, str) and Path(name).is_relative_to(path) else path
-        raise MtError(f"{where}: cannot be written: {reason(error)}{note}") from error
+    except OSError as error:
+        place = path if temporary is not None and error.filename == str(temporary) else _place_of(error, path)
+        if place is None:
+            raise
+        raise MtError(f"{place}: cannot be written: {reason(error)}{note}") from error
+    except SafetensorError as error:
+        if "I/O error" not in str(error):
+            raise
+        raise MtError(f"{path}: cannot be written: {reason(error)}{note}") from error
+
+
+def _place_of(error: OSError, path: Path) -> Path | None:
+    """File that a message names: `path`, a file below it, or any file that the system refuses; None for a bug."""
+    if not isinstance(error.filename, str):
+        return path
+    place = Path(error.filename)
+    if place == path or real_path(place).is_relative_to(real_path(path)):
+        return place
+    return place if is_out_of_room(error) or is_wrong_path(error) else None
+
+
+def _is_no_name(path: Path) -> bool:
+    """True if no file can have this path: it has a null character, or characters that the system cannot encode."""
+    try:
+        return b"\0" in os.fsencode(path)
+    except UnicodeEncodeError:
+        return True
 
 
 def check_regular(path: Path) -> int:
@@ -176,7 +205,7 @@ def write_atomically(path: Path, write: Callable[[str], object]) -> None:
 
 
 def _write_atomically(path: Path, temporary: Path, write: Callable[[str], object]) -> None:
-    with writing(path, "; the previous file is unchanged" if path.exists() else ""):
+    with writing(path, "; the previous file is unchanged" if path.exists() else "", temporary):
         if not path.is_symlink() and (path.is_char_device() or path.is_block_device()):
             raise OSError(errno.EINVAL, "a device", str(path))
         temporary.unlink(missing_ok=True)
@@ -217,7 +246,8 @@ def new_folder(folder: Path) -> Iterator[Path]:
             try:
                 yield unfinished
             except MtError as error:  # The message names the temporary folder, which will be gone.
-                raise type(error)(str(error).replace(str(unfinished), str(folder))) from error.__cause__
+                error.args = (str(error).replace(str(unfinished), str(folder)),)
+                raise
             mode = unfinished.stat().st_mode & 0o666
             for path in [*unfinished.rglob("*"), unfinished]:
                 if path.is_file():

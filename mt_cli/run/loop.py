@@ -1,14 +1,16 @@
 """The loop of training: after each step, log, save, validate and stop.
 
-`checkpoint/state.py` decides when to validate and to stop, this module when to save, and `training_log.py` when to log.
+`checkpoint/state.py` decides when to validate and to stop, this module when to save, and `log.py` when to log.
 """
 
 from __future__ import annotations
 
 import gc
+import math
 import shutil
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import closing, nullcontext
 from dataclasses import asdict
 
 from mt_cli.checkpoint.state import RunState
@@ -18,37 +20,39 @@ from mt_cli.machine.console import Progress, clock, say
 from mt_cli.machine.devices import release_memory
 from mt_cli.machine.signals import Signals
 from mt_cli.machine.storage import remove
-from mt_cli.reporting.records import Records
-from mt_cli.run.context import TrainingContext
-from mt_cli.run.resuming import go_back, save_state
-from mt_cli.run.training_log import TooManyBadStepsError, TrainingLog
+from mt_cli.run.log import Records, TooManyBadStepsError, TrainingLog
+from mt_cli.run.resume import follow, go_back, save_state
+from mt_cli.run.setup import Setup
 from mt_cli.run.validation import Validation, sample_lines
 from mt_cli.training.optimizer import learning_rate
 from mt_cli.training.steps import StepReport, optimization_steps
 from mt_cli.training.update import build_update
 
 
-def optimize(context: TrainingContext, state: RunState) -> tuple[RunState, str]:
+def optimize(setup: Setup, state: RunState) -> tuple[RunState, str]:
     """Train until there is a reason to stop; return the last state and the reason. Goes back if training diverges.
 
     Raises RunInterruptedError after a signal, with the state saved, and DivergenceError.
     """
     while True:
         try:
-            return state, _train_until_stop(context, state)
+            return state, _train_until_stop(setup, state)
         except TooManyBadStepsError as error:
-            state = go_back(context, state, error)
+            state = go_back(setup, state, error)
 
 
-def _train_until_stop(context: TrainingContext, state: RunState) -> str:
+def _train_until_stop(setup: Setup, state: RunState) -> str:
     """Train from a state until there is a reason to stop; return that reason."""
-    training, step, group = context.config.training, state.position.step, context.group
+    training, step, group = setup.run.config.training, state.position.step, setup.run.group
     seconds = None if training.max_minutes is None else 60 * training.max_minutes - state.elapsed_seconds
-    records = group.on_main(lambda: Records(context.directory.path, step, state.tracked_bytes))
-    progress = Progress("train", context.length.num_steps, "step", step, max_seconds=seconds)
-    with progress as bar, Signals(group).recorded() as signals:
-        loop = TrainingLoop(context, state, records, bar, signals)
-        loop.save()
+    records = group.on_main(lambda: Records(setup.run.directory.path, step, state.tracked_bytes))
+    progress = Progress("train", setup.length.num_steps, "step", step, max_seconds=seconds)
+    closed = nullcontext() if records is None else closing(records)
+    with closed, progress as bar, Signals(group).recorded() as signals:
+        if records is not None:
+            save_state(setup, state, records.flush())
+        follow(setup)
+        loop = TrainingLoop(setup, state, records, bar, signals)
         if state.begins_with_parent:
             loop.validate_parent()
         elif state.is_validation_due(training):  # If the validation was not interrupted, this does nothing.
@@ -57,7 +61,7 @@ def _train_until_stop(context: TrainingContext, state: RunState) -> str:
         if reason := state.reason_to_stop(training):
             loop.validate()
         else:
-            group.on_main(lambda: remove(context.directory.report_path))  # It describes an earlier end of the run.
+            group.on_main(lambda: remove(setup.run.directory.report_path))  # It describes an earlier end of the run.
             reason = loop.run()
         if signals.is_stop_requested:
             raise RunInterruptedError("interrupted after the last step; the same command does the rest")
@@ -65,22 +69,20 @@ def _train_until_stop(context: TrainingContext, state: RunState) -> str:
 
 
 class TrainingLoop:
-    """Training until a stop or a restart. Only the main process has `records` and saves."""
+    """Training from a saved state until a stop or a restart. Only the main process has `records` and saves."""
 
-    def __init__(
-        self, context: TrainingContext, state: RunState, records: Records | None, bar: Progress, signals: Signals
-    ) -> None:
-        self._context, self._state, self._records, self._signals = context, state, records, signals
-        self._config = context.config.training
+    def __init__(self, setup: Setup, state: RunState, records: Records | None, bar: Progress, signals: Signals) -> None:
+        self._setup, self._state, self._records, self._signals = setup, state, records, signals
+        self._config = setup.run.config.training
         gc.collect()  # Frees graphs of a training that diverged, whose objects refer to each other.
         self._update = build_update(
-            context.objective, context.optimizer, self._config, context.dtype, context.group, context.compiles_layers
+            setup.objective, setup.optimizer, self._config, setup.run.dtype, setup.run.group, setup.compiles_layers
         )
-        parts = names_of(context.config.corpus.train)
-        self._log = TrainingLog(self._config, state, self._write_metrics, bar, context.optimizer, parts)
+        parts = names_of(setup.run.config.corpus.train)
+        self._log = TrainingLog(self._config, state, self._write_metrics, bar, setup.optimizer, parts)
         scaler = self._update.gradients.scaler
         scaler.load_state_dict(scaler.state_dict() | state.loss_scale)
-        self._saved: tuple[int, int, str] | None = None
+        self._saved = self._moment
         self._saved_at = state.elapsed_seconds
         """Elapsed seconds at the end of the last saved step, or at the start of training."""
 
@@ -109,26 +111,26 @@ class TrainingLoop:
     def _steps(self) -> Iterator[StepReport]:
         """Yield the reports of training steps; count the elapsed time."""
         state, training = self._state, self._config
-        factor, num_steps = 0.5**state.num_restarts, self._context.length.num_steps
+        factor, num_steps = 0.5**state.num_restarts, self._setup.length.num_steps
         steps = optimization_steps(
             self._update,
-            self._context.pairs,
+            self._setup.pairs,
             training,
             lambda step: factor * learning_rate(training, step, num_steps, state.elapsed_seconds),
             state.position,
         )
         started_at = time.monotonic() - state.elapsed_seconds
         for report in steps:
-            if self._context.average is not None:
-                self._context.average.update(report.step)
-            state.set_elapsed(self._signals.synchronize(time.monotonic() - started_at))
+            if self._setup.average is not None:
+                self._setup.average.update(report.step)
+            state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
             yield report
-            state.set_elapsed(self._signals.synchronize(time.monotonic() - started_at))
-            if self._saved is not None and self._saved[0] == report.step:
+            state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
+            if self._saved[0] == report.step:
                 self._saved_at = state.elapsed_seconds
 
     def _is_save_due(self) -> bool:
-        """Whether a signal requested a save, or `save_every_minutes` have passed; all processes get the same answer."""
+        """True if a signal requested a save, or `save_every_minutes` have passed; all processes get the same answer."""
         minutes = self._config.save_every_minutes
         is_overdue = minutes is not None and self._state.elapsed_seconds - self._saved_at >= 60 * minutes
         return self._signals.take_save_request() or is_overdue
@@ -136,38 +138,45 @@ class TrainingLoop:
     def save(self) -> None:
         """Save everything that resuming needs; once per step, and again after a validation."""
         self._drain()
-        now = (self._state.position.step, self._state.validated_step, self._state.parent_metric)
-        if self._saved != now:
+        if self._saved != self._moment:
             if self._records is not None:
-                save_state(self._context, self._state, self._records.flush())
-            self._saved = now
+                save_state(self._setup, self._state, self._records.flush())
+            self._saved = self._moment
+
+    @property
+    def _moment(self) -> tuple[int, int, str]:
+        """Last step and validation; without a change of these, there is nothing new to save."""
+        return self._state.position.step, self._state.validated_step, self._state.parent_metric
 
     def validate_parent(self) -> None:
         """Score the validation set with the weights of the parent, before the first step."""
-        context, state = self._context, self._state
-        with context.averaged() as model:
-            validation = context.validator.validate(model, context.group)
-        state.set_parent(validation.value, context.validator.metric_id)
+        setup, state = self._setup, self._state
+        with setup.averaged() as model:
+            validation = setup.validator.validate(model, setup.run.group)
+        state.parent_value = validation.value if math.isfinite(validation.value) else None
+        state.parent_metric = setup.validator.metric_id
         self._write_metrics(0, validation.metrics)
         names = " and ".join(parent.run for parent in state.parents)
-        say(f"  {names} on valid, before the first step: {context.validator.describe(validation)}")
+        say(f"  {names} on valid, before the first step: {setup.validator.describe(validation)}")
 
     def validate(self) -> None:
         """Score the validation set and save the weights if they are the best so far; once per step."""
-        context, state, step = self._context, self._state, self._state.position.step
+        setup, state, step = self._setup, self._state, self._state.position.step
         if state.validated_step == step:
             return
         self._drain()
-        with context.averaged() as model:
-            validation = context.validator.validate(model, context.group)
+        with setup.averaged() as model:
+            validation = setup.validator.validate(model, setup.run.group)
             is_best = state.add_validation(
-                validation.value, validation.loss, context.validator.metric_id, self._config.warmup_steps
+                validation.value, validation.loss, setup.validator.metric_id, self._config.warmup_steps
             )
-            is_kept = state.keep_validation(step, validation.value, validation.loss, self._config.num_validated_kept)
+            is_kept = state.keep_validation(
+                step, validation.value, validation.loss, self._config.average_checkpoints or 0
+            )
             if self._records is not None and is_kept:
-                context.directory.save_validated(context.model, asdict(state), step)
+                setup.run.directory.save_validated(setup.model, asdict(state), step)
             if self._records is not None and is_best:
-                context.directory.save_best(context.model, asdict(state))
+                setup.run.directory.save_best(setup.model, asdict(state))
         self._write_metrics(step, validation.metrics)
         if self._records is not None:
             self._records.write_samples(step, validation.samples)
@@ -177,10 +186,10 @@ class TrainingLoop:
 
     def _say_scores(self, validation: Validation, is_best: bool) -> None:
         """Print a line with the scores of a validation, and some samples."""
-        context, state = self._context, self._state
-        step, per_epoch = state.position.step, context.length.steps_per_epoch
+        setup, state = self._setup, self._state
+        step, per_epoch = state.position.step, setup.length.steps_per_epoch
         epoch = step / per_epoch if per_epoch else float(state.position.epoch)
-        compared = validation.value, context.validator.metric_id
+        compared = validation.value, setup.validator.metric_id
         accuracy, bleu, chrf = (validation.metrics[f"valid/{name}"] for name in ("token_accuracy", "bleu", "chrf"))
         say(
             f"step {step:>6,}  epoch {epoch:5.1f}  {clock(state.elapsed_seconds)}  train loss "
@@ -188,7 +197,7 @@ class TrainingLoop:
             f"BLEU {bleu:.2f}  chrF {chrf:.2f}"
             + ("  best" if is_best else "")
             + ("  below the parent" if state.is_below_parent(*compared) else "")
-            + ("  no better than the parent" if state.equals_parent(*compared) else "")
+            + ("  no better than the parent" if compared == (state.parent_value, state.parent_metric) else "")
         )
         for line in sample_lines(validation.samples, max(80, shutil.get_terminal_size().columns)):
             say(line)
@@ -200,4 +209,4 @@ class TrainingLoop:
     def _drain(self) -> None:
         """Copy step results that are pending on the GPU into the state."""
         self._log.drain()
-        self._state.set_loss_scale(self._update.gradients.scaler.state_dict())
+        self._state.loss_scale = self._update.gradients.scaler.state_dict()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,20 +12,19 @@ from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import Cache
 from mt_cli.data.prepare import Data, prepare
+from mt_cli.evaluation.results import Report
 from mt_cli.evaluation.scores import scorer_of
 from mt_cli.features.fine_tuning.parent import ParentRun
 from mt_cli.machine.console import say
-from mt_cli.machine.devices import keep_memory, pick_device
+from mt_cli.machine.devices import keep_memory, pick_device, release_memory
 from mt_cli.machine.group import ALONE, Group
 from mt_cli.machine.storage import write_text
-from mt_cli.reporting.report import Report, format_summary
-from mt_cli.run.context import build_context
-from mt_cli.run.create import create_run
 from mt_cli.run.describe import describe_training
-from mt_cli.run.finish import finish
+from mt_cli.run.finish import average_at_end, finish
 from mt_cli.run.loop import optimize
-from mt_cli.run.plan import Plan, decide
-from mt_cli.run.resuming import restore
+from mt_cli.run.report import Ending, format_summary
+from mt_cli.run.resume import Start, decide, restore
+from mt_cli.run.setup import Run, build_setup, create
 
 
 def train(config: Config, runs: Path, fresh: bool = False, group: Group = ALONE) -> Report:
@@ -42,47 +42,54 @@ def train(config: Config, runs: Path, fresh: bool = False, group: Group = ALONE)
     if config.training.num_threads is not None:
         torch.set_num_threads(config.training.num_threads)
     with directory.locked(group):
-        plan = group.from_main(lambda: decide(config, directory, fresh, group))
-        for note in plan.notes:
+        start = group.from_main(lambda: decide(config, directory, fresh, group))
+        for note in start.notes:
             say(f"note: {note}")
-        if plan.report is not None:
-            report = plan.report
-            group.on_main(lambda: _describe_finished(plan, directory))
+        if start.report is not None:
+            report, tagging = start.report, start.config.corpus.tagging
+            group.on_main(lambda: _describe_finished(start, directory))
         else:
-            report = _train(plan, directory, cache, device, group)
-    tagging = plan.config.corpus.tagging
+            run, ending = _optimized(start, directory, cache, device, group)
+            gc.collect()  # Model, optimizer and graphs of the training, whose objects refer to each other.
+            release_memory()
+            report, tagging = group.from_main(lambda: finish(run, ending)), run.config.corpus.tagging
     say(format_summary(report, directory.path, tagging.is_required and tagging.default is None))
     return report
 
 
-def _train(plan: Plan, directory: RunDirectory, cache: Cache, device: torch.device, group: Group) -> Report:
+def _optimized(
+    start: Start, directory: RunDirectory, cache: Cache, device: torch.device, group: Group
+) -> tuple[Run, Ending]:
     """Create or resume a run that is not finished, and train it to the end."""
     data: Data | None = None
     parent: ParentRun | None = None
-    if plan.is_new:
-        if created := group.on_main(lambda: create_run(plan, directory, cache, device)):
-            plan, data, parent = created
-        plan = group.from_main(lambda: plan)
-    data = group.once_per_machine(lambda: data or prepare(plan.config, cache, plan.tokenizers))
+    if start.is_new:
+        if created := group.on_main(lambda: create(start.config, directory, cache, device, start.replaces_run)):
+            config, data, parent = created
+            start = start.completed(config, data.tokenizers, parent)
+        start = group.from_main(lambda: start)
+    data = group.once_per_machine(lambda: data or prepare(start.config, cache, start.tokenizers))
     keep_memory()
-    context = build_context(plan, data, directory, device, group, parent)
-    state = restore(context)
+    run = Run(start.config, data, directory, device, group)
+    setup = build_setup(run, start.state, parent)
+    state = restore(setup, start)
     _import_now()
-    group.on_main(lambda: say("\n".join(describe_training(context, cache))))
+    group.on_main(lambda: say("\n".join(describe_training(setup, cache))))
     if parent is not None:
         say(f"  begins with {parent.describe()}")
-    last, stopped_because = optimize(context, state)
-    return group.from_main(lambda: finish(context, last, stopped_because))
+    last, stopped_because = optimize(setup, state)
+    group.on_main(lambda: average_at_end(setup, last))
+    return run, Ending(last, stopped_because, setup.num_parameters, setup.pairs.counts)
 
 
-def _describe_finished(plan: Plan, directory: RunDirectory) -> None:
+def _describe_finished(start: Start, directory: RunDirectory) -> None:
     """Say that a run is finished, and save options that have changed."""
-    assert plan.report is not None
-    write_text(directory.config_path, plan.config.to_yaml())
-    if plan.changes:
-        say(plan.changes)
-    say(f"This run is finished ({plan.report.stopped_because}); nothing is left to do.")
-    if plan.config.training.average_checkpoints and not plan.report.averaged_steps:
+    assert start.report is not None
+    write_text(directory.config_path, start.config.to_yaml())
+    if start.changes:
+        say(start.changes)
+    say(f"This run is finished ({start.report.stopped_because}); nothing is left to do.")
+    if start.config.training.average_checkpoints and not start.report.averaged_steps:
         say(f"A mean is made at the end of training. Now: mt average --run {directory.path} --last N")
 
 

@@ -16,6 +16,7 @@ from mt_cli.data.prepare import Data, longest_source
 from mt_cli.decoding.constraints import ReservedIds
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import DivergenceError
+from mt_cli.evaluation.results import Sample
 from mt_cli.evaluation.scores import (
     Score,
     Scorer,
@@ -31,12 +32,12 @@ from mt_cli.machine.console import Progress, truncate
 from mt_cli.machine.group import ALONE, Group
 from mt_cli.model.loss import Objective
 from mt_cli.model.transformer import Transformer, with_dtype
-from mt_cli.reporting.records import Sample
 from mt_cli.translation.translator import Translator
 
 _QUICK_METRICS = ("bleu", "chrf", "cer", "wer")
 _PAIRS_PER_PART = 256
-_NUM_PRINTED = 2
+_NUM_PRINTED = NUM_PICTURES = 2
+"""Numbers of samples that are printed, and whose cross-attention is drawn."""
 
 
 @dataclass(frozen=True)
@@ -128,8 +129,7 @@ class Validator:
             **{f"train/loss/{name}": loss for name, loss in self._part_losses(objective, group).items()},
         }
         value = -tokens.loss if self.best_metric == "loss" else scores[self.best_metric].score
-        number = config.training.num_pictures
-        pictures = attention_pictures(translator, samples, number) if number else {}
+        pictures = attention_pictures(translator, samples, NUM_PICTURES) if NUM_PICTURES else {}
         return Validation(value, metrics, samples, pictures)
 
     def _part_losses(self, objective: Objective, group: Group) -> dict[str, float]:

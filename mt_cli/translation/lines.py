@@ -1,7 +1,7 @@
 """A line of text, split into segments that the model can read, with the translations of each segment.
 
-Text that no model can translate is copied: lines without letters or digits, emoji at both ends of a line if the
-vocabulary lacks them, and long strings without spaces, such as addresses.
+Text that no model can translate is copied: lines without letters, such as numbers, and long strings without spaces,
+such as addresses.
 """
 
 from __future__ import annotations
@@ -12,33 +12,26 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
-from unicodedata import digit
 
 from mt_cli.config.directions import Tagging
 from mt_cli.corpus.augmented_text import is_in_capitals, lower, upper
 from mt_cli.corpus.protected_text import NO_TEXT, UNPROTECTED, ProtectedText, Protection, Restored
 from mt_cli.corpus.rows import untagged
 from mt_cli.decoding.search import Hypothesis
-from mt_cli.tokenizer.special_tokens import BYTES, SPACE, UNK, UNK_ID
+from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
-from mt_cli.translation.directions import with_balanced_directions
 from mt_cli.translation.sentences import (
     glue_of_translations,
     has_letters,
     has_words,
-    is_symbol,
     middle_of,
     sentences_of,
     split_point,
-    symbol_ends,
-    units,
 )
 
-_BYTES = frozenset(BYTES)
-_THOUSANDS = re.compile(r"(?<=\d)[.,'’٬\s](?=\d{3}(?!\d))")
-_SHORT, _MOST_OF_WORD = 40, 3
-"""Tokens up to which a sentence is short for any model, and the most tokens of a word that count. A word in capitals or
-in another script may have a token for each letter or byte, and a part of a word means nothing."""
+_LINE_END = re.compile(r"(?:(?<!\s)[^\S\r\n]++)?+[\r\n]\s*")
+_SHORT = 40
+"""Number of tokens up to which a sentence is never split, also if the model was trained on shorter ones."""
 
 Alignment = list[tuple[int, int]]
 """Pairs of a source index and a target index, counted from 0."""
@@ -131,8 +124,7 @@ class Translation:
         for rank in range(min((len(segment.hypotheses) for segment in self.searched), default=1)):
             texts = [segment.restored(rank).text + segment.glue for segment in self.segments]
             scores = [segment.hypotheses[rank].hypothesis.score for segment in self.searched]
-            text = with_balanced_directions("".join(texts), self.source)
-            hypotheses.append((text, sum(scores) / len(scores) if scores else 0.0))
+            hypotheses.append(("".join(texts), sum(scores) / len(scores) if scores else 0.0))
         return hypotheses
 
     @property
@@ -193,33 +185,16 @@ class Translation:
         protected = segment.protected if segment.text else replace(segment.protected, text=texts[0].text)
         return replace(segment, hypotheses=texts, protected=protected)
 
-    def with_true_digits(self) -> Translation:
-        """Replace the translation of a line of digits by the line itself if the model changed digits or wrote letters.
-
-        The model may write the digits of another script, or other marks between them: 1,234.5 and 1.234,5.
-        """
-        if has_letters(self.plain) or not self.searched:
-            return self
-        text = self.text
-        is_true = not has_letters(text) and _numbers_in(text) == _numbers_in(self.plain)
-        return self if is_true else self.copied()
-
     def copied(self) -> Translation:
         """A copy whose translation is the line itself."""
         return replace(self, segments=[Segment.copied(self.plain, 0)], is_too_long=False)
-
-
-def _numbers_in(text: str) -> list[str]:
-    """Groups of digits of any script, without marks before thousands; sorted because the order of dates differs."""
-    digits = "".join(str(digit(character)) if character.isdigit() else character for character in text)
-    return sorted(re.findall(r"\d+", _THOUSANDS.sub("", digits)))
 
 
 class LineSplitter(NamedTuple):
     """Splits lines into segments that the model can read.
 
     A line of more than `max_tokens` tokens, without its tag, is split at the ends of sentences. A sentence is split, at
-    a comma or between words, only if it is also long when few tokens of each word count.
+    a comma or between words, if it also has more than 40 tokens.
     """
 
     tokenizer: Tokenizer
@@ -238,11 +213,11 @@ class LineSplitter(NamedTuple):
         """Split a line into segments; each begins with the tag of the line, or with the tag that `Tagging` chooses."""
         text = " ".join(source.split())
         plain = untagged(text, self.tagging.tags)
-        if not has_words(plain):
+        if not has_letters(plain):
             is_whole = plain and plain == text and not {"\r", "\n"} & set(source)
             return Translation(source, text, [], False, source if is_whole else plain).copied()
         protected = self._protected(source)
-        if not has_words(protected.text):
+        if not has_letters(protected.text):
             return Translation(source, text, [], False, protected.original).copied()
         is_lowered = self.lowers_capitals and is_in_capitals(protected.text)
         if is_lowered:
@@ -261,7 +236,7 @@ class LineSplitter(NamedTuple):
         """The line without its tag, with one space between words, but for those in protected spans."""
         first, *rest = source.split(maxsplit=1)
         body = self.protection.protect((rest[0] if rest else "") if first in self.tagging.tags else source)
-        contents = tuple(re.sub(r"\s*[\r\n]+\s*", " ", content) for content in body.contents)
+        contents = tuple(_LINE_END.sub(" ", content) for content in body.contents)
         return ProtectedText(" ".join(body.text.split()), contents)
 
     def _split(self, before: str, text: str, plain: str, split_sentences: bool) -> tuple[list[Segment], bool]:
@@ -270,10 +245,8 @@ class LineSplitter(NamedTuple):
         `before` is the tag before each segment, and a space.
         """
         start = len(text) - len(plain)
-        head, tail = self._unknown_symbols(plain)
-        segments = [Segment.copied(head.rstrip(), start, head[len(head.rstrip()) :])] if head else []
-        start, body = start + len(head), plain[len(head) : len(plain) - len(tail)]
-        sentences = sentences_of(body) if split_sentences else [(body, "")]
+        segments: list[Segment] = []
+        sentences = sentences_of(plain) if split_sentences else [(plain, "")]
         is_too_long = False
         for number, (sentence, glue) in enumerate(sentences, start=1):
             after = glue_of_translations(glue, *self.languages) if number < len(sentences) else ""
@@ -281,22 +254,7 @@ class LineSplitter(NamedTuple):
             is_too_long |= len(parts) > 1 or len(parts[0].ids) - bool(before) > self.max_tokens or not parts[0].text
             segments += parts
             start += len(sentence) + len(glue)
-        if tail:
-            segments[-1] = replace(segments[-1], glue=tail[: len(tail) - len(tail.lstrip())])
-            segments.append(Segment.copied(tail.lstrip(), start + len(tail) - len(tail.lstrip())))
         return segments, is_too_long
-
-    def _unknown_symbols(self, text: str) -> tuple[str, str]:
-        """Emoji at both ends of a text that are not in the vocabulary, with the spaces beside them."""
-        start, end = symbol_ends(text)
-        start += len(text[start:]) - len(text[start:].lstrip())
-        end = len(text[:end].rstrip())
-        head, tail = text[:start], text[end:]
-        return (head if self._is_unknown(head) else "", tail if self._is_unknown(tail) else "")
-
-    def _is_unknown(self, text: str) -> bool:
-        """Whether the vocabulary lacks a symbol of a text."""
-        return any(_are_unknown(self.tokenizer.pieces(character)) for character in text if is_symbol(character))
 
     def _segments(
         self, before: str, body: str, start: int, glue: str, sentences: Sequence[tuple[str, str]] = ()
@@ -314,7 +272,7 @@ class LineSplitter(NamedTuple):
         if number:
             between = sentences[number - 1][1]
             end = sum(map(len, chain(*sentences[:number]))) - len(between)
-        elif len(body) > 1 and self._is_long(body, length):
+        elif len(body) > 1 and length > max(self.max_tokens, min(_SHORT, self.most_tokens)):
             end, between = split_point(body)
             if not between and body.isascii() and len(body) > _SHORT:  # An address or encoded data, not words.
                 yield Segment.copied(body, start, glue)
@@ -322,33 +280,14 @@ class LineSplitter(NamedTuple):
         else:
             yield Segment(text, ids, self._unknown_words(text, ids), start - len(before), glue)
             return
-        first, second = (sentences[:number], sentences[number:]) if number else ((), ())
         next_start = end + len(between)
+        halves = (sentences[:number], sentences[number:]) if number else ([(body[:end], "")], [(body[next_start:], "")])
         glue_between = glue_of_translations(between, *self.languages)
-        yield from self._segments(before, body[:end], start, glue_between, first)
-        yield from self._segments(before, body[next_start:], start + next_start, glue, second)
-
-    def _is_long(self, sentence: str, length: int) -> bool:
-        """Whether a sentence of `length` tokens is too long to be translated whole."""
-        short = min(_SHORT, self.most_tokens)
-        if length <= max(self.max_tokens, short):
-            return False
-        if length > max(self.max_tokens, min(_MOST_OF_WORD * _SHORT, self.most_tokens)):
-            return True
-        words = [self.tokenizer.pieces(sentence[start:end]) for start, end in units(sentence)]
-        if any(len(pieces) > max(self.max_tokens, short) for pieces in words):
-            return True
-        counts = (1 if _are_unknown(pieces) else min(len(pieces), _MOST_OF_WORD) for pieces in words)
-        return sum(counts) > max(self.max_tokens, short)
+        yield from self._segments(before, body[:end], start, glue_between, halves[0])
+        yield from self._segments(before, body[next_start:], start + next_start, glue, halves[1])
 
     def _unknown_words(self, text: str, ids: Sequence[int]) -> tuple[str, ...]:
         if UNK_ID not in ids:
             return ()
         spans = zip(ids, self.tokenizer.spans(text), strict=True)
         return tuple(text[start:end].strip() for index, (start, end) in spans if index == UNK_ID)
-
-
-def _are_unknown(pieces: Sequence[str]) -> bool:
-    """Whether all tokens of a text are bytes or [UNK], apart from the space before it."""
-    spelled = [piece for piece in pieces if piece != SPACE]
-    return bool(spelled) and all(piece == UNK or piece in _BYTES for piece in spelled)

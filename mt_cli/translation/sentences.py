@@ -1,4 +1,4 @@
-"""Sentences, words and symbols of a text, and where to split it. Knows scripts; does not know single languages."""
+"""Sentences and words of a text, and where to split it, by the marks of all scripts."""
 
 from __future__ import annotations
 
@@ -26,47 +26,25 @@ _NO_END = re.compile(
     r"|etc|vs|cf|ca|bzw|usw|vgl|z\.B|d\.h|u\.a|e\.g|i\.e|p\.es|[A-Z]\.(?:[A-Z]\.)*[A-Z]|pp?|ed|eds|Jan|Feb|Apr|Aug|Sept?"
     r"|Oct|Okt|Nov|Dec|Dez|Inc|Ltd|Co|Corp|Jr|approx|\d{1,2})\.$"
 )
-
+_LONGEST_NO_END = 16
 
 _FILLERS = "\u115f\u1160\u3164\uffa0"
 """Letters of Unicode that are invisible."""
-_INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 _KEYCAP = re.compile("[0-9#*]\ufe0f?\u20e3")
-_EMOJI_MODIFIERS = re.compile("[\u200d\ufe0e\ufe0f\u20e3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]")
 
 
 def has_letters(text: str) -> bool:
-    """Whether a text has a visible letter, of any script."""
+    """True if a text has a visible letter, of any script."""
     return any(character.isalpha() and character not in _FILLERS for character in text)
 
 
 def has_words(text: str) -> bool:
-    """Whether a text has letters or digits; symbols with digits such as 1\ufe0f\u20e3 are symbols."""
+    """True if a text has letters or digits; symbols with digits such as 1\ufe0f\u20e3 are symbols."""
     return any(map(_is_word_character, _KEYCAP.sub("", text) if "\u20e3" in text else text))
 
 
 def _is_word_character(character: str) -> bool:
     return character.isalnum() and character not in _FILLERS
-
-
-def is_symbol(character: str) -> bool:
-    """Whether a character is invisible, or an emoji or a symbol outside of punctuation and formulas.
-
-    Joiners inside words are not symbols.
-    """
-    return unicodedata.category(character) in ("So", "Co", "Cn") or _INVISIBLE.match(character) is not None
-
-
-def symbol_ends(text: str) -> tuple[int, int]:
-    """End of the symbols at the start of a text, and start of the symbols at its end; the text has words.
-
-    Spaces and punctuation among the symbols count as symbols, and so does punctuation at both ends of the text.
-    """
-    first, last = _first_word(text), _last_word(text)
-    start = max((index + 1 for index in range(first) if is_symbol(text[index])), default=0)
-    while 0 < start < first and _EMOJI_MODIFIERS.match(text[start]):
-        start += 1
-    return start, next((index for index in range(last + 1, len(text)) if is_symbol(text[index])), len(text))
 
 
 def _first_word(text: str) -> int:
@@ -91,7 +69,7 @@ def sentences_of(text: str) -> list[tuple[str, str]]:
     for match in _SENTENCE_END.finditer(text):
         # Closing quotation marks and brackets belong to the sentence, the spaces after them do not.
         end = match.start() + len(match[0].rstrip(" "))
-        if first < end and match.end() <= last and not _NO_END.search(text[start:end]):
+        if first < end and match.end() <= last and not _NO_END.search(text[max(start, end - _LONGEST_NO_END) : end]):
             sentences.append((text[start:end], text[end : match.end()]))
             start = match.end()
     return [*sentences, (text[start:], "")]

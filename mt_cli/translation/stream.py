@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -73,6 +74,17 @@ def format_alignment(item: Translation) -> str:
     return " ".join(f"{source}-{target}" for source, target in item.details.word_alignment)
 
 
+_NOTICES = {
+    "long": "more tokens than the longest training sentence",
+    "empty": "the translation is empty: the model ends at once, as if there were nothing to say",
+    "loop": "the translation repeats itself: the model has not learned such text; --set decoding.no_repeat_ngram=3 "
+    "prevents loops, not wrong words",
+    "lost": "the translation lacks a protected span of the source; --json names the spans",
+    "reordered": "placeholders such as %s are in another order than in the source",
+}
+_STRICT = ("lost", "reordered")
+
+
 class LineNotices:
     """Context manager that collects notices about translated lines and prints them when it ends.
 
@@ -83,11 +95,7 @@ class LineNotices:
     def __init__(self, is_strict: bool = False) -> None:
         self._is_strict = is_strict
         self._num_lines = self._num_with_unknown_words = 0
-        self._long_lines: list[str] = []
-        self._repeating_lines: list[str] = []
-        self._lines_with_losses: list[str] = []
-        self._lines_out_of_order: list[str] = []
-        self._empty_lines: list[str] = []
+        self._lines: dict[str, list[str]] = {name: [] for name in _NOTICES}
 
     def __enter__(self) -> LineNotices:
         return self
@@ -95,19 +103,19 @@ class LineNotices:
     def add(self, line: Translation) -> None:
         """Record the next line."""
         self._num_lines += 1
+        number, ranks = f"{self._num_lines:,}", range(len(line.hypotheses))
         if line.is_too_long:
             num_segments = len(line.searched)
             how = f" in {num_segments:,} segments" if num_segments > 1 else "" if num_segments else " copied"
-            self._long_lines.append(f"{self._num_lines:,}{how}")
-        if line.plain and not line.text:
-            self._empty_lines.append(f"{self._num_lines:,}")
-        if repeats_itself(line.plain, line.text):
-            self._repeating_lines.append(f"{self._num_lines:,}")
-        ranks = range(len(line.hypotheses))
-        if any(map(line.lost_in, ranks)):
-            self._lines_with_losses.append(f"{self._num_lines:,}")
-        if any(map(line.reordered_in, ranks)):
-            self._lines_out_of_order.append(f"{self._num_lines:,}")
+            self._lines["long"].append(number + how)
+        problems = {
+            "empty": bool(line.plain) and not line.text,
+            "loop": repeats_itself(line.plain, line.text),
+            "lost": any(map(line.lost_in, ranks)),
+            "reordered": any(map(line.reordered_in, ranks)),
+        }
+        for name in filter(problems.get, problems):
+            self._lines[name].append(number)
         if words := line.unknown_words:
             self._num_with_unknown_words += 1
             if self._num_with_unknown_words <= _MOST_NAMED:
@@ -117,31 +125,32 @@ class LineNotices:
     def __exit__(self, *error: object) -> None:
         if self._num_with_unknown_words > _MOST_NAMED:
             say(f"mt: {self._num_with_unknown_words:,} lines had words that are not in the vocabulary")
-        if lines := self._long_lines:
-            have = "1 line has" if len(lines) == 1 else f"{len(lines):,} lines have"
-            say(f"note: {have} more tokens than the longest training sentence ({listed_lines(lines)})")
-        if lines := self._empty_lines:
-            are = "1 translation is" if len(lines) == 1 else f"{len(lines):,} translations are"
-            say(f"note: {are} empty ({listed_lines(lines)}): the model ends at once, as if there were nothing to say")
-        if self._repeating_lines:
-            say(f"note: {_note_on_repetition(self._repeating_lines)}")
-        messages = []
-        if lines := self._lines_with_losses:
-            have = "1 translation lacks" if len(lines) == 1 else f"{len(lines):,} translations lack"
-            messages.append(f"{have} a protected span of the source ({listed_lines(lines)}); --json names the spans")
-        if lines := self._lines_out_of_order:
-            have = "1 translation has" if len(lines) == 1 else f"{len(lines):,} translations have"
-            messages.append(f"{have} placeholders such as %s in another order than the source ({listed_lines(lines)})")
-        if messages and self._is_strict and error == (None, None, None):
-            raise MtError("; ".join(messages))
-        for message in messages:
-            say(f"note: {message}")
+        messages = {name: f"{listed_lines(lines)}: {_NOTICES[name]}" for name, lines in self._lines.items() if lines}
+        errors = [messages[name] for name in _STRICT if name in messages]
+        is_error = bool(errors) and self._is_strict and error == (None, None, None)
+        for name, message in messages.items():
+            if not (is_error and name in _STRICT):
+                say(f"note: {message}")
+        if is_error:
+            raise MtError("; ".join(errors))
 
 
 def repeats_itself(source: str, translation: str) -> bool:
-    """Whether a translation repeats the same words, as a decoder in a loop does, and the source does not."""
+    """True if a translation repeats the same words, as a decoder in a loop does, and the source does not."""
+    if not _may_repeat(translation):
+        return False
     longest = _longest_loop(translation)
     return longest >= max(_FEWEST_CHARACTERS, _SHARE * len(translation)) and longest > 2 * _longest_loop(source)
+
+
+def _may_repeat(text: str) -> bool:
+    """True if a loop may fill a third of a text; a quick test, because the search for loops is slow.
+
+    A loop is in one long word, or the words in it occur three times or more and have a quarter of its characters.
+    """
+    counts, length = Counter(text.split()), max(_FEWEST_CHARACTERS, _SHARE * len(text))
+    often = sum(number * len(word) for word, number in counts.items() if number > 2)
+    return often >= length / 4 or any(len(word) >= length for word in counts)
 
 
 def _longest_loop(text: str) -> int:
@@ -153,15 +162,7 @@ def note_on_repetition(sources: Sequence[str], translations: Sequence[str]) -> s
     """A note on the lines whose translations repeat themselves; None if there are none."""
     rows = enumerate(zip(sources, translations, strict=True), start=1)
     lines = [f"{number:,}" for number, (source, translation) in rows if repeats_itself(source, translation)]
-    return _note_on_repetition(lines) if lines else None
-
-
-def _note_on_repetition(lines: Sequence[str]) -> str:
-    subject = "1 translation repeats itself" if len(lines) == 1 else f"{len(lines):,} translations repeat themselves"
-    return (
-        f"{subject} ({listed_lines(lines)}): the model has not learned such text; "
-        "--set decoding.no_repeat_ngram=3 prevents loops, not wrong words"
-    )
+    return f"{listed_lines(lines)}: {_NOTICES['loop']}" if lines else None
 
 
 def listed_lines(lines: Sequence[str]) -> str:

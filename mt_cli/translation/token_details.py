@@ -85,13 +85,28 @@ def _target_words(
     translation = protected.restore(tokenizer.join(tokens))
     words = units(before + translation.text)
     word_ranges, start = [], 0
-    for index, last_index in enumerate(character_ends(tokens)):
-        end = max(1, translation.place(len(tokenizer.join(tokens[: last_index + 1]))))
+    ends = character_ends(tokens)
+    lengths = _lengths(tokenizer, tokens, ends)
+    for index, last_index in enumerate(ends):
+        end = max(1, translation.place(min(lengths[last_index], lengths[-1])))
         overlapped = _overlapped(words, len(before) + start, len(before) + end)
         word_ranges.append(range(num_before + overlapped.start, num_before + overlapped.stop))
         if index == last_index:
             start = end
     return word_ranges
+
+
+def _lengths(tokenizer: Tokenizer, tokens: Sequence[str], character_ends: Sequence[int]) -> dict[int, int]:
+    """Length of the text up to each token that ends a character; -1 stands for the last token.
+
+    The text of a token depends on the tokens beside it, for example at the start of a line, but not on all.
+    """
+    lengths, context = {-1: 0}, [-1, -1, -1]
+    for last in dict.fromkeys(character_ends):
+        before, both = (tokens[context[0] + 1 : end + 1] for end in (context[-1], last))
+        lengths[last] = lengths[context[-1]] + len(tokenizer.join(both)) - len(tokenizer.join(before))
+        context = [*context[1:], last]
+    return lengths | {-1: len(tokenizer.join(tokens))}
 
 
 def _overlapped(spans: Sequence[tuple[int, int]], start: int, end: int) -> range:

@@ -99,48 +99,6 @@ def test_many_unknown_tokens_are_noted_with_what_to_do(mt, config, tmp_path):
         assert len(found) == bool(advice) and all(advice in note for note in found), options
 
 
-def test_runs_are_not_compared_on_pairs_that_one_has_seen(mt, config, tmp_path):
-    """The files of `old` differ from the others, so only the pairs themselves tell."""
-
-    def train(name, pairs, **valid):
-        path = config(pairs, valid={"fraction": 0.1, **valid})
-        assert mt("train", "--config", path, "--set", f"name={name}", "--set", "training.max_steps=1")[0] == 0
-
-    def compare(name, baseline):
-        status, _, err = mt("evaluate", "--split", "valid", "--run", f"runs/{name}", "--against", f"runs/{baseline}")
-        return status, err
-
-    grown = sentences(200)[::-1] + [(f"new {one}", f"neu {two}") for one, two in sentences(100)]
-    train("old", sentences(200), seed=1)
-    train("same", grown, seed=1)
-    train("other", grown, seed=2)
-    assert compare("old", "same")[0] == 0, "what was held out stays held out"
-    for pair in (("old", "other"), ("same", "other")):
-        status, err = compare(*pair)
-        assert status == 2 and f"runs/{pair[1]}: was trained on " in err
-    for number, side in enumerate(("en", "de")):
-        (tmp_path / f"t.{side}").write_text("".join(f"{pair[number].upper()}\n" for pair in sentences(40)), "utf-8")
-    status, _, err = mt("evaluate", "--run", "runs/old", "--source", "t.en", "--reference", "t.de")
-    assert status == 0 and "note: runs/old was trained on " in err and "of these 40 pairs" in err
-    for name, content, status in (("other", None, 0), ("same", b"12345678" * 9, 2)):
-        record = tmp_path / f"runs/{name}/training_pairs.bin"
-        record.unlink()
-        if content:
-            record.write_bytes(content)
-        found, err = compare("old", name)
-        assert found == status and f"runs/{name}" in err
-
-
-def test_pairs_that_the_parent_has_seen_are_counted(mt, config):
-    train = ("train", "--set", "training.max_steps=1", "--config")
-    assert mt(*train, config(sentences(200), valid={"fraction": 0.1, "seed": 1}), "--set", "name=parent")[0] == 0
-    child = config(sentences(200), valid={"fraction": 0.1, "seed": 5})
-    status, _, err = mt(*train, child, "--set", "name=child", "--set", "init.run=runs/parent")
-    assert status == 0 and "note: runs/parent was trained on " in err
-    status, _, err = mt("evaluate", "--run", "runs/child", "--num-resamples", "2")
-    assert status == 0 and "note: runs/child was trained on " in err, "what its parent learned, it has seen"
-
-
 def test_test_pairs_in_another_spelling_are_named(mt, config, tmp_path):
     pairs = sentences(200)
     test = write(tmp_path, "test", pairs[:20])

@@ -146,6 +146,24 @@ def tolerance_of(tag):
 EXACT_MUON = "from mt_cli.training import optimizer; optimizer.has_fast_bf16 = lambda device: False"
 
 
+NO_TENSORS = """
+import pickle, torch
+
+def broadcast_object_list(values, *arguments, **options):
+    assert b"torch._utils" not in pickle.dumps(values), "weights are sent"
+    broadcast(values, *arguments, **options)
+
+broadcast = torch.distributed.broadcast_object_list
+torch.distributed.broadcast_object_list = broadcast_object_list
+"""
+
+
+def test_each_process_reads_the_weights_from_the_file(finished):
+    """At the start, and when a run resumes: no weights are pickled and sent."""
+    finished("run", number=2, body=NO_TENSORS, max_steps=2)
+    assert "Resuming from step 2." in finished("run", number=2, body=NO_TENSORS, max_steps=3)
+
+
 @pytest.mark.slow
 def test_several_processes_stream_the_pairs_of_one(finished, config, tiny_tree, tmp_path):
     corpus = tiny_tree["corpus"]

@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import signal
-import time
+import weakref
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -14,8 +14,8 @@ from run_content import assert_equal_tensors, checkpoint_content, metrics_of, re
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.loading import load_config
-from mt_cli.run import finish
-from mt_cli.run.training_log import TrainingLog
+from mt_cli.run import finish, setup
+from mt_cli.run.log import TrainingLog
 from mt_cli.run.validation import Validator
 from mt_cli.training.gradients import GradientAccumulator
 
@@ -93,10 +93,9 @@ SLOW_CASES = {
     ],
 )
 def test_a_stopped_run_equals_an_unstopped_one(train, begin, assert_same_run, tmp_path, monkeypatch, options, stops):
-    """By signals at steps, or by limits; and its clock goes back by a day at each start."""
-    whole, clock = begin("whole", **options), time.time
-    for number, stop in enumerate(stops):
-        monkeypatch.setattr(time, "time", lambda shift=number * 86_400: clock() - shift)
+    """By signals at steps, or by limits."""
+    whole = begin("whole", **options)
+    for stop in stops:
         if isinstance(stop, dict):
             status, _, err = train("parts", **options, **stop)
             assert status == 0 and f"Stopped by {next(iter(stop))}" in err
@@ -153,6 +152,25 @@ def test_a_run_that_its_limit_ended_is_scored_once(train, begin, monkeypatch):
     assert train("run", "--set", "evaluation.bleu_tokenizer=char", max_steps=5)[0] == 0
     assert len(scored) == 2 and "|tok:char|" in report_of(run)["bleu"]["signature"]
     assert_equal_tensors(tensors_of(run, "best"), best)
+
+
+def test_the_trained_model_is_freed_before_the_best_is_loaded(train, monkeypatch):
+    """Its optimizer and graphs, too: both would not fit on a device that training has filled."""
+    load, build, trained, alive = finish.Translator.load, setup.build_optimizer, [], []
+
+    def build_optimizer(model, config):
+        optimizer = build(model, config)
+        trained.extend(map(weakref.ref, (model, optimizer)))
+        return optimizer
+
+    def load_best(*arguments):
+        alive.extend(reference() is not None for reference in trained)
+        return load(*arguments)
+
+    monkeypatch.setattr(setup, "build_optimizer", build_optimizer)
+    monkeypatch.setattr(finish.Translator, "load", load_best)
+    assert train("run", max_steps=3, average_checkpoints=2)[0] == 0
+    assert alive == [False, False]
 
 
 def test_a_state_is_saved_now_and_then_and_at_signals(train, tmp_path, monkeypatch):
@@ -212,10 +230,8 @@ def test_a_run_that_is_being_trained_is_left_alone(train, begin, tmp_path):
     assert not (tmp_path / "runs/run.old-1").exists()
 
 
-def flip_bit(path):
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
+def truncate(path):
+    os.truncate(path, path.stat().st_size - 1)
 
 
 def replace_by_folder(path):
@@ -235,7 +251,12 @@ FAULTS = [
     # file, fault, what the message names, exit status
     ("own.xx", edit, "corpus.train (own.en)", 2),
     ("runs/run/metrics.jsonl", remove, "metrics.jsonl", 0),
-    ("runs/run/checkpoints/last.safetensors", flip_bit, "step-6.safetensors is used instead", 0),
+    (
+        "runs/run/checkpoints/last.safetensors",
+        truncate,
+        "renamed to last.safetensors.damaged-1",
+        0,
+    ),
 ]
 SLOW_FAULTS = [
     ("runs/run/tokenizer.source.json", remove, "tokenizer.source.json", 2),
@@ -270,6 +291,7 @@ def test_a_damaged_file_is_named_and_the_run_goes_on(
         assert train("run", max_steps=18, ema_decay=0.9)[0] == 0
     assert report_of(run)["num_steps"] == 18
     if path.suffix == ".safetensors":
+        assert path.is_dir() or path.with_name(f"{path.name}.damaged-1").read_bytes() == content[:-1]
         assert_same_run(run, begin("whole", max_steps=18, ema_decay=0.9))
 
 
@@ -277,17 +299,34 @@ def test_a_lost_best_checkpoint_is_replaced_by_the_average(train, begin):
     options = {"ema_decay": 0.9, "best_metric": "chrf", "max_steps": 6}
     run = begin("run", **options)
     before = tensors_of(run, "last")
-    flip_bit(run / "checkpoints/best.safetensors")
-    assert "is missing or damaged" in train("run", **options)[2]
+    truncate(run / "checkpoints/best.safetensors")
+    assert "is damaged and renamed to best.safetensors.damaged-1" in train("run", **options)[2]
     assert_equal_tensors(tensors_of(run, "best"), tensors_of(run, "last", "average"))
     assert_equal_tensors(tensors_of(run, "last"), before)
+
+
+def test_a_library_that_raises_costs_no_checkpoint(train, begin, assert_same_run, tmp_path, monkeypatch):
+    """The traceback is shown, because the fault is not in a file, and the same command resumes without the fault."""
+    run, whole = begin("run", max_steps=12), begin("whole", max_steps=18)
+    before = {path.name: path.read_bytes() for path in (run / "checkpoints").iterdir()}
+
+    def load_state_dict(self, state):
+        raise TypeError("load_state_dict() got an unexpected keyword argument 'decoupled'")
+
+    with monkeypatch.context() as patch, pytest.raises(TypeError, match="decoupled"):
+        patch.setattr("torch.optim.Optimizer.load_state_dict", load_state_dict)
+        train("run", max_steps=18)
+    assert {path.name: path.read_bytes() for path in (run / "checkpoints").iterdir()} == before
+    status, _, err = train("run", max_steps=18)
+    assert status == 0 and "Resuming from step 12." in err
+    assert_same_run(run, whole)
 
 
 def test_no_file_changes_when_every_state_is_damaged(train, begin):
     run = begin("run", max_steps=5)
     paths = list((run / "checkpoints").glob("*.safetensors"))
     for path in paths:
-        flip_bit(path)
+        truncate(path)
     before = [path.read_bytes() for path in paths]
     status, _, err = train("run")
     assert status == 2 and "damaged" in err and "--fresh" in err

@@ -70,7 +70,7 @@ def lineage(two_directions, one_thread, once):
 
     def make(folder):
         from mt_cli.config.loading import config_of_text
-        from mt_cli.reporting.report import format_summary
+        from mt_cli.run.report import format_summary
         from mt_cli.run.train import train
 
         texts = {"two": CONFIG, "one": CONFIG.replace("tag: to_target", "").replace("both_directions: true", "")}
@@ -175,15 +175,6 @@ def test_a_model_for_one_direction_refuses_others(mt_in, trained):
     for names in (("two", "child"), ("child", "two")):
         runs = [word for name in names for word in ("--run", f"runs/{name}")]
         assert mt_in("translate", *runs, "one")[0] == 2, "an ensemble needs equal directions"
-
-
-def test_pairs_of_a_run_are_seen_through_its_tags(mt_in, two_directions, tmp_path):
-    for side in ("en", "de"):
-        lines = (two_directions / f"train.{side}").read_text(encoding="utf-8").splitlines(keepends=True)
-        (tmp_path / f"seen.{side}").write_text("".join(lines[:20]), encoding="utf-8")
-    files = ("--source", "seen.en", "--reference", "seen.de")
-    status, _, err = mt_in("evaluate", "--run", "runs/two", "--to", "de", *files)
-    assert status == 0 and "runs/two was trained on 20 of these 20 pairs" in err
 
 
 def test_a_model_with_kinds_of_text_asks_for_a_tag(mt, two_directions, tmp_path):

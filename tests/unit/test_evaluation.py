@@ -29,6 +29,20 @@ def test_token_scores_are_those_of_one_large_batch():
     assert scores.token_accuracy == pytest.approx((logits.argmax(-1) == tgt_output_ids)[is_token].float().mean().item())
 
 
+def test_scores_of_some_pairs_read_only_these(monkeypatch):
+    from tiny_models import some_pairs, tiny_model
+
+    from mt_cli.batching.encoded import EncodedPairs
+    from mt_cli.config.training import TrainingConfig
+    from mt_cli.evaluation.token_loss import score_tokens
+    from mt_cli.model.loss import Objective
+
+    pairs, read, lengths = some_pairs(30), [], EncodedPairs.lengths
+    monkeypatch.setattr(EncodedPairs, "lengths", lambda self, rows: read.extend(rows) or lengths(self, rows))
+    score_tokens(Objective(tiny_model(), TrainingConfig()), pairs, 20, indices=[7, 3])
+    assert read == [7, 3]
+
+
 SENTENCES = {
     "en": ["The cat sits on the mat today.", "It is raining again, is it not?"],
     "ja": ["今夜は雨が降るでしょう。", "猫がマットの上に座っています。"],

@@ -25,7 +25,7 @@ from mt_cli.model import loss as loss_module
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.loss import Objective
 from mt_cli.model.transformer import outline
-from mt_cli.run.training_log import TrainingLog
+from mt_cli.run.log import TrainingLog
 from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID
 from mt_cli.training.averaging import MovingAverage
 from mt_cli.training.gradients import GradientAccumulator

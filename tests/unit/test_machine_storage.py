@@ -4,15 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from mt_cli.errors import InputError, MtError, RunError
+from mt_cli.errors import InputError, MtError
 from mt_cli.machine.storage import (
     new_folder,
     read_model,
+    reading,
     refusal,
     write_atomically,
     write_output,
     write_text,
+    writing,
 )
+from mt_cli.run.log import TooManyBadStepsError
 
 
 @pytest.mark.parametrize("content", [b'{"a": 1', b"[" * 10_000, b"\xff", b'{"b": "x"}', b'{"a": 1, "b": 222}', None])
@@ -40,13 +43,37 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path):
     assert sorted(map(len, os.listdir(tmp_path))) == [4, 255], "no temporary file, and a name may have its full length"
 
 
+def test_errors_of_a_body_about_other_things_pass(tmp_path):
+    """Only an error about the file itself, or one that the system refuses, is a message."""
+    path, missing = tmp_path / "file", FileNotFoundError(errno.ENOENT, "No such file", str(tmp_path / "other"))
+    for use in (reading, writing):
+        for error in (missing, "\ud800", TypeError()):
+            with pytest.raises((FileNotFoundError, UnicodeEncodeError, TypeError)), use(path):
+                raise error if isinstance(error, Exception) else error.encode()
+        for error in (
+            FileNotFoundError(errno.ENOENT, "", str(path)),
+            PermissionError(errno.EACCES, "", "else"),
+            OSError(),
+        ):
+            with pytest.raises(MtError), use(path):
+                raise error
+    with pytest.raises(FileNotFoundError):
+        write_atomically(path, lambda temporary: (tmp_path / "other").read_bytes())
+    assert not os.listdir(tmp_path)
+
+
 def everything_in(folder):
     return sorted((str(path.relative_to(folder)), path.is_dir() or path.read_text()) for path in folder.rglob("*"))
 
 
 @pytest.mark.parametrize(
     ("error", "expected"),
-    [(OSError(28, "No space"), MtError), (KeyboardInterrupt(), KeyboardInterrupt), (RunError("x"), RunError)],
+    [
+        (OSError(28, "No space"), MtError),
+        (KeyboardInterrupt(), KeyboardInterrupt),
+        (TooManyBadStepsError("x", None), TooManyBadStepsError),
+        (FileNotFoundError(errno.ENOENT, "No such file", "elsewhere"), FileNotFoundError),
+    ],
 )
 def test_a_folder_that_fails_leaves_nothing_behind(tmp_path, error, expected):
     (tmp_path / "a").mkdir()

@@ -1,8 +1,20 @@
-import numpy as np
+import itertools
+from contextlib import closing
 
-from mt_cli.reporting.records import Records, read_rows
+import numpy as np
+import pytest
+
+from mt_cli.evaluation.results import read_rows
+from mt_cli.run.log import Records
 
 PICTURES = {"attention/1": np.zeros((4, 6, 3), dtype=np.uint8)}
+
+
+@pytest.fixture(autouse=True)
+def seconds(monkeypatch):
+    """Each start has a second of its own, as TensorBoard's files are ordered by it."""
+    clock = itertools.count(1e9)
+    monkeypatch.setattr("time.time", lambda: next(clock))
 
 
 def board_of(folder):
@@ -24,7 +36,9 @@ def test_records_forget_what_came_after_the_saved_sizes(tmp_path):
             records.write_metrics(2, 3.0, {"valid/chrf": 7.0})
             sizes = records.flush()
     records.write_metrics(2, 4.0, {"valid/loss": 7.0})
-    Records(tmp_path, 2, sizes).write_metrics(3, 9.0, {"train/loss": 0.25})
+    records.close()
+    with closing(Records(tmp_path, 2, sizes)) as records:
+        records.write_metrics(3, 9.0, {"train/loss": 0.25})
     losses = [(1, 0.5), (2, 0.25), (3, 0.25)]
     rows = read_rows(tmp_path / "metrics.jsonl")
     assert [(row["step"], row["train/loss"]) for row in rows if "train/loss" in row] == losses
@@ -52,6 +66,7 @@ def test_each_point_is_shown_once_after_any_number_of_starts(tmp_path):
             records.write_metrics(step, 1.0, {"train/loss": float(start), "valid/loss": 1.0})
             records.write_pictures(step, PICTURES)
             sizes = records.flush() if step == start + 1 else sizes
+        records.close()
         if start % 2:
             (*_, path) = sorted(tmp_path.glob("events.*"))
             path.write_bytes(path.read_bytes()[:-5])

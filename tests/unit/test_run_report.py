@@ -1,4 +1,4 @@
-from mt_cli.reporting.report import Report
+from mt_cli.evaluation.results import Report
 
 
 def report_of(num_steps, **others):

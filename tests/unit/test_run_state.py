@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mt_cli.checkpoint.state import Ancestor, RunState, UnloggedStep, ValidatedStep, best_of, last_of
+from mt_cli.checkpoint.lineage import Ancestor
+from mt_cli.checkpoint.state import RunState, UnloggedStep, ValidatedStep, best_of, last_of
 from mt_cli.config.training import TrainingConfig
 from mt_cli.training.steps import Position
 
@@ -32,10 +33,11 @@ ANCESTOR = {"run": "a", "languages": ["en", "it"], "step": 1, "weights": "0"}
     "change",
     [
         {"position": None},
-        {"position": {"step": -1}},
         {"elapsed_seconds": math.nan},
         {"unlogged": [[1, 2]]},
-        {"validations": [[3, math.nan, 1.0]]},
+        {"position": {"num_processes": 10**9}},
+        {"position": {"step": -1}},
+        {"best_step": 10**400},
         {"parents": functools.reduce(lambda parents, _: [ANCESTOR | {"parents": parents}], range(900), [])},
     ],
 )

@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
+from linear import assert_linear
 
 from mt_cli.config.directions import Tagging
 from mt_cli.config.sections import DecodingConfig, TokenizerConfig
@@ -13,7 +14,7 @@ from mt_cli.decoding.engine import ForcedDecoding
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.training import train_tokenizer
-from mt_cli.translation.sentences import has_words, sentences_of, split_point, units
+from mt_cli.translation.sentences import has_letters, has_words, sentences_of, split_point, units
 from mt_cli.translation.stream import repeats_itself
 from mt_cli.translation.translator import Translator
 
@@ -82,6 +83,14 @@ def test_a_text_is_split_into_its_sentences(sentences):
     assert [sentence for sentence, _ in sentences_of(glue.join(sentences))] == sentences
 
 
+@pytest.mark.parametrize("part", ["A. ", "1. ", "It. ", ". ", "¿", "字。", "ab, ", "ab ab "])
+def test_work_on_a_line_takes_time_in_proportion_to_it(pieces, part):
+    assert_linear(sentences_of, part.__mul__)
+    assert_linear(split_point, part.__mul__)
+    assert_linear(lambda text: repeats_itself("", text), part.__mul__)
+    assert_linear(lambda text: translated(Parrot(), pieces, text, 10**6, with_details=True), part.__mul__, size=60)
+
+
 @given(st.text(max_size=60) | MIXED)
 def test_units_are_all_of_a_text_but_its_spaces(text):
     found = units(text)
@@ -147,7 +156,7 @@ def tagged_pieces():
 @example(text="字字a ▁字 é今字é", max_tokens=5)
 @example(text="(字)今夜 は", max_tokens=1000)
 def test_what_is_repeated_is_aligned_with_itself(pieces, text, max_tokens):
-    assume(has_words(text))
+    assume(has_letters(text))
     item = translated(Parrot(), pieces, text, max_tokens, with_details=True)
     line = " ".join(text.split())
     assert item.text == line
@@ -219,8 +228,8 @@ class Liar(Parrot):
         return [[each[0]] * num_best for each in super().search(sentences, decoding)]
 
 
-@pytest.mark.parametrize("text", ["—", "👍", "1\ufe0f\u20e3", "\u200b", "\u3164", "", " —  — ", "—\n—\r\n"])
-def test_a_line_without_letters_and_digits_is_copied(tagged_pieces, text):
+@pytest.mark.parametrize("text", ["—", "👍", "1\ufe0f\u20e3", "\u200b", "\u3164", "", "1,234.5", " —  — ", "—\n—\r\n"])
+def test_a_line_without_letters_is_copied(tagged_pieces, text):
     """Whatever is asked."""
     for options in ({"num_best": 3}, {"prefix": "ab"}, {"split_sentences": True}, {"tag": "<2y>"}):
         liar = Liar(tagged_pieces, "abba")
@@ -247,32 +256,15 @@ def test_unknown_words_are_copied_from_the_source_and_the_prefix(unk, prefix, ex
 
 
 @pytest.mark.parametrize(
-    ("text", "answer", "expected"),
-    [
-        ("12", "21", "12"),
-        ("1,234.5", "1.234,5", "1.234,5"),
-        ("2024-05-06", "06.05.2024", "06.05.2024"),
-        ("12", "١٢", "١٢"),
-        ("<2x> 12", "3", "12"),
-    ],
-)
-def test_a_number_alone_keeps_its_digits(tagged_pieces, text, answer, expected):
-    item = translated(Liar(tagged_pieces, answer), tagged_pieces, text, 50, tags=TAGS, with_details=True)
-    assert item.text == expected
-    assert (item.details.tokens == []) == (expected != answer)
-
-
-@pytest.mark.parametrize(
     ("text", "num_segments"),
     [
         ("XYZ XYZ XYZ XYZ XYZ XYZ XYZ XYZ", 1),
-        ("面包师今天看见两把椅子和一张桌子", 1),
         ("ab " * 39, 1),
         ("ab " * 90, 4),
     ],
 )
-def test_a_sentence_is_split_only_if_it_has_many_words(pieces, text, num_segments):
-    """Here letters and characters are bytes, so that each text has more tokens than the model was trained for."""
+def test_a_sentence_is_split_only_if_it_has_many_tokens(pieces, text, num_segments):
+    """Each text has more tokens than the model was trained for."""
     item = translated(Parrot(), pieces, text, 10, most_tokens=256)
     assert len(pieces.encode([text])[0]) > 10 and item.is_too_long
     assert len(item.segments) == num_segments and item.text == text.strip()
@@ -306,6 +298,18 @@ def test_a_string_too_long_for_a_word_is_copied(pieces, word):
 )
 def test_a_translation_that_repeats_itself_is_noted(source, translation, is_loop):
     assert repeats_itself(source, translation) == is_loop
+
+
+@given(
+    st.text("ab c", max_size=20),
+    st.text("ab c字", min_size=2, max_size=12),
+    st.integers(1, 30),
+    st.text("xy z", max_size=60),
+)
+def test_a_quick_test_changes_no_notice_of_a_repetition(before, unit, number, after):
+    text = " ".join((before + unit * number + after).split())
+    longest = max((len(match[0]) for match in re.finditer(r"(.{2,80}?)\1{3,}", text)), default=0)
+    assert repeats_itself("", text) == (longest >= max(24, len(text) / 3))
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
 from torch import Tensor
 
 from mt_cli.checkpoint.checkpoint import Checkpoint
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.checkpoint.state import Ancestor, RunState, ValidatedStep, best_of, describe_lineage, last_of
+from mt_cli.checkpoint.lineage import Ancestor, describe_lineage
+from mt_cli.checkpoint.state import RunState, ValidatedStep, best_of, last_of
 from mt_cli.checkpoint.trained import load_together, write_run
 from mt_cli.errors import DamagedFileError, InputError, RunError
 from mt_cli.machine.storage import real_path
@@ -51,13 +51,13 @@ def steps_to_average(directory: RunDirectory, last: int | None, best: int | None
     paths, validations = directory.validated(), list[ValidatedStep]()
     if paths:
         validations = available_validations(directory, _opened(paths[max(paths)]).state)
-    most = min(len(validations), directory.config().training.num_validated_kept)
+    most = min(len(validations), directory.config().training.average_checkpoints or 0)
     if most < 2 or number is None or number > most:
         use = f"use a number up to {most}, or " if most >= 2 else ""
         raise RunError(
             f"{option} {number}: {directory.path} keeps the last {most} and the best {most} validated checkpoints, and "
-            f"an average needs at least 2; {use}train or resume with a larger training.keep_validated and, if there "
-            "were few validations, a smaller training.validate_every_steps"
+            f"an average needs at least 2; {use}train or resume with a larger training.average_checkpoints and, if "
+            "there were few validations, a smaller training.validate_every_steps"
         )
     return tuple(sorted(validation.step for validation in choose(validations, number)))
 
@@ -90,10 +90,8 @@ def average_runs(paths: Sequence[Path], output: Path) -> list[str]:
             )
     model = runs[0].model
     model.load_state_dict(mean((run.model.state_dict() for run in runs), len(runs)))
-    hashes = [pairs for path in paths if (pairs := RunDirectory(path).training_pairs()) is not None]
-    training_pairs = np.concatenate(hashes) if len(hashes) == len(runs) else None
     max_tokens = max(run.max_tokens for run in runs)
-    write_run(output, runs[0].config, runs[0].tokenizers, model, max_tokens, parents, training_pairs)
+    write_run(output, runs[0].config, runs[0].tokenizers, model, max_tokens, parents)
     title = f"the mean of {len(runs)} runs" if len(runs) > 1 else "the run with merged adapters"
     return [f"{output}: {title}", *describe_lineage(parents, depth=1)]
 

@@ -29,8 +29,8 @@ _FIXED = re.compile(
 )
 _LABEL = re.compile(r"\[\^[^\]\s]+\]:(?:[ \t]+|\Z)|:[ \t]+|\[[ xX]\][ \t]+(?=\S)")
 """Beginning of a footnote, of a definition or of a task, before its text."""
-_HARD_BREAK = re.compile(r"(?: {2,}|\\)\Z")
-_ATTRIBUTES = re.compile(r"[ \t]+\{[#.:][^{}]*\}\Z")
+_HARD_BREAK = re.compile(r"(?:(?<! ) {2,}+|\\)\Z")
+_ATTRIBUTES = re.compile(r"(?<![ \t])[ \t]++\{[#.:][^{}]*\}\Z")
 _BARE_BAR = re.compile(r"(?<!\\)\|")
 _CODE = r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)"
 _LINK = re.compile(

@@ -33,7 +33,7 @@ SPANS_LOST = "a protected span of the source is missing"
 SPANS_REORDERED = "placeholders such as %s are in another order than in the source"
 EMPTY = "the translation is empty, so the text stays as it is"
 MARKS_GUESSED = "the place of a tag or another mark is a guess"
-_SOFT_BREAKS = re.compile(r"[ \t]*(?:\r\n|\n|\r)[ \t]*")
+_SOFT_BREAKS = re.compile(r"(?:(?<![ \t])[ \t]++)?+(?:\r\n|\n|\r)[ \t]*")
 _LINE_ENDS = re.compile(r"(\r\n|\n|\r)")
 
 

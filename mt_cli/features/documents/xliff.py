@@ -111,7 +111,7 @@ class _Writer:
         segment, target, content = self.segment, self.segment.target, self.content
         qualifier = segment.source.tag.removesuffix(segment.source.name)
         tag = f"<{qualifier}target>" if target is None else content[target.start : target.inner]
-        tag = re.sub(r"\s*/>$", ">", tag)
+        tag = re.sub(r"(?:(?<!\s)\s++)?+/>$", ">", tag)
         if not segment.is_version_2:
             tag = with_attributes(tag, {"state": "needs-review-translation", "state-qualifier": "mt-suggestion"})
         element = f"{tag}{inner}</{qualifier}target>"

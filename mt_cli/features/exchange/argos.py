@@ -19,6 +19,7 @@ from mt_cli.config.corpora import CorpusConfig
 from mt_cli.corpus.languages import language_name, primary
 from mt_cli.corpus.rows import Languages, untagged
 from mt_cli.errors import InputError, MtError
+from mt_cli.evaluation.results import RunSummary
 from mt_cli.evaluation.scores import METRICS
 from mt_cli.features.exchange.card import render
 from mt_cli.features.exchange.comparison import Agreement
@@ -27,7 +28,6 @@ from mt_cli.features.exchange.destinations import check_destination
 from mt_cli.features.exchange.sentence_splitter import sentence_splitter
 from mt_cli.features.exchange.sentencepiece import model_file, splits_alike
 from mt_cli.machine.storage import json_text, write_atomically
-from mt_cli.reporting.report import RunSummary
 from mt_cli.tokenizer.special_tokens import ABSENT
 
 SUFFIX = ".argosmodel"

@@ -11,15 +11,15 @@ from torch import Tensor
 
 from mt_cli.checkpoint.directory import UNKNOWN_CORPUS
 from mt_cli.checkpoint.trained import TrainedRun
-from mt_cli.checkpoint.untrusted_weights import load_model, read_safetensors
 from mt_cli.config.directions import Tagging
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
 from mt_cli.errors import InputError
+from mt_cli.features.exchange.untrusted_weights import load_model, read_safetensors
 from mt_cli.machine.storage import new_folder, read_model
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.tokenizer import TokenizerPair, load_pair
-from mt_cli.translation.exported import DESCRIPTION, Description, check_unchanged, describe
+from mt_cli.translation.exported import DESCRIPTION, Description, describe
 
 
 def export_bundle(run: TrainedRun, output: Path) -> None:
@@ -48,11 +48,10 @@ def read_bundle(
             f"{folder}: has no weights; a CTranslate2 model cannot be imported, "
             "export the run as a bundle or for huggingface"
         )
-    check_unchanged(folder, description)
     corpus = {
         "source": languages[0] or description.source_language,
         "target": languages[1] or description.target_language,
-        "max_tokens": description.most_tokens or description.max_tokens,
+        "max_tokens": description.most_tokens,
         "protect": list(description.protect),
         "protect_patterns": list(description.protect_patterns),
         **unknown_corpus(description.tagging),

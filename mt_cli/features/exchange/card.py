@@ -12,11 +12,11 @@ from mt_cli.config.directions import direction_of
 from mt_cli.corpus.languages import LANGUAGE_CODE, primary
 from mt_cli.decoding.constraints import TOKENS_BESIDE_RATIO
 from mt_cli.evaluation.evaluate import SplitScores
+from mt_cli.evaluation.results import Report, RunSummary
 from mt_cli.evaluation.scores import LOWER_IS_BETTER, METRICS
 from mt_cli.features.exchange.destinations import describe_destinations
 from mt_cli.features.exchange.m2m100_export import transformers_code
 from mt_cli.features.exchange.transformers_folder import MAX_LENGTH
-from mt_cli.reporting.report import Report, RunSummary
 
 
 def model_card(run: RunSummary, license_name: str | None, licences: Mapping[str, str] | None = None) -> str:

@@ -12,7 +12,7 @@ from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.engine import Engine, Ids, Sentence, TransformerEngine
 from mt_cli.errors import MtError
-from mt_cli.reporting.records import read_samples
+from mt_cli.evaluation.results import read_samples
 
 _TOLERANCES = {"float32": 1e-3, "float16": 0.02, "bfloat16": 0.1}
 _TOLERANCE_OF_INTEGERS = 0.25

@@ -19,7 +19,6 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from mt_cli.checkpoint.untrusted_weights import load_model
 from mt_cli.config.directions import tag_of_direction
 from mt_cli.config.sections import ModelConfig
 from mt_cli.corpus.languages import LANGUAGE_CODE, primary
@@ -30,6 +29,7 @@ from mt_cli.features.exchange.m2m100_vocabulary import BOS, EOS, PAD, UNK, Vocab
 from mt_cli.features.exchange.marian import Imported
 from mt_cli.features.exchange.sentencepiece import missing_pieces
 from mt_cli.features.exchange.transformers_config import TransformersConfig
+from mt_cli.features.exchange.untrusted_weights import load_model
 from mt_cli.features.exchange.weights import read_weights
 from mt_cli.machine.storage import read_model
 from mt_cli.model.transformer import Transformer

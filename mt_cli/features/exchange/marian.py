@@ -21,12 +21,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mt_cli.checkpoint.untrusted_weights import load_model
 from mt_cli.config.sections import TokenizerConfig, is_replacement
 from mt_cli.errors import InputError, one_line
 from mt_cli.features.exchange import names
 from mt_cli.features.exchange.sentencepiece import Pieces, missing_pieces, read_pieces, tokenizer_of
 from mt_cli.features.exchange.transformers_config import MarianConfig
+from mt_cli.features.exchange.untrusted_weights import load_model
 from mt_cli.features.exchange.weights import read_weights
 from mt_cli.machine.storage import read_model, read_regular, reading
 from mt_cli.model.positions import sinusoids

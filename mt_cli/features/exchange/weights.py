@@ -14,9 +14,9 @@ from pathlib import Path
 from pydantic import BaseModel
 from torch import Tensor
 
-from mt_cli.checkpoint.untrusted_weights import read_pickle, read_safetensors
 from mt_cli.corpus.cache import digest_of_file
 from mt_cli.errors import InputError
+from mt_cli.features.exchange.untrusted_weights import read_pickle, read_safetensors
 from mt_cli.machine.storage import read_model
 
 WEIGHTS, PICKLED_WEIGHTS = "model.safetensors", "pytorch_model.bin"

@@ -1,1 +1,1 @@
-"""Runs that begin from another run: its weights, tokenizers and, as replay, its data."""
+"""Runs that begin from another run: its weights and tokenizers."""

@@ -10,10 +10,10 @@ from jinja2 import Environment, PackageLoader, Template
 
 from mt_cli.config.loading import differences
 from mt_cli.config.writing import on_one_line
+from mt_cli.evaluation.results import RunSummary, notes_on_comparison, notes_on_training
 from mt_cli.evaluation.scores import LOWER_IS_BETTER, METRICS
 from mt_cli.features.inspection.figures import Curve, line_chart
 from mt_cli.machine.console import clock
-from mt_cli.reporting.report import RunSummary, notes_on_comparison, notes_on_training
 
 _CHARTS = {
     "Loss (nats per target token): lower is better": ("train/loss", "valid/loss"),

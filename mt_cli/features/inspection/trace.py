@@ -15,10 +15,10 @@ from torch import Tensor
 from mt_cli.batching.batches import pad
 from mt_cli.decoding.engine import Sentence
 from mt_cli.errors import InputError
+from mt_cli.evaluation.results import Sample
 from mt_cli.features.inspection.figures import attention_pixels, save_attention, save_positions
 from mt_cli.model.positions import sinusoids
 from mt_cli.model.transformer import Transformer
-from mt_cli.reporting.records import Sample
 from mt_cli.tokenizer.special_tokens import EOS, EOS_ID, SOS, SOS_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
 from mt_cli.translation.translator import Translator

@@ -103,11 +103,6 @@ def recipe_for(facts: Facts) -> Recipe:
     return Recipe(level, size, why, round(affordable / _tokens_per_step(level, size)))
 
 
-def is_limited_by_cpu(facts: Facts) -> bool:
-    """Whether the model is smaller than the corpus allows because training runs on a CPU."""
-    return facts.device == "cpu" and recipe_for(facts).is_smaller
-
-
 def _size_for(level: Level, num_tokens: int, facts: Facts) -> tuple[str, str]:
     """Name of the preset, and the reason for it."""
     for name in _SIZES:

@@ -16,13 +16,13 @@ from mt_cli.config.writing import on_one_line
 from mt_cli.corpus.cache import Cache
 from mt_cli.data.prepare import estimate_epoch, prepare, read
 from mt_cli.errors import InputError, MtError, RunError
+from mt_cli.evaluation.results import read_report
 from mt_cli.features.exchange.destinations import obstacles
 from mt_cli.features.fine_tuning.parent import adopt, inherited
 from mt_cli.features.recipes.choices import Choice, Choices, Epoch, choose, expectation, values_of
 from mt_cli.features.recipes.facts import Facts, find_facts
 from mt_cli.features.recipes.sides import Tree
 from mt_cli.features.training_pairs import training_pairs
-from mt_cli.reporting.report import read_report
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from textwrap import wrap
@@ -27,7 +27,7 @@ from mt_cli.features.data_check.problems import find_problems
 from mt_cli.features.exchange.destinations import DESTINATIONS, describe_destinations, note_on_protection
 from mt_cli.features.fine_tuning.parent import inherited
 from mt_cli.features.protection import proposed_kinds
-from mt_cli.features.recipes.choices import Choice, expectation, is_limited_by_cpu
+from mt_cli.features.recipes.choices import expectation
 from mt_cli.features.recipes.decisions import Decision, begun_with, decide, describe, notes_on_parents
 from mt_cli.features.recipes.evaluation_text import text_for_evaluation
 from mt_cli.features.recipes.request import Request
@@ -73,7 +73,7 @@ def new_config(
     corpora = read(parse_config(tree, "mt init"), cache)
     kinds = _protect(corpus, corpora["train"], tree, destination) if parent is None else ""
     if parent is None:
-        decision = _with_planned_device(decide(parse_config(tree, "mt init"), cache, destination=destination))
+        decision = decide(parse_config(tree, "mt init"), cache, destination=destination)
     else:
         tree, decision = begun_with(parent, tree, cache, runs, destination)
     text = _as_yaml(tree, decision, sides.languages, parent)
@@ -93,20 +93,6 @@ def new_config(
     if parent is None and decision.facts.num_target_words <= _FEW_WORDS:
         lines += [f"note: {note}" for note in islice(notes_on_parents(runs, sides.languages), 1)]
     return NewConfig(decision.config, text, lines, problems)
-
-
-def _with_planned_device(decision: Decision) -> Decision:
-    """Decision with `training.planned_for` in the config if the model is smaller because of the CPU."""
-    if not is_limited_by_cpu(decision.facts):
-        return decision
-    choices = decision.choices
-    choice = Choice("cpu", "these pairs allow a larger model, on a GPU")
-    training = decision.config.training.model_copy(update={"planned_for": choice.value})
-    return replace(
-        decision,
-        choices={**choices, "training": {**choices["training"], "planned_for": choice}},
-        config=decision.config.model_copy(update={"training": training}),
-    )
 
 
 def _protect(corpus: dict[str, Any], train: Corpus, tree: Mapping[str, Any], destination: str | None) -> str:

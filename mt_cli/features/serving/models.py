@@ -13,11 +13,11 @@ from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.directions import Tagging, direction_of
 from mt_cli.corpus.languages import language_name, primary, scripts_of
+from mt_cli.evaluation.results import RunSummary, read_report
 from mt_cli.evaluation.scores import Score
 from mt_cli.features.serving.errors import RequestError
 from mt_cli.machine.devices import keep_memory
 from mt_cli.machine.storage import real_path
-from mt_cli.reporting.report import RunSummary, read_report
 from mt_cli.translation.exported import DESCRIPTION
 from mt_cli.translation.translator import Translator
 

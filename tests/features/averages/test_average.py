@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 import yaml
-from run_content import metrics_of
+from run_content import metrics_of, report_of
 from safetensors.torch import load_file
 
 from mt_cli.checkpoint.directory import RunDirectory
@@ -74,7 +74,7 @@ def mean_loss(monkeypatch):
 
 def test_validated_checkpoints_and_means_are_no_event_of_a_run(train, assert_same_run, tmp_path, mt):
     whole, parts = tmp_path / "runs/whole", tmp_path / "runs/parts"
-    options = {"keep_validated": 2, "average_checkpoints": 3, "ema_decay": 0.9, "learning_rate": 0.03}
+    options = {"average_checkpoints": 3, "ema_decay": 0.9, "learning_rate": 0.03}
     assert train("whole", **options)[0] == 0
     status, _, err = train("parts", max_steps=10, **options)
     assert status == 0 and "mean of steps" in err, err
@@ -97,8 +97,7 @@ def test_a_better_mean_is_the_best_checkpoint_of_its_run(train, mt, mean_loss, t
     assert_mean(run, "best", [8, 10])
     report = json.loads((run / "report.json").read_text(encoding="utf-8"))
     assert (report["averaged_steps"], report["best_step"]) == ([8, 10], 10)
-    assert_equal(weights_of(run, "before_average"), weights_of(run, "validated-10"))
-    for name in ("before_average", "validated-8"):
+    for name in ("validated-8", "validated-10"):
         assert mt("translate", "one.", "--run", run, "--checkpoint", name)[0] == 0
     (run / "report.json").unlink()
     assert train("run", average_checkpoints=2, max_steps=10)[0] == 0
@@ -106,35 +105,37 @@ def test_a_better_mean_is_the_best_checkpoint_of_its_run(train, mt, mean_loss, t
 
 
 def test_a_mean_that_is_not_better_never_becomes_the_best(begin, mt, mean_loss):
-    run = begin("run", max_steps=14, keep_validated=3)
+    run = begin("run", max_steps=14, average_checkpoints=3)
     mean_loss(99.0)
     before = file_of(run, "best").read_bytes()
     status, out, _ = mt("average", "--run", run, "--best", 2)
     assert status == 0 and out.rstrip().endswith("the best checkpoint stays")
-    assert file_of(run, "best").read_bytes() == before and not file_of(run, "before_average").exists()
+    assert file_of(run, "best").read_bytes() == before
 
 
-def test_resuming_brings_back_what_the_command_averaged(train, begin, mt, mean_loss, tmp_path, assert_same_run):
-    whole, run = tmp_path / "runs/whole", begin("run", max_steps=14, keep_validated=3)
-    assert train("whole", keep_validated=3, max_steps=18)[0] == 0
-    best = weights_of(run, "best")
+def test_resuming_brings_back_what_the_command_averaged(train, mt, mean_loss, tmp_path, assert_same_run):
+    whole, run = tmp_path / "runs/whole", tmp_path / "runs/run"
+    mean_loss(99.0)
+    for name, max_steps in (("run", 14), ("whole", 18)):
+        assert train(name, average_checkpoints=3, max_steps=max_steps)[0] == 0
+    best, best_step = weights_of(run, "best"), report_of(run)["best_step"]
     for loss, option, steps in ((0.02, "--last", [8, 12, 14]), (0.01, "--best", [8, 12, 14])):
         mean_loss(loss)
         status, out, _ = mt("average", "--run", run, option, 3)
         assert status == 0 and "the new best" in out
         assert_mean(run, "best", steps)
-        assert_equal(weights_of(run, "before_average"), best)
-    assert train("run", keep_validated=3, max_steps=18)[0] == 0
+        assert_equal(weights_of(run, f"validated-{best_step}"), best)
+    mean_loss(99.0)
+    assert train("run", average_checkpoints=3, max_steps=18)[0] == 0
     assert_same_run(run, whole)
-    assert not file_of(run, "before_average").exists()
 
 
 @pytest.mark.parametrize(
     ("training", "arguments", "advice"),
     [
-        ({"max_steps": 14, "keep_validated": 3}, ("--best", 4), "number up to 3"),
-        ({"max_steps": 9}, ("--best", 2), "training.keep_validated"),
-        ({"max_steps": 3, "keep_validated": 5}, ("--last", 2), "training.validate_every_steps"),
+        ({"max_steps": 14, "average_checkpoints": 3}, ("--best", 4), "number up to 3"),
+        ({"max_steps": 9}, ("--best", 2), "training.average_checkpoints"),
+        ({"max_steps": 3, "average_checkpoints": 5}, ("--last", 2), "training.validate_every_steps"),
     ],
 )
 def test_an_average_without_checkpoints_names_what_helps(begin, mt, training, arguments, advice):
@@ -143,7 +144,7 @@ def test_an_average_without_checkpoints_names_what_helps(begin, mt, training, ar
 
 
 def test_a_damaged_checkpoint_is_named_and_training_is_left_alone(begin, mt):
-    run = begin("run", max_steps=14, keep_validated=2)
+    run = begin("run", max_steps=14, average_checkpoints=2)
     command = ("average", "--run", run, "--last", 2)
     with RunDirectory(run).locked():
         assert "another process" in mt(*command)[2]

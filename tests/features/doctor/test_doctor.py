@@ -19,7 +19,7 @@ def test_runs_that_cannot_be_used_are_failures(mt, trained, tmp_path):
         shutil.copytree(trained, tmp_path / "runs" / name)
     save_file({"a": torch.ones(1)}, tmp_path / "runs/old/checkpoints/best.safetensors", {"format": "1"})
     content = (tmp_path / "runs/broken/checkpoints/last.safetensors").read_bytes()
-    (tmp_path / "runs/broken/checkpoints/last.safetensors").write_bytes(content[:-1] + b"!")
+    (tmp_path / "runs/broken/checkpoints/last.safetensors").write_bytes(content[:-1])
     with (tmp_path / "runs/edited/tokenizer.source.json").open("a") as file:
         file.write(" ")
     (tmp_path / "runs/unreadable/config.yaml").write_text("}{")

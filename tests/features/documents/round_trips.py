@@ -3,7 +3,6 @@
 import io
 import zipfile
 from pathlib import Path
-from time import process_time
 from types import SimpleNamespace
 
 from mt_cli.corpus.protected_text import UNPROTECTED
@@ -64,18 +63,3 @@ class Translator:
 
 def new_job(*arguments, key="", **options) -> Job:
     return Job(Translator(*arguments, **options), {}, Options(("en", "de")), key=key)
-
-
-def assert_linear(work, make, size: int = 400) -> None:
-    """Check that work on eight times the input takes about eight times as long; 64 times would be quadratic."""
-
-    def seconds(number):
-        made = make(number)
-        started_at = process_time()
-        work(made)
-        return process_time() - started_at
-
-    def is_linear():
-        return seconds(8 * size) < 25 * max(seconds(size), 0.001)
-
-    assert any(is_linear() for _ in range(5))

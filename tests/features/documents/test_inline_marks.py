@@ -3,7 +3,8 @@
 import random
 
 import pytest
-from round_trips import assert_linear, new_job, read
+from linear import assert_linear
+from round_trips import new_job, read
 
 from mt_cli.corpus.protected_text import UNPROTECTED, Protection
 from mt_cli.features.documents.aligned_tags import TextWithoutTags

@@ -9,7 +9,8 @@ import pytest
 from format_samples import CATALOGUE, DOCX, SAMPLES
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from round_trips import archive, assert_linear, read, texts_of, translated
+from linear import assert_linear
+from round_trips import archive, read, texts_of, translated
 
 from mt_cli.corpus.gettext import read_po
 from mt_cli.errors import InputError

@@ -12,9 +12,9 @@ from mt_cli.checkpoint.trained import TrainedRun, write_run
 from mt_cli.config.sections import DecodingConfig, TokenizerConfig
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import MtError
+from mt_cli.evaluation.results import Report, RunSummary
 from mt_cli.features.exchange.card import model_card
 from mt_cli.features.exchange.huggingface import export_huggingface
-from mt_cli.reporting.report import Report, RunSummary
 from mt_cli.tokenizer.special_tokens import EOS_ID, PAD_ID
 from mt_cli.tokenizer.training import train_tokenizer
 

@@ -156,10 +156,10 @@ def test_every_metric_is_documented(root, trained):
     assert tags and tags <= documented
 
 
-def test_a_validation_draws_the_attention_of_some_samples(mt, tiny_config, tmp_path):
+def test_a_validation_draws_the_attention_of_some_samples(mt, tiny_config, tmp_path, monkeypatch):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    options = ("--set", "training.num_pictures=2", "--set", "training.max_steps=1")
-    assert mt("train", "--config", tiny_config, *options)[0] == 0
+    monkeypatch.setattr("mt_cli.run.validation.NUM_PICTURES", 2)
+    assert mt("train", "--config", tiny_config, "--set", "training.max_steps=1")[0] == 0
     board = EventAccumulator(str(tmp_path / "runs" / "tiny")).Reload()
     assert board.Tags()["images"] == ["attention/1", "attention/2"]

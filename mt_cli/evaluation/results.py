@@ -1,8 +1,8 @@
-"""Report of a finished run, and the contents of a run directory for pages and model cards."""
+"""Results in a run directory, for pages and model cards: its report, metrics and samples."""
 
 from __future__ import annotations
 
-import shlex
+import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,16 +12,17 @@ from typing import TypeVar
 from pydantic import BaseModel, FiniteFloat
 
 from mt_cli.checkpoint.directory import RunDirectory, is_imported
-from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import Config
 from mt_cli.errors import InputError
-from mt_cli.evaluation.evaluate import SplitScores, format_scores
-from mt_cli.evaluation.scores import metric_id_of, scorer_of
-from mt_cli.machine.console import clock, say
-from mt_cli.machine.storage import read_model, reading, real_path
-from mt_cli.reporting.records import read_rows, read_samples
+from mt_cli.evaluation.evaluate import SplitScores
+from mt_cli.machine.console import say
+from mt_cli.machine.storage import read_model, read_regular, reading, real_path
 
 T = TypeVar("T")
+Sample = tuple[str, str, str]
+"""Source, reference and hypothesis."""
+_MAX_FILE_BYTES = 2**30
+_TOO_LARGE = 1e100
 
 
 class DataRow(BaseModel, extra="allow"):
@@ -55,7 +56,7 @@ class BestValidation(BaseModel):
     parent: float | None = None
     is_below_parent: bool = False
     is_above_parent: bool | None = None
-    """Whether the best checkpoint is better than those weights; None if their score is unknown."""
+    """True if the best checkpoint is better than those weights; None if their score is unknown."""
 
 
 class Report(SplitScores):
@@ -86,48 +87,6 @@ def read_report(directory: RunDirectory) -> Report | None:
     with suppress(InputError):
         return read_model(directory.report_path, Report)
     return None
-
-
-def finished_report(directory: RunDirectory, config: Config, state: RunState) -> Report | None:
-    """Report of a run that is finished according to a config; None if it still has to be trained or scored."""
-    report = read_report(directory) if state.reason_to_stop(config.training) else None
-    if report is None:  # A damaged report is written again.
-        return None
-    tokenizer = scorer_of(config, report.split).bleu_tokenizer
-    best = directory.best_state()
-    is_current = (
-        report.num_steps == state.position.step
-        and "bleu" in report.scores
-        and f"|tok:{tokenizer}" in report.scores["bleu"].signature
-        and best is not None
-        and best.best_metric == metric_id_of(config, scorer_of(config, "valid"))
-    )
-    return report if is_current else None
-
-
-def format_summary(report: Report, path: Path, needs_tag: bool = False) -> str:
-    """Scores of a run and the next commands, for people; `needs_tag` if the model has no default tag."""
-    run = shlex.quote(str(path))
-    on_valid = (
-        "note: valid chose the checkpoint, so its scores are somewhat too high; name a test set (corpus.test) for an "
-        "honest score"
-    )
-    to = "--to CODE " if report.directions else "--tag TAG " if needs_tag else ""
-    return "\n".join(
-        [
-            f"\nStopped by {report.stopped_because} after {report.num_steps:,} steps, "
-            f"{report.num_target_tokens:,} target tokens and {clock(report.elapsed_seconds)}; "
-            f"best step {report.best_step:,}.",
-            *notes_on_training(report),
-            *map(format_scores, (report, *report.extra_tests.values())),
-            *([on_valid] if report.split == "valid" else []),
-            f"\nThe run is in {path}: scores in report.json, translations in hypotheses/, weights in checkpoints/.",
-            f'Translate:  mt translate --run {run} {to}"..."',
-            f"Look:       mt report --run {run}",
-            f"Curves:     tensorboard --logdir {shlex.quote(str(path.parent))}",
-            f"Evaluate:   mt evaluate --run {run} {to}--source FILE --reference FILE",
-        ]
-    )
 
 
 def notes_on_training(report: Report) -> list[str]:
@@ -166,14 +125,14 @@ class RunSummary:
     config: Config
     rows: list[dict[str, float]]
     """Rows of `metrics.jsonl`."""
-    samples: list[tuple[str, str, str]]
-    """Source, reference and hypothesis at the last validation."""
+    samples: list[Sample]
+    """Samples of the last validation."""
     report: Report | None
     """None if the run has not finished."""
 
     @property
     def is_imported(self) -> bool:
-        """Whether another program made the model."""
+        """True if another program made the model."""
         return is_imported(self.config)
 
     @classmethod
@@ -197,3 +156,39 @@ def _usable(read: Callable[[Path], T], path: Path) -> T | None:
     except InputError as error:
         say(f"mt: {error}; this file is skipped")
         return None
+
+
+def read_samples(path: Path) -> list[Sample]:
+    """Last samples in a file; empty if the file is missing.
+
+    Raises OSError if it cannot be read, is not a regular file, or is too large.
+    """
+    text = _content(path).decode("utf-8", errors="replace")
+    values = [line.partition(" ")[2].strip() for line in text.rpartition("# step ")[2].split("\n")[1:] if line]
+    return list(zip(values[::3], values[1::3], values[2::3], strict=False))
+
+
+def read_rows(path: Path) -> list[dict[str, float]]:
+    """Rows of a metrics file, without damaged lines and values that cannot be drawn; raises as `read_samples`."""
+    rows = []
+    for line in _content(path).splitlines():
+        with suppress(ValueError, RecursionError):
+            row = json.loads(line)
+            items = row.items() if isinstance(row, dict) else ()
+            points = {tag: value for tag, value in items if _is_point(tag, value)}
+            if isinstance(points.get("step"), int):
+                rows.append(points)
+    return rows
+
+
+def _is_point(tag: str, value: object) -> bool:
+    """True if TensorBoard can draw a value and store its tag: JSON allows tags with lone surrogates."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _TOO_LARGE
+    return is_number and not any("\ud800" <= character <= "\udfff" for character in tag)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return read_regular(path, _MAX_FILE_BYTES)
+    except FileNotFoundError:
+        return b""

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from mt_cli.config.directions import Tagging
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.errors import ConfigError, InputError
+from mt_cli.evaluation import tuning
 from mt_cli.evaluation.scores import Scorer
-from mt_cli.features.tuning import tuning
-from mt_cli.features.tuning.tuning import Trial, TuningSet, choose, search_grid, tune
+from mt_cli.evaluation.tuning import Trial, TuningSet, choose, search_grid, tune
 
 SCORES = st.integers(0, 40).map(lambda tenths: tenths / 8)  # Exact in binary, so that margins are exact.
 
@@ -56,7 +56,7 @@ def test_a_limit_of_repetitions_must_be_better():
 def test_the_grid_has_every_setting_once_in_order():
     grid = search_grid(DecodingConfig(max_length=3), [4, 1, 4], [1.0, 0.0], [None])
     settings = [(each.beam_size, each.length_penalty, each.max_length) for each in grid]
-    assert settings == [(1, 0.0, 3), (1, 1.0, 3), (4, 0.0, 3), (4, 1.0, 3)]
+    assert settings == [(1, 0.0, 3), (4, 0.0, 3), (4, 1.0, 3)]
     with pytest.raises(ConfigError, match="length_penalty"):
         search_grid(DecodingConfig(), [1], [-1.0], [None])
     with pytest.raises(InputError, match=r"decoding\.sample"):

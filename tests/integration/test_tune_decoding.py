@@ -27,7 +27,7 @@ def tune(mt, run, *options):
 def test_each_score_of_the_table_is_that_of_mt_evaluate(mt, run):
     found, _ = tune(mt, run, *GRID, "--dry-run")
     settings = [(each["beam_size"], each["length_penalty"]) for each in found["trials"]]
-    assert settings == [(1, 0.0), (1, 1.0), (3, 0.0), (3, 1.0)]
+    assert settings == [(1, 0.0), (3, 0.0), (3, 1.0)]
     for each in found["trials"][1:3]:
         options = "--beam-size", each["beam_size"], "--length-penalty", each["length_penalty"]
         status, out, _ = mt("evaluate", "--run", run, "--split", "valid", "--precision", "fp32", *options, "--json")

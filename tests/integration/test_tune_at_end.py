@@ -9,7 +9,7 @@ from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.loading import load_config
 from mt_cli.corpus.cache import Cache
 from mt_cli.data.prepare import prepare
-from mt_cli.features.tuning.at_end import Limits, tune_at_end
+from mt_cli.evaluation.tuning import Limits, tune_at_end
 
 
 def decoding_of(run):

@@ -1,0 +1,47 @@
+"""Lineage of a model: the runs, and imported models, whose weights its run began with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass
+class Ancestor:
+    """Run whose weights another run, or an average of runs, began with."""
+
+    run: str
+    """Name of the run."""
+    languages: tuple[str, str]
+    step: int
+    weights: str
+    """SHA-256 of the checkpoint."""
+    parents: list[Ancestor] = field(default_factory=list)
+    """Parents of this run."""
+    license: str | None = None
+    """Licence of an imported model, by its model card."""
+
+
+def record_of(ancestor: Ancestor) -> dict[str, Any]:
+    """Content of an ancestor for reports; without the key `license` if none is known."""
+    record = asdict(ancestor) | {"parents": [record_of(parent) for parent in ancestor.parents]}
+    return {key: value for key, value in record.items() if key != "license" or value is not None}
+
+
+def describe_lineage(parents: Sequence[Ancestor], depth: int = 0) -> Iterator[str]:
+    """Describe each ancestor of a run in a line, the nearest first, indented by generation."""
+    for parent in parents:
+        source, target = parent.languages
+        indent = "  " * depth
+        licence = f", licence {parent.license}" if parent.license else ""
+        yield f"{indent}from {parent.run}, {source} to {target}, step {parent.step:,} ({parent.weights[:12]}){licence}"
+        yield from describe_lineage(parent.parents, depth + 1)
+
+
+def licences_of(parents: Sequence[Ancestor]) -> dict[str, str]:
+    """Licences of imported models among the ancestors of a run, by their names."""
+    licences = {parent.run: parent.license for parent in parents if parent.license}
+    for parent in parents:
+        licences |= licences_of(parent.parents)
+    return licences

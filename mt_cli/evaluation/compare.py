@@ -1,0 +1,147 @@
+"""Scores of a finished run on a test set, alone or against a baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mt_cli.config.sections import Config
+from mt_cli.corpus.plain_text import input_lines
+from mt_cli.corpus.rows import BlankRow, Languages, Pair, untagged
+from mt_cli.data.evaluation_set import EvaluationSet
+from mt_cli.errors import InputError
+from mt_cli.evaluation.evaluate import Baseline, SplitScores, compare, evaluate, note_on_spelling, write_hypotheses
+from mt_cli.evaluation.scores import Score, Scorer, scorer_of
+from mt_cli.machine.console import say
+from mt_cli.machine.storage import real_path
+from mt_cli.translation.translator import Translator
+
+
+@dataclass(frozen=True)
+class System:
+    """Translator and its origin."""
+
+    paths: Sequence[Path]
+    """Run directories (several for an ensemble), or the folder of an exported model."""
+    translator: Translator
+    config: Config | None
+    """Config of the first run; None for an exported model."""
+    checkpoint: str | None
+    search: Mapping[str, Any]
+    """Options of the search, and the option `tag`."""
+    languages: Languages
+    """Default direction, for pairs without languages."""
+
+    @property
+    def name(self) -> str:
+        """Display name."""
+        return " + ".join(real_path(path).name for path in self.paths)
+
+    def hypotheses_path(self, test_set: EvaluationSet) -> Path | None:
+        """File in the run directory for the translations of a test set; None if there is not one run."""
+        if self.config is None or len(self.paths) > 1:
+            return None
+        name = f"{test_set.name}.{self.checkpoint}" if self.checkpoint else test_set.name
+        return self.paths[0] / "hypotheses" / f"{name}.txt"
+
+
+def evaluate_system(
+    system: System,
+    test_set: EvaluationSet,
+    scorer: Scorer,
+    against: Path | None,
+    load: Callable[[Path], Translator],
+    comet: Callable[[Sequence[Pair], Sequence[str]], Score] | None,
+) -> SplitScores:
+    """Score the translations of a test set; print notes and, for a single run, write the translations into it.
+
+    `against` is the baseline: a run, which `load` loads, or a file of translations. `comet` computes one more score.
+    """
+    translator, pairs, languages, skipped = system.translator, test_set.pairs, test_set.languages, test_set.skipped
+    notes = [test_set.note_on_changed_text(system.paths[0])]
+    if system.config is not None:
+        notes.append(note_on_spelling(system.config.tokenizer, [target for _, target in pairs]))
+    for note in filter(None, notes):
+        say(f"note: {note}")
+    scores, hypotheses = evaluate(translator, pairs, test_set.name, scorer, languages, skipped, **system.search)
+    scores.run = system.name
+    if system.checkpoint:
+        scores.checkpoint = system.checkpoint
+    if comet is not None:
+        scores.comet = comet(pairs, hypotheses)
+    if against is not None:
+        scores.against = _compare(system, test_set, scorer, hypotheses, against, load)
+    written = system.hypotheses_path(test_set)
+    if written is not None and against is not None and real_path(against) == real_path(written):
+        say(f"note: the new translations are not kept, because {written} is the baseline")
+    elif written is not None:
+        write_hypotheses(written, hypotheses)
+    return scores
+
+
+def _compare(
+    system: System,
+    test_set: EvaluationSet,
+    scorer: Scorer,
+    hypotheses: Sequence[str],
+    against: Path,
+    load: Callable[[Path], Translator],
+) -> Baseline:
+    """Scores of the baseline, with p-values of the differences."""
+    sources, references = map(list, zip(*test_set.pairs, strict=True))
+    if against.is_dir():
+        languages = test_set.languages or [system.languages] * len(sources)
+        texts = _translate(against, load(against), sources, languages, system)
+    else:
+        texts = _read_translations(against, len(sources), test_set.skipped)
+    return compare(str(against), scorer, hypotheses, texts, references, test_set.languages)
+
+
+def _read_translations(path: Path, num_pairs: int, skipped: Sequence[BlankRow]) -> list[str]:
+    """Read the translations in a file; if the file has lines for rows that are not scored, skip these lines."""
+    lines = list(input_lines(path, as_lines=True))
+    if len(lines) == num_pairs + len(skipped):
+        blank = {row.num_before + place for place, row in enumerate(skipped)}
+        lines = [line for place, line in enumerate(lines) if place not in blank]
+    if len(lines) != num_pairs:
+        raise InputError(f"{path}: has {len(lines):,} lines for {num_pairs:,} sentences")
+    return lines
+
+
+def _translate(
+    path: Path, baseline: Translator, sources: Sequence[str], languages: Sequence[Languages], system: System
+) -> list[str]:
+    """Translate with a baseline run; `languages` has the direction of each source.
+
+    A source keeps its tag if the baseline knows it, too. Raises InputError if the baseline does not translate in a
+    direction.
+    """
+    has_targets = bool(baseline.tagging.targets)
+    unknown_tags = [tag for tag in system.translator.tags if tag not in baseline.tags]
+    translations = [""] * len(sources)
+    for direction in dict.fromkeys(languages):
+        if not has_targets and direction != baseline.languages:
+            names = [" to ".join(pair) for pair in (baseline.languages, direction)]
+            raise InputError(
+                f"--against {path}: translates {names[0]}, and this run {names[1]}; the languages must agree"
+            )
+        rows = [row for row, pair in enumerate(languages) if pair == direction]
+        texts = [untagged(sources[row], unknown_tags) for row in rows]
+        try:
+            tag = baseline.target_tag(direction[1]) if has_targets else None
+            translated = baseline.translate(texts, **{**system.search, "tag": tag})
+        except InputError as error:
+            raise InputError(f"--against {path}: {error}; --to compares one direction of this run") from None
+        for row, text in zip(rows, translated, strict=True):
+            translations[row] = text
+    return translations
+
+
+def scorer_for(config: Config | None, name: str, language: str, is_chosen: bool, bleu_tokenizer: str | None) -> Scorer:
+    """Scorer for a corpus of a config; for `language` instead if `is_chosen`, or without a config."""
+    if config is None:
+        return Scorer.of(language, bleu_tokenizer or "auto")
+    scorer = scorer_of(config, name, bleu_tokenizer)
+    return scorer.for_language(language) if is_chosen else scorer

@@ -1,1 +1,0 @@
-"""Beam size and length penalty chosen on the validation set."""

@@ -1,1 +1,0 @@
-"""Files in which a run is reported: metrics, samples, report and summary."""

@@ -1,0 +1,230 @@
+"""Log of a training: rows of means over steps, detection of divergence, and the files that grow.
+
+The tags are explained in `docs/runs.md`. A row of `metrics.jsonl` holds what TensorBoard shows for its step.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils.tensorboard import SummaryWriter
+from torch.utils.tensorboard.summary import hparams
+
+from mt_cli.checkpoint.state import RunState, UnloggedStep
+from mt_cli.config.training import TrainingConfig
+from mt_cli.errors import DivergenceError
+from mt_cli.evaluation.results import Sample, read_rows
+from mt_cli.machine.console import Progress, say
+from mt_cli.machine.devices import memory_used
+from mt_cli.machine.storage import writing
+from mt_cli.model.kernels import is_cpu
+from mt_cli.training.optimizer import weight_norm
+from mt_cli.training.steps import StepReport
+
+
+class TooManyBadStepsError(DivergenceError):
+    """Training has skipped `training.max_bad_steps` steps in a row; `last` is the report of the last one."""
+
+    def __init__(self, message: str, last: StepReport) -> None:
+        super().__init__(message)
+        self.last = last
+
+
+class TrainingLog:
+    """Writer of rows with means over steps; it waits for a GPU only when it writes.
+
+    All of its memory is in the state, so a resumed run writes the same rows as a run that never stopped.
+    """
+
+    def __init__(
+        self,
+        config: TrainingConfig,
+        state: RunState,
+        write_metrics: Callable[[int, Mapping[str, float]], None],
+        bar: Progress,
+        optimizer: torch.optim.Optimizer,
+        parts: Sequence[str] = (),
+    ) -> None:
+        self._config, self._state, self._write_metrics, self._bar = config, state, write_metrics, bar
+        self._optimizer, self._parts = optimizer, parts
+        self._unread: list[StepReport] = []
+        self._num_splits = 0
+
+    @property
+    def recent_loss(self) -> float:
+        """Mean loss of the steps since the last row; without such steps, mean loss of the last row."""
+        num_tokens = sum(step.num_target_tokens for step in self._state.unlogged)
+        if num_tokens:
+            return sum(step.cross_entropy for step in self._state.unlogged) / num_tokens
+        return float("nan") if self._state.recent_loss is None else self._state.recent_loss
+
+    def add(self, report: StepReport) -> None:
+        """Add a step; raises TooManyBadStepsError if training has diverged."""
+        self._unread.append(report)
+        self._bar.advance()
+        if report.num_splits and not self._num_splits:
+            say("A batch did not fit in memory and was split; later batches are split too. The gradient stays equal.")
+        self._num_splits = report.num_splits
+        is_row_due = report.step % self._config.log_every_steps == 0
+        if is_row_due or is_cpu(report.cross_entropy):
+            self.drain()
+        if is_row_due:
+            self._write_row(report)
+
+    def drain(self) -> None:
+        """Copy results of steps from the GPU into the state; raises TooManyBadStepsError if training has diverged."""
+        state, reports, self._unread = self._state, self._unread, []
+        if not reports:
+            return
+        started_at = time.perf_counter()
+        cross_entropies = torch.stack([report.cross_entropy for report in reports]).tolist()
+        counts = torch.stack([report.num_correct for report in reports]).tolist()
+        finite = torch.stack([report.is_finite for report in reports]).tolist()
+        waited = (time.perf_counter() - started_at) / len(reports)
+        for report, cross_entropy, num_correct, is_finite in zip(reports, cross_entropies, counts, finite, strict=True):
+            seconds = report.elapsed_seconds + waited
+            if is_finite:
+                step = UnloggedStep(cross_entropy, report.num_target_tokens, seconds, int(num_correct))
+                state.unlogged.append(step)
+                state.num_bad_steps_in_row = 0
+                continue
+            state.unlogged.append(UnloggedStep(0.0, 0, seconds, 0))
+            state.num_bad_steps += 1
+            state.num_bad_steps_in_row += 1
+            number = state.num_bad_steps_in_row
+            # In fp16 a gradient overflows now and then; the scale of the loss is then halved.
+            if number == (3 if self._config.precision == "fp16" else 1):
+                say(f"step {report.step:>6,}  the loss or the gradient is not finite; such steps are skipped")
+            if number >= self._config.max_bad_steps:
+                raise TooManyBadStepsError(f"{number} steps in a row up to step {report.step:,}", report)
+
+    def _write_row(self, report: StepReport) -> None:
+        state = self._state
+        loss = self.recent_loss
+        seconds = sum(step.seconds for step in state.unlogged)
+        num_tokens = sum(step.num_target_tokens for step in state.unlogged)
+        tokens_per_second = num_tokens / seconds
+        num_correct = sum(step.num_correct for step in state.unlogged)
+        self._bar.show(loss=f"{loss:.3f}", tokens=f"{tokens_per_second:,.0f}/s")
+        metrics = {
+            "train/loss": loss,
+            "train/token_accuracy": num_correct / num_tokens if num_tokens else float("nan"),
+            "train/learning_rate": report.learning_rate,
+            "train/tokens_per_second": round(tokens_per_second, 1),
+            "train/grad_norm": float(report.grad_norm),
+            "optimizer/weight_norm": float(weight_norm(self._optimizer)),
+            "speed/steps_per_second": round(len(state.unlogged) / seconds, 3),
+            "speed/padding_share": round(report.padding_share, 4),
+        }
+        if (memory := memory_used(report.cross_entropy.device)) is not None:
+            metrics["speed/memory_mb"] = round(memory / 1e6)
+        if len(self._parts) > 1:
+            seen = zip(self._parts, state.position.num_pairs, strict=False)
+            metrics |= {f"train/num_pairs/{name}": number for name, number in seen}
+        self._write_metrics(report.step, metrics)
+        state.recent_loss = loss
+        state.unlogged.clear()
+
+
+class Records:
+    """Writer of the metrics and samples of a run. Methods raise MtError if they cannot write.
+
+    Training starts from `step`. Files are truncated to `sizes`, which `flush` returned when the state of this step was
+    saved.
+    """
+
+    def __init__(self, directory: Path, step: int, sizes: Mapping[str, int]) -> None:
+        self._directory, self._metrics, self._texts = directory, directory / "metrics.jsonl", directory / "samples.txt"
+        with writing(directory):
+            for path in (self._metrics, self._texts):
+                _truncate(path, sizes.get(path.name, 0))
+            # TensorBoard can only forget whole steps, and must forget a validation of this step that was not saved.
+            rows = [row for row in read_rows(self._metrics) if row["step"] == step]
+            is_validated = any("valid/loss" in row for row in rows)
+            self._board = SummaryWriter(directory, purge_step=step + is_validated)
+            for row in [] if is_validated else rows:
+                self._add_points(row)
+
+    def write_metrics(self, step: int, elapsed_seconds: float, metrics: Mapping[str, float]) -> None:
+        """Add a row to `metrics.jsonl` and a point to each curve; values that are not finite are omitted."""
+        finite = {tag: value for tag, value in metrics.items() if math.isfinite(value)}
+        row = {"step": step, "elapsed_seconds": round(elapsed_seconds, 3), **finite}
+        with writing(self._metrics), self._metrics.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+        with writing(self._directory):
+            self._add_points(row)
+
+    def _add_points(self, row: Mapping[str, Any]) -> None:
+        for tag, value in row.items():
+            if "/" in tag:
+                self._board.add_scalar(tag, value, row["step"])
+
+    def write_samples(self, step: int, samples: Sequence[Sample]) -> None:
+        """Add the sample sentences to `samples.txt` and TensorBoard."""
+        if not samples:
+            return
+        with writing(self._texts), self._texts.open("a", encoding="utf-8") as file:
+            file.write(f"# step {step}\n")
+            for source, reference, hypothesis in samples:
+                file.write(f"source     {source}\nreference  {reference}\nhypothesis {hypothesis}\n\n")
+        rows = [("source", "reference", "hypothesis"), ("---", "---", "---"), *(map(_plain, row) for row in samples)]
+        table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
+        with writing(self._directory):
+            self._board.add_text("samples", table, step)
+
+    def write_pictures(self, step: int, pictures: Mapping[str, NDArray[np.uint8]]) -> None:
+        """Add pictures, height x width x 3, under their tags."""
+        with writing(self._directory):
+            for tag, pixels in pictures.items():
+                self._board.add_image(tag, pixels, step, dataformats="HWC")
+
+    def flush(self) -> dict[str, int]:
+        """Write all buffers to disk; return the sizes of the files by name."""
+        with writing(self._directory):
+            self._board.flush()
+        sizes = {}
+        for path in (self._metrics, self._texts):
+            with writing(path), path.open("ab") as file:
+                os.fsync(file.fileno())
+                sizes[path.name] = file.tell()
+        return sizes
+
+    def close(self) -> None:
+        """Write the last points and end the thread that writes them."""
+        with writing(self._directory):
+            self._board.close()
+
+
+def write_hparams(directory: Path, step: int, options: Mapping[str, Any], scores: Mapping[str, float]) -> None:
+    """Add options and the final scores of a step to TensorBoard's table of runs; raises MtError if it cannot."""
+    kinds = (bool, int, float, str)
+    plain = {name: value if isinstance(value, kinds) else str(value) for name, value in options.items()}
+    with writing(directory), SummaryWriter(directory) as board:
+        for summary in hparams(plain, dict(scores)):
+            board.file_writer.add_summary(summary, step)
+        for tag, value in scores.items():
+            board.add_scalar(tag, value, step)
+
+
+def _plain(text: str) -> str:
+    """Text escaped for a cell of a Markdown table."""
+    return re.sub(r"([\\`*_\[\]<>|~#])", r"\\\1", text)
+
+
+def _truncate(path: Path, size: int) -> None:
+    """Truncate a text file to a size and to the end of its last whole line."""
+    content = path.read_bytes()[:size] if path.is_file() else b""
+    if len(content) < size:
+        say(f"{path}: shorter than when the state was saved; the missing lines are lost")
+    if path.is_file():
+        os.truncate(path, content.rfind(b"\n") + 1)

@@ -1,0 +1,262 @@
+"""Start, save and restore of a run: a new run resumes from the state before its first step.
+
+Also the way back to an earlier state after divergence.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from mt_cli.checkpoint.checkpoint import Checkpoint
+from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.checkpoint.state import RunState
+from mt_cli.config.sections import Config
+from mt_cli.corpus.sources import with_commits
+from mt_cli.errors import DamagedFileError, DivergenceError, InputError, RunError
+from mt_cli.evaluation.results import Report
+from mt_cli.features.fine_tuning.parent import ParentRun
+from mt_cli.machine.console import say
+from mt_cli.machine.group import Group
+from mt_cli.machine.storage import remove, write_text
+from mt_cli.model.transformer import Transformer
+from mt_cli.run.config import resumed_config
+from mt_cli.run.log import TooManyBadStepsError
+from mt_cli.run.report import finished_report
+from mt_cli.run.setup import Setup
+from mt_cli.tokenizer.tokenizer import TokenizerPair
+from mt_cli.training.steps import Position, StepReport
+
+_MAX_RESTARTS = 2
+
+
+@dataclass(frozen=True)
+class Start:
+    """How `mt train` starts: decided in the main process, sent to the other processes; immutable."""
+
+    config: Config
+    """Config; `create` completes the config of a new run, so that training does not see `auto`."""
+    state: RunState
+    """Newest saved state; of a new run, the state before its first step."""
+    tokenizers: TokenizerPair | None = None
+    """Tokenizers; None for a new run until `create` has trained them."""
+    is_new: bool = False
+    replaces_run: bool = False
+    """True if a new run moves an older one out of its directory."""
+    notes: Sequence[str] = ()
+    changes: str = ""
+    """Description of the options that changed since the last start."""
+    report: Report | None = None
+    """Report of a run that is finished."""
+
+    def completed(self, config: Config, tokenizers: TokenizerPair, parent: ParentRun | None) -> Start:
+        """Start of a new run that `create` has prepared."""
+        state = self.state
+        if parent is not None:
+            state = replace(state, parents=[parent.run.ancestor], longest_source=parent.run.max_tokens)
+        return replace(self, config=config, tokenizers=tokenizers, state=state)
+
+
+def decide(config: Config, directory: RunDirectory, fresh: bool, group: Group) -> Start:
+    """Decide in the main process whether a start begins, resumes or only reports a run; changes no file.
+
+    Raises RunError if the run in the directory cannot be resumed with the config.
+    """
+    if (not fresh or _created_by_this_launch(group.launch_id, directory)) and directory.can_resume():
+        return _resumption(config, directory)
+    return Start(
+        config.model_copy(update={"corpus": with_commits(config.corpus)}),
+        RunState(Position(group.size), launch_id=group.launch_id),
+        is_new=True,
+        replaces_run=fresh and not directory.is_empty(),
+    )
+
+
+def _created_by_this_launch(launch_id: str, directory: RunDirectory) -> bool:
+    """True if this launch already created the run, so that a restart must not apply `--fresh` again."""
+    with suppress(RunError):
+        return bool(launch_id) and directory.newest_state().launch_id == launch_id
+    return False
+
+
+def _resumption(config: Config, directory: RunDirectory) -> Start:
+    """Start that resumes the run in a directory; raises RunError if that is impossible."""
+    try:
+        previous = directory.config()
+        tokenizers = directory.tokenizers(previous)
+    except InputError as error:
+        advice = "Restore the file, or use --fresh to start over (the old run is moved aside)."
+        raise RunError(f"{error}\n{advice}") from None
+    config, notes = resumed_config(config, previous, directory.path, directory.report_path.exists())
+    changes = "".join(f"\n  {line}" for line in directory.check_resumable(previous, config))
+    state = directory.newest_state()  # If no checkpoint is usable, loading one later raises the error.
+    return Start(
+        config,
+        state,
+        tokenizers,
+        notes=notes,
+        changes=changes and f"The config has changed:{changes}",
+        report=finished_report(directory, config, state),
+    )
+
+
+def restore(setup: Setup, start: Start) -> RunState:
+    """Load the newest usable checkpoint in the main process; return its state, or the first state of a new run.
+
+    The other processes load it with `follow`, when it has been saved again. Raises RunError if no checkpoint can be
+    used, or corpora or tokenizers have changed.
+    """
+    return setup.run.group.from_main(lambda: start.state if start.is_new else _resumed(setup, start))
+
+
+def follow(setup: Setup) -> None:
+    """Load in every other process the state that the main process has saved last; each reads the file itself.
+
+    Raises RunError if a process finds another file, because its machine does not share the run directory.
+    """
+    group, directory = setup.run.group, setup.run.directory
+    if group.size == 1:
+        return
+    digest = group.from_main(lambda: Checkpoint(directory.state_paths()[0]).digest)
+    if group.rank > 0:
+        newest = [Checkpoint(path) for path in directory.state_paths()[:1]]
+        if [checkpoint.digest for checkpoint in newest] != [digest]:
+            raise RunError(f"{directory.path}: not the folder of the first process; all machines must share it")
+        newest[0].restore(setup.model, setup.optimizer, setup.average_weights)
+
+
+def _resumed(setup: Setup, start: Start) -> RunState:
+    """Load the state to resume from; make config and best checkpoint agree with it."""
+    state, run = _load(setup), setup.run
+    write_text(run.directory.config_path, run.config.to_yaml())
+    say(f"Resuming from step {state.position.step}.")
+    if (number := state.position.num_processes) != run.group.size:
+        say(f"The run began with {number} process{'es' * (number > 1)}, and keeps the size of its steps.")
+    if start.changes:
+        say(start.changes)
+    _reconcile_best(setup, state)
+    return state
+
+
+def save_state(setup: Setup, state: RunState, tracked_bytes: dict[str, int]) -> None:
+    """Save everything that resuming needs; `tracked_bytes` has the sizes of the files that grow."""
+    directory, step, keep_last = setup.run.directory, state.position.step, setup.run.config.training.keep_last
+    state.tracked_bytes, state.fingerprints = tracked_bytes, dict(setup.fingerprints)
+    state.longest_source = setup.validator.longest_source
+    is_good, average = _is_good(state, setup.model), setup.average_weights
+    directory.save_state(setup.model, asdict(state), setup.optimizer, step, keep_last, is_good, average)
+    directory.prune_validated([validation.step for validation in state.validations])
+
+
+def go_back(setup: Setup, diverged: RunState, error: TooManyBadStepsError) -> RunState:
+    """Load the last good state in the main process, as `restore` does, to continue with half the learning rate.
+
+    Raises DivergenceError if training already went back twice, RunError if no state is usable.
+    """
+    return setup.run.group.from_main(lambda: _before_divergence(setup, diverged, error))
+
+
+def _before_divergence(setup: Setup, diverged: RunState, error: TooManyBadStepsError) -> RunState:
+    directory = setup.run.directory
+    if diverged.num_restarts >= _MAX_RESTARTS:
+        _write_bad_batch(setup, error.last)
+        raise DivergenceError(
+            f"{directory.path}: training diverged: in {error} the loss or the gradient was not finite, also with "
+            f"{0.5**_MAX_RESTARTS:g} of the learning rate. The last batch is in {directory.bad_batch_path.name}. Lower "
+            "training.learning_rate, raise training.warmup_steps, or fix these pairs, and start over with --fresh."
+        ) from None
+    try:
+        state = _load(setup, has_diverged=True)
+    except RunError:
+        _write_bad_batch(setup, error.last)
+        raise
+    state = state.restarted(diverged)
+    say(
+        f"The loss or the gradient was not finite in {error}: going back to step {state.position.step:,}, "
+        f"with {0.5**state.num_restarts:g} of the learning rate."
+    )
+    return state
+
+
+def _write_bad_batch(setup: Setup, skipped: StepReport) -> None:
+    """Write the pairs of a skipped step to `bad_batch.jsonl`."""
+    pairs = (batch.pairs[int(index)] for batch in skipped.placed for index in batch.indices)
+    sides = [
+        tokenizer.decode([ids.tolist() for ids in side])
+        for tokenizer, side in zip(setup.run.data.tokenizers, zip(*pairs, strict=True), strict=True)
+    ]
+    rows = ({"source": source, "target": target} for source, target in zip(*sides, strict=True))
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    write_text(setup.run.directory.bad_batch_path, text)
+
+
+def _load(setup: Setup, has_diverged: bool = False) -> RunState:
+    """Load model, optimizer and random generators of the newest usable state; return the state.
+
+    After divergence, a state is usable only if all weights are finite and its last step was not skipped. Damaged files
+    are renamed, never deleted.
+    """
+    directory, damaged = setup.run.directory, dict[Path, DamagedFileError]()
+    for path in directory.state_paths():
+        try:
+            checkpoint = Checkpoint(path)
+            state = checkpoint.state
+            check_data(directory, setup.fingerprints, state)
+            if has_diverged and (state.num_bad_steps_in_row or not checkpoint.is_finite()):
+                continue
+            checkpoint.restore(setup.model, setup.optimizer, setup.average_weights)
+        except DamagedFileError as error:
+            damaged[path] = error
+            continue
+        for damaged_path, problem in damaged.items():
+            aside = directory.set_aside(damaged_path)
+            say(f"{problem}; renamed to {aside.name}, {path.name} is used instead")
+        directory.discard_states_after(path, state.position.step, _is_good(state, setup.model))
+        return state
+    problems = "\n".join([*map(str, damaged.values()), f"{directory.path}: no saved state of this run can be used"])
+    raise RunError(f"{problems}; use --fresh to start over (the old run is moved aside)")
+
+
+def check_data(directory: RunDirectory, now: Mapping[str, str], state: RunState) -> None:
+    """Raise RunError if the fingerprints of corpora or tokenizers differ from those in a state."""
+    directory.check_frozen_files(state.fingerprints)
+    before = state.fingerprints
+    changed = [name for name in dict.fromkeys([*now, *before]) if now.get(name) != before.get(name)]
+    if changed:
+        raise RunError(
+            f"{', '.join(changed)}: source or target text has changed since {directory.path} began; restore it, "
+            "or use --fresh to start over (the old run is moved aside)"
+        )
+
+
+def _is_good(state: RunState, model: Transformer) -> bool:
+    """True if the last step was not skipped, and all weights are finite."""
+    return not state.num_bad_steps_in_row and all(bool(weight.isfinite().all()) for weight in model.parameters())
+
+
+def _reconcile_best(setup: Setup, state: RunState) -> None:
+    """Make state and best checkpoint agree about the best step and the metric that selects it."""
+    directory, metric_id = setup.run.directory, setup.validator.metric_id
+    directory.restore_best(state.best_step)
+    best = directory.best_state()
+    is_of_end = best is not None and best.best_step == state.position.step != state.best_step
+    if best is not None and (is_of_end or best.averaged_steps):
+        # The run validated only because it ended there; an uninterrupted run would not have this validation.
+        remove(directory.best_path)
+        best = None
+    if best is not None:
+        state.set_best(best.best_step, best.best_value, best.best_loss, best.best_metric)
+    elif state.best_step:
+        where = "missing"
+        if directory.best_path.exists():
+            where = f"damaged and renamed to {directory.set_aside(directory.best_path).name}"
+        say(f"The best checkpoint is {where}; it is replaced by the weights of the last state.")
+        state.set_best(state.position.step, None, state.best_loss, state.best_metric)
+        with setup.averaged() as model:
+            directory.save_best(model, asdict(state))
+    if state.best_step and state.best_metric != metric_id:
+        say(f"The best checkpoint was chosen by {state.best_metric}; from here on it is chosen by {metric_id}.")
+        state.reset_best(metric_id)

@@ -1,0 +1,211 @@
+"""Directory of a new run, and the objects of a training, built once: model, optimizer, pairs and validator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mt_cli.batching.batches import TrainingPairs
+from mt_cli.checkpoint.checkpoint import save_checkpoint
+from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.checkpoint.state import RunState
+from mt_cli.config.sections import Config
+from mt_cli.corpus.cache import Cache
+from mt_cli.data.prepare import Data, estimate_epoch, fingerprints_of, read
+from mt_cli.features.data_check.problems import find_problems, refuse_processed
+from mt_cli.features.fine_tuning.parent import ParentRun
+from mt_cli.features.training_pairs import training_pairs
+from mt_cli.machine.console import say
+from mt_cli.machine.devices import pick_precision, precision_of, seed_everything
+from mt_cli.machine.group import Group
+from mt_cli.model.adapters import add_adapters, freeze
+from mt_cli.model.loss import Objective
+from mt_cli.model.transformer import Transformer
+from mt_cli.run.config import prepare_new, with_fitting_batches
+from mt_cli.run.validation import Validator
+from mt_cli.tokenizer.tokenizer import TokenizerPair
+from mt_cli.training.averaging import MovingAverage
+from mt_cli.training.optimizer import build_optimizer
+from mt_cli.training.steps import count_steps
+from mt_cli.training.update import is_worth_compiling, reason_against_graphs
+
+_ROWS_OF_STREAM = 10_000
+"""Number of rows of a stream that are examined before a run begins."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Run without its model: what stays when training has ended."""
+
+    config: Config
+    """Complete config."""
+    data: Data
+    directory: RunDirectory
+    device: torch.device
+    group: Group
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Dtype of activations in training."""
+        return pick_precision(self.config.training.precision, self.device)
+
+    @property
+    def precision(self) -> str:
+        """Name of this dtype."""
+        return precision_of(self.dtype)
+
+
+@dataclass(frozen=True)
+class Length:
+    """Length of a run in steps."""
+
+    step_tokens: int
+    """Largest number of tokens of a step."""
+    steps_per_epoch: int | None
+    """Number of steps in an epoch; None for a stream."""
+    num_steps: int | None
+    """Largest number of steps; None if only time or patience ends the run."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Objects that training uses from first step to last. Loading a checkpoint and training change the weights."""
+
+    run: Run
+    objective: Objective
+    optimizer: torch.optim.Optimizer
+    average: MovingAverage | None
+    validator: Validator
+    pairs: TrainingPairs
+    length: Length
+    fingerprints: Mapping[str, str]
+    """Fingerprints of corpora and frozen files; empty except in the main process, which saves them."""
+
+    @property
+    def model(self) -> Transformer:
+        """Model that is trained and saved."""
+        return self.objective.model
+
+    @property
+    def average_weights(self) -> Mapping[str, Tensor] | None:
+        """Moving average of the weights by name; None without `training.ema_decay`."""
+        return None if self.average is None else self.average.weights
+
+    @contextmanager
+    def averaged(self) -> Iterator[Transformer]:
+        """Context manager inside which the model has its averaged weights, if any; yields the model."""
+        with nullcontext() if self.average is None else self.average.applied():
+            yield self.model
+
+    @property
+    def reason_against_graphs(self) -> str | None:
+        """Reason why steps are not captured as CUDA graphs, in a few words; None if they are."""
+        config = self.run.config
+        return reason_against_graphs(config.training, config.model, self.run.device, self.run.dtype)
+
+    @property
+    def compiles_layers(self) -> bool:
+        """True if the layers are compiled. The length of the whole run decides, so that a run resumes as it began."""
+        training, num_steps = self.run.config.training, self.length.num_steps
+        if training.compile != "auto" or self.reason_against_graphs is not None:
+            return training.compile is True and self.reason_against_graphs is None
+        num_tokens = None if num_steps is None else num_steps * self.length.step_tokens
+        return is_worth_compiling(self.num_parameters, num_tokens)
+
+    @property
+    def num_parameters(self) -> int:
+        """Number of parameters; shared parameters count once."""
+        return sum(weight.numel() for weight in self.model.parameters())
+
+
+def create(
+    config: Config, directory: RunDirectory, cache: Cache, device: torch.device, replaces_run: bool
+) -> tuple[Config, Data, ParentRun | None]:
+    """Prepare the data of a new run, train its tokenizers, and write its directory.
+
+    Return the complete config, the data, and the run whose weights it begins with. If it replaces an older run in the
+    directory, that run is moved aside only after the corpora have been read and the memory has been checked.
+
+    Raises CorpusError for text that is processed already, DeviceMemoryError, and the errors of `prepare_new`.
+    """
+    if config.init.run is None:  # Before tokenizers are trained.
+        _refuse_processed(config, cache)
+    config, data, parent = prepare_new(config, cache, directory.path)
+    if parent is not None:  # The parent decides how text is normalized.
+        _refuse_processed(config, cache)
+    config = with_fitting_batches(config, data, device)
+    if replaces_run:
+        say(f"The old run was moved to {directory.move_aside()}.")
+    directory.create(config, data.tokenizers)
+    if parent is not None and config.init.adapter_rank is not None:
+        model = new_model(config, data.tokenizers)
+        parent.load_weights_into(model)
+        save_checkpoint(directory.base_path, model, {})
+    return config, data, parent
+
+
+def _refuse_processed(config: Config, cache: Cache) -> None:
+    """Raise CorpusError if the training text (or the first rows of a stream) is processed already and not accepted."""
+    refuse_processed(find_problems(read(config, cache, _ROWS_OF_STREAM), config, cache))
+
+
+def build_setup(run: Run, state: RunState, parent: ParentRun | None) -> Setup:
+    """Build model, optimizer, batches and validator.
+
+    `state` is the state that training begins with, before its weights are loaded; `parent` gives the first weights of a
+    new run.
+    """
+    config, data, training = run.config, run.data, run.config.training
+    model = _build_model(run, parent)
+    objective = Objective(model, training)
+    pairs = training_pairs(data, config, run.group)
+    fingerprints = run.group.on_main(
+        lambda: fingerprints_of(data.corpora, config) | run.directory.frozen_file_digests()
+    )
+    return Setup(
+        run,
+        objective,
+        build_optimizer(model, training),
+        None if training.ema_decay is None else MovingAverage(model, training.ema_decay),
+        Validator(objective, data, config, run.dtype, run.device, state.longest_source),
+        pairs,
+        _length(config, pairs, state.position.num_processes),
+        fingerprints or {},
+    )
+
+
+def _build_model(run: Run, parent: ParentRun | None) -> Transformer:
+    """Build the model, with adapters if the config has them."""
+    model = new_model(run.config, run.data.tokenizers).to(run.device)
+    if run.config.init.adapter_rank is not None:
+        run.directory.load_frozen_weights(model)
+        add_adapters(model, run.config.init)
+    elif parent is not None:
+        parent.load_weights_into(model)
+    return model
+
+
+def _length(config: Config, pairs: TrainingPairs, num_processes: int) -> Length:
+    """Count the steps of a run that began with this number of processes."""
+    training, num_batches = config.training, estimate_epoch(pairs, config)
+    steps_per_epoch = None
+    if num_batches is not None:
+        steps_per_epoch = count_steps(training, num_processes, num_batches, num_epochs=1)
+    in_epochs = count_steps(training, num_processes, num_batches or 0, training.max_epochs or 0)
+    return Length(
+        training.tokens_per_batch * training.micro_batches_per_step * num_processes,
+        steps_per_epoch,
+        min((limit for limit in (training.max_steps, in_epochs) if limit), default=None),
+    )
+
+
+def new_model(config: Config, tokenizers: TokenizerPair) -> Transformer:
+    """Model of a config on the CPU, with frozen parts and random weights that depend only on the seed."""
+    seed_everything(config.training.seed)
+    model = Transformer(config.model, *(tokenizer.vocab_size for tokenizer in tokenizers))
+    freeze(model, config.init.freeze)
+    return model
