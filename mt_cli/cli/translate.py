@@ -118,8 +118,7 @@ def translate(
         search = search_options(overrides, **changes) | {"split_sentences": split_sentences}
         translator = load_translator(run_paths(run), device, precision, engine, checkpoint, threads)
         search["tag"] = translator.target_tag(to, tag)
-        model = (*map(str, run_paths(run)), engine, checkpoint)
-        _translate_documents(translator, model, search, input_file, output_file, column, translate_all, strict)
+        _translate_documents(translator, search, input_file, output_file, column, translate_all, strict)
         return
 
     def check_before_launch() -> None:
@@ -150,7 +149,6 @@ def _is_of_documents(path: Path) -> bool:
 
 def _translate_documents(
     translator: Translator,
-    model: tuple[str | None, ...],
     search: dict[str, Any],
     path: Path,
     output: Path,
@@ -165,7 +163,7 @@ def _translate_documents(
         check_output(output)
     check_distinct({"--input": path, "--output": output})
     options = Options(translator.languages, column)
-    key = repr((model, sorted(search.items(), key=str), options, translates_all, translator.decoding))
+    key = repr((translator.digest, sorted(search.items(), key=str), options, translates_all, translator.decoding))
     translate_documents(path, output, Job(translator, search, options, translates_all, key), is_strict)
 
 

@@ -20,6 +20,7 @@ from mt_cli.checkpoint.trained import load_together
 from mt_cli.config.directions import NO_TAGS, Tagging
 from mt_cli.config.loading import changed_section
 from mt_cli.config.sections import DecodingConfig
+from mt_cli.corpus.cache import fingerprint
 from mt_cli.corpus.languages import primary
 from mt_cli.corpus.protected_text import RESERVED, UNPROTECTED, Protection
 from mt_cli.decoding.engine import Engine, ForcedDecoding, Ids, Sentence, TransformerEngine
@@ -72,6 +73,8 @@ class Translator:
     most_tokens: int | None = None
     """`corpus.max_tokens`, the limit of positions and exports; None means `max_tokens`."""
     protection: Protection = UNPROTECTED
+    weights_digest: str = ""
+    """Digest of the weights and of the dtype in which an engine computes."""
 
     @classmethod
     def load(
@@ -96,20 +99,32 @@ class Translator:
         if engine == "ctranslate2":
             exported, tokenizers, of = load_exported(paths, device, precision, checkpoint)
             languages, limits = (of.source_language, of.target_language), (of.max_tokens, of.most_tokens)
-            return cls(exported, tokenizers, of.decoding, limits[0], of.tagging, languages, limits[1], of.protection)
+            return cls(
+                *(exported, tokenizers, of.decoding, limits[0], of.tagging, languages, limits[1], of.protection),
+                weights_digest=fingerprint(engine, of.sha256),
+            )
         if engine != "mt":
             raise InputError(f"engine {engine}: use mt or ctranslate2")
         first, *_ = runs = load_together(paths, "an ensemble", checkpoint)
         torch_device, corpus = pick_device(device, group), first.config.corpus
+        dtype = pick_precision(precision, torch_device)
         model = Ensemble([run.model for run in runs]) if len(runs) > 1 else first.model
-        transformer = TransformerEngine(
-            model.to(torch_device, pick_precision(precision, torch_device)).eval(),
-            reserved=ReservedIds.of(first.tokenizers),
-        )
+        transformer = TransformerEngine(model.to(torch_device, dtype).eval(), reserved=ReservedIds.of(first.tokenizers))
         max_tokens = min(run.max_tokens for run in runs)
         most = min(run.config.corpus.max_tokens for run in runs)
         decoding, tagging, protection = first.config.decoding, corpus.tagging, Protection.of(corpus)
-        return cls(transformer, first.tokenizers, decoding, max_tokens, tagging, corpus.languages, most, protection)
+        # The fingerprints include the frozen weights below adapters.
+        digest = fingerprint(engine, [[run.digest, run.state.fingerprints] for run in runs], str(dtype))
+        return cls(
+            *(transformer, first.tokenizers, decoding, max_tokens, tagging, corpus.languages, most, protection),
+            weights_digest=digest,
+        )
+
+    @property
+    def digest(self) -> str:
+        """Digest of everything that translations depend on, except the text and the options of the search."""
+        settings = self.max_tokens, self.most_tokens, self.tagging, self.languages, self.protection
+        return fingerprint(self.weights_digest, [tokenizer.to_json() for tokenizer in self.tokenizers], repr(settings))
 
     @property
     def source_tokenizer(self) -> Tokenizer:

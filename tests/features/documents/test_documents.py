@@ -2,11 +2,15 @@
 
 import json
 import os
+import shutil
 import subprocess
+from dataclasses import asdict
 
 import pytest
 from round_trips import new_job
 
+from mt_cli.checkpoint.checkpoint import save_checkpoint
+from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.errors import InputError
 from mt_cli.features.documents import translate as documents
 from mt_cli.features.documents.translate import RECORD, translate_documents, translated
@@ -125,6 +129,26 @@ def test_a_folder_is_finished_by_the_same_command(folder, tmp_path):
     (out / "a.po").write_text("mine", encoding="utf-8")
     with pytest.raises(InputError, match=r"a\.po"):
         translate_folder(folder, out, key="a third model")
+
+
+def test_a_folder_is_translated_again_after_the_model_has_changed(mt, trained, folder, tmp_path):
+    """Other weights, tokenizers or options under the same names, but not other names of the same model."""
+    run = tmp_path / "run"
+    shutil.copytree(trained, run)
+
+    def num_documents(*options):
+        status, _, err = mt("translate", "--run", run, "--input", "po", "--output", "out", *options)
+        assert status == 0, err
+        return 2 if "\n2 documents: " in err else 0 if "all 2 documents were done before" in err else err
+
+    assert num_documents() == 2 and num_documents() == 0
+    run = shutil.copytree(trained, tmp_path / "copy")
+    assert num_documents() == 0
+    trained_run = TrainedRun.load(run)
+    trained_run.model.source_embedding.table.weight.data.neg_()
+    save_checkpoint(run / "checkpoints/best.safetensors", trained_run.model, asdict(trained_run.state))
+    assert num_documents() == 2 and num_documents() == 0
+    assert num_documents("--beam-size", "2") == 2
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
