@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
@@ -51,12 +50,6 @@ def silence() -> None:
     """Suppress progress and notices from now on; every process of a group except the main one calls this."""
     global _mode, _is_silent
     _mode, _is_silent = "none", True
-
-
-def drop_errors() -> None:
-    """Send standard error of this process nowhere from now on: writing to a terminal that was closed would raise."""
-    with open(os.devnull, "w", encoding="utf-8") as nowhere:
-        os.dup2(nowhere.fileno(), 2)
 
 
 def has_bars() -> bool:
