@@ -122,10 +122,15 @@ def reason_against_compiling(device: torch.device) -> str | None:
 
 
 def is_right(name: str, is_equal: Callable[[], bool]) -> bool:
-    """Whether a trial of one of our kernels equals its definition; print a line if it differs or raises an error."""
+    """True if a trial of one of our kernels equals its definition; print a line if it differs or raises an error.
+
+    Too little memory for the trial is no verdict: that error passes.
+    """
     try:
         problem = "" if is_equal() else "is wrong here"
     except Exception as error:  # The compiler and the driver raise errors of many types.
+        if is_out_of_memory(error):
+            raise
         problem = f"fails here ({one_line(error)})"
     if problem:
         say(f"note: our {name} kernel {problem}; PyTorch's is used, which takes longer")
