@@ -10,7 +10,6 @@ from mt_cli.cli import options
 from mt_cli.cli.options import OUTPUT, check_choice, option, run_path
 from mt_cli.errors import InputError
 from mt_cli.machine.console import say
-from mt_cli.machine.cpus import spin_less_if_busy
 
 _output = partial(option, OUTPUT, callback=None)
 
@@ -58,7 +57,6 @@ def export(
     of_argos = {"--package-version": package_version, "--from": source, "--to": to, "--tag": tag}
     if kind != "argos" and (given := [name for name, value in of_argos.items() if value is not None]):
         raise InputError(f"{given[0]} is for --format argos")
-    spin_less_if_busy()
     from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.checkpoint.state import licences_of
     from mt_cli.checkpoint.trained import TrainedRun

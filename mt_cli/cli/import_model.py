@@ -61,12 +61,12 @@ def import_model(
     say(f"{model}: {source} to {target}, {num_parameters:,} parameters, {run.tokenizers[1].vocab_size:,} entries")
     if (tagging := run.config.corpus.tagging).tags:
         default = f"; {tagging.default} is put before a sentence without one" if tagging.default else ""
-        say(f"Sentences begin with one of {len(tagging.tags)} tags, such as {tagging.tags[0]} (--to, --tag){default}")
+        say(f"Sentences begin with one of {len(tagging.tags)} tags, such as {tagging.tags[0]} (--to){default}")
     for origin, licence in licences_of(run.state.parents).items():
         say(f"Licence of {origin}: {licence}; it stands in the run and in its exports")
     say(f'Translate with it:  mt translate --run {output} "..."')
     say(f"Fine-tune it:       mt train --config FILE --set init.run={output}")
-    show(str(output), is_result=False)
+    show(str(output))
 
 
 def _codes(languages: str | None) -> list[str]:

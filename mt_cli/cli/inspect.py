@@ -20,7 +20,6 @@ def inspect(
     run: options.RunOption = None,
     checkpoint: options.CheckpointOption = None,
     to: options.ToOption = None,
-    tag: options.TagOption = None,
     output: Annotated[
         Path | None, _picture("DIR", "Folder for pictures.", "pictures in the run directory", callback=None)
     ] = None,
@@ -39,8 +38,8 @@ def inspect(
     More: docs/tutorial.md
     """
     check_choice("--picture", suffix, "png", "svg")
-    if sentence is None and (to or tag):
-        raise InputError(f"{'--to' if to else '--tag'}: is for a translation; give a sentence, too")
+    if sentence is None and to:
+        raise InputError("--to: is for a translation; give a sentence, too")
     check_no_files([] if sentence is None else [sentence], "give the sentence itself")
     path = run_path(run)
     translator = load_translator(path, device, "fp32", checkpoint=checkpoint)
@@ -51,7 +50,7 @@ def inspect(
         pictures = inspection.draw_model(translator.model, _folder(path, output), suffix)
         show(*_lineage(path, checkpoint), *inspection.parameter_table(translator.model))
     else:
-        trace = inspection.trace_translation(translator, sentence, translator.target_tag(to, tag))
+        trace = inspection.trace_translation(translator, sentence, translator.target_tag(to))
         pictures = inspection.draw_attention(trace, _folder(path, output), suffix)
         show(trace.text, *inspection.choice_table(trace))
         if (size := translator.decoding.beam_size) > 1:

@@ -57,7 +57,6 @@ def translate(
     ] = False,
     column: Annotated[str | None, option(_TEXT, "NAME", "Column of a table to translate.", False)] = None,
     to: options.ToOption = None,
-    tag: options.TagOption = None,
     interactive: Annotated[bool, flag(_TEXT, "--interactive", "Prompt for sentences, one at a time.")] = False,
     beam_size: options.BeamSizeOption = None,
     length_penalty: options.LengthPenaltyOption = None,
@@ -73,7 +72,6 @@ def translate(
     n_best: Annotated[int, option(_EXTRA, "N", "Lines per sentence: its best translations.", min=1, max=1000)] = 1,
     as_json: Annotated[bool, flag(_EXTRA, "--json", "Print JSON: tokens, scores and alignments, too.")] = False,
     alignment: Annotated[File, file_option(_EXTRA, "File for word alignments: a line such as 0-0 1-2.")] = None,
-    attention: Annotated[File, file_option(_EXTRA, "Picture (PNG, SVG) of one sentence's attention.")] = None,
     device: options.DeviceOption = "auto",
     precision: options.PrecisionOption = "auto",
     threads: options.ThreadsOption = None,
@@ -88,26 +86,15 @@ def translate(
     Examples:
         mt translate "The old doctor does not see the red house."
         mt translate --run runs/my_run --input po/app.po --output draft/app.po
-        mt translate "The red house." --n-best 5 --attention attention.png
+        mt translate "The red house." --n-best 5
 
     More: docs/translating.md
     """
-    changes = {"beam_size": beam_size, "length_penalty": length_penalty, "unk": unk, "seed": seed}
-    changes["sample"] = sample or None
-
-    def check(is_shared: bool) -> dict[str, Any]:
-        """Raise the errors that show before a model is loaded; return the options of the search."""
-        if is_shared:
-            _check_shared(sentences, input_file)
-        _check_sources(sentences, input_file, interactive, as_lines)
-        _check_outputs(None if sentences else input_file or 0, output_file, alignment, attention)
-        search = search_options(overrides, **changes)
-        if attention and len(sentences or ()) != 1:
-            raise InputError("--attention draws one sentence; give exactly one as an argument")
-        return search
+    search_changes = {"beam_size": beam_size, "length_penalty": length_penalty, "unk": unk, "seed": seed}
+    search = search_options(overrides, **search_changes, sample=sample or None) | {"split_sentences": split_sentences}
 
     if input_file is not None and not as_lines and _is_of_documents(input_file):
-        if sentences or interactive or n_best > 1 or as_json or alignment or attention or prefix or devices > 1:
+        if sentences or interactive or n_best > 1 or as_json or alignment or prefix or devices > 1:
             raise InputError(
                 f"{input_file}: a document is translated alone, without these options; --as-lines reads lines"
             )
@@ -115,33 +102,36 @@ def translate(
             raise InputError(
                 f"{input_file}: a document; give a file for its translation (--output FILE), or read lines (--as-lines)"
             )
-        search = search_options(overrides, **changes) | {"split_sentences": split_sentences}
         translator = load_translator(run_paths(run), device, precision, engine, checkpoint, threads)
-        search["tag"] = translator.target_tag(to, tag)
+        search["tag"] = translator.target_tag(to)
         _translate_documents(translator, search, input_file, output_file, column, translate_all, strict)
         return
 
-    def check_before_launch() -> None:
-        _check_model(run, engine, checkpoint, device, precision, check(is_shared=True))
+    def check() -> None:
+        """Raise the errors that show before processes are started."""
+        _check_shared(sentences, input_file)
+        _check_model(run, engine, checkpoint, device, precision, search)
 
-    with together(devices, if_lost="the output is not complete, start again", check=check_before_launch) as group:
-        search = check(is_shared=group.size > 1)
-        search |= {"prefix": prefix, "split_sentences": split_sentences, "num_best": n_best}
-        search["with_details"] = as_json or alignment is not None
+    _check_sources(sentences, input_file, interactive, as_lines)
+    _check_outputs(None if sentences else input_file or 0, output_file, alignment)
+    with together(devices, if_lost="the output is not complete, start again", check=check) as group:
+        if group.size > 1:
+            _check_shared(sentences, input_file)
         outputs = _outputs(output_file, alignment, n_best, as_json)
-        translator = load_translator(run_paths(run), device, precision, engine, checkpoint, threads, group)
+        paths = group.from_main(lambda: run_paths(run))
+        translator = load_translator(paths, device, precision, engine, checkpoint, threads, group)
         from mt_cli.translation.stream import translated
 
-        search["tag"] = translator.target_tag(to, tag)
+        search |= {"prefix": prefix, "num_best": n_best, "with_details": as_json or alignment is not None}
+        search["tag"] = translator.target_tag(to)
         has_bar = bool(output_file) or not sys.stdout.isatty()
         lines = _blocks(sentences, input_file, interactive, as_lines, has_bar)
         items = (item for block in lines for item in translated(translator, block, search, group))
-        draw = partial(_draw_attention, translator, attention, search["tag"]) if attention else None
-        _write(items, group.on_main(lambda: outputs) or {}, draw, strict)
+        _write(items, group.on_main(lambda: outputs) or {}, strict)
 
 
 def _is_of_documents(path: Path) -> bool:
-    """Whether a file is a document whose format is read, or a folder."""
+    """True if a path is a folder, or a document whose format is read."""
     from mt_cli.features.documents.formats import is_document
 
     return path.is_dir() or (path.is_file() and is_document(path))
@@ -176,15 +166,13 @@ def _check_sources(sentences: list[str] | None, path: Path | None, interactive: 
     check_plain_text(path, as_lines=as_lines)
 
 
-def _check_outputs(
-    source: Path | int | None, output: Path | None, alignment: Path | None, attention: Path | None
-) -> None:
+def _check_outputs(source: Path | int | None, output: Path | None, alignment: Path | None) -> None:
     """Raise InputError if an output cannot be a file, or is the file of another option or the source of the lines."""
-    for path in (output, alignment, attention):
+    for path in (output, alignment):
         check_output(path)
     read = {"standard input" if source == 0 else "--input": source}
     written = {"--output": output} if output else {"standard output": 1}
-    check_distinct({**read, **written, "--alignment": alignment, "--attention": attention})
+    check_distinct({**read, **written, "--alignment": alignment})
 
 
 def _check_shared(sentences: list[str] | None, path: Path | None) -> None:
@@ -246,7 +234,6 @@ def _outputs(
 def _write(
     items: Iterable[Translation],
     outputs: Mapping[Output, Callable[[Translation], str]],
-    draw: Callable[[Translation], None] | None,
     is_strict: bool,
 ) -> None:
     """Write each translation to each output, and print notices."""
@@ -260,15 +247,3 @@ def _write(
             for output, formatted in outputs.items():
                 output.write(formatted(item))
             notices.add(item)
-            if draw:
-                draw(item)
-
-
-def _draw_attention(translator: Translator, path: Path, tag: str | None, item: Translation) -> None:
-    if not item.searched:
-        raise InputError("--attention: this line is copied, not translated, so that there is no attention to draw")
-    source_tokens, target_tokens, weights = translator.attention(item.normalised, item.text, tag)
-    from mt_cli.features.inspection.figures import save_attention
-
-    save_attention(weights, source_tokens, target_tokens, path)
-    say(f"wrote {path}")

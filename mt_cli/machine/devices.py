@@ -22,7 +22,7 @@ import torch
 
 from mt_cli.errors import InputError, one_line
 from mt_cli.machine.console import say
-from mt_cli.machine.cpus import threads_if_busy
+from mt_cli.machine.cpus import num_usable_cpus
 from mt_cli.machine.group import ALONE, Group
 
 _PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -151,11 +151,10 @@ def cpu_has(instructions: str) -> bool | None:
 
 
 def use_threads(number: int | None) -> None:
-    """Set the number of threads of PyTorch; None limits it to the number of idle CPUs if other programs use some."""
-    if number is None and torch.get_num_threads() > 1 and (idle := threads_if_busy()) is not None:
-        number = min(idle, torch.get_num_threads())
-    if number is not None:
-        torch.set_num_threads(number)
+    """Set the number of threads of PyTorch; None limits it to the CPUs that this process may use."""
+    limit = torch.get_num_threads() if "OMP_NUM_THREADS" in os.environ else num_usable_cpus()
+    if number is not None or limit < torch.get_num_threads():
+        torch.set_num_threads(number or limit)
 
 
 def seed_everything(seed: int) -> None:

@@ -14,7 +14,7 @@ from mt_cli.data.prepare import Data, prepare
 from mt_cli.evaluation.scores import scorer_of
 from mt_cli.features.fine_tuning.parent import ParentRun
 from mt_cli.machine.console import say
-from mt_cli.machine.devices import keep_memory, pick_device
+from mt_cli.machine.devices import keep_memory, pick_device, use_threads
 from mt_cli.machine.group import ALONE, Group
 from mt_cli.machine.storage import write_text
 from mt_cli.reporting.report import Report, format_summary
@@ -39,8 +39,7 @@ def train(config: Config, runs: Path, fresh: bool = False, group: Group = ALONE)
     directory, cache = RunDirectory(runs / config.name), Cache(runs / ".cache", say)
     device = pick_device(config.training.device, group)
     scorer_of(config, "valid")  # Raises the error of a missing scorer before the data is prepared.
-    if config.training.num_threads is not None:
-        torch.set_num_threads(config.training.num_threads)
+    use_threads(config.training.num_threads)
     with directory.locked(group):
         plan = group.from_main(lambda: decide(config, directory, fresh, group))
         for note in plan.notes:

@@ -1,4 +1,4 @@
-"""Training log: rows of means over steps for `records.py`, detection of divergence, warning of busy CPUs."""
+"""Training log: rows of means over steps for `records.py`, and detection of divergence."""
 
 from __future__ import annotations
 
@@ -11,13 +11,10 @@ from mt_cli.checkpoint.state import RunState, UnloggedStep
 from mt_cli.config.training import TrainingConfig
 from mt_cli.errors import DivergenceError
 from mt_cli.machine.console import Progress, say
-from mt_cli.machine.cpus import CpuContention
 from mt_cli.machine.devices import memory_used
 from mt_cli.model.kernels import is_cpu
 from mt_cli.training.optimizer import weight_norm
 from mt_cli.training.steps import StepReport
-
-_HIGH_WAITING_SHARE = 0.25
 
 
 class TooManyBadStepsError(DivergenceError):
@@ -47,8 +44,6 @@ class TrainingLog:
         self._optimizer, self._parts = optimizer, parts
         self._unread: list[StepReport] = []
         self._num_splits = 0
-        self._contention: CpuContention | None = CpuContention()
-        """None once the user has been warned."""
 
     @property
     def recent_loss(self) -> float:
@@ -121,16 +116,3 @@ class TrainingLog:
             metrics |= {f"train/num_pairs/{name}": number for name, number in seen}
         self._write_metrics(report.step, metrics)
         state.close_row(loss)
-        if is_cpu(report.cross_entropy):
-            self._watch_other_programs()
-
-    def _watch_other_programs(self) -> None:
-        """Warn once if other programs use the CPUs of this run, so that fewer threads would be faster."""
-        share = self._contention.waiting_share() if self._contention and torch.get_num_threads() > 1 else None
-        if share is not None and share > _HIGH_WAITING_SHARE:
-            self._contention = None
-            say(
-                f"The {torch.get_num_threads()} threads of this run spend {share:.0%} of their time waiting for a CPU, "
-                "because other programs use them. Fewer threads may be several times faster: stop with Ctrl-C, and "
-                "resume with --set training.num_threads=1"
-            )

@@ -295,7 +295,7 @@ def test_interactive_answers_each_line_before_the_next(dialogue, fork_server, tm
     for word in ("one", "two"):
         print(f"{word}.", file=stdin, flush=True)
         assert stdout.readline() == f"{word.upper()}.\n"
-    os.kill(process, signal.SIGTERM)
+    os.kill(process, signal.SIGINT)
     assert fork_server.wait() == [130]
     assert "Traceback" not in (tmp_path / "stream.2").read_text(encoding="utf-8")
 

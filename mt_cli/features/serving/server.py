@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import uvicorn
@@ -56,18 +56,17 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
 
-def serve(load: Callable[[], Service], host: str, port: int, proxies: Sequence[str]) -> None:
+def serve(load: Callable[[], Service], host: str, port: int) -> None:
     """Load models and answer requests until SIGINT or SIGTERM; requests that were accepted are finished.
 
-    `proxies` are addresses whose headers about the client are believed. Raises InputError, before anything is loaded,
-    if the address cannot be used.
+    Raises InputError, before anything is loaded, if the address cannot be used.
     """
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # It logs each damaged form.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # It warns of each damaged request.
     with bound(host, port) as listener:
         service = load()
         service.prepare_detection()
-        server = _Server(server_config(service, proxies), service)
+        server = _Server(server_config(service), service)
         try:
             asyncio.run(_run(server, service, listener, host))
         except KeyboardInterrupt:  # Between the handlers of both.
@@ -82,15 +81,14 @@ def serve(load: Callable[[], Service], host: str, port: int, proxies: Sequence[s
     os._exit(RunInterruptedError.exit_code)  # The interpreter would wait for the threads of requests.
 
 
-def server_config(service: Service, proxies: Sequence[str] = ()) -> uvicorn.Config:
+def server_config(service: Service) -> uvicorn.Config:
     """Options of uvicorn, with limits on connections."""
     return uvicorn.Config(
         application(service),
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=bool(proxies),
-        forwarded_allow_ips=list(proxies),
+        proxy_headers=False,
         limit_concurrency=_MOST_CONNECTIONS,
         h11_max_incomplete_event_size=_MOST_HEAD_BYTES,
         timeout_keep_alive=_SECONDS_KEPT_OPEN,
