@@ -76,11 +76,11 @@ def _lineage(run: Path, checkpoint: str | None) -> list[str]:
 
 def _folder(run: Path, output: Path | None) -> Path:
     """Folder for pictures; created if it is missing."""
-    from mt_cli.machine.storage import make_folder, refusal
+    from mt_cli.machine.storage import refusal
 
     folder = run / "pictures" if output is None else output
     try:
-        make_folder(folder) if output is None else folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise refusal(folder, error, "; give another folder with --output") from None
     return folder

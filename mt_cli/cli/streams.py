@@ -21,10 +21,11 @@ from mt_cli.machine.storage import refusal
 
 def use_utf8() -> None:
     """Make the standard streams use UTF-8 in every locale. Streams that another program has replaced are kept."""
-    for stream, errors in ((sys.stdin, "surrogateescape"), (sys.stdout, "backslashreplace")):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors=errors)
-    if isinstance(sys.stderr, io.TextIOWrapper) and sys.stderr is sys.__stderr__:
+    if sys.stdin is sys.__stdin__ and isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
+    if sys.stdout is sys.__stdout__ and isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+    if sys.stderr is sys.__stderr__ and isinstance(sys.stderr, io.TextIOWrapper):
         sys.stderr = _Notices(sys.stderr.buffer, encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 

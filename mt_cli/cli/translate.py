@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from mt_cli.cli import options
 from mt_cli.cli.options import (
-    ENGINES,
     OF_RUN,
     File,
     argument,
-    check_choice,
     check_no_files,
     file_option,
     flag,
@@ -36,6 +34,8 @@ if TYPE_CHECKING:
 
 _TEXT, _EXTRA = "Input and output", "Extra results"
 _search = partial(option, options.SEARCH)
+_Outputs = dict[Output, Callable[["Translation"], str]]
+"""Outputs, each with the function that formats a translation for it."""
 
 
 def translate(
@@ -90,9 +90,8 @@ def translate(
 
     More: docs/translating.md
     """
-    search_changes = {"beam_size": beam_size, "length_penalty": length_penalty, "unk": unk, "seed": seed}
-    search = search_options(overrides, **search_changes, sample=sample or None) | {"split_sentences": split_sentences}
-
+    choices = {"beam_size": beam_size, "length_penalty": length_penalty, "unk": unk, "seed": seed}
+    search = search_options(overrides, **choices, sample=sample or None) | {"split_sentences": split_sentences}
     if input_file is not None and not as_lines and _is_of_documents(input_file):
         if sentences or interactive or n_best > 1 or as_json or alignment or prefix or devices > 1:
             raise InputError(
@@ -102,32 +101,32 @@ def translate(
             raise InputError(
                 f"{input_file}: a document; give a file for its translation (--output FILE), or read lines (--as-lines)"
             )
+        if not input_file.is_dir():
+            check_output(output_file)
+        check_distinct({"--input": input_file, "--output": output_file})
         translator = load_translator(run_paths(run), device, precision, engine, checkpoint, threads)
         search["tag"] = translator.target_tag(to)
-        _translate_documents(translator, search, input_file, output_file, column, translate_all, strict)
-        return
-
-    def check() -> None:
-        """Raise the errors that show before processes are started."""
-        _check_shared(sentences, input_file)
-        _check_model(run, engine, checkpoint, device, precision, search)
+        return _translate_documents(translator, search, input_file, output_file, column, translate_all, strict)
 
     _check_sources(sentences, input_file, interactive, as_lines)
     _check_outputs(None if sentences else input_file or 0, output_file, alignment)
+    check = partial(_check_shared, sentences, input_file)
     with together(devices, if_lost="the output is not complete, start again", check=check) as group:
         if group.size > 1:
-            _check_shared(sentences, input_file)
-        outputs = _outputs(output_file, alignment, n_best, as_json)
+            check()
+        from mt_cli.translation.stream import format_alignment, format_json, format_texts, translated
+
+        outputs: _Outputs = {Output(output_file): format_json if as_json else partial(format_texts, n_best)}
+        if alignment is not None:
+            outputs[Output(alignment)] = format_alignment
         paths = group.from_main(lambda: run_paths(run))
         translator = load_translator(paths, device, precision, engine, checkpoint, threads, group)
-        from mt_cli.translation.stream import translated
-
         search |= {"prefix": prefix, "num_best": n_best, "with_details": as_json or alignment is not None}
         search["tag"] = translator.target_tag(to)
         has_bar = bool(output_file) or not sys.stdout.isatty()
         lines = _blocks(sentences, input_file, interactive, as_lines, has_bar)
         items = (item for block in lines for item in translated(translator, block, search, group))
-        _write(items, group.on_main(lambda: outputs) or {}, strict)
+        _write(items, outputs if group.rank == 0 else {}, strict)
 
 
 def _is_of_documents(path: Path) -> bool:
@@ -149,9 +148,6 @@ def _translate_documents(
     from mt_cli.features.documents.document import Options
     from mt_cli.features.documents.translate import Job, translate_documents
 
-    if not path.is_dir():
-        check_output(output)
-    check_distinct({"--input": path, "--output": output})
     options = Options(translator.languages, column)
     key = repr((translator.digest, sorted(search.items(), key=str), options, translates_all, translator.decoding))
     translate_documents(path, output, Job(translator, search, options, translates_all, key), is_strict)
@@ -185,21 +181,6 @@ def _check_shared(sentences: list[str] | None, path: Path | None) -> None:
         next(input_lines(path, as_lines=True), None)  # Raises if it cannot be read.
 
 
-def _check_model(
-    runs: list[Path] | None, engine: str, checkpoint: str | None, device: str, precision: str, search: dict[str, Any]
-) -> None:
-    """Raise the errors of a model that show before it is loaded, so that no process is started to find them."""
-    from mt_cli.checkpoint.directory import RunDirectory
-    from mt_cli.config.loading import changed_section
-    from mt_cli.machine.devices import pick_device, pick_precision
-
-    check_choice("--engine", engine, *ENGINES)
-    pick_precision(precision, pick_device(device))
-    for directory in map(RunDirectory, runs or () if engine == "mt" else ()):
-        changed_section(directory.config().decoding, search)
-        directory.path_of(checkpoint)
-
-
 def _blocks(
     sentences: list[str] | None, path: Path | None, interactive: bool, as_lines: bool, has_bar: bool
 ) -> Iterator[list[str]]:
@@ -220,20 +201,9 @@ def _blocks(
                 bar.advance(len(block))
 
 
-def _outputs(
-    output: Path | None, alignment: Path | None, num_best: int, as_json: bool
-) -> dict[Output, Callable[[Translation], str]]:
-    """Outputs, each with the function that formats a translation for it."""
-    from mt_cli.translation.stream import format_alignment, format_json, format_texts
-
-    outputs: dict[Output, Callable[[Translation], str]] = {}
-    outputs[Output(output)] = format_json if as_json else partial(format_texts, num_best)
-    return outputs | ({Output(alignment): format_alignment} if alignment else {})
-
-
 def _write(
     items: Iterable[Translation],
-    outputs: Mapping[Output, Callable[[Translation], str]],
+    outputs: _Outputs,
     is_strict: bool,
 ) -> None:
     """Write each translation to each output, and print notices."""

@@ -249,39 +249,24 @@ def describe_versions() -> dict[str, str]:
     return versions
 
 
-_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX, _MADV_HUGEPAGE, _HUGE_PAGE = -1, -2, -4, 14, 2**21
-_MAX_HEAP_BYTES = 2**36
-_POINTER, _SIZE = ctypes.c_void_p, ctypes.c_size_t
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
 
 
 def keep_memory() -> None:
-    """Let glibc keep freed memory for the next step, in huge pages where the system has them.
+    """Let glibc keep freed memory for the next step, and oneDNN and PyTorch fewer kernels for shapes.
 
-    By default it returns the pages of each tensor to the system and requests them again. A training step of 4,000
-    tokens (8.09 M parameters, bf16, two cores) had 46,000 page faults by default, 1,200 with memory kept and 13 with
-    huge pages. Peak memory is the same.
+    By default glibc returns the pages of each tensor to the system and requests them again. A training step of 4,000
+    tokens (8.09 M parameters, bf16, two cores) had 46,000 page faults by default, and 1,200 with memory kept.
 
     oneDNN caches a kernel for each shape of a matrix product, 1,024 of them by default. PyTorch caches as many
     descriptions, a quarter of a megabyte each. With 100 of both, training a model of 1.8 M parameters uses 800 instead
-    of 1,080 MB after 150 steps, and training one of 2.5 M parameters on longer sentences 300 instead of 600 MB. The
-    speed is the same.
+    of 1,080 MB after 150 steps. The speed is the same.
     """
     for variable in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(variable, "100")
-    with suppress(OSError, AttributeError, TypeError, ValueError):  # Other C libraries lack these functions.
-        libc = ctypes.CDLL(None)
+    with suppress(OSError, AttributeError, TypeError):  # Other C libraries lack this function.
         for option, value in {_M_MMAP_MAX: 0, _M_TRIM_THRESHOLD: -1, _M_TOP_PAD: 2**26}.items():
-            libc.mallopt(option, value)
-        if Path("/proc/sys/vm/overcommit_memory").read_text(encoding="ascii").strip() == "2":
-            return  # Without overcommitting, address space counts as memory.
-        # Address space at the end of the heap, not memory: a page is allocated when it is first written to.
-        libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = _POINTER, [_SIZE], [_POINTER]
-        size = min(memory_of(torch.device("cpu")) // 2, _MAX_HEAP_BYTES)
-        if address := libc.malloc(size):
-            start = -(-address // _HUGE_PAGE) * _HUGE_PAGE
-            libc.madvise.argtypes = [_POINTER, _SIZE, ctypes.c_int]
-            libc.madvise(start, (address + size - start) // _HUGE_PAGE * _HUGE_PAGE, _MADV_HUGEPAGE)
-            libc.free(address)
+            ctypes.CDLL(None).mallopt(option, value)
 
 
 def release_memory() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field
 
 from mt_cli.errors import InputError, MtError
 from mt_cli.machine.console import has_bars, say
-from mt_cli.machine.hub_errors import LOGIN_HINT, MAX_WAIT_SECONDS, Kind, hub_errors, requested_wait, retry
+from mt_cli.machine.hub_errors import LOGIN_HINT, Kind, hub_errors
 from mt_cli.machine.storage import check_free_disk, format_bytes, read_model, remove, write_text, writing
 
 _MAX_RECORD_BYTES = 2**26
@@ -105,7 +105,7 @@ def download(repository: Repository, names: Sequence[str]) -> Path:
             path = repository.downloads / name
             options: dict[str, Any] = {"revision": repository.commit, "force_download": path.exists()}
             remove(path)  # The client would keep a link, and a link may lead to any file.
-            retry(partial(hf_hub_download, repository.id, name, repo_type=repository.kind, **options))
+            hf_hub_download(repository.id, name, repo_type=repository.kind, **options)
             if _size(path) != repository.files[name].size:
                 raise MtError(f"{repository}: {name} arrived with another size than the hub says; {LOGIN_HINT}")
     return repository.downloads
@@ -129,7 +129,6 @@ def start_client() -> None:
         disable_progress_bars()
     if _limit_time not in session.event_hooks["request"]:
         session.event_hooks["request"].append(_limit_time)
-        session.event_hooks["response"].append(_refuse_long_waits)
 
 
 def _limit_time(request: Any) -> None:
@@ -139,21 +138,13 @@ def _limit_time(request: Any) -> None:
     request.extensions["timeout"] = dict.fromkeys(("connect", "read", "write", "pool"), HF_HUB_DOWNLOAD_TIMEOUT)
 
 
-def _refuse_long_waits(response: Any) -> None:
-    """Raise the client's error if the hub asks to wait over a minute; the client would wait for hours."""
-    if response.status_code == 429 and (requested_wait(response) or 0) > MAX_WAIT_SECONDS:
-        from huggingface_hub.utils import hf_raise_for_status
-
-        hf_raise_for_status(response)
-
-
 def _request_repository(kind: Kind, name: str, revision: str) -> Repository:
     from huggingface_hub import HfApi
 
     api = HfApi()
     request = api.dataset_info if kind == "dataset" else api.model_info
     try:
-        info = retry(lambda: request(name, revision=revision, files_metadata=True))
+        info = request(name, revision=revision, files_metadata=True)
         files = {
             file.rfilename: RemoteFile(size=file.size, checksum=str(file.lfs.sha256 if file.lfs else file.blob_id))
             for file in info.siblings or []
