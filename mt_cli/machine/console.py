@@ -53,7 +53,7 @@ def silence() -> None:
 
 
 def has_bars() -> bool:
-    """Whether progress is shown as bars."""
+    """True if progress is shown as bars."""
     return _mode == "bar" or (_mode == "auto" and sys.stderr.isatty())
 
 

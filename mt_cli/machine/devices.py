@@ -58,7 +58,7 @@ def pick_device(name: str, group: Group = ALONE) -> torch.device:
 
 
 def pick_precision(name: str, device: torch.device) -> torch.dtype:
-    """Number format by name; `auto` is bf16 if `has_fast_bf16`, else fp32. Raises InputError for another name."""
+    """Dtype by name; `auto` is bf16 if `has_fast_bf16`, else fp32. Raises InputError for another name."""
     if name == "auto":
         name = "bf16" if has_fast_bf16(device) else "fp32"
     if name not in _PRECISIONS:
@@ -67,7 +67,7 @@ def pick_precision(name: str, device: torch.device) -> torch.dtype:
 
 
 def precision_of(dtype: torch.dtype) -> str:
-    """Name of a number format: the inverse of `pick_precision`."""
+    """Name of a dtype: the inverse of `pick_precision`."""
     return next(name for name, precision in _PRECISIONS.items() if precision == dtype)
 
 
@@ -85,7 +85,7 @@ def has_fast_bf16(device: torch.device) -> bool:
 
 
 def has_varlen_attention(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether PyTorch has variable-length FlashAttention for a device and a number format.
+    """True if PyTorch has variable-length FlashAttention for a device and a dtype.
 
     It needs CUDA, compute capability 8.0 (Ampere), half precision, and PyTorch 2.11: in earlier versions, the function
     has other parameters.
@@ -138,12 +138,12 @@ def is_right(name: str, is_equal: Callable[[], bool]) -> bool:
 
 
 def can_compile(device: torch.device) -> bool:
-    """Whether `torch.compile` can make kernels for a device."""
+    """True if `torch.compile` can make kernels for a device."""
     return reason_against_compiling(device) is None
 
 
 def cpu_has(instructions: str) -> bool | None:
-    """Whether the CPU has an instruction set with this name in PyTorch; None if PyTorch does not say."""
+    """True if the CPU has an instruction set with this name in PyTorch; None if PyTorch does not say."""
     if hasattr(torch.cpu, "get_capabilities"):  # Since PyTorch 2.10.
         return bool(torch.cpu.get_capabilities().get(instructions))
     probe = getattr(torch.cpu, f"_is_{instructions}_supported", None)
@@ -176,7 +176,7 @@ def seed_device(device: torch.device, *numbers: int) -> None:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether an error of PyTorch means that a device has too little memory."""
+    """True if an error of PyTorch means that a device has too little memory."""
     messages = ("can't allocate memory", "not enough memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
     return isinstance(error, RuntimeError) and (
         isinstance(error, torch.OutOfMemoryError) or any(message in str(error) for message in messages)
@@ -204,7 +204,7 @@ def memory_used(device: torch.device) -> int | None:
 
 @contextmanager
 def limited_memory(device: torch.device, share: float = 2 / 3) -> Iterator[None]:
-    """Context manager that limits PyTorch to a share of the GPU memory that is free or that PyTorch holds.
+    """Context manager that limits PyTorch to a fraction of the GPU memory that is free or that PyTorch holds.
 
     An allocation beyond the limit fails as out of memory. The rest is reserved for later allocations, such as CUDA
     graphs, whose memory other tensors cannot use.

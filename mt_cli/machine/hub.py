@@ -71,8 +71,9 @@ def find_repository(kind: Kind, name: str, revision: str | None, note: str = "")
         with suppress(InputError):  # The record may be missing or damaged.
             repository = read_model(_record_of(kind, name, revision), Repository, _MAX_RECORD_BYTES)
         if repository is None:
-            repository = _request_repository(kind, name, revision)
-            _write_record(repository, name)
+            repository = _cached_repository(kind, name, revision) or _request_repository(kind, name, revision)
+            with suppress(MtError):  # The cache may be read-only.
+                _write_record(repository, name)
     if revision != repository.commit:
         origin = f"{revision}, downloaded on {repository.downloaded_on}"
         say(f"{kind} {repository.id} at commit {repository.commit} ({origin})")
@@ -80,7 +81,7 @@ def find_repository(kind: Kind, name: str, revision: str | None, note: str = "")
 
 
 def is_recorded(kind: Kind, name: str) -> bool:
-    """Whether the repository with this id has been used on this machine."""
+    """True if the repository with this id has been used on this machine."""
     return (_folder(kind, name) / "mt").is_dir()
 
 
@@ -136,6 +137,25 @@ def _limit_time(request: Any) -> None:
     from huggingface_hub.constants import HF_HUB_DOWNLOAD_TIMEOUT
 
     request.extensions["timeout"] = dict.fromkeys(("connect", "read", "write", "pool"), HF_HUB_DOWNLOAD_TIMEOUT)
+
+
+def _cached_repository(kind: Kind, name: str, revision: str) -> Repository | None:
+    """Repository as the client has it in its cache, such as after `hf download`; None unless HF_HUB_OFFLINE is set."""
+    from huggingface_hub.constants import HF_HUB_OFFLINE
+
+    folder = _folder(kind, name)
+    reference = folder / "refs" / revision
+    commit = reference.read_text(encoding="ascii").strip() if reference.is_file() else revision
+    snapshot = folder / "snapshots" / commit
+    if not (HF_HUB_OFFLINE and snapshot.is_dir()):
+        return None
+    files = {
+        path.relative_to(snapshot).as_posix(): RemoteFile(size=path.stat().st_size, checksum=path.resolve().name)
+        for path in snapshot.rglob("*")  # Links to files whose names are their checksums.
+        if path.is_file()
+    }
+    day = time.strftime("%Y-%m-%d", time.localtime(snapshot.stat().st_mtime))
+    return Repository(kind=kind, id=name, revision=revision, commit=commit, files=files, downloaded_on=day)
 
 
 def _request_repository(kind: Kind, name: str, revision: str) -> Repository:

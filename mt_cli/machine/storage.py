@@ -25,12 +25,12 @@ T = TypeVar("T")
 
 
 def is_out_of_room(error: OSError) -> bool:
-    """Whether a disk is full, read-only or broken, so that the work fails and no other command line would help."""
+    """True if a disk is full, read-only or broken: the work fails, and no other command line would help."""
     return error.errno in (errno.ENOSPC, errno.EFBIG, errno.EROFS, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
 def is_wrong_path(error: OSError) -> bool:
-    """Whether a path cannot be used at all: its name is too long, its links are a loop, or it may not be read."""
+    """True if the system rejects the path itself: too long, a loop of links, or no permission."""
     return error.errno in (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EACCES, errno.EPERM)
 
 
@@ -212,7 +212,7 @@ def first_free(path: Path, kind: str) -> Path:
 
 
 def is_free(folder: Path) -> bool:
-    """Whether a folder can be made at this path: nothing is there, or an empty folder."""
+    """True if nothing, or an empty folder, is at this path."""
     if not os.path.lexists(folder):
         return True
     with suppress(OSError):

@@ -127,6 +127,19 @@ def test_each_failure_of_the_hub_passes_or_is_one_message(hub, read):
         assert "\n" not in results[name][1], name
 
 
+def test_files_that_another_client_downloaded_are_read_offline(hub, books, read, tmp_path):
+    """Also from a cache to which nothing can be added."""
+    assert read(BOOKS)["books"] == ALL_ROWS
+    hub.stop()
+    [records] = (tmp_path / "home").rglob("datasets--org--books/mt")
+    shutil.rmtree(records)
+    (records.parent / "refs").mkdir(exist_ok=True)
+    (records.parent / "refs" / "main").write_text(books)
+    records.write_text("not a folder")
+    assert read(BOOKS, HF_HUB_OFFLINE="1")["books"] == ALL_ROWS
+    assert read({"books": {"subset": "en-de", "revision": "v9"}}, HF_HUB_OFFLINE="1")["books"][0] == 2
+
+
 @pytest.mark.slow
 def test_a_revision_and_a_run_keep_their_commit(hub, mt_from_hub, config, tmp_path):
     first = hub.dataset("org/books", opus_books({"en-de": PAIRS[:30]}))
