@@ -173,9 +173,7 @@ def _check_outputs(source: Path | int | None, output: Path | None, alignment: Pa
 
 def _check_shared(sentences: list[str] | None, path: Path | None) -> None:
     """Raise InputError unless several processes can read the same lines."""
-    is_file = path is not None and (path.is_file() or path.is_dir() or not path.exists())
-    is_of_launcher = path is not None and not path.exists() and path.parts[:2] in (("/", "dev"), ("/", "proc"))
-    if not sentences and (not is_file or is_of_launcher):
+    if not sentences and (path is None or path.is_fifo() or path.parts[:2] in (("/", "dev"), ("/", "proc"))):
         raise InputError("several processes cannot share a stream; give a file with --input")
     if path is not None:
         next(input_lines(path, as_lines=True), None)  # Raises if it cannot be read.
