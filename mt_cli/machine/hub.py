@@ -122,6 +122,8 @@ def start_client() -> None:
         from huggingface_hub.utils import disable_progress_bars, logging
 
         session = get_session()
+    except ImportError:
+        raise
     except Exception as error:  # Its text may show the password of a proxy.
         settings = "HF_ENDPOINT, a number in HF_*, a proxy (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY), SSL_CERT_FILE or _DIR"
         raise InputError(f"{settings}: cannot be used ({type(error).__name__})") from None
