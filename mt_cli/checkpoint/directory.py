@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,11 @@ from mt_cli.errors import RunError, reason
 from mt_cli.machine.console import say
 from mt_cli.machine.group import ALONE, Group
 from mt_cli.machine.storage import (
-    check_plain,
     check_regular,
     first_free,
     read_regular,
     reading,
     refusal,
-    remove_empty,
     write_text,
 )
 from mt_cli.tokenizer.tokenizer import MAX_FILE_BYTES, TokenizerPair, load_tokenizers, save_tokenizers
@@ -153,8 +151,8 @@ class RunDirectory(Checkpoints):
     def locked(self, group: Group = ALONE) -> Iterator[None]:
         """Context manager that makes the directory and locks it, and removes it if it stays empty.
 
-        The main process of a group does this for all processes. Raises RunError if another process trains this run or
-        there is a link in the directory, and InputError or MtError if the directory cannot be made.
+        The main process of a group does this for all processes. Raises RunError if another process trains this run, and
+        InputError or MtError if the directory cannot be made.
         """
         if group.rank > 0:
             yield
@@ -167,13 +165,14 @@ class RunDirectory(Checkpoints):
             self._lock.release()
             if made and self.path.is_dir() and self.is_empty():
                 (self.path / LOCK).unlink(missing_ok=True)
-                remove_empty(*made)
+                for folder in made:
+                    with suppress(OSError):  # Another run may be in it.
+                        folder.rmdir()
 
     def _take_lock(self) -> None:
         """Make the directory and lock it; if the file system has no locks, only print a note."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            check_plain(self.path)
             self._lock.acquire()
         except Timeout:
             advice = "wait for it, or give the config another name"

@@ -11,7 +11,6 @@ from mt_cli.cli.options import MODEL, NEWEST_RUN, OUTPUT, check_new_run, option,
 from mt_cli.cli.streams import show
 from mt_cli.errors import InputError
 from mt_cli.machine.console import say
-from mt_cli.machine.cpus import spin_less_if_busy
 
 _model = partial(option, MODEL)
 
@@ -39,14 +38,13 @@ def average(
     """
     paths = run_paths(runs)
     if len(paths) == 1 and output is None:
-        spin_less_if_busy()
         from mt_cli.run.finish import average_run
 
-        return show(*average_run(paths[0], last, best), is_result=False)
+        return show(*average_run(paths[0], last, best))
     if output is None or last is not None or best is not None:
         raise InputError("for a mean of runs, give --output DIR, without --last and --best")
     check_new_run(output)
     from mt_cli.features.averages.averages import average_runs
 
     say("\n".join(average_runs(paths, output)))
-    return show(str(output), is_result=False)
+    return show(str(output))

@@ -64,10 +64,6 @@ def data_show(
         str | None, _pairs("FILTER", "Dropped pairs: a filter, such as duplicates, or any.", callback=None)
     ] = None,
     split: Annotated[str, _pairs("NAME", "train, valid, test, or one of extra_tests.", callback=None)] = "train",
-    epoch: Annotated[
-        int | None,
-        _pairs("N", "Pairs of this epoch, with what training changes: sampled tokens, made-up words.", min=1),
-    ] = None,
 ) -> None:
     """Show pairs as the model reads them.
 
@@ -76,21 +72,16 @@ def data_show(
     Examples:
         mt data show --config my.yaml -n 20
         mt data show --config my.yaml --dropped duplicates
-        mt data show --config my.yaml --epoch 1
 
     More: docs/data.md
     """
-    if epoch is not None and (dropped is not None or split != "train"):
-        raise InputError("--epoch: shows pairs of training; leave out --dropped and --split")
     loaded = load_config(config, overrides)
     from mt_cli.corpus.cache import Cache
-    from mt_cli.features.data_check.report import pairs_of_epoch, shown_pairs
+    from mt_cli.features.data_check.report import shown_pairs
     from mt_cli.run.config import prepare_new
 
-    stream_rows = loaded.corpus.shuffle_buffer if epoch is None else None
-    loaded, data, _ = prepare_new(loaded, Cache(RUNS / ".cache", say), stream_rows=stream_rows)
-    if epoch is not None:
-        return show(*pairs_of_epoch(data, loaded, epoch, number))
+    cache = Cache(RUNS / ".cache", say)
+    loaded, data, _ = prepare_new(loaded, cache, stream_rows=loaded.corpus.shuffle_buffer)
     lines = shown_pairs(data, loaded, split, number, dropped)
     if lines:
         return show(*lines)

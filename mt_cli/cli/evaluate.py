@@ -27,7 +27,6 @@ def evaluate(
     reference: Annotated[File, _file("Their correct translations, one per line.")] = None,
     as_lines: options.AsLinesOption = False,
     to: options.ToOption = None,
-    tag: options.TagOption = None,
     against: Annotated[File, _scores("PATH", "Run, or file of translations, to compare with.")] = None,
     comet: Annotated[str | None, _scores("MODEL", "COMET model, a name or a file (extra: comet).")] = None,
     bleu_tokenizer: Annotated[str | None, _scores("NAME", "Tokenizer of sacreBLEU.", "by the language")] = None,
@@ -71,7 +70,8 @@ def evaluate(
     from mt_cli.evaluation.results import notes_on_comparison, read_report
     from mt_cli.features.comet import comet_score, load_comet
 
-    search["tag"] = translator.target_tag(to, tag) if to or tag or source else None
+    search["tag"] = translator.target_tag(to) if to or source else None
+    to = None if to in translator.tagging.tags else to
     config = RunDirectory(paths[0]).config() if engine == "mt" else None
     if source is not None and reference is not None:
         test_set = read_files(source, reference, as_lines).tagged(translator.tagging, search["tag"])

@@ -10,7 +10,6 @@ from mt_cli.cli import options
 from mt_cli.cli.options import OUTPUT, check_choice, option, run_path
 from mt_cli.errors import InputError
 from mt_cli.machine.console import say
-from mt_cli.machine.cpus import spin_less_if_busy
 
 _output = partial(option, OUTPUT, callback=None)
 
@@ -31,10 +30,8 @@ def export(
         str | None, _output("CODE", "Of argos: source language, of a model for several directions.", names="--from")
     ] = None,
     to: Annotated[
-        str | None, _output("CODE", "Of argos: target language, of a model for several directions.", names="--to")
-    ] = None,
-    tag: Annotated[
-        str | None, _output("TAG", "Of argos: tag before each source, such as <2it>.", names="--tag")
+        str | None,
+        _output("CODE", "Of argos: target language or tag, of a model for several directions.", names="--to"),
     ] = None,
     run: options.RunOption = None,
 ) -> None:
@@ -55,10 +52,9 @@ def export(
         raise InputError("--quantization is for --format ctranslate2 and argos; other formats hold fp32 weights")
     if kind not in ("huggingface", "argos") and license_name:
         raise InputError("--license is for --format huggingface and argos")
-    of_argos = {"--package-version": package_version, "--from": source, "--to": to, "--tag": tag}
+    of_argos = {"--package-version": package_version, "--from": source, "--to": to}
     if kind != "argos" and (given := [name for name, value in of_argos.items() if value is not None]):
         raise InputError(f"{given[0]} is for --format argos")
-    spin_less_if_busy()
     from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.checkpoint.lineage import licences_of
     from mt_cli.checkpoint.trained import TrainedRun
@@ -93,7 +89,7 @@ def export(
         from mt_cli.evaluation.results import RunSummary
         from mt_cli.features.exchange.argos import INSTALL, Package, choose_direction, export_argos
 
-        direction = choose_direction(loaded.config.corpus, source, to, tag)
+        direction = choose_direction(loaded.config.corpus, source, to)
         of_parents = ", ".join(dict.fromkeys(licences.values())) or None
         package = Package(direction, package_version or "1.0", license_name or of_parents)
         agreement = export_argos(loaded, RunSummary.read(path), output, package, number_format, sentences)

@@ -53,7 +53,8 @@ def import_model(
 
     selection = None
     if languages is not None or vocabulary_from or new_language:
-        selection = Selection(_codes(languages), vocabulary_from or (), _new_languages(new_language or ()))
+        codes = [code for part in (languages or "").split(",") if (code := part.strip())]
+        selection = Selection(codes, vocabulary_from or (), _new_languages(new_language or ()))
     pair = source_language, target_language
     run = importing.import_model(model, output, pair, allow_pickle, revision, selection)
     source, target = run.config.corpus.languages
@@ -61,20 +62,12 @@ def import_model(
     say(f"{model}: {source} to {target}, {num_parameters:,} parameters, {run.tokenizers[1].vocab_size:,} entries")
     if (tagging := run.config.corpus.tagging).tags:
         default = f"; {tagging.default} is put before a sentence without one" if tagging.default else ""
-        say(f"Sentences begin with one of {len(tagging.tags)} tags, such as {tagging.tags[0]} (--to, --tag){default}")
+        say(f"Sentences begin with one of {len(tagging.tags)} tags, such as {tagging.tags[0]} (--to){default}")
     for origin, licence in licences_of(run.state.parents).items():
         say(f"Licence of {origin}: {licence}; it stands in the run and in its exports")
     say(f'Translate with it:  mt translate --run {output} "..."')
     say(f"Fine-tune it:       mt train --config FILE --set init.run={output}")
-    show(str(output), is_result=False)
-
-
-def _codes(languages: str | None) -> list[str]:
-    """Languages of the option `--languages`; raises InputError if it has only commas and spaces."""
-    codes = [code for part in (languages or "").split(",") if (code := part.strip())]
-    if languages is not None and not codes:
-        raise InputError(f"--languages {languages!r:.40}: names no language; write codes such as eng_Latn,fao_Latn")
-    return codes
+    show(str(output))
 
 
 def _new_languages(options: Sequence[str]) -> dict[str, str]:

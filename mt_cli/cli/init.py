@@ -94,4 +94,4 @@ def init(
         output,
     )
     say(f"Next:  mt train --config {path}")
-    show(str(path), is_result=False)
+    show(str(path))

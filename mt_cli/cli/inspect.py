@@ -20,7 +20,6 @@ def inspect(
     run: options.RunOption = None,
     checkpoint: options.CheckpointOption = None,
     to: options.ToOption = None,
-    tag: options.TagOption = None,
     output: Annotated[
         Path | None, _picture("DIR", "Folder for pictures.", "pictures in the run directory", callback=None)
     ] = None,
@@ -39,8 +38,8 @@ def inspect(
     More: docs/tutorial.md
     """
     check_choice("--picture", suffix, "png", "svg")
-    if sentence is None and (to or tag):
-        raise InputError(f"{'--to' if to else '--tag'}: is for a translation; give a sentence, too")
+    if sentence is None and to:
+        raise InputError("--to: is for a translation; give a sentence, too")
     check_no_files([] if sentence is None else [sentence], "give the sentence itself")
     path = run_path(run)
     translator = load_translator(path, device, "fp32", checkpoint=checkpoint)
@@ -51,7 +50,7 @@ def inspect(
         pictures = inspection.draw_model(translator.model, _folder(path, output), suffix)
         show(*_lineage(path, checkpoint), *inspection.parameter_table(translator.model))
     else:
-        trace = inspection.trace_translation(translator, sentence, translator.target_tag(to, tag))
+        trace = inspection.trace_translation(translator, sentence, translator.target_tag(to))
         pictures = inspection.draw_attention(trace, _folder(path, output), suffix)
         show(trace.text, *inspection.choice_table(trace))
         if (size := translator.decoding.beam_size) > 1:
@@ -77,11 +76,11 @@ def _lineage(run: Path, checkpoint: str | None) -> list[str]:
 
 def _folder(run: Path, output: Path | None) -> Path:
     """Folder for pictures; created if it is missing."""
-    from mt_cli.machine.storage import make_folder, refusal
+    from mt_cli.machine.storage import refusal
 
     folder = run / "pictures" if output is None else output
     try:
-        make_folder(folder) if output is None else folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise refusal(folder, error, "; give another folder with --output") from None
     return folder

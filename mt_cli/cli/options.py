@@ -77,7 +77,7 @@ JsonOption = Annotated[bool, flag(OUTPUT, "--json", "Print JSON.")]
 DeviceOption = Annotated[str, _hardware("NAME", "auto, cpu, cuda, cuda:1 or mps.")]
 PrecisionOption = Annotated[str, _hardware("NAME", "fp32, bf16, fp16, or auto: bf16 where it is fast.")]
 DevicesOption = Annotated[int, _hardware("N", "Processes on this machine, one for each GPU.", min=1)]
-ThreadsOption = Annotated[int | None, _hardware("N", "Threads on the CPU.", "one per idle core", min=1, max=1024)]
+ThreadsOption = Annotated[int | None, _hardware("N", "Threads on the CPU.", "one per usable core", min=1, max=1024)]
 ProgressOption = Annotated[
     str,
     Option(metavar="NAME", callback=show_progress, help="bar, plain (lines), none, or auto: a bar on a terminal."),
@@ -85,11 +85,10 @@ ProgressOption = Annotated[
 """Option `--progress`, which takes effect when it is parsed; commands only declare it."""
 EngineOption = Annotated[str, _model("NAME", "mt, or ctranslate2 for a folder made by mt export.")]
 CheckpointOption = Annotated[str | None, _model("NAME", "Checkpoint: best, last, step-N, ...", "best")]
-ToOption = Annotated[str | None, _model("CODE", "Target language, of a model for several directions.", names="--to")]
-AsLinesOption = Annotated[bool, flag(None, "--as-lines", "Read a file line by line also if it has markup or columns.")]
-TagOption = Annotated[
-    str | None, _model("TAG", "Put before every sentence without a tag, such as <2it>.", names="--tag")
+ToOption = Annotated[
+    str | None, _model("CODE", "Target language of a model for several, or a tag such as <2it>.", names="--to")
 ]
+AsLinesOption = Annotated[bool, flag(None, "--as-lines", "Read a file line by line also if it has markup or columns.")]
 BeamSizeOption = Annotated[int | None, _search("N", "Hypotheses kept per sentence; 1 is greedy search.", OF_RUN, min=1)]
 LengthPenaltyOption = Annotated[float | None, _search("X", "Larger values give longer translations.", OF_RUN, min=0.0)]
 
@@ -121,24 +120,11 @@ def together(devices: int, if_lost: str, check: Callable[[], object]) -> Iterato
     number = launched_processes()
     if number is None:
         check()
-        sys.exit(launch(devices, sys.argv[1:]))
+        sys.exit(launch(devices, sys.argv[1:], if_lost))
     if devices not in (1, number):
         raise InputError(f"--devices {devices}: the launcher of this process says {number}; leave the option out")
     with launched_group(if_lost) as group:
         yield group
-
-
-def refuse_launcher(command: str) -> None:
-    """Raise InputError in the first process of a launcher that started several, and end the others.
-
-    Other environment variables, which clusters may set, have no effect.
-    """
-    count, rank = (os.environ.get(name, "") for name in ("WORLD_SIZE", "RANK"))
-    if not (count.isdecimal() and rank.isdecimal() and "LOCAL_RANK" in os.environ and int(count) > 1):
-        return
-    if int(rank) > 0:
-        sys.exit(2)
-    raise InputError(f"`mt {command}` uses one process; start it without torchrun (or unset WORLD_SIZE)")
 
 
 def load_config(path: Path, overrides: list[str] | None) -> Config:

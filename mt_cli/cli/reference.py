@@ -28,7 +28,7 @@ Made from the program by `python -m mt_cli.cli.reference`; `mt COMMAND -h` print
 | 0 | done |
 | 1 | the work failed: the disk is full, training diverges, a device has too little memory |
 | 2 | the command line, the config or the data is wrong; the message says what to change |
-| 130 | interrupted (Ctrl-C, SIGTERM); a training has saved its state, and the same command resumes it |
+| 130 | interrupted (Ctrl-C, and SIGTERM in training); a training has saved its state; the same command resumes it |
 
 **Streams.** Standard output has results alone: translations, scores, JSON, names of written files. Progress, notices
 and errors go to standard error; an error begins with `mt: `, and a wrong command line is answered with one line. Texts

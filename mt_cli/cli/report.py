@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from typer import Option
-
 from mt_cli.cli import options
-from mt_cli.cli.options import file_option, option, run_path, utf8
+from mt_cli.cli.options import file_option, option, run_path
 from mt_cli.cli.streams import Output, show
 from mt_cli.errors import InputError, MtError
 
@@ -18,9 +16,6 @@ def report(
     against: Annotated[list[Path] | None, option(options.MODEL, "DIR", "Run to compare with; can be repeated.")] = None,
     output: Annotated[
         Path | None, file_option(options.OUTPUT, "HTML file.", "report.html in the run directory")
-    ] = None,
-    compare: Annotated[
-        list[Path] | None, Option(hidden=True, callback=utf8, help="An older name of --against.")
     ] = None,
 ) -> None:
     """Write a report of runs as an HTML page.
@@ -41,7 +36,7 @@ def report(
     if output is not None and not is_page and output.exists() and real_path(output).is_relative_to(real_path(path)):
         raise InputError(f"{output}: a file of the run; give another name")
     page = Output(output) if output else None
-    runs = [RunSummary.read(directory) for directory in [path, *(against or []), *(compare or [])]]
+    runs = [RunSummary.read(directory) for directory in [path, *(against or [])]]
     text = page_of(runs, [describe_destinations(run.config) for run in runs])
     if page is None:
         try:
@@ -51,4 +46,4 @@ def report(
     else:
         with page:
             page.write(text)
-    show(str(output or path / "report.html"), is_result=False)
+    show(str(output or path / "report.html"))

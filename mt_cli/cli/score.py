@@ -25,7 +25,6 @@ def score(
     checkpoint: options.CheckpointOption = None,
     engine: options.EngineOption = "mt",
     to: options.ToOption = None,
-    tag: options.TagOption = None,
     source: Annotated[File, _file("Sentences, one per line.")] = None,
     target: Annotated[File, _file("Their translations, one per line.")] = None,
     as_lines: options.AsLinesOption = False,
@@ -56,8 +55,7 @@ def score(
     if len(sources) != len(targets):
         raise InputError(f"{source} has {len(sources):,} lines and {target} {len(targets):,}; give a target for each")
     translator = load_translator(run_paths(run), device, precision, engine, checkpoint, threads)
-
-    tag = translator.target_tag(to, tag)
+    tag = translator.target_tag(to)
     with Output(None) as output:
         for start in range(0, len(sources), _PAIRS_AT_ONCE):
             block = sources[start : start + _PAIRS_AT_ONCE], targets[start : start + _PAIRS_AT_ONCE]

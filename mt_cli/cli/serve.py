@@ -31,9 +31,6 @@ def serve(
     allow_host: Annotated[
         list[str] | None, _network("NAME", "Name of the server that requests may use; can be repeated.", False)
     ] = None,
-    proxy: Annotated[
-        list[str] | None, _network("ADDRESS", "Proxy whose X-Forwarded-For is believed.", "none", "--proxy")
-    ] = None,
     max_wait_ms: Annotated[float, _limits("X", "Wait for further texts of a batch.", min=0.0, max=1000.0)] = 5.0,
     max_requests: Annotated[int, _limits("N", "Requests that are worked on or wait.", min=1, max=2000)] = 128,
     max_characters: Annotated[int, _limits("N", "Characters of a request.", min=1, max=1_000_000)] = 20_000,
@@ -71,11 +68,10 @@ def serve(
             raise
         raise InputError(f"{error.name} is not installed; pip install 'mt-cli[serve]'") from None
     from mt_cli.config.loading import changed_section
-    from mt_cli.features.serving.access import Hosts, Keys, Rates, check_proxies
+    from mt_cli.features.serving.access import Hosts, Keys, Rates
     from mt_cli.features.serving.models import Models, Source
     from mt_cli.features.serving.service import Limits, Service
 
-    check_proxies(proxy or ())
     hosts, known_keys = Hosts.of(host, allow_host or (), cors or ()), Keys.read(keys)
     search = search_options(overrides, beam_size=beam_size, length_penalty=length_penalty)
     sources = [Source(path, engine, device, precision, threads, checkpoint) for path in run_paths(run)]
@@ -95,4 +91,4 @@ def serve(
             changed_section(model.translator.decoding, search)  # Unknown options are refused before requests come.
         return Service(models, limits, known_keys, rates, hosts, search, seconds, log_requests)
 
-    serve_models(load, host, port, proxy or ())
+    serve_models(load, host, port)

@@ -4,86 +4,37 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import combinations
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import TextIO
 
 import typer
 
 from mt_cli.corpus.plain_text import input_lines
 from mt_cli.errors import InputError, MtError, reason
-from mt_cli.machine.console import sanitize, say
+from mt_cli.machine.console import say
 from mt_cli.machine.storage import refusal
-
-_CURSOR_MOVES = re.compile(r"(?:\r|\n|\x1b\[A)*")
-"""Characters with which a progress bar moves to its line."""
-_UTF8: dict[str, Any] = {"encoding": "utf-8", "errors": "backslashreplace", "line_buffering": True}
 
 
 def use_utf8() -> None:
-    """Make the standard streams use UTF-8 in every locale. Streams that another program has replaced are kept.
-
-    What is written to a closed standard error goes nowhere: Python would write it to standard output.
-    """
-    for number in range(3):  # A file that is opened later must not take the number of a standard stream.
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)
-    if sys.stdin is None:
-        sys.stdin = _ClosedInput()
-    elif sys.stdin is sys.__stdin__:
-        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
-    if sys.stdout and sys.stdout is sys.__stdout__:
-        sys.stdout = _Results(sys.stdout.buffer, **_UTF8)  # type: ignore[union-attr]
-    if sys.stderr and sys.stderr is sys.__stderr__:
-        sys.stderr = _Notices(sys.stderr.buffer, **_UTF8)  # type: ignore[union-attr]
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # Open until the end.
-
-
-class _ClosedInput(io.StringIO):
-    """Standard input that was closed before the start; reading it raises InputError."""
-
-    @property
-    def buffer(self) -> BinaryIO:
-        raise InputError("standard input is closed; give sentences or a file")
-
-
-class _Results(io.TextIOWrapper):
-    """Standard output. A command ends with status 0 if the reader, such as `head`, has gone.
-
-    Raises MtError if the results cannot be written.
-    """
-
-    def write(self, text: str) -> int:
-        with self._failures():
-            return super().write(text)
-
-    def flush(self) -> None:
-        with self._failures():
-            super().flush()
-
-    @contextmanager
-    def _failures(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())  # Prevents a second attempt to write at exit.
-            raise _failure(None, error) from None
+    """Make the standard streams use UTF-8 in every locale. Streams that another program has replaced are kept."""
+    if sys.stdin is sys.__stdin__ and isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
+    if sys.stdout is sys.__stdout__ and isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+    if sys.stderr is sys.__stderr__ and isinstance(sys.stderr, io.TextIOWrapper):
+        sys.stderr = _Notices(sys.stderr.buffer, encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 
 class _Notices(io.TextIOWrapper):
-    """Standard error. Control characters cannot reach the terminal, and a failed write does not end a command."""
+    """Standard error. A notice that cannot be written, as after a terminal was closed, ends no training."""
 
     def write(self, text: str) -> int:
-        end = _CURSOR_MOVES.match(text).end()  # type: ignore[union-attr]
         with suppress(OSError):
-            super().write(text[:end] + "\n".join(map(sanitize, text[end:].split("\n"))))
+            super().write(text)
         return len(text)
 
     def flush(self) -> None:
@@ -91,14 +42,22 @@ class _Notices(io.TextIOWrapper):
             super().flush()
 
 
-def show(*lines: str, is_result: bool = True) -> None:
-    """Write the result of a command to standard output. The command continues if the reader has gone.
+@contextmanager
+def _failures(path: Path | None) -> Iterator[None]:
+    """Turn an error of writing results into MtError or, if the reader has gone, as `head` does, into Exit."""
+    try:
+        yield
+    except OSError as error:
+        if path is None:  # Prevents a second attempt to write at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            raise typer.Exit from None
+        raise MtError(f"{path or 'standard output'}: {reason(error)}") from None
 
-    If standard output is closed, raises MtError, unless the result is in a file, of which the lines are the name.
-    """
-    if sys.stdout is None and is_result:
-        raise MtError("standard output is closed, so the result cannot be written")
-    with suppress(typer.Exit):
+
+def show(*lines: str) -> None:
+    """Write the result of a command to standard output. The command continues if the reader has gone."""
+    with suppress(typer.Exit), _failures(None):
         print(*lines, sep="\n", flush=True)
 
 
@@ -111,8 +70,6 @@ class Output:
 
     def __init__(self, path: Path | None) -> None:
         check_output(path)
-        if path is None and sys.stdout is None:
-            raise InputError("standard output is closed; write to a file with --output FILE")
         self._path, self._file = path, sys.stdout if path is None else None
 
     def __enter__(self) -> Output:
@@ -121,10 +78,8 @@ class Output:
     def write(self, text: str) -> None:
         """Write and flush one or several lines."""
         file = self._opened()
-        try:
+        with _failures(self._path):
             print(text, file=file, flush=True)
-        except OSError as error:
-            raise _failure(self._path, error) from None
 
     def _opened(self) -> TextIO:
         if self._file is None:
@@ -139,18 +94,8 @@ class Output:
         if error is None:
             self._opened()
         if self._file is not None and self._path is not None:
-            try:
+            with _failures(self._path):
                 self._file.close()
-            except OSError as failure:
-                if error is None:  # After an error, closing fails in the same way again.
-                    raise _failure(self._path, failure) from None
-
-
-def _failure(path: Path | None, error: OSError) -> Exception:
-    """Exception for results that cannot be written. It is not an error if a reader such as `head` has gone."""
-    if isinstance(error, BrokenPipeError):
-        return typer.Exit(0)
-    return MtError(f"{path or 'standard output'}: {reason(error)}")
 
 
 def check_output(path: Path | None) -> None:
@@ -171,7 +116,7 @@ def check_distinct(files: Mapping[str, Path | int | None]) -> None:
 
 
 def _is_same_file(one: Path | int, two: Path | int) -> bool:
-    """Whether both are the same regular file, which need not exist yet."""
+    """True if both are the same regular file, which need not exist yet."""
     try:
         return os.path.samefile(one, two) and os.path.isfile(one)
     except (OSError, ValueError):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from mt_cli.cli import options
 from mt_cli.cli.options import RUNS, flag, load_config, together
-from mt_cli.machine.cpus import spin_less_if_busy
+from mt_cli.machine.signals import interrupt_training
 
 
 def train(
@@ -27,10 +27,10 @@ def train(
 
     More: docs/runs.md
     """
+    interrupt_training()
     if_lost = "what was saved last is kept, the same command resumes there"
     with together(devices, if_lost, check=lambda: load_config(config, overrides)) as group:
         loaded = load_config(config, overrides)
-        spin_less_if_busy()
         from mt_cli.run import train as run
 
         run.train(loaded, RUNS, fresh, group)

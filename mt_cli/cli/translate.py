@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from mt_cli.cli import options
 from mt_cli.cli.options import (
-    ENGINES,
     OF_RUN,
     File,
     argument,
-    check_choice,
     check_no_files,
     file_option,
     flag,
@@ -36,6 +34,8 @@ if TYPE_CHECKING:
 
 _TEXT, _EXTRA = "Input and output", "Extra results"
 _search = partial(option, options.SEARCH)
+_Outputs = dict[Output, Callable[["Translation"], str]]
+"""Outputs, each with the function that formats a translation for it."""
 
 
 def translate(
@@ -57,7 +57,6 @@ def translate(
     ] = False,
     column: Annotated[str | None, option(_TEXT, "NAME", "Column of a table to translate.", False)] = None,
     to: options.ToOption = None,
-    tag: options.TagOption = None,
     interactive: Annotated[bool, flag(_TEXT, "--interactive", "Prompt for sentences, one at a time.")] = False,
     beam_size: options.BeamSizeOption = None,
     length_penalty: options.LengthPenaltyOption = None,
@@ -73,7 +72,6 @@ def translate(
     n_best: Annotated[int, option(_EXTRA, "N", "Lines per sentence: its best translations.", min=1, max=1000)] = 1,
     as_json: Annotated[bool, flag(_EXTRA, "--json", "Print JSON: tokens, scores and alignments, too.")] = False,
     alignment: Annotated[File, file_option(_EXTRA, "File for word alignments: a line such as 0-0 1-2.")] = None,
-    attention: Annotated[File, file_option(_EXTRA, "Picture (PNG, SVG) of one sentence's attention.")] = None,
     device: options.DeviceOption = "auto",
     precision: options.PrecisionOption = "auto",
     threads: options.ThreadsOption = None,
@@ -88,26 +86,14 @@ def translate(
     Examples:
         mt translate "The old doctor does not see the red house."
         mt translate --run runs/my_run --input po/app.po --output draft/app.po
-        mt translate "The red house." --n-best 5 --attention attention.png
+        mt translate "The red house." --n-best 5
 
     More: docs/translating.md
     """
-    changes = {"beam_size": beam_size, "length_penalty": length_penalty, "unk": unk, "seed": seed}
-    changes["sample"] = sample or None
-
-    def check(is_shared: bool) -> dict[str, Any]:
-        """Raise the errors that show before a model is loaded; return the options of the search."""
-        if is_shared:
-            _check_shared(sentences, input_file)
-        _check_sources(sentences, input_file, interactive, as_lines)
-        _check_outputs(None if sentences else input_file or 0, output_file, alignment, attention)
-        search = search_options(overrides, **changes)
-        if attention and len(sentences or ()) != 1:
-            raise InputError("--attention draws one sentence; give exactly one as an argument")
-        return search
-
+    choices = {"beam_size": beam_size, "length_penalty": length_penalty, "unk": unk, "seed": seed}
+    search = search_options(overrides, **choices, sample=sample or None) | {"split_sentences": split_sentences}
     if input_file is not None and not as_lines and _is_of_documents(input_file):
-        if sentences or interactive or n_best > 1 or as_json or alignment or attention or prefix or devices > 1:
+        if sentences or interactive or n_best > 1 or as_json or alignment or prefix or devices > 1:
             raise InputError(
                 f"{input_file}: a document is translated alone, without these options; --as-lines reads lines"
             )
@@ -115,33 +101,36 @@ def translate(
             raise InputError(
                 f"{input_file}: a document; give a file for its translation (--output FILE), or read lines (--as-lines)"
             )
-        search = search_options(overrides, **changes) | {"split_sentences": split_sentences}
+        if not input_file.is_dir():
+            check_output(output_file)
+        check_distinct({"--input": input_file, "--output": output_file})
         translator = load_translator(run_paths(run), device, precision, engine, checkpoint, threads)
-        search["tag"] = translator.target_tag(to, tag)
-        _translate_documents(translator, search, input_file, output_file, column, translate_all, strict)
-        return
+        search["tag"] = translator.target_tag(to)
+        return _translate_documents(translator, search, input_file, output_file, column, translate_all, strict)
 
-    def check_before_launch() -> None:
-        _check_model(run, engine, checkpoint, device, precision, check(is_shared=True))
+    _check_sources(sentences, input_file, interactive, as_lines)
+    _check_outputs(None if sentences else input_file or 0, output_file, alignment)
+    check = partial(_check_shared, sentences, input_file)
+    with together(devices, if_lost="the output is not complete, start again", check=check) as group:
+        if group.size > 1:
+            check()
+        from mt_cli.translation.stream import format_alignment, format_json, format_texts, translated
 
-    with together(devices, if_lost="the output is not complete, start again", check=check_before_launch) as group:
-        search = check(is_shared=group.size > 1)
-        search |= {"prefix": prefix, "split_sentences": split_sentences, "num_best": n_best}
-        search["with_details"] = as_json or alignment is not None
-        outputs = _outputs(output_file, alignment, n_best, as_json)
-        translator = load_translator(run_paths(run), device, precision, engine, checkpoint, threads, group)
-        from mt_cli.translation.stream import translated
-
-        search["tag"] = translator.target_tag(to, tag)
+        outputs: _Outputs = {Output(output_file): format_json if as_json else partial(format_texts, n_best)}
+        if alignment is not None:
+            outputs[Output(alignment)] = format_alignment
+        paths = group.from_main(lambda: run_paths(run))
+        translator = load_translator(paths, device, precision, engine, checkpoint, threads, group)
+        search |= {"prefix": prefix, "num_best": n_best, "with_details": as_json or alignment is not None}
+        search["tag"] = translator.target_tag(to)
         has_bar = bool(output_file) or not sys.stdout.isatty()
         lines = _blocks(sentences, input_file, interactive, as_lines, has_bar)
         items = (item for block in lines for item in translated(translator, block, search, group))
-        draw = partial(_draw_attention, translator, attention, search["tag"]) if attention else None
-        _write(items, group.on_main(lambda: outputs) or {}, draw, strict)
+        _write(items, outputs if group.rank == 0 else {}, strict)
 
 
 def _is_of_documents(path: Path) -> bool:
-    """Whether a file is a document whose format is read, or a folder."""
+    """True if a path is a folder, or a document whose format is read."""
     from mt_cli.features.documents.formats import is_document
 
     return path.is_dir() or (path.is_file() and is_document(path))
@@ -159,9 +148,6 @@ def _translate_documents(
     from mt_cli.features.documents.document import Options
     from mt_cli.features.documents.translate import Job, translate_documents
 
-    if not path.is_dir():
-        check_output(output)
-    check_distinct({"--input": path, "--output": output})
     options = Options(translator.languages, column)
     key = repr((translator.digest, sorted(search.items(), key=str), options, translates_all, translator.decoding))
     translate_documents(path, output, Job(translator, search, options, translates_all, key), is_strict)
@@ -176,40 +162,21 @@ def _check_sources(sentences: list[str] | None, path: Path | None, interactive: 
     check_plain_text(path, as_lines=as_lines)
 
 
-def _check_outputs(
-    source: Path | int | None, output: Path | None, alignment: Path | None, attention: Path | None
-) -> None:
+def _check_outputs(source: Path | int | None, output: Path | None, alignment: Path | None) -> None:
     """Raise InputError if an output cannot be a file, or is the file of another option or the source of the lines."""
-    for path in (output, alignment, attention):
+    for path in (output, alignment):
         check_output(path)
     read = {"standard input" if source == 0 else "--input": source}
     written = {"--output": output} if output else {"standard output": 1}
-    check_distinct({**read, **written, "--alignment": alignment, "--attention": attention})
+    check_distinct({**read, **written, "--alignment": alignment})
 
 
 def _check_shared(sentences: list[str] | None, path: Path | None) -> None:
     """Raise InputError unless several processes can read the same lines."""
-    is_file = path is not None and (path.is_file() or path.is_dir() or not path.exists())
-    is_of_launcher = path is not None and not path.exists() and path.parts[:2] in (("/", "dev"), ("/", "proc"))
-    if not sentences and (not is_file or is_of_launcher):
+    if not sentences and (path is None or path.is_fifo() or path.parts[:2] in (("/", "dev"), ("/", "proc"))):
         raise InputError("several processes cannot share a stream; give a file with --input")
     if path is not None:
         next(input_lines(path, as_lines=True), None)  # Raises if it cannot be read.
-
-
-def _check_model(
-    runs: list[Path] | None, engine: str, checkpoint: str | None, device: str, precision: str, search: dict[str, Any]
-) -> None:
-    """Raise the errors of a model that show before it is loaded, so that no process is started to find them."""
-    from mt_cli.checkpoint.directory import RunDirectory
-    from mt_cli.config.loading import changed_section
-    from mt_cli.machine.devices import pick_device, pick_precision
-
-    check_choice("--engine", engine, *ENGINES)
-    pick_precision(precision, pick_device(device))
-    for directory in map(RunDirectory, runs or () if engine == "mt" else ()):
-        changed_section(directory.config().decoding, search)
-        directory.path_of(checkpoint)
 
 
 def _blocks(
@@ -232,21 +199,9 @@ def _blocks(
                 bar.advance(len(block))
 
 
-def _outputs(
-    output: Path | None, alignment: Path | None, num_best: int, as_json: bool
-) -> dict[Output, Callable[[Translation], str]]:
-    """Outputs, each with the function that formats a translation for it."""
-    from mt_cli.translation.stream import format_alignment, format_json, format_texts
-
-    outputs: dict[Output, Callable[[Translation], str]] = {}
-    outputs[Output(output)] = format_json if as_json else partial(format_texts, num_best)
-    return outputs | ({Output(alignment): format_alignment} if alignment else {})
-
-
 def _write(
     items: Iterable[Translation],
-    outputs: Mapping[Output, Callable[[Translation], str]],
-    draw: Callable[[Translation], None] | None,
+    outputs: _Outputs,
     is_strict: bool,
 ) -> None:
     """Write each translation to each output, and print notices."""
@@ -260,15 +215,3 @@ def _write(
             for output, formatted in outputs.items():
                 output.write(formatted(item))
             notices.add(item)
-            if draw:
-                draw(item)
-
-
-def _draw_attention(translator: Translator, path: Path, tag: str | None, item: Translation) -> None:
-    if not item.searched:
-        raise InputError("--attention: this line is copied, not translated, so that there is no attention to draw")
-    source_tokens, target_tokens, weights = translator.attention(item.normalised, item.text, tag)
-    from mt_cli.features.inspection.figures import save_attention
-
-    save_attention(weights, source_tokens, target_tokens, path)
-    say(f"wrote {path}")

@@ -85,7 +85,7 @@ class Tagging:
             listed, kind = (self.targets, "target language") if self.targets else (self.tags, "tag")
             raise InputError(
                 f"{text!r:.60}: this model needs a {kind}; choose one of {', '.join(listed)} "
-                f"({'--to' if self.targets else '--tag'}), or begin the sentence with a tag, such as {self.tags[0]}"
+                f"(--to), or begin the sentence with a tag, such as {self.tags[0]}"
             )
         return text if chosen is None else f"{chosen} {text}"
 

@@ -17,7 +17,7 @@ from mt_cli.errors import MtError
 from mt_cli.evaluation.notes import FEWEST_SENTENCES, notes_on_texts
 from mt_cli.evaluation.scores import LOWER_IS_BETTER, METRICS, DirectionScores, Score, Scorer, score_directions
 from mt_cli.machine.console import Progress, say
-from mt_cli.machine.storage import make_folder, write_text
+from mt_cli.machine.storage import write_text
 from mt_cli.tokenizer.spelling import respelled
 from mt_cli.translation.stream import note_on_repetition
 from mt_cli.translation.translator import Translator
@@ -164,7 +164,7 @@ def translations_of(
 def write_hypotheses(path: Path, hypotheses: Sequence[str]) -> None:
     """Write translations into a file of the run directory, one a line; if that fails, only print the reason."""
     try:
-        make_folder(path.parent)
+        path.parent.mkdir(exist_ok=True)
         write_text(path, "".join(f"{hypothesis}\n" for hypothesis in hypotheses))
     except (OSError, ValueError, MtError) as error:  # A test set may have a name that no file can have.
         say(f"The translations were not written to {path}: {error}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
@@ -53,14 +52,8 @@ def silence() -> None:
     _mode, _is_silent = "none", True
 
 
-def drop_errors() -> None:
-    """Send standard error of this process nowhere from now on: writing to a terminal that was closed would raise."""
-    with open(os.devnull, "w", encoding="utf-8") as nowhere:
-        os.dup2(nowhere.fileno(), 2)
-
-
 def has_bars() -> bool:
-    """Whether progress is shown as bars."""
+    """True if progress is shown as bars."""
     return _mode == "bar" or (_mode == "auto" and sys.stderr.isatty())
 
 

@@ -22,7 +22,7 @@ import torch
 
 from mt_cli.errors import InputError, one_line
 from mt_cli.machine.console import say
-from mt_cli.machine.cpus import threads_if_busy
+from mt_cli.machine.cpus import num_usable_cpus
 from mt_cli.machine.group import ALONE, Group
 
 _PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -58,7 +58,7 @@ def pick_device(name: str, group: Group = ALONE) -> torch.device:
 
 
 def pick_precision(name: str, device: torch.device) -> torch.dtype:
-    """Number format by name; `auto` is bf16 if `has_fast_bf16`, else fp32. Raises InputError for another name."""
+    """Dtype by name; `auto` is bf16 if `has_fast_bf16`, else fp32. Raises InputError for another name."""
     if name == "auto":
         name = "bf16" if has_fast_bf16(device) else "fp32"
     if name not in _PRECISIONS:
@@ -67,7 +67,7 @@ def pick_precision(name: str, device: torch.device) -> torch.dtype:
 
 
 def precision_of(dtype: torch.dtype) -> str:
-    """Name of a number format: the inverse of `pick_precision`."""
+    """Name of a dtype: the inverse of `pick_precision`."""
     return next(name for name, precision in _PRECISIONS.items() if precision == dtype)
 
 
@@ -85,7 +85,7 @@ def has_fast_bf16(device: torch.device) -> bool:
 
 
 def has_varlen_attention(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether PyTorch has variable-length FlashAttention for a device and a number format.
+    """True if PyTorch has variable-length FlashAttention for a device and a dtype.
 
     It needs CUDA, compute capability 8.0 (Ampere), half precision, and PyTorch 2.11: in earlier versions, the function
     has other parameters.
@@ -122,10 +122,15 @@ def reason_against_compiling(device: torch.device) -> str | None:
 
 
 def is_right(name: str, is_equal: Callable[[], bool]) -> bool:
-    """Whether a trial of one of our kernels equals its definition; print a line if it differs or raises an error."""
+    """True if a trial of one of our kernels equals its definition; print a line if it differs or raises an error.
+
+    Too little memory for the trial is no verdict: that error passes.
+    """
     try:
         problem = "" if is_equal() else "is wrong here"
     except Exception as error:  # The compiler and the driver raise errors of many types.
+        if is_out_of_memory(error):
+            raise
         problem = f"fails here ({one_line(error)})"
     if problem:
         say(f"note: our {name} kernel {problem}; PyTorch's is used, which takes longer")
@@ -133,12 +138,12 @@ def is_right(name: str, is_equal: Callable[[], bool]) -> bool:
 
 
 def can_compile(device: torch.device) -> bool:
-    """Whether `torch.compile` can make kernels for a device."""
+    """True if `torch.compile` can make kernels for a device."""
     return reason_against_compiling(device) is None
 
 
 def cpu_has(instructions: str) -> bool | None:
-    """Whether the CPU has an instruction set with this name in PyTorch; None if PyTorch does not say."""
+    """True if the CPU has an instruction set with this name in PyTorch; None if PyTorch does not say."""
     if hasattr(torch.cpu, "get_capabilities"):  # Since PyTorch 2.10.
         return bool(torch.cpu.get_capabilities().get(instructions))
     probe = getattr(torch.cpu, f"_is_{instructions}_supported", None)
@@ -146,11 +151,10 @@ def cpu_has(instructions: str) -> bool | None:
 
 
 def use_threads(number: int | None) -> None:
-    """Set the number of threads of PyTorch; None limits it to the number of idle CPUs if other programs use some."""
-    if number is None and torch.get_num_threads() > 1 and (idle := threads_if_busy()) is not None:
-        number = min(idle, torch.get_num_threads())
-    if number is not None:
-        torch.set_num_threads(number)
+    """Set the number of threads of PyTorch; None limits it to the CPUs that this process may use."""
+    limit = torch.get_num_threads() if "OMP_NUM_THREADS" in os.environ else num_usable_cpus()
+    if number is not None or limit < torch.get_num_threads():
+        torch.set_num_threads(number or limit)
 
 
 def seed_everything(seed: int) -> None:
@@ -172,7 +176,7 @@ def seed_device(device: torch.device, *numbers: int) -> None:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether an error of PyTorch means that a device has too little memory."""
+    """True if an error of PyTorch means that a device has too little memory."""
     messages = ("can't allocate memory", "not enough memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
     return isinstance(error, RuntimeError) and (
         isinstance(error, torch.OutOfMemoryError) or any(message in str(error) for message in messages)
@@ -227,7 +231,7 @@ def memory_used(device: torch.device) -> int | None:
 
 @contextmanager
 def limited_memory(device: torch.device, share: float = 2 / 3) -> Iterator[None]:
-    """Context manager that limits PyTorch to a share of the GPU memory that is free or that PyTorch holds.
+    """Context manager that limits PyTorch to a fraction of the GPU memory that is free or that PyTorch holds.
 
     An allocation beyond the limit fails as out of memory. The rest is reserved for later allocations, such as CUDA
     graphs, whose memory other tensors cannot use.
@@ -272,39 +276,24 @@ def describe_versions() -> dict[str, str]:
     return versions
 
 
-_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX, _MADV_HUGEPAGE, _HUGE_PAGE = -1, -2, -4, 14, 2**21
-_MAX_HEAP_BYTES = 2**36
-_POINTER, _SIZE = ctypes.c_void_p, ctypes.c_size_t
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
 
 
 def keep_memory() -> None:
-    """Let glibc keep freed memory for the next step, in huge pages where the system has them.
+    """Let glibc keep freed memory for the next step, and oneDNN and PyTorch fewer kernels for shapes.
 
-    By default it returns the pages of each tensor to the system and requests them again. A training step of 4,000
-    tokens (8.09 M parameters, bf16, two cores) had 46,000 page faults by default, 1,200 with memory kept and 13 with
-    huge pages. Peak memory is the same.
+    By default glibc returns the pages of each tensor to the system and requests them again. A training step of 4,000
+    tokens (8.09 M parameters, bf16, two cores) had 46,000 page faults by default, and 1,200 with memory kept.
 
     oneDNN caches a kernel for each shape of a matrix product, 1,024 of them by default. PyTorch caches as many
     descriptions, a quarter of a megabyte each. With 100 of both, training a model of 1.8 M parameters uses 800 instead
-    of 1,080 MB after 150 steps, and training one of 2.5 M parameters on longer sentences 300 instead of 600 MB. The
-    speed is the same.
+    of 1,080 MB after 150 steps. The speed is the same.
     """
     for variable in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(variable, "100")
-    with suppress(OSError, AttributeError, TypeError, ValueError):  # Other C libraries lack these functions.
-        libc = ctypes.CDLL(None)
+    with suppress(OSError, AttributeError, TypeError):  # Other C libraries lack this function.
         for option, value in {_M_MMAP_MAX: 0, _M_TRIM_THRESHOLD: -1, _M_TOP_PAD: 2**26}.items():
-            libc.mallopt(option, value)
-        if Path("/proc/sys/vm/overcommit_memory").read_text(encoding="ascii").strip() == "2":
-            return  # Without overcommitting, address space counts as memory.
-        # Address space at the end of the heap, not memory: a page is allocated when it is first written to.
-        libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = _POINTER, [_SIZE], [_POINTER]
-        size = min(memory_of(torch.device("cpu")) // 2, _MAX_HEAP_BYTES)
-        if address := libc.malloc(size):
-            start = -(-address // _HUGE_PAGE) * _HUGE_PAGE
-            libc.madvise.argtypes = [_POINTER, _SIZE, ctypes.c_int]
-            libc.madvise(start, (address + size - start) // _HUGE_PAGE * _HUGE_PAGE, _MADV_HUGEPAGE)
-            libc.free(address)
+            ctypes.CDLL(None).mallopt(option, value)
 
 
 def release_memory() -> None:

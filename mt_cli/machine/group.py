@@ -44,7 +44,9 @@ class Group:
         if self.size == 1:
             return work()
         results: list[Any] = [self.on_main(work)]
-        with _exchanging() as torch:
+        import torch
+
+        with _exchanging():
             torch.distributed.broadcast_object_list(results, src=0, device=torch.device("cpu"))
         result: T = results[0]
         return result
@@ -61,8 +63,10 @@ class Group:
         """Values of all processes, in the order of their ranks; they are pickled."""
         if self.size == 1:
             return [value]
+        import torch
+
         values: list[Any] = [None] * self.size
-        with _exchanging() as torch:
+        with _exchanging():
             torch.distributed.all_gather_object(values, value)
         return values
 
@@ -78,19 +82,23 @@ class Group:
         """Replace tensors by their sums over all processes, in few large messages; all processes have equal shapes."""
         if self.size == 1:
             return
-        with _exchanging() as torch:
-            for bucket in _buckets(tensors):
-                flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
+        import torch
+
+        for bucket in _buckets(tensors):
+            flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
+            with _exchanging():
                 torch.distributed.all_reduce(flat)
-                parts = flat.split([tensor.numel() for tensor in bucket])
-                copy_all([part.view_as(tensor) for tensor, part in zip(bucket, parts, strict=True)], bucket)
+            parts = flat.split([tensor.numel() for tensor in bucket])
+            copy_all([part.view_as(tensor) for tensor, part in zip(bucket, parts, strict=True)], bucket)
 
     def agree(self, seconds: float, *requests: bool) -> tuple[float, list[bool]]:
         """Return `seconds` of the main process and, for each request, whether any process made it."""
         if self.size == 1:
             return seconds, list(requests)
-        with _exchanging() as torch:
-            values = torch.tensor([0.0 if self.rank else seconds, *map(float, requests)], dtype=torch.float64)
+        import torch
+
+        values = torch.tensor([0.0 if self.rank else seconds, *map(float, requests)], dtype=torch.float64)
+        with _exchanging():
             torch.distributed.all_reduce(values)
         seconds, *counts = values.tolist()
         return seconds, [count > 0 for count in counts]
@@ -113,13 +121,20 @@ def copy_all(tensors: list[Tensor], places: list[Tensor]) -> None:
 
 
 @contextmanager
-def _exchanging() -> Iterator[Any]:
-    """Context manager that gives PyTorch, and turns errors of gloo and NCCL into LostProcessError."""
-    import torch
+def _exchanging() -> Iterator[None]:
+    """Context manager that turns the errors of gloo and NCCL about a connection into LostProcessError.
+
+    Other errors pass, such as errors of earlier kernels that CUDA reports late.
+    """
+    from torch.distributed import DistError
 
     try:
-        yield torch
+        yield
     except RuntimeError as error:
+        # Gloo has no error type of its own; its messages begin with the file that raised them.
+        is_of_backend = isinstance(error, DistError) or "/gloo/" in str(error)
+        if not is_of_backend or "Cuda failure" in str(error):
+            raise
         cause = "" if "by peer" in str(error) else f" ({one_line(error)})"
         raise LostProcessError(f"another process has ended, or cannot be reached{cause}") from None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field
 
 from mt_cli.errors import InputError, MtError
 from mt_cli.machine.console import has_bars, say
-from mt_cli.machine.hub_errors import LOGIN_HINT, MAX_WAIT_SECONDS, Kind, hub_errors, requested_wait, retry
+from mt_cli.machine.hub_errors import LOGIN_HINT, Kind, hub_errors
 from mt_cli.machine.storage import check_free_disk, format_bytes, read_model, remove, write_text, writing
 
 _MAX_RECORD_BYTES = 2**26
@@ -71,8 +71,9 @@ def find_repository(kind: Kind, name: str, revision: str | None, note: str = "")
         with suppress(InputError):  # The record may be missing or damaged.
             repository = read_model(_record_of(kind, name, revision), Repository, _MAX_RECORD_BYTES)
         if repository is None:
-            repository = _request_repository(kind, name, revision)
-            _write_record(repository, name)
+            repository = _cached_repository(kind, name, revision) or _request_repository(kind, name, revision)
+            with suppress(MtError):  # The cache may be read-only.
+                _write_record(repository, name)
     if revision != repository.commit:
         origin = f"{revision}, downloaded on {repository.downloaded_on}"
         say(f"{kind} {repository.id} at commit {repository.commit} ({origin})")
@@ -80,7 +81,7 @@ def find_repository(kind: Kind, name: str, revision: str | None, note: str = "")
 
 
 def is_recorded(kind: Kind, name: str) -> bool:
-    """Whether the repository with this id has been used on this machine."""
+    """True if the repository with this id has been used on this machine."""
     return (_folder(kind, name) / "mt").is_dir()
 
 
@@ -105,7 +106,7 @@ def download(repository: Repository, names: Sequence[str]) -> Path:
             path = repository.downloads / name
             options: dict[str, Any] = {"revision": repository.commit, "force_download": path.exists()}
             remove(path)  # The client would keep a link, and a link may lead to any file.
-            retry(partial(hf_hub_download, repository.id, name, repo_type=repository.kind, **options))
+            hf_hub_download(repository.id, name, repo_type=repository.kind, **options)
             if _size(path) != repository.files[name].size:
                 raise MtError(f"{repository}: {name} arrived with another size than the hub says; {LOGIN_HINT}")
     return repository.downloads
@@ -121,6 +122,8 @@ def start_client() -> None:
         from huggingface_hub.utils import disable_progress_bars, logging
 
         session = get_session()
+    except ImportError:
+        raise
     except Exception as error:  # Its text may show the password of a proxy.
         settings = "HF_ENDPOINT, a number in HF_*, a proxy (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY), SSL_CERT_FILE or _DIR"
         raise InputError(f"{settings}: cannot be used ({type(error).__name__})") from None
@@ -129,7 +132,6 @@ def start_client() -> None:
         disable_progress_bars()
     if _limit_time not in session.event_hooks["request"]:
         session.event_hooks["request"].append(_limit_time)
-        session.event_hooks["response"].append(_refuse_long_waits)
 
 
 def _limit_time(request: Any) -> None:
@@ -139,12 +141,23 @@ def _limit_time(request: Any) -> None:
     request.extensions["timeout"] = dict.fromkeys(("connect", "read", "write", "pool"), HF_HUB_DOWNLOAD_TIMEOUT)
 
 
-def _refuse_long_waits(response: Any) -> None:
-    """Raise the client's error if the hub asks to wait over a minute; the client would wait for hours."""
-    if response.status_code == 429 and (requested_wait(response) or 0) > MAX_WAIT_SECONDS:
-        from huggingface_hub.utils import hf_raise_for_status
+def _cached_repository(kind: Kind, name: str, revision: str) -> Repository | None:
+    """Repository as the client has it in its cache, such as after `hf download`; None unless HF_HUB_OFFLINE is set."""
+    from huggingface_hub.constants import HF_HUB_OFFLINE
 
-        hf_raise_for_status(response)
+    folder = _folder(kind, name)
+    reference = folder / "refs" / revision
+    commit = reference.read_text(encoding="ascii").strip() if reference.is_file() else revision
+    snapshot = folder / "snapshots" / commit
+    if not (HF_HUB_OFFLINE and snapshot.is_dir()):
+        return None
+    files = {
+        path.relative_to(snapshot).as_posix(): RemoteFile(size=path.stat().st_size, checksum=path.resolve().name)
+        for path in snapshot.rglob("*")  # Links to files whose names are their checksums.
+        if path.is_file()
+    }
+    day = time.strftime("%Y-%m-%d", time.localtime(snapshot.stat().st_mtime))
+    return Repository(kind=kind, id=name, revision=revision, commit=commit, files=files, downloaded_on=day)
 
 
 def _request_repository(kind: Kind, name: str, revision: str) -> Repository:
@@ -153,7 +166,7 @@ def _request_repository(kind: Kind, name: str, revision: str) -> Repository:
     api = HfApi()
     request = api.dataset_info if kind == "dataset" else api.model_info
     try:
-        info = retry(lambda: request(name, revision=revision, files_metadata=True))
+        info = request(name, revision=revision, files_metadata=True)
         files = {
             file.rfilename: RemoteFile(size=file.size, checksum=str(file.lfs.sha256 if file.lfs else file.blob_id))
             for file in info.siblings or []

@@ -1,4 +1,4 @@
-"""Start several processes with PyTorch's launcher, join them, and end all of them with one message and one status.
+"""Start several processes with PyTorch's launcher, join them, and report the first error of any of them.
 
 A process joins a group only if a launcher (`torchrun`, `mt train --devices`) has set its environment variables.
 """
@@ -6,37 +6,37 @@ A process joins a group only if a launcher (`torchrun`, `mt train --devices`) ha
 from __future__ import annotations
 
 import atexit
+import json
 import logging
 import os
 import signal
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from mt_cli.errors import InputError, LostProcessError, one_line
+from mt_cli.errors import InputError, LostProcessError, MtError, one_line
 from mt_cli.machine.console import silence
 from mt_cli.machine.cpus import num_usable_cpus
 from mt_cli.machine.group import ALONE, Group
-from mt_cli.machine.storage import is_wrong_path
+from mt_cli.machine.signals import STOPS, set_handlers
 
 _TIMEOUT = timedelta(hours=24)
 """Timeout of a process that waits for others. A process that ends is noticed at once; preparation may take hours."""
 _JOIN_TIMEOUT = timedelta(minutes=5)
-_STATUS_TIMEOUT = timedelta(seconds=10)
 _STOP_SECONDS = 600
 """Time for a launcher to wait, after a signal, until processes have finished a step and a save."""
 _ALWAYS_ALLOWED = 2  # Number of processes that any machine may start, to try training with several.
 _VARIABLES = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_PORT")
-_STATUS_FILE = "MT_STATUS_FILE"
-"""Environment variable: file for the exit status. After a signal, `launch` can read it nowhere else."""
+_ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
+"""Environment variable with the file in which PyTorch's launcher expects the error of a process."""
 _failed_status: int | None = None
 """Exit status of this process if it was in a group and failed."""
 
@@ -45,31 +45,40 @@ _failed_status: int | None = None
 def launched_group(if_lost: str = "") -> Iterator[Group]:
     """Context manager that gives the group of the processes that a launcher started; without a launcher, `ALONE`.
 
-    Only the first process that fails raises its error. The others raise SystemExit with its status, so that there is
-    one message. Raises InputError if the variables of a launcher are incomplete, or the processes cannot find each
-    other; LostProcessError, whose message ends with `if_lost`, if another process has ended without reporting an error.
+    PyTorch's launcher reports the error of the process that failed first, so that there is one message: the processes
+    write theirs into a file and raise SystemExit. Raises InputError if the variables of a launcher are incomplete, or
+    the processes cannot find each other. LostProcessError says that another process has ended; its message ends with
+    `if_lost`.
     """
     global _failed_status
     if launched_processes() is None:
         yield ALONE
         return
-    group, store = _join()
+    group = _join()
     if group.rank > 0:
         silence()
     try:
         yield group
     except BaseException as error:
-        _replace_signal_handlers(signal.SIG_IGN)  # A launcher ends the others as soon as one has failed.
-        is_first, _failed_status = _record_failure(group, store, _status_of(error))
-        if not is_first:
+        set_handlers(dict.fromkeys(STOPS, signal.SIG_IGN))  # A launcher ends the others as soon as one has failed.
+        if isinstance(error, LostProcessError) and if_lost:
+            error.args = (f"{error}; {if_lost}",)
+        _failed_status = getattr(error, "exit_code", 130 if isinstance(error, KeyboardInterrupt) else 1)
+        if _ERROR_FILE in os.environ and isinstance(error, (MtError, KeyboardInterrupt)):
+            _record(error)
             raise SystemExit(_failed_status) from None
-        _write_status(_failed_status)
-        if isinstance(error, LostProcessError):
-            raise LostProcessError("; ".join(filter(None, (str(error), if_lost)))) from None
         raise
     else:
-        group.on_main(lambda: _write_status(0))
         dist.destroy_process_group()
+
+
+def _record(error: BaseException) -> None:
+    """Write an error for the launcher in PyTorch's format, unless it only follows from an error of another process."""
+    if isinstance(error, MtError) and not isinstance(error, LostProcessError):
+        extra = {"py_callstack": str(error), "timestamp": str(int(time.time()))}
+        message = {"message": str(error), "errorCode": error.exit_code, "extraInfo": extra}
+        with suppress(OSError):
+            Path(os.environ[_ERROR_FILE]).write_text(json.dumps({"message": message}), encoding="utf-8")
 
 
 def launched_processes() -> int | None:
@@ -89,11 +98,11 @@ def launched_processes() -> int | None:
     return int(size)
 
 
-def launch(num_devices: int, arguments: Sequence[str]) -> int:
+def launch(num_devices: int, arguments: Sequence[str], if_lost: str = "") -> int:
     """Run `mt` with these arguments in several processes of this machine; return the exit status.
 
-    If a process fails, PyTorch's launcher ends the others. It passes signals on to all processes. Raises InputError if
-    there are more processes than devices or CPUs.
+    If a process fails, PyTorch's launcher ends the others. It passes signals on to all processes. Raises the first
+    error of a process, and InputError if there are more processes than devices or CPUs.
     """
     most = max(num_usable_cpus(), torch.cuda.device_count(), _ALWAYS_ALLOWED)
     if num_devices > most:
@@ -105,14 +114,10 @@ def launch(num_devices: int, arguments: Sequence[str]) -> int:
 
     logging.disable(logging.CRITICAL)  # The processes print what users need.
     is_nohup = hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    if hasattr(signal, "SIGUSR1"):
-        signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # It asks the processes to save.
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, num_usable_cpus() // num_devices)))
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(_STOP_SECONDS))
     with tempfile.TemporaryDirectory(prefix="mt-") as folder:
-        status_file = Path(folder) / "status"
-        os.environ[_STATUS_FILE] = str(status_file)
         config = LaunchConfig(
             min_nodes=1,
             max_nodes=1,
@@ -127,15 +132,30 @@ def launch(num_devices: int, arguments: Sequence[str]) -> int:
         )
         try:
             elastic_launch(config, sys.executable)("-m", "mt_cli", *arguments)
-        except ChildFailedError as error:
-            return max(1, error.get_first_failure()[1].exitcode)
+        except ChildFailedError as failed:
+            _raise_first_error(Path(folder))
+            statuses = [failure.exitcode for failure in failed.failures.values()]
+            if min(statuses) < 0:
+                name = signal.Signals(-min(statuses)).name
+                raise LostProcessError(f"one of the processes has ended ({name}); {if_lost}") from None
+            return max(statuses)  # The processes have printed their tracebacks.
         except (SignalException, KeyboardInterrupt):
-            return int(status_file.read_text(encoding="ascii")) if status_file.exists() else 130
+            _raise_first_error(Path(folder))
+            raise KeyboardInterrupt from None
     return 0
 
 
-def _join() -> tuple[Group, Any]:
-    """Group of this process, and the store that its processes share."""
+def _raise_first_error(folder: Path) -> None:
+    """Raise the first error that a process has written into a file of this folder, if there is one."""
+    for path in sorted(folder.rglob("error.json"), key=lambda path: path.stat().st_mtime_ns):
+        message = json.loads(path.read_text(encoding="utf-8"))["message"]
+        error = MtError(message["message"])
+        error.exit_code = message["errorCode"]
+        raise error from None
+
+
+def _join() -> Group:
+    """Group of this process and the others of its launcher."""
     from torch.distributed import PrefixStore  # type: ignore[attr-defined]
     from torch.distributed.rendezvous import rendezvous
 
@@ -144,15 +164,14 @@ def _join() -> tuple[Group, Any]:
     if os.environ["MASTER_ADDR"] in ("127.0.0.1", "::1", "localhost") and loopback:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback[0])  # The name of the machine may have no address.
     # While PyTorch waits for other processes, Python's handlers do not run: only a default action ends this process.
-    previous = _replace_signal_handlers(signal.SIG_DFL)
+    previous = set_handlers(dict.fromkeys(STOPS, signal.SIG_DFL))
     try:
         store, rank, size = next(rendezvous("env://", timeout=_JOIN_TIMEOUT))
         if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
             # After a restart, the launcher's store still has the addresses of the previous processes.
             store = PrefixStore(f"mt/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-        group_store = PrefixStore("group", store)
-        dist.init_process_group(backend, store=group_store, rank=rank, world_size=size, timeout=_TIMEOUT)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=_TIMEOUT)
         dist.all_reduce(torch.zeros(()))  # Barrier: no process may end while others still connect to it.
     except (RuntimeError, ValueError) as error:
         advice = "if this process has no launcher, unset WORLD_SIZE"
@@ -160,41 +179,8 @@ def _join() -> tuple[Group, Any]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-    store.set_timeout(_TIMEOUT)
     launch_id = f"{os.environ.get('TORCHELASTIC_RUN_ID', '')} of process {os.getppid()}"
-    return Group(rank, size, int(os.environ["LOCAL_RANK"]), launch_id), store
-
-
-def _replace_signal_handlers(handler: signal.Handlers) -> dict[int, Any]:
-    """Set the handler of the signals that stop a process, unless they are ignored; return the previous ones."""
-    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    active = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
-    return {number: signal.signal(number, handler) for number in active}
-
-
-def _record_failure(group: Group, store: Any, status: int) -> tuple[bool, int]:
-    """Record a failure; return whether this process failed first, and the exit status of the first failure."""
-    try:
-        if int(store.add("failures", 1)) > 1:
-            store.wait(["status"], _STATUS_TIMEOUT)
-            return False, int(store.get("status"))
-        store.set("status", str(status))
-    except RuntimeError:  # The first machine or the launcher is gone, too: one message for each machine.
-        return group.local_rank == 0, status
-    return True, status
-
-
-def _status_of(error: BaseException) -> int:
-    """Exit status of the command line after an error."""
-    if isinstance(error, OSError) and is_wrong_path(error):
-        return 2
-    return int(getattr(error, "exit_code", 130 if isinstance(error, KeyboardInterrupt) else 1))
-
-
-def _write_status(status: int) -> None:
-    if path := os.environ.get(_STATUS_FILE):
-        with suppress(OSError):
-            Path(path).write_text(str(status), encoding="ascii")
+    return Group(rank, size, int(os.environ["LOCAL_RANK"]), launch_id)
 
 
 def _exit_if_failed() -> None:

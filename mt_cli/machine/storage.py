@@ -1,8 +1,7 @@
 """Files and folders on disk: safe reading, atomic writing, sizes. Checks no content but JSON (`read_model`).
 
 A run directory may come from an untrusted source. Only regular files of limited size are read from it, because a pipe
-or a device can block for ever. Nothing is written outside it: a link with the name of a file is replaced by the file,
-and a link with the name of a folder is refused.
+or a device can block for ever. A link with the name of a file that is written atomically is replaced by the file.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ from typing import TypeVar
 
 from safetensors import SafetensorError
 
-from mt_cli.errors import InputError, MtError, RunError, reason
+from mt_cli.errors import InputError, MtError, reason
 
 T = TypeVar("T")
 
 
 def is_out_of_room(error: OSError) -> bool:
-    """Whether a disk is full, read-only or broken, so that the work fails and no other command line would help."""
+    """True if a disk is full, read-only or broken: the work fails, and no other command line would help."""
     return error.errno in (errno.ENOSPC, errno.EFBIG, errno.EROFS, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
 def is_wrong_path(error: OSError) -> bool:
-    """Whether a path cannot be used at all: its name is too long, its links are a loop, or it may not be read."""
+    """True if the system rejects the path itself: too long, a loop of links, or no permission."""
     return error.errno in (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EACCES, errno.EPERM)
 
 
@@ -135,27 +134,6 @@ def read_model(path: Path, kind: type[T], max_bytes: int = 2**24) -> T:
         raise InputError(f"{path}: cannot be used: {reason(error)}") from None
 
 
-def check_plain(folder: Path) -> None:
-    """Raise RunError if a run directory contains anything but files and folders.
-
-    Files that grow are written in place: a link would lead out of the folder, and a pipe would block.
-    """
-    for path in folder.rglob("*"):
-        with suppress(FileNotFoundError):  # Another process has renamed it in the meantime.
-            if stat.S_IFMT(path.lstat().st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
-                raise RunError(
-                    f"{path}: a link, a pipe or a device; training writes only into a run directory of plain files "
-                    "and folders: remove it, or put the file itself there"
-                )
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder in a run directory unless it exists; raises RunError if it is a link, OSError if it cannot be."""
-    if folder.is_symlink():
-        raise RunError(f"{folder}: is a link; nothing is written through a link in a run directory: remove it")
-    folder.mkdir(exist_ok=True)
-
-
 def write_text(path: Path, text: str) -> None:
     """Write a UTF-8 file atomically; lone surrogates, as in names that are not UTF-8, become escapes."""
     write_bytes(path, text.encode("utf-8", "backslashreplace"))
@@ -174,25 +152,16 @@ def write_bytes(path: Path, content: bytes) -> None:
 def write_output(path: Path, content: bytes) -> None:
     """Write a file that a user has named: atomically, with the mode of an existing file, and through links.
 
-    A pipe, a device and a file of standard output are written to. Raises MtError if the file cannot be written.
+    A pipe and a device are written to. Raises MtError if the file cannot be written.
     """
     with writing(path), suppress(FileNotFoundError):
-        is_stdout = _is_standard_output(path)
-        is_of_system = path.absolute().parts[1:2] in (("dev",), ("proc",))  # Such as `/dev/fd/3`.
-        if is_stdout or is_of_system or not stat.S_ISREG(path.stat().st_mode):
-            with os.fdopen(os.dup(1), "wb") if is_stdout else path.open("ab") as stream:
+        if not stat.S_ISREG(path.stat().st_mode):
+            with path.open("ab") as stream:
                 stream.write(content)
             return
     path = real_path(path)
     temporary = path.with_name(f".{os.urandom(8).hex()}.tmp")
     _write_atomically(path, temporary, lambda name: Path(name).write_bytes(content))
-
-
-def _is_standard_output(path: Path) -> bool:
-    """Whether a path names the file or the pipe of standard output."""
-    with suppress(OSError):
-        return os.path.samestat(path.stat(), os.fstat(1))
-    return False
 
 
 def write_atomically(path: Path, write: Callable[[str], object]) -> None:
@@ -235,10 +204,8 @@ def new_folder(folder: Path) -> Iterator[Path]:
     if folder.name in ("", "..") or not is_free(folder):
         raise InputError(f"{folder}: exists already; give a new folder")
     unfinished = folder.with_name(f"{folder.name}.unfinished-{os.urandom(4).hex()}")
-    made: list[Path] = []
     try:
         try:
-            made += [parent for parent in folder.parents if not parent.exists()]
             unfinished.mkdir(parents=True)
         except (OSError, ValueError) as error:
             raise refusal(folder, error) from None
@@ -261,7 +228,6 @@ def new_folder(folder: Path) -> Iterator[Path]:
                 raise InputError(f"{folder}: another process has made it in the meantime; give a new folder") from None
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-        remove_empty(*made)
     with suppress(OSError):
         flush(folder.parent)
 
@@ -276,7 +242,7 @@ def first_free(path: Path, kind: str) -> Path:
 
 
 def is_free(folder: Path) -> bool:
-    """Whether a folder can be made at this path: nothing is there, or an empty folder."""
+    """True if nothing, or an empty folder, is at this path."""
     if not os.path.lexists(folder):
         return True
     with suppress(OSError):
@@ -288,13 +254,6 @@ def remove(path: Path) -> None:
     """Remove a file that is no longer needed; errors are ignored."""
     with suppress(OSError):
         path.unlink()
-
-
-def remove_empty(*folders: Path) -> None:
-    """Remove the folders that are empty, in the given order."""
-    for folder in folders:
-        with suppress(OSError):
-            folder.rmdir()
 
 
 def flush(path: Path) -> None:

@@ -59,7 +59,7 @@ def format_summary(report: Report, path: Path, needs_tag: bool = False) -> str:
         "note: valid chose the checkpoint, so its scores are somewhat too high; name a test set (corpus.test) for an "
         "honest score"
     )
-    to = "--to CODE " if report.directions else "--tag TAG " if needs_tag else ""
+    to = "--to CODE " if report.directions else "--to TAG " if needs_tag else ""
     return "\n".join(
         [
             f"\nStopped by {report.stopped_because} after {report.num_steps:,} steps, "

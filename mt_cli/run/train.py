@@ -16,7 +16,7 @@ from mt_cli.evaluation.results import Report
 from mt_cli.evaluation.scores import scorer_of
 from mt_cli.features.fine_tuning.parent import ParentRun
 from mt_cli.machine.console import say
-from mt_cli.machine.devices import keep_memory, pick_device, release_memory
+from mt_cli.machine.devices import keep_memory, pick_device, release_memory, use_threads
 from mt_cli.machine.group import ALONE, Group
 from mt_cli.machine.storage import write_text
 from mt_cli.run.describe import describe_training
@@ -39,8 +39,7 @@ def train(config: Config, runs: Path, fresh: bool = False, group: Group = ALONE)
     directory, cache = RunDirectory(runs / config.name), Cache(runs / ".cache", say)
     device = pick_device(config.training.device, group)
     scorer_of(config, "valid")  # Raises the error of a missing scorer before the data is prepared.
-    if config.training.num_threads is not None:
-        torch.set_num_threads(config.training.num_threads)
+    use_threads(config.training.num_threads)
     with directory.locked(group):
         start = group.from_main(lambda: decide(config, directory, fresh, group))
         for note in start.notes:

@@ -147,26 +147,27 @@ class Translator:
         assert isinstance(self.engine.model, Transformer), "an ensemble has several"
         return self.engine.model
 
-    def target_tag(self, to: str | None, tag: str | None = None) -> str | None:
-        """Tag for a target language; without a language, `tag` or the default of the model.
+    def target_tag(self, to: str | None) -> str | None:
+        """Tag for a target language, or the tag itself; without a language, the default of the model.
 
         Prints a note if the model has several target languages and none is chosen. Raises InputError if the model does
-        not translate into the language or does not know the tag.
+        not translate into the language and has no such tag.
         """
         tagging, targets, (source, target) = self.tagging, self.tagging.targets, self.languages
         if to is None:
-            if tag is None and len(targets) > 1:
+            if len(targets) > 1:
                 default = f"this is {tagging.target_of(tagging.default)}, and " if tagging.default else ""
                 say(f"note: no target language is chosen; {default}--to chooses one of {', '.join(targets)}")
-            return tagging.chosen(tag)
-        if tag is not None:
-            raise InputError("give --to or --tag, not both")
+            return tagging.default
+        if to in tagging.tags:
+            return to
         if target_tag := tagging.into(to):
             return target_tag
         if primary(to) == primary(target) and not (targets and tagging.is_required):
             return tagging.default
         languages = f"into {', '.join(targets)}" if targets else f"from {source} to {target} only"
-        raise InputError(f"--to {to}: this model translates {languages}")
+        tags = f"; its tags are {', '.join(tagging.tags)}" if tagging.tags else ""
+        raise InputError(f"--to {to}: this model translates {languages}{tags}")
 
     def translate(
         self, sentences: Iterable[str], tag: str | None = None, prefix: str = "", **decoding: Any
@@ -231,20 +232,11 @@ class Translator:
         tokens = ([*self.target_tokenizer.tokens(ids), EOS] for ids in target_ids)
         return [PairScore(row, forced.log_probs) for row, forced in zip(tokens, decoded, strict=True)]
 
-    def attention(self, sentence: str, translation: str, tag: str | None = None) -> tuple[list[str], list[str], Tensor]:
-        """Source tokens, target tokens, and the TxS mean over layers and heads of the cross-attention between them.
-
-        `tag` is as in `translate`. Raises InputError if a side is longer than the model was trained for.
-        """
-        sentence, translation = self.protection.protect_pair(sentence, translation)
-        tagged, most_tokens = self.tagging.tagged(sentence, tag), self.most_tokens or self.max_tokens
-        (source,), (target,) = self.source_tokenizer.encode([tagged]), self.target_tokenizer.encode([translation])
-        if max(len(source), len(target)) > most_tokens:
-            raise InputError(f"attention can be drawn for sentences of up to {most_tokens} tokens")
-        return next(self.attentions([(tagged, source, target)]))
-
     def attentions(self, pairs: Sequence[TextAndIds]) -> Iterator[tuple[list[str], list[str], Tensor]]:
-        """Compute the result of `attention` for each source text, with its ids and those of the target."""
+        """For each pair: source tokens, target tokens, and the TxS mean over layers and heads of the cross-attention.
+
+        A pair has the text of the source, its ids, and those of the target.
+        """
         for (_, source, target), forced in zip(pairs, self._force_decode(pairs), strict=True):
             tokens = self.source_tokenizer.tokens(source), self.target_tokenizer.tokens(target)
             yield [*tokens[0], EOS], [*tokens[1], EOS], _attention(forced)

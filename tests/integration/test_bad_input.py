@@ -129,7 +129,6 @@ def test_a_corpus_that_cannot_be_read_is_named(fails, offline, tiny_config, bad_
     ("arguments", "key"),
     [
         ("translate --input latin --run RUN", "latin, line 2"),
-        ("translate --input text --run RUN --set decoding.beam_size=0", "beam_size"),
         ("translate --input text --run RUN --output none/out", "none/out"),
         ("translate --input text --run RUN", "at most"),
         ("train --config tiny.yaml", "at most"),

@@ -32,8 +32,8 @@ def test_corpora_are_mixed_tagged_and_reported(mt, config, tmp_path):
     (validated,) = (row for row in rows if "valid/loss" in row)
     assert 0 < validated["train/loss/books"] < 8 and 0 < validated["train/loss/web"] < 8
     assert mt("tokenize", "--run", "runs/checked", "<web> the dog")[1] == "<web> the dog\n"
-    assert mt("translate", "--run", "runs/checked", "--tag", "<web>", "the dog")[0] == 0
-    status, _, err = mt("translate", "--run", "runs/checked", "--tag", "<bt>", "the dog")
+    assert mt("translate", "--run", "runs/checked", "--to", "<web>", "the dog")[0] == 0
+    status, _, err = mt("translate", "--run", "runs/checked", "--to", "<bt>", "the dog")
     assert status == 2 and "<web>" in err
 
 

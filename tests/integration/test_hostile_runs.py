@@ -101,9 +101,6 @@ def test_a_damaged_run_is_one_message_that_names_the_file(attempt, run, name):
         ("tokenizer.source.json", "link to a device", "translate", 2),
         ("checkpoints/best.safetensors", "pickle", "translate", 2),
         ("report.html", "link to a file", "report", 0),
-        ("hypotheses", "link to a folder", "evaluate", 0),
-        ("metrics.jsonl", "link to a file", "train", 2),
-        (".lock", "pipe", "train", 2),
     ],
 )
 def test_what_replaces_a_file_is_not_run_or_followed(attempt, run, outside, name, kind, command, expected):

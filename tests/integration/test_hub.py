@@ -102,7 +102,7 @@ FAILURES = {
     "script": (2, "refs/convert/parquet"),
     "subset": (2, "en-it"),
     "down": (1, "503"),
-    "limited": ALL_ROWS,
+    "limited": (1, "HF_TOKEN"),
     "cut": ALL_ROWS,
 }
 """Status, and what the message names; or the number of rows where the failure passes."""
@@ -117,7 +117,7 @@ def test_each_failure_of_the_hub_passes_or_is_one_message(hub, read):
     hub.dataset("org/script", {"script.py": b"import datasets\n"})
     hub.datasets["org/gated"].gated = True
     hub.faults += [
-        Fault("*org/limited*", times=1, status=429, headers={"Retry-After": "3"}),
+        Fault("*org/limited*", times=1, status=429),
         Fault("*org/down*", status=503),
         Fault("*org/cut*.parquet", times=1, after=500),
     ]
@@ -125,6 +125,19 @@ def test_each_failure_of_the_hub_passes_or_is_one_message(hub, read):
     for name, (status, words) in FAILURES.items():
         assert results[name][0] == status and words in results[name][1], (name, results[name])
         assert "\n" not in results[name][1], name
+
+
+def test_files_that_another_client_downloaded_are_read_offline(hub, books, read, tmp_path):
+    """Also from a cache to which nothing can be added."""
+    assert read(BOOKS)["books"] == ALL_ROWS
+    hub.stop()
+    [records] = (tmp_path / "home").rglob("datasets--org--books/mt")
+    shutil.rmtree(records)
+    (records.parent / "refs").mkdir(exist_ok=True)
+    (records.parent / "refs" / "main").write_text(books)
+    records.write_text("not a folder")
+    assert read(BOOKS, HF_HUB_OFFLINE="1")["books"] == ALL_ROWS
+    assert read({"books": {"subset": "en-de", "revision": "v9"}}, HF_HUB_OFFLINE="1")["books"][0] == 2
 
 
 @pytest.mark.slow

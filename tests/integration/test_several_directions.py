@@ -97,7 +97,8 @@ def test_one_model_translates_and_is_scored_in_both_directions(mt_in, lineage, t
     assert mt_in(*translate, "--to", "de", english) == (0, f"{german}\n", "")
     assert mt_in(*translate, "--to", "en", german)[1] == mt_in(*translate, f"<2en> {german}")[1] == f"{english}\n"
     assert mt_in("inspect", "--run", "runs/two", "--to", "en", german)[1].startswith(f"{english}\n")
-    assert mt_in(*translate, "--to", "fr", "one")[0] == mt_in(*translate, "--to", "de", "--tag", "<2de>", "one")[0] == 2
+    assert mt_in(*translate, "--to", "fr", "one")[0] == 2
+    assert mt_in(*translate, "--to", "<2de>", english)[1] == f"{german}\n"
     status, out, err = mt_in(*translate, english)
     assert (status, out) == (0, f"{german}\n") and "--to chooses one of de, en" in err
     report = report_of(Path("runs/two"))
@@ -188,12 +189,12 @@ def test_a_model_with_kinds_of_text_asks_for_a_tag(mt, two_directions, tmp_path)
     text = CONFIG[CONFIG.index("tokenizer:") :].replace("max_epochs: 25", "max_steps: 2")
     (tmp_path / "kinds.yaml").write_text(f"name: kinds\ncorpus: {corpus}\n{text}", encoding="utf-8")
     status, _, err = mt("train", "--config", "kinds.yaml")
-    assert status == 0 and "--tag TAG" in err, err
+    assert status == 0 and "--to TAG" in err, err
     files = ("--source", two_directions / "valid.en", "--reference", two_directions / "valid.de")
     for command in (("translate", "one"), ("score", "one", "eins"), ("inspect", "one"), ("evaluate", *files)):
         status, _, err = mt(*command)
-        assert status == 2 and "one of <a>, <b> (--tag)" in err
-        assert mt(*command, "--tag", "<a>")[0] == 0
+        assert status == 2 and "one of <a>, <b> (--to)" in err
+        assert mt(*command, "--to", "<a>")[0] == 0
     status, out, _ = mt("evaluate", "--against", "runs/kinds", "--json")
     found = json.loads(out)
     assert status == 0 and found["against"]["chrf"]["score"] == found["chrf"]["score"]

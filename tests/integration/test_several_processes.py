@@ -1,5 +1,7 @@
 """A group of processes shares values and work, and fails as one."""
 
+import json
+
 import pytest
 
 
@@ -46,19 +48,27 @@ with launched_group() as group:
 
 
 FAIL = 'raise InputError("wrong data")'
-END = "import signal; os.kill(os.getpid(), signal.SIGKILL)"
+END = "os.kill(os.getpid(), signal.SIGKILL)"
 
 
 @pytest.mark.parametrize(
-    ("act", "rank", "words", "statuses"),
+    ("act", "rank", "statuses", "reports"),
     [
-        (FAIL, 1, "wrong data", {2}),
-        pytest.param(FAIL, 0, "wrong data", {2}, marks=pytest.mark.slow),
-        pytest.param(END, 0, "another process has ended; start again", {1, -9}, marks=pytest.mark.slow),
+        (FAIL, 1, [1, 2, 1], {1: "wrong data"}),
+        pytest.param(FAIL, 0, [2, 1, 1], {0: "wrong data"}, marks=pytest.mark.slow),
+        pytest.param(END, 0, [-9, 1, 1], {}, marks=pytest.mark.slow),
+        pytest.param("raise KeyboardInterrupt", 0, [130, 1, 1], {}, marks=pytest.mark.slow),
     ],
 )
-def test_what_ends_one_process_ends_all_with_one_message(run_together, act, rank, words, statuses):
+@pytest.mark.parametrize("is_collected", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_a_launcher_gets_the_error_of_the_process_that_failed(
+    run_together, tmp_path, act, rank, statuses, reports, is_collected
+):
+    """Without a launcher that collects errors, each process raises its own."""
     body = f"""
+import signal
+if {is_collected}:
+    os.environ["TORCHELASTIC_ERROR_FILE"] = f"error.{{os.environ['RANK']}}"
 with launched_group(if_lost="start again") as group:
     group.all_gather(0)
     if group.rank == {rank}:
@@ -67,6 +77,9 @@ with launched_group(if_lost="start again") as group:
         group.all_reduce([torch.ones(10)])
 """
     results = run_together(body, 3)
-    assert {status for status, *_ in results} == statuses, results
-    messages = [err for *_, err in results if err]
-    assert len(messages) == 1 and all(word in messages[0] for word in words.split("; "))
+    assert [status for status, *_ in results] == statuses, results
+    files = {int(path.suffix[1:]): json.loads(path.read_text())["message"] for path in tmp_path.glob("error.*")}
+    assert {rank: message["message"] for rank, message in files.items()} == (reports if is_collected else {})
+    assert all(message["errorCode"] == statuses[rank] for rank, message in files.items())
+    for number, (_, _, err) in enumerate(results):
+        assert ("; start again" in err) == (number != rank and not is_collected), err

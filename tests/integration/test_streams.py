@@ -1,7 +1,6 @@
 """Standard streams that are full, unread, closed or in another encoding; interruptions; what arguments may be."""
 
 import os
-import signal
 import sys
 
 import pytest
@@ -63,7 +62,7 @@ def test_results_and_notices_are_utf8_in_any_locale(forked, tiny_tree, tmp_path)
     ("arguments", "name"),
     [
         ("translate X", "sentences"),
-        ("translate a --tag X", "--tag"),
+        ("translate a --to X", "--to"),
         ("translate a --run X", "--run"),
         ("train --config c.yaml --set name=X", "--set"),
     ],
@@ -105,7 +104,7 @@ def test_an_interruption_at_the_start_leaves_no_traceback(run, tmp_path, root):
     env = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(root)])}
     result = run([sys.executable, "-m", "mt_cli", "--version"], env=env, capture_output=True, text=True)
     assert (result.stdout, result.stderr) == ("", "")
-    assert result.returncode == -signal.SIGINT  # For a shell, 130.
+    assert result.returncode == 130
 
 
 def test_a_typed_line_that_is_not_utf8_is_refused(monkeypatch, capsys):
@@ -117,10 +116,7 @@ def test_a_typed_line_that_is_not_utf8_is_refused(monkeypatch, capsys):
     assert "0xE9" in capsys.readouterr().err
 
 
-def test_an_output_that_cannot_be_is_refused_before_the_work(monkeypatch, tmp_path):
+def test_an_output_that_cannot_be_is_refused_before_the_work(tmp_path):
     for name in ("a.gz", "b.txt.zst"):
         with pytest.raises(InputError, match="not compressed"):
             Output(tmp_path / name)
-    monkeypatch.setattr(sys, "stdout", None)
-    with pytest.raises(InputError, match="standard output is closed"):
-        Output(None)

@@ -295,7 +295,7 @@ def test_interactive_answers_each_line_before_the_next(dialogue, fork_server, tm
     for word in ("one", "two"):
         print(f"{word}.", file=stdin, flush=True)
         assert stdout.readline() == f"{word.upper()}.\n"
-    os.kill(process, signal.SIGTERM)
+    os.kill(process, signal.SIGINT)
     assert fork_server.wait() == [130]
     assert "Traceback" not in (tmp_path / "stream.2").read_text(encoding="utf-8")
 
@@ -343,15 +343,6 @@ def test_no_output_is_touched_before_there_is_something_to_write(mt, trained, tm
     write("empty", [])
     assert mt("translate", "--run", trained, "--input", "empty", "--output", "old")[0] == 0
     assert (tmp_path / "old").read_text(encoding="utf-8") == ""
-
-
-def test_a_command_for_one_process_refuses_a_launcher(mt, trained, monkeypatch):
-    for name, value in {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0"}.items():
-        monkeypatch.setenv(name, value)
-    status, out, err = mt("evaluate", "--run", trained)
-    assert (status, out) == (2, "") and "`mt evaluate`" in err
-    monkeypatch.setenv("RANK", "1")
-    assert mt("evaluate", "--run", trained) == (2, "", "")
 
 
 def test_too_little_memory_is_one_line(mt, trained, monkeypatch):

@@ -153,5 +153,5 @@ def test_a_sentence_that_needs_a_tag_is_refused_without_one():
     assert tagging.tagged("") == "" and tagging.of_corpora.tagged("one") == "one"
     with pytest.raises(InputError, match="<2de>, <2fr>"):
         tagging.tagged("one", "<2es>")
-    with pytest.raises(InputError, match=r"<a>, <b> \(--tag\)"):
+    with pytest.raises(InputError, match=r"<a>, <b> \(--to\)"):
         Tagging(("<a>", "<b>"), None, True).tagged("one")

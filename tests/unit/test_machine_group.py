@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from mt_cli.errors import InputError
+from mt_cli.errors import InputError, LostProcessError
 from mt_cli.machine import launcher
 from mt_cli.machine.devices import pick_device
 from mt_cli.machine.group import Group
@@ -53,3 +53,39 @@ def test_no_more_processes_start_than_cpus_or_gpus(monkeypatch, num_cpus, num_gp
     monkeypatch.setattr("torch.cuda.device_count", lambda: num_gpus)
     with pytest.raises(InputError, match=rf"--devices {most + 1}: .* {most}"):
         launcher.launch(most + 1, ["train"])
+
+
+EXCHANGES = {
+    "all_reduce": lambda: Group(0, 2).all_reduce([torch.ones(2)]),
+    "broadcast_object_list": lambda: Group(0, 2).from_main(int),
+    "all_gather_object": lambda: Group(0, 2).all_gather(1),
+}
+
+
+@pytest.mark.parametrize("name", EXCHANGES)
+@pytest.mark.parametrize(
+    ("error", "is_lost"),
+    [
+        (RuntimeError("[/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:37803"), True),
+        (torch.distributed.DistBackendError("NCCL error: remote process exited"), True),
+        (torch.distributed.DistBackendError("NCCL error: Last error: Cuda failure 2 'out of memory'"), False),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."), False),
+        (torch.AcceleratorError("CUDA error: an illegal memory access was encountered"), False),
+    ],
+)
+def test_only_an_error_of_the_connection_means_a_lost_process(monkeypatch, name, error, is_lost):
+    def fail(*arguments, **options):
+        raise error
+
+    monkeypatch.setattr(torch.distributed, name, fail)
+    with pytest.raises(LostProcessError if is_lost else type(error)):
+        EXCHANGES[name]()
+
+
+def test_too_little_memory_for_a_message_is_no_lost_process(monkeypatch):
+    def fail(tensors):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    monkeypatch.setattr(torch, "cat", fail)
+    with pytest.raises(torch.OutOfMemoryError):
+        EXCHANGES["all_reduce"]()

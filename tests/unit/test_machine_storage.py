@@ -77,7 +77,7 @@ def everything_in(folder):
 )
 def test_a_folder_that_fails_leaves_nothing_behind(tmp_path, error, expected):
     (tmp_path / "a").mkdir()
-    with pytest.raises(expected), new_folder(tmp_path / "a" / "b" / "c" / "new") as folder:
+    with pytest.raises(expected), new_folder(tmp_path / "a" / "new") as folder:
         (folder / "file").write_text("1")
         raise error
     assert everything_in(tmp_path) == [("a", True)]

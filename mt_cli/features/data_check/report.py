@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from mt_cli.errors import InputError
 from mt_cli.features.data_check import notes
 from mt_cli.features.data_check.findings import Finding, shorten
 from mt_cli.features.protection import notes_on_spans
-from mt_cli.features.training_pairs import training_pairs
 from mt_cli.machine.storage import refusal
 
 _FILTERS = STATUS_NAMES[HELD_OUT + 1 :]
@@ -131,24 +129,6 @@ def shown_pairs(data: Data, config: Config, name: str, number: int, dropped: str
         lines.append(f"{part.name}, {places[part.name, line]}{status}")
         for label, text, tokenizer in zip(SIDES, sides, data.tokenizers, strict=True):
             lines += _shown_side(label, text, tokenizer.pieces(text))
-    return lines
-
-
-def pairs_of_epoch(data: Data, config: Config, epoch: int, number: int) -> list[str]:
-    """Lines that show the first pairs of an epoch of training, from epoch 1, in the order in which they are batched.
-
-    Segmentations are sampled and pairs are augmented as in training. Raises InputError if the size of a batch, which
-    decides the order, is not known before training.
-    """
-    if config.training.batch_tokens == "auto":
-        raise InputError("--epoch: training.batch_tokens is auto, which is found when training begins; give a number")
-    lines, pools = [], training_pairs(data, config).pools(epoch - 1, 0)
-    in_order = (pairs[int(row)] for pairs, order in pools for row in order)
-    for place, sides in enumerate(islice(in_order, number), start=1):
-        lines.append(f"epoch {epoch}, pair {place}")
-        for label, ids, tokenizer in zip(SIDES, sides, data.tokenizers, strict=True):
-            [text] = tokenizer.decode([[int(index) for index in ids]])
-            lines += _shown_side(label, text, tokenizer.tokens(ids))
     return lines
 
 

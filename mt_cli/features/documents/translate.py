@@ -22,7 +22,7 @@ from mt_cli.features.documents.formats import check_document_size, is_document, 
 from mt_cli.features.documents.inline_marks import InlineMarks
 from mt_cli.features.documents.inline_tags import Piece, Tag
 from mt_cli.machine.console import Progress, listed, say
-from mt_cli.machine.storage import make_folder, read_model, real_path, write_output, write_text, writing
+from mt_cli.machine.storage import read_model, real_path, write_output, write_text, writing
 from mt_cli.translation.lines import Translation
 from mt_cli.translation.stream import blocks
 from mt_cli.translation.translator import Translator
@@ -105,7 +105,7 @@ def _translate_folder(path: Path, output: Path, job: Job) -> None:
     for name in names:
         check_document_size(path / name)
     with writing(output):
-        make_folder(output)
+        output.mkdir(exist_ok=True)
     record = output / RECORD
     done = read_model(record, _Done).root if record.exists() else {}
     for number, name in enumerate(names, start=1):
@@ -124,8 +124,7 @@ def _translate_folder(path: Path, output: Path, job: Job) -> None:
         done[shown] = key, hashlib.sha256(content).hexdigest(), before  # Before it is written, so none is unknown.
         write_text(record, json.dumps(done, indent=1, ensure_ascii=False) + "\n")
         with writing(target.parent):
-            for folder in reversed(name.parents[:-1]):
-                make_folder(output / folder)
+            target.parent.mkdir(parents=True, exist_ok=True)
         write_output(target, content)
 
 

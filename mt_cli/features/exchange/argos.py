@@ -99,12 +99,13 @@ def _is_meant(wanted: str | None, language: str) -> bool:
     return has_bare_code and primary(wanted) == primary(language)
 
 
-def choose_direction(corpus: CorpusConfig, source: str | None, target: str | None, tag: str | None) -> Direction:
-    """Direction of a model, by its languages and its tag; raises InputError unless exactly one is meant.
+def choose_direction(corpus: CorpusConfig, source: str | None, target: str | None) -> Direction:
+    """Direction of a model, by its languages, or by its tag as the `target`.
 
-    Without any, it is the direction of the default tag.
+    Raises InputError unless exactly one is meant. Without any, it is the direction of the default tag.
     """
     tagging = corpus.tagging
+    tag, target = (target, None) if target in tagging.tags else (None, target)
     directions: dict[Direction, None] = {}
     for part in corpus.train:
         languages = part.languages or (corpus.source, tagging.target_of(part.tag or "") or corpus.target)
@@ -117,13 +118,13 @@ def choose_direction(corpus: CorpusConfig, source: str | None, target: str | Non
     ]
     exact = [match for match in matches if all(map(_is_exact, wanted, match.languages))]
     matches = exact or matches
-    if len(matches) > 1 and wanted == (None, None):
+    if len(matches) > 1 and wanted == (None, None) and tag is None:
         matches = [match for match in matches if match.tag == tagging.default] or matches
     if len(matches) == 1:
         return matches[0]
     listed = ", ".join(map(str, matches or directions))
     problem = "this model has several" if matches else "this model does not have it"
-    raise InputError(f"--format argos: a package has one direction, and {problem}: {listed}; use --from, --to or --tag")
+    raise InputError(f"--format argos: a package has one direction, and {problem}: {listed}; use --from or --to")
 
 
 def export_argos(

@@ -165,15 +165,6 @@ def _name_of(host: str) -> str:
         return ""
 
 
-def check_proxies(proxies: Sequence[str]) -> None:
-    """Raise InputError unless each proxy is an address or a network, such as 10.0.0.0/8."""
-    for proxy in proxies:
-        try:
-            ipaddress.ip_network(proxy)
-        except ValueError as error:
-            raise InputError(f"--proxy {proxy}: {error}; give an address such as 127.0.0.1, or a network") from None
-
-
 def is_loopback(host: str) -> bool:
     """Whether an address to listen at is reached from this machine alone."""
     try:

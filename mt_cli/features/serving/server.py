@@ -8,10 +8,8 @@ import os
 import signal
 import socket
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
 
 import uvicorn
 
@@ -20,7 +18,8 @@ from mt_cli.features.serving.access import is_loopback
 from mt_cli.features.serving.app import application
 from mt_cli.features.serving.files import remove_temporary_folders
 from mt_cli.features.serving.service import Service
-from mt_cli.machine.console import drop_errors, say
+from mt_cli.machine.console import say
+from mt_cli.machine.signals import STOPS, set_handlers
 
 _ALL_ADDRESSES = ("0.0.0.0", "::", "")
 _MOST_CONNECTIONS = 500
@@ -37,13 +36,11 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._service = service
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop; tell how many requests are finished first."""
-        if sig == getattr(signal, "SIGHUP", None):
-            drop_errors()
-        if not self.should_exit and (number := self._service.num_running):
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Tell how many requests are finished first, and finish them. A handler of signals must not print."""
+        if number := self._service.num_running:
             say(f"Stopping after {number:,} request{'s' * (number > 1)} ... (a second Ctrl-C stops at once)")
-        super().handle_exit(sig, frame)
+        await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -51,31 +48,25 @@ class _Server(uvicorn.Server):
 
         SIGHUP stays ignored where it was, as under `nohup`.
         """
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        numbers = [getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP")]  # Windows has no SIGHUP.
-        caught = [number for number in numbers if number and signal.getsignal(number) is not signal.SIG_IGN]
-        before = {number: signal.signal(number, self.handle_exit) for number in caught}
+        previous = set_handlers(dict.fromkeys(STOPS, self.handle_exit))
         try:
             yield
         finally:
-            for number, handler in before.items():
+            for number, handler in previous.items():
                 signal.signal(number, handler)
 
 
-def serve(load: Callable[[], Service], host: str, port: int, proxies: Sequence[str]) -> None:
+def serve(load: Callable[[], Service], host: str, port: int) -> None:
     """Load models and answer requests until SIGINT or SIGTERM; requests that were accepted are finished.
 
-    `proxies` are addresses whose headers about the client are believed. Raises InputError, before anything is loaded,
-    if the address cannot be used.
+    Raises InputError, before anything is loaded, if the address cannot be used.
     """
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # It logs each damaged form.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # It warns of each damaged request.
     with bound(host, port) as listener:
         service = load()
         service.prepare_detection()
-        server = _Server(server_config(service, proxies), service)
+        server = _Server(server_config(service), service)
         try:
             asyncio.run(_run(server, service, listener, host))
         except KeyboardInterrupt:  # Between the handlers of both.
@@ -90,15 +81,14 @@ def serve(load: Callable[[], Service], host: str, port: int, proxies: Sequence[s
     os._exit(RunInterruptedError.exit_code)  # The interpreter would wait for the threads of requests.
 
 
-def server_config(service: Service, proxies: Sequence[str] = ()) -> uvicorn.Config:
+def server_config(service: Service) -> uvicorn.Config:
     """Options of uvicorn, with limits on connections."""
     return uvicorn.Config(
         application(service),
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=bool(proxies),
-        forwarded_allow_ips=list(proxies),
+        proxy_headers=False,
         limit_concurrency=_MOST_CONNECTIONS,
         h11_max_incomplete_event_size=_MOST_HEAD_BYTES,
         timeout_keep_alive=_SECONDS_KEPT_OPEN,

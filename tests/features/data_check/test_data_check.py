@@ -109,23 +109,6 @@ def test_pairs_are_shown_with_tokens_and_dropped_ones_with_filters(mt, config):
     assert status == 2 and "boredom" in err
 
 
-def test_pairs_of_an_epoch_are_shown_as_training_changes_them(mt, config):
-    pairs = sentences(300)
-    changes = "tokenizer.algorithm=bpe", "tokenizer.vocab_size=330", "training.inserted_words=0.5"
-    command = ("data", "show", "--config", config(pairs), *(part for each in changes for part in ("--set", each)))
-
-    def shown(epoch):
-        status, out, err = mt(*command, "--epoch", epoch, "-n", "400")
-        assert status == 0, err
-        texts = [line[10:] for line in out.splitlines() if line.startswith(("  source  ", "  target  "))]
-        return list(zip(texts[::2], texts[1::2], strict=True))
-
-    first, second = shown(1), shown(2)
-    assert len(first) == len(second) == 300 and first == shown(1)
-    unchanged = [set(each) & set(pairs) for each in (first, second)]
-    assert all(100 < len(each) < 200 for each in unchanged) and unchanged[0] != unchanged[1]
-
-
 @pytest.fixture
 def check(mt, tmp_path):
     """Checks corpora in TSV files, called as the files of `train`, `valid` and `test`; returns the output."""

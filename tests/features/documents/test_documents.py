@@ -42,8 +42,10 @@ def folder(tmp_path):
 
 
 def test_a_document_is_translated_and_counted(mt, trained, folder, tmp_path):
-    status, out, err = mt("translate", "--run", trained, "--input", "po/a.po", "--output", "a.po")
+    (tmp_path / "runs").symlink_to(trained.parent)
+    status, out, err = mt("translate", "--input", "po/a.po", "--output", "a.po")
     assert (status, out) == (0, "") and "1 document: 2 texts, 2 translated" in err
+    assert err.count("Using runs/") == 1, "the run is chosen once"
     written = (tmp_path / "a.po").read_text(encoding="utf-8")
     assert '#, fuzzy\nmsgid "one two"\nmsgstr "ONE TWO' in written
     again = mt("translate", "--run", trained, "--input", "a.po", "--output", "b.po")

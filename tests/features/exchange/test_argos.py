@@ -111,14 +111,19 @@ def test_the_direction_of_a_package_is_the_one_asked_for(tiny_tree):
     tiny_tree["corpus"] = {"source": "en", "target": "zh-Hans", "train": parts, "valid": parts}
     two = parse_config(tiny_tree, "x.yaml").corpus
     one = two.model_copy(update={"train": two.train[:1]})
-    assert choose_direction(two, None, None, None).tag == two.tagging.default
-    possible = (two, None, "zh-Hans", "zh-Hans"), (two, None, "zh_Hant", "zh-Hant"), (one, "eng", "zh", "zh-Hans")
+    assert choose_direction(two, None, None).tag == two.tagging.default
+    possible = (
+        (two, None, "zh-Hans", "zh-Hans"),
+        (two, None, "zh_Hant", "zh-Hant"),
+        (one, "eng", "zh", "zh-Hans"),
+        (two, None, "<2zh-Hant>", "zh-Hant"),
+    )
     for corpus, source, asked, target in possible:
-        direction = choose_direction(corpus, source, asked, None)
+        direction = choose_direction(corpus, source, asked)
         assert (direction.languages, direction.tag) == (("en", target), f"<2{target}>")
     for corpus, source, asked in ((two, None, "zh"), (two, "en", None), (two, None, "zh-TW"), (one, None, "zh-Hant")):
         with pytest.raises(InputError, match="direction"):
-            choose_direction(corpus, source, asked, None)
+            choose_direction(corpus, source, asked)
 
 
 def test_what_cannot_be_written_is_refused_with_one_line(mt, run_for_argos, tmp_path):

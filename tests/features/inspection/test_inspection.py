@@ -80,18 +80,11 @@ def test_positions_are_drawn_if_the_model_has_a_table(translator, tmp_path):
         (("inspect", " "), "sentence"),
         (("inspect", "one " * 300), "up to 6"),
         (("inspect", "one.", "--picture", "bmp"), "--picture"),
-        (("translate", "one two.", "--attention", "a.xyz"), "a.xyz"),
-        (("translate", "one two.", "--attention", "missing/a.png"), "missing"),
     ],
 )
 def test_pictures_that_cannot_be_drawn_are_named(mt, trained, arguments, words):
     status, _, err = mt(*arguments, "--run", trained)
     assert status == 2 and words in err
-
-
-def test_attention_is_drawn_with_a_translation(mt, trained, tmp_path):
-    assert mt("translate", "one two.", "--run", trained, "--attention", "a.png")[:2] == (0, "ONE TWO.\n")
-    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
 class Page(HTMLParser):
@@ -116,7 +109,7 @@ def test_a_report_is_one_page_that_loads_nothing(mt, trained, tmp_path):
     shutil.copytree(trained, tmp_path / "other")
     config = tmp_path / "other" / "config.yaml"
     config.write_text(config.read_text(encoding="utf-8").replace("max_epochs: 30", "max_epochs: 31"), encoding="utf-8")
-    status, out, _ = mt("report", "--run", trained, "--compare", "other", "--output", "page.html")
+    status, out, _ = mt("report", "--run", trained, "--against", "other", "--output", "page.html")
     assert (status, out) == (0, "page.html\n")
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     page = Page(text)

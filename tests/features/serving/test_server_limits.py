@@ -132,7 +132,6 @@ def test_every_answer_has_the_headers_that_browsers_need(server):
         ("--cors", "https://example.org/page"),
         ("--allow-host", "*"),
         ("--allow-host", "example.org:8080"),
-        ("--proxy", "proxy.example.org"),
         ("--keys", "none.txt"),
     ],
 )
