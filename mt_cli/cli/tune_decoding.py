@@ -57,14 +57,13 @@ def tune_decoding(
     from mt_cli.corpus.cache import Cache
     from mt_cli.data.evaluation_set import read_split
     from mt_cli.evaluation import tuning
-    from mt_cli.evaluation.scores import scorer_of
 
     directory = RunDirectory(path)
     with nullcontext() if dry_run else directory.locked():
         config = directory.config()
         settings = tuning.search_grid(config.decoding, *grid, ngrams or [config.decoding.no_repeat_ngram])
-        valid, scorer = read_split(config, _SPLIT, Cache(RUNS / ".cache")), scorer_of(config, _SPLIT)
-        compared = tuning.TuningSet(valid.pairs, valid.languages, scorer, tuning.metric_of(config, scorer))
+        valid = read_split(config, _SPLIT, Cache(RUNS / ".cache"))
+        compared = tuning.TuningSet.of(config, valid.pairs, valid.languages)
         compared = compared.sampled(max_sentences, config.training.seed)
         result = tuning.tune(translator, compared, settings, margin)
         result = {"run": real_path(path).name, "split": _SPLIT, **result, "is_written": not dry_run}

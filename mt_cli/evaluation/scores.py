@@ -37,7 +37,7 @@ class Score(BaseModel, extra="allow"):
     confidence_95: FiniteFloat | None = None
     """Half the width of the 95 % confidence interval."""
     lower_is_better: bool = False
-    """Whether the metric counts errors."""
+    """True if the metric counts errors."""
     p_value: FiniteFloat | None = None
     """p-value of the difference from another system."""
 
@@ -210,7 +210,7 @@ def best_metric_of(config: Config, scorer: Scorer) -> str:
 
 
 def has_directions(config: Config) -> bool:
-    """Whether the validation pairs have several directions."""
+    """True if the validation pairs have several directions."""
     return len(set(config.corpus.languages_of("valid"))) > 1
 
 

@@ -69,12 +69,6 @@ def search_grid(
     ]
 
 
-def metric_of(config: Config, scorer: Scorer) -> str:
-    """The metric that selects the best checkpoint or, if that is the loss, the default metric of the language."""
-    metric = config.training.best_metric
-    return scorer.default_metric if metric in ("auto", "loss") else metric
-
-
 @dataclass(frozen=True)
 class TuningSet:
     """Pairs on which settings are compared."""
@@ -84,6 +78,12 @@ class TuningSet:
     """Direction of each pair; empty if there is only one direction."""
     scorer: Scorer
     metric: str
+
+    @classmethod
+    def of(cls, config: Config, pairs: Sequence[Pair], languages: Sequence[Languages]) -> TuningSet:
+        """Pairs of `valid`, compared by the metric that selects the best checkpoint, or that of the language."""
+        scorer, metric = scorer_of(config, "valid"), config.training.best_metric
+        return cls(pairs, languages, scorer, scorer.default_metric if metric in ("auto", "loss") else metric)
 
     def sampled(self, number: int, seed: int) -> TuningSet:
         """A random sample of at most `number` pairs, in their order."""
@@ -144,13 +144,12 @@ def tune(
     trials = _trials(translator, compared, settings, max_seconds)
     chosen = choose(list(trials), margin, longest)
     hypotheses, metric = trials[chosen], compared.metric
-    signature = compared.score(hypotheses).signature
-    interval = compared.scorer.score_with_confidence(hypotheses, compared.references, [metric])[metric].confidence_95
+    intervals = compared.scorer.score_with_confidence(hypotheses, compared.references, [metric])
     return {
         "num_sentences": len(compared.pairs),
         "metric": metric,
-        "signature": signature,
-        "confidence_95": interval,
+        "signature": compared.score(hypotheses).signature,
+        "confidence_95": intervals[metric].confidence_95,
         "margin": margin,
         "num_settings": len(settings),
         "trials": [vars(trial) for trial in trials],
@@ -270,10 +269,9 @@ def tune_at_end(
     if len(valid) < limits.fewest_pairs:
         return say(f"note: valid has {len(valid)} pairs, too few to tune the search by (training.tune_decoding)")
     translator = Translator.load(directory.path, device, precision)
-    scorer, languages = scorer_of(config, "valid"), valid.languages(config.corpus.languages_of("valid"))
-    compared = TuningSet(valid.pairs, languages, scorer, metric_of(config, scorer))
     length = max(40, data.statistics["valid"].target.tokens_per_sentence)
     number = max(limits.fewest_pairs, round(limits.num_pairs * 40 / length))
+    compared = TuningSet.of(config, valid.pairs, valid.languages(config.corpus.languages_of("valid")))
     compared = compared.sampled(number, config.training.seed)
     penalties = [*limits.penalties, decoding.length_penalty, *decoding.length_penalties.values()]
     ngrams = [*limits.no_repeat_ngrams, decoding.no_repeat_ngram]

@@ -104,7 +104,7 @@ class Translation:
     """The line with one space between words and none at the ends."""
     segments: Sequence[Segment]
     is_too_long: bool
-    """Whether the line, or one of its sentences, is longer than the model was trained for."""
+    """True if the line, or one of its sentences, is longer than the model was trained for."""
     plain: str
     """The line without its tag."""
     protected: ProtectedText = NO_TEXT
@@ -207,7 +207,7 @@ class LineSplitter(NamedTuple):
     """`corpus.max_tokens`: no segment has more tokens, unless `max_tokens` is larger."""
     protection: Protection = UNPROTECTED
     lowers_capitals: bool = False
-    """Whether lines in capitals are given to the model in small letters."""
+    """True if lines in capitals are given to the model in small letters."""
 
     def split(self, source: str, tag: str | None, split_sentences: bool) -> Translation:
         """Split a line into segments; each begins with the tag of the line, or with the tag that `Tagging` chooses."""

@@ -1,4 +1,4 @@
-"""Translation of documents and of folders of documents, with a summary. Knows no format."""
+"""Translation of documents and of folders of documents of any format, with a summary."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Job:
     """Options of `Translator.translate_fully`."""
     options: Options
     translates_all: bool = False
-    """Whether texts that a document has translations of are translated anew."""
+    """True if texts that a document has translations of are translated anew."""
     key: str = ""
     """Value that changes when the model or the options do."""
     counts: Counter[str] = field(default_factory=Counter)
@@ -213,7 +213,7 @@ def _drafts(lines: Sequence[str], translator: Translator, marks: InlineMarks, se
 
 
 def _has_words(text: str, marks: InlineMarks) -> bool:
-    """Whether a text has letters or digits outside of its marks."""
+    """True if a text has letters or digits outside of its marks."""
     if text.replace(" ", "").isalnum():  # Most texts of few words; the marks of a text take longer to find.
         return True
     return any(map(str.isalnum, "".join(piece for piece in marks.without_any(text) if isinstance(piece, str))))
