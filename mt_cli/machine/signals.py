@@ -1,7 +1,8 @@
 """Signals that ask a training to stop or to save. Knows no steps, models or files.
 
 Handlers only set flags. A signal can arrive while Python writes to standard error, and a handler that printed then
-would raise RuntimeError in the middle of a training step. The loop prints, in `Signals.synchronize`.
+would raise RuntimeError in the middle of a training step. The loop prints, through `Signals.synchronize` and
+`take_save_request`.
 """
 
 from __future__ import annotations
@@ -29,20 +30,21 @@ class Signals:
         return self._is_stop_received if self._group.size == 1 else self._is_stop_agreed
 
     def synchronize(self, seconds: float) -> float:
-        """Exchange the signals of all processes, and announce them; return the `seconds` of the main process."""
-        is_stop, is_save, self._is_save_received = self._is_stop_received, self._is_save_received, False
-        seconds, (self._is_stop_agreed, is_save) = self._group.agree(seconds, is_stop, is_save)
-        if is_save:
-            self._is_save_agreed = True
-            say("Saving after this step ...")
+        """Exchange the signals of all processes, and announce a stop; return the `seconds` of the main process."""
+        if is_save := self._is_save_received:
+            self._is_save_received = False
+        seconds, (self._is_stop_agreed, is_save) = self._group.agree(seconds, self._is_stop_received, is_save)
+        self._is_save_agreed |= is_save
         if self._is_stop_agreed and not self._is_stop_announced:
             self._is_stop_announced = True
             say("Stopping after this step or validation, saving ... (a second Ctrl-C stops at once)")
         return seconds
 
     def take_save_request(self) -> bool:
-        """True if SIGUSR1 was received before the last `synchronize`, and since the last call."""
-        is_requested, self._is_save_agreed = self._is_save_agreed, False
+        """True if SIGUSR1 was received since the last call; several processes agree on it once a step."""
+        if is_requested := self._is_save_agreed or (self._group.size == 1 and self._is_save_received):
+            self._is_save_received = self._is_save_agreed = False
+            say("Saving ...")
         return is_requested
 
     def _stop(self, number: int, frame: object) -> None:
