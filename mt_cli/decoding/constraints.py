@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 NEVER_PRODUCED = (PAD_ID, SOS_ID)
-FREE = -1  # Stands in place of a forced token if none is forced.
+FREE = -1  # Instead of a forced token if none is forced.
 TOKENS_BESIDE_RATIO = 10
 
 Prefixes = Sequence[Sequence[int]]
@@ -52,14 +52,14 @@ def max_length(num_source_tokens: int, decoding: DecodingConfig) -> int:
 class ReservedIds:
     """Entries of K reserved characters. A translation has each character as often as its source."""
 
-    source: Tensor  # V, number of the character of each entry; K for other entries.
-    target: Tensor  # V, the same for entries of the target.
-    target_ids: Tensor  # KxA, entries of each character.
+    source: Tensor  # V, number of the character of each token; K for other tokens.
+    target: Tensor  # V, the same for tokens of the target.
+    target_ids: Tensor  # KxA, tokens of each character.
     orders: Sequence[Sequence[int]] = ()  # Numbers of the characters that keep their order, for each source.
 
     @classmethod
     def of(cls, tokenizers: TokenizerPair) -> ReservedIds | None:
-        """Reserved entries of tokenizers; None if they have none."""
+        """Reserved tokens of tokenizers; None if they have none."""
         ids = [torch.tensor(tokenizer.reserved_ids) for tokenizer in tokenizers]
         if not all(map(len, ids)):
             return None

@@ -31,14 +31,13 @@ def import_ctranslate2() -> Any:
 
 
 _FORMATS_ON_GPU = {"float32": "float16", "int8": "int8_float16", "int8_float32": "int8_float16"}
-"""Number format in which a GPU computes, by the format of the file; other formats are kept."""
+"""Dtype in which a GPU computes, by the dtype of the file; other dtypes are kept."""
 
 
 def load_translator(ctranslate2: Any, path: bytes, device: str, num_threads: int) -> Any:
-    """The library's translator of an exported model. On a GPU, floating-point numbers have 16 bits.
+    """The library's translator of an exported model, with 16 bits on a GPU and in the dtype of the file on a CPU.
 
-    A CPU computes in the format of the file. The device that `auto` means and the format of a file are known only after
-    loading, so a file of fp32 numbers is loaded twice on a GPU.
+    What `auto` means and the dtype of the file are known only after loading, so a GPU loads a file in fp32 twice.
     """
     kind, _, index = device.partition(":")
     load = partial(ctranslate2.Translator, path, kind, device_index=int(index or 0), intra_threads=num_threads)

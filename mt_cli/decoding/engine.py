@@ -29,7 +29,7 @@ _FORCED_BATCH_TOKENS, _FORCED_BATCH_TOKENS_OF_A_GPU = 2048, 16_384
 _LOGITS_AT_ONCE = 2**25
 """Logits of forced decoding that exist at a time: 256 MB in fp32, with the log-probabilities."""
 _SHARE_THAT_FITS = 0.75
-"""After a batch did not fit, batches of at least this share of its tokens are split at once."""
+"""After a batch did not fit, batches of at least this fraction of its tokens are split at once."""
 _TOKENS_OF_A_GPU = 262_144
 _SHARE_OF_MEMORY = 4
 _COPIES_OF_KEYS = 6
@@ -62,7 +62,7 @@ class Sentence(NamedTuple):
 
 
 class Engine(Protocol):
-    """A model that translates ids and knows no text."""
+    """A model that translates ids."""
 
     def search(
         self, sentences: Sequence[Sentence], decoding: DecodingConfig, num_best: int = 1

@@ -29,7 +29,7 @@ def best_tokens(logits_RV: Tensor, number: int, mask: TokenMask) -> tuple[Tensor
         select(mask, rows).apply(logits_RV[rows].log_softmax(dim=-1, dtype=torch.float32)) for rows in segments
     )
     values, tokens = zip(*(largest(segment, number) for segment in log_probs), strict=True)
-    return torch.cat(values), torch.cat(tokens)
+    return mask.without_prefix(torch.cat(values)), torch.cat(tokens)
 
 
 def sampled_tokens(
@@ -43,7 +43,10 @@ def sampled_tokens(
     """
     log_probs_RV = mask.apply(logits_RV.log_softmax(dim=-1, dtype=torch.float32))
     if decoding.top_k is None and decoding.top_p is None:  # No sorting, which takes most of the time.
-        return _sampled(log_probs_RV, (log_probs_RV / decoding.temperature).softmax(dim=-1), random_numbers_R)
+        values_R1, tokens_R1 = _sampled(
+            log_probs_RV, (log_probs_RV / decoding.temperature).softmax(dim=-1), random_numbers_R
+        )
+        return mask.without_prefix(values_R1), tokens_R1
     values_RC, tokens_RC = largest(log_probs_RV, decoding.top_k or log_probs_RV.shape[1])
     weights_RC = (values_RC / decoding.temperature).softmax(dim=-1)
     if decoding.top_p is not None:
@@ -51,19 +54,19 @@ def sampled_tokens(
         # The likeliest token is kept, however small `top_p` is.
         weights_RC = weights_RC.masked_fill((sums_before_RC > 0) & (sums_before_RC >= decoding.top_p), 0.0)
     values_R1, ranks_R1 = _sampled(values_RC, weights_RC, random_numbers_R)
-    return values_R1, tokens_RC.gather(1, ranks_R1)
+    return mask.without_prefix(values_R1), tokens_RC.gather(1, ranks_R1)
 
 
 def _sampled(values_RC: Tensor, weights_RC: Tensor, random_numbers_R: Tensor) -> tuple[Tensor, Tensor]:
-    """Rx1 values and places, each sampled with a random number from 0 to 1; a value is NaN if the weights are NaN."""
+    """Rx1 values and offsets, each sampled with a random number from 0 to 1; a value is NaN if the weights are NaN."""
     sums_RC = weights_RC.cumsum(dim=-1)
     total_R1 = sums_RC[:, -1:].contiguous()
-    places_R1 = torch.searchsorted(sums_RC, random_numbers_R[:, None] * total_R1, right=True)
-    places_R1 = places_R1.clamp(max=sums_RC.shape[1] - 1)
-    # A number near 1 may be rounded up to the total, and sums on a GPU may rise at places without weight.
-    has_weight_R1 = weights_RC.gather(1, places_R1) > 0
-    places_R1 = torch.where(has_weight_R1, places_R1, weights_RC.argmax(dim=-1, keepdim=True))
-    return values_RC.gather(1, places_R1).masked_fill(total_R1.isnan(), torch.nan), places_R1
+    offsets_R1 = torch.searchsorted(sums_RC, random_numbers_R[:, None] * total_R1, right=True)
+    offsets_R1 = offsets_R1.clamp(max=sums_RC.shape[1] - 1)
+    # A number near 1 may be rounded up to the total, and sums on a GPU may rise where the weight is 0.
+    has_weight_R1 = weights_RC.gather(1, offsets_R1) > 0
+    offsets_R1 = torch.where(has_weight_R1, offsets_R1, weights_RC.argmax(dim=-1, keepdim=True))
+    return values_RC.gather(1, offsets_R1).masked_fill(total_R1.isnan(), torch.nan), offsets_R1
 
 
 def largest(values_RV: Tensor, number: int) -> tuple[Tensor, Tensor]:

@@ -52,7 +52,7 @@ class Pace(NamedTuple):
     """How often a search reads which sentences are done, and when it drops them, which copies all keys and values."""
 
     every_steps: int
-    largest_share: Fraction  # A batch keeps its size if a larger share of the sentences remains.
+    largest_share: Fraction  # A batch keeps its size if a larger fraction of the sentences remains.
     fewest: int  # So does a batch of at most this number of sentences.
 
 
@@ -78,7 +78,7 @@ def search(
 ) -> list[list[Hypothesis]]:
     """The `num_best` hypotheses (or samples) of each sentence of `src_ids` BxS, which is on the CPU, best first.
 
-    A hypothesis begins with the prefix of its sentence, if `prefixes` are given, and has the `reserved` entries of its
+    A hypothesis begins with the prefix of its sentence, if `prefixes` are given, and has the `reserved` tokens of its
     source. `predictor` must belong to `model`. Raises DivergenceError if a score is not a number.
     """
     device, num_beams = next(model.parameters()).device, max(decoding.beam_size, num_best)
@@ -178,7 +178,6 @@ class Independent:
             chosen = sampled_tokens(logits_RV, self.random_numbers[:, :, position].flatten(), self.decoding, mask)
         else:
             chosen = best_tokens(logits_RV, 1, mask)
-        chosen = mask.without_prefix(chosen[0]), chosen[1]
         log_probs_BN, tokens_BN = (values.view_as(self.scores) for values in chosen)
         return replace(
             self,
@@ -231,8 +230,7 @@ class Beams:
         most N end, so N active hypotheses remain. The finished hypotheses of sentences that are done do not change.
         """
         num_beams = self.ids.shape[1]
-        log_probs_RC, tokens_RC = best_tokens(logits_RV, 2 * num_beams, mask)
-        candidates = mask.without_prefix(log_probs_RC), tokens_RC
+        candidates = best_tokens(logits_RV, 2 * num_beams, mask)
         log_probs_BNC, tokens_BNC = (values.unflatten(0, (-1, num_beams)) for values in candidates)
         num_candidates = tokens_BNC.shape[2]
         totals_BNC = (self.scores[..., None] + log_probs_BNC).masked_fill(self.is_done()[:, None, None], -math.inf)

@@ -1,4 +1,4 @@
-"""Averages of weights. Knows parameters; does not know files, losses or data."""
+"""Averages of weights."""
 
 from __future__ import annotations
 

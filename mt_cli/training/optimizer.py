@@ -107,7 +107,7 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Opt
 
     Muon (Jordan et al. 2024) orthogonalises the averaged gradient of a matrix. Scaled as in Liu et al. 2025, section
     2.2, its update has the size of AdamW's, and both use one learning rate. Embeddings and the projection are tables of
-    entries, not maps between hidden states. Weight decay applies only to the matrices of linear maps.
+    tokens, not maps between hidden states. Weight decay applies only to the matrices of linear maps.
     """
     linear = {id(module.weight): name for name, module in model.named_modules() if isinstance(module, nn.Linear)}
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
@@ -189,7 +189,7 @@ def learning_rate(config: TrainingConfig, step: int, num_steps: int | None, elap
 
 
 def _decay(config: TrainingConfig, step: int, num_steps: int | None, elapsed_seconds: float) -> float:
-    """Elapsed share, 0 to 1, of the steps or of the time after the warm-up, whichever is larger.
+    """Elapsed fraction, 0 to 1, of the steps or of the time after the warm-up, whichever is larger.
 
     A warm-up longer than half of the steps or the time counts as half. The time of the warm-up is estimated from the
     mean speed.

@@ -1,4 +1,4 @@
-"""Optimisation as a generator of step reports. Knows no files, BLEU or terminals.
+"""Optimisation as a generator of step reports.
 
 Nothing here waits for a CUDA device unless its memory runs out: sums stay on the device until the caller reads them.
 """
@@ -50,9 +50,9 @@ class StepReport:
     grad_norm: Tensor  # Norm of the gradient before clipping.
     cross_entropy: Tensor  # Sum over the target tokens, in nats.
     num_correct: Tensor  # Target tokens for which the reference had the highest score, with dropout.
-    is_finite: Tensor  # Whether loss and gradient were finite; if not, the update was skipped.
+    is_finite: Tensor  # True if loss and gradient were finite; if not, the update was skipped.
     num_target_tokens: int
-    padding_share: float  # Share of padding, 0 to 1, among the rows of both sides in this process.
+    padding_share: float  # Fraction of padding, 0 to 1, among the rows of both sides in this process.
     elapsed_seconds: float  # Time of this step alone; on a GPU, until the work was queued.
     placed: list[PlacedBatch]  # Pairs of all processes.
     num_splits: int  # How often, since the start, a micro-batch was split for lack of memory.
@@ -101,7 +101,7 @@ def optimization_steps(
 
 @dataclass(frozen=True)
 class _Step:
-    """Micro-batches of one update, and the share of them that this process computes."""
+    """Micro-batches of one update, and those that this process computes."""
 
     placed: list[PlacedBatch]
     ends_epoch: bool

@@ -130,7 +130,7 @@ def fits_memory(
 
 
 def is_worth_compiling(num_parameters: int, num_tokens: int | None) -> bool:
-    """Whether compiling the layers saves more time than it takes in a run of `num_tokens` target tokens.
+    """True if compiling the layers saves more time than it takes in a run of `num_tokens` target tokens.
 
     Compiling takes about 30 seconds and saves about a sixth of the time. A run of unknown length (None) counts as long.
     The time of a run is estimated for an H100: 0.7 microseconds and 1.6e-14 seconds per parameter for each token.
@@ -143,7 +143,7 @@ def is_worth_compiling(num_parameters: int, num_tokens: int | None) -> bool:
 def reason_against_graphs(
     config: TrainingConfig, model: ModelConfig, device: torch.device, compute_dtype: torch.dtype
 ) -> str | None:
-    """Reason why the steps of a run cannot be recorded as graphs, in a few words; None if they can."""
+    """Reason why the steps of a run cannot be captured as graphs, in a few words; None if they can."""
     if device.type != "cuda":
         return "only GPUs with CUDA have graphs"
     if not config.cuda_graphs:
@@ -153,7 +153,7 @@ def reason_against_graphs(
     if model.attention_dropout:
         return "the attention kernel for graphs has no dropout; set model.attention_dropout to 0"
     if not has_variable_length(device, compute_dtype, model.d_head):
-        return "there is no attention kernel of variable length for this GPU, number format, size of heads or PyTorch"
+        return "there is no attention kernel of variable length for this GPU, dtype, head dim or PyTorch"
     return reason_against_compiling(device) or _failure_of_compiler(device)
 
 
