@@ -21,7 +21,7 @@ from mt_cli.corpus.rows import Pair
 
 NUM_CHANCES = 5
 """Number of random numbers that decide on the changes of a pair."""
-_FINAL_MARKS = re.compile(r"(?<=\S)(?:(?<![{0}])|(?=\s))\s*+[{0}]++\s*$".format(".!?…।॥۔؟。！？։።፧။។៕།"))
+_FINAL_MARKS = re.compile(r"(?<=\S)(?:(?<!\S[{0}])|(?=\s))\s*+[{0}]++\s*$".format(".!?…।॥۔؟。！？։።፧။។៕།"))
 _LETTERS_OF_WORD = re.compile(rf"[^\W\d_{SPACELESS}]{{4,}}")
 _FIRST_LETTER = regex.compile(r"(?<![\w\p{M}'’\xad])\p{L}")
 _WORD_START = re.compile(rf"(?:^|(?<= ))(?=[^ {SPACELESS}])")

@@ -12,7 +12,7 @@ from mt_cli.corpus.plain_text import input_lines
 from mt_cli.corpus.rows import BlankRow, Languages, Pair, untagged
 from mt_cli.data.evaluation_set import EvaluationSet
 from mt_cli.errors import InputError
-from mt_cli.evaluation.evaluate import Baseline, SplitScores, compare, evaluate, note_on_spelling, write_hypotheses
+from mt_cli.evaluation.evaluate import Baseline, SplitScores, compare, evaluate, write_hypotheses
 from mt_cli.evaluation.scores import Score, Scorer, scorer_of
 from mt_cli.machine.console import say
 from mt_cli.machine.storage import real_path
@@ -60,10 +60,7 @@ def evaluate_system(
     `against` is the baseline: a run, which `load` loads, or a file of translations. `comet` computes one more score.
     """
     translator, pairs, languages, skipped = system.translator, test_set.pairs, test_set.languages, test_set.skipped
-    notes = [test_set.note_on_changed_text(system.paths[0])]
-    if system.config is not None:
-        notes.append(note_on_spelling(system.config.tokenizer, [target for _, target in pairs]))
-    for note in filter(None, notes):
+    if note := test_set.note_on_changed_text(system.paths[0]):
         say(f"note: {note}")
     scores, hypotheses = evaluate(translator, pairs, test_set.name, scorer, languages, skipped, **system.search)
     scores.run = system.name

@@ -10,7 +10,6 @@ from typing import Any
 
 from pydantic import BaseModel, FiniteFloat, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.rows import BlankRow, Languages, Pair
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import MtError
@@ -18,12 +17,10 @@ from mt_cli.evaluation.notes import FEWEST_SENTENCES, notes_on_texts
 from mt_cli.evaluation.scores import LOWER_IS_BETTER, METRICS, DirectionScores, Score, Scorer, score_directions
 from mt_cli.machine.console import Progress, say
 from mt_cli.machine.storage import write_text
-from mt_cli.tokenizer.spelling import respelled
 from mt_cli.translation.stream import note_on_repetition
 from mt_cli.translation.translator import Translator
 
 _SENTENCES_AT_ONCE = 2048
-_MANY_OTHERS = 0.05
 
 
 class _Scores(BaseModel):
@@ -168,20 +165,6 @@ def write_hypotheses(path: Path, hypotheses: Sequence[str]) -> None:
         write_text(path, "".join(f"{hypothesis}\n" for hypothesis in hypotheses))
     except (OSError, ValueError, MtError) as error:  # A test set may have a name that no file can have.
         say(f"The translations were not written to {path}: {error}")
-
-
-def note_on_spelling(config: TokenizerConfig, references: Sequence[str]) -> str | None:
-    """Note that more than a few references have spellings that translations cannot have; None if there are fewer."""
-    spellings = [(text, respelled(text, config)) for text in references] if config.changes_of_spelling else []
-    changed = [(old, new) for old, new in spellings if old != new]
-    if not changed or len(changed) < _MANY_OTHERS * len(references):
-        return None
-    words = zip(*(text.split() for text in changed[0]), strict=False)
-    old, new = next((pair for pair in words if pair[0] != pair[1]), changed[0])
-    return (
-        f"{len(changed):,} of {len(references):,} references are spelled as this run never writes "
-        f"({', '.join(config.changes_of_spelling)}), as in {old} instead of {new}: its scores are too low"
-    )
 
 
 def format_scores(result: SplitScores) -> str:

@@ -5,7 +5,6 @@ import pytest
 
 from mt_cli.config.directions import Tagging
 from mt_cli.config.sections import TokenizerConfig
-from mt_cli.evaluation.evaluate import note_on_spelling
 from mt_cli.features.orthography.spellings import letters_to_replace
 from mt_cli.tokenizer.spelling import respelled
 from mt_cli.tokenizer.training import train_tokenizer
@@ -93,11 +92,3 @@ def test_only_letters_are_replaced_each_once():
     for letters in ({"ab": "c"}, {"a": "a"}, {"a": "!"}, {"a\u0303": "â"}, {"a": "b", "b": "c"}, {"ã": "ä", "Ä": "Ã"}):
         with pytest.raises(ValueError, match="letters: "):
             TokenizerConfig(letters=letters)
-
-
-def test_references_that_are_spelled_otherwise_are_named():
-    config = TokenizerConfig(letters={"ã": "â"})
-    note = note_on_spelling(config, ["tetã guasu", "oga"])
-    assert "1 of 2 references" in note and "tetã instead of tetâ" in note
-    for references in (["tetâ"], ["tetã", *["tetâ"] * 30], []):
-        assert note_on_spelling(config, references) is None
