@@ -89,6 +89,7 @@ def test_work_on_a_line_takes_time_in_proportion_to_it(pieces, part):
     assert_linear(split_point, part.__mul__)
     assert_linear(lambda text: repeats_itself("", text), part.__mul__)
     assert_linear(lambda text: translated(Parrot(), pieces, text, 10**6, with_details=True), part.__mul__, size=60)
+    assert_linear(lambda text: translated(Parrot(), pieces, text, 10, split_sentences=True), part.__mul__)
 
 
 @given(st.text(max_size=60) | MIXED)
