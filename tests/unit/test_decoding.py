@@ -238,7 +238,7 @@ def test_forced_decoding_gives_the_probabilities_of_a_translation():
         assert torch.allclose(forced.attention, engine.force_decode([(source, target)])[0].attention, atol=1e-6)
 
 
-def test_forced_decoding_holds_the_logits_of_some_tokens_at_a_time(monkeypatch):
+def test_forced_decoding_holds_few_logits_at_a_time(monkeypatch):
     """Whatever the size of the vocabulary, with the same results."""
     model, pairs, sizes = tiny(seed=4), [(source, source[::-1]) for source in sources_of(9)], []
     models = Ensemble([model, tiny(seed=5)])

@@ -28,7 +28,7 @@ class SignalledRaw(io.RawIOBase):
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"])
-def test_a_signal_while_a_notice_is_written_is_only_a_request(monkeypatch, name):
+def test_a_signal_during_a_notice_is_only_a_request(monkeypatch, name):
     number = getattr(signal, name)
     raw = SignalledRaw(number)
     monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(io.BufferedWriter(raw), "utf-8", line_buffering=True))

@@ -192,7 +192,7 @@ def test_positions_are_the_sines_of_the_paper():
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "fairseq", "rotary"])
-def test_positions_stay_exact_in_half_precision_and_after_a_long_sentence(positions):
+def test_positions_stay_exact_in_any_dtype(positions):
     model = tiny(positions=positions)
     tables = [table.clone() for table in model.buffers()]
     short, long, half = some_ids(), (torch.full((1, 700), 5), torch.tensor([[2]])), torch.bfloat16
