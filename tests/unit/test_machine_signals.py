@@ -10,6 +10,14 @@ from mt_cli.machine.console import say
 from mt_cli.machine.signals import STOPS, Signals, interrupt_training
 
 
+@pytest.fixture(autouse=True)
+def hangups_are_not_ignored():
+    """Under `nohup`, SIGHUP is ignored, and stays so in a training."""
+    previous = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, previous)
+
+
 class SignalledRaw(io.RawIOBase):
     """A stream during whose first write a signal arrives."""
 
