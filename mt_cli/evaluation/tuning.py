@@ -171,7 +171,7 @@ class OutOfTimeError(Exception):
 def _trials(
     translator: Translator, compared: TuningSet, settings: Sequence[DecodingConfig], max_seconds: float
 ) -> dict[Trial, list[str]]:
-    """Trial and translations of each setting; settings that are not reached within `max_seconds` are left out."""
+    """Trial and translations of each setting; settings not reached within `max_seconds` are omitted."""
     trials: dict[Trial, list[str]] = {}
     ends_at, limit = time.monotonic() + max_seconds, max_seconds if max_seconds < inf else None
     with Progress("tune decoding", len(settings) * len(compared.pairs), "sentence", max_seconds=limit) as progress:
