@@ -169,7 +169,7 @@ class Checkpoint:
         parameters = [(group, weight) for group in optimizer.param_groups for weight in group["params"]]
         for index, (group, weight) in enumerate(parameters):
             shapes = {"step": [], "exp_avg": list(weight.shape), "exp_avg_sq": list(weight.shape)}
-            if "momentum" in group:  # Muon.
+            if "is_muon" in group:
                 shapes = {"momentum_buffer": list(weight.shape)}
             names = {key: f"optimizer.{index}.{key}" for key in shapes}
             if any(self._shapes.get(names[key]) != shape for key, shape in shapes.items()):
