@@ -192,7 +192,7 @@ def tiny_config(tiny_tree, tmp_path):
 def mt(tmp_path, monkeypatch, capsys):
     """Runs the command line in an empty folder: (exit status, standard output, standard error)."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("mt_cli.machine.console._mode", "auto")  # `--progress` sets it for one command only.
+    monkeypatch.setattr("mt_cli.runtime.console._mode", "auto")  # `--progress` sets it for one command only.
     monkeypatch.setattr("typer.main.get_command", command_of)
 
     def run(*arguments):
@@ -285,9 +285,9 @@ def mt_from_hub(hub, forked, tmp_path):
 PROGRAM = """
 import os, torch
 from mt_cli.errors import InputError
-from mt_cli.machine import group as groups
-from mt_cli.machine import launcher
-from mt_cli.machine.launcher import launched_group
+from mt_cli.runtime import group as groups
+from mt_cli.runtime import launcher
+from mt_cli.runtime.launcher import launched_group
 
 {body}
 """

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 
 from mt_cli.checkpoint.state import RunState
 from mt_cli.errors import DamagedFileError, RunError, reason
-from mt_cli.machine.storage import check_regular, write_atomically
 from mt_cli.model.adapters import saved_weights
+from mt_cli.runtime.files import check_regular, write_atomically
 
 FORMAT = 3
 """Version of the checkpoint format; increase it when older checkpoints can no longer be read."""

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from mt_cli.checkpoint.checkpoint import Checkpoint, save_checkpoint
 from mt_cli.checkpoint.state import RunState
 from mt_cli.errors import DamagedFileError, RunError
-from mt_cli.machine.storage import first_free, remove
 from mt_cli.model.transformer import Transformer
+from mt_cli.runtime.files import first_free, remove
 
 
 class Checkpoints:

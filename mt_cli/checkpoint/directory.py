@@ -21,9 +21,8 @@ from mt_cli.checkpoint.checkpoints import Checkpoints
 from mt_cli.config.loading import differences, load_config
 from mt_cli.config.sections import Config, may_change
 from mt_cli.errors import RunError, reason
-from mt_cli.machine.console import say
-from mt_cli.machine.group import ALONE, Group
-from mt_cli.machine.storage import (
+from mt_cli.runtime.console import say
+from mt_cli.runtime.files import (
     check_regular,
     first_free,
     read_regular,
@@ -31,6 +30,7 @@ from mt_cli.machine.storage import (
     refusal,
     write_text,
 )
+from mt_cli.runtime.group import ALONE, Group
 from mt_cli.tokenizer.tokenizer import MAX_FILE_BYTES, TokenizerPair, load_tokenizers, save_tokenizers
 
 LOCK = ".lock"

@@ -12,10 +12,10 @@ from mt_cli.checkpoint.lineage import Ancestor
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import Config, InitConfig
 from mt_cli.errors import DamagedFileError, InputError, RunError
-from mt_cli.machine.console import say
-from mt_cli.machine.storage import new_folder
 from mt_cli.model.adapters import add_adapters, merge_adapters
 from mt_cli.model.transformer import Transformer, outline
+from mt_cli.runtime.console import say
+from mt_cli.runtime.files import new_folder
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 
 

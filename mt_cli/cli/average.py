@@ -10,7 +10,7 @@ from mt_cli.cli import options
 from mt_cli.cli.options import MODEL, NEWEST_RUN, OUTPUT, check_new_run, option, run_paths
 from mt_cli.cli.streams import show
 from mt_cli.errors import InputError
-from mt_cli.machine.console import say
+from mt_cli.runtime.console import say
 
 _model = partial(option, MODEL)
 
@@ -44,7 +44,7 @@ def average(
     if output is None or last is not None or best is not None:
         raise InputError("for a mean of runs, give --output DIR, without --last and --best")
     check_new_run(output)
-    from mt_cli.features.averages.averages import average_runs
+    from mt_cli.checkpoint.averages import average_runs
 
     say("\n".join(average_runs(paths, output)))
     return show(str(output))

@@ -12,7 +12,7 @@ from mt_cli.cli import options
 from mt_cli.cli.options import OUTPUT, RUNS, file_option, load_config, option
 from mt_cli.cli.streams import check_output, show
 from mt_cli.errors import InputError
-from mt_cli.machine.console import say
+from mt_cli.runtime.console import say
 
 _pairs = partial(option, "Pairs")
 
@@ -41,9 +41,9 @@ def data_check(
     if clean is not None and os.path.lexists(clean):
         raise InputError(f"{clean}: exists already; give the clean pairs a new name")
     check_output(clean)
+    from mt_cli.advice.data_check import examine, format_examination, write_clean
+    from mt_cli.advice.problems import find_problems, refuse_problems
     from mt_cli.corpus.cache import Cache
-    from mt_cli.features.data_check.problems import find_problems, refuse_problems
-    from mt_cli.features.data_check.report import examine, format_examination, write_clean
     from mt_cli.run.config import prepare_new
 
     cache = Cache(RUNS / ".cache", say)
@@ -76,8 +76,8 @@ def data_show(
     More: docs/data.md
     """
     loaded = load_config(config, overrides)
+    from mt_cli.advice.data_check import shown_pairs
     from mt_cli.corpus.cache import Cache
-    from mt_cli.features.data_check.report import shown_pairs
     from mt_cli.run.config import prepare_new
 
     cache = Cache(RUNS / ".cache", say)

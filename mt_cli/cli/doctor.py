@@ -17,7 +17,7 @@ def doctor() -> None:
     Examples:
         mt doctor
     """
-    from mt_cli.features.doctor.findings import examine
+    from mt_cli.advice.doctor import examine
 
     findings = examine(Path.cwd())
     show(*(f"{finding.kind:<4} {finding.subject:<12} {finding.text}" for finding in findings))

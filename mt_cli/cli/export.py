@@ -9,7 +9,7 @@ from typing import Annotated
 from mt_cli.cli import options
 from mt_cli.cli.options import OUTPUT, check_choice, option, run_path
 from mt_cli.errors import InputError
-from mt_cli.machine.console import say
+from mt_cli.runtime.console import say
 
 _output = partial(option, OUTPUT, callback=None)
 
@@ -58,10 +58,10 @@ def export(
     from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.checkpoint.lineage import licences_of
     from mt_cli.checkpoint.trained import TrainedRun
-    from mt_cli.features.exchange.bundle import export_bundle
-    from mt_cli.features.exchange.comparison import sample_sentences
-    from mt_cli.features.exchange.ctranslate2 import export_ctranslate2
-    from mt_cli.features.exchange.destinations import check_destination, note_on_protection
+    from mt_cli.exchange.bundle import export_bundle
+    from mt_cli.exchange.comparison import sample_sentences
+    from mt_cli.exchange.ctranslate2 import export_ctranslate2
+    from mt_cli.exchange.destinations import check_destination, note_on_protection
 
     path = run_path(run)
     config = RunDirectory(path).config()
@@ -78,8 +78,8 @@ def export(
     sentences, number_format = sample_sentences(path), quantization or "float32"
     if kind == "huggingface":
         from mt_cli.evaluation.results import RunSummary
-        from mt_cli.features.exchange.card import model_card
-        from mt_cli.features.exchange.huggingface import export_huggingface
+        from mt_cli.exchange.card import model_card
+        from mt_cli.exchange.huggingface import export_huggingface
 
         agreement = export_huggingface(
             loaded, output, sentences, model_card(RunSummary.read(path), license_name, licences)
@@ -87,7 +87,7 @@ def export(
         usage = f"Use it with transformers; {output}/README.md says how"
     elif kind == "argos":
         from mt_cli.evaluation.results import RunSummary
-        from mt_cli.features.exchange.argos import INSTALL, Package, choose_direction, export_argos
+        from mt_cli.exchange.argos import INSTALL, Package, choose_direction, export_argos
 
         direction = choose_direction(loaded.config.corpus, source, to)
         of_parents = ", ".join(dict.fromkeys(licences.values())) or None

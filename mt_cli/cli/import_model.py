@@ -10,7 +10,7 @@ from typing import Annotated
 from mt_cli.cli.options import MODEL, OUTPUT, argument, check_languages, check_new_run, flag, option
 from mt_cli.cli.streams import show
 from mt_cli.errors import InputError
-from mt_cli.machine.console import say
+from mt_cli.runtime.console import say
 
 _model = partial(option, MODEL)
 
@@ -48,8 +48,8 @@ def import_model(
     check_languages(source_language, target_language)
     check_new_run(output)
     from mt_cli.checkpoint.lineage import licences_of
-    from mt_cli.features.exchange import importing
-    from mt_cli.features.exchange.m2m100 import Selection
+    from mt_cli.exchange import importing
+    from mt_cli.exchange.m2m100 import Selection
 
     selection = None
     if languages is not None or vocabulary_from or new_language:

@@ -6,11 +6,11 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+from mt_cli.advice.init import write_config
+from mt_cli.advice.request import Request
 from mt_cli.cli.options import RUNS, argument, check_choice, check_languages, flag, option
 from mt_cli.cli.streams import show
-from mt_cli.features.recipes.init import write_config
-from mt_cli.features.recipes.request import Request
-from mt_cli.machine.console import say
+from mt_cli.runtime.console import say
 
 _FOUND, _WRITTEN = "Found by itself", "What it writes"
 _text, _found, _written = (partial(option, panel) for panel in ("Your text (give one)", _FOUND, _WRITTEN))
@@ -82,7 +82,7 @@ def init(
     given = locals()
     check_languages(source_language, target_language)
     if destination is not None:
-        from mt_cli.features.exchange.destinations import DESTINATIONS
+        from mt_cli.exchange.destinations import DESTINATIONS
 
         check_choice("--for", destination, *DESTINATIONS)
     path = write_config(

@@ -10,7 +10,7 @@ from mt_cli.cli import options
 from mt_cli.cli.options import argument, check_choice, check_no_files, load_translator, option, run_path
 from mt_cli.cli.streams import show
 from mt_cli.errors import InputError
-from mt_cli.machine.console import say
+from mt_cli.runtime.console import say
 
 _picture = partial(option, "Pictures")
 
@@ -43,8 +43,8 @@ def inspect(
     check_no_files([] if sentence is None else [sentence], "give the sentence itself")
     path = run_path(run)
     translator = load_translator(path, device, "fp32", checkpoint=checkpoint)
-    from mt_cli.features.inspection import trace as inspection
-    from mt_cli.features.inspection.figures import font_note
+    from mt_cli.inspection import trace as inspection
+    from mt_cli.inspection.figures import font_note
 
     if sentence is None:
         pictures = inspection.draw_model(translator.model, _folder(path, output), suffix)
@@ -76,7 +76,7 @@ def _lineage(run: Path, checkpoint: str | None) -> list[str]:
 
 def _folder(run: Path, output: Path | None) -> Path:
     """Folder for pictures; created if it is missing."""
-    from mt_cli.machine.storage import refusal
+    from mt_cli.runtime.files import refusal
 
     folder = run / "pictures" if output is None else output
     try:

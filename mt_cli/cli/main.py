@@ -31,7 +31,7 @@ from mt_cli.cli.train import train
 from mt_cli.cli.translate import translate
 from mt_cli.cli.tune_decoding import tune_decoding
 from mt_cli.errors import MtError, one_line, reason
-from mt_cli.machine.storage import is_out_of_room, is_wrong_path
+from mt_cli.runtime.files import is_out_of_room, is_wrong_path
 
 _PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
     "Start": {"init": init, "doctor": doctor},
@@ -136,6 +136,6 @@ def _explain(error: BaseException) -> tuple[str, int] | None:
 def _is_out_of_memory(error: BaseException) -> bool:
     if "torch" not in sys.modules:
         return False
-    from mt_cli.machine.devices import is_out_of_memory  # Imports torch, which takes seconds.
+    from mt_cli.runtime.devices import is_out_of_memory  # Imports torch, which takes seconds.
 
     return isinstance(error, Exception) and is_out_of_memory(error)

@@ -15,8 +15,8 @@ from typer import Argument, CallbackParam, Option
 
 from mt_cli.cli.streams import as_utf8
 from mt_cli.errors import InputError
-from mt_cli.machine.console import say, show_progress
-from mt_cli.machine.group import ALONE, Group
+from mt_cli.runtime.console import say, show_progress
+from mt_cli.runtime.group import ALONE, Group
 
 if TYPE_CHECKING:
     from mt_cli.config.sections import Config
@@ -115,7 +115,7 @@ def together(devices: int, if_lost: str, check: Callable[[], object]) -> Iterato
     if "WORLD_SIZE" not in os.environ and devices == 1:
         yield ALONE
         return
-    from mt_cli.machine.launcher import launch, launched_group, launched_processes
+    from mt_cli.runtime.launcher import launch, launched_group, launched_processes
 
     number = launched_processes()
     if number is None:
@@ -161,7 +161,7 @@ def run_paths(runs: list[Path] | None) -> list[Path]:
 def check_new_run(path: Path) -> None:
     """Raise InputError unless a path for a new run is free, or an empty folder, and has a name that a run may have."""
     from mt_cli.config.sections import RUN_NAME, RUN_NAME_RULE
-    from mt_cli.machine.storage import is_free
+    from mt_cli.runtime.files import is_free
 
     if not RUN_NAME.fullmatch(path.name):
         raise InputError(f"--output {path}: the name of a run has {RUN_NAME_RULE}")
@@ -188,7 +188,7 @@ def load_translator(
     group: Group = ALONE,
 ) -> Translator:
     """Load a translator with `Translator.load`; keep freed memory for searches of many sizes."""
-    from mt_cli.machine.devices import keep_memory
+    from mt_cli.runtime.devices import keep_memory
     from mt_cli.translation.translator import Translator
 
     check_choice("--engine", engine, *ENGINES)

@@ -28,9 +28,9 @@ def report(
     """
     path = run_path(run)
     from mt_cli.evaluation.results import RunSummary
-    from mt_cli.features.exchange.destinations import describe_destinations
-    from mt_cli.features.inspection.page import page_of
-    from mt_cli.machine.storage import real_path, write_text
+    from mt_cli.exchange.destinations import describe_destinations
+    from mt_cli.inspection.page import page_of
+    from mt_cli.runtime.files import real_path, write_text
 
     is_page = output is None or output.suffix.lower() in (".html", ".htm")
     if output is not None and not is_page and output.exists() and real_path(output).is_relative_to(real_path(path)):

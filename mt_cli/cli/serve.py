@@ -10,7 +10,7 @@ from typing import Annotated
 from mt_cli.cli import options
 from mt_cli.cli.options import File, check_choice, file_option, flag, option, run_paths, search_options
 from mt_cli.errors import InputError
-from mt_cli.machine.console import show_progress
+from mt_cli.runtime.console import show_progress
 
 _network, _limits = partial(option, "Network"), partial(option, "Limits")
 
@@ -62,15 +62,15 @@ def serve(
     """
     check_choice("--engine", engine, *options.ENGINES)
     try:
-        from mt_cli.features.serving.server import serve as serve_models
+        from mt_cli.serving.server import serve as serve_models
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn", "python_multipart"):
             raise
         raise InputError(f"{error.name} is not installed; pip install 'mt-cli[serve]'") from None
     from mt_cli.config.loading import changed_section
-    from mt_cli.features.serving.access import Hosts, Keys, Rates
-    from mt_cli.features.serving.models import Models, Source
-    from mt_cli.features.serving.service import Limits, Service
+    from mt_cli.serving.access import Hosts, Keys, Rates
+    from mt_cli.serving.models import Models, Source
+    from mt_cli.serving.service import Limits, Service
 
     hosts, known_keys = Hosts.of(host, allow_host or (), cors or ()), Keys.read(keys)
     search = search_options(overrides, beam_size=beam_size, length_penalty=length_penalty)

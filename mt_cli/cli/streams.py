@@ -15,8 +15,8 @@ import typer
 
 from mt_cli.corpus.plain_text import input_lines
 from mt_cli.errors import InputError, MtError, reason
-from mt_cli.machine.console import say
-from mt_cli.machine.storage import refusal
+from mt_cli.runtime.console import say
+from mt_cli.runtime.files import refusal
 
 
 def use_utf8() -> None:

@@ -9,7 +9,7 @@ from mt_cli.cli import options
 from mt_cli.cli.options import RUNS, argument, check_choice, check_no_files, flag, load_config, option, run_path
 from mt_cli.cli.streams import show
 from mt_cli.errors import InputError
-from mt_cli.machine.console import say
+from mt_cli.runtime.console import say
 
 
 def tokenize(
@@ -36,7 +36,7 @@ def tokenize(
         if sentences or run:
             raise InputError("--config reports on a config's tokenizers; use it without sentences and without --run")
         from mt_cli.corpus.cache import Cache
-        from mt_cli.data.describe import describe_tokenizers
+        from mt_cli.data.statistics import describe_tokenizers
         from mt_cli.run.config import prepare_new
 
         prepared, data, _ = prepare_new(load_config(config, overrides), Cache(RUNS / ".cache", say))

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from mt_cli.cli import options
 from mt_cli.cli.options import RUNS, flag, load_config, together
-from mt_cli.machine.signals import interrupt_training
+from mt_cli.runtime.signals import interrupt_training
 
 
 def train(

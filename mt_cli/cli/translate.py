@@ -26,7 +26,7 @@ from mt_cli.cli.options import (
 from mt_cli.cli.streams import Output, check_distinct, check_output, prompted_lines
 from mt_cli.corpus.plain_text import check_plain_text, input_lines
 from mt_cli.errors import InputError
-from mt_cli.machine.console import Progress, say
+from mt_cli.runtime.console import Progress, say
 
 if TYPE_CHECKING:
     from mt_cli.translation.lines import Translation
@@ -131,7 +131,7 @@ def translate(
 
 def _is_of_documents(path: Path) -> bool:
     """True if a path is a folder, or a document whose format is read."""
-    from mt_cli.features.documents.formats import is_document
+    from mt_cli.documents.formats import is_document
 
     return path.is_dir() or (path.is_file() and is_document(path))
 
@@ -145,8 +145,8 @@ def _translate_documents(
     translates_all: bool,
     is_strict: bool,
 ) -> None:
-    from mt_cli.features.documents.document import Options
-    from mt_cli.features.documents.translate import Job, translate_documents
+    from mt_cli.documents.document import Options
+    from mt_cli.documents.translate import Job, translate_documents
 
     options = Options(translator.languages, column)
     key = repr((translator.digest, sorted(search.items(), key=str), options, translates_all, translator.decoding))

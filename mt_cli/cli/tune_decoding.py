@@ -12,8 +12,8 @@ from mt_cli.cli import options
 from mt_cli.cli.options import OF_RUN, OUTPUT, RUNS, SEARCH, flag, load_translator, option, run_path
 from mt_cli.cli.streams import show
 from mt_cli.errors import InputError
-from mt_cli.machine.console import say
-from mt_cli.machine.storage import real_path
+from mt_cli.runtime.console import say
+from mt_cli.runtime.files import real_path
 
 _search = partial(option, SEARCH)
 _SPLIT = "valid"
@@ -55,8 +55,8 @@ def tune_decoding(
     translator = load_translator(path, device, precision, num_threads=threads)
     from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.corpus.cache import Cache
-    from mt_cli.data.evaluation_set import read_split
     from mt_cli.evaluation import tuning
+    from mt_cli.evaluation.evaluation_set import read_split
 
     directory = RunDirectory(path)
     with nullcontext() if dry_run else directory.locked():

@@ -1,1 +1,1 @@
-"""Reading and checking parallel text. Knows files and the Hugging Face hub; does not know tokens."""
+"""Pairs of texts: formats, sources, the Hugging Face hub, filters. Texts only; no ids."""

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from mt_cli.corpus.lines import refuse_devices, unreadable
 from mt_cli.errors import CorpusError, InputError, MtError, reason
-from mt_cli.machine.storage import check_regular, new_folder, read_regular, remove
+from mt_cli.runtime.files import check_regular, new_folder, read_regular, remove
 
 FORMAT = 9
 """Version of the cache; increase it when the same data gives other content."""

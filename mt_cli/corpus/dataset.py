@@ -17,13 +17,13 @@ from typing import Any
 from mt_cli.config.sources import DatasetSource
 from mt_cli.corpus.cache import digest_of_file
 from mt_cli.corpus.formats import names_in, read_file
+from mt_cli.corpus.hub import Repository, download, find_repository, is_recorded, start_client
 from mt_cli.corpus.lines import folder_note
 from mt_cli.corpus.read_report import Item, ReadOptions
 from mt_cli.corpus.rows import Languages, Names
 from mt_cli.errors import ColumnError, CorpusError, MtError, one_line
-from mt_cli.machine.console import say
-from mt_cli.machine.hub import Repository, download, find_repository, is_recorded, start_client
-from mt_cli.machine.storage import writing
+from mt_cli.runtime.console import say
+from mt_cli.runtime.files import writing
 
 _READER = 4
 """Version of the rows read from a dataset; increase it when a change of `mt` changes these rows."""

@@ -40,9 +40,9 @@ from mt_cli.corpus.rows import BlankRow, Languages, Pair, Row
 from mt_cli.corpus.sources import commit_of, content_of, files_of, in_blocks, names_of, read_rows
 from mt_cli.corpus.text_hashes import AS_WRITTEN, Hashes, Spelling, pair_hashes
 from mt_cli.errors import CorpusError
-from mt_cli.machine.console import say
-from mt_cli.machine.cpus import in_threads
-from mt_cli.machine.storage import check_free_disk, size_of
+from mt_cli.runtime.console import say
+from mt_cli.runtime.cpus import in_threads
+from mt_cli.runtime.files import check_free_disk, size_of
 
 Advance = Callable[[int], object]
 """Callback with the number of rows done, for a progress bar."""

@@ -1,1 +1,1 @@
-"""Corpora prepared for a run: read, filtered, encoded and described."""
+"""Dataset and collator: the pairs of a run, encoded, changed for training, packed and batched. Ids only; no models."""

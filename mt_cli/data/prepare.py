@@ -11,9 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mt_cli.batching.batches import MixedPairs, TrainingPairs, count_batches, shares_by_temperature
-from mt_cli.batching.encoded import EncodedPairs, Statistics, encode_corpora
-from mt_cli.batching.streamed import StreamedPairs, first_pairs
 from mt_cli.config.sections import Config
 from mt_cli.corpus import languages
 from mt_cli.corpus.augmented_text import TextAugmentation
@@ -26,10 +23,13 @@ from mt_cli.corpus.reading import read_corpora
 from mt_cli.corpus.rows import Pair, untagged
 from mt_cli.corpus.sources import content_of, names_of, notes_on_files
 from mt_cli.corpus.text_hashes import Hashes, PairHashes, hashes_of, pair_hashes
+from mt_cli.data.batches import MixedPairs, TrainingPairs, count_batches, shares_by_temperature
+from mt_cli.data.encode import EncodedPairs, Statistics, encode_corpora
+from mt_cli.data.streams import StreamedPairs, first_pairs
 from mt_cli.errors import CorpusError
-from mt_cli.machine.console import Progress, say
-from mt_cli.machine.devices import release_memory
-from mt_cli.machine.group import ALONE, Group
+from mt_cli.runtime.console import Progress, say
+from mt_cli.runtime.devices import release_memory
+from mt_cli.runtime.group import ALONE, Group
 from mt_cli.tokenizer.spelling import spelling_of
 from mt_cli.tokenizer.tokenizer import TokenizerPair, load_tokenizers, save_tokenizers
 from mt_cli.tokenizer.training import train_tokenizers

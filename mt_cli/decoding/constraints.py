@@ -1,6 +1,6 @@
 """Constraints of a search: lengths, prefixes, repetitions, and reserved tokens of the source.
 
-Exports to other engines set the same options: `features/exchange/ctranslate2.py` and `transformers_folder.py`.
+Exports to other engines set the same options: `exchange/ctranslate2.py` and `transformers_folder.py`.
 
 Legend of the shapes: B sentences, N hypotheses of each, R = B x N rows, T target positions, P positions of a prefix,
 V vocabulary, C candidates, K reserved characters, A tokens of a character.

@@ -11,16 +11,16 @@ from typing import NamedTuple, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from mt_cli.batching.batches import batches_in_order, pad
 from mt_cli.config.sections import DecodingConfig
+from mt_cli.data.batches import batches_in_order, pad
 from mt_cli.decoding.constraints import ReservedIds
 from mt_cli.decoding.predictor import Predictor
 from mt_cli.decoding.search import Hypothesis, search
 from mt_cli.errors import DeviceMemoryError
-from mt_cli.machine.devices import free_memory, in_halves
 from mt_cli.model.cache import SOURCE_MULTIPLE, rounded_sentences
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer
+from mt_cli.runtime.devices import free_memory, in_halves
 from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID
 
 Ids = Sequence[int]

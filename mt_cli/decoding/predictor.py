@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from mt_cli.machine.graphs import GraphPool
 from mt_cli.model.cache import Arena, CacheShape
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer
+from mt_cli.runtime.cuda_graphs import GraphPool
 from mt_cli.tokenizer.special_tokens import SOS_ID
 
 _STEPS_BEFORE_CAPTURE = 24

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from mt_cli.batching.packing import round_up
 from mt_cli.config.sections import DecodingConfig
+from mt_cli.data.packing import round_up
 from mt_cli.decoding.constraints import Constraints, Prefixes, ReservedIds, TokenMask, select
 from mt_cli.decoding.next_tokens import best_tokens, sampled_tokens
 from mt_cli.decoding.predictor import Predictor

@@ -10,12 +10,12 @@ from typing import Any
 from mt_cli.config.sections import Config
 from mt_cli.corpus.plain_text import input_lines
 from mt_cli.corpus.rows import BlankRow, Languages, Pair, untagged
-from mt_cli.data.evaluation_set import EvaluationSet
 from mt_cli.errors import InputError
 from mt_cli.evaluation.evaluate import Baseline, SplitScores, compare, evaluate, write_hypotheses
+from mt_cli.evaluation.evaluation_set import EvaluationSet
 from mt_cli.evaluation.scores import Score, Scorer, scorer_of
-from mt_cli.machine.console import say
-from mt_cli.machine.storage import real_path
+from mt_cli.runtime.console import say
+from mt_cli.runtime.files import real_path
 from mt_cli.translation.translator import Translator
 
 

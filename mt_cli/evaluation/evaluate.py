@@ -15,8 +15,8 @@ from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import MtError
 from mt_cli.evaluation.notes import FEWEST_SENTENCES, notes_on_texts
 from mt_cli.evaluation.scores import LOWER_IS_BETTER, METRICS, DirectionScores, Score, Scorer, score_directions
-from mt_cli.machine.console import Progress, say
-from mt_cli.machine.storage import write_text
+from mt_cli.runtime.console import Progress, say
+from mt_cli.runtime.files import write_text
 from mt_cli.translation.stream import note_on_repetition
 from mt_cli.translation.translator import Translator
 

@@ -15,8 +15,8 @@ from mt_cli.checkpoint.directory import RunDirectory, is_imported
 from mt_cli.config.sections import Config
 from mt_cli.errors import InputError
 from mt_cli.evaluation.evaluate import SplitScores
-from mt_cli.machine.console import say
-from mt_cli.machine.storage import read_model, read_regular, reading, real_path
+from mt_cli.runtime.console import say
+from mt_cli.runtime.files import read_model, read_regular, reading, real_path
 
 T = TypeVar("T")
 Sample = tuple[str, str, str]

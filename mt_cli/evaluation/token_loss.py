@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from mt_cli.batching.batches import batches_in_order, collate
-from mt_cli.batching.encoded import EncodedPairs
-from mt_cli.machine.group import ALONE, Group
+from mt_cli.data.batches import batches_in_order, collate
+from mt_cli.data.encode import EncodedPairs
 from mt_cli.model.loss import Objective
+from mt_cli.runtime.group import ALONE, Group
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from mt_cli.data.prepare import Data
 from mt_cli.errors import InputError
 from mt_cli.evaluation.evaluate import translations_of
 from mt_cli.evaluation.scores import METRICS, Score, Scorer, score_directions, scorer_of
-from mt_cli.machine.console import Progress, clock, say
-from mt_cli.machine.storage import write_text
+from mt_cli.runtime.console import Progress, clock, say
+from mt_cli.runtime.files import write_text
 from mt_cli.translation.translator import Translator
 
 _DEFAULT_PENALTY = DecodingConfig().length_penalty

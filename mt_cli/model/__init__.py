@@ -1,1 +1,1 @@
-"""The Transformer, its key/value cache, and fast operations, also for the loss. Does not know text or search."""
+"""The Transformer, its key/value cache, and fast operations, also for the loss. Tensors only; no text or search."""

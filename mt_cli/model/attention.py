@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from mt_cli.batching.packing import PackedLayout
 from mt_cli.config.sections import ModelConfig
+from mt_cli.data.packing import PackedLayout
 from mt_cli.model.cache import KeysValues
 from mt_cli.model.cached_attention import attend_on_gpu
 from mt_cli.model.kernels import drop, from_grid, is_cpu, to_grid

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mt_cli.batching.packing import PackedLayout, round_up
+from mt_cli.data.packing import PackedLayout, round_up
 
 KeysValues = tuple[Tensor, Tensor]
 """Keys and values BxHxSxK."""

@@ -16,8 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mt_cli.machine.devices import has_fast_bf16
 from mt_cli.model.kernel_trial import Case, kernel_works
+from mt_cli.runtime.devices import has_fast_bf16
 
 _MOST_QUERIES = 16
 """Smallest tile of a matrix product in Triton."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from mt_cli.machine.devices import can_compile, is_right
+from mt_cli.runtime.devices import can_compile, is_right
 
 LARGEST_HEAD = 128
 """Largest head dim of the kernels."""

@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mt_cli.batching.packing import PackedLayout
-from mt_cli.machine.devices import has_varlen_attention
+from mt_cli.data.packing import PackedLayout
+from mt_cli.runtime.devices import has_varlen_attention
 
 
 def is_cpu(x: Tensor) -> bool:

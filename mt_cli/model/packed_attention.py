@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mt_cli.batching.packing import PackedLayout, shaped_layout
+from mt_cli.data.packing import PackedLayout, shaped_layout
 from mt_cli.model.kernel_trial import Case, kernel_works
 
 _BLOCK, _INNER = 64, 32

@@ -13,8 +13,8 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from mt_cli.batching.packing import PackedLayout
 from mt_cli.config.sections import ModelConfig
+from mt_cli.data.packing import PackedLayout
 from mt_cli.model.kernels import drop, is_cpu
 from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID
 

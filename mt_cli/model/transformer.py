@@ -20,9 +20,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from mt_cli.batching.batches import Batch, Side
-from mt_cli.batching.packing import PackedLayout
 from mt_cli.config.sections import ModelConfig
+from mt_cli.data.batches import Batch, Side
+from mt_cli.data.packing import PackedLayout
 from mt_cli.model.attention import Append, AttentionMaps, Memory, MultiHeadAttention, bias_of, recorded_maps
 from mt_cli.model.cache import Arena, KeyValueCache
 from mt_cli.model.kernels import add_dropped, drop, has_variable_length, mark_rows

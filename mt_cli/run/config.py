@@ -7,18 +7,18 @@ from pathlib import Path
 
 import torch
 
+from mt_cli.checkpoint.parent import ParentRun, adopt, inherited
 from mt_cli.config.sections import TUNED, Config
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.sources import with_commits
 from mt_cli.data.prepare import Data, prepare
 from mt_cli.errors import DeviceMemoryError
-from mt_cli.features.fine_tuning.parent import ParentRun, adopt, inherited
-from mt_cli.machine.console import say
-from mt_cli.machine.devices import limited_memory, memory_of, pick_precision
-from mt_cli.machine.storage import format_bytes
 from mt_cli.model.adapters import freeze
 from mt_cli.model.loss import Objective
 from mt_cli.model.transformer import Transformer, outline
+from mt_cli.runtime.console import say
+from mt_cli.runtime.devices import limited_memory, memory_of, pick_precision
+from mt_cli.runtime.files import format_bytes
 from mt_cli.training.update import fits_memory, largest_batch
 
 _SMALLEST_BATCH, _BATCHES_PER_EPOCH = 4_096, 100

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import torch
 
+from mt_cli.advice.problems import find_problems
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import Cache
-from mt_cli.data.describe import describe_data
 from mt_cli.data.prepare import Data
+from mt_cli.data.statistics import describe_data
 from mt_cli.evaluation.notes import note_on_short_references
 from mt_cli.evaluation.scores import best_metric_of, scorer_of
-from mt_cli.features.data_check.problems import find_problems
-from mt_cli.features.exchange.destinations import describe_destinations
-from mt_cli.machine.devices import describe_hardware
+from mt_cli.exchange.destinations import describe_destinations
 from mt_cli.model.kernels import has_variable_length
 from mt_cli.run.setup import Length, Setup
+from mt_cli.runtime.devices import describe_hardware
 
 
 def describe_training(setup: Setup, cache: Cache) -> list[str]:

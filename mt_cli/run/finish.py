@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
+from mt_cli.checkpoint.averages import available_validations, mean_of, steps_to_average
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.state import RunState, best_of, last_of
 from mt_cli.checkpoint.trained import TrainedRun
@@ -15,15 +16,14 @@ from mt_cli.evaluation.evaluate import SplitScores, evaluate, write_hypotheses
 from mt_cli.evaluation.results import Report
 from mt_cli.evaluation.scores import scorer_of
 from mt_cli.evaluation.tuning import tune_at_end
-from mt_cli.features.averages.averages import available_validations, mean_of, steps_to_average
-from mt_cli.machine.console import say
-from mt_cli.machine.devices import keep_memory, pick_device, pick_precision
 from mt_cli.model.loss import Objective
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.report import Ending, write_report
 from mt_cli.run.resume import check_data
 from mt_cli.run.setup import Run, Setup
 from mt_cli.run.validation import Validator
+from mt_cli.runtime.console import say
+from mt_cli.runtime.devices import keep_memory, pick_device, pick_precision
 from mt_cli.training.averaging import replaced
 from mt_cli.translation.translator import Translator
 

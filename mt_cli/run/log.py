@@ -24,10 +24,10 @@ from mt_cli.checkpoint.state import RunState, UnloggedStep
 from mt_cli.config.training import TrainingConfig
 from mt_cli.errors import DivergenceError
 from mt_cli.evaluation.results import Sample, read_rows
-from mt_cli.machine.console import Progress, say
-from mt_cli.machine.devices import memory_used
-from mt_cli.machine.storage import writing
 from mt_cli.model.kernels import is_cpu
+from mt_cli.runtime.console import Progress, say
+from mt_cli.runtime.devices import memory_used
+from mt_cli.runtime.files import writing
 from mt_cli.training.optimizer import weight_norm
 from mt_cli.training.steps import StepReport
 

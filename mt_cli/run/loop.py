@@ -16,14 +16,14 @@ from dataclasses import asdict
 from mt_cli.checkpoint.state import RunState
 from mt_cli.corpus.sources import names_of
 from mt_cli.errors import RunInterruptedError
-from mt_cli.machine.console import Progress, clock, say
-from mt_cli.machine.devices import release_memory
-from mt_cli.machine.signals import Signals
-from mt_cli.machine.storage import remove
 from mt_cli.run.log import Records, TooManyBadStepsError, TrainingLog
 from mt_cli.run.resume import follow, go_back, save_state
 from mt_cli.run.setup import Setup
 from mt_cli.run.validation import Validation, sample_lines
+from mt_cli.runtime.console import Progress, clock, say
+from mt_cli.runtime.devices import release_memory
+from mt_cli.runtime.files import remove
+from mt_cli.runtime.signals import Signals
 from mt_cli.training.optimizer import learning_rate
 from mt_cli.training.steps import StepReport, optimization_steps
 from mt_cli.training.update import build_update

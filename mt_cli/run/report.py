@@ -13,15 +13,15 @@ from mt_cli.checkpoint.lineage import record_of
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.loading import flat
 from mt_cli.config.sections import Config
-from mt_cli.data.describe import report_on_data
+from mt_cli.data.statistics import report_on_data
 from mt_cli.evaluation.evaluate import SplitScores, format_scores
 from mt_cli.evaluation.results import BestValidation, DataRow, ParentRecord, Report, notes_on_training, read_report
 from mt_cli.evaluation.scores import metric_id_of, scorer_of
-from mt_cli.machine.console import clock
-from mt_cli.machine.devices import describe_hardware, describe_versions
-from mt_cli.machine.storage import json_text, write_text
 from mt_cli.run.log import write_hparams
 from mt_cli.run.setup import Run
+from mt_cli.runtime.console import clock
+from mt_cli.runtime.devices import describe_hardware, describe_versions
+from mt_cli.runtime.files import json_text, write_text
 
 
 @dataclass(frozen=True)

@@ -13,20 +13,20 @@ from pathlib import Path
 
 from mt_cli.checkpoint.checkpoint import Checkpoint
 from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.checkpoint.parent import ParentRun
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import Config
 from mt_cli.corpus.sources import with_commits
 from mt_cli.errors import DamagedFileError, DivergenceError, InputError, RunError
 from mt_cli.evaluation.results import Report
-from mt_cli.features.fine_tuning.parent import ParentRun
-from mt_cli.machine.console import say
-from mt_cli.machine.group import Group
-from mt_cli.machine.storage import remove, write_text
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.config import resumed_config
 from mt_cli.run.log import TooManyBadStepsError
 from mt_cli.run.report import finished_report
 from mt_cli.run.setup import Setup
+from mt_cli.runtime.console import say
+from mt_cli.runtime.files import remove, write_text
+from mt_cli.runtime.group import Group
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 from mt_cli.training.steps import Position, StepReport
 

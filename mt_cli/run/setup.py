@@ -9,24 +9,24 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mt_cli.batching.batches import TrainingPairs
+from mt_cli.advice.problems import find_problems, refuse_processed
 from mt_cli.checkpoint.checkpoint import save_checkpoint
 from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.checkpoint.parent import ParentRun
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import Cache
+from mt_cli.data.batches import TrainingPairs
 from mt_cli.data.prepare import Data, estimate_epoch, fingerprints_of, read
-from mt_cli.features.data_check.problems import find_problems, refuse_processed
-from mt_cli.features.fine_tuning.parent import ParentRun
-from mt_cli.features.training_pairs import training_pairs
-from mt_cli.machine.console import say
-from mt_cli.machine.devices import pick_precision, precision_of, seed_everything
-from mt_cli.machine.group import Group
+from mt_cli.data.training_pairs import training_pairs
 from mt_cli.model.adapters import add_adapters, freeze
 from mt_cli.model.loss import Objective
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.config import prepare_new, with_fitting_batches
 from mt_cli.run.validation import Validator
+from mt_cli.runtime.console import say
+from mt_cli.runtime.devices import pick_precision, precision_of, seed_everything
+from mt_cli.runtime.group import Group
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 from mt_cli.training.averaging import MovingAverage
 from mt_cli.training.optimizer import build_optimizer

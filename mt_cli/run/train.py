@@ -9,22 +9,22 @@ import pyarrow as pa
 import torch
 
 from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.checkpoint.parent import ParentRun
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import Cache
 from mt_cli.data.prepare import Data, prepare
 from mt_cli.evaluation.results import Report
 from mt_cli.evaluation.scores import scorer_of
-from mt_cli.features.fine_tuning.parent import ParentRun
-from mt_cli.machine.console import say
-from mt_cli.machine.devices import keep_memory, pick_device, release_memory, use_threads
-from mt_cli.machine.group import ALONE, Group
-from mt_cli.machine.storage import write_text
 from mt_cli.run.describe import describe_training
 from mt_cli.run.finish import average_at_end, finish
 from mt_cli.run.loop import optimize
 from mt_cli.run.report import Ending, format_summary
 from mt_cli.run.resume import Start, decide, restore
 from mt_cli.run.setup import Run, build_setup, create
+from mt_cli.runtime.console import say
+from mt_cli.runtime.devices import keep_memory, pick_device, release_memory, use_threads
+from mt_cli.runtime.files import write_text
+from mt_cli.runtime.group import ALONE, Group
 
 
 def train(config: Config, runs: Path, fresh: bool = False, group: Group = ALONE) -> Report:

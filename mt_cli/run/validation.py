@@ -27,11 +27,11 @@ from mt_cli.evaluation.scores import (
     scorer_of,
 )
 from mt_cli.evaluation.token_loss import score_tokens
-from mt_cli.features.inspection.trace import attention_pictures
-from mt_cli.machine.console import Progress, truncate
-from mt_cli.machine.group import ALONE, Group
+from mt_cli.inspection.trace import attention_pictures
 from mt_cli.model.loss import Objective
 from mt_cli.model.transformer import Transformer, with_dtype
+from mt_cli.runtime.console import Progress, truncate
+from mt_cli.runtime.group import ALONE, Group
 from mt_cli.translation.translator import Translator
 
 _QUICK_METRICS = ("bleu", "chrf", "cer", "wer")

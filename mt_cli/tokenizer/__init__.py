@@ -1,1 +1,1 @@
-"""Tokenizers: texts to ids and back. Knows text and ids; does not know batches or models."""
+"""Vocabularies: their training, and texts to ids and back."""

@@ -27,7 +27,7 @@ from mt_cli.config.directions import direction_of
 from mt_cli.config.sections import Config, TokenizerConfig
 from mt_cli.corpus.protected_text import RESERVED
 from mt_cli.errors import RunError, one_line
-from mt_cli.machine.storage import read_regular, reading, write_text
+from mt_cli.runtime.files import read_regular, reading, write_text
 from mt_cli.tokenizer.sentencepiece import TextPreparation
 from mt_cli.tokenizer.spacing import joined
 from mt_cli.tokenizer.special_tokens import (

@@ -17,7 +17,7 @@ from mt_cli.config.sections import Config, TokenizerConfig
 from mt_cli.corpus.protected_text import RESERVED
 from mt_cli.corpus.rows import untagged
 from mt_cli.errors import ConfigError
-from mt_cli.machine.console import Progress
+from mt_cli.runtime.console import Progress
 from mt_cli.tokenizer.sentencepiece import all_merges, rounded_score
 from mt_cli.tokenizer.spacing import DEFAULT_SUBWORDS, has_bytes, reserved_entries, untrained_backend
 from mt_cli.tokenizer.special_tokens import BYTES, JOINER, NEVER_SEEN, SPACE, SPECIAL_TOKENS

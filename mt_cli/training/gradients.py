@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 from torch.amp import GradScaler
 
-from mt_cli.batching.batches import Batch
+from mt_cli.data.batches import Batch
 from mt_cli.errors import DeviceMemoryError
-from mt_cli.machine.devices import in_halves, seed_device
-from mt_cli.machine.graphs import GraphPool
-from mt_cli.machine.group import ALONE, Group, copy_all
 from mt_cli.model.loss import LossSums, Objective
 from mt_cli.model.transformer import with_dtype
+from mt_cli.runtime.cuda_graphs import GraphPool
+from mt_cli.runtime.devices import in_halves, seed_device
+from mt_cli.runtime.group import ALONE, Group, copy_all
 
 MAX_GRAPHS = 128
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from mt_cli.config.training import TrainingConfig
-from mt_cli.machine.devices import has_fast_bf16
+from mt_cli.runtime.devices import has_fast_bf16
 
 _MOMENTUM = 0.95
 _UPDATE_SIZE = 0.2

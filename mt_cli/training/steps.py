@@ -12,10 +12,10 @@ from itertools import islice, zip_longest
 
 from torch import Tensor
 
-from mt_cli.batching.batches import Batch, PlacedBatch, TrainingPairs, collate, epoch_batches
 from mt_cli.config.training import TrainingConfig
+from mt_cli.data.batches import Batch, PlacedBatch, TrainingPairs, collate, epoch_batches
 from mt_cli.errors import CorpusError
-from mt_cli.machine.cpus import in_threads
+from mt_cli.runtime.cpus import in_threads
 from mt_cli.training.gradients import GradientAccumulator
 from mt_cli.training.update import Update
 

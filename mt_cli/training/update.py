@@ -10,16 +10,16 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from mt_cli.batching.batches import collate
-from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.sections import ModelConfig
 from mt_cli.config.training import TrainingConfig
+from mt_cli.data.batches import collate
+from mt_cli.data.encode import EncodedPairs
 from mt_cli.errors import one_line
-from mt_cli.machine.devices import reason_against_compiling
-from mt_cli.machine.graphs import GraphPool
-from mt_cli.machine.group import ALONE, Group
 from mt_cli.model.kernels import has_variable_length
 from mt_cli.model.loss import Objective
+from mt_cli.runtime.cuda_graphs import GraphPool
+from mt_cli.runtime.devices import reason_against_compiling
+from mt_cli.runtime.group import ALONE, Group
 from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.training.gradients import GradientAccumulator
 from mt_cli.training.optimizer import set_rate, step_if, use_tensor_rates

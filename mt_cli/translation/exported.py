@@ -17,7 +17,7 @@ from mt_cli.corpus.cache import digest_of_file, fingerprint
 from mt_cli.corpus.protected_text import Protection
 from mt_cli.decoding.ctranslate2 import CTranslate2Engine, import_ctranslate2
 from mt_cli.errors import InputError, reason
-from mt_cli.machine.storage import check_regular, json_text, read_model
+from mt_cli.runtime.files import check_regular, json_text, read_model
 from mt_cli.tokenizer.special_tokens import SPECIAL_TOKENS
 from mt_cli.tokenizer.tokenizer import TokenizerPair, load_pair
 

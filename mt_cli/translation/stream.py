@@ -10,10 +10,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from mt_cli.errors import MtError
-from mt_cli.machine.console import listed, say
+from mt_cli.runtime.console import listed, say
 
 if TYPE_CHECKING:
-    from mt_cli.machine.group import Group
+    from mt_cli.runtime.group import Group
     from mt_cli.translation.lines import Translation
     from mt_cli.translation.translator import Translator
 

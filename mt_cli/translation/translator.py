@@ -27,11 +27,11 @@ from mt_cli.decoding.constraints import ReservedIds
 from mt_cli.decoding.engine import Engine, ForcedDecoding, Ids, Sentence, TransformerEngine
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.errors import InputError
-from mt_cli.machine.console import say
-from mt_cli.machine.devices import pick_device, pick_precision, use_threads
-from mt_cli.machine.group import ALONE, Group
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer
+from mt_cli.runtime.console import say
+from mt_cli.runtime.devices import pick_device, pick_precision, use_threads
+from mt_cli.runtime.group import ALONE, Group
 from mt_cli.tokenizer.special_tokens import EOS, UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
 from mt_cli.translation.exported import load_exported

@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from mt_cli.batching.batches import MixedPairs, TrainingPairs, epoch_batches, pad
-from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.training import TrainingConfig
+from mt_cli.data.batches import MixedPairs, TrainingPairs, epoch_batches, pad
+from mt_cli.data.encode import EncodedPairs
 from mt_cli.model.loss import Objective
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID

@@ -19,12 +19,12 @@ from typing import Any
 import common
 import yaml
 
-from mt_cli.batching.encoded import encode_corpus
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.reading import read_corpora
-from mt_cli.machine.storage import size_of
+from mt_cli.data.encode import encode_corpus
+from mt_cli.runtime.files import size_of
 from mt_cli.tokenizer.tokenizer import Tokenizer
 from mt_cli.tokenizer.training import train_tokenizer
 

@@ -22,7 +22,7 @@ import torch
 
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.evaluation.scores import Scorer
-from mt_cli.machine.devices import keep_memory
+from mt_cli.runtime.devices import keep_memory
 from mt_cli.translation.translator import Translator
 
 Result = tuple[float, list[str], list[float]]
@@ -46,7 +46,7 @@ def translate_with_ctranslate2(options: Namespace, quantization: str, beam_size:
     """Translate with CTranslate2 and the tokenizers of the run."""
     import ctranslate2
 
-    from mt_cli.features.exchange.ctranslate2 import export_ctranslate2
+    from mt_cli.exchange.ctranslate2 import export_ctranslate2
 
     run = TrainedRun.load(Path(options.run))
     source_tokenizer, target_tokenizer = run.tokenizers
@@ -66,7 +66,7 @@ def translate_with_ctranslate2(options: Namespace, quantization: str, beam_size:
 
 def translate_with_joeynmt(options: Namespace, python: str, beam_size: int, sources: list[str]) -> Result:
     """Translate with JoeyNMT, in its own environment, on the tokens of the run's tokenizer."""
-    from mt_cli.features.exchange.bundle import export_bundle
+    from mt_cli.exchange.bundle import export_bundle
 
     run = TrainedRun.load(Path(options.run))
     tokenizer = run.tokenizers[0]

@@ -37,14 +37,14 @@ import peer_loops
 import torch
 import yaml
 
-from mt_cli.batching.batches import MixedPairs
-from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.presets import PRESETS
 from mt_cli.config.sections import DecodingConfig, ModelConfig
 from mt_cli.config.training import TrainingConfig
+from mt_cli.data.batches import MixedPairs
+from mt_cli.data.encode import EncodedPairs
 from mt_cli.decoding.engine import Sentence, TransformerEngine, fitting_batch_tokens
-from mt_cli.machine.devices import describe_hardware, keep_memory, pick_device, pick_precision, seed_everything
 from mt_cli.model.transformer import Transformer, with_dtype
+from mt_cli.runtime.devices import describe_hardware, keep_memory, pick_device, pick_precision, seed_everything
 from mt_cli.tokenizer.special_tokens import SPECIAL_TOKENS
 from mt_cli.training.averaging import MovingAverage
 
@@ -222,7 +222,7 @@ def translate_ctranslate2(size: str, quantization: str, options: Namespace) -> I
     """Translate with CTranslate2 and random weights, with a row for each beam and batch size."""
     import ctranslate2
 
-    from mt_cli.features.exchange.ctranslate2 import _specification
+    from mt_cli.exchange.ctranslate2 import _specification
 
     device, model = prepare(options), build_model(size)
     tokens = [*SPECIAL_TOKENS, *map(str, range(len(SPECIAL_TOKENS), model.projection.out_features))]

@@ -29,7 +29,7 @@ from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import Cache
 from mt_cli.data.prepare import prepare
-from mt_cli.features.training_pairs import training_pairs
+from mt_cli.data.training_pairs import training_pairs
 
 FLOP_PER_TARGET_TOKEN = 48e6
 """Of the matrix products alone, forward and backward, for a target token and its share of source tokens."""

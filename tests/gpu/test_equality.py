@@ -8,8 +8,8 @@ import yaml
 from run_content import checkpoint_content
 from tiny_models import some_pairs, tiny_model, weights_of
 
-from mt_cli.batching.batches import MixedPairs
 from mt_cli.config.training import TrainingConfig
+from mt_cli.data.batches import MixedPairs
 from mt_cli.model.loss import Objective
 from mt_cli.training.gradients import GradientAccumulator
 from mt_cli.training.optimizer import build_optimizer

@@ -9,18 +9,18 @@ import pytest
 import torch
 from tiny_models import padded, some_sources, tiny_model, weights_of
 
-from mt_cli.batching.batches import MixedPairs
-from mt_cli.batching.encoded import EncodedPairs
-from mt_cli.batching.packing import shape_of, shaped_layout
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.config.training import TrainingConfig
+from mt_cli.data.batches import MixedPairs
+from mt_cli.data.encode import EncodedPairs
+from mt_cli.data.packing import shape_of, shaped_layout
 from mt_cli.decoding.engine import Sentence, TransformerEngine
 from mt_cli.decoding.predictor import Predictor
-from mt_cli.machine.devices import can_compile
-from mt_cli.machine.graphs import GraphPool
 from mt_cli.model.cached_attention import has_cached_kernel
 from mt_cli.model.loss import Objective
 from mt_cli.model.packed_attention import attend_packed, has_row_kernels
+from mt_cli.runtime.cuda_graphs import GraphPool
+from mt_cli.runtime.devices import can_compile
 from mt_cli.training.optimizer import build_optimizer
 from mt_cli.training.steps import Position, optimization_steps
 from mt_cli.training.update import build_update, reason_against_graphs

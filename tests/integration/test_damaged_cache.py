@@ -19,11 +19,11 @@ def content_of(data):
 
 
 def test_a_damaged_file_of_the_cache_changes_nothing(quick_tree, corpus, tmp_path, monkeypatch, capsys):
+    from mt_cli.advice.problems import find_problems
     from mt_cli.config.loading import parse_config
     from mt_cli.corpus.cache import Cache
     from mt_cli.data.prepare import prepare
-    from mt_cli.features.data_check.problems import find_problems
-    from mt_cli.machine.console import say
+    from mt_cli.runtime.console import say
 
     monkeypatch.chdir(tmp_path)
     for side in ("en", "xx"):

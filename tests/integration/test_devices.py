@@ -212,7 +212,7 @@ def test_fresh_counts_until_the_old_run_was_moved_aside(forked, finished, tmp_pa
     """A launcher may start the processes again before and after that."""
     options = {"max_steps": 2}
     finished("again", 2, **options)
-    fails = {"body": "from mt_cli.machine.launcher import launched_group\nwith launched_group():\n    raise ValueError"}
+    fails = {"body": "from mt_cli.runtime.launcher import launched_group\nwith launched_group():\n    raise ValueError"}
     for restarts in range(3):
         statuses, _, _ = forked(
             command("again", "--fresh", **options), 2, restarts=restarts, **({} if restarts else fails)

@@ -75,7 +75,7 @@ def test_a_lost_connection_saves_and_the_same_command_resumes(mt, start, tiny_co
 
 
 def test_a_second_ctrl_c_stops_at_once(mt, tiny_config, monkeypatch):
-    from mt_cli.machine.signals import Signals
+    from mt_cli.runtime.signals import Signals
 
     def train(*arguments):
         with Signals().recorded():

@@ -39,6 +39,6 @@ def test_the_hub_accepts_a_model_card(trained):
     from huggingface_hub import ModelCard
 
     from mt_cli.evaluation.results import RunSummary
-    from mt_cli.features.exchange.card import model_card
+    from mt_cli.exchange.card import model_card
 
     ModelCard(model_card(RunSummary.read(trained), "cc-by-4.0")).validate()

@@ -208,7 +208,7 @@ def good(trained, tiny_tree, request):
     """A function that writes the files of a family."""
     from mt_cli.checkpoint.trained import TrainedRun
     from mt_cli.config.loading import parse_config
-    from mt_cli.features.exchange.bundle import export_bundle
+    from mt_cli.exchange.bundle import export_bundle
 
     def write(family, folder):
         (make_outside(folder / "outside") / "file").write_text("one two.\n" * 2)

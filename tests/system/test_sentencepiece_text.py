@@ -6,7 +6,7 @@ import pytest
 from sentencepiece_texts import odd_texts
 
 from mt_cli.config.sections import TokenizerConfig
-from mt_cli.features.exchange.sentencepiece import model_file, read_pieces, tokenizer_of
+from mt_cli.exchange.sentencepiece import model_file, read_pieces, tokenizer_of
 from mt_cli.tokenizer.training import train_tokenizer
 
 pytestmark = pytest.mark.slow(minutes=3)

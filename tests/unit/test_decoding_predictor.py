@@ -16,9 +16,9 @@ from mt_cli.decoding.engine import Sentence, TransformerEngine, batches_that_rec
 from mt_cli.decoding.predictor import Predictor
 from mt_cli.decoding.search import ON_CPU, ON_GPU, Beams, LengthPenalty, search
 from mt_cli.errors import DeviceMemoryError
-from mt_cli.machine.graphs import GraphPool
 from mt_cli.model.cache import rounded_sentences
 from mt_cli.model.transformer import Transformer
+from mt_cli.runtime.cuda_graphs import GraphPool
 
 
 def tiny(seed=0):

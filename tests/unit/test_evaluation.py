@@ -11,8 +11,8 @@ def test_token_scores_are_those_of_one_large_batch():
     import torch
     from tiny_models import some_pairs, tiny_model
 
-    from mt_cli.batching.batches import collate
     from mt_cli.config.training import TrainingConfig
+    from mt_cli.data.batches import collate
     from mt_cli.evaluation.token_loss import score_tokens
     from mt_cli.model.loss import Objective
 
@@ -32,8 +32,8 @@ def test_token_scores_are_those_of_one_large_batch():
 def test_scores_of_some_pairs_read_only_these(monkeypatch):
     from tiny_models import some_pairs, tiny_model
 
-    from mt_cli.batching.encoded import EncodedPairs
     from mt_cli.config.training import TrainingConfig
+    from mt_cli.data.encode import EncodedPairs
     from mt_cli.evaluation.token_loss import score_tokens
     from mt_cli.model.loss import Objective
 

@@ -9,10 +9,10 @@ import torch
 from meta_device import OnMeta
 from tiny_models import SIZES, padded, some_pairs, some_sources, tiny_model, weights_of
 
-from mt_cli.batching.batches import MixedPairs, collate
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import DecodingConfig, ModelConfig
 from mt_cli.config.training import TrainingConfig
+from mt_cli.data.batches import MixedPairs, collate
 from mt_cli.decoding import predictor as predictor_module
 from mt_cli.decoding import search as search_module
 from mt_cli.decoding.constraints import FREE, Constraints

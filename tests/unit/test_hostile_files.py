@@ -23,7 +23,7 @@ HOSTILE_WEIGHTS = {  # A value that is saved as a pickle or, if it can be, as sa
 def test_hostile_weights_are_refused_by_every_reader(tmp_path, monkeypatch, name):
     import torch
 
-    from mt_cli.features.exchange.untrusted_weights import read_pickle, read_safetensors
+    from mt_cli.exchange.untrusted_weights import read_pickle, read_safetensors
 
     monkeypatch.chdir(tmp_path)
     path, content = tmp_path / "weights", HOSTILE_WEIGHTS[name]
@@ -43,7 +43,7 @@ def test_weights_are_read_as_they_were_saved(tmp_path, dtype):
     import torch
     from safetensors.torch import save_file
 
-    from mt_cli.features.exchange.untrusted_weights import read_pickle, read_safetensors
+    from mt_cli.exchange.untrusted_weights import read_pickle, read_safetensors
 
     expected = torch.arange(12.0).view(3, 4)  # All formats hold these numbers exactly.
     weight = expected.to(getattr(torch, dtype))

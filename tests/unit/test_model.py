@@ -8,10 +8,10 @@ import torch
 from tiny_models import padded
 from torch import nn
 
-from mt_cli.batching.batches import collate
-from mt_cli.batching.encoded import EncodedPairs
-from mt_cli.batching.packing import padded_layout
 from mt_cli.config.sections import ModelConfig
+from mt_cli.data.batches import collate
+from mt_cli.data.encode import EncodedPairs
+from mt_cli.data.packing import padded_layout
 from mt_cli.model.positions import rotary_factors, rotate, sinusoids
 from mt_cli.model.transformer import Transformer, causal_mask, outline, with_dtype
 

@@ -3,8 +3,8 @@ import torch
 import torch.nn.functional as F
 from tiny_models import some_pairs, tiny_model
 
-from mt_cli.batching.batches import collate
 from mt_cli.config.training import TrainingConfig
+from mt_cli.data.batches import collate
 from mt_cli.model import loss as module
 from mt_cli.model.loss import Loss, Objective
 

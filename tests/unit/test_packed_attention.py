@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from mt_cli.batching.packing import packed_layout, shaped_layout
+from mt_cli.data.packing import packed_layout, shaped_layout
 from mt_cli.model import kernel_trial, packed_attention
 from mt_cli.model.kernel_trial import LARGEST_ERROR, error_of
 from mt_cli.model.packed_attention import (

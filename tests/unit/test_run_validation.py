@@ -1,6 +1,6 @@
 import pytest
 
-from mt_cli.machine.console import truncate
+from mt_cli.runtime.console import truncate
 
 
 @pytest.mark.parametrize(

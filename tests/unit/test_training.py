@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_models import some_pairs, tiny_model, weights_of
 
-from mt_cli.batching.batches import MixedPairs, collate, epoch_batches
 from mt_cli.config.training import TrainingConfig
+from mt_cli.data.batches import MixedPairs, collate, epoch_batches
 from mt_cli.errors import DeviceMemoryError
 from mt_cli.evaluation.token_loss import score_tokens
 from mt_cli.model import loss as loss_module

@@ -1,0 +1,232 @@
+"""Options by the facts of a corpus, with the reason for each. The numbers are in `config/presets.yaml`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import exp, inf, log
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mt_cli.advice.facts import Facts, rounded
+from mt_cli.config import presets
+from mt_cli.config.presets import DATA, PRESETS, SECTIONS, Level, Values
+from mt_cli.config.sections import WITHOUT_SUBWORDS
+from mt_cli.config.training import TrainingConfig
+from mt_cli.config.writing import on_one_line
+from mt_cli.training.steps import count_steps
+
+_SIZES = list(PRESETS)
+"""Presets, the smallest model first."""
+_MIN_EPOCHS, _MAX_EPOCHS = 3, 200
+_MIN_VALIDATIONS, _MAX_VALIDATIONS = 12, 40
+_PATIENCE = 3 / 8
+"""Patience as a share of the number of validations."""
+_SHARE_OF_VALIDATIONS, _COST_OF_TRANSLATION = 0.15, 2
+"""Share of time for validations, and cost of a token in greedy search, in tokens of training."""
+_MIN_VOCABULARY, _NUM_BYTES = 400, 256
+_SCRIPTS_WITH_CAPITALS = {*DATA["scripts_with_capitals"]}
+
+
+class Choice(NamedTuple):
+    """Value of an option, with the reason for it."""
+
+    value: Any
+    why: str
+
+
+Choices = Mapping[str, Mapping[str, Choice]]
+"""Choices by section and key."""
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """Batches of an epoch of the training pairs."""
+
+    num_batches: int
+    training: TrainingConfig
+    """Section without the length of the run."""
+    num_valid_tokens: int = 0
+    """Target tokens of `valid`."""
+
+    def num_steps(self, num_epochs: int) -> int:
+        """Number of updates in some epochs, in one process."""
+        return count_steps(self.training, 1, self.num_batches, num_epochs)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Level of a corpus, and the preset for it that fits the device and the time."""
+
+    level: Level
+    size: str
+    """Name of the preset."""
+    why_size: str
+    num_updates: int
+
+    @property
+    def is_smaller(self) -> bool:
+        """Whether the model is smaller than the level allows."""
+        return _SIZES.index(self.size) < _SIZES.index(self.level.preset)
+
+    @property
+    def why_dropout(self) -> str:
+        """Reason for `dropout`."""
+        return str(DATA["smaller_model"]["why_dropout"]) if self.is_smaller else self.level.why_dropout
+
+    @property
+    def num_tokens(self) -> int:
+        """Number of tokens that the updates train on."""
+        return self.num_updates * _tokens_per_step(self.level, self.size if self.is_smaller else self.level.preset)
+
+
+def level_of(facts: Facts) -> Level:
+    """Level of a corpus by its size and diversity."""
+    levels = presets.DIVERSE_LEVELS if facts.is_diverse else presets.LEVELS
+    return next(level for level in levels if facts.num_target_words <= level.max_target_words)
+
+
+def recipe_for(facts: Facts) -> Recipe:
+    """Recipe with the largest preset that fits the corpus and the device.
+
+    A run with a parent has the size of the parent. A model that is smaller than the level allows, to save time, gets
+    fewer updates.
+    """
+    level = level_of(facts)
+    num_tokens = level.num_updates * _tokens_per_step(level, level.preset)
+    size, why = _size_for(level, num_tokens, facts)
+    recipe = Recipe(level, size, why, level.num_updates)
+    if not recipe.is_smaller:
+        return recipe
+    affordable = min(num_tokens, _num_tokens_on_cpu(size))
+    return Recipe(level, size, why, round(affordable / _tokens_per_step(level, size)))
+
+
+def _size_for(level: Level, num_tokens: int, facts: Facts) -> tuple[str, str]:
+    """Name of the preset, and the reason for it."""
+    for name in _SIZES:
+        if PRESETS[name]["model"]["d_model"] == facts.d_model:
+            return name, "that of the parent"
+    rank, why = _SIZES.index(level.preset), "fits this number of pairs"
+    if facts.device == "cpu":
+        if rank > (largest := _SIZES.index(DATA["largest_on_cpu"])):
+            rank, why = largest, "larger models need a GPU"
+        while rank and num_tokens > _num_tokens_on_cpu(_SIZES[rank]):
+            rank, why = rank - 1, f"larger models need more than {DATA['cpu_minutes']:g} minutes of a CPU"
+    return _SIZES[rank], why
+
+
+def _num_tokens_on_cpu(size: str) -> float:
+    """Number of tokens that a model of this size can train on in the time planned for a CPU."""
+    return float(DATA["cpu_minutes"] * DATA["share_of_updates"] * DATA["tokens_per_minute"][size])
+
+
+def _tokens_per_step(level: Level, size: str) -> int:
+    training = {**PRESETS[size]["training"], **level.changes.get("training", {})}
+    return int(training["batch_tokens"] * training.get("micro_batches_per_step", 1))
+
+
+def expectation(facts: Facts) -> str:
+    """Quality of translations to expect, for people."""
+    recipe = recipe_for(facts)
+    if not recipe.is_smaller:
+        return recipe.level.expectation
+    return f"worse translations than these pairs allow: {recipe.why_size}."
+
+
+def choose(facts: Facts, epoch: Epoch | None = None) -> Choices:
+    """Options for a corpus; without `epoch`, without the length of the run."""
+    recipe = recipe_for(facts)
+    changes = [recipe.level.changes, DATA["smaller_model"]["changes"] if recipe.is_smaller else {}]
+    reasons = {key: reason.format(recipe=recipe, facts=facts) for key, reason in DATA["reasons"].items()}
+    chosen = {
+        section: {
+            key: Choice(value, reasons.get(key, f"recipe of size {recipe.size}"))
+            for options in (PRESETS[recipe.size], *changes)
+            for key, value in options.get(section, {}).items()
+        }
+        for section in SECTIONS
+    }
+    tokenizer, model, training = (chosen[section] for section in SECTIONS)
+    tokenizer |= _vocabulary(facts, DATA["smaller_model"]["max_vocabulary"] if recipe.is_smaller else inf)
+    if facts.spellings:
+        tokenizer["normalize"] = Choice([*facts.spellings], "train or valid has several spellings")
+    if facts.letters:
+        tokenizer["letters"] = Choice({**facts.letters}, "as valid or test writes; see mt data check")
+    if facts.is_short:
+        training["best_metric"] = Choice("chrf", "BLEU counts sequences of four words, which labels lack")
+    for name in _useless_augmentation(facts):
+        training.pop(name, None)
+    if facts.algorithm == "sentencepiece":
+        values = DATA["imported_parent"]["training"]
+        training |= {key: Choice(value, "usual for published models") for key, value in values.items()}
+    is_shared = tokenizer["shared"].value
+    why = "one vocabulary, one table" if is_shared else "two vocabularies"
+    model["tie_embeddings"] = Choice("all" if is_shared else "target", why)
+    if facts.scripts[0] & _SCRIPTS_WITH_CAPITALS and not facts.is_in_capitals:
+        why = "lines in capitals are other words to a model"
+        chosen["decoding"] = {"capitals": Choice("lower", why)}
+    for obstacle in facts.obstacles:
+        section, _, key = obstacle.key.partition(".")
+        before = chosen[section].get(key)
+        otherwise = on_one_line(before.value) if before else obstacle.value
+        chosen[section][key] = Choice(obstacle.instead, f"for {facts.destination}; otherwise {otherwise}")
+    if epoch is not None:
+        training |= _length(recipe, epoch, training["warmup_steps"].value)
+    return chosen
+
+
+def _useless_augmentation(facts: Facts) -> Iterator[str]:
+    """Options of augmentation that cannot be used with these pairs, or do not help."""
+    if facts.algorithm == "char" or facts.length_ratio < DATA["much_longer"]:
+        yield "concatenated_pairs"
+    if facts.algorithm in WITHOUT_SUBWORDS or not facts.scripts[0] & facts.scripts[1] & _SCRIPTS_WITH_CAPITALS:
+        yield "inserted_words"
+
+
+def _vocabulary(facts: Facts, max_size: float) -> dict[str, Choice]:
+    words, sizes = np.log(DATA["diverse_vocabulary" if facts.is_diverse else "vocabulary"]).T
+    size = exp(np.interp(log(min(max(facts.num_target_words, 1), 1e12)), words, sizes))
+    source, target = facts.scripts
+    is_shared = bool(source & target) or not (source and target)
+    is_one = is_shared or any(obstacle.key == "tokenizer.shared" for obstacle in facts.obstacles)
+    size *= 1 if is_one else DATA["share_of_separate_vocabulary"]
+    why = "more entries would be too rare to learn"
+    if size > max_size:
+        size, why = max_size, "with more, a small model takes longer"
+    if size > (limit := max(_MIN_VOCABULARY, facts.num_distinct_words + _NUM_BYTES)):
+        size, why = limit, "there are few distinct words"
+    scripts = " and ".join(sorted(source & target))
+    return {
+        "algorithm": Choice("bpe", "subwords leave no word unknown"),
+        "vocab_size": Choice(rounded(size), why),
+        "shared": Choice(is_shared, f"the script of both sides is {scripts}" if scripts else "the scripts differ"),
+    }
+
+
+def _length(recipe: Recipe, epoch: Epoch, warmup_steps: int) -> dict[str, Choice]:
+    """Length of the run and interval of validations."""
+    batch_tokens = epoch.training.tokens_per_batch
+    num_epochs = round(recipe.num_tokens / (max(1, epoch.num_batches) * batch_tokens))
+    num_epochs = min(max(num_epochs, _MIN_EPOCHS), _MAX_EPOCHS)
+    num_steps = epoch.num_steps(num_epochs)
+    # If `valid` is large compared with the updates, validate less often.
+    cost = _COST_OF_TRANSLATION * max(1, epoch.num_valid_tokens)
+    affordable = _SHARE_OF_VALIDATIONS * (num_steps * batch_tokens) / cost
+    num_validations = round(min(max(affordable, _MIN_VALIDATIONS), _MAX_VALIDATIONS))
+    why_epochs = f"{num_steps:,} updates of {batch_tokens:,} tokens, {epoch.num_steps(1):,} an epoch"
+    patience = round(_PATIENCE * num_validations)
+    interval, updates = rounded(max(num_steps / num_validations, 10)), f"{num_steps:,} updates"
+    return {
+        "max_steps": Choice(None, "max_epochs ends the run"),
+        "max_epochs": Choice(num_epochs, why_epochs),
+        "warmup_steps": Choice(min(warmup_steps, rounded(num_steps / 5)), f"at most a fifth of {updates}"),
+        "validate_every_steps": Choice(interval, f"about {round(num_steps / interval)} validations in {updates}"),
+        "patience": Choice(patience, f"stops after {patience} validations without a better score"),
+    }
+
+
+def values_of(choices: Choices) -> Values:
+    """Values without the reasons."""
+    return {section: {key: choice.value for key, choice in chosen.items()} for section, chosen in choices.items()}

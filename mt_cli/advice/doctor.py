@@ -1,0 +1,177 @@
+"""State and problems of this machine and of the runs in a folder. Changes nothing."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import torch
+
+from mt_cli.checkpoint.checkpoint import Checkpoint
+from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.errors import MtError, reason
+from mt_cli.runtime.cpus import idle_cpus, num_usable_cpus
+from mt_cli.runtime.cuda_graphs import GraphPool
+from mt_cli.runtime.devices import (
+    describe_versions,
+    has_fast_bf16,
+    has_varlen_attention,
+    memory_of,
+    pick_precision,
+    reason_against_compiling,
+)
+from mt_cli.runtime.files import format_bytes, size_of
+
+_MIN_FREE_DISK = 2 * 2**30
+_MIN_MEMORY = 2 * 2**30
+_Kind = Literal["ok", "note", "BAD"]
+"""`note`: worth knowing but not wrong, such as other running programs; `BAD`: needs to be fixed."""
+
+
+class Finding(NamedTuple):
+    """One line of the examination."""
+
+    kind: _Kind
+    subject: str
+    text: str
+
+
+def examine(directory: Path) -> list[Finding]:
+    """Findings about the machine, the disk of `directory` and the runs in it."""
+    runs = directory / "runs"
+    return [*_versions(), *_devices(), *_processors(idle_cpus()), *_memory(), *_storage(directory, runs), *_runs(runs)]
+
+
+def _finding(is_good: bool, subject: str, text: str, advice: str, otherwise: _Kind = "BAD") -> Finding:
+    return Finding("ok", subject, text) if is_good else Finding(otherwise, subject, f"{text}; {advice}")
+
+
+def _versions() -> Iterator[Finding]:
+    versions = describe_versions()
+    python = f"{platform.python_version()} on {platform.platform(terse=True)}"
+    yield _finding((3, 11) <= sys.version_info[:2] <= (3, 14), "python", python, "tested with 3.11 to 3.14")
+    packages = ", ".join(f"{name} {version}" for name, version in versions.items() if name != "python")
+    yield Finding("BAD" if "not installed" in versions.values() else "ok", "packages", packages)
+
+
+def _devices() -> Iterator[Finding]:
+    num_gpus = torch.cuda.device_count()
+    for index in range(num_gpus):
+        properties = torch.cuda.get_device_properties(index)
+        text = f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB, {_bf16(torch.device('cuda', index))}"
+        yield Finding("ok", f"cuda:{index}", text)
+    devices = [torch.device("cuda", index) for index in range(num_gpus)]
+    yield from dict.fromkeys(finding for device in devices for finding in _means_of_training(device))
+    if not num_gpus and shutil.which("nvidia-smi"):
+        text = f"this machine has an NVIDIA driver, but PyTorch {torch.__version__} cannot use it; install a CUDA build"
+        yield Finding("BAD", "cuda", text)
+    if torch.backends.mps.is_available():
+        yield Finding("ok", "mps", "available, fp32")
+    yield Finding("ok", "cpu", f"{platform.machine()}, {_bf16(torch.device('cpu'))}")
+    if not torch.distributed.is_available():
+        yield Finding("BAD", "processes", "this PyTorch has no torch.distributed, so --devices works with 1 only")
+    elif num_gpus > 1:
+        has_nccl = torch.distributed.is_nccl_available()
+        text = f"--devices {num_gpus} uses all GPUs (NCCL)" if has_nccl else "this PyTorch has no NCCL"
+        yield _finding(has_nccl, "processes", text, "install a CUDA build, or use one GPU")
+
+
+def _bf16(device: torch.device) -> str:
+    return "bf16 in hardware (precision auto: bf16)" if has_fast_bf16(device) else "no fast bf16 (precision auto: fp32)"
+
+
+def _means_of_training(device: torch.device) -> Iterator[Finding]:
+    """Attention kernel, compiling and graphs of a GPU. Training works without each of them, but takes longer."""
+    is_varlen = has_varlen_attention(device, pick_precision("auto", device))
+    kernel = "of variable length, without padding" if is_varlen else "grid of padded sentences"
+    advice = "attention without padding needs bf16 (Ampere or newer) and PyTorch 2.11"
+    yield _finding(is_varlen, "attention", kernel, advice, "note")
+    problem = reason_against_compiling(device)
+    yield Finding(
+        "note" if problem else "ok", "compiling", f"does not work: {problem}" if problem else "works (Triton)"
+    )
+    problem = problem_of_graphs(device)
+    yield Finding("note" if problem else "ok", "CUDA graphs", f"do not work: {problem}" if problem else "work")
+
+
+def problem_of_graphs(device: torch.device) -> str | None:
+    """Reason why CUDA graphs fail on a device, found by a trial; None if they work."""
+    counter = torch.zeros((), device=device)
+
+    def count() -> None:
+        counter.add_(1)
+
+    count()  # Kernels that are loaded at their first use cannot be recorded.
+    try:
+        if (replay := GraphPool(device).capture(count)) is None:
+            return "the memory does not suffice"
+        replay()
+        replay()
+    except RuntimeError as error:
+        return reason(error)
+    return None if counter.item() == 3 else f"3 additions made {counter.item():g}"
+
+
+def _processors(num_idle: float | None) -> Iterator[Finding]:
+    """Threads and CPUs, of which a mean of `num_idle` are idle, if that is known."""
+    available, used = num_usable_cpus(), torch.get_num_threads()
+    advice = "more threads than CPUs slow each other down, set training.num_threads"
+    yield _finding(used <= available, "threads", f"{used} of {available} CPUs", advice)
+    if num_idle is not None:
+        num_threads = max(1, round(num_idle))
+        advice = "other programs use the rest"
+        if num_threads < used:
+            advice += f", and {used} threads would wait for them; set training.num_threads={num_threads}"
+        yield _finding(num_idle > used - 0.5, "CPUs", f"{num_idle:.1f} of {os.cpu_count()} are idle", advice, "note")
+
+
+def _memory() -> Iterator[Finding]:
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        (available,) = (int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, ValueError):  # Not Linux.
+        return
+    text = f"{available / 2**30:.1f} of {memory_of(torch.device('cpu')) / 2**30:.1f} GiB available"
+    advice = "training takes 1 to 3 GiB and may be slow or be killed: close other programs"
+    yield _finding(available >= _MIN_MEMORY, "memory", text, advice)
+
+
+def _storage(directory: Path, runs: Path) -> Iterator[Finding]:
+    free = shutil.disk_usage(directory).free
+    text = f"{free / 2**30:.1f} GiB free at {directory}"
+    yield _finding(free >= _MIN_FREE_DISK, "disk", text, "checkpoints may not fit")
+    folder, cache = runs if os.path.lexists(runs) else directory, runs / ".cache"
+    if not (folder.is_dir() and os.access(folder, os.W_OK)):
+        problem = "cannot be written to" if folder.is_dir() else "is no directory"
+        yield Finding("BAD", "directory", f"{folder} {problem}, and runs are kept in ./runs; fix it or go elsewhere")
+    if cache.is_dir():
+        text = f"{format_bytes(size_of([cache]))} of prepared corpora in {cache}"
+        yield Finding("ok", "cache", f"{text}; may be deleted, and is made again when needed")
+
+
+def _runs(runs: Path) -> Iterator[Finding]:
+    problems = [_problems(RunDirectory(path.parent)) for path in sorted(runs.glob("*/checkpoints"))]
+    if num_good := problems.count([]):
+        yield Finding("ok", "runs", f"{num_good} below {runs} can be read")
+    yield from (Finding("BAD", "run", problem) for problems_of_run in problems for problem in problems_of_run)
+
+
+def _problems(run: RunDirectory) -> list[str]:
+    """Problems of the files that translating and resuming need."""
+    problems: dict[str, None] = {}
+    try:
+        run.tokenizers(run.config())
+    except MtError as error:
+        problems[str(error)] = None
+    for path in dict.fromkeys((run.best_path, run.last_path, *run.state_paths())):
+        if os.path.lexists(path):
+            try:
+                run.check_frozen_files(Checkpoint(path).state.fingerprints)
+            except MtError as error:
+                problems[str(error)] = None
+    return list(problems)

@@ -1,0 +1,171 @@
+"""`mt init`: options of the command to a file with a config. Imports pydantic only when they are used."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import mt_cli
+from mt_cli.advice.request import Request
+from mt_cli.errors import InputError
+from mt_cli.runtime.console import say
+from mt_cli.runtime.files import refusal
+
+_WAYS = (
+    "give a FOLDER, or one of --files SOURCE TARGET, --file FILE, --dataset ID and --example NAME; for a second file "
+    "of --valid or --test, repeat the option"
+)
+_KINDS = ("files", "file", "dataset", "example")
+_FORMATS_OF_FOLDERS = (".po", ".tmx", ".xlf", ".xliff")
+Tree = dict[str, Any]
+
+
+def write_config(
+    source: Mapping[str, Any],
+    languages: tuple[str | None, str | None],
+    evaluation: Mapping[str, list[str]],
+    runs: Path,
+    request: Request,
+    output: Path | None = None,
+) -> Path:
+    """Write the config for some text, or an example, into a new file, and return the file.
+
+    `source` has the options of the command on the text to train on, by the keys of a config, and `paths`: a folder, a
+    file with both sides, or two files. `evaluation` has the names that `--valid` and `--test` give. `runs` is the
+    folder of the runs and of the cache. The choices are printed. Raises InputError for options that do not fit
+    together or files that exist already, and the errors of `new_config`.
+    """
+    train = _training_text(source)
+    if "example" in train:
+        if len(train) > 1 or evaluation or any(languages) or request != Request():
+            raise InputError("--example: an example is a whole config; give --output alone beside it")
+        return _write(output or Path(f"{train['example']}.yaml"), _example(train["example"]))
+    if output is not None or request.name is not None:
+        _check_new(output or Path(f"{request.name}.yaml"))
+    from mt_cli.advice.new_config import new_config
+    from mt_cli.advice.problems import refuse_processed
+    from mt_cli.config.loading import parse_config
+    from mt_cli.corpus.cache import Cache
+
+    trees = {
+        role: _evaluation_text(f"--{role}", names, train, bool(source.get("skip_damaged")))
+        for role, names in evaluation.items()
+    }
+    # Checks the options by the rules for configs.
+    corpus: Tree = {"source": languages[0] or "source", "target": languages[1] or "target", "train": train}
+    corpus |= {"valid": {"fraction": 0.1}} | trees
+    checked = parse_config({"name": request.name or "new", "corpus": corpus}, "options")
+    sources = checked.corpus.groups
+    new = new_config(
+        sources["train"][0],
+        languages,
+        Cache(runs / ".cache", say),
+        {role: sources[role][0] for role in trees},
+        runs,
+        request,
+    )
+    refuse_processed(new.problems, "add --accept-processed")
+    path = output or Path(f"{new.config.name}.yaml")
+    _check_new(path)
+    for line in new.lines:
+        say(line)
+    return _write(path, new.text)
+
+
+def _training_text(source: Mapping[str, Any]) -> Tree:
+    """Source as in a config, or `example`; raises InputError unless the options name one."""
+    given = {kind: source[kind] for kind in _KINDS if kind in source}
+    paths = source.get("paths", ())
+    if len(given) + bool(paths) != 1 or len(paths) > 2:
+        raise InputError("".join(f"{path}: " for path in paths[-1:]) + _WAYS)
+    if len(paths) == 2:
+        given = {"files": tuple(paths)}
+    elif paths:
+        given = _folder(paths[0]) if os.path.isdir(paths[0]) else {"file": paths[0]}
+    _check_sides("mt init", given.get("files", ()))
+    return given | {key: value for key, value in source.items() if key not in (*_KINDS, "paths")}
+
+
+def _check_sides(option: str, files: Sequence[str]) -> None:
+    """Raise InputError if one of two files has both sides."""
+    from mt_cli.corpus.formats import suffix_of
+
+    for file in files:
+        if (suffix := suffix_of(Path(file))) is not None:
+            raise InputError(f"{file}: a {suffix} file holds both languages; give it alone ({option} {file!r})")
+
+
+def _folder(folder: str) -> Tree:
+    """Catalogues or translation memories in a folder; raises InputError unless there is one such format."""
+    from mt_cli.corpus.formats import suffix_of
+
+    suffixes = {suffix_of(path) or "" for path in Path(folder).rglob("*") if path.is_file()}
+    suffixes = {suffix for suffix in suffixes if suffix.startswith(_FORMATS_OF_FOLDERS)}
+    if len(suffixes) != 1:
+        problem = (
+            f"files of several formats ({', '.join(sorted(suffixes))})" if suffixes else "no .po, .tmx or .xlf files"
+        )
+        raise InputError(
+            f"{folder}: has {problem}; give one file with --file, two files with a sentence per line with --files, or "
+            "a folder with the layout of the Hugging Face hub with --dataset"
+        )
+    return {"folder": folder, "pattern": f"**/*{suffixes.pop()}"}
+
+
+def _evaluation_text(option: str, names: list[str], train: Mapping[str, Any], skip_damaged: bool) -> Tree:
+    """One file with both sides, a folder, a split of the dataset that is trained on, or two files.
+
+    With `skip_damaged`, folders and translation memories are read without their damaged parts.
+    """
+    from mt_cli.corpus.formats import suffix_of
+
+    if len(names) > 2:
+        raise InputError(f"{option} {names[2]}: give one file with both sides, or two files, the source and the target")
+    if len(names) == 2:
+        _check_sides(option, names)
+        return {"files": tuple(names)}
+    suffix = suffix_of(Path(names[0])) or ""
+    damaged = {"skip_damaged": True} if skip_damaged else {}
+    if os.path.isdir(names[0]):
+        return _folder(names[0]) | damaged
+    if "dataset" in train and not suffix:
+        return {**train, "split": names[0]}
+    file_format = {"format": train["format"]} if "format" in train and not suffix else {}
+    return {"file": names[0]} | file_format | (damaged if suffix.startswith(".tmx") else {})
+
+
+def _example(name: str) -> str:
+    """Text of a config that is part of the package, without the line for editors that names a schema beside it."""
+    package = Path(mt_cli.__file__).parent
+    folder = package / "configs"
+    if not folder.is_dir():
+        folder = package.parent / "configs"  # In a checkout.
+    names = sorted(path.stem for path in folder.glob("*.yaml"))
+    if name not in names:
+        raise InputError(f"--example {name}: unknown; there are {', '.join(names)}")
+    lines = (folder / f"{name}.yaml").read_text(encoding="utf-8").splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("# yaml-language-server"))
+
+
+def _check_new(path: Path) -> None:
+    if os.path.lexists(path):
+        raise InputError(f"{path}: exists already and is not overwritten; give a new name with --output")
+    if not path.parent.is_dir():
+        raise InputError(f"{path.parent}: no such folder")
+
+
+def _write(path: Path, text: str) -> Path:
+    """Write a new file, or none if an error occurs."""
+    _check_new(path)
+    try:
+        with ExitStack() as removal, path.open("x", encoding="utf-8") as file:
+            removal.callback(path.unlink)
+            file.write(text)
+            file.flush()
+            removal.pop_all()
+    except OSError as error:
+        raise refusal(path, error, "; give another file with --output") from None
+    return path

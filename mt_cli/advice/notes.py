@@ -1,0 +1,190 @@
+"""Notes of `mt data check` on texts: spellings, scripts, words, languages and leaks."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from mt_cli.advice.findings import MIN_SENTENCES
+from mt_cli.advice.recognition import other_language_of_texts
+from mt_cli.advice.spellings import mixed_spellings, other_letters
+from mt_cli.config.sections import Config
+from mt_cli.corpus.languages import code_with_script, primary, scripts_in, writes_spaces
+from mt_cli.corpus.rows import Languages, Pair, by_language, untagged
+from mt_cli.corpus.text_hashes import pair_hashes
+from mt_cli.data.encode import SIDES
+from mt_cli.data.prepare import Data, sample, training_pair_hashes
+
+_PAIRS_EXAMINED = 200_000
+_MANY_UNKNOWN = 0.1
+_FEWEST_LEAKS, _MIN_LEAKED = 3, 0.01
+_NUM_EXAMPLES = 2
+_WORD = re.compile(r"\w+")
+_FACTOR, _MARGIN = 1.5, 0.02
+"""New words that are noted: this many times the expected share, and this much above it. Later news of the same kind has
+up to 1.6 to 2 times the new words of shuffled text; another domain has 2 to 20 times."""
+_MIN_WORDS = 200
+_LINES_RECOGNISED = 200
+_SENTENCES_EXAMINED, _MIN_LETTERS = 2_000, 8
+_MIXED_BY_NATURE = ("ja", "ko")
+_SCRIPT_SHARE = 0.02
+"""Share of the sentences in a second script from which on scripts are mixed."""
+Texts = Mapping[str, Mapping[str, Sequence[str]]]
+"""Sentences by corpus and language."""
+
+
+def notes_on_leaks(data: Data, config: Config) -> Iterator[str]:
+    """Note leaks: pairs of evaluation sets that `train` keeps with other case, punctuation or form of letters.
+
+    With `corpus.filters.overlap: false`, equal pairs count too.
+    """
+    trained = training_pair_hashes(data, config)
+    if trained is None:
+        return
+    for name, corpus in data.corpora.items():
+        if name == "train":
+            continue
+        pairs, tags = corpus.pairs, config.corpus.tags
+        rows = np.flatnonzero(np.isin(pair_hashes(pairs, tags), trained))
+        if len(rows) >= max(_FEWEST_LEAKS, _MIN_LEAKED * len(pairs)):
+            examples = " · ".join(untagged(pairs[row][0], tags) for row in rows[:_NUM_EXAMPLES])
+            yield (
+                f"{len(rows):,} of the {len(pairs):,} pairs of {name} are kept in train, too, apart from case, "
+                f"punctuation or the form of letters, so scores on {name} are too high; as in {examples}"
+            )
+
+
+def notes_on_unknown_tokens(data: Data, config: Config) -> Iterator[str]:
+    """Note sides of evaluation sets with many unknown tokens."""
+    if config.tokenizer.algorithm in ("bpe", "unigram"):
+        advice = "set tokenizer.byte_fallback to true"
+    else:
+        units = "words" if config.tokenizer.algorithm == "word_level" else "characters"
+        advice = (
+            f"train has these {units} too rarely or never; train on text of the same kind, or use tokenizer.algorithm "
+            "bpe or unigram, which have no unknown tokens"
+        )
+    for name, statistics in data.statistics.items():
+        for side in SIDES:
+            share = getattr(statistics, side).unknown_share
+            if name != "train" and share > _MANY_UNKNOWN:
+                yield f"{100 * share:.0f} % of the {side} tokens of {name} are unknown: {advice}"
+
+
+def notes_on_texts(data: Data, config: Config) -> Iterator[str]:
+    """Note differences between corpora, from a sample of each."""
+    examined = {name: _examined(data, name, config) for name in data.corpora}
+    texts = {name: by_language(pairs) for name, pairs in examined.items()}
+    yield from _notes_on_languages({name: of for name, of in texts.items() if name in config.corpus.groups})
+    yield from notes_on_scripts(texts)
+    compared = config.corpus.compared or "valid"
+    for language, lines in texts["train"].items():
+        yield from _notes_on_spellings(language, lines, config)
+        yield from _notes_on_letters(language, lines, compared, texts[compared].get(language, ()), config)
+    for name in (name for name in texts if name != "train"):
+        yield from _notes_on_new_words(name, texts[name], texts["train"])
+
+
+def _examined(data: Data, name: str, config: Config) -> list[tuple[Languages, Pair]]:
+    """Pairs of a corpus or a sample of them, without tags, of one direction if both have the same text."""
+    corpus = data.corpora[name].of_parts(config.corpus.once(name))
+    mask = sample(corpus, _PAIRS_EXAMINED, config.training.seed)
+    return corpus.untagged_pairs(config.corpus.languages_of(name), config.corpus.tags, mask)
+
+
+def _notes_on_languages(texts: Texts) -> Iterator[str]:
+    """Note text in another language than the config says. It depends on `py3langid`, which `mt train` does not."""
+    for name, of in texts.items():
+        for language, lines in of.items():
+            if detected := other_language_of_texts(_some(lines, _LINES_RECOGNISED), language):
+                yield f"{name} in {language} looks like {detected}; check it"
+
+
+def notes_on_scripts(texts: Texts) -> Iterator[str]:
+    """Note languages in several scripts, and evaluation sets in another script than `train`."""
+    counts = {(name, code): _scripts_of(code, lines) for name, of in texts.items() for code, lines in of.items()}
+    for (name, language), scripts in counts.items():
+        least = max(MIN_SENTENCES, _SCRIPT_SHARE * scripts.total())
+        frequent = [(script, number) for script, number in scripts.most_common() if number >= least]
+        if len(frequent) > 1:
+            listed = ", ".join(f"{number:,} in {script}" for script, number in frequent)
+            yield (
+                f"sentences of {name} in {language} are in several scripts ({listed} of {scripts.total():,}): a model "
+                "of both writes either; to keep one, name it in the code of the language "
+                f"({code_with_script(language, frequent[0][0])}), so that corpus.filters.min_script_share drops the "
+                "others; or convert them"
+            )
+        in_train = counts.get(("train", language), Counter[str]())
+        for script, _ in scripts.most_common(1):
+            if in_train and in_train[script] < _SCRIPT_SHARE * in_train.total():
+                (expected, _), *_ = in_train.most_common(1)
+                yield (
+                    f"{language} is in {script} in {name}, and in {expected} in train: no translation can be right; "
+                    "convert one of them"
+                )
+
+
+def _scripts_of(language: str, texts: Sequence[str]) -> Counter[str]:
+    """Number of sentences in each script, in a sample; sentences in several scripts and short ones do not count."""
+    if primary(language) in _MIXED_BY_NATURE:
+        return Counter()
+    scripts = (scripts_in(text) for text in _some(texts) if sum(map(str.isalpha, text)) >= _MIN_LETTERS)
+    return Counter(script for names in scripts if len(names) == 1 for script in names)
+
+
+def _some(texts: Sequence[str], number: int = _SENTENCES_EXAMINED) -> Sequence[str]:
+    """At most this number of texts, evenly spread."""
+    return texts[:: -(-len(texts) // number) or 1]
+
+
+def _notes_on_spellings(language: str, train: Sequence[str], config: Config) -> Iterator[str]:
+    for mixed in mixed_spellings(train):
+        counts = ", ".join(f"{form} {count:,}" for form, count in mixed.counts.items())
+        options = ", ".join([*config.tokenizer.normalize, mixed.option])
+        advice = f"tokenizer.normalize: [{options}] would make them equal"
+        if mixed.option in config.tokenizer.normalize:
+            advice = f"tokenizer.normalize makes them equal ({mixed.option})"
+        yield f"train has several spellings in {language}: {counts}; as in {' · '.join(mixed.examples)}; {advice}"
+
+
+def _notes_on_letters(
+    language: str, train: Sequence[str], name: str, compared: Sequence[str], config: Config
+) -> Iterator[str]:
+    """Note letters of `train` that the compared text writes as other letters."""
+    for letter in other_letters(train, compared):
+        is_replaced = config.tokenizer.letters.get(letter.old) == letter.new
+        option = json.dumps({letter.old: letter.new}, ensure_ascii=False)
+        yield (
+            f"{letter.num_words:,} different words of train in {language} have {letter.old}, which {name} "
+            f"{f'writes {letter.new}' if letter.new else 'leaves out'}; as in {' · '.join(letter.examples)}; "
+            f"tokenizer.letters: {option} {'writes' if is_replaced else 'would write'} them so, too"
+        )
+
+
+def _notes_on_new_words(name: str, evaluated: dict[str, list[str]], train: dict[str, list[str]]) -> Iterator[str]:
+    """Note languages in which an evaluation set has more new words than another sample of `train` would have.
+
+    The expected share of new words is the share of the words that occur once in `train` (Good 1953).
+    """
+    for language, texts in evaluated.items():
+        if not writes_spaces(language):
+            continue
+        counts = Counter(word for text in train.get(language, ()) for word in _words(text))
+        words = [word for text in texts for word in _words(text)]
+        if min(counts.total(), len(words)) < _MIN_WORDS:
+            continue
+        share = sum(word not in counts for word in words) / len(words)
+        expected = sum(count == 1 for count in counts.values()) / counts.total()
+        if share > _FACTOR * expected + _MARGIN:
+            yield (
+                f"{name} looks unlike train in {language}: {share:.0%} of its words do not occur in train; in "
+                f"text of the same kind it would be {expected:.0%}, and translations would be better"
+            )
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.lower())

@@ -1,0 +1,247 @@
+"""Languages and columns of the two sides of parallel text: from options, otherwise from language codes in names.
+
+The codes are the suffixes of two files (`train.es`), columns of a table or keys of `translation`, the languages of a
+translation memory, and the header of a catalogue, whose messages are in English. The text itself is not examined.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from mt_cli.config.sources import DatasetSource, FileSource, FilesSource, FolderSource, Source
+from mt_cli.corpus.dataset import names_in_dataset
+from mt_cli.corpus.delimited import ROLES
+from mt_cli.corpus.folder import varieties_in_folder
+from mt_cli.corpus.formats import FORMATS, format_of, names_in
+from mt_cli.corpus.languages import LANGUAGE_CODE, NO_CODES, code_in_heading, is_known, primary
+from mt_cli.corpus.lines import COMPRESSIONS
+from mt_cli.corpus.rows import Columns, Languages, Names
+from mt_cli.corpus.sources import files_of
+from mt_cli.corpus.varieties import (
+    Varieties,
+    is_same_variety,
+    is_variety_of,
+    plain_code,
+    varieties_for,
+    variety_of,
+)
+from mt_cli.data.encode import SIDES
+from mt_cli.errors import CorpusError, InputError
+
+Given = tuple[str | None, str | None]
+"""Language of each side, or None where it is not given."""
+Tree = dict[str, Any]
+NAME_COLUMNS = "name the two columns with --columns SOURCE TARGET"
+_LANGUAGE_OF_MESSAGES = "en"
+_SHARE_OF_MISTAKES = 0.05
+"""Share of headers of catalogues below which a language counts as a mistake, such as a copied header."""
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Languages of a source, and the options with which it is read in them."""
+
+    languages: Languages
+    origins: tuple[str, str]
+    """Where the language of each side is from, for people."""
+    options: Tree = field(default_factory=dict)
+    """`columns` and `reverse` of the source in a config, where they are needed."""
+    notes: Sequence[str] = ()
+
+
+def title_of(source: Source) -> str:
+    """Name of a source for people."""
+    if isinstance(source, DatasetSource):
+        return f"dataset {source.dataset}"
+    if isinstance(source, FolderSource):
+        return f"{source.folder} ({source.pattern})"
+    return " and ".join(source.files) if isinstance(source, FilesSource) else str(getattr(source, "file", ""))
+
+
+def resolve_sides(source: Source, given: Given, preferred: Columns = None) -> Sides:
+    """Resolve the languages and columns of a source; `preferred` are the columns of a table that has them.
+
+    Raises CorpusError if the source cannot be read, and InputError, which names the options to give, if a language or
+    a column is not clear.
+    """
+    if isinstance(source, FilesSource):
+        return _sides_of_files(source, given)
+    if isinstance(source, DatasetSource):
+        return _sides_of_table(source, names_in_dataset(source), given, preferred)
+    assert isinstance(source, FileSource | FolderSource)
+    path = files_of(source)[0]
+    kind = format_of(path, source.format)
+    if kind.varieties is not None:
+        in_folder = varieties_in_folder(source) if isinstance(source, FolderSource) else None
+        return _sides_of_memory(source, in_folder or kind.varieties(path, source.skip_damaged), given)
+    if kind is FORMATS["po"]:
+        return _sides_of_catalogues(source, given)
+    may_be_text = kind not in (FORMATS["json"], FORMATS["parquet"])
+    return _sides_of_table(source, next(_names_in_files(source)), given, preferred, may_be_text)
+
+
+def _names_in_files(source: FileSource | FolderSource) -> Iterator[Names]:
+    """Names in each file that can be read."""
+    for path in files_of(source):
+        with suppress(CorpusError) if source.skip_damaged else nullcontext():
+            yield names_in(path, source.format)
+
+
+def _complete(
+    title: str,
+    given: Given,
+    by_name: Sequence[str | None],
+    origins: Sequence[str] = ("from a name",) * 2,
+    options: Mapping[str, Any] | None = None,
+    notes: Sequence[str] = (),
+) -> Sides:
+    """Sides in the given languages, otherwise in those of the names; raises InputError if they are not two."""
+    source, target = (option or name for option, name in zip(given, by_name, strict=True))
+    if source is None or target is None:
+        missing = [side for side, language in zip(SIDES, (source, target), strict=True) if language is None]
+        raise InputError(
+            f"{title}: no name tells the language of the {' and of the '.join(missing)}; give its code with "
+            + " and ".join(f"--{side}-language" for side in missing)
+        )
+    if is_same_variety(source, target):
+        sides = source if source == target else f"one language, {source} and {target}"
+        raise InputError(f"{title}: both sides seem to be {sides}; give --source-language and --target-language")
+    first, second = (
+        f"from --{side}-language" if option else origin
+        for side, option, origin in zip(SIDES, given, origins, strict=True)
+    )
+    return Sides((source, target), (first, second), dict(options or {}), notes)
+
+
+def _sides_of_files(source: FilesSource, given: Given) -> Sides:
+    """Sides of two files, whose suffixes may be languages."""
+    title, paths = title_of(source), [Path(file) for file in source.files]
+    suffixes = [(path.with_suffix("") if path.suffix in COMPRESSIONS else path).suffix[1:] for path in paths]
+    first, second = (suffix if is_known(suffix) else None for suffix in suffixes)
+    if first and second and primary(first) != primary(second):
+        wanted = [primary(code or "") for code in given]
+        if wanted[0] == primary(second) or wanted[1] == primary(first):
+            raise InputError(
+                f"{title}: are in {first} and {second} by their names; give the file of the source first, or other "
+                "languages"
+            )
+    return _complete(title, given, (first, second))
+
+
+def _sides_of_memory(source: FileSource | FolderSource, varieties: Varieties, given: Given) -> Sides:
+    """Sides of a translation memory. Varieties of a language are never mixed."""
+    title = title_of(source)
+    if not varieties.counts:
+        raise InputError(varieties.problem or f"{title}: has no segments")
+    codes = source.columns or _chosen_codes(title, given, list(varieties.counts), varieties.listed())
+    counts = Counter(variety_of(code).language for code in varieties.counts)
+    # The plain code, if the language has no other variety.
+    languages = [
+        plain_code(code) if counts[variety_of(code).language] == 1 else code.replace("-", "_") for code in codes
+    ]
+    return _complete(title, given, languages, ("from xml:lang",) * 2)
+
+
+def _chosen_codes(title: str, given: Given, codes: Sequence[str], listed: str) -> tuple[str, str]:
+    """Code for each side: the only one that fits the given language, otherwise the only one of another language.
+
+    Raises InputError, with the codes as `listed`, if there is no such code, or several.
+    """
+    fitting = [varieties_for(language, codes) if language else [] for language in given]
+    languages = {variety_of(language).language for language in given if language}
+    rest = [code for code in codes if code not in fitting[0] + fitting[1]]
+    rest = [code for code in rest if variety_of(code).language not in languages] or rest
+    if len(rest) == given.count(None):
+        fitting = [fits if language else [rest.pop(0)] for fits, language in zip(fitting, given, strict=True)]
+    first, second = (fits[0] if len(fits) == 1 else None for fits in fitting)
+    if first is None or second is None:
+        counts = Counter(variety_of(code).language for code in codes)
+        varieties = [code.replace("-", "_") for code in codes if counts[variety_of(code).language] > 1]
+        example = f", such as {varieties[0]}" if varieties else ""
+        unknown = [language for language, fits in zip(given, fitting, strict=True) if language and not fits]
+        problem = f"has no {' and no '.join(unknown)}; " if unknown else ""
+        raise InputError(
+            f"{title}: {problem}there are the languages {listed}; choose with --source-language and "
+            f"--target-language{example}"
+        )
+    return first, second
+
+
+def _sides_of_catalogues(source: FileSource | FolderSource, given: Given) -> Sides:
+    """Sides of gettext catalogues: messages in English, and translations in the language of most headers."""
+    title = title_of(source)
+    counts = Counter(name for names in _names_in_files(source) for name in names.names if is_known(name))
+    header = counts.most_common(1)[0][0] if counts else None
+    others = {code: number for code, number in counts.most_common() if code != header}
+    for code, number in others.items():
+        is_other = not (is_variety_of(code, str(header)) or is_variety_of(str(header), code))
+        if is_other and number > _SHARE_OF_MISTAKES * counts.total():
+            listed = ", ".join([str(header), *others])
+            raise InputError(
+                f"{title}: has translations into {listed}; give a file or a folder of one of these languages, or "
+                "write a config with a `pattern` such as '**/de.po' (docs/localisation.md)"
+            )
+    source_language, target_language = (primary(code) if code else None for code in given)
+    language = primary(header) if header else None
+    is_reversed = language != _LANGUAGE_OF_MESSAGES and (
+        target_language == _LANGUAGE_OF_MESSAGES or (source_language is not None and source_language == language)
+    )
+    by_name, origins = [_LANGUAGE_OF_MESSAGES, header], ["usual in catalogues", "from the header"]
+    if is_reversed:
+        by_name, origins = by_name[::-1], origins[::-1]
+    notes = [f"{title}: the translations are the source, the messages the target (`reverse: true`)"] * is_reversed
+    if others:
+        listed = ", ".join(f"{number:,} {code}" for code, number in others.items())
+        notes.append(
+            f"{title}: {counts[header or '']:,} of {counts.total():,} headers say {header}, the others {listed}"
+        )
+    if language and language not in {source_language, target_language or language}:
+        notes.append(f"{title}: the headers say {header}; check the language of the translations")
+    return _complete(title, given, by_name, origins, {"reverse": True} if is_reversed else {}, notes)
+
+
+def _sides_of_table(
+    source: DatasetSource | FileSource | FolderSource,
+    names: Names,
+    given: Given,
+    preferred: Columns,
+    may_be_text: bool = False,
+) -> Sides:
+    """Sides of a table: `columns`, columns called `source` and `target`, or columns named like the languages.
+
+    `may_be_text` says that the names may be text instead, because tables in TSV or CSV need no heading.
+    """
+    title, headings = title_of(source), names.names
+    code_of = {name: code for name in headings if (code := _code_of_column(name, names.are_languages or name in given))}
+    if len(headings) > 2 and "id" not in given:
+        code_of.pop("id", None)  # Numbers, rather than Indonesian.
+    if preferred and not set(preferred) <= set(headings) and not (may_be_text and all(map(str.isdecimal, preferred))):
+        preferred = None
+    columns = source.columns or preferred
+    if columns is not None:
+        by_number = {str(number): name for number, name in enumerate(headings, start=1) if str(number) not in headings}
+        by_name = [code_of.get(by_number.get(name, name)) for name in columns]
+        return _complete(title, given, by_name, options={"columns": list(columns)})
+    columns = next((pair for pair in ROLES if set(pair) <= set(headings)), None)
+    is_heading = len(code_of) > 1 and (not may_be_text or any(map(code_in_heading, code_of)))
+    if columns is None and is_heading:
+        codes = list(dict.fromkeys(code_of.values()))
+        chosen = _chosen_codes(title, given, codes, ", ".join(codes))
+        first, second = (next(name for name in headings if code_of.get(name) == code) for code in chosen)
+        columns = first, second
+    elif columns is None and not may_be_text:
+        raise InputError(f"{title}: its columns are {', '.join(headings) or 'not known'}; {NAME_COLUMNS}")
+    sides = _complete(title, given, [code_of.get(name) for name in columns or ("", "")])
+    return sides if columns in (None, sides.languages) else replace(sides, options={"columns": list(columns or ())})
+
+
+def _code_of_column(name: str, is_language: bool) -> str | None:
+    """Language that a column or key stands for; with `is_language`, also if its code is in no registry."""
+    if is_known(name) or (is_language and LANGUAGE_CODE.fullmatch(name) and name.lower() not in NO_CODES):
+        return name
+    return code_in_heading(name)

@@ -1,0 +1,167 @@
+"""A document as bytes with units of text to translate. Knows no format and no translator."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mt_cli.documents.inline_marks import PLACEHOLDERS
+from mt_cli.errors import InputError
+from mt_cli.runtime.files import read_regular, reading
+
+MAX_BYTES = 2**25
+"""Most bytes of text in a document. Reading takes up to 60 times as much memory."""
+MAX_MARKS = 2**21
+"""Most lines, tags and cells of a document. Reading takes about 1 to 2 KB of memory for each one."""
+_LINE = re.compile(r"([^\r\n]*+)(?:\r\n|\n|\r|\Z)")
+_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+
+
+class DocumentError(InputError):
+    """A document is damaged, in another encoding than it declares, or in a form that is not read."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options for reading a document."""
+
+    languages: tuple[str, str] = ("", "")
+    """Source and target language of the model."""
+    column: str | None = None
+    """Column of a table, by name or, from 1, by number."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A part of a document whose text is translated."""
+
+    start: int
+    """First character of the part that is replaced, in `Document.content`."""
+    end: int
+    """End of this part."""
+    texts: tuple[str, ...]
+    """Texts to translate, without escapes; several for plural forms."""
+    write: Callable[[Sequence[str], bool], str]
+    """Content of the part, from the translations and whether they need a review."""
+    is_translated: bool = False
+    """Whether the document has a translation already, which stays unless all units are asked for."""
+    is_block: bool = False
+    """Whether each text is a paragraph, whose line ends are spaces and whose sentences are translated one by one."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """Content of a document, and its units in the order of their places, which do not overlap."""
+
+    content: str
+    units: Sequence[Unit]
+    encoding: str = "utf-8"
+    mark: bytes = b""
+    """Byte order mark."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Numbers for the summary, such as entries without text."""
+    marks: Sequence[str] = PLACEHOLDERS
+    """Kinds of inline marks in its texts, besides tags; see `inline_marks`."""
+    wrap: Callable[[bytes], bytes] = bytes
+    """File from the encoded content; for an archive, the archive with new parts."""
+
+    def replaced(self, parts: Mapping[int, str]) -> bytes:
+        """Bytes of the document with new content for some units, by their index.
+
+        Raises DocumentError if the encoding of the document lacks a character.
+        """
+        pieces, place = [], 0
+        for index in sorted(parts):
+            unit = self.units[index]
+            pieces += [self.content[place : unit.start], parts[index]]
+            place = unit.end
+        text = "".join([*pieces, self.content[place:]])
+        try:
+            content = self.mark + text.encode(self.encoding)
+        except UnicodeEncodeError as error:
+            lacking = error.object[error.start]
+            raise DocumentError(f"its encoding {self.encoding} lacks {lacking!r}; convert it to UTF-8 first") from None
+        return self.wrap(content)
+
+
+def check_size(path: Path, max_bytes: int = MAX_BYTES) -> None:
+    """Raise DocumentError if a document is too large."""
+    with reading(path, DocumentError):
+        size = path.stat().st_size
+    if size > max_bytes:
+        raise DocumentError(
+            f"{path}: has {size / 2**20:,.1f} MiB; divide it into documents of at most {max_bytes // 2**20} MiB"
+        )
+
+
+def check_marks(path: Path, content: str, max_marks: int = MAX_MARKS) -> None:
+    """Raise DocumentError if a document has so many lines, tags, cells or strings that reading it takes much memory."""
+    number = sum(map(content.count, "\n\r<|")) + content.count('"') // 4
+    if number > max_marks:
+        raise DocumentError(
+            f"{path}: has {number:,} lines, tags, cells and strings; divide it into documents of at most {max_marks:,}"
+        )
+
+
+def read_content(
+    path: Path, declared: Callable[[bytes], str | None] = lambda content: None, max_marks: int = MAX_MARKS
+) -> tuple[str, str, bytes]:
+    """Content of a text file, its encoding and its byte order mark; `declared` finds an encoding in the content.
+
+    Raises DocumentError if the file is too large, or is not in its encoding, which is UTF-8 unless it says otherwise.
+    """
+    check_size(path)
+    with reading(path, DocumentError):
+        content = read_regular(path, MAX_BYTES)
+    mark, encoding = next((row for row in _MARKS if content.startswith(row[0])), (b"", None))
+    encoding = encoding or declared(content[: 2**16]) or "utf-8"
+    text = _decoded(path, content[len(mark) :], encoding)
+    check_marks(path, text, max_marks)
+    return text, encoding, mark
+
+
+def _decoded(path: Path, content: bytes, encoding: str) -> str:
+    try:
+        text = content.decode(encoding)
+        if text.encode(encoding) == content:
+            return text
+        raise DocumentError(f"{path}: would not come back the same in its encoding {encoding}; convert it to UTF-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        advice = "; save it as UTF-8" if encoding == "utf-8" else ""
+        byte = f"0x{content[error.start]:02X}"
+        raise DocumentError(f"{path}, line {line:,}: not {encoding} (found {byte}){advice}") from None
+    except (LookupError, UnicodeError):
+        raise DocumentError(f"{path}: its encoding {encoding!r} is unknown") from None
+
+
+def line_end_of(content: str) -> str:
+    """Line end of a document: that of its first line."""
+    first = content.find("\n")
+    return "\r\n" if first > 0 and content[first - 1] == "\r" else "\n"
+
+
+def line_of(content: str, place: int) -> int:
+    """Number of the line of a place, from 1."""
+    return content.count("\n", 0, place) + 1
+
+
+def lines_with_places(content: str) -> Iterator[tuple[int, str]]:
+    """Start and text of each line, without its end."""
+    place = 0
+    for line in content.split("\n"):
+        yield place, line.removesuffix("\r")
+        place += len(line) + 1
+
+
+def any_lines_with_places(content: str) -> Iterator[tuple[int, str]]:
+    """Start and text of each line, without its end, which may be a carriage return alone; none after the last end."""
+    place = 0
+    while place < len(content):
+        match = _LINE.match(content, place)
+        assert match is not None  # It matches the empty text.
+        yield place, match[1]
+        place = match.end()

@@ -1,0 +1,196 @@
+"""HTML (`.html`, `.htm`, `.xhtml`): text of blocks, with its inline tags, and text in attributes.
+
+Scripts, styles, code, and what is marked with `translate="no"` or the class `notranslate` stay as they are. All
+elements and other attributes stay too: HTML has no mark for a machine translation, and `lang` is not changed.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from mt_cli.corpus.xml_places import allowed, declared_encoding
+from mt_cli.documents.document import Document, DocumentError, Options, Unit, line_of, read_content
+from mt_cli.documents.html_places import Event, HtmlError, events_of
+from mt_cli.documents.inline_tags import Piece, Tag, TaggedText
+
+_INLINE_NAMES = (
+    "a abbr acronym b bdi bdo big br cite data del dfn em font i img input ins mark nobr q rb rp rt ruby s small span "
+    "strike strong sub sup time tt u var wbr"
+)
+_INLINE = frozenset(_INLINE_NAMES.split())
+_KEPT_INLINE_NAMES = "code kbd samp svg math object picture audio video canvas iframe map meter progress"
+_KEPT_INLINE = frozenset(_KEPT_INLINE_NAMES.split())
+"""Elements within text that stay as they are."""
+_KEPT_NAMES = "script style pre textarea template xmp listing plaintext noembed noframes"
+_KEPT = _KEPT_INLINE | frozenset(_KEPT_NAMES.split())
+_TRANSLATED = ("alt", "title", "placeholder", "aria-label")
+_CHARSET = re.compile(rb"<meta\b[^<>]*?\bcharset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
+_WEB_NAMES = {"iso-8859-1": "cp1252", "latin1": "cp1252", "us-ascii": "cp1252", "utf-16": "utf-8", "gb2312": "gbk"}
+"""Encodings that HTML reads in place of those with these names."""
+
+
+def read_html(path: Path, options: Options) -> Document:
+    """Texts of a page as units; raises DocumentError if it is cut off or not in its encoding."""
+    content, encoding, mark = read_content(path, _declared)
+    is_xml = path.suffix.lower() == ".xhtml"
+    document = html_document(content, encoding, "&#160;" if is_xml else "&nbsp;", str(path))
+    return replace(document, mark=mark)
+
+
+def html_document(content: str, encoding: str = "utf-8", space: str = "&nbsp;", name: str = "html") -> Document:
+    """Texts of a page, or of a part of one, as units; raises DocumentError, with the name, if it is cut off.
+
+    `space` is written for a no-break space.
+    """
+    try:
+        events = events_of(content)
+    except HtmlError as error:
+        raise DocumentError(f"{name}, line {line_of(content, error.place):,}: {error}; is it cut off?") from None
+    escape = partial(_escaped, encoding=encoding, space=space)
+    units = [unit for run in _runs(content, events) for unit in _units(content, run, escape)]
+    return Document(content, units, encoding)
+
+
+def _declared(beginning: bytes) -> str | None:
+    match = _CHARSET.search(beginning)
+    name = declared_encoding(beginning) or (match[1].decode("ascii") if match else None)
+    return None if name is None else _WEB_NAMES.get(name.lower(), name)
+
+
+def _escaped(text: str, encoding: str, space: str) -> str:
+    text = html.escape(allowed(text), quote=False).replace("\xa0", space)
+    return text.encode(encoding, "xmlcharrefreplace").decode(encoding)
+
+
+def _runs(content: str, events: Sequence[Event]) -> Iterator[list[Event]]:
+    """Runs of text and inline tags between tags of blocks. The tag of a block is a run of its own."""
+    run: list[Event] = []
+    index = 0
+    while index < len(events):
+        event = events[index]
+        index += 1
+        if event.kind in ("text", "other") or (event.kind == "end" and event.name in _INLINE):
+            run.append(event)
+            continue
+        is_kept = event.kind != "end" and _is_kept(content, event)
+        end = _end_of(events, index - 1) if is_kept or event.name == "title" else index
+        if event.name in (_INLINE | _KEPT_INLINE):
+            run.append(Event("other", "", event.start, events[end - 1].end, {}) if is_kept else event)
+        else:
+            yield run
+            if not is_kept:
+                yield [event]
+            run = []
+            if event.name == "title" and not is_kept and end - 1 > index:
+                run = [Event("text", "", event.end, events[end - 1].start, {})]
+                index = end - 1
+        if is_kept:
+            index = end
+    yield run
+
+
+def _is_kept(content: str, event: Event) -> bool:
+    """Whether an element is not translated."""
+    values = {name: content[start:end].lower() for name, (start, end) in event.attributes.items()}
+    is_marked = values.get("translate") == "no" or "notranslate" in values.get("class", "").split()
+    return is_marked or event.name in _KEPT
+
+
+def _end_of(events: Sequence[Event], first: int) -> int:
+    """Index after the end tag of an element; after its start tag if it has none, or the last if that is missing."""
+    name, depth = events[first].name, 0
+    for index in range(first, len(events)):
+        if events[index].name == name:
+            depth += {"start": 1, "end": -1}.get(events[index].kind, 0)
+        if depth <= 0:
+            return index + 1
+        if name in ("p", "option") and depth > 1:  # The next one ends it.
+            return index
+    return len(events)
+
+
+def _units(content: str, run: Sequence[Event], escape: Callable[[str], str]) -> Iterator[Unit]:
+    """Unit of a run with its attributes, or units of the attributes alone if it has no text."""
+    places = [(event, *place) for event in run for place in _values(content, event)]
+    has_text = any(event.kind == "text" for event in run)
+    texts = [piece for piece in _pieces(content, run) if isinstance(piece, str)] if has_text else []
+    if not any(map(str.isalpha, "".join(texts))):
+        for event, start, end in places:
+            writer = _Writer(content, start, end, None, [(event, start, end)], escape)
+            yield Unit(start, end, writer.texts, writer, is_block=True)
+    else:
+        tagged = TaggedText.of(list(_pieces(content, run)))
+        writer = _Writer(content, run[0].start, run[-1].end, tagged, places, escape)
+        yield Unit(run[0].start, run[-1].end, writer.texts, writer, is_block=True)
+
+
+def _values(content: str, event: Event) -> Iterator[tuple[int, int]]:
+    """Places of the values of a tag that are translated."""
+    names: Sequence[str] = _TRANSLATED
+    if event.name == "meta":
+        start, end = event.attributes.get("name", (0, 0))
+        names = ("content",) if content[start:end].lower() == "description" else ()
+    for start, end in sorted(event.attributes[name] for name in names if name in event.attributes):
+        if any(map(str.isalpha, html.unescape(content[start:end]))):
+            yield start, end
+
+
+def _pieces(content: str, run: Sequence[Event]) -> Iterator[Piece]:
+    start: int | None = None
+    for event in run:
+        if event.kind == "text":
+            start = event.start if start is None else start
+            continue
+        if start is not None:
+            yield html.unescape(content[start : event.start])
+            start = None
+        kind = event.kind if event.kind in ("start", "end") else ""
+        yield Tag(content[event.start : event.end], event.name, kind, event.start)
+    if start is not None:
+        yield html.unescape(content[start : run[-1].end])
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """Writes a run of text and tags, or the value of one attribute."""
+
+    content: str
+    start: int
+    end: int
+    tagged: TaggedText | None
+    """Text of a run; None for an attribute alone."""
+    places: Sequence[tuple[Event, int, int]]
+    """Tag, and start and end of the value, of each attribute."""
+    escape: Callable[[str], str]
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Texts to translate: the text of the run, and the values of attributes."""
+        values = (html.unescape(self.content[start:end]) for _, start, end in self.places)
+        return (*([self.tagged.text] if self.tagged else ()), *values)
+
+    def __call__(self, translations: Sequence[str], needs_review: bool) -> str:
+        """Content of the part; what stays the same is written as it was."""
+        if tuple(translations) == self.texts:
+            return self.content[self.start : self.end]
+        values = translations[1:] if self.tagged else translations
+        written = [self._value(*place, value) for place, value in zip(self.places, values, strict=True)]
+        if self.tagged is None:
+            return written[0]
+        raws: dict[int, str] = {}
+        for (tag, start, end), value in reversed(list(zip(self.places, written, strict=True))):
+            raw = raws.get(tag.start, self.content[tag.start : tag.end])
+            raws[tag.start] = raw[: start - tag.start] + value + raw[end - tag.start :]
+        return self.tagged.written_with_surroundings(translations[0], self.escape, raws)[0]
+
+    def _value(self, tag: Event, start: int, end: int, value: str) -> str:
+        raw = self.content[start:end]
+        if value == html.unescape(raw):
+            return raw
+        escaped = self.escape(value).replace('"', "&quot;").replace("'", "&#39;")
+        return escaped if self.content[start - 1] in "\"'" else f'"{escaped}"'

@@ -1,0 +1,204 @@
+"""Inline marks of a text: tags, emphasis, links, code, placeholders and addresses, which a translation must keep.
+
+Knows the patterns of marks and which of them a model protects; does not know translations.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right, insort
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from operator import itemgetter
+
+import regex
+
+from mt_cli.corpus.protected_text import ENTITY, PATTERNS, UNPROTECTED, Protection, Spans
+from mt_cli.documents.html_places import VOID
+from mt_cli.documents.inline_tags import LIKE_TAG, Piece, Tag, partners_of
+
+PLACEHOLDERS = ("urls", "emails", "dollars", "braces", "printf")
+"""Kinds of marks that texts of any format may have, as in `corpus.protect`."""
+EMPHASIS = "emphasis"
+"""Kind of the marks `*`, `**`, `_`, `__` and `~~` around words."""
+QT = "qt"
+"""Kind of the placeholders `%1` and `%L1` of Qt and KDE. Elsewhere, `%50` may be a percentage, as in Turkish."""
+MARKDOWN = "markdown"
+"""Kind of the code, links, images, footnotes and comments of Markdown."""
+_COMPILED = {kind: regex.compile(PATTERNS[kind]) for kind in PLACEHOLDERS}
+_CODE_OF_MARKDOWN = regex.compile(
+    r"(?<!`)(`+)(?!`).{1,1000}?(?<!`)\1(?!`)|<!--.{0,1000}?-->|\[\^[^\]\s]{1,100}\]"
+    r"|<(?:(?:https?|ftp):[^<>\s]{1,1000}|(?:mailto:)?[\w.+-]{1,64}@[\w.-]{1,100})>",
+    regex.DOTALL,
+)
+_BRACKET = regex.compile(
+    r"(?<!\\)(?:(?P<start>!?\[)|(?P<end>\](?:\[[^\[\]]{0,300}\]"
+    r"|\((?:<[^<>\n]{0,1000}>|(?:[^()\s]|\([^()\s]{0,300}\)){0,1000}+)"
+    r"(?:\s+(?:\"[^\"]{0,300}\"|'[^']{0,300}'|\([^()]{0,300}\)))?\)))|\])"
+)
+_FORMS = r"[^{}]*+"
+for _ in range(6):  # Deeper nesting would let an unclosed brace take time for each brace after it.
+    _FORMS = rf"(?:[^{{}}]++|\{{{_FORMS}\}})*+"
+_OF_ANY_FORMAT = regex.compile(
+    rf"\{{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,{_FORMS}\}}"
+    rf"|{ENTITY}|<\d[\d:.]{{1,12}}>"
+    r"|[%#]\{\w{1,100}\}|\{%[^{}]{1,300}%\}|\{\{[^{}]{1,300}\}\}"
+)
+"""Messages of ICU with several forms, which stay as they are; entities; times inside of subtitles; and placeholders of
+Ruby (`%{name}`, `#{name}`) and of templates (`{% if x %}`, `{{ x }}`)."""
+_OF_QT = regex.compile(r"(?<![\d%])%L?\d{1,2}(?![\d$])")
+_WITH_NAME_IN_BRACKETS = regex.compile(r"%<\w{1,100}>[-+ 0#]{0,5}\d{0,9}(?:\.\d{1,9})?[a-zA-Z]?")
+_EMPHASIS = re.compile(r"(?<![\\*])\*{1,3}(?!\*)|(?<![\\_])_{1,3}(?!_)|(?<![\\~])~~(?!~)")
+_NAME = re.compile(r"[\w:-]+")
+_ELEMENT_NAMES = (
+    "a abbr b big blockquote body button c center cite code dd del details dfn div dl dt em figure font footer form h1 "
+    "h2 h3 h4 h5 h6 header html i ins kbd label lang li main mark nav ol option p pre q s section small span strike "
+    "strong sub summary sup table tbody td th thead tr tt u ul v var"
+)
+_ELEMENTS = frozenset(_ELEMENT_NAMES.split())
+"""Elements of HTML and WebVTT whose start tags are tags even where their end tags are missing, or in another text."""
+
+_DEEPEST = 20
+"""Number of open marks of emphasis among which the partner of a mark is searched for."""
+_Mark = tuple[int, int, Tag]
+"""Start, end, and the mark as a tag: `start` and `end` for the two sides of a pair."""
+
+
+@dataclass(frozen=True)
+class InlineMarks:
+    """Marks that texts of a document may have, and those that a model protects."""
+
+    kinds: Sequence[str] = ()
+    """Kinds besides tags: names of `corpus.protect`, and `EMPHASIS`."""
+    protection: Protection = UNPROTECTED
+
+    def without_unprotected(self, text: str) -> list[Piece] | None:
+        """Text between tags and pairs of marks; None if it has none, or the model protects all of them.
+
+        Marks that stand alone remain in the text, because a model may copy them.
+        """
+        around = [mark for mark in self._marks(text) if not mark[2].is_placeholder]
+        spans = self.protection.spans(text) if around else []
+        return None if all(_is_inside(mark, spans) for mark in around) else _pieces(text, around)
+
+    def without_any(self, text: str) -> list[Piece]:
+        """Text between all marks, except those that stand alone and that the model protects."""
+        return _pieces(text, self._removable_marks(text))
+
+    def has_same_marks(self, source: str, translation: str) -> bool:
+        """Whether a translation has the same marks as its source, with as many pairs.
+
+        Marks that stand alone and that the model protects do not count.
+        """
+        if not (marks := self._removable_marks(source)):
+            return True
+        pieces = [_pieces(source, marks), _pieces(translation, self._removable_marks(translation))]
+        tags = [sorted(piece.raw for piece in of_text if isinstance(piece, Tag)) for of_text in pieces]
+        return tags[0] == tags[1] and len(partners_of(pieces[0])) == len(partners_of(pieces[1]))
+
+    def _removable_marks(self, text: str) -> list[_Mark]:
+        marks = self._marks(text)
+        if not marks or not self.protection:
+            return marks
+        spans = self.protection.spans(text)
+        return [mark for mark in marks if not (mark[2].is_placeholder and _is_inside(mark, spans))]
+
+    def _marks(self, text: str) -> list[_Mark]:
+        """All marks, in the order of their places; none of them overlap."""
+        marks: list[_Mark] = []
+        for group in self._groups(text):
+            if all(_is_free(start, end, marks) for start, end, _ in group):
+                for mark in group:
+                    insort(marks, mark, key=itemgetter(0))
+        return marks
+
+    def _groups(self, text: str) -> Iterator[list[_Mark]]:
+        """Marks that stand alone and pairs of marks, those first that hold others."""
+        if MARKDOWN in self.kinds:
+            code = [_placeholder(match) for match in _CODE_OF_MARKDOWN.finditer(text)]
+            yield from ([mark] for mark in code)
+            yield from _links(text, code)
+        if self.kinds:
+            yield from ([_placeholder(match)] for match in _WITH_NAME_IN_BRACKETS.finditer(text))
+        yield from ([(*match.span(), _tag(match[0]))] for match in LIKE_TAG.finditer(text))
+        if self.kinds:
+            yield from ([_placeholder(match)] for match in _OF_ANY_FORMAT.finditer(text))
+        if QT in self.kinds:
+            yield from ([_placeholder(match)] for match in _OF_QT.finditer(text))
+        for kind in filter(self.kinds.__contains__, PLACEHOLDERS):
+            yield from ([_placeholder(match)] for match in _COMPILED[kind].finditer(text))
+        if EMPHASIS in self.kinds:
+            yield from _emphasis(text)
+
+
+def _placeholder(match: regex.Match[str]) -> _Mark:
+    return *match.span(), Tag(match[0], "")
+
+
+def _pair(kind: str, text: str, *spans: tuple[int, int]) -> list[_Mark]:
+    """Both sides of a pair of marks, from their places; no other pair has its name."""
+    name = f"{kind} {spans[0][0]}"
+    sides = zip(spans, ("start", "end"), strict=True)
+    return [(start, end, Tag(text[start:end], name, side)) for (start, end), side in sides]
+
+
+def _links(text: str, code: Sequence[_Mark]) -> Iterator[list[_Mark]]:
+    """Both sides of the links and images of Markdown, which may be inside of each other; `code` has none."""
+    waiting: list[regex.Match[str]] = []
+    for match in _BRACKET.finditer(text):
+        if not _is_free(match.start(), match.start() + 1, code):
+            continue
+        if match["start"]:
+            waiting.append(match)
+        elif waiting and (start := waiting.pop()) and match["end"]:
+            yield _pair(MARKDOWN, text, start.span(), match.span())
+
+
+def _emphasis(text: str) -> Iterator[list[_Mark]]:
+    """Pairs of marks of emphasis. A mark between two letters or two spaces is none."""
+    waiting: list[re.Match[str]] = []
+    for match in _EMPHASIS.finditer(text):
+        before, after = text[max(0, match.start() - 1) : match.start()], text[match.end() : match.end() + 1]
+        partner = next((other for other in waiting[:-_DEEPEST:-1] if other[0] == match[0]), None)
+        if partner and before.strip() and not after.isalnum():
+            del waiting[waiting.index(partner) :]
+            yield _pair(EMPHASIS, text, partner.span(), match.span())
+        elif after.strip() and not before.isalnum():
+            waiting.append(match)
+
+
+def _is_free(start: int, end: int, marks: Sequence[_Mark]) -> bool:
+    """Whether a part of a text overlaps with none of the marks, which are sorted and do not overlap."""
+    index = bisect_right(marks, start, key=itemgetter(1))
+    return index == len(marks) or marks[index][0] >= end
+
+
+def _is_inside(mark: _Mark, spans: Spans) -> bool:
+    index = bisect_right(spans, mark[0], key=itemgetter(0)) - 1
+    return index >= 0 and mark[1] <= spans[index][1]
+
+
+def _pieces(text: str, marks: Sequence[_Mark]) -> list[Piece]:
+    """Text and marks; what looks like a start tag but has no end tag, as in `List<String>`, is text."""
+    pieces, place = list[Piece](), 0
+    for start, end, tag in marks:
+        pieces += [text[place:start], tag]
+        place = end
+    pieces = [piece for piece in (*pieces, text[place:]) if piece]
+    partners = partners_of(pieces)
+    return [
+        _without_pair(piece) if isinstance(piece, Tag) and piece.kind == "start" and index not in partners else piece
+        for index, piece in enumerate(pieces)
+    ]
+
+
+def _without_pair(tag: Tag) -> Piece:
+    return replace(tag, kind="") if tag.name.lower() in _ELEMENTS else tag.raw
+
+
+def _tag(raw: str) -> Tag:
+    match = _NAME.search(raw)
+    name = match[0] if match else ""
+    if raw.startswith("</"):
+        return Tag(raw, name, "end")
+    return Tag(raw, name, "" if raw.endswith("/>") or name.lower() in VOID else "start")

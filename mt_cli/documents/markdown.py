@@ -1,0 +1,183 @@
+"""Markdown (`.md`): paragraphs, headings, list items, quotations and cells of tables are units.
+
+The text of a unit is its source, with emphasis, links and code. Blocks of code and HTML, front matter, definitions of
+links, and lines of templates or containers (`:::`, `{% ... %}`, `[!NOTE]`) stay. A link by its text alone, `[text]`, is
+written in full, `[text][text]`, so that a translation keeps its target.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mt_cli.documents.document import MAX_MARKS, Document, Options, Unit, read_content
+from mt_cli.documents.inline_marks import EMPHASIS, MARKDOWN, PLACEHOLDERS
+from mt_cli.documents.wrapped_lines import Line, Markup, paragraph_unit, with_text
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
+
+_LINE_END = re.compile(r"\r\n?|\n")
+_FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\n(?=.*\S)(?:.*\n)*?\1[ \t]*(?:\n|\Z)")
+_FIXED = re.compile(
+    r":::+.*|\{%.*%\}|\{\{.*\}\}|\[!\w+\]|(?:!!!|\?{3}\+?|===) .*|\{[:#.][^{}]*\}|\[TOC\]|\[\[_?TOC_?\]\]",
+    re.IGNORECASE,
+)
+_LABEL = re.compile(r"\[\^[^\]\s]+\]:(?:[ \t]+|\Z)|:[ \t]+|\[[ xX]\][ \t]+(?=\S)")
+"""Beginning of a footnote, of a definition or of a task, before its text."""
+_HARD_BREAK = re.compile(r"(?:(?<! ) {2,}+|\\)\Z")
+_ATTRIBUTES = re.compile(r"(?<![ \t])[ \t]++\{[#.:][^{}]*\}\Z")
+_BARE_BAR = re.compile(r"(?<!\\)\|")
+_CODE = r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)"
+_LINK = re.compile(
+    rf"{_CODE}|(?<!\])\[(?P<label>(?:[^\[\]\\]|\\.){{1,999}})\](?P<rest>\[\]|\[[^\[\]]*\]|\([^()]*\)|(?![\[(]))",
+    re.DOTALL,
+)
+_FULL_LINK = re.compile(r"\[([^\[\]]+)\]\[\1\]")
+_HTML_BLOCKS = (
+    "address article aside base basefont blockquote body caption center col colgroup dd details dialog dir div dl dt "
+    "fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hr html iframe legend li link "
+    "main menu menuitem nav noframes ol optgroup option p param pre script search section style summary table tbody td "
+    "textarea tfoot th thead title tr track ul"
+)
+"""Elements whose tags begin a block of HTML. Other tags do if they are alone on a line."""
+_HTML = rf"(?i:</?(?:{'|'.join(_HTML_BLOCKS.split())})(?=[\s/>]|\Z))|<[!?]|</?[A-Za-z][^<>]*>\s*\Z"
+_MARKUP = Markup(
+    start=re.compile(
+        r"(?P<number>\d{1,9})[.)](?:\s|\Z)|[-+*](?:\s|\Z)|#{1,6}(?:\s|\Z)|>|`{3}|~{3}|[=|]|:?-+:?(?:\s|\Z)"
+        rf"|{_HTML}|(?:[-*_]\s*){{3,}}\Z|:{{3}}|:\s|\[[^\]]+\]:"
+    ),
+    hidden=re.compile(
+        rf"{_CODE}|\]\([^()\s]*\)|\]\[[^\[\]]*\]|</?[a-zA-Z!][^<>]*>|https?://\S+|&#?\w+;|\{{\{{[^{{}}]*\}}\}}"
+    ),
+)
+
+
+def read_markdown(path: Path, options: Options) -> Document:
+    """Blocks of text of a Markdown file, by CommonMark with tables of GitHub."""
+    from markdown_it import MarkdownIt
+
+    content, encoding, mark = read_content(path, max_marks=MAX_MARKS // 2)  # Its parser makes several tokens of each.
+    ends = [*_LINE_END.finditer(content)]
+    places = [0, *(end.end() for end in ends)]
+    ends_of_lines = [*(end.start() for end in ends), len(content)]
+    lines = [Line(begin, begin, end) for begin, end in zip(places, ends_of_lines, strict=True)]
+    texts = [content[line.begin : line.end] for line in lines]
+    parser = MarkdownIt("commonmark").enable("table").disable(["inline", "text_join"])
+    env: dict[str, Any] = {}
+    tokens = parser.parse(_without_front_matter("\n".join(texts)), env)
+    blocks = _Blocks(content, lines, env.get("references", {}))
+    parts = [
+        unit for before, token in pairwise(tokens) if token.type == "inline" for unit in blocks.units(before, token)
+    ]
+    units = [unit for unit in parts if unit is not None]
+    counts = {"without_text": len(parts) - len(units)}
+    return Document(content, units, encoding, mark, counts, (MARKDOWN, *PLACEHOLDERS, EMPHASIS))
+
+
+def _without_front_matter(content: str) -> str:
+    """Content with blank lines instead of YAML or TOML at its start."""
+    match = _FRONT_MATTER.match(content)
+    return "\n" * match[0].count("\n") + content[match.end() :] if match else content
+
+
+class _Blocks:
+    """Finds the text of the blocks of a file."""
+
+    def __init__(self, content: str, lines: Sequence[Line], references: Mapping[str, Any]) -> None:
+        self._content = content
+        self._lines = lines
+        self._references = references
+        self._row = -1
+        """Line of the last cell of a table."""
+        self._place = 0
+        """End of this cell."""
+
+    def units(self, before: Token, token: Token) -> Iterator[Unit | None]:
+        """Units of a block, from the token before its text; None for a part without text to translate."""
+        if before.type in ("th_open", "td_open"):
+            yield self._cell(token)
+            return
+        for lines in self._runs(before, token):
+            unit = paragraph_unit(self._content, lines, _MARKUP)
+            yield self._with_full_links(unit) if unit else None
+
+    def _cell(self, token: Token) -> Unit | None:
+        """Unit of a cell, which is searched for after the cell before it."""
+        number = token.map[0] if token.map else 0
+        line = self._lines[number]
+        if number != self._row:
+            self._row, self._place = number, line.begin
+        source = token.content.replace("|", "\\|")
+        start = self._content.find(source, self._place, line.end) if source else -1
+        if start < 0:
+            return None
+        self._place = start + len(source)
+        unit = paragraph_unit(self._content, [Line(line.begin, start, self._place)], _MARKUP)
+        if unit is None:
+            return None
+        unit = self._with_full_links(unit)
+        return replace(unit, write=_CellWriter(unit.write))
+
+    def _runs(self, before: Token, token: Token) -> list[list[Line]]:
+        """Lines of a block, divided at hard line breaks, labels, and lines that stay."""
+        runs: list[list[Line]] = [[]]
+        for number, source in enumerate(token.content.split("\n"), start=token.map[0] if token.map else 0):
+            line = self._located(self._lines[number], source.strip(), before)
+            text = self._content[line.start : line.end] if line else ""
+            if line is None or _FIXED.fullmatch(text):
+                runs.append([])
+                continue
+            if label := _LABEL.match(text):
+                runs.append([])
+                line = line._replace(start=line.start + label.end())
+            if line.start == line.end:
+                continue
+            is_broken = _HARD_BREAK.search(self._content[line.start : self._lines[number].end])
+            runs[-1].append(line._replace(end=line.end - text.endswith("\\")) if is_broken else line)
+            if is_broken:
+                runs.append([])
+        return [run for run in runs if run]
+
+    def _located(self, line: Line, text: str, before: Token) -> Line | None:
+        """Place of a text on its line, without the attributes of a heading."""
+        source = self._content[line.begin : line.end]
+        if before.type == "heading_open" and before.markup.startswith("#"):
+            hashes = source.find(before.markup)
+            start = source.find(text, hashes + len(before.markup)) if hashes >= 0 else -1
+        else:
+            start = len(source.rstrip()) - len(text)
+        if start < 0 or not text or not source.startswith(text, start):
+            return None
+        attributes = _ATTRIBUTES.search(text) if before.type == "heading_open" else None
+        start += line.begin
+        return Line(line.begin, start, start + (attributes.start() if attributes else len(text)))
+
+    def _with_full_links(self, unit: Unit) -> Unit:
+        """Unit in whose text a link by its text names its definition, too."""
+        if not self._references:
+            return unit
+        return with_text(unit, _LINK.sub(self._full_link, unit.texts[0]), _FULL_LINK, r"[\1]")
+
+    def _full_link(self, match: re.Match[str]) -> str:
+        from markdown_it.common.utils import normalizeReference
+
+        label = match["label"]
+        if not label or match["rest"] not in ("", "[]") or normalizeReference(label) not in self._references:
+            return match[0]
+        return f"[{label}][{label}]"
+
+
+@dataclass(frozen=True)
+class _CellWriter:
+    """Writes a cell of a table."""
+
+    write: Callable[[Sequence[str], bool], str]
+
+    def __call__(self, translations: Sequence[str], needs_review: bool) -> str:
+        """Content of the cell, in which a bar needs an escape."""
+        return _BARE_BAR.sub(r"\|", self.write(translations, needs_review))

@@ -1,0 +1,256 @@
+"""Paragraphs of word processors (WordprocessingML, OpenDocument): their text, with formatting as inline tags.
+
+Formatting that most of a paragraph has is not shown; other formatting is a pair of tags. Fields, pictures and notes
+stand alone; paragraphs in them are texts of their own. Text of a link is text, also in a field.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from mt_cli.corpus.xml_places import Element, escaped, sections_of
+from mt_cli.documents.inline_tags import Piece, Tag, TaggedText
+from mt_cli.documents.xml_files import pieces_of
+
+_CONTAINERS = frozenset(("hyperlink", "ins", "smartTag", "sdt", "customXml", "moveTo"))
+_NO_FORMAT = re.compile(r"<w:(?:lang|noProof)\b[^>]*/>")
+"""Properties of text that make no difference to see."""
+_LINK = re.compile(r"\s*HYPERLINK\b")
+_SPANS = frozenset(("span", "a"))
+_Kept = list[tuple[int, Element]]
+"""Elements that stand alone, with the places of their tags."""
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """A paragraph, with the paragraphs in its notes and pictures."""
+
+    content: str
+    start: int
+    """Start of the part that is replaced."""
+    end: int
+    tagged: TaggedText
+    base: tuple[str, str] = ("", "")
+    """Tags around text with the formatting that most of the paragraph has."""
+    inner: Sequence[tuple[int, Paragraph]] = field(default=())
+    """Paragraphs within tags of this one, with the place of the tag."""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Texts to translate: that of the paragraph, and those within its tags."""
+        inner = (text for _, paragraph in self.inner for text in paragraph.texts)
+        return (*([self.tagged.text] if self.tagged.has_text else ()), *inner)
+
+    def __call__(self, translations: Sequence[str], needs_review: bool) -> str:
+        """Content of the part; what stays the same is written as it was."""
+        if tuple(translations) == self.texts:
+            return self.content[self.start : self.end]
+        return self._written(iter(translations))
+
+    def _written(self, translations: Iterator[str]) -> str:
+        text = next(translations) if self.tagged.has_text else self.tagged.text
+        tags = {piece.place: piece for piece in self._tags()}
+        raws: dict[int, str] = {}
+        changed = [(place, paragraph, paragraph._written(translations)) for place, paragraph in self.inner]
+        for place, paragraph, written in reversed(changed):
+            # The raw tag begins with the end of the text before it.
+            raw = raws.get(place, tags[place].raw)
+            start = paragraph.start - place + len(self.base[1])
+            raws[place] = raw[:start] + written + raw[start + paragraph.end - paragraph.start :]
+        before, after = self.base
+        content = before + self.tagged.written_with_surroundings(text, _escaped, raws)[0] + after
+        return content.replace(before + after, "") if before else content
+
+    def _tags(self) -> Iterator[Tag]:
+        pieces = (*self.tagged.before, *self.tagged.pieces, *self.tagged.after)
+        return (piece for piece in pieces if isinstance(piece, Tag))
+
+
+def _escaped(text: str) -> str:
+    return escaped(text.replace("\n", " "))
+
+
+def paragraphs_of(content: str, root: Element) -> Iterator[Paragraph | None]:
+    """Paragraphs of a part of a document in their order; None for one that cannot be translated."""
+    if root.name in ("p", "h"):
+        is_word = root.tag.startswith("w:")
+        yield _word_paragraph(content, root) if is_word else _open_document_paragraph(content, root)
+        return
+    for child in root.children:
+        yield from paragraphs_of(content, child)
+
+
+def _open_document_paragraph(content: str, element: Element) -> Paragraph:
+    tagged = TaggedText.of(list(pieces_of(content, element, lambda child: child.name not in _SPANS)))
+    kept = [(child.start, child) for child in _outermost_kept(element) if child.children]
+    return Paragraph(content, element.inner, element.inner_end, tagged, inner=_inner(content, kept))
+
+
+def _outermost_kept(element: Element) -> Iterator[Element]:
+    for child in element.children:
+        if child.name in _SPANS:
+            yield from _outermost_kept(child)
+        else:
+            yield child
+
+
+def _inner(content: str, kept: _Kept) -> list[tuple[int, Paragraph]]:
+    return [
+        (place, paragraph)
+        for place, element in kept
+        for paragraph in paragraphs_of(content, element)
+        if paragraph is not None and paragraph.texts
+    ]
+
+
+@dataclass(frozen=True)
+class _Text:
+    """Text of a run."""
+
+    format: str
+    """Properties of the run."""
+    text: str
+
+
+@dataclass(frozen=True)
+class _Bounds:
+    """Start or end of an element around runs, or something that stands alone."""
+
+    raw: str
+    kind: str
+    name: str = ""
+    place: int = -1
+
+
+def _word_paragraph(content: str, element: Element) -> Paragraph | None:
+    """Paragraph of WordprocessingML; None if a field begins or ends in another paragraph."""
+    kept: _Kept = []
+    children = [child for child in element.children if child.name != "pPr"]
+    if not children:
+        return Paragraph(content, element.end, element.end, TaggedText.of(()))
+    start, end = children[0].start, children[-1].end
+    try:
+        parts = list(_parts(content, children, kept))
+    except _FieldError:
+        return None
+    sizes = Counter[str]()
+    for part in parts:
+        if isinstance(part, _Text):
+            sizes[_visible(part.format)] += len(part.text.strip())
+    formats = {_visible(part.format): part.format for part in parts if isinstance(part, _Text)}
+    most = max(formats, key=lambda name: sizes[name], default="")
+    base = _run(formats.get(most, ""))
+    return Paragraph(content, start, end, TaggedText.of(list(_pieces(parts, most, base))), base, _inner(content, kept))
+
+
+class _FieldError(Exception):
+    """A field does not end in its paragraph."""
+
+
+def _visible(properties: str) -> str:
+    return re.sub(r"<w:rPr>\s*</w:rPr>", "", _NO_FORMAT.sub("", properties))
+
+
+def _run(properties: str) -> tuple[str, str]:
+    """Tags around the text of a run."""
+    return f'<w:r>{properties}<w:t xml:space="preserve">', "</w:t></w:r>"
+
+
+def _parts(content: str, children: Sequence[Element], kept: _Kept) -> Iterator[_Text | _Bounds]:
+    index = 0
+    while index < len(children):
+        child, first = children[index], index
+        index += 1
+        depth = _field_depth(child)
+        if depth:
+            while depth > 0 and index < len(children):
+                depth += _field_depth(children[index])
+                index += 1
+            if depth:
+                raise _FieldError
+            if runs := _text_of_link(content, children[first:index]):
+                yield _Bounds(content[child.start : runs[0].start], "start", "field")
+                yield from _parts(content, runs, kept)
+                yield _Bounds(content[runs[-1].end : children[index - 1].end], "end", "field")
+                continue
+            raw = content[child.start : children[index - 1].end]
+            kept += ((child.start, part) for part in children[first:index])
+            yield _Bounds(raw, "", place=child.start)
+        elif child.name == "r":
+            yield from _parts_of_run(content, child, kept)
+        elif _is_container(child) and not any(_field_depth(part) for part in child.walk()):
+            inner = child.child("sdtContent") if child.name == "sdt" else child
+            runs = [] if inner is None else [part for part in inner.children if not part.name.endswith("Pr")]
+            if not runs:
+                yield _Bounds(content[child.start : child.end], "", place=child.start)
+                continue
+            yield _Bounds(content[child.start : runs[0].start], "start", child.name)
+            yield from _parts(content, runs, kept)
+            yield _Bounds(content[runs[-1].end : child.end], "end", child.name)
+        elif child.name != "proofErr":
+            kept.append((child.start, child))
+            yield _Bounds(content[child.start : child.end], "", place=child.start)
+
+
+def _is_container(element: Element) -> bool:
+    """Whether an element is only around runs whose text is part of the paragraph."""
+    is_link = element.name == "fldSimple" and _LINK.match(element.attributes.get("w:instr", ""))
+    return element.name in _CONTAINERS or bool(is_link)
+
+
+def _text_of_link(content: str, field: Sequence[Element]) -> Sequence[Element]:
+    """The runs with the text of a field, if it is a link without another field inside; otherwise nothing."""
+    parts = [(index, part) for index, run in enumerate(field) for part in run.children]
+    instruction = "".join(content[part.inner : part.inner_end] for _, part in parts if part.name == "instrText")
+    places = [(part.attributes.get("w:fldCharType"), index) for index, part in parts if part.name == "fldChar"]
+    kinds = [kind for kind, _ in places]
+    if kinds != ["begin", "separate", "end"] or not _LINK.match(instruction):
+        return ()
+    _, separate, end = (index for _, index in places)
+    has_text = any(part.name == "t" and index in (separate, end) for index, part in parts)
+    return () if has_text else field[separate + 1 : end]
+
+
+def _field_depth(element: Element) -> int:
+    """Number of fields that begin in a run, less those that end in it."""
+    types = [child.attributes.get("w:fldCharType") for child in element.children if child.name == "fldChar"]
+    return types.count("begin") - types.count("end") if element.name == "r" else 0
+
+
+def _parts_of_run(content: str, run: Element, kept: _Kept) -> Iterator[_Text | _Bounds]:
+    properties = run.child("rPr")
+    raw = content[properties.start : properties.end] if properties else ""
+    for child in run.children:
+        if child is properties or child.name == "lastRenderedPageBreak":
+            continue
+        if child.name == "t" and not child.children:
+            text = "".join(piece for piece, is_text in sections_of(content[child.inner : child.inner_end]) if is_text)
+            yield _Text(raw, text)
+        elif len(run.children) == 1 + (properties is not None):
+            kept.append((run.start, run))
+            yield _Bounds(content[run.start : run.end], "", place=run.start)
+        else:
+            yield _Bounds(f"<w:r>{raw}{content[child.start : child.end]}</w:r>", "")
+
+
+def _pieces(parts: Sequence[_Text | _Bounds], most: str, base: tuple[str, str]) -> Iterator[Piece]:
+    """Text of the formatting that most has, and all else as tags between two texts of it."""
+    before, after = base
+    current: str | None = None
+    for part in parts:
+        style = _visible(part.format) if isinstance(part, _Text) else most
+        if current is not None and (style != current or isinstance(part, _Bounds)):
+            yield Tag(after + before, "r", "end")
+            current = None
+        if isinstance(part, _Bounds):
+            yield Tag(after + part.raw + before, part.name, part.kind, part.place)
+            continue
+        if style != most and current is None and part.text:
+            yield Tag(after + _run(part.format)[0], "r", "start")
+            current = style
+        yield part.text
+    if current is not None:
+        yield Tag(after + before, "r", "end")

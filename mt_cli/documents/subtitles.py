@@ -1,0 +1,175 @@
+r"""Subtitles (`.srt`, `.vtt`): each cue is a unit, with a text for each speaker where lines begin with dashes.
+
+Numbers, times, settings, notes and styles stay as they are. Tags such as `<i>` and `{\an8}` are part of the text. A
+cue gets at most as many lines as it had. See the W3C recommendation "WebVTT", section 4. SubRip has no specification:
+blank lines inside cues and missing ones between cues are read, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mt_cli.documents.document import (
+    Document,
+    DocumentError,
+    Options,
+    Unit,
+    any_lines_with_places,
+    line_of,
+    read_content,
+)
+from mt_cli.documents.texts import SUBTITLE_TAG, balanced, has_letters, joined, one_line
+
+_END = re.compile(r"\r\n|\n|\r")
+_NUMBER = re.compile(r"\s*\d+\s*")
+_CLOCK = r"-?\d{1,9}(?::\d{1,2}){1,3}(?:[.,]\d{1,9})?"
+_TIMES = re.compile(rf"\s*{_CLOCK}\s*-->\s*{_CLOCK}(?:\s.*)?")
+_NEARLY_TIMES = re.compile(r"\s*(?:\d[\d:.,; ]*-+>|\d\d:\d\d:)")
+_DASH = re.compile(r"[-–—][ \t]+")
+_TIGHT_DASH = re.compile(r"[-–](?![-–])")
+_SPEECH_END = re.compile(r"[.!?…。！？؟♪:]['\"”’»)\]]*(?:</?[a-z]+>)*\Z")
+_THUMBNAIL = re.compile(r"\S+#xywh=\S+")
+"""Metadata of a video player: a part of a picture."""
+_ESCAPED_AMPERSAND = re.compile(r"&amp;(?!#?\w+;)")
+_BARE_AMPERSAND = re.compile(r"&(?!#?\w+;)")
+
+_Line = tuple[int, str]
+"""Start of a line, and its text without its end."""
+
+
+def read_srt(path: Path, options: Options) -> Document:
+    """Cues of SubRip; raises DocumentError if there is none, or for a line of times that is damaged."""
+    content, encoding, mark = read_content(path)
+    lines = list(any_lines_with_places(content))
+    are_times = [bool(_TIMES.fullmatch(text)) for _, text in lines]
+    for number, (place, text) in enumerate(lines):
+        begins_block = number < 2 or not lines[number - 2][1].strip()
+        if begins_block and not are_times[number] and _NEARLY_TIMES.match(text):
+            where = f"{path}, line {line_of(content, place):,}"
+            raise DocumentError(f"{where}: not the times of a subtitle: {text.strip()[:60]!r}")
+    if content.strip() and not any(are_times):
+        raise DocumentError(f"{path}: has no subtitle with times, such as 00:00:01,000 --> 00:00:02,500")
+    return _document(content, list(_cues_of_srt(lines, are_times)), encoding, mark, has_entities=False)
+
+
+def read_vtt(path: Path, options: Options) -> Document:
+    """Cues of WebVTT; raises DocumentError without the line `WEBVTT`, and ignores invalid blocks as players do."""
+    content, encoding, mark = read_content(path)
+    if not re.match(r"WEBVTT(?:[ \t\r\n]|\Z)", content):
+        raise DocumentError(f"{path}, line 1: a file of WebVTT begins with WEBVTT")
+    cues = list(_cues_of_vtt(list(any_lines_with_places(content))))
+    return _document(content, cues, encoding, mark, has_entities=True)
+
+
+def _document(
+    content: str, cues: Sequence[Sequence[_Line]], encoding: str, mark: bytes, has_entities: bool
+) -> Document:
+    units = [_unit(content, lines, has_entities) for lines in cues if _has_text(lines)]
+    return Document(content, units, encoding, mark, {"without_text": len(cues) - len(units)})
+
+
+def _cues_of_srt(lines: Sequence[_Line], are_times: Sequence[bool]) -> Iterator[list[_Line]]:
+    """Lines of text of each cue, without blank ones; a cue with a blank line inside is two."""
+    cue: list[_Line] = []
+    has_begun = False
+    for number, (place, text) in enumerate(lines):
+        is_number = number + 1 < len(lines) and are_times[number + 1] and bool(_NUMBER.fullmatch(text))
+        if text.strip() and has_begun and not is_number and not are_times[number]:
+            cue.append((place, text))
+        elif cue:
+            yield cue
+            cue = []
+        has_begun |= are_times[number]
+    if cue:
+        yield cue
+
+
+def _cues_of_vtt(lines: Sequence[_Line]) -> Iterator[list[_Line]]:
+    """Lines of text of each cue; a cue has its times on the first or second line of a block."""
+    cue: list[_Line] | None = None
+    since_blank = 0
+    for place, text in [*lines[1:], (0, "")]:
+        is_arrow = "-->" in text
+        if not text or is_arrow:
+            if cue:
+                yield cue
+            is_cue = is_arrow and (since_blank < 2 or cue is not None) and _TIMES.fullmatch(text)
+            cue = [] if is_cue else None
+        elif cue is not None:
+            cue.append((place, text))
+        since_blank = since_blank + 1 if text else 0
+
+
+def _has_text(lines: Sequence[_Line]) -> bool:
+    text = joined([text for _, text in lines])
+    return has_letters(SUBTITLE_TAG.sub("", text)) and not _THUMBNAIL.fullmatch(text)
+
+
+def _unit(content: str, lines: Sequence[_Line], has_entities: bool) -> Unit:
+    """Unit of a cue, from the first character of its lines that is no space to the last one."""
+    start = lines[0][0] + len(lines[0][1]) - len(lines[0][1].lstrip())
+    end = lines[-1][0] + len(lines[-1][1].rstrip())
+    speeches = _speeches([text.strip() for _, text in lines])
+    texts = tuple(_unescaped(joined(speech.lines), has_entities) for speech in speeches)
+    write = _Writer(content[start:end], texts, speeches, has_entities)
+    return Unit(start, end, texts, write, is_block=True)
+
+
+@dataclass(frozen=True)
+class _Speech:
+    """Lines of a cue that one person speaks."""
+
+    dash: str
+    lines: list[str]
+
+
+def _speeches(lines: Sequence[str]) -> list[_Speech]:
+    """Lines of a cue by speaker. A dash begins a speech if one begins the cue or follows the end of a sentence.
+
+    Dashes without spaces, as in a formula or a word that continues, count only if there are several.
+    """
+    tight = [bool(_TIGHT_DASH.match(line)) for line in lines]
+    pattern = _TIGHT_DASH if tight[0] and sum(tight) > 1 and not any(map(_DASH.match, lines)) else _DASH
+    speeches: list[_Speech] = []
+    for line in lines:
+        dash = pattern.match(line)
+        if dash and speeches and not speeches[0].dash and not _SPEECH_END.search(speeches[-1].lines[-1]):
+            dash = None
+        if dash or not speeches:
+            speeches.append(_Speech(dash[0] if dash else "", []))
+        speeches[-1].lines.append(line[dash.end() :] if dash else line)
+    return speeches
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """Writes the text of a cue."""
+
+    part: str
+    texts: tuple[str, ...]
+    speeches: Sequence[_Speech]
+    has_entities: bool
+
+    def __call__(self, translations: Sequence[str], needs_review: bool) -> str:
+        """Lines of the cue; subtitles cannot say that they need a review."""
+        if tuple(translations) == self.texts:
+            return self.part
+        lines = []
+        for speech, translation in zip(self.speeches, translations, strict=True):
+            text = _escaped(one_line(translation), self.has_entities)
+            first, *rest = balanced(text, len(speech.lines))
+            lines += [speech.dash + first, *rest]
+        end = _END.search(self.part)
+        return (end[0] if end else "\n").join(line for line in lines if line)
+
+
+def _unescaped(text: str, has_entities: bool) -> str:
+    """Text with `&` for `&amp;` where this is clear; other entities stay, because `<` would be a tag."""
+    return _ESCAPED_AMPERSAND.sub("&", text) if has_entities else text
+
+
+def _escaped(text: str, has_entities: bool) -> str:
+    return _BARE_AMPERSAND.sub("&amp;", text).replace("-->", "--&gt;") if has_entities else text

@@ -1,0 +1,195 @@
+"""Tables (`.csv`, `.tsv`): the cells of one column are units; everything else stays as it is.
+
+A column that is given by name is below a heading, which stays. A table whose column is given by number has no heading.
+CSV is that of RFC 4180, with commas or, if the heading has none, semicolons. Quotation marks of TSV are text unless a
+spreadsheet wrote them, as in corpora.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mt_cli.corpus.delimited import is_quoted
+from mt_cli.documents.document import (
+    Document,
+    DocumentError,
+    Options,
+    Unit,
+    line_of,
+    lines_with_places,
+    read_content,
+)
+from mt_cli.documents.texts import has_letters, split_margins
+from mt_cli.errors import CorpusError
+
+_QUOTED = re.compile(r'"[^"]*+(?:""[^"]*+)*+"')
+_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
+_UNSAFE = re.compile(r"[\t\r\n]+")
+_COLUMNS_SHOWN = 20
+
+_Cell = tuple[int, int]
+"""Start and end of a cell."""
+
+
+def read_csv(path: Path, options: Options) -> Document:
+    """Cells of a column of a CSV file; raises DocumentError if the column or a quotation mark is missing."""
+    content, encoding, mark = read_content(path)
+    form = _Form(_separator_of(content), has_quotes=True)
+    units, num_without_text = _units(path, options, content, form)
+    return Document(content, units, encoding, mark, {"without_text": num_without_text})
+
+
+def read_tsv(path: Path, options: Options) -> Document:
+    """Cells of a column of a TSV file; raises DocumentError if the column is missing."""
+    content, encoding, mark = read_content(path)
+    try:
+        form = _Form("\t", has_quotes=is_quoted(path))
+    except CorpusError as error:
+        raise DocumentError(str(error)) from None
+    units, num_without_text = _units(path, options, content, form)
+    return Document(content, units, encoding, mark, {"without_text": num_without_text})
+
+
+class ColumnError(DocumentError):
+    """No column of a table was chosen, or one that it does not have."""
+
+    def __init__(self, path: Path, problem: str, names: Sequence[str]) -> None:
+        shown = ", ".join(f"{number} {name[:40]!r}" for number, name in enumerate(names[:_COLUMNS_SHOWN], start=1))
+        super().__init__(f"{path}: {problem} {shown}{', ...' if len(names) > _COLUMNS_SHOWN else ''}")
+        self.names = names
+        """Cells of the first line."""
+
+
+@dataclass(frozen=True)
+class _Form:
+    """Way in which the cells of a table are written."""
+
+    separator: str
+    has_quotes: bool
+    """Whether quotation marks around cells are not text."""
+
+    def text(self, cell: str) -> str:
+        """Text of a cell."""
+        return cell[1:-1].replace('""', '"') if self.has_quotes and cell.startswith('"') else cell
+
+    def cell(self, text: str, was_quoted: bool, is_alone: bool) -> str:
+        """Cell with a text, quoted if it was or if it must be; line ends and tabs become spaces in TSV."""
+        if self.separator == "\t":
+            text = _UNSAFE.sub(" ", text)
+        is_special = any(char in text for char in ('"', "\r", "\n", self.separator)) or (is_alone and not text)
+        if self.has_quotes and (was_quoted or is_special):
+            return '"' + text.replace('"', '""') + '"'
+        return text
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """Writes a cell."""
+
+    part: str
+    text: str
+    margins: tuple[str, str]
+    form: _Form
+    is_alone: bool
+    """Whether the record has no other cell."""
+
+    def __call__(self, translations: Sequence[str], needs_review: bool) -> str:
+        """Content of the cell; tables cannot say that it needs a review."""
+        if translations[0] == self.text:
+            return self.part
+        text = translations[0].join(self.margins)
+        return self.form.cell(text, self.part.startswith('"'), self.is_alone)
+
+
+def _units(path: Path, options: Options, content: str, form: _Form) -> tuple[Sequence[Unit], int]:
+    """Units of a column, and the number of its cells without text."""
+    units: list[Unit] = []
+    num_without_text, column, width = 0, -1, 0
+    for cells in _quoted_records(path, content, form.separator) if form.has_quotes else _plain_records(content):
+        used = max((number for number, cell in enumerate(cells, start=1) if content[slice(*cell)].strip()), default=0)
+        if not used:
+            continue
+        if column < 0:
+            names = [form.text(content[slice(*cell)]).replace("\r\n", "\n") for cell in cells]
+            wanted = options.column and options.column.replace("\r\n", "\n")  # Browsers change line ends of forms.
+            column, width = _column(path, wanted, names), len(cells)
+            if wanted in names:
+                continue
+        if used > width:
+            where = f"{path}, line {line_of(content, cells[0][0]):,}"
+            raise DocumentError(f"{where}: has {used:,} cells, and the first line has {width:,}; repair such lines")
+        unit = _unit(content, cells[column], form, len(cells) == 1) if column < len(cells) else None
+        if unit is not None:
+            units.append(unit)
+        else:
+            num_without_text += 1
+    return units, num_without_text
+
+
+def _unit(content: str, cell: _Cell, form: _Form, is_alone: bool) -> Unit | None:
+    """Unit of a cell, if it has text."""
+    part = content[slice(*cell)]
+    before, text, after = split_margins(form.text(part))
+    if not has_letters(text):
+        return None
+    return Unit(*cell, (text,), _Writer(part, text, (before, after), form, is_alone))
+
+
+def _column(path: Path, column: str | None, names: Sequence[str]) -> int:
+    """Index of a column by its name or number; raises ColumnError if there is none, or several of the name."""
+    if column is None:
+        raise ColumnError(
+            path,
+            "name the column to translate with --column (a number means that there is no heading); they are",
+            names,
+        )
+    if names.count(column) == 1:
+        return names.index(column)
+    if column in names:
+        raise ColumnError(path, f"several columns are named {column!r}; give the number of one:", names)
+    if _NUMBER.fullmatch(column) and int(column) <= len(names):
+        return int(column) - 1
+    raise ColumnError(path, f"has no column {column!r}; its columns are", names)
+
+
+def _separator_of(content: str) -> str:
+    """Separator of a CSV file: a comma, or a semicolon if the first line has only those."""
+    first = _QUOTED.sub("", content[: 2**16]).strip().splitlines()[:1]
+    return ";" if ";" in "".join(first) and "," not in first[0] else ","
+
+
+def _plain_records(content: str) -> Iterator[list[_Cell]]:
+    """Cells of each line of TSV in which quotation marks are text."""
+    for place, line in lines_with_places(content):
+        cells = []
+        for text in line.split("\t"):
+            cells.append((place, place + len(text)))
+            place += len(text) + 1
+        yield cells
+
+
+def _quoted_records(path: Path, content: str, separator: str) -> Iterator[list[_Cell]]:
+    """Cells of each record of RFC 4180; raises DocumentError where a quotation mark is missing or misplaced."""
+    bare = re.compile(rf"[^{separator}\r\n]*+")
+    cells: list[_Cell] = []
+    place = 0
+    while True:
+        pattern = _QUOTED if content.startswith('"', place) else bare
+        cell = pattern.match(content, place)
+        end = cell.end() if cell else len(content)
+        following = content[end : end + 1]
+        if cell is None or following not in ("", separator, "\r", "\n"):
+            problem = "text follows a closing quotation mark" if cell else "a quotation mark is never closed"
+            raise DocumentError(f"{path}, line {line_of(content, place):,}: not valid CSV: {problem}")
+        cells.append((place, end))
+        place = end + 1
+        if following == separator:
+            continue
+        yield cells
+        if not following:
+            return
+        cells = []
+        place += following == "\r" and content.startswith("\n", place)

@@ -1,0 +1,252 @@
+"""Translation of documents and of folders of documents of any format, with a summary."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import RootModel
+
+from mt_cli.corpus.cache import digest_of_file
+from mt_cli.corpus.protected_text import UNPROTECTED, have_other_order
+from mt_cli.documents.aligned_tags import TextWithoutTags
+from mt_cli.documents.document import Document, DocumentError, Options, Unit, line_of
+from mt_cli.documents.formats import check_document_size, is_document, read_document
+from mt_cli.documents.inline_marks import InlineMarks
+from mt_cli.documents.inline_tags import Piece, Tag
+from mt_cli.errors import InputError, MtError
+from mt_cli.runtime.console import Progress, listed, say
+from mt_cli.runtime.files import read_model, real_path, write_output, write_text, writing
+from mt_cli.translation.lines import Translation
+from mt_cli.translation.stream import blocks
+from mt_cli.translation.translator import Translator
+
+RECORD = ".mt-translated.json"
+"""File of an output folder that names the documents that are done."""
+SPANS_LOST = "a protected span of the source is missing"
+SPANS_REORDERED = "placeholders such as %s are in another order than in the source"
+EMPTY = "the translation is empty, so the text stays as it is"
+MARKS_GUESSED = "the place of a tag or another mark is a guess"
+_SOFT_BREAKS = re.compile(r"(?:(?<![ \t])[ \t]++)?+(?:\r\n|\n|\r)[ \t]*")
+_LINE_ENDS = re.compile(r"(\r\n|\n|\r)")
+
+
+class _Done(RootModel[dict[str, tuple[str, str, str]]]):
+    """For each document by name: key of input and options, digest of the output, and digest of the output before."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """Translation of documents by one model."""
+
+    translator: Translator
+    search: Mapping[str, Any]
+    """Options of `Translator.translate_fully`."""
+    options: Options
+    translates_all: bool = False
+    """True if texts that a document has translations of are translated anew."""
+    key: str = ""
+    """Value that changes when the model or the options do."""
+    counts: Counter[str] = field(default_factory=Counter)
+    """Numbers for the summary."""
+    places_for_review: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    """Places of texts that need a review, by problem."""
+
+    @property
+    def notes(self) -> Mapping[str, str]:
+        """Message for each problem, with the places of its texts."""
+        return {problem: f"review {listed(places)}: {problem}" for problem, places in self.places_for_review.items()}
+
+
+class Draft(NamedTuple):
+    """Translation of a text."""
+
+    text: str
+    problem: str | None = None
+    """Reason why it needs a review."""
+
+
+def translate_documents(path: Path, output: Path, job: Job, is_strict: bool) -> None:
+    """Translate a document, or all documents of a folder into another one; print a summary.
+
+    A folder is finished by the same command if it was interrupted. Raises InputError if an output exists and is not
+    of this command, DocumentError for a damaged document, and MtError with `is_strict` if a protected span is lost or
+    in a wrong order.
+    """
+    if path.is_dir():
+        _translate_folder(path, output, job)
+    else:
+        write_output(output, translated(path, job))
+    say(_summary(job.counts))
+    errors = [note for problem, note in job.notes.items() if is_strict and problem in (SPANS_LOST, SPANS_REORDERED)]
+    for message in job.notes.values():
+        if message not in errors[:1]:
+            say(f"note: {message}")
+    if errors:
+        raise MtError(errors[0])
+
+
+def _translate_folder(path: Path, output: Path, job: Job) -> None:
+    """Translate the documents of a folder that are not done."""
+    files = (file for file in path.rglob("*") if file.is_file() and is_document(file) and file.name != RECORD)
+    names = sorted(file.relative_to(path) for file in files)
+    if not names:
+        raise InputError(f"{path}: has no documents whose text can be translated")
+    if real_path(output).is_relative_to(real_path(path)):
+        raise InputError(f"{output}: is inside of the folder that is read; write into another one")
+    if output.exists() and not output.is_dir():
+        raise InputError(f"{output}: is a file; documents of a folder are written into a folder")
+    for name in names:
+        check_document_size(path / name)
+    with writing(output):
+        output.mkdir(exist_ok=True)
+    record = output / RECORD
+    done = read_model(record, _Done).root if record.exists() else {}
+    for number, name in enumerate(names, start=1):
+        source, target = path / name, output / name
+        key = hashlib.sha256(job.key.encode() + source.read_bytes()).hexdigest()
+        before = digest_of_file(target) if target.exists() else ""
+        shown = str(name).encode("utf-8", "backslashreplace").decode("utf-8")  # A name need not be UTF-8.
+        known_key, *known = done.get(shown, ("", ""))
+        if before and known_key == key and before == known[0]:
+            job.counts["done before"] += 1
+            continue
+        if before and before not in known:
+            raise InputError(f"{target}: was not written by this command, or has changed since; choose a new folder")
+        say(f"{shown} ({number:,} of {len(names):,})")
+        content = translated(source, job)
+        done[shown] = key, hashlib.sha256(content).hexdigest(), before  # Before it is written, so none is unknown.
+        write_text(record, json.dumps(done, indent=1, ensure_ascii=False) + "\n")
+        with writing(target.parent):
+            target.parent.mkdir(parents=True, exist_ok=True)
+        write_output(target, content)
+
+
+def translated(path: Path, job: Job) -> bytes:
+    """Bytes of a translated document; raises DocumentError if it is damaged or its encoding lacks a character."""
+    return translated_document(read_document(path, job.options), str(path), job)
+
+
+def translated_document(document: Document, name: str, job: Job) -> bytes:
+    """Bytes of a translated document; raises DocumentError, with the name, if its encoding lacks a character."""
+    chosen = {index: unit for index, unit in enumerate(document.units) if job.translates_all or not unit.is_translated}
+    lines = {index: [line for text in unit.texts for line in _lines(text, unit)] for index, unit in chosen.items()}
+    translations = _translations(
+        {line: chosen[index].is_block for index in chosen for line in lines[index]}, document.marks, job
+    )
+    parts = {}
+    for index, unit in chosen.items():
+        problems = dict.fromkeys(translations[line].problem for line in lines[index])
+        for problem in filter(None, problems):
+            place = f"{name}, line {line_of(document.content, unit.start):,}"
+            if place not in job.places_for_review[problem][-1:]:  # Several texts may be on one line.
+                job.places_for_review[problem].append(place)
+        if EMPTY not in problems:
+            parts[index] = unit.write([_joined(text, unit, translations) for text in unit.texts], any(problems))
+    job.counts.update(document.counts)
+    job.counts.update(
+        {"documents": 1, "texts": len(document.units), "translated": len(parts)}
+        | {"had a translation": len(document.units) - len(chosen), "not translated": len(chosen) - len(parts)}
+    )
+    try:
+        return document.replaced(parts)
+    except DocumentError as error:
+        raise DocumentError(f"{name}: {error}") from None
+
+
+def _lines(text: str, unit: Unit) -> Iterator[str]:
+    """Pieces of a text that are translated: a paragraph whole, other texts line by line, without spaces at the ends."""
+    for line in [_SOFT_BREAKS.sub(" ", text)] if unit.is_block else _LINE_ENDS.split(text)[::2]:
+        if stripped := line.strip():
+            yield stripped
+
+
+def _joined(text: str, unit: Unit, translations: Mapping[str, Draft]) -> str:
+    """Translation of a text, with its line ends and the spaces at the ends of its lines."""
+    if unit.is_block:
+        return "".join(translations[line].text for line in _lines(text, unit)) or text
+    parts = _LINE_ENDS.split(text)
+    for index, line in enumerate(parts[::2]):
+        if stripped := line.strip():
+            start = line.index(stripped)
+            parts[2 * index] = line[:start] + translations[stripped].text + line[start + len(stripped) :]
+    return "".join(parts)
+
+
+def _translations(is_block: Mapping[str, bool], kinds: Sequence[str], job: Job) -> dict[str, Draft]:
+    """Translation of each line; sentences of paragraphs, whose values are True, are translated one by one."""
+    drafts: dict[str, Draft] = {}
+    marks = InlineMarks(kinds, job.translator.protection)
+    with Progress("translate", len(is_block), "text", is_quiet=True) as bar:
+        for splits in (False, True):
+            for block in blocks(line for line, is_of_block in is_block.items() if is_of_block is splits):
+                search = {**job.search, "split_sentences": splits or job.search.get("split_sentences", False)}
+                drafts.update(zip(block, _drafts(block, job.translator, marks, search), strict=True))
+                bar.advance(len(block))
+    return drafts
+
+
+def _drafts(lines: Sequence[str], translator: Translator, marks: InlineMarks, search: Mapping[str, Any]) -> list[Draft]:
+    """Drafts of lines. Marks that the model does not protect, or that it loses, are placed by alignment."""
+    plain = {row: pieces for row, line in enumerate(lines) if (pieces := marks.without_unprotected(line))}
+    drafts = _placed(lines, plain, translator, search)
+    broken = [row for row, line in enumerate(lines) if not marks.has_same_marks(line, drafts[row].text)]
+    again = {number: marks.without_any(lines[row]) for number, row in enumerate(broken)}
+    for row, draft in zip(broken, _placed([lines[row] for row in broken], again, translator, search), strict=True):
+        drafts[row] = draft
+    for number, row in enumerate(broken):
+        has_placeholder = any(isinstance(piece, Tag) and piece.is_placeholder for piece in again[number])
+        is_changed = drafts[row].text != lines[row]
+        if has_placeholder and is_changed and not drafts[row].problem:  # The sentence was translated without it.
+            drafts[row] = drafts[row]._replace(problem=MARKS_GUESSED)
+    plain_marks = replace(marks, protection=UNPROTECTED)
+    for row, line in enumerate(lines):
+        if not _has_words(drafts[row].text, plain_marks) and _has_words(line, plain_marks):
+            drafts[row] = Draft(line, EMPTY)
+    return drafts
+
+
+def _has_words(text: str, marks: InlineMarks) -> bool:
+    """True if a text has letters or digits outside of its marks."""
+    if text.replace(" ", "").isalnum():  # Most texts of few words; the marks of a text take longer to find.
+        return True
+    return any(map(str.isalnum, "".join(piece for piece in marks.without_any(text) if isinstance(piece, str))))
+
+
+def _placed(
+    lines: Sequence[str], pieces: Mapping[int, Sequence[Piece]], translator: Translator, search: Mapping[str, Any]
+) -> list[Draft]:
+    """Drafts of lines; those with `pieces`, by their index, are translated without the tags among them."""
+    texts = {row: text for row in pieces if (text := TextWithoutTags.of(lines[row], pieces[row]))}
+    sources = [texts[row].plain if row in texts else line for row, line in enumerate(lines)]
+    items = translator.translate_fully(sources, **search)
+    drafts = [Draft(item.text, _problem_of(item)) for item in items]
+    for row, alignment in zip(texts, translator.word_alignments([items[row] for row in texts]), strict=True):
+        content, is_guess = texts[row].with_tags(items[row].text, alignment)
+        is_reordered = have_other_order(lines[row], content)  # Tags may have placeholders, too.
+        problem = SPANS_REORDERED if is_reordered else MARKS_GUESSED if is_guess else None
+        drafts[row] = Draft(content, drafts[row].problem or problem)
+    return drafts
+
+
+def _problem_of(item: Translation) -> str | None:
+    if item.lost_spans:
+        return SPANS_LOST
+    return SPANS_REORDERED if item.reordered_spans else None
+
+
+def _summary(counts: Counter[str]) -> str:
+    """Numbers of documents and texts, as one line."""
+    documents, before, texts = (counts.pop(name, 0) for name in ("documents", "done before", "texts"))
+    if before and not documents:
+        return f"all {before:,} documents were done before"
+    rows = [("text" if texts == 1 else "texts", texts), *counts.items()]
+    shown = [f"{number:,} {name}" for name, number in rows if number]
+    earlier = f" ({before:,} more were done before)" if before else ""
+    return f"{documents:,} document{'s' * (documents != 1)}{earlier}: {', '.join(shown) or 'no text'}"

@@ -1,0 +1,175 @@
+"""XLIFF 1.2, 2.0 and 2.1 (`.xlf`, `.xliff`): segments without a translation get a draft as their target.
+
+A draft has the state `needs-review-translation` in XLIFF 1.2. In XLIFF 2 it is `translated`, or `initial` if its tags
+were lost. Segments that are final, approved or not to be translated stay as they are. See the specifications of OASIS,
+"XLIFF Version 1.2" and "XLIFF Version 2.1".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mt_cli.corpus.xliff import Segment, segments_of
+from mt_cli.corpus.xml_places import Element, allowed, with_attributes
+from mt_cli.documents.document import Document, Options, Unit
+from mt_cli.documents.inline_tags import TaggedText
+from mt_cli.documents.xml_files import check_language, escaper, indentation, pieces_of, read_xml
+
+_CODES = frozenset(("bpt", "ept", "it", "ph"))
+_FINAL = frozenset(("final", "signed-off"))
+_FRESH = frozenset(("", "new", "initial", "needs-translation"))
+_CDATA = re.compile(r"(\s*)<!\[CDATA\[((?:(?!\]\]>).)*+)\]\]>(\s*)", re.DOTALL)
+
+
+def read_xliff_document(path: Path, options: Options) -> Document:
+    """Segments of an XLIFF file as units.
+
+    Raises DocumentError if it is damaged, not XLIFF, or in other languages than `options`.
+    """
+    content, encoding, mark, segments = read_xml(path, lambda content: list(segments_of(content)))
+    escape, units = escaper(content, encoding), list[Unit]()
+    checked: Element | None = None
+    begun: Element | None = None
+    for segment in segments:
+        if segment.holder is not checked:
+            checked = segment.holder
+            _check_languages(path, segment, options)
+        if _is_kept(segment):
+            continue
+        writer = _writer(content, segment, escape)
+        if not writer.texts:
+            continue
+        target, is_translated = segment.target, _is_translated(content, segment)
+        start = target.start if target else writer.last.end
+        start = segment.element.start if segment.is_version_2 else start
+        is_unnamed = segment.holder is not begun and not segment.codes[1] and not is_translated
+        begun = segment.holder
+        if is_unnamed and options.languages[1]:
+            writer = _with_language(content, segment, writer, options.languages[1], start)
+            start = segment.holder.start
+        is_block = segment.source.inherited("xml:space") != "preserve" or "\n" not in "".join(writer.texts)
+        units.append(Unit(start, (target or writer.last).end, writer.texts, writer, is_translated, is_block))
+    return Document(content, units, encoding, mark)
+
+
+def _check_languages(path: Path, segment: Segment, options: Options) -> None:
+    """Raise DocumentError for other languages; a target language that repeats the source language is a template's."""
+    names = ("srcLang", "trgLang") if segment.is_version_2 else ("source-language", "target-language")
+    source, target = segment.codes
+    check_language(path, segment.holder.line, names[0], source, options.languages[0])
+    if target != source:
+        check_language(path, segment.holder.line, names[1], target, options.languages[1])
+
+
+def _is_kept(segment: Segment) -> bool:
+    """Whether a segment stays as it is even if all are translated."""
+    is_final = segment.state in _FINAL or segment.element.attributes.get("approved") == "yes"
+    return is_final or segment.element.inherited("translate") == "no"
+
+
+def _is_translated(content: str, segment: Segment) -> bool:
+    """Whether a segment has a translation; a copy of its source in a fresh state is none."""
+    target, source = segment.target, segment.source
+    if target is None or not content[target.inner : target.inner_end].strip():
+        return False
+    if not any(isinstance(piece, str) and piece.strip() for piece in pieces_of(content, target, _is_code)):
+        return False
+    is_copy = content[target.inner : target.inner_end] == content[source.inner : source.inner_end]
+    return not (is_copy and segment.state in _FRESH - {""})
+
+
+def _is_code(element: Element) -> bool:
+    """Whether an inline element holds native code, or text that is not to be translated."""
+    attributes = element.attributes
+    is_protected = attributes.get("translate") == "no" or attributes.get("mtype") == "protected"
+    return element.name in _CODES or is_protected
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """Writes the target of a segment, with what stands between the segment's start and the target."""
+
+    content: str
+    segment: Segment
+    last: Element
+    """Element after which a new target stands."""
+    frame: Sequence[str]
+    """Content of the source around its texts."""
+    tagged: Sequence[TaggedText | None]
+    """Text of each part of the source; None for a CDATA section."""
+    texts: tuple[str, ...]
+    escape: Callable[[str], str]
+    prefix: str = ""
+    """Content before the segment that belongs to the part."""
+
+    def __call__(self, translations: Sequence[str], needs_review: bool) -> str:
+        """Content of the part."""
+        inner, is_damaged = self._inner(translations)
+        segment, target, content = self.segment, self.segment.target, self.content
+        qualifier = segment.source.tag.removesuffix(segment.source.name)
+        tag = f"<{qualifier}target>" if target is None else content[target.start : target.inner]
+        tag = re.sub(r"(?:(?<!\s)\s++)?+/>$", ">", tag)
+        if not segment.is_version_2:
+            tag = with_attributes(tag, {"state": "needs-review-translation", "state-qualifier": "mt-suggestion"})
+        element = f"{tag}{inner}</{qualifier}target>"
+        if target is None:
+            element = indentation(content, segment.source.start) + element
+        if not segment.is_version_2:
+            return self.prefix + element
+        state = "initial" if needs_review or is_damaged else "translated"
+        start = with_attributes(content[segment.element.start : segment.element.inner], {"state": state})
+        end = target.start if target else self.last.end
+        return self.prefix + start + content[segment.element.inner : end] + element
+
+    def _inner(self, translations: Sequence[str]) -> tuple[str, bool]:
+        parts, is_damaged = [self.frame[0]], False
+        waiting = iter(translations)
+        for tagged, after in zip(self.tagged, self.frame[1:], strict=True):
+            if tagged is None:
+                parts += [allowed(next(waiting)).replace("]]>", "]]]]><![CDATA[>"), after]
+                continue
+            translation = next(waiting) if tagged.has_text else tagged.text
+            written, is_repaired = tagged.written_with_surroundings(translation, self.escape)
+            parts += [written, after]
+            is_damaged |= is_repaired
+        return "".join(parts), is_damaged
+
+
+def _writer(content: str, segment: Segment, escape: Callable[[str], str]) -> _Writer:
+    """Writer of a segment, with the texts to translate: one, or one for each part that a CAT tool has marked."""
+    segmented = None if segment.is_version_2 else segment.element.child("seg-source")
+    last = segmented or segment.source
+    raw = content[last.inner : last.inner_end]
+    section = _CDATA.fullmatch(raw)
+    if section:
+        frame = [f"{section[1]}<![CDATA[", f"]]>{section[3]}"]
+        text = section[2].replace("\r\n", "\n")
+        return _Writer(content, segment, last, frame, [None], (text,) if text.strip() else (), escape)
+    marked = list(_marked(segmented)) if segmented else []
+    parts, frame, place = marked or [last], [], last.inner
+    for part in parts:
+        frame.append(content[place : part.inner])
+        place = part.inner_end
+    frame.append(content[place : last.inner_end])
+    tagged = [TaggedText.of(list(pieces_of(content, part, _is_code))) for part in parts]
+    texts = tuple(text.text for text in tagged if text.has_text)
+    return _Writer(content, segment, last, frame, tagged, texts, escape)
+
+
+def _marked(element: Element) -> Iterator[Element]:
+    """Outermost parts of a source that a CAT tool has marked as segments."""
+    for child in element.children:
+        if child.name == "mrk" and child.attributes.get("mtype") == "seg":
+            yield child
+        else:
+            yield from _marked(child)
+
+
+def _with_language(content: str, segment: Segment, writer: _Writer, language: str, start: int) -> _Writer:
+    """Writer whose part begins at the element with the codes of the languages, and names the target language."""
+    holder, name = segment.holder, "trgLang" if segment.is_version_2 else "target-language"
+    tag = with_attributes(content[holder.start : holder.inner], {name: language.replace("_", "-")})
+    return replace(writer, prefix=tag + content[holder.inner : start])

@@ -1,0 +1,196 @@
+"""Packages of Argos Translate, which LibreTranslate serves, too: a CTranslate2 model, a SentencePiece model, metadata.
+
+Argos Translate encodes the source and decodes the target with one SentencePiece model. The one of the source does both,
+because pieces that a SentencePiece model lacks are decoded as they are written.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from mt_cli.checkpoint.trained import TrainedRun
+from mt_cli.config.corpora import CorpusConfig
+from mt_cli.corpus.languages import language_name, primary
+from mt_cli.corpus.rows import Languages, untagged
+from mt_cli.errors import InputError, MtError
+from mt_cli.evaluation.results import RunSummary
+from mt_cli.evaluation.scores import METRICS
+from mt_cli.exchange.card import render
+from mt_cli.exchange.comparison import Agreement
+from mt_cli.exchange.ctranslate2 import write_model
+from mt_cli.exchange.destinations import check_destination
+from mt_cli.exchange.sentence_splitter import sentence_splitter
+from mt_cli.exchange.sentencepiece import model_file, splits_alike
+from mt_cli.runtime.files import json_text, write_atomically
+from mt_cli.tokenizer.special_tokens import ABSENT
+
+SUFFIX = ".argosmodel"
+INSTALL = "python -c \"from argostranslate import package; package.install_from_path('{path}')\""
+"""Command that installs a package from a file: `argospm install` knows only names of the index of Argos Translate."""
+_VERSION = re.compile(r"\d+(\.\d+)*")
+_CODES = {"zh-hant": "zt", "zh-tw": "zt", "zh-hk": "zt", "pt-br": "pb", "no": "nb"}
+"""Codes of Argos Translate that differ from the language alone."""
+_ARGOS_VERSION = "1.9.0"
+"""Version of Argos Translate in the metadata; none reads it."""
+
+
+@dataclass(frozen=True)
+class Direction:
+    """A direction in which a model translates."""
+
+    languages: Languages
+    tag: str | None
+
+    def __str__(self) -> str:
+        return "-".join(self.languages) + (f" ({self.tag})" if self.tag else "")
+
+
+@dataclass(frozen=True)
+class Package:
+    """Choices of the user for a package."""
+
+    direction: Direction
+    version: str = "1.0"
+    license_name: str | None = None
+
+    @property
+    def codes(self) -> tuple[str, str]:
+        """Codes of the languages in Argos Translate."""
+        source, target = map(_argos_code, self.direction.languages)
+        return source, target
+
+    @property
+    def name(self) -> str:
+        """Name of the folder of the package, as in Argos Translate's own."""
+        return f"translate-{'_'.join(self.codes)}-{self.version.replace('.', '_')}"
+
+    def metadata(self) -> dict[str, object]:
+        """Content of `metadata.json`."""
+        names = map(language_name, self.direction.languages)
+        return {
+            "package_version": self.version,
+            "argos_version": _ARGOS_VERSION,
+            **dict(zip(("from_code", "to_code"), self.codes, strict=True)),
+            **dict(zip(("from_name", "to_name"), names, strict=True)),
+            "license": self.license_name or "unknown",
+        }
+
+
+def _argos_code(language: str) -> str:
+    code = language.replace("_", "-").lower()
+    return _CODES.get(code) or _CODES.get(primary(code)) or primary(code)
+
+
+def _is_exact(wanted: str | None, language: str) -> bool:
+    return wanted is None or wanted.replace("_", "-").lower() == language.replace("_", "-").lower()
+
+
+def _is_meant(wanted: str | None, language: str) -> bool:
+    """Whether a code stands for a language: `zh` for `zh-Hans`, but no variety for another one."""
+    if wanted is None or _is_exact(wanted, language):
+        return True
+    has_bare_code = any(code.isalpha() for code in (wanted, language))
+    return has_bare_code and primary(wanted) == primary(language)
+
+
+def choose_direction(corpus: CorpusConfig, source: str | None, target: str | None) -> Direction:
+    """Direction of a model, by its languages, or by its tag as the `target`.
+
+    Raises InputError unless exactly one is meant. Without any, it is the direction of the default tag.
+    """
+    tagging = corpus.tagging
+    tag, target = (target, None) if target in tagging.tags else (None, target)
+    directions: dict[Direction, None] = {}
+    for part in corpus.train:
+        languages = part.languages or (corpus.source, tagging.target_of(part.tag or "") or corpus.target)
+        directions[Direction(languages, part.tag)] = None
+    wanted = source, target
+    matches = [
+        direction
+        for direction in directions
+        if all(map(_is_meant, wanted, direction.languages)) and tag in (None, direction.tag)
+    ]
+    exact = [match for match in matches if all(map(_is_exact, wanted, match.languages))]
+    matches = exact or matches
+    if len(matches) > 1 and wanted == (None, None) and tag is None:
+        matches = [match for match in matches if match.tag == tagging.default] or matches
+    if len(matches) == 1:
+        return matches[0]
+    listed = ", ".join(map(str, matches or directions))
+    problem = "this model has several" if matches else "this model does not have it"
+    raise InputError(f"--format argos: a package has one direction, and {problem}: {listed}; use --from or --to")
+
+
+def export_argos(
+    run: TrainedRun, summary: RunSummary, output: Path, package: Package, quantization: str, sentences: Sequence[str]
+) -> Agreement:
+    """Write a package as the new file `output`, and compare its model with the run on the sentences.
+
+    Raises InputError if `output` exists or has another suffix, the version is none, a library is missing, or no
+    SentencePiece model can hold the tokenizers. Raises MtError if the model disagrees or the file cannot be written.
+    Nothing is left then.
+    """
+    if output.suffix != SUFFIX:
+        raise InputError(f"{output}: give a file that ends in {SUFFIX}")
+    if output.exists() or output.is_symlink():
+        raise InputError(f"{output}: exists already; give a new file")
+    if not _VERSION.fullmatch(package.version):
+        raise InputError(f"--package-version {package.version}: use numbers and dots, such as 1.0")
+    check_destination(run.config, "argos")
+    if not splits_alike(run.tokenizers[0], [untagged(text, run.config.corpus.tags) for text in sentences]):
+        raise MtError(f"{output}: the exported tokenizer splits text differently; nothing was exported")
+    agreements = []
+
+    def write(path: str) -> None:
+        with TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as folder:
+            root = Path(folder)
+            (root / "model").mkdir()
+            agreements.append(write_model(run, root / "model", quantization, sentences, output))
+            _adapt(root / "model", package.direction.tag)
+            (root / "sentencepiece.model").write_bytes(model_file(run.tokenizers[0]))
+            (root / "minisbd").mkdir()
+            (root / "minisbd" / "rules.onnx").write_bytes(sentence_splitter())
+            _write_json(root / "metadata.json", package.metadata())
+            (root / "README.md").write_text(_readme(summary, package), encoding="utf-8")
+            with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+                for file in sorted(root.rglob("*")):
+                    archive.write(file, Path(package.name) / file.relative_to(root))
+
+    write_atomically(output, write)
+    return agreements[0]
+
+
+def _adapt(folder: Path, tag: str | None) -> None:
+    """Change a CTranslate2 model for other programs: pieces by their own names, and the tag before each source."""
+    for path in folder.glob("*_vocabulary.json"):
+        entries = json.loads(path.read_text(encoding="utf-8"))
+        _write_json(path, [entry.removeprefix(ABSENT) for entry in entries])
+    if tag is not None:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        _write_json(folder / "config.json", config | {"add_source_bos": True, "bos_token": tag})
+
+
+def _write_json(path: Path, content: object) -> None:
+    path.write_text(json_text(content), encoding="utf-8")
+
+
+def _readme(summary: RunSummary, package: Package) -> str:
+    """Text of README.md: what the package is, how to use it, its licence and its scores."""
+    names = [language_name(language) for language in package.direction.languages]
+    report = summary.report
+    return render(
+        "argos.md",
+        run=summary,
+        package=package,
+        install=INSTALL.format(path=f"{package.name}{SUFFIX}"),
+        names=names,
+        report=report,
+        tests=[report, *report.extra_tests.values()] if report else [],
+        metrics=METRICS,
+    )

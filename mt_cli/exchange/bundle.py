@@ -1,0 +1,88 @@
+"""Bundles, written and read: weights, tokenizers and `model.json`, in a layout of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+from torch import Tensor
+
+from mt_cli.checkpoint.directory import UNKNOWN_CORPUS
+from mt_cli.checkpoint.trained import TrainedRun
+from mt_cli.config.directions import Tagging
+from mt_cli.config.loading import parse_config
+from mt_cli.config.sections import Config
+from mt_cli.errors import InputError
+from mt_cli.exchange.untrusted_weights import load_model, read_safetensors
+from mt_cli.model.transformer import Transformer
+from mt_cli.runtime.files import new_folder, read_model
+from mt_cli.tokenizer.tokenizer import TokenizerPair, load_pair
+from mt_cli.translation.exported import DESCRIPTION, Description, describe
+
+
+def export_bundle(run: TrainedRun, output: Path) -> None:
+    """Write weights (safetensors), tokenizers (of the `tokenizers` library) and `model.json` into a new folder.
+
+    Raises InputError if the folder exists or cannot be made. Raises MtError if it cannot be written; nothing is left in
+    it then.
+    """
+    weights = {name: weight.detach().float().contiguous() for name, weight in run.model.named_parameters()}
+    with new_folder(output) as folder:
+        save_file(weights, folder / "model.safetensors", {"format": "pt"})
+        describe(run, folder)
+
+
+def read_bundle(
+    folder: Path, name: str, languages: Sequence[str | None]
+) -> tuple[Config, TokenizerPair, Transformer, int]:
+    """Config, tokenizers and model of a bundle, as a run of this name, and the length of its longest training source.
+
+    `languages` replace those of the bundle where they are given. Raises InputError if the bundle cannot be read.
+    """
+    path, weights_path = folder / DESCRIPTION, folder / "model.safetensors"
+    description = read_model(path, Description)
+    if not weights_path.exists():
+        raise InputError(
+            f"{folder}: has no weights; a CTranslate2 model cannot be imported, "
+            "export the run as a bundle or for huggingface"
+        )
+    corpus = {
+        "source": languages[0] or description.source_language,
+        "target": languages[1] or description.target_language,
+        "max_tokens": description.most_tokens,
+        "protect": list(description.protect),
+        "protect_patterns": list(description.protect_patterns),
+        **unknown_corpus(description.tagging),
+    }
+    sections = {"corpus": corpus, "tokenizer": description.tokenizer, "model": description.model}
+    decoding = description.decoding.model_dump(mode="json")
+    config = parse_config({"name": name, **sections, "decoding": decoding}, str(path))
+    source, target = load_pair(folder, config.tokenizer, description.tags)
+    if config.tokenizer.is_single:
+        if target.to_json() != source.to_json():
+            raise InputError(f"{folder}: tokenizer.shared is true, and its two tokenizers differ")
+        target = source
+    weights = read_safetensors(weights_path)
+    sizes = source.vocab_size, target.vocab_size
+    model = load_model(folder, config.model, sizes, weights, lambda planned: _with_tied(planned, weights))
+    return config, (source, target), model, description.max_tokens
+
+
+def _with_tied(planned: Transformer, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Weights of a bundle, in which a tied weight is stored once, with a tied weight under all of its names."""
+    first_names = {id(weight): name for name, weight in planned.named_parameters()}
+    names = {name: first_names[id(weight)] for name, weight in planned.named_parameters(remove_duplicate=False)}
+    return {**weights, **{name: weights[first] for name, first in names.items() if first in weights}}
+
+
+def unknown_corpus(tagging: Tagging) -> dict[str, Any]:
+    """Keys of a section `corpus` with the tags of a model whose training text is unknown."""
+    train: list[dict[str, Any]] = [{"file": UNKNOWN_CORPUS, "tag": tag, "name": tag} for tag in tagging.tags]
+    untagged: dict[str, Any] = {"file": UNKNOWN_CORPUS}
+    if not tagging.is_required:
+        train.append(untagged)
+    # The tag of `valid` is the default.
+    has_default = not tagging.is_required or tagging.default is not None
+    return {"train": train, "valid": untagged | {"tag": tagging.default} if has_default else {"fraction": 0.1}}

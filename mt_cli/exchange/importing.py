@@ -1,0 +1,255 @@
+"""`mt import`: make a run directory from a model of another program."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, Field
+
+from mt_cli.checkpoint.lineage import Ancestor
+from mt_cli.checkpoint.trained import TrainedRun, write_run
+from mt_cli.config.directions import Tagging, targets_of
+from mt_cli.config.loading import parse_config
+from mt_cli.config.sections import Config
+from mt_cli.corpus.hub import Repository, download, find_repository
+from mt_cli.corpus.languages import is_common, is_known, primary, writes_spaces
+from mt_cli.corpus.rows import Languages
+from mt_cli.errors import InputError
+from mt_cli.exchange.bundle import read_bundle, unknown_corpus
+from mt_cli.exchange.licences import licence_of
+from mt_cli.exchange.m2m100 import ARCHITECTURE as M2M100
+from mt_cli.exchange.m2m100 import Selection, read_m2m100
+from mt_cli.exchange.marian import Imported, read_marian
+from mt_cli.exchange.transformers_config import ARCHITECTURES
+from mt_cli.exchange.weights import (
+    PICKLE_ADVICE,
+    WEIGHTS,
+    combined,
+    digest_of_weights,
+    is_pickled,
+    shards_of,
+    weights_file,
+)
+from mt_cli.runtime.console import say
+from mt_cli.runtime.files import read_model
+from mt_cli.translation.exported import DESCRIPTION, Description
+
+_MAX_TOKENS, _LONGEST = 512, 2**14
+"""`corpus.max_tokens` for a model that gives no maximum length, or a length above the second number."""
+_FILES = (
+    *(DESCRIPTION, "config.json", "generation_config.json", "tokenizer_config.json", "vocab.json", "target_vocab.json"),
+    *(
+        "README.md",
+        "added_tokens.json",
+        "special_tokens_map.json",
+        "sentencepiece.bpe.model",
+        "source.spm",
+        "target.spm",
+        "tokenizer.json",
+        "tokenizer.source.json",
+        "tokenizer.target.json",
+    ),
+)
+"""Files that are downloaded besides the weights, if a repository has them."""
+T = TypeVar("T", bound=BaseModel)
+
+
+class _Architecture(BaseModel):
+    """Key of `config.json` that names the architecture."""
+
+    model_type: str | None = None
+
+
+class _TokenizerConfig(BaseModel):
+    """Keys of `tokenizer_config.json` that are needed; without a limit, the length is an enormous number."""
+
+    source_lang: str | None = None
+    target_lang: str | None = None
+    src_lang: str | None = None
+    tgt_lang: str | None = None
+    model_max_length: float | None = None
+
+    @property
+    def direction(self) -> tuple[str | None, str | None]:
+        """Languages of M2M100 and NLLB, if there are both."""
+        if self.src_lang is None or self.tgt_lang is None:
+            return None, None
+        return self.src_lang.strip("_"), self.tgt_lang.strip("_")
+
+
+class _GenerationConfig(BaseModel):
+    """Keys of `generation_config.json` that are options of `decoding`, too."""
+
+    num_beams: int | None = Field(default=None, ge=1, le=1000)
+    length_penalty: float | None = Field(default=None, ge=0, le=10)
+    no_repeat_ngram_size: int | None = Field(default=None, ge=0, lt=2**31)
+    suppress_tokens: tuple[int, ...] | None = None
+    forced_bos_token_id: None = None
+    """Must be missing, because no option of `decoding` does this."""
+
+
+class _DirectedGenerationConfig(_GenerationConfig):
+    """Keys of a model whose tags name the target language, so that a default for it is not needed."""
+
+    forced_bos_token_id: int | None = None  # type: ignore[assignment]
+
+
+def import_model(
+    name: str,
+    output: Path,
+    languages: Sequence[str | None],
+    allow_pickle: bool = False,
+    revision: str | None = None,
+    selection: Selection | None = None,
+) -> TrainedRun:
+    """Write a model from a folder or the hub, or one of our exports, as a run into the new folder `output`.
+
+    The model is a Marian model, M2M100 or NLLB, of which a part may be selected. Raises InputError if the model cannot
+    be read, its languages are not known, or `output` exists. Raises MtError if the hub cannot be reached.
+    """
+    repository = _repository(name, revision)
+    folder = Path(name) if repository is None else _download(repository, allow_pickle)
+    if (folder / "config.yaml").exists():
+        raise InputError(f"{folder}: is a run already; use it with --run")
+    if not any((folder / file).exists() for file in (DESCRIPTION, "config.json")):
+        advice = ""
+        if (folder / "decoder.yml").exists():
+            advice = "; files of Marian itself must be converted first (docs/model_formats.md)"
+        raise InputError(f"{folder}: has no model: neither config.json nor {DESCRIPTION}{advice}")
+    architecture = "" if (folder / DESCRIPTION).exists() else _check_architecture(str(folder), folder)
+    if selection is not None and architecture != M2M100:
+        raise InputError(f"{name}: --languages, --vocabulary-from and --new-language are for M2M100 and NLLB alone")
+    if (folder / DESCRIPTION).exists():
+        config, tokenizers, model, longest = read_bundle(folder, output.name, languages)
+    else:
+        tokenizer_config = _read_optional(folder / "tokenizer_config.json", _TokenizerConfig)
+        if architecture == M2M100:
+            chosen = tokenizer_config.direction if not any(languages) and selection is None else languages
+            imported = read_m2m100(folder, allow_pickle, selection or Selection(), chosen)
+        else:
+            imported = read_marian(folder, allow_pickle, _languages(name, tokenizer_config, languages))
+        config = _config_of(folder, imported, tokenizer_config.model_max_length, output.name)
+        tokenizers, model, longest = imported.tokenizers, imported.model, config.corpus.max_tokens
+        for note in imported.notes:
+            say(f"{name}: {note}")
+    parents = _parents(folder, name, repository, config.corpus.languages)
+    return write_run(output, config, tokenizers, model, longest, parents)
+
+
+def _repository(name: str, revision: str | None) -> Repository | None:
+    """Model of the hub with that id; None if there is a folder of that name."""
+    if os.path.isdir(name):  # `Path.is_dir` raises errors for some names.
+        if revision is not None:
+            raise InputError(f"--revision {revision}: {name} is a folder; only models of the hub have revisions")
+        return None
+    note = "; there is no such folder either; for a dataset, use mt init --dataset"
+    return find_repository("model", name, revision, note)
+
+
+def _parents(folder: Path, name: str, repository: Repository | None, languages: Languages) -> list[Ancestor]:
+    """Origins of a run that was imported from the hub, or from a folder that names a licence."""
+    if (folder / DESCRIPTION).exists():
+        licences = read_model(folder / DESCRIPTION, Description).licences
+        return [Ancestor(origin, languages, 0, "", license=licence) for origin, licence in licences.items()]
+    licence = licence_of(folder)
+    if repository is not None:
+        shards = shards_of(folder / (weights_file(repository.files) or WEIGHTS))
+        checksum = combined([repository.files[shard].checksum for shard in shards])
+        origin = f"{repository.id} (commit {repository.commit})"
+        return [Ancestor(origin, languages, 0, checksum, license=licence)]
+    if licence is None:
+        return []
+    return [Ancestor(folder.resolve().name, languages, 0, digest_of_weights(folder), license=licence)]
+
+
+def _download(repository: Repository, allow_pickle: bool) -> Path:
+    """Folder with the files of a model of the hub that are needed."""
+    if "config.json" in repository.files and DESCRIPTION not in repository.files:
+        _check_architecture(str(repository), download(repository, ["config.json"]))
+    files = [file for file in _FILES if file in repository.files]
+    weights = weights_file(repository.files)
+    if weights is None or not {DESCRIPTION, "config.json"} & set(files):
+        there = ", ".join(sorted(repository.files)[:10])
+        raise InputError(
+            f"{repository}: has no Marian model and no bundle of mt (config.json, {WEIGHTS}); it has {there}"
+        )
+    if is_pickled(weights) and not allow_pickle:
+        raise InputError(f"{repository}: {PICKLE_ADVICE}")
+    if "source.spm" in files and "tokenizer.json" in files:
+        files.remove("tokenizer.json")
+    shards = shards_of(download(repository, [weights]) / weights) if weights.endswith(".json") else []
+    if missing := [shard for shard in shards if shard not in repository.files]:
+        raise InputError(f"{repository}: {weights} names {missing[0]}, which is not there")
+    return download(repository, [*files, weights, *shards])
+
+
+def _check_architecture(name: str, folder: Path) -> str | None:
+    """Architecture of the model in a folder; raises InputError, with advice, if it is not supported."""
+    architecture = _read_optional(folder / "config.json", _Architecture).model_type
+    if architecture not in (None, M2M100, *ARCHITECTURES):
+        raise InputError(
+            f"{name}: has the architecture {architecture!r:.80}, which mt import does not read; it reads MarianMT, "
+            "such as Helsinki-NLP/opus-mt-en-it, M2M100, NLLB-200, and what mt export writes (docs/model_formats.md). "
+            "Begin with such a model (init.run), or translate text with this one in its own program and train on the "
+            "pairs"
+        )
+    return architecture
+
+
+def _read_optional(path: Path, kind: type[T]) -> T:
+    """Content of a JSON file, or the defaults if there is none; raises InputError if it is damaged."""
+    return read_model(path, kind) if path.exists() else kind()
+
+
+def _languages(name: str, config: _TokenizerConfig, chosen: Sequence[str | None]) -> tuple[str, str]:
+    """Languages from the options, the tokenizer's config, or the end of the name, as in `opus-mt-en-it`."""
+    source, target = config.source_lang, config.target_lang
+    parts = re.split(r"[-_]", Path(name).name)[-2:]
+    if None in (source, target) and len(parts) == 2 and all(map(is_known, parts)) and any(map(is_common, parts)):
+        source, target = parts
+    source, target = chosen[0] or source, chosen[1] or target
+    if source is None or target is None:
+        side = "source" if source is None else "target"
+        raise InputError(f"{name}: its {side} language is not known; give --{side}-language CODE")
+    return _without_region(source), _without_region(target)
+
+
+def _without_region(language: str) -> str:
+    """Code of a language alone, unless a script in it decides whether there are spaces between words."""
+    code = primary(language)
+    return code if writes_spaces(code) == writes_spaces(language) else language
+
+
+def _tagging(tags: tuple[str, ...], target: str) -> Tagging:
+    """Tags of an imported model. A sentence needs a tag if all tags name a target language."""
+    of_target = [tag for tag in tags if primary(target) in map(primary, targets_of([tag]))]
+    is_required = bool(tags) and len(targets_of(tags)) == len(tags)
+    return Tagging(tags, of_target[0] if len(of_target) == 1 else None, is_required)
+
+
+def _config_of(folder: Path, imported: Imported, longest: float | None, name: str) -> Config:
+    source, target = imported.languages
+    max_tokens = int(longest) if longest is not None and 1 <= longest <= _LONGEST else _MAX_TOKENS
+    is_directed = imported.default_tag is not None
+    kind = _DirectedGenerationConfig if is_directed else _GenerationConfig
+    generation = _read_optional(folder / "generation_config.json", kind)
+    tagging = Tagging(imported.tags, imported.default_tag, True) if is_directed else _tagging(imported.tags, target)
+    decoding = {
+        "beam_size": generation.num_beams or imported.num_beams,
+        "length_penalty": generation.length_penalty,
+        "no_repeat_ngram": generation.no_repeat_ngram_size or None,
+        "unk": "avoid" if imported.unk in (generation.suppress_tokens or ()) else None,
+    }
+    corpus = {"source": source, "target": target, "max_tokens": max_tokens}
+    tree = {
+        "name": name,
+        "corpus": corpus | unknown_corpus(tagging),
+        "tokenizer": dict(imported.options),
+        "model": imported.model.config.model_dump(mode="json"),
+        "decoding": {key: value for key, value in decoding.items() if value is not None},
+    }
+    return parse_config(tree, "mt import")

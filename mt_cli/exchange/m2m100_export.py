@@ -1,0 +1,156 @@
+"""A run whose vocabulary has languages as a folder of `M2M100ForConditionalGeneration`: the inverse of `m2m100.py`.
+
+With bpe the tokenizer is NllbTokenizer, which puts `src_lang` before a text. No class of `transformers` does that with
+any languages for unigram; there the text begins with the language.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from safetensors.torch import save_file
+from tokenizers import decoders, normalizers, pre_tokenizers
+from torch import Tensor
+
+from mt_cli.checkpoint.trained import TrainedRun
+from mt_cli.config.directions import direction_of
+from mt_cli.exchange import names
+from mt_cli.exchange.comparison import Agreement
+from mt_cli.exchange.m2m100_vocabulary import BOS, EOS, MASK, PAD, SPM, UNK
+from mt_cli.exchange.sentencepiece import model_file, read_pieces
+from mt_cli.exchange.transformers_folder import Layout, TransformersEngine, check_folder
+from mt_cli.runtime.files import json_text, new_folder
+from mt_cli.tokenizer.special_tokens import ABSENT, EOS_ID, LANGUAGE_ENTRY, PAD_ID, SOS_ID, SPACE, UNK_ID
+from mt_cli.tokenizer.tokenizer import Tokenizer
+
+_FIRST = (SOS_ID, PAD_ID, EOS_ID, UNK_ID)
+"""Our ids of the first entries of M2M100: <s>, <pad>, </s>, <unk>. All other entries have our ids."""
+_EOS = 2
+_IN_TEXT_SAFE = re.compile(r"[a-z]{2,3}_[A-Z][a-z]{3}")
+
+
+def transformers_code(language: str) -> str:
+    """Name of the token of a language: `eng_Latn`, or `__en__`, because a token may not be a part of a word."""
+    return language if _IN_TEXT_SAFE.fullmatch(language) else f"__{language}__"
+
+
+def export_m2m100(transformers: Any, run: TrainedRun, output: Path, sentences: Sequence[str], card: str) -> Agreement:
+    """Write a folder for `AutoModelForSeq2SeqLM` and `AutoTokenizer`, and compare it with the run on the sentences.
+
+    Raises InputError if the folder exists or cannot be made. Raises MtError if the exported model disagrees or the
+    folder cannot be written; nothing is left in it then.
+    """
+    rows = [*_FIRST, *range(len(_FIRST), run.tokenizers[0].vocab_size)]
+    layout, default = Layout((rows, rows), pad=1, eos=_EOS, start=_EOS), run.config.corpus.tagging.default
+    with new_folder(output) as folder:
+        special = layout.special_ids() | {"bos_token_id": 0}
+        config = run.config.model
+        options = {key: getattr(config, ours) for ours, keys in names.OPTIONS.items() for key in keys}
+        transformers.M2M100Config(
+            architectures=["M2M100ForConditionalGeneration"],
+            vocab_size=run.tokenizers[0].vocab_size,
+            activation_function=names.ACTIVATIONS[config.activation],
+            **{"encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "dtype": "float32"},
+            **special,
+            **options,
+        ).to_json_file(folder / "config.json", use_diff=False)
+        generation = special | layout.generation(run.config.decoding)
+        if default is not None and (first := run.tokenizers[0].first_target_ids([default])[0]):
+            generation["forced_bos_token_id"] = first[0]  # The target language of the default tag.
+        transformers.GenerationConfig(**generation).save_pretrained(folder)
+        save_file(_weights(run, layout), folder / "model.safetensors", {"format": "pt"})
+        _write_tokenizer(run, layout, folder)
+        (folder / "README.md").write_text(card, encoding="utf-8")
+        return check_folder(run, lambda: _DirectedEngine(transformers, folder, layout), sentences, output)
+
+
+def _weights(run: TrainedRun, layout: Layout) -> dict[str, Tensor]:
+    """Our weights under the names of `transformers`."""
+    ours = {name: weight.detach().float() for name, weight in run.model.state_dict().items()}
+    weights = {
+        names.transformers_name(name): weight
+        for name, weight in ours.items()
+        if name.startswith(("encoder", "decoder"))
+    }
+    weights[names.SHARED_TABLE] = ours["source_embedding.table.weight"][layout.rows[0]]
+    return {name: weight.contiguous().clone() for name, weight in weights.items()}
+
+
+def _names(tokenizer: Tokenizer) -> list[str]:
+    """Name of each entry in the exported order."""
+    entries = tokenizer.tokens(range(len(_FIRST), tokenizer.vocab_size))
+    renamed = [
+        transformers_code(match[1]) if (match := LANGUAGE_ENTRY.fullmatch(entry)) else entry.removeprefix(ABSENT)
+        for entry in entries
+    ]
+    return [BOS, PAD, EOS, UNK, *(MASK if name == "[mask]" else name for name in renamed)]
+
+
+def _write_tokenizer(run: TrainedRun, layout: Layout, folder: Path) -> None:
+    """Write the tokenizer of both sides, which adds the end, and its settings."""
+    source, languages = run.tokenizers[0], [transformers_code(language) for language in run.tokenizers[0].languages]
+    entries, state = _names(source), json.loads(source.to_json())
+    model = state["model"]
+    is_bpe = model["type"] == "BPE"
+    if is_bpe:
+        model |= {"vocab": {name: index for index, name in enumerate(entries)}, "unk_token": UNK}
+    else:
+        scores = [score for _, score in model["vocab"]]
+        vocab = [[name, scores[index]] for name, index in zip(entries, layout.rows[0], strict=True)]
+        model |= {"vocab": vocab, "unk_id": 3}
+    state |= {"normalizer": None, "pre_tokenizer": None, "decoder": None}
+    tokenizer = tokenizers.Tokenizer.from_str(json.dumps(state))
+    _set_steps(tokenizer, source, folder / SPM)
+    special = [name for name in (BOS, PAD, EOS, UNK, MASK) if name in entries]
+    tokenizer.add_special_tokens([*special, *(tokenizers.AddedToken(name, rstrip=True) for name in languages)])
+    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+        single=f"$A {EOS}", pair=f"$A $B {EOS}", special_tokens=[(EOS, _EOS)]
+    )
+    tokenizer.save(str(folder / "tokenizer.json"))
+    corpus = run.config.corpus
+    settings: dict[str, Any] = {"bos_token": BOS, "pad_token": PAD, "eos_token": EOS, "unk_token": UNK}
+    settings |= {"clean_up_tokenization_spaces": False, "model_max_length": run.max_tokens}
+    settings |= {"tokenizer_class": "PreTrainedTokenizerFast"}
+    if is_bpe:
+        settings |= {"tokenizer_class": "NllbTokenizer", "legacy_behaviour": False, "sep_token": EOS, "cls_token": BOS}
+        settings |= {"mask_token": MASK if MASK in entries else None, "extra_special_tokens": languages}
+        settings |= {"src_lang": transformers_code(corpus.source), "tgt_lang": transformers_code(corpus.target)}
+    (folder / "tokenizer_config.json").write_text(json_text(settings), encoding="utf-8")
+
+
+def _set_steps(tokenizer: tokenizers.Tokenizer, source: Tokenizer, path: Path) -> None:
+    """Set the steps of NLLB's own `tokenizer.json`, with the options in the SentencePiece model of our tokenizer.
+
+    The file of that model, at a free path, is not kept: `transformers` 4 would read other ids from the order in it.
+    """
+    path.write_bytes(model_file(source))
+    pieces = read_pieces(path)
+    path.unlink()
+    steps: list[Any] = [normalizers.Precompiled(pieces.charsmap)] if pieces.charsmap else []
+    steps += [normalizers.Strip()] * pieces.strips_spaces + [normalizers.Replace(tokenizers.Regex(" {2,}"), " ")]
+    scheme: Any = "always" if pieces.adds_prefix else "never"
+    tokenizer.normalizer = normalizers.Sequence(steps)
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, scheme)
+    tokenizer.decoder = decoders.Metaspace(SPACE, scheme)
+
+
+class _DirectedEngine(TransformersEngine):
+    """A folder whose sources begin with their language."""
+
+    def source_ids(self, text: str) -> list[int]:
+        """Our ids of a text with its tag by the exported tokenizer, without the end."""
+        tag, _, rest = text.partition(" ")
+        direction = direction_of(tag)
+        if direction is None:
+            return super().source_ids(text)
+        name = transformers_code(direction[0])
+        if hasattr(self._tokenizer, "src_lang"):
+            self._tokenizer.src_lang = name
+        else:
+            rest = f"{name} {rest}"
+        return super().source_ids(rest)

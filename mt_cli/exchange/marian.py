@@ -1,0 +1,260 @@
+"""Published Marian models as our model and tokenizers; `importing.py` makes the run.
+
+Folders of Hugging Face `transformers` and of our own exports are read. The architecture of Marian, or of Pegasus, is
+expressed by the options of `model`. The differences:
+
+- Our special tokens are the first four entries. The token that begins a translation has an entry of its own, with the
+  embedding of the padding that Marian begins with, and can never be generated.
+- Marian has sines in the first half of the dimensions and cosines in the second. Here they alternate, and the
+  dimensions of all weights are put in that order, which changes no result.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mt_cli.config.sections import TokenizerConfig, is_replacement
+from mt_cli.errors import InputError, one_line
+from mt_cli.exchange import names
+from mt_cli.exchange.sentencepiece import Pieces, missing_pieces, read_pieces, tokenizer_of
+from mt_cli.exchange.transformers_config import MarianConfig
+from mt_cli.exchange.untrusted_weights import load_model
+from mt_cli.exchange.weights import read_weights
+from mt_cli.model.positions import sinusoids
+from mt_cli.model.transformer import Transformer
+from mt_cli.runtime.files import read_model, read_regular, reading
+from mt_cli.tokenizer.sentencepiece import has_spacing
+from mt_cli.tokenizer.special_tokens import EOS_ID, PAD_ID, SOS_ID, SPECIAL_TOKENS, UNK_ID
+from mt_cli.tokenizer.spelling import NORMALIZATIONS
+from mt_cli.tokenizer.tokenizer import MAX_FILE_BYTES, Tokenizer, TokenizerPair
+
+_NEVER = -1e4
+"""Logit of an entry that is never generated; not lower, because label smoothing would lose digits."""
+_HALF_PRECISION = 1e-2
+"""Largest difference between sinusoidal positions and the values in a file, which may be in half precision."""
+_TAG = re.compile(r">>\S+<<")
+_ALGORITHMS = {"BPE": "bpe", "Unigram": "unigram"}
+
+
+@dataclass(frozen=True)
+class Imported:
+    """Model of another program, converted to the parts of a run."""
+
+    model: Transformer
+    tokenizers: TokenizerPair
+    options: Mapping[str, Any]
+    """Section `tokenizer` of the config."""
+    tags: tuple[str, ...]
+    num_beams: int
+    unk: int
+    """Id of the unknown token of the target in the other program."""
+    languages: tuple[str, str]
+    """Source and target language."""
+    default_tag: str | None = None
+    """Tag of this direction, if the vocabulary has entries for languages."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Side:
+    """Vocabulary of the source or of the target."""
+
+    entries: list[str]
+    """Entries from id 4 on."""
+    rows: list[int]
+    """For each id, the id of the same entry in Marian."""
+    num_known: int
+    """Number of entries of `entries` that Marian has; it does not know the pieces after them."""
+    size: int
+    """Number of entries in Marian, special tokens included."""
+
+
+def read_marian(folder: Path, allow_pickle: bool, languages: tuple[str, str]) -> Imported:
+    """The model in a folder of MarianMT, or of `mt export --format huggingface`, for these languages.
+
+    Raises InputError if a file is missing or damaged, or the model has something that a run cannot have. Weights in
+    `pytorch_model.bin` are read only with `allow_pickle`, by the loader of PyTorch that runs no code.
+    """
+    config, weights = read_model(folder / "config.json", MarianConfig), read_weights(folder, allow_pickle)
+    if (folder / "tokenizer.json").exists() and not (folder / "source.spm").exists():
+        return _read_exported(folder, config, weights, languages)
+    # The embedding tables may be separate although they share a vocabulary.
+    has_two = not config.share_encoder_decoder_embeddings and (folder / "target_vocab.json").exists()
+    vocabularies = [_read_vocabulary(folder / name) for name in ("vocab.json", "target_vocab.json")[: 1 + has_two]]
+    _check_ids(folder, config, vocabularies[-1])
+    pieces = [read_pieces(folder / f"{side}.spm") for side in ("source", "target")]
+    is_shared = len(vocabularies) == 1
+    pad, eos = config.pad_token_id, config.eos_token_id
+    target = _side(folder, vocabularies[-1], pieces if is_shared else pieces[1:], pad, eos)
+    source = target
+    if not is_shared:  # The config has only the ids of the target.
+        if "</s>" not in vocabularies[0]:
+            raise InputError(f"{folder}: the vocabulary of the source has no entry </s>")
+        # The vocabulary of the source may lack the padding, because attention never sees it.
+        ids = vocabularies[0].get("<pad>"), vocabularies[0]["</s>"]
+        source = _side(folder, vocabularies[0], pieces[:1], *ids)
+    tags = tuple(name for name in source.entries if _TAG.fullmatch(name))
+    tokenizers = tokenizer_of(pieces[0], source.entries, tags), tokenizer_of(pieces[1], target.entries)
+    model = _model(folder, config, weights, source, target)
+    options = {"algorithm": "sentencepiece", "shared": is_shared}
+    return Imported(model, tokenizers, options, tags, config.num_beams, target.rows[UNK_ID], languages)
+
+
+def _read_exported(
+    folder: Path, config: MarianConfig, weights: Mapping[str, Tensor], languages: tuple[str, str]
+) -> Imported:
+    """The model in a folder that `mt export` wrote, in which ids are those of the run."""
+    ids = config.pad_token_id, config.decoder_start_token_id, config.eos_token_id
+    if ids != (PAD_ID, SOS_ID, EOS_ID):
+        raise InputError(f"{folder}: not supported: special tokens have other ids than those of mt")
+    tokenizer, tags, options = _read_exported_tokenizer(folder / "tokenizer.json")
+    size = tokenizer.vocab_size
+    side = _Side(tokenizer.tokens(range(len(SPECIAL_TOKENS), size)), list(range(size)), size, size)
+    model = _model(folder, config, weights, side, side)
+    return Imported(model, (tokenizer, tokenizer), options, tags, config.num_beams, UNK_ID, languages)
+
+
+def _read_exported_tokenizer(path: Path) -> tuple[Tokenizer, tuple[str, ...], dict[str, Any]]:
+    """Tokenizer of both sides, its tags and the options of `tokenizer`; raises InputError if it is not one of ours.
+
+    The export has added what `transformers` needs: special tokens and tags as added tokens, and the end of a sentence.
+    """
+    with reading(path):
+        content = read_regular(path, MAX_FILE_BYTES)
+    try:
+        state = json.loads(content)
+        tags = tuple(str(token["content"]) for token in state["added_tokens"] if not token["special"])
+        original = json.dumps(state | {"added_tokens": [], "post_processor": None})
+        options = _tokenizer_options(state)
+        config = TokenizerConfig.model_validate(options)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(f"{path}: not a tokenizer of `mt`: {one_line(error)}") from None
+    return Tokenizer.parse(original.encode("utf-8"), path, config, tags), tags, options
+
+
+def _tokenizer_options(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of `tokenizer` that a tokenizer of `mt` was trained with, as far as its file shows them."""
+    steps = state["normalizer"]["normalizers"]
+    kinds = {step["type"] for step in steps}
+    words = "char" if "Regex" in state["pre_tokenizer"].get("pattern", {}) else "word_level"  # Words end at a space.
+    options: dict[str, Any] = {"algorithm": _ALGORITHMS.get(state["model"]["type"], words), "shared": True}
+    options |= {"lowercase": "Lowercase" in kinds, "nfkc": "NFKC" in kinds}
+    if options["algorithm"] in _ALGORITHMS.values():
+        options["byte_fallback"] = bool(state["model"].get("byte_fallback"))
+        options["spacing"] = "sentencepiece" if has_spacing(state) else "lossless"
+    states = {name: [json.loads(step.__getstate__()) for step in ours] for name, ours in NORMALIZATIONS.items()}
+    normalize = [name for name, ours in states.items() if all(state in steps for state in ours)]
+    replacements = [(step["pattern"].get("String"), step["content"]) for step in steps if step["type"] == "Replace"]
+    letters: dict[str, str] = {}
+    for old, new in replacements:
+        is_other_case = (old, new) in ((lower.swapcase(), other.swapcase()) for lower, other in letters.items())
+        if isinstance(old, str) and is_replacement(old, new) and not is_other_case:
+            letters[old] = new
+    return options | {"normalize": normalize, "letters": letters}
+
+
+def _read_vocabulary(path: Path) -> dict[str, int]:
+    """Entries in the order of their ids; raises InputError unless these are 0, 1, 2 ... and there is `<unk>`."""
+    vocabulary = read_model(path, dict[str, int])
+    if sorted(vocabulary.values()) != list(range(len(vocabulary))):
+        raise InputError(f"{path}: the ids of its entries are not 0 to {len(vocabulary) - 1:,}")
+    if "<unk>" not in vocabulary:
+        raise InputError(f"{path}: has no entry <unk>")
+    return dict(sorted(vocabulary.items(), key=lambda item: item[1]))
+
+
+def _check_ids(folder: Path, config: MarianConfig, target: Mapping[str, int]) -> None:
+    """Raise InputError unless the ids of the end and the padding in the config belong to these entries."""
+    if config.decoder_start_token_id != config.pad_token_id:
+        raise InputError(f"{folder}: not supported: translations do not begin with the padding")
+    for key, name in (("eos_token_id", "</s>"), ("pad_token_id", "<pad>")):
+        index = getattr(config, key)
+        if target.get(name) != index:
+            entry = f"{name} the id {target[name]:,}" if name in target else f"no {name}"
+            raise InputError(f"{folder}: {key} is {index:,}, and the vocabulary has {entry}")
+
+
+def _side(folder: Path, vocabulary: Mapping[str, int], pieces: Sequence[Pieces], pad: int | None, eos: int) -> _Side:
+    unk = vocabulary["<unk>"]
+    kept = {name: index for name, index in vocabulary.items() if index not in (pad, unk, eos)}
+    missing = missing_pieces(pieces, kept)
+    if reserved := {*SPECIAL_TOKENS}.intersection([*kept, *missing]):
+        raise InputError(f"{folder}: not supported: an entry is called {min(reserved)}, as a special token of mt")
+    begin = unk if pad is None else pad
+    rows = [begin, unk, begin, eos, *kept.values(), *[unk] * len(missing)]
+    return _Side([*kept, *missing], rows, len(SPECIAL_TOKENS) + len(kept), len(vocabulary))
+
+
+def _model(
+    folder: Path, config: MarianConfig, weights: Mapping[str, Tensor], source: _Side, target: _Side
+) -> Transformer:
+    """Our model with the weights; raises InputError if these do not fit it."""
+
+    def rename(planned: Transformer) -> dict[str, Tensor]:
+        return _our_layers(weights, planned) | _our_tables(weights, config, source, target)
+
+    return load_model(folder, config.our_options(), (len(source.rows), len(target.rows)), weights, rename)
+
+
+def _our_layers(weights: Mapping[str, Tensor], planned: Transformer) -> dict[str, Tensor]:
+    """Weights of the layers of our model; raises ValueError for weights that have no place in it."""
+    d_model = planned.config.d_model
+    order = names.interleaved(d_model)
+    layers = {names.transformers_name(n): n for n in planned.state_dict() if n.startswith(("encoder", "decoder"))}
+    if unknown := weights.keys() - layers.keys() - {*names.TABLES, names.BIAS, *names.POSITIONS}:
+        raise ValueError(f"{min(unknown)!r:.120} belongs to no layer")
+    for name in weights.keys() & {*names.POSITIONS}:
+        table = weights[name]
+        expected = sinusoids(len(table), d_model)[:, order.argsort()] if table.shape[1:] == (d_model,) else None
+        if expected is None or not torch.allclose(table, expected, rtol=0, atol=_HALF_PRECISION):
+            raise ValueError(f"{name} has other values than sines and cosines")
+    return {
+        name: names.reordered(weights[transformers_name], name, order) for transformers_name, name in layers.items()
+    }
+
+
+def _our_tables(weights: Mapping[str, Tensor], config: MarianConfig, source: _Side, target: _Side) -> dict[str, Tensor]:
+    """Embeddings, projection and its bias; raises ValueError if sizes or tied tables do not fit the config.
+
+    A tied table may be stored under several names. Without `tie_word_embeddings`, `transformers` ties no tables.
+    """
+    order, bias = names.interleaved(config.d_model), weights[names.BIAS].flatten()
+    for key, size in (("vocab_size", source.size), ("decoder_vocab_size", target.size)):
+        if getattr(config, key) not in (None, size):
+            raise ValueError(f"{key} is {getattr(config, key):,}, and the vocabulary has {size:,} entries")
+    if len(bias) != target.size:
+        raise ValueError(f"{names.BIAS} has {len(bias):,} values, and the vocabulary {target.size:,} entries")
+    shared = [names.SHARED_TABLE] if config.share_encoder_decoder_embeddings else []
+    is_tied = config.tie_word_embeddings
+    stored = [[names.SOURCE_TABLE, *shared], [names.TARGET_TABLE, *shared], [names.PROJECTION]]
+    if is_tied:
+        stored = [[*names.TABLES]] * 3 if shared else [stored[0], *[[names.TARGET_TABLE, names.PROJECTION]] * 2]
+    ours = {}
+    for module, candidates, side in (
+        ("source_embedding.table", stored[0], source),
+        ("target_embedding.table", stored[1], target),
+        ("projection", stored[2], target),
+    ):
+        present = [name for name in candidates if name in weights]
+        if not present:
+            raise ValueError(f"there is no {candidates[0]}")
+        table = weights[present[0]]
+        for name in present:
+            if weights[name].shape != (side.size, config.d_model):
+                raise ValueError(f"{name} is {[*weights[name].shape]}, and the vocabulary has {side.size:,} entries")
+            if is_tied and not torch.equal(weights[name], table):
+                raise ValueError(f"{name} differs from {present[0]}, and config.json ties them")
+        ours[f"{module}.weight"] = table[side.rows][:, order]
+    bias = bias[target.rows]
+    if target.rows[PAD_ID] == target.rows[SOS_ID]:  # Our exports have both, with their own biases.
+        bias[[PAD_ID, SOS_ID]] = _NEVER
+    bias[target.num_known :] = _NEVER
+    return ours | {"projection.bias": bias}

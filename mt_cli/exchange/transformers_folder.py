@@ -1,0 +1,124 @@
+"""A folder that Hugging Face `transformers` loads, whatever class its model has: numbers of entries, search, check."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mt_cli.checkpoint.trained import TrainedRun
+from mt_cli.config.sections import DecodingConfig
+from mt_cli.decoding.constraints import max_length
+from mt_cli.decoding.engine import ForcedDecoding, Ids, Sentence
+from mt_cli.decoding.search import Hypothesis
+from mt_cli.errors import MtError, one_line
+from mt_cli.exchange.comparison import Agreement, check_export, with_tags
+from mt_cli.tokenizer.special_tokens import PAD_ID, SOS_ID, UNK_ID
+
+MAX_LENGTH = 512
+"""Default maximum length for `generate`, including the token that a translation begins with."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Numbers of the entries in the exported folder."""
+
+    rows: tuple[list[int], list[int]]
+    """Our id for each exported id, for the source and for the target."""
+    pad: int
+    eos: int
+    start: int
+
+    def special_ids(self) -> dict[str, int]:
+        """Options of `transformers` for special tokens."""
+        return {"pad_token_id": self.pad, "eos_token_id": self.eos, "decoder_start_token_id": self.start}
+
+    def generation(self, decoding: DecodingConfig) -> dict[str, Any]:
+        """Options of `generate`."""
+        never = {PAD_ID, SOS_ID} | ({UNK_ID} if decoding.unk == "avoid" else set())
+        return self.special_ids() | {
+            **{"num_beams": decoding.beam_size, "length_penalty": decoding.length_penalty, "max_length": MAX_LENGTH},
+            "no_repeat_ngram_size": decoding.no_repeat_ngram or 0,
+            "suppress_tokens": [index for index, ours in enumerate(self.rows[1]) if ours in never],
+        }
+
+
+class TransformersEngine:
+    """An exported folder as `transformers` uses it; ids are ours."""
+
+    def __init__(self, transformers: Any, folder: Path, layout: Layout) -> None:
+        self._layout = layout
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")  # Not used here.
+            self._tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        self._model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float32).eval()
+        self._exported_ids = [{ours: index for index, ours in enumerate(rows)} for rows in layout.rows]
+
+    def source_ids(self, text: str) -> list[int]:
+        """Our ids of a text by the exported tokenizer, without the end."""
+        return [self._layout.rows[0][index] for index in self._tokenizer(text)["input_ids"][:-1]]
+
+    @torch.inference_mode()
+    def search(
+        self, sentences: Sequence[Sentence], decoding: DecodingConfig, num_best: int = 1
+    ) -> list[list[Hypothesis]]:
+        """Search greedily, without `no_repeat_ngram`, like the search that the result is compared with.
+
+        A prefix is the language of the target.
+        """
+        hypotheses = []
+        options = {"suppress_tokens": self._layout.generation(decoding)["suppress_tokens"], "no_repeat_ngram_size": 0}
+        for source, prefix, _ in sentences:
+            (output,) = self._model.generate(
+                self._source(source),
+                forced_bos_token_id=self._exported_ids[1][prefix[0]] if prefix else None,
+                **{"max_length": None, "max_new_tokens": max_length(len(source), decoding)},
+                **{"num_beams": 1, "do_sample": False},
+                **options,
+            )
+            ids = [index for index in output[1:].tolist() if index not in (self._layout.eos, self._layout.pad)]
+            hypotheses.append([Hypothesis([self._layout.rows[1][index] for index in ids], 0.0)])
+        return hypotheses
+
+    @torch.inference_mode()
+    def force_decode(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
+        """See `Engine`; the readings have no attention."""
+        readings = []
+        for source, target in pairs:
+            ids = [self._exported_ids[1][index] for index in target]
+            decoder_ids = torch.tensor([[self._layout.start, *ids]])
+            logits = self._model(input_ids=self._source(source), decoder_input_ids=decoder_ids).logits[0].float()
+            log_probs = logits.log_softmax(dim=-1)[range(len(ids) + 1), [*ids, self._layout.eos]]
+            readings.append(ForcedDecoding(log_probs.tolist(), None))
+        return readings
+
+    def attend(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Tensor]:
+        """See `Engine`; not implemented, because comparisons need no attention."""
+        raise NotImplementedError
+
+    def _source(self, ids: Ids) -> Tensor:
+        return torch.tensor([[*(self._exported_ids[0][index] for index in ids), self._layout.eos]])
+
+
+def check_folder(
+    run: TrainedRun, load: Callable[[], TransformersEngine], sentences: Sequence[str], output: Path
+) -> Agreement:
+    """Load an exported folder and compare its tokenizer and its model with the run on the sentences.
+
+    Raises MtError if it cannot be loaded or disagrees; `output` is its name in messages.
+    """
+    try:
+        engine = load()
+    except Exception as error:  # The library fails in many ways.
+        raise MtError(f"{output}: transformers cannot load the export: {one_line(error)}") from error
+    texts = with_tags(run, sentences)
+    for text, ids in zip(texts, run.tokenizers[0].encode(texts), strict=True):
+        if engine.source_ids(text) != list(ids):
+            problem = f"the exported tokenizer splits {text[:60]!r} differently"
+            raise MtError(f"{output}: {problem}; nothing was exported")
+    return check_export(run, engine, sentences, output)

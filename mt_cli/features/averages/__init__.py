@@ -1,1 +1,0 @@
-"""Means of checkpoints and of runs."""

@@ -1,1 +1,0 @@
-"""Suspicious text in corpora: slipped lines, other languages, marks of other programs, odd pairs."""

@@ -1,1 +1,0 @@
-"""Versions, devices, precision support and disk space of this machine."""

@@ -1,1 +1,0 @@
-"""Runs that begin from another run: its weights and tokenizers."""

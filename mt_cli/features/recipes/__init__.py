@@ -1,1 +1,0 @@
-"""Choice of options by the data, for `mt init`."""

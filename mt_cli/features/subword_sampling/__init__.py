@@ -1,1 +1,0 @@
-"""Random segmentation of words, anew in each epoch: BPE-dropout and unigram sampling."""

@@ -1,0 +1,180 @@
+"""Tables and pictures of a model: its parameters, the attention of its heads, and how it chooses tokens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mt_cli.data.batches import pad
+from mt_cli.decoding.engine import Sentence
+from mt_cli.errors import InputError
+from mt_cli.evaluation.results import Sample
+from mt_cli.inspection.figures import attention_pixels, save_attention, save_positions
+from mt_cli.model.positions import sinusoids
+from mt_cli.model.transformer import Transformer
+from mt_cli.tokenizer.special_tokens import EOS, EOS_ID, SOS, SOS_ID
+from mt_cli.tokenizer.tokenizer import Tokenizer
+from mt_cli.translation.translator import Translator
+
+KINDS = ("encoder self-attention", "decoder self-attention", "cross-attention")  # As in `AttentionMaps`.
+_NUM_POSITIONS = 100
+_NUM_RUNNERS_UP = 3
+_MAX_TOKENS_IN_TRAINING = 60
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One step of greedy search."""
+
+    token: str
+    probability: float
+    runners_up: list[tuple[str, float]]
+    """The likeliest tokens after the chosen token, with their probabilities, best first."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A sentence, its greedy translation, and the attention weights of every head."""
+
+    source_tokens: list[str]
+    """Source tokens with [EOS]."""
+    target_tokens: list[str]
+    """Input of the decoder: [SOS] and the translation."""
+    output_tokens: list[str]
+    """Output of the decoder: the translation and [EOS]."""
+    text: str
+    choices: list[Choice]
+    attention: dict[str, Tensor]
+    """For each of `KINDS`, weights of layers x heads x T x S."""
+
+    @property
+    def mean_cross_attention(self) -> Tensor:
+        """Cross-attention from output tokens to source tokens (T x S), mean over layers and heads."""
+        return self.attention[KINDS[2]].mean(dim=(0, 1))
+
+
+@torch.inference_mode()
+def trace_translation(translator: Translator, sentence: str, tag: str | None = None) -> Trace:
+    """Translate a sentence greedily and record every choice and all attention; `tag` as in `Translator.translate`.
+
+    Raises InputError if the sentence is empty, or longer than the model was trained for.
+    """
+    model = translator.model
+    source, target = translator.source_tokenizer, translator.target_tokenizer
+    text = translator.tagging.tagged(" ".join(sentence.split()), tag)
+    (ids,), first_ids = source.encode([text]), source.first_target_ids([text])
+    if not ids:
+        raise InputError("the sentence is empty")
+    if len(ids) > translator.max_tokens:
+        raise InputError(f"found {len(ids)} tokens; give a sentence of up to {translator.max_tokens}")
+    ((best,),) = translator.engine.search([Sentence(ids, first_ids[0])], translator.decoding.greedy)
+    device = next(model.parameters()).device
+    src_ids, tgt_ids = pad([ids], end=EOS_ID).to(device), pad([best.ids], start=SOS_ID).to(device)
+    logits_BTV, weights = model.read(src_ids, tgt_ids)
+    probabilities_TV = logits_BTV[0].float().softmax(dim=-1)
+    choices = [_choice(target, *step) for step in zip(probabilities_TV, [*best.ids, EOS_ID], strict=True)]
+    attention = {
+        kind: torch.stack([weights_BHTS[0].float().cpu() for weights_BHTS in layers])
+        for kind, layers in zip(KINDS, weights, strict=True)
+    }
+    tokens, (text,) = target.tokens(best.ids), target.decode([best.ids])
+    return Trace([*source.tokens(ids), EOS], [SOS, *tokens], [*tokens, EOS], text, choices, attention)
+
+
+def _choice(tokenizer: Tokenizer, probabilities_V: Tensor, chosen: int) -> Choice:
+    values, indices = probabilities_V.topk(min(_NUM_RUNNERS_UP + 1, len(probabilities_V)))
+    likeliest = zip(tokenizer.tokens(indices.tolist()), values.tolist(), indices.tolist(), strict=True)
+    runners_up = [(token, probability) for token, probability, index in likeliest if index != chosen]
+    return Choice(tokenizer.tokens([chosen])[0], float(probabilities_V[chosen]), runners_up[:_NUM_RUNNERS_UP])
+
+
+def parameter_table(model: Transformer) -> list[str]:
+    """Lines with shape, number and share of each parameter, layers of one shape together; then sums by module."""
+    total = sum(weight.numel() for weight in model.parameters())
+    groups: dict[str, list[Tensor]] = {}
+    for name, weight in model.named_parameters():
+        groups.setdefault(re.sub(r"^(encoder|decoder)\.\d+\.", r"\1.N.", name), []).append(weight)
+    lines = [f"{'parameter':<52}{'shape':>14}{'layers':>8}{'number':>14}{'share':>8}"]
+    for name, members in groups.items():
+        shape = " x ".join(map(str, members[0].shape))
+        number = sum(weight.numel() for weight in members)
+        layers = len(members) if ".N." in name else ""
+        lines.append(f"{name:<52}{shape:>14}{layers:>8}{number:>14,}{number / total:>8.1%}")
+    lines.append("")
+    for name, module in model.named_children():
+        if number := sum(weight.numel() for weight in module.parameters()):
+            lines.append(f"{name:<74}{number:>14,}{number / total:>8.1%}")
+    return [*lines, f"{'all, tied tables counted once':<74}{total:>14,}{1:>8.1%}"]
+
+
+def choice_table(trace: Trace) -> Iterator[str]:
+    """A line for each step: the token and the runners-up, with their probabilities."""
+    width = max(len(choice.token) for choice in trace.choices) + 2
+    yield f"{'step':>4}  {'token':<{width}}{'probability':>11}   runners-up"
+    for step, choice in enumerate(trace.choices, start=1):
+        runners_up = "   ".join(f"{token} {probability:.3f}" for token, probability in choice.runners_up)
+        yield f"{step:>4}  {choice.token:<{width}}{choice.probability:>11.3f}   {runners_up}"
+
+
+def draw_model(model: Transformer, folder: Path, suffix: str) -> list[Path]:
+    """Draw the positional encoding that is added to embeddings; nothing if only attention knows positions.
+
+    Raises InputError if the picture cannot be written.
+    """
+    if (table := position_table(model)) is None:
+        return []
+    path = folder / f"positions.{suffix}"
+    save_positions(table, path)
+    return [path]
+
+
+def position_table(model: Transformer) -> Tensor | None:
+    """Positional encodings of 100 positions, P x D, that are added to embeddings; None with rotary positions."""
+    if model.source_embedding.positions is None:
+        return None
+    return sinusoids(_NUM_POSITIONS, model.config.d_model)
+
+
+def draw_attention(trace: Trace, folder: Path, suffix: str) -> list[Path]:
+    """Draw a grid of heat maps for each kind of attention (a row a layer, a column a head, their mean at the end).
+
+    Then draw the mean of the cross-attention. Raises InputError if a picture cannot be written.
+    """
+    source, target = trace.source_tokens, trace.target_tokens
+    sides = ((source, source), (target, target), (source, trace.output_tokens))
+    paths = []
+    for (kind, weights_LHTS), tokens in zip(trace.attention.items(), sides, strict=True):
+        num_layers, num_heads = weights_LHTS.shape[:2]
+        columns = [*(f"head {head}" for head in range(1, num_heads + 1)), "mean"]
+        titles = [[f"layer {layer}, {column}" for column in columns] for layer in range(1, num_layers + 1)]
+        maps = torch.cat([weights_LHTS, weights_LHTS.mean(dim=1, keepdim=True)], dim=1)
+        paths.append(folder / f"{kind.replace(' ', '_').replace('-', '_')}.{suffix}")
+        save_attention(maps, *tokens, paths[-1], titles)
+    paths.append(folder / f"cross_attention_mean.{suffix}")
+    save_attention(trace.mean_cross_attention, source, trace.output_tokens, paths[-1])
+    return paths
+
+
+def attention_pictures(translator: Translator, samples: Sequence[Sample], number: int) -> dict[str, NDArray[np.uint8]]:
+    """Pictures for TensorBoard of the cross-attention of the first samples that are short enough, by their tags.
+
+    The weights are means over layers and heads.
+    """
+    texts = [source for source, _, _ in samples]
+    sources = translator.source_tokenizer.encode(texts)
+    targets = translator.target_tokenizer.encode([hypothesis for _, _, hypothesis in samples])
+    pairs = {
+        f"attention/{place}": (text, source, target)
+        for place, (text, source, target) in enumerate(zip(texts, sources, targets, strict=True), start=1)
+        if source and target and max(len(source), len(target)) <= _MAX_TOKENS_IN_TRAINING
+    }
+    tags = list(pairs)[:number]
+    attentions = translator.attentions([pairs[tag] for tag in tags])
+    return {tag: attention_pixels(weights, *tokens) for tag, (*tokens, weights) in zip(tags, attentions, strict=True)}

@@ -1,0 +1,1 @@
+"""What a process stands on: console, files, devices, CUDA graphs, signals, several processes."""

@@ -1,0 +1,173 @@
+"""Who may ask the server for what, and how often: hosts, origins, keys and rates."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from mt_cli.errors import InputError
+from mt_cli.runtime.files import read_regular, reading
+from mt_cli.serving.errors import RequestError
+
+_SHORTEST_KEY = 16
+_MAX_KEYS_BYTES = 2**20
+_MOST_CLIENTS = 10_000
+_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Keys of a file, by their digests; without a file, no key is needed."""
+
+    digests: tuple[bytes, ...] = ()
+
+    @classmethod
+    def read(cls, path: Path | None) -> Keys:
+        """Read a file with a key on each line; `#` begins a comment line. Raises InputError for a short key."""
+        if path is None:
+            return cls()
+        with reading(path):
+            lines = read_regular(path, _MAX_KEYS_BYTES).decode("utf-8-sig").splitlines()
+        keys = {number: line.strip() for number, line in enumerate(lines, start=1) if line.strip()}
+        keys = {number: key for number, key in keys.items() if not key.startswith("#")}
+        if not keys:
+            raise InputError(f"{path}: has no keys; write one on each line, of at least {_SHORTEST_KEY} characters")
+        for number, key in keys.items():
+            if len(key) < _SHORTEST_KEY or not (key.isascii() and key.isprintable()) or " " in key:
+                raise InputError(
+                    f"{path}, line {number:,}: a key has at least {_SHORTEST_KEY} characters of ASCII, and no spaces"
+                )
+        return cls(tuple(dict.fromkeys(map(_digest, keys.values()))))
+
+    def knows(self, key: str | None) -> bool:
+        """Whether a key is one of the file; the time does not depend on the keys."""
+        digest = _digest(key or "")
+        return sum(hmac.compare_digest(digest, known) for known in self.digests) > 0
+
+    def check(self, key: str | None) -> None:
+        """Raise RequestError (403) unless a key is one of the file, or none is needed."""
+        if not self.digests:
+            return
+        if not key:
+            raise RequestError("a key is needed; send it in the header Authorization (Bearer KEY) or as api_key", 403)
+        if not self.knows(key):
+            raise RequestError("the key is not valid", 403)
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+
+
+@dataclass
+class Rates:
+    """Numbers of requests by client, as token buckets that hold the requests of a minute."""
+
+    per_minute: int | None = None
+    clock: Callable[[], float] = time.monotonic
+    _clients: OrderedDict[str, tuple[float, float]] = field(default_factory=OrderedDict)
+    """Requests left and time of the last request, by client, the longest unseen first."""
+
+    def check(self, client: str) -> None:
+        """Count a request; raise RequestError (429) if a client has sent too many."""
+        if self.per_minute is None:
+            return
+        now = self.clock()
+        left, seen_at = self._clients.pop(client, (float(self.per_minute), now))
+        left = min(float(self.per_minute), left + (now - seen_at) * self.per_minute / 60)
+        self._clients[client] = (left - 1 if left >= 1 else left, now)
+        while len(self._clients) > _MOST_CLIENTS:
+            self._clients.popitem(last=False)
+        if left < 1:
+            seconds = math.ceil((1 - left) * 60 / self.per_minute)
+            raise RequestError(f"more than {self.per_minute:,} requests in a minute", 429, seconds)
+
+
+def client_of(address: str, key: str | None) -> str:
+    """Name of a client for its rate: the digest of its key, or its address; of IPv6, its network of 64 bits.
+
+    A socket for both kinds of addresses writes those of IPv4 as `::ffff:192.0.2.1`.
+    """
+    if key:
+        return _digest(key).hex()
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if parsed.version == 4:
+        return address
+    return str(parsed.ipv4_mapped or ipaddress.ip_network((int(parsed), 64), strict=False))
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """Names of the server that requests may use, and other origins whose pages may use it."""
+
+    names: frozenset[str] | None
+    """None means any name."""
+    origins: frozenset[str] = frozenset()
+    shown: str | None = None
+    """Name to show people."""
+
+    @classmethod
+    def of(cls, host: str, names: Sequence[str], origins: Sequence[str]) -> Hosts:
+        """Names for an address to listen at: by default those of this machine if only it is served, otherwise any.
+
+        Raises InputError for an origin or a name that is none.
+        """
+        for origin in origins:
+            if origin.partition("://")[0] not in ("http", "https") or _name_of(origin.partition("://")[2]) == "":
+                raise InputError(f"--cors {origin}: an origin is a scheme, a host and a port, https://example.org:8443")
+        given = [name.lower().strip("[]") for name in names]
+        for name in given:
+            if not name or "*" in name or _name_of(f"[{name}]" if ":" in name else name) != name:
+                raise InputError(f"--allow-host {name}: give a host name or an address, without a port")
+        if is_loopback(host):
+            return cls(_LOOPBACK_NAMES | {host.lower()} | {*given}, frozenset(origins))
+        return cls(frozenset(given) or None, frozenset(origins), next(iter(given), None))
+
+    def check(self, headers: Mapping[str, str], is_change: bool) -> None:
+        """Raise RequestError for a name of the server that it does not have, or for a page of another origin.
+
+        A page of another site could otherwise use a server that listens to this machine alone. `is_change` is whether
+        the request asks for work.
+        """
+        host = headers.get("host", "")
+        if self.names is not None and _name_of(host) not in self.names:
+            raise RequestError("this server does not answer under this name; see --allow-host", 421)
+        origin = headers.get("origin")
+        if is_change and origin is not None and origin not in self.origins and _place_of(origin) != host:
+            raise RequestError("pages of other sites may not use this server; see --cors", 403)
+
+
+def _place_of(origin: str) -> str | None:
+    """Host and port of an origin; None if it is not well formed."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
+
+
+def _name_of(host: str) -> str:
+    """Name or address in a header `Host`, without the port; empty if it is not well formed."""
+    try:
+        parts = urlsplit(f"//{host}")
+        is_host = parts.netloc == host and not {"@", ",", "\\", " "} & {*host}
+        return (parts.hostname or "").lower() if is_host and (parts.port is None or parts.port) else ""
+    except ValueError:
+        return ""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address to listen at is reached from this machine alone."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"

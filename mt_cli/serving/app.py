@@ -1,0 +1,216 @@
+"""The ASGI application: routes, and what every request passes through."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
+
+import starlette.middleware
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mt_cli.errors import DeviceMemoryError, MtError
+from mt_cli.runtime.console import say
+from mt_cli.runtime.devices import is_out_of_memory
+from mt_cli.serving import libretranslate, native
+from mt_cli.serving.errors import GivenUpError, RequestError
+from mt_cli.serving.files import FileStore
+from mt_cli.serving.libretranslate import key_of, service_of
+from mt_cli.serving.metrics import CONTENT_TYPE
+from mt_cli.serving.openapi import description_page, openapi
+from mt_cli.serving.service import COUNTED, Service
+
+PAGE = Path(__file__).with_name("page")
+_CONTENT_POLICY = "; ".join(
+    [
+        "default-src 'none'",
+        *(f"{kind}-src 'self'" for kind in ("script", "style", "connect")),
+        "img-src 'self' data:",
+        *(f"{rule} 'none'" for rule in ("form-action", "base-uri", "frame-ancestors")),
+    ]
+)
+_HEADERS = {
+    "Content-Security-Policy": _CONTENT_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "X-Frame-Options": "DENY",
+}
+_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+"""Types of the files of the page, which do not depend on the machine."""
+_CHECKED_AGAIN = {"Cache-Control": "no-cache"}
+_CLOSED_REQUEST = 499
+"""Status in the log and the metrics of a request whose client has closed the connection."""
+
+
+def application(service: Service) -> Starlette:
+    """Application that answers with a service."""
+    middleware = [starlette.middleware.Middleware(_Gate, service=service)]
+    if service.hosts.origins:
+        cors = {"allow_origins": sorted(service.hosts.origins), "allow_methods": ["GET", "POST"]}
+        options = {**cors, "allow_headers": ["authorization", "content-type"]}
+        middleware.append(starlette.middleware.Middleware(CORSMiddleware, **options))  # type: ignore[arg-type]
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:
+        app.state.files = FileStore()
+        yield
+        service.close()
+        app.state.files.close()
+
+    handlers = {HTTPException: _answer_without_route}
+    app = Starlette(routes=_routes(), middleware=middleware, lifespan=lifespan, exception_handlers=handlers)
+    app.state.service = service
+    return app
+
+
+@cache
+def _routes() -> Sequence[Route]:
+    get, post = ["GET"], ["POST"]
+    return [
+        Route("/", _home, methods=get),
+        Route("/languages", _answered(libretranslate.languages), methods=get),
+        Route("/translate", _answered(libretranslate.translate), methods=post),
+        Route("/detect", _answered(libretranslate.detect), methods=post),
+        Route("/translate_file", _answered(libretranslate.translate_upload), methods=post),
+        Route("/download_file/{token}", _answered(libretranslate.download), methods=get, name="download"),
+        Route("/suggest", _answered(libretranslate.suggest), methods=post),
+        Route("/health", _answered(libretranslate.health), methods=get),
+        Route("/frontend/settings", _answered(libretranslate.frontend_settings), methods=get),
+        Route("/v1/models", _answered(native.models), methods=get),
+        Route("/v1/translate", _answered(native.translate), methods=post),
+        Route("/metrics", _answered(_metrics), methods=get),
+        Route("/openapi.json", _answered(_openapi), methods=get),
+        Route("/docs", _answered(_docs), methods=get),
+        Route("/page/{name}", _answered(_page_file), methods=get),
+    ]
+
+
+async def _home(request: Request) -> Response:
+    return FileResponse(PAGE / "index.html", media_type=_TYPES[".html"], headers=_CHECKED_AGAIN)
+
+
+async def _page_file(request: Request) -> Response:
+    path = PAGE / request.path_params["name"]
+    if path.suffix not in _TYPES or path not in PAGE.iterdir():
+        raise HTTPException(404)
+    return FileResponse(path, media_type=_TYPES[path.suffix], headers=_CHECKED_AGAIN)
+
+
+async def _metrics(request: Request) -> Response:
+    service = service_of(request)
+    service.keys.check(key_of(request))
+    scheduler = service.scheduler
+    gauges = {"mt_requests_running": service.num_running, "mt_waiting_source_tokens": scheduler.num_waiting_tokens}
+    models = (
+        {"model": model.name, "source": pair.source, "target": pair.target, "engine": model.source.engine}
+        for model in service.models.models
+        for pair in service.models.directions_of(model)
+    )
+    return PlainTextResponse(service.metrics.text(gauges, models), media_type=CONTENT_TYPE)
+
+
+async def _openapi(request: Request) -> Response:
+    return JSONResponse(openapi(service_of(request).limits))
+
+
+async def _docs(request: Request) -> Response:
+    return Response(description_page(service_of(request).limits), media_type="text/html")
+
+
+def _answered(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """Handler whose errors are answers in JSON; other exceptions are reported in the log and hidden from clients."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except RequestError as error:
+            return _refusal(str(error), error.status, error.retry_seconds, error.columns)
+        except (MemoryError, DeviceMemoryError):
+            return _too_little_memory()
+        except MtError as error:
+            return _refusal(str(error), 400)
+        except (GivenUpError, ClientDisconnect):
+            return _refusal("given up", _CLOSED_REQUEST)
+        except HTTPException:
+            raise
+        except Exception as error:
+            if is_out_of_memory(error):
+                return _too_little_memory()
+            # Its message can have text of the client, which is not logged.
+            say(f"mt: a request failed:\n{''.join(traceback.format_tb(error.__traceback__))}{type(error).__name__}")
+            return _refusal("the server has a problem; its log says more", 500)
+
+    return answer
+
+
+def _too_little_memory() -> Response:
+    return _refusal("the server has too little memory for this request", 503, 10)
+
+
+def _refusal(message: str, status: int, retry_seconds: int | None = None, columns: Sequence[str] = ()) -> Response:
+    headers = {"Retry-After": str(retry_seconds)} if retry_seconds is not None else {}
+    return JSONResponse({"error": message} | ({"columns": columns} if columns else {}), status, headers)
+
+
+def _answer_without_route(request: Request, error: Exception) -> Response:
+    """Answer to a path or a method that does not exist, or a file of the page that is missing."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    message = {404: "there is no such path", 405: "this path has another method"}.get(status, "the request is wrong")
+    return _refusal(f"{message}; see /docs", status)
+
+
+def _known_path(path: str) -> str:
+    """Path for the log and the metrics, which do not show what a stranger asks for."""
+    return path if any(route.path == path for route in _routes()) else "other"
+
+
+class _Gate:
+    """Checks of every request, security headers of every answer, and its line in the log."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app, self._service = app, service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started_at, status = time.monotonic(), 500
+
+        async def send_checked(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        try:
+            self._service.hosts.check(Headers(scope=scope), scope["method"] not in ("GET", "HEAD", "OPTIONS"))
+        except RequestError as error:
+            await _refusal(str(error), error.status)(scope, receive, send_checked)
+        else:
+            await self._app(scope, receive, send_checked)
+        finally:
+            if COUNTED in scope:
+                self._service.scheduler.count_requests(-1)
+            seconds = time.monotonic() - started_at
+            route = scope.get("route")
+            path = route.path if route else _known_path(scope["path"])  # A request that was refused has no route.
+            self._service.metrics.count_request(path, status, seconds)
+            if self._service.logs_requests:
+                client = scope["client"][0] if scope.get("client") else "-"
+                say(f"{client} {scope['method']} {path} {status} {1000 * seconds:.0f} ms")

@@ -1,0 +1,156 @@
+"""Bodies of requests: their keys, types and limits."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.datastructures import FormData
+from starlette.formparsers import FormParser, MultiPartException, MultiPartParser
+from starlette.requests import Request
+
+from mt_cli.serving.errors import RequestError
+from mt_cli.serving.models import AUTO
+
+Body = TypeVar("Body", bound=BaseModel)
+_MOST_DRAINED_BYTES = 2**26
+_MAX_FIELDS = 32
+
+
+_Format = Annotated[
+    Literal["text", "html"], Field(description="HTML keeps its tags, and has neither alternatives nor details.")
+]
+
+
+class KeyBody(BaseModel):
+    """Key of a client, in any body."""
+
+    api_key: str | None = Field(None, description="Key, if it is not in the header Authorization.")
+
+
+class LibreBody(KeyBody):
+    """Body of LibreTranslate's `/translate`. Unknown keys are ignored, because its clients have several versions."""
+
+    q: str | list[str] = Field(description="A text, or a list of texts.")
+    source: str = Field(AUTO, description="Code of the source language; auto detects it for each text.")
+    target: str = Field(description="Code of the target language.")
+    format: _Format = "text"
+    alternatives: int = Field(default=0, ge=0, description="Number of other translations of each text.")
+
+
+class LibreText(KeyBody):
+    """Body of LibreTranslate's `/detect`."""
+
+    q: str = Field(description="A text.")
+
+
+class TranslateBody(KeyBody):
+    """Body of `/v1/translate`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    text: str | list[str] = Field(description="A text, or a list of texts.")
+    source: str | None = Field(None, description="Code of the source language; auto or null detects it.")
+    target: str | None = Field(None, description="Code of the target language; null if there is only one.")
+    model: str | None = Field(None, description="Name of a model, where several translate the same direction.")
+    format: _Format = "text"
+    alternatives: int = Field(0, ge=0, description="Number of other translations of each sentence.")
+    details: bool = Field(False, description="Words, their alignment and their probabilities, and tokens.")
+
+
+async def read_body(
+    request: Request, max_bytes: int, seconds: float, count: Callable[[int], object] = lambda num_bytes: None
+) -> bytes:
+    """Body of a request; raises RequestError (413, 408, 415) if it is too large, too slow or compressed.
+
+    A body that is too large is read to its end and dropped, up to a limit, so that clients that do not listen while
+    they send see the answer. `count` gets the number of bytes of each part that is kept, and may raise RequestError.
+    """
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise RequestError("compressed requests are not read; send it without Content-Encoding", 415)
+    declared = request.headers.get("content-length", "")
+    is_too_large = declared.isdigit() and int(declared) > max_bytes
+    error = RequestError(f"the request has more than {max_bytes:,} bytes", 413)
+    if is_too_large and (int(declared) > _MOST_DRAINED_BYTES or "expect" in request.headers):
+        raise error
+    parts: list[bytes] = []
+    num_bytes = 0
+    try:
+        async with asyncio.timeout(seconds):
+            async for chunk in request.stream():
+                num_bytes += len(chunk)
+                if num_bytes > _MOST_DRAINED_BYTES:
+                    raise error
+                if num_bytes > max_bytes:
+                    parts.clear()
+                    is_too_large = True
+                elif not is_too_large:
+                    count(len(chunk))
+                    parts.append(chunk)
+    except TimeoutError:
+        raise RequestError("the request was not complete in time", 408) from None
+    if is_too_large:
+        raise error
+    return b"".join(parts)
+
+
+class Upload(NamedTuple):
+    """A file of a form."""
+
+    name: str
+    content: bytes
+
+
+async def read_fields(request: Request, content: bytes) -> dict[str, Any]:
+    """Fields of a form; files are `Upload` objects. Raises RequestError for a form that is not well formed."""
+
+    async def stream() -> AsyncGenerator[bytes, None]:
+        yield content
+
+    kind = media_type(request)
+    try:
+        if kind == "multipart/form-data":
+            parser = MultiPartParser(request.headers, stream(), max_files=1, max_fields=_MAX_FIELDS)
+            form: FormData = await parser.parse()
+        else:
+            form = await FormParser(request.headers, stream(), max_fields=_MAX_FIELDS).parse()
+    except (MultiPartException, KeyError, ValueError) as error:
+        raise RequestError(f"the form is not well formed: {error}") from None
+    values: dict[str, list[Any]] = {}
+    for name, value in form.multi_items():
+        field = value if isinstance(value, str) else Upload(value.filename or "", await value.read())
+        values.setdefault(name, []).append(field)
+    await form.close()
+    _check_characters(values)
+    return {name: of_name if len(of_name) > 1 else of_name[0] for name, of_name in values.items()}
+
+
+def _check_characters(values: Mapping[str, Sequence[Any]]) -> None:
+    """Raise RequestError for halves of characters, which a form in an unusual encoding can have."""
+    texts = [value.name if isinstance(value, Upload) else value for of_name in values.values() for value in of_name]
+    try:
+        "".join([*values, *texts]).encode()
+    except UnicodeEncodeError:
+        raise RequestError("the form is not well formed: it has characters that are not in Unicode") from None
+
+
+def media_type(request: Request) -> str:
+    """Type of the body, without parameters, in lower case."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def parsed(kind: type[Body], content: bytes | dict[str, Any]) -> Body:
+    """Body from JSON or from the fields of a form; raises RequestError that names the key."""
+    try:
+        if isinstance(content, bytes):
+            return kind.model_validate_json(content.removeprefix(codecs.BOM_UTF8))
+        return kind.model_validate(content)
+    except ValidationError as error:
+        problems = [
+            ": ".join(filter(None, (".".join(map(str, problem["loc"])), problem["msg"])))
+            for problem in error.errors(include_url=False, include_context=False, include_input=False)
+        ]
+        raise RequestError("; ".join(problems[:3])) from None

@@ -1,0 +1,259 @@
+"""Models that a server has loaded: their directions, and how a request chooses one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.config.corpora import CorpusConfig
+from mt_cli.config.directions import Tagging, direction_of
+from mt_cli.corpus.languages import language_name, primary, scripts_of
+from mt_cli.evaluation.results import RunSummary, read_report
+from mt_cli.evaluation.scores import Score
+from mt_cli.runtime.devices import keep_memory
+from mt_cli.runtime.files import real_path
+from mt_cli.serving.errors import RequestError
+from mt_cli.translation.exported import DESCRIPTION
+from mt_cli.translation.translator import Translator
+
+_RIGHT_TO_LEFT = frozenset({"Adlam", "Arabic", "Hebrew", "Mandaic", "Nko", "Samaritan", "Syriac", "Thaana"})
+AUTO = "auto"
+"""Code of a source that is to be detected."""
+
+
+class Direction(NamedTuple):
+    """Source and target language, by the codes that clients use."""
+
+    source: str
+    target: str
+
+
+class SplitScore(NamedTuple):
+    """Scores of a model on a test set."""
+
+    split: str
+    scores: dict[str, float]
+    """Values by metric, such as `bleu`."""
+    num_sentences: int | None
+    """None if only the number of all directions together is known."""
+    direction: Direction | None = None
+    """Direction of the scores, if the test set has several."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model to serve: its folder, and how it is loaded."""
+
+    path: Path
+    engine: str = "mt"
+    device: str = "auto"
+    precision: str = "auto"
+    num_threads: int | None = None
+    checkpoint: str | None = None
+
+    @property
+    def _weights(self) -> Path:
+        if self.engine == "mt":
+            return RunDirectory(self.path).path_of(self.checkpoint)
+        return self.path / DESCRIPTION
+
+    def load(self, name: str) -> ServedModel:
+        """Load the model; raises the errors of `Translator.load`."""
+        options = {"num_threads": self.num_threads, "engine": self.engine, "checkpoint": self.checkpoint}
+        translator = Translator.load(self.path, self.device, self.precision, **options)  # type: ignore[arg-type]
+        keep_memory()
+        run = RunSummary.read(self.path) if self.engine == "mt" else None
+        pairs = _directions(translator, run.config.corpus if run else None)
+        updated_at = datetime.fromtimestamp(self._weights.stat().st_mtime, UTC)
+        return ServedModel(name, self, translator, pairs, _scores(self.path, pairs) if run else (), updated_at)
+
+
+@dataclass(frozen=True, eq=False)
+class ServedModel:
+    """A loaded model."""
+
+    name: str
+    source: Source
+    translator: Translator
+    directions: tuple[Direction, ...]
+    """With the codes of the run."""
+    scores: tuple[SplitScore, ...]
+    updated_at: datetime
+    """Time at which the weights were written."""
+
+    def tag(self, direction: Direction) -> str | None:
+        """Tag that asks for a direction; None if the model needs none."""
+        return tag_of_direction(self.translator.tagging, direction)
+
+
+def _loaded(source: Source, name: str) -> ServedModel:
+    """Load a model in a thread that ends with it.
+
+    OpenMP gives each thread that computes helpers of its own. If there are more helpers than cores, they sleep between
+    operations, and a search takes three times as long. So only the thread of the scheduler may keep some.
+    """
+    with ThreadPoolExecutor(1) as loading:
+        return loading.submit(source.load, name).result()
+
+
+def tag_of_direction(tagging: Tagging, direction: Direction) -> str | None:
+    """Tag that asks for a direction: one with both languages, or with the target; else the default tag."""
+    for tag in tagging.tags:
+        if direction_of(tag) == direction:
+            return tag
+    by_target = (tag for tag in tagging.tags if not direction_of(tag) and tagging.target_of(tag) == direction.target)
+    return next(by_target, tagging.default)
+
+
+def _directions(translator: Translator, corpus: CorpusConfig | None) -> tuple[Direction, ...]:
+    """Directions that a model was trained in; of an export, which says less, those that its tags name."""
+    tagging, (source, target) = translator.tagging, translator.languages
+    pairs = [pair for tag in tagging.tags if (pair := direction_of(tag))]
+    if corpus is not None:
+        pairs += corpus.languages_of("train")
+    elif not pairs:
+        targets = tagging.targets or [target]
+        pairs = [(source, language) if language != source else (target, language) for language in targets]
+    return tuple(dict.fromkeys(Direction(*pair) for pair in pairs or [(source, target)]))
+
+
+def _scores(path: Path, directions: Sequence[Direction]) -> tuple[SplitScore, ...]:
+    """Scores on the test sets of a run, one by one for several directions; none before it is finished."""
+    report = read_report(RunDirectory(path))
+    rows: list[SplitScore] = []
+    for part in [report, *report.extra_tests.values()] if report else []:
+        if part.directions:
+            by_name = {"-".join(direction): direction for direction in directions}
+            for name, scores in part.directions.items():
+                rows.append(SplitScore(part.split, _values(scores), None, by_name.get(name)))
+        elif part.scores:
+            rows.append(SplitScore(part.split, _values(part.scores), part.num_sentences))
+    return tuple(rows)
+
+
+def _values(scores: Mapping[str, Score]) -> dict[str, float]:
+    return {name: round(score.score, 2) for name, score in scores.items()}
+
+
+class Choice(NamedTuple):
+    """A model and the direction that a request asks for, with the codes of the model."""
+
+    model: ServedModel
+    direction: Direction
+
+
+@dataclass
+class Models:
+    """All models of a server."""
+
+    models: tuple[ServedModel, ...]
+    codes: dict[str, str] = field(init=False)
+    """Code for clients by the code of a run: `en` for `eng_Latn`, unless two languages would have the same."""
+
+    def __post_init__(self) -> None:
+        self.codes = _client_codes(code for model in self.models for pair in model.directions for code in pair)
+
+    @classmethod
+    def load(cls, sources: Sequence[Source]) -> Models:
+        """Load all models; a second model with the same name gets a number."""
+        models: list[ServedModel] = []
+        for source in sources:
+            name = base = real_path(source.path).name
+            number = 1
+            while name in {model.name for model in models}:
+                number += 1
+                name = f"{base}-{number}"
+            models.append(_loaded(source, name))
+        return cls(tuple(models))
+
+    @property
+    def directions(self) -> list[Direction]:
+        """Directions of all models, with the codes for clients."""
+        pairs = (self.for_clients(pair) for model in self.models for pair in model.directions)
+        return list(dict.fromkeys(pairs))
+
+    def for_clients(self, direction: Direction) -> Direction:
+        """Direction with the codes for clients."""
+        return Direction(self.client_code(direction.source), self.client_code(direction.target))
+
+    def directions_of(self, model: ServedModel) -> list[Direction]:
+        """Directions of one model, with the codes for clients."""
+        return list(dict.fromkeys(map(self.for_clients, model.directions)))
+
+    def languages(self) -> list[str]:
+        """Codes for clients, sorted by the names of the languages."""
+        codes = dict.fromkeys(code for pair in self.directions for code in pair)
+        return sorted(codes, key=lambda code: (language_name(code), code))
+
+    def choose(self, source: str | None, target: str | None, name: str | None = None) -> list[Choice]:
+        """Models and directions that a request can mean, the best match first; `source` may be None for any.
+
+        Codes match exactly, or else by their language alone: `pt-BR` finds `pt`. Without `source`, the best target of
+        each source is kept. Raises RequestError if none match.
+        """
+        if name is not None and name not in {model.name for model in self.models}:
+            raise RequestError(f"model {name!r:.60} is not served; there are {', '.join(m.name for m in self.models)}")
+        choices = [
+            Choice(model, pair) for model in self.models if name in (None, model.name) for pair in model.directions
+        ]
+        by_source: dict[str, list[tuple[int, int, Choice]]] = {}
+        for choice in choices:
+            matches = [
+                _matches(code, known, self.codes)
+                for code, known in zip((source, target), choice.direction, strict=True)
+            ]
+            if all(matches):
+                key = choice.direction.source if source is None else ""
+                by_source.setdefault(key, []).append((sum(matches), matches[1], choice))
+        if not by_source:
+            raise RequestError(self._refusal(choices, source, target))
+        best = {key: max(row[:2] for row in rows) for key, rows in by_source.items()}
+        return [row[2] for key, rows in by_source.items() for row in rows if row[:2] == best[key]]
+
+    def _refusal(self, choices: Sequence[Choice], source: str | None, target: str | None) -> str:
+        """Message that names the language, or the direction, that no model has."""
+        has_target = any(_matches(target, choice.direction.target, self.codes) for choice in choices)
+        code = (source if has_target else target) or ""
+        if source and target and any(_matches(code, known, {known: known}) for known in self.languages()):
+            return f"{source:.40} to {target:.40} is not supported"
+        return f"{code:.40} is not supported"
+
+    def client_code(self, code: str) -> str:
+        """Code for clients of a code of a run."""
+        return self.codes.get(code, code)
+
+
+def _matches(code: str | None, language: str, codes: dict[str, str]) -> int:
+    """How well a code of a request fits a language of a run: 0 not at all, 1 the language, 2 exactly or any."""
+    if code is None:
+        return 2
+    if _plain(code) in (_plain(language), _plain(codes.get(language, language))):
+        return 2
+    return int(primary(code) == primary(language))
+
+
+def _plain(code: str) -> str:
+    return code.replace("_", "-").lower()
+
+
+def _client_codes(codes: Iterator[str]) -> dict[str, str]:
+    """Short code of each code, if it has one that no other language has."""
+    known = list(dict.fromkeys(codes))
+    short = {code: primary(code) for code in known}
+    client_codes = {}
+    for code in known:
+        language = _plain(code).partition("-")[0]
+        is_unique = [primary(other) for other in known].count(short[code]) == 1
+        client_codes[code] = short[code] if language != short[code] and is_unique else code
+    return client_codes
+
+
+def is_right_to_left(code: str) -> bool:
+    """Whether a language is written from right to left."""
+    scripts = scripts_of(code) or ()
+    return bool(scripts) and scripts[0] in _RIGHT_TO_LEFT

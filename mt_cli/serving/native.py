@@ -1,0 +1,97 @@
+"""Our own interface, `/v1`: models, and translations with scores, alignments, tokens and lost spans."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from mt_cli.corpus.languages import language_name
+from mt_cli.serving.bodies import TranslateBody, media_type, parsed
+from mt_cli.serving.errors import RequestError
+from mt_cli.serving.files import SUFFIXES, translate_html
+from mt_cli.serving.libretranslate import content_of, service_of
+from mt_cli.serving.models import Choice, ServedModel, SplitScore, is_right_to_left
+from mt_cli.serving.scheduling import Ticket
+from mt_cli.serving.service import Service
+from mt_cli.serving.translations import described, translate_texts
+
+
+async def models(request: Request) -> Response:
+    """Models with their directions and scores, languages, and limits."""
+    service = service_of(request)
+    limits = service.limits
+    return JSONResponse(
+        {
+            "models": [_described(service, model, number == 0) for number, model in enumerate(service.models.models)],
+            "languages": [
+                {
+                    "code": code,
+                    "name": language_name(code),
+                    "right_to_left": is_right_to_left(code),
+                }
+                for code in service.models.languages()
+            ],
+            "limits": {
+                "max_characters": limits.max_characters,
+                "max_texts": limits.max_texts,
+                "max_alternatives": limits.max_alternatives,
+                "max_file_bytes": limits.max_file_bytes,
+            },
+            "file_types": SUFFIXES,
+            "key_required": bool(service.keys.digests),
+        }
+    )
+
+
+def _described(service: Service, model: ServedModel, is_default: bool) -> dict[str, Any]:
+    directions = service.models.directions_of(model)
+    return {
+        "name": model.name,
+        "default": is_default,
+        "engine": model.source.engine,
+        "directions": [direction._asdict() for direction in directions],
+        "updated_at": model.updated_at.isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "scores": [_score(service, part) for part in model.scores],
+        "alternatives": True,
+        "alignment": True,
+    }
+
+
+def _score(service: Service, part: SplitScore) -> dict[str, Any]:
+    languages = {} if part.direction is None else service.models.for_clients(part.direction)._asdict()
+    return {"split": part.split, **languages, **part.scores, "num_sentences": part.num_sentences}
+
+
+async def translate(request: Request) -> Response:
+    """Translation of each text, sentence by sentence; see `TranslateBody`."""
+    service = service_of(request)
+    if media_type(request) not in ("application/json", ""):
+        raise RequestError("send JSON (Content-Type: application/json)", 415)
+    body = parsed(TranslateBody, await content_of(request))
+    texts = [body.text] if isinstance(body.text, str) else body.text
+    service.check_texts(texts, body.alternatives)
+
+    def work(ticket: Ticket) -> dict[str, Any]:
+        choice, confidence = service.choose(body.source, body.target, body.model, "\n".join(texts))
+        source, target = map(service.models.client_code, choice.direction)
+        detected = None if confidence is None else {"language": source, "confidence": confidence}
+        translations = _translations(service, ticket, choice, body, texts)
+        names = {"model": choice.model.name, "source": source, "target": target, "detected": detected}
+        return names | {"translations": translations}
+
+    return JSONResponse(await service.run(request, work, service.limits.text_seconds))
+
+
+def _translations(
+    service: Service, ticket: Ticket, choice: Choice, body: TranslateBody, texts: list[str]
+) -> list[dict[str, Any]]:
+    translator = service.translator(choice.model, ticket)
+    search = {**service.search, "tag": choice.model.tag(choice.direction)}
+    if body.format == "html":
+        return [{"text": translate_html(translator, choice, text, search)} for text in texts]
+    search |= {"num_best": 1 + body.alternatives, "with_details": body.details}
+    items = translate_texts(translator, choice, texts, search)
+    sentences = described(translator, items, body.alternatives, body.details)
+    return [{"text": item.text(), "sentences": of_text} for item, of_text in zip(items, sentences, strict=True)]

@@ -1,0 +1,129 @@
+"""Description of the interface: OpenAPI 3.1, and a page made of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from pydantic import BaseModel
+
+from mt_cli.serving.bodies import LibreBody, LibreText, TranslateBody
+from mt_cli.serving.files import SUFFIXES
+from mt_cli.serving.service import Limits
+
+_ERRORS = {
+    "400": "The request is wrong; `error` says how.",
+    "403": "A key is missing or wrong, or the page of another site asks.",
+    "408": "The request was not sent in time.",
+    "413": "The request is too large.",
+    "415": "Files of this kind, or compressed requests, are not read.",
+    "421": "The server does not answer under this name.",
+    "429": "Too many requests, of this client or of all; `Retry-After` says for how many seconds to wait.",
+    "503": "The server has too little memory.",
+    "504": "The time limit has passed.",
+    "507": "The server cannot store the file.",
+}
+_GETS = {
+    "/languages": "Languages, each with the targets that it is translated into.",
+    "/health": "Whether the server answers.",
+    "/frontend/settings": "Limits and defaults, as LibreTranslate's programs read them.",
+    "/v1/models": "Models with their directions and scores, languages, and limits.",
+    "/metrics": "Counters for Prometheus.",
+    "/download_file/{name}": "A translated file, for an hour.",
+}
+ANSWERS: dict[str, Any] = {
+    "/languages": [{"code": "en", "name": "English", "targets": ["it"]}],
+    "/health": {"status": "ok"},
+    "/v1/models": {"models": ["…"], "languages": ["…"], "limits": {}, "file_types": ["…"], "key_required": False},
+    "/translate": {"translatedText": "Ciao."},
+    "/detect": [{"language": "en", "confidence": 99.0}],
+    "/v1/translate": {
+        "model": "NAME",
+        "source": "en",
+        "target": "it",
+        "detected": None,
+        "translations": [{"text": "Ciao.", "sentences": ["…"]}],
+    },
+    "/translate_file": {"translatedFileUrl": "http://NAME:5000/download_file/TOKEN"},
+}
+"""Example of an answer, for each path whose JSON no other program defines."""
+_KEYS_OF_ANSWERS = {
+    "/translate": "For a list of texts, `translatedText` is a list. `detectedLanguage` (`language`, `confidence` in "
+    "percent) is there if `source` is `auto`, and `alternatives` if some are asked for.",
+    "/v1/translate": "Each sentence has `source` and `target` (`text`, with the blanks `before` and `after` it), "
+    "`score`, `unknown_words` and `is_too_long`; and, if they are asked for, `alternatives` and the details.",
+    "/translate_file": "`notes` is there if texts of a document need a review.",
+}
+_POSTS: dict[str, tuple[str, type[BaseModel]]] = {
+    "/translate": ("Translate a text or a list of texts, as LibreTranslate does.", LibreBody),
+    "/detect": ("Languages of a text, the likeliest first.", LibreText),
+    "/v1/translate": ("Translate texts, with scores, alternatives and alignments.", TranslateBody),
+}
+
+
+def openapi(limits: Limits) -> dict[str, Any]:
+    """Description of all paths."""
+    paths: dict[str, Any] = {path: {"get": _operation(path, summary)} for path, summary in _GETS.items()}
+    paths["/download_file/{name}"]["get"]["parameters"] = [
+        {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
+    ]
+    for path, (summary, body) in _POSTS.items():
+        schema = body.model_json_schema()
+        content: dict[str, Any] = {"application/json": {"schema": schema}}
+        if path in ("/translate", "/detect"):
+            content["application/x-www-form-urlencoded"] = {"schema": schema}
+        paths[path] = {"post": _operation(path, summary) | {"requestBody": {"required": True, "content": content}}}
+    upload = {
+        "type": "object",
+        "properties": {
+            "file": {"type": "string", "format": "binary", "description": ", ".join(SUFFIXES)},
+            "source": {"type": "string", "description": "Code of the source language; auto or nothing detects it."},
+            "target": {"type": "string", "description": "Code of the target language."},
+            "model": {"type": "string", "description": "Name of a model, where several translate this direction."},
+            "column": {
+                "type": "string",
+                "description": "Of a table: the column to translate, by its name, or by its number if there is no "
+                "heading. Without it, the answer (400) has the names as `columns`.",
+            },
+            "api_key": {"type": "string", "description": "Key, if it is not in the header Authorization."},
+        },
+        "required": ["file", "target"],
+    }
+    form = {"required": True, "content": {"multipart/form-data": {"schema": upload}}}
+    summary = f"Translate a file of at most {limits.max_file_bytes:,} bytes."
+    paths["/translate_file"] = {"post": _operation("/translate_file", summary) | {"requestBody": form}}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "mt serve", "version": "1", "description": _limits(limits)},
+        "paths": paths,
+        "components": {"securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
+        "security": [{}, {"key": []}],
+    }
+
+
+def _limits(limits: Limits) -> str:
+    return (
+        f"A request has at most {limits.max_texts:,} texts with {limits.max_characters:,} characters in all, and "
+        f"{limits.max_alternatives:,} alternatives. Where keys are needed, send one as `Authorization: Bearer KEY`, or "
+        "as `api_key` in the body."
+    )
+
+
+def _operation(path: str, summary: str) -> dict[str, Any]:
+    answer: dict[str, Any] = {"description": _KEYS_OF_ANSWERS.get(path, "The answer.")}
+    if path in ANSWERS:
+        answer["content"] = {"application/json": {"example": ANSWERS[path]}}
+    responses: dict[str, Any] = {"200": answer}
+    responses |= {status: {"description": text} for status, text in _ERRORS.items()}
+    name = path.strip("/").partition("/{")[0].replace("/", "_")
+    return {"summary": summary, "operationId": name, "responses": responses}
+
+
+def description_page(limits: Limits) -> str:
+    """The description as an HTML page, without scripts."""
+    loader = PackageLoader("mt_cli.serving", "")
+    environment = Environment(loader=loader, trim_blocks=True, autoescape=True, undefined=StrictUndefined)
+    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
+    return environment.get_template("docs.html").render(
+        description=openapi(limits), errors=_ERRORS, notes=_KEYS_OF_ANSWERS
+    )

@@ -1,0 +1,86 @@
+"""Models that know a few sentences by heart; what they do not know keeps its words, in capitals."""
+
+import math
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from mt_cli.config.directions import Tagging, direction_of
+from mt_cli.corpus.protected_text import UNPROTECTED
+from mt_cli.decoding.search import Hypothesis
+from mt_cli.serving.models import Direction, Models, ServedModel, Source, SplitScore
+from mt_cli.translation.lines import Details, Segment, TextHypothesis, Translation
+from mt_cli.translation.sentences import units
+
+DIRECTIONS = [("en", "de"), ("de", "en"), ("en", "ar"), ("ar", "en"), ("en", "he"), ("he", "en")]
+
+KNOWN = {
+    ("en", "de", "A dog runs."): ("Ein Hund läuft.", [0.93, 0.55, 0.31], ["Ein Hund rennt.", "Es läuft ein Hund."]),
+    ("en", "de", "The children sleep."): ("Die Kinder schlafen.", [0.96, 0.9, 0.85], ["Die Kinder schliefen."]),
+    ("de", "en", "Ein Hund läuft."): ("A dog runs.", [0.9, 0.9, 0.6], ["A dog is running."]),
+    ("en", "ar", "A dog runs."): ("كلب يجري.", [0.8, 0.5], ["يركض كلب."]),
+    ("en", "he", "A dog runs."): ("כלב רץ.", [0.8, 0.5], ["רץ כלב."]),
+    ("ar", "en", "كلب يجري."): ("A dog runs.", [0.9, 0.8, 0.7], ["A dog is running."]),
+    ("he", "en", "כלב רץ."): ("A dog runs.", [0.9, 0.8, 0.7], ["A dog is running."]),
+}
+
+
+class KnownTranslation(Translation):
+    """A translation that always loses the span `{name}`."""
+
+    def lost_in(self, rank):
+        return ("{name}",) if "{name}" in self.source else ()
+
+
+@dataclass(frozen=True)
+class KnownSentences:
+    """Stands for a translator."""
+
+    tagging: Tagging
+    languages: tuple[str, str]
+    engine: object = None
+    protection: object = field(default=UNPROTECTED)
+
+    def translate_fully(self, sentences, num_best=1, tag=None, with_details=False, split_sentences=False):
+        return [self._translation(sentence, direction_of(tag), num_best, with_details) for sentence in sentences]
+
+    def add_details(self, items):
+        return [replace(item, details=self._details(item.source, item.text)) for item in items]
+
+    def word_alignments(self, items):
+        return [item.details.word_alignment for item in self.add_details(items)]
+
+    def _details(self, text, best, confidence=None):
+        pairs, counts = [], (len(units(text)), len(units(best)))
+        if all(counts):
+            pairs = [tuple(min(place, count - 1) for count in counts) for place in range(max(counts))]
+        confidence = confidence or [(0.97, 0.82, 0.64, 0.91, 0.35)[start % 5] for start, _ in units(best)]
+        return Details([text], [best], [-0.3], [(0, 0)], pairs, list(map(math.log, confidence)))
+
+    def _translation(self, text, direction, num_best, with_details):
+        best, confidence, others = KNOWN.get((*direction, text), (text.upper(), None, []))
+        rows = enumerate([best, *others][:num_best])
+        hypotheses = [TextHypothesis(other, Hypothesis([], -0.3 - rank / 10)) for rank, other in rows]
+        segments = [Segment(text, [1], (), 0, "", hypotheses)]
+        is_too_long = "very" in text
+        details = self._details(text, best, confidence) if with_details else None
+        return KnownTranslation(text, text, segments, is_too_long, text, details=details)
+
+
+def known_models():
+    """Two models; the second one has one direction."""
+    scores = [("captions", DIRECTIONS, {"bleu": 39.2, "chrf": 61.0}, 1000)]
+    scores += [("subtitles", DIRECTIONS[:1], {"bleu": 33.7, "chrf": 57.4}, 2500)]
+    return Models(
+        tuple(
+            ServedModel(
+                name,
+                Source(Path(name)),
+                KnownSentences(Tagging(tuple(f"<{source}>{target}>" for source, target in directions)), directions[0]),
+                tuple(Direction(*pair) for pair in directions),
+                (SplitScore("test", values, count),),
+                datetime(2026, 11, 27, 8, tzinfo=UTC),
+            )
+            for name, directions, values, count in scores
+        )
+    )
