@@ -15,7 +15,7 @@ from mt_cli.advice.spellings import mixed_spellings, other_letters
 from mt_cli.config.sections import Config
 from mt_cli.corpus.languages import code_with_script, primary, scripts_in, writes_spaces
 from mt_cli.corpus.rows import Languages, Pair, by_language, untagged
-from mt_cli.corpus.text_hashes import pair_hashes
+from mt_cli.corpus.text_hashes import pair_hashes, seed_of
 from mt_cli.data.encode import SIDES
 from mt_cli.data.prepare import Data, sample, training_pair_hashes
 
@@ -49,7 +49,9 @@ def notes_on_leaks(data: Data, config: Config) -> Iterator[str]:
         if name == "train":
             continue
         pairs, tags = corpus.pairs, config.corpus.tags
-        rows = np.flatnonzero(np.isin(pair_hashes(pairs, tags), trained))
+        blocks = corpus.untagged_blocks(config.corpus.languages_of(name), tags)
+        hashes = [pair_hashes(sources, targets, seed_of(languages)) for languages, sources, targets in blocks]
+        rows = np.flatnonzero(np.isin(np.concatenate(hashes), trained))
         if len(rows) >= max(_FEWEST_LEAKS, _MIN_LEAKED * len(pairs)):
             examples = " · ".join(untagged(pairs[row][0], tags) for row in rows[:_NUM_EXAMPLES])
             yield (

@@ -189,11 +189,6 @@ class CorpusConfig(Section):
         seen = [(source.model_dump(exclude={*TextSource.model_fields}), source.reverse) for source in sources]
         return [number for number, (text, is_reverse) in enumerate(seen) if (text, not is_reverse) not in seen[:number]]
 
-    @property
-    def has_reverse(self) -> bool:
-        """Whether any corpus has its sides exchanged, so that a sentence can be both a source and a target."""
-        return any(source.reverse for sources in self.groups.values() for source in sources)
-
     def held_out(self, training_seed: int) -> tuple[float, int] | None:
         """Share of `train` that is held out for `valid`, and seed of the choice; None if `valid` is text."""
         share = self.valid[0]

@@ -22,10 +22,9 @@ class FilterConfig(Section):
     dropped. Validation and test pairs are not filtered otherwise.
     """
 
-    control_characters: bool = True
-    """Drop pairs with NUL bytes or other control characters; tabs and line ends count as spaces."""
     garbled: bool = True
-    """Drop pairs with replacement characters (U+FFFD), or with UTF-8 decoded as Latin-1 (`Ã©` for `é`)."""
+    """Drop pairs with control characters, replacement characters (U+FFFD), or UTF-8 decoded as Latin-1 (`Ã©` for `é`).
+    Tabs and line ends count as spaces."""
     identical: bool = True
     """Drop pairs whose sides are the same text, unless it has no letters: a number is its own translation."""
     max_characters: int | None = Field(default=2000, ge=1)
@@ -37,11 +36,10 @@ class FilterConfig(Section):
     wrong_language: bool = True
     """Drop pairs with a side that has three common words of another language and none of its own (20 languages)."""
     duplicates: bool = True
-    """Drop pairs that repeat a pair of this corpus or of a corpus earlier in the list."""
-    max_targets_per_source: int | None = Field(default=None, ge=1)
-    """Maximum number of pairs with the same source sentence."""
+    """Drop pairs that repeat a pair of this corpus or of a corpus earlier in the list, in the same direction and with
+    the same tag."""
     overlap: bool = True
-    """Drop pairs with a side that is a sentence of `valid`, `test` or `extra_tests`."""
+    """Drop pairs with a side that is a sentence of `valid`, `test` or `extra_tests` in the same language."""
 
 
 class TextSource(Section):

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from mt_cli.config.sources import FilterConfig
 from mt_cli.corpus.languages import COMMON_WORDS, primary, scripts_of, words_of
 from mt_cli.corpus.rows import Languages, Row
-from mt_cli.corpus.text_hashes import AS_WRITTEN, Hashes, Spelling, hashes_of
+from mt_cli.corpus.text_hashes import AS_WRITTEN, Hashes, Spelling, hash_of, hashes_of
 from mt_cli.errors import CorpusError
 
 STATUS_NAMES = (
-    *("kept", "held_out", "blank_source", "blank_target", "blank_pair", "control_characters", "garbled", "identical"),
+    *("kept", "held_out", "blank_source", "blank_target", "blank_pair", "garbled", "identical"),
     *("max_characters", "max_length_ratio", "min_script_share", "wrong_language"),
-    *("duplicates", "max_targets_per_source", "overlap", "max_tokens"),
+    *("duplicates", "overlap", "max_tokens"),
 )
 """Statuses of pairs; the index is the code. `held_out` is for `valid: {fraction: ...}`."""
 STATUS_CODES = {name: code for code, name in enumerate(STATUS_NAMES)}
@@ -31,8 +31,16 @@ KEPT, HELD_OUT = STATUS_CODES["kept"], STATUS_CODES["held_out"]
 
 Mask = NDArray[np.bool_]
 
-_CONTROL = r"[\x00-\x08\x0e-\x1b\x7f-\x{84}\x{86}-\x{9f}]"
-_GARBLED = r"\x{fffd}|[ÃÂ][\x{80}-\x{bf}]|â€[\x{80}-\x{bf}œ™˜“”¦]|Ð[\x{80}-\x{bf}]Ñ"
+_GARBLED = "|".join(
+    (
+        r"[\x00-\x08\x0e-\x1b\x7f-\x{84}\x{86}-\x{9f}]|\x{fffd}",
+        r"[ÃÂ][\x{a1}-\x{aa}\x{ac}-\x{ba}\x{bc}-\x{bf}]|Ã[ŠŒŽšœžŸƒˆ‰‡†€]|(?:^|[^\p{Lu}])[ÃÂ]«",
+        # Good text has these letters before a space or a mark, but not after a small letter: `« Â »`, `«AMANHÃ»`.
+        r"\p{Ll}[ÃÂ](?:\P{L}|$)|(?:^|[ \d.,;:!?)('’%-])[ÃÂ]\x{a0}",
+        r"â€[\x{80}-\x{bf}œ™˜“”¦]|Ð[\x{80}-\x{bf}]Ñ",
+    )
+)
+"""Control characters, U+FFFD, and UTF-8 decoded as Latin-1 or Windows-1252."""
 _ADDED_CHARACTERS = 10
 _DEFAULT_SCRIPT_SHARE = 0.5
 _HASH_MULTIPLIER = np.int64(-7046029254386353131)
@@ -41,7 +49,7 @@ _HASH_MULTIPLIER = np.int64(-7046029254386353131)
 
 @dataclass(frozen=True)
 class Block:
-    """Rows as columns with normalised white space, the status of each row, and hashes of both sides without the tag."""
+    """Rows as columns with normalised white space, the status of each row, and hashes."""
 
     numbers: NDArray[np.int64]
     source: pa.StringArray
@@ -49,14 +57,16 @@ class Block:
     statuses: NDArray[np.uint8]
     """Index into `STATUS_NAMES` of each row."""
     hashes: Hashes
-    """Hashes of the sources and of the targets as they are spelled, of shape 2xN."""
+    """Hashes of the sources without tags, of the targets, and of the pairs with tags, as they are spelled, 3xN."""
 
     def __len__(self) -> int:
         return len(self.numbers)
 
     def tagged(self, tag: str) -> Block:
         """Copy with a tag before each source sentence."""
-        return replace(self, source=pc.binary_join_element_wise(tag, self.source, " "))
+        source, target, pair = self.hashes
+        hashes = np.stack([source, target, pair + np.array(hash_of(tag), np.uint64).view(np.int64)])
+        return replace(self, source=pc.binary_join_element_wise(tag, self.source, " "), hashes=hashes)
 
     def kept_texts(self) -> tuple[list[str], list[str]]:
         """Sources and targets of the kept rows."""
@@ -81,10 +91,9 @@ def clean(
     drop("blank_source", blank_source)
     drop("blank_target", blank_target)
     if filters is not None:
-        if filters.control_characters:
-            drop("control_characters", _any_matches(_CONTROL, [pa.array(raw_sources), pa.array(raw_targets)]))
         if filters.garbled:
-            drop("garbled", _any_matches(_GARBLED, sides))
+            # A no-break space is a part of the damage.
+            drop("garbled", _any_matches(_GARBLED, [pa.array(raw_sources), pa.array(raw_targets)]))
         if filters.identical:
             drop("identical", _are_identical(source, target))
         lengths = np.stack([pc.utf8_length(side).to_numpy(zero_copy_only=False) for side in sides])
@@ -99,8 +108,9 @@ def clean(
         if filters.wrong_language:
             for side, side_texts, language in zip(sides, texts, languages, strict=True):
                 drop("wrong_language", _in_another_language(side, side_texts, language))
-    hashes = np.stack([hashes_of(side, spelling) for side in texts])
-    return Block(np.array(numbers, np.int64), source, target, statuses, hashes)
+    hashes = [hashes_of(side, language, spelling) for side, language in zip(texts, languages, strict=True)]
+    hashes.append(hashes[0] * _HASH_MULTIPLIER + hashes[1])
+    return Block(np.array(numbers, np.int64), source, target, statuses, np.stack(hashes))
 
 
 def _mask(values: pa.BooleanArray) -> Mask:
@@ -178,85 +188,55 @@ def seem_swapped(sources: Sequence[str], targets: Sequence[str], languages: Lang
 
 def drop_repeated(
     statuses: NDArray[np.uint8],
-    hashes: Sequence[Hashes] | Hashes,
+    hashes: Hashes,
     filters: Sequence[tuple[int, FilterConfig]],
-    evaluation_hashes: Sequence[Hashes] | Hashes,
+    evaluation_hashes: Hashes,
 ) -> None:
-    """Drop kept rows because of other rows: duplicates, many targets of one source, overlap with evaluation sets.
+    """Drop kept rows because of other rows: duplicates, and sentences of evaluation sets in the same language.
 
-    `filters` has the length and the filters of each stretch of rows; `hashes` has a row of sources and one of targets.
+    `filters` has the length and the filters of each span of rows, and `hashes` those of `Block`.
     """
     lengths = [length for length, _ in filters]
-    source_hashes, target_hashes = hashes
 
-    def drop(status: str, is_on: Callable[[FilterConfig], bool], find: Callable[[NDArray[np.intp]], Mask]) -> None:
-        if any(enabled := [is_on(options) for _, options in filters]):
+    def drop(status: str, enabled: Sequence[bool], find: Callable[[NDArray[np.intp]], Mask]) -> None:
+        if any(enabled):
             rows = np.flatnonzero(statuses == KEPT)
             matches = rows[find(rows)]
             statuses[matches[np.repeat(enabled, lengths)[matches]]] = STATUS_CODES[status]
 
     def repeated(rows: NDArray[np.intp]) -> Mask:
-        hashes_of_pairs = source_hashes[rows] * _HASH_MULTIPLIER + target_hashes[rows]
         is_repeated = np.ones(len(rows), dtype=bool)
-        is_repeated[np.unique(hashes_of_pairs, return_index=True)[1]] = False
+        is_repeated[np.unique(hashes[2, rows], return_index=True)[1]] = False
         return is_repeated
 
-    def beyond_limit(rows: NDArray[np.intp]) -> Mask:
-        limits = np.repeat([options.max_targets_per_source or 2**31 for _, options in filters], lengths)
-        return _num_equal_before(source_hashes[rows]) >= limits[rows]
-
     def overlapping(rows: NDArray[np.intp]) -> Mask:
-        source, target = (_is_in(side[rows], values) for side, values in zip(hashes, evaluation_hashes, strict=True))
+        sentences = pa.array(evaluation_hashes)
+        source, target = (_mask(pc.is_in(pa.array(side[rows]), value_set=sentences)) for side in hashes[:2])
         return source | target
 
-    drop("duplicates", lambda options: options.duplicates, repeated)
-    drop("max_targets_per_source", lambda options: options.max_targets_per_source is not None, beyond_limit)
-    drop("overlap", lambda options: options.overlap, overlapping)
-
-
-def _num_equal_before(values: Hashes) -> NDArray[np.int64]:
-    """Number of equal values before each value."""
-    order = values.argsort(kind="stable")
-    ordered = values[order]
-    position = np.arange(len(values))
-    begins = np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(values)]
-    result = np.empty(len(values), dtype=np.int64)
-    result[order] = position - np.maximum.accumulate(np.where(begins, position, 0))
-    return result
-
-
-def _is_in(values: Hashes, value_set: Hashes) -> Mask:
-    return _mask(pc.is_in(pa.array(values), value_set=pa.array(value_set)))
+    drop("duplicates", [options.duplicates for _, options in filters], repeated)
+    drop("overlap", [options.overlap for _, options in filters], overlapping)
 
 
 def hold_out(
     statuses: NDArray[np.uint8],
-    hashes: Sequence[Hashes] | Hashes,
+    hashes: Hashes,
     filters: Sequence[tuple[int, FilterConfig]],
-    share: float,
+    fraction: float,
     keys: NDArray[np.uint64],
-    either_side: bool = False,
 ) -> None:
-    """Mark a share of the kept rows as held out, and drop other rows that contain a held-out sentence.
+    """Mark a fraction of the kept rows as held out, and drop other rows that contain a held-out sentence.
 
-    Only `keys`, hashes of the rows, decide, so a held-out row stays held out when rows are added. With `either_side`,
-    a held-out sentence is also matched on the other side. Raises CorpusError if `train` or `valid` would be empty.
+    Only `keys`, hashes of the rows, decide, so a held-out row stays held out when rows are added. Raises CorpusError if
+    `train` or `valid` would be empty.
     """
     rows = np.flatnonzero(statuses == KEPT)
-    is_chosen = keys[rows] < np.uint64(share * 2.0**64)
-    if not is_chosen.any() and round(share * len(rows)):
+    is_chosen = keys[rows] < np.uint64(fraction * 2.0**64)
+    if not is_chosen.any() and round(fraction * len(rows)):
         is_chosen = keys[rows] == keys[rows].min()
     if not is_chosen.any() or is_chosen.all():
-        raise CorpusError(f"corpus.valid: a share of {share} of {len(rows):,} pairs leaves `train` or `valid` empty")
+        raise CorpusError(f"corpus.valid: a share of {fraction} of {len(rows):,} pairs leaves `train` or `valid` empty")
     held_out = rows[is_chosen]
     statuses[held_out] = HELD_OUT
     overlap_only = [(length, FilterConfig(duplicates=False, overlap=options.overlap)) for length, options in filters]
-    held_out_hashes = [side[held_out] for side in hashes]
-    either = on_either_side(held_out_hashes) if either_side else held_out_hashes
-    drop_repeated(statuses, hashes, overlap_only, either)
-
-
-def on_either_side(hashes: Sequence[Hashes] | Hashes) -> list[Hashes]:
-    """Hashes with which `drop_repeated` matches a sentence of an evaluation set on either side."""
-    sentences = np.concatenate([*hashes])
-    return [sentences, sentences]
+    drop_repeated(statuses, hashes, overlap_only, np.concatenate([*hashes[:2, held_out]]))

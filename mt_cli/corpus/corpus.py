@@ -55,15 +55,20 @@ class Corpus:
 
     def blocks(self, mask: NDArray[np.bool_] | None = None) -> Iterator[pa.RecordBatch]:
         """Rows under a mask, by default all of the corpus, in blocks with the columns `number`, `source`, `target`."""
+        return (block for _, block in self._blocks_of_parts(mask))
+
+    def _blocks_of_parts(self, mask: NDArray[np.bool_] | None) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Blocks of `blocks`, each with the index of its part."""
         mask = self.statuses == self.code if mask is None else mask
         # All blocks are full except the last one of each part.
-        size = ROWS_PER_BLOCK
-        sizes = [min(size, part.num_rows - row) for part in self.parts for row in range(0, part.num_rows, size)]
+        rows = ((part, row) for part, rows in enumerate(self.parts) for row in range(0, rows.num_rows, ROWS_PER_BLOCK))
         with pa.ipc.open_file(self.file) as reader:
-            for index, kept in enumerate(np.split(mask, np.cumsum(sizes)[:-1])):
+            for index, (part, row) in enumerate(rows):
+                first, num_rows = self.parts[part].first_row, self.parts[part].num_rows
+                kept = mask[first + row : first + min(row + ROWS_PER_BLOCK, num_rows)]
                 if kept.any():
                     block = reader.get_batch(index)
-                    yield block if kept.all() else block.filter(pa.array(kept))
+                    yield part, block if kept.all() else block.filter(pa.array(kept))
 
     def rows(self, mask: NDArray[np.bool_] | None = None) -> Iterator[Row]:
         """Rows under a mask, by default all of the corpus."""
@@ -86,13 +91,23 @@ class Corpus:
         """Languages of each pair, given the languages of each part."""
         return [of_parts[part] for part in self._part_of_each_row()[self.statuses == self.code]]
 
+    def untagged_blocks(
+        self, of_parts: Sequence[Languages], tags: Sequence[str], mask: NDArray[np.bool_] | None = None
+    ) -> Iterator[tuple[Languages, list[str], list[str]]]:
+        """Sources without tags and targets under a mask (default: all of the corpus), block by block.
+
+        A block has the languages of its part.
+        """
+        for part, block in self._blocks_of_parts(mask):
+            sources, targets = (column.to_pylist() for column in block.columns[1:])
+            yield of_parts[part], [untagged(source, tags) for source in sources], targets
+
     def untagged_pairs(
         self, of_parts: Sequence[Languages], tags: Sequence[str], mask: NDArray[np.bool_] | None = None
     ) -> list[tuple[Languages, Pair]]:
         """Pairs under a mask (default: all of the corpus) without tags, each with the languages of its part."""
-        mask = self.statuses == self.code if mask is None else mask
-        rows = zip(self._part_of_each_row()[mask].tolist(), self.rows(mask), strict=True)
-        return [(of_parts[part], (untagged(source, tags), target)) for part, (_, source, target) in rows]
+        blocks = self.untagged_blocks(of_parts, tags, mask)
+        return [(languages, pair) for languages, *sides in blocks for pair in zip(*sides, strict=True)]
 
     def _part_of_each_row(self) -> NDArray[np.intp]:
         return np.repeat(np.arange(len(self.parts)), [part.num_rows for part in self.parts])

@@ -30,7 +30,6 @@ from mt_cli.corpus.cleaning import (
     clean,
     drop_repeated,
     hold_out,
-    on_either_side,
 )
 from mt_cli.corpus.corpus import ROWS_PER_BLOCK, Corpus, SourceRows
 from mt_cli.corpus.language_checks import check_languages, key_of
@@ -107,7 +106,7 @@ class _Stored:
     parts: list[SourceRows]
     statuses: NDArray[np.uint8]
     hashes: Hashes
-    """Hashes of sources and targets, 2xN."""
+    """Hashes of the rows as in `Block`, 3xN."""
 
     def open(self) -> Corpus:
         """Corpus after the filters applied so far."""
@@ -188,12 +187,12 @@ def _store(folder: Path, request: _Request, advance: Advance) -> None:
     # Text compresses to about a quarter of its size.
     num_bytes = sum(size_of([path]) * (4 if path.suffix in COMPRESSIONS else 1.2) for path in files)
     check_free_disk(folder, num_bytes, "the prepared corpus")
-    evaluation_hashes: Hashes = np.empty((2, 0), np.int64)
+    evaluation_hashes: Hashes = np.empty(0, np.int64)
     for name, sources in groups.items():
         stored = _store_rows(folder / f"{name}.arrow", sources, request, name == "train", advance)
         if name == "train":
             _filter_together(stored, request, evaluation_hashes)
-        evaluation_hashes = np.concatenate([evaluation_hashes, stored.hashes], axis=1)
+        evaluation_hashes = np.concatenate([evaluation_hashes, *stored.hashes[:2]])
         _check_not_empty(stored.statuses, key_of(name))
         np.save(folder / f"{name}.npy", stored.statuses)
         parts = json.dumps([asdict(part) for part in stored.parts])
@@ -205,15 +204,15 @@ def _filter_together(train: _Stored, request: _Request, evaluation_hashes: Hashe
     config, statuses = request.config, train.statuses
     filters = [config.filters_of(source) for source in config.train]
     filters_of_rows = [(part.num_rows, options) for part, options in zip(train.parts, filters, strict=True)]
-    either = on_either_side(evaluation_hashes) if config.has_reverse else evaluation_hashes
-    drop_repeated(statuses, train.hashes, filters_of_rows, either)
+    drop_repeated(statuses, train.hashes, filters_of_rows, evaluation_hashes)
     _check_not_empty(statuses, key_of("train"))
     if share := config.held_out(request.seed):
         fraction, seed = share
         keys = np.zeros(len(statuses), np.uint64)
-        mask = statuses == KEPT
-        keys[mask] = pair_hashes([row[1:] for row in train.open().rows(mask)], config.tags, seed)
-        hold_out(statuses, train.hashes, filters_of_rows, fraction, keys, config.has_reverse)
+        blocks = train.open().untagged_blocks(config.languages_of("train"), config.tags)
+        hashes = [pair_hashes(sources, targets, seed) for _, sources, targets in blocks]
+        keys[statuses == KEPT] = np.concatenate(hashes)
+        hold_out(statuses, train.hashes, filters_of_rows, fraction, keys)
 
 
 def _check_not_empty(statuses: NDArray[np.uint8], key: str) -> None:
@@ -234,7 +233,7 @@ def _open(folder: Path, name: str) -> Corpus:
 def _store_rows(path: Path, sources: Sequence[Source], request: _Request, is_train: bool, advance: Advance) -> _Stored:
     """Write the rows of sources, each row filtered by itself; only rows of `train` have filters and a limit."""
     config, num_rows = request.config, 0
-    parts, statuses, hashes = list[SourceRows](), [np.empty(0, np.uint8)], [np.empty((2, 0), np.int64)]
+    parts, statuses, hashes = list[SourceRows](), [np.empty(0, np.uint8)], [np.empty((3, 0), np.int64)]
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, _SCHEMA) as writer:
         for name, source in zip(names_of(sources), sources, strict=True):
             first_row, digest, report = num_rows, hashlib.sha256(), ReadReport()

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
+import regex
 import xxhash
 from numpy.typing import NDArray
 
-from mt_cli.corpus.rows import Pair, untagged
+from mt_cli.corpus.languages import primary
+from mt_cli.corpus.rows import Languages
 
 Hashes = NDArray[np.int64]
 PairHashes = NDArray[np.uint64]
-_NO_LETTER_OR_DIGIT = re.compile(r"[\W_]+")
+_BETWEEN_WORDS = regex.compile(r"[^\p{L}\p{M}\p{N}]+\p{M}*|[\u0591-\u05c7\u064b-\u0652\u0670]+")
+"""Also the vowel points of Hebrew and Arabic, which most texts leave out."""
 
 
 class Spelling(NamedTuple):
@@ -30,29 +32,38 @@ class Spelling(NamedTuple):
 AS_WRITTEN = Spelling(None, None)
 
 
-def hashes_of(texts: Iterable[str], spelling: Spelling = AS_WRITTEN) -> Hashes:
-    """64-bit hash (XXH3) of each text as it is spelled, equal on all machines."""
-    spelled = texts if spelling.spell is None else map(spelling.spell, texts)
-    return np.fromiter((xxhash.xxh3_64_intdigest(text.encode()) for text in spelled), np.uint64).view(np.int64)
+def hashes_of(texts: Iterable[str], language: str, spelling: Spelling = AS_WRITTEN) -> Hashes:
+    """64-bit hash (XXH3) of each text in a language as it is spelled, equal on all machines."""
+    spelled, seed = texts if spelling.spell is None else map(spelling.spell, texts), hash_of(primary(language))
+    return np.fromiter((hash_of(text, seed) for text in spelled), np.uint64).view(np.int64)
+
+
+def hash_of(text: str, seed: int = 0) -> int:
+    """Seeded 64-bit hash (XXH3) of a text."""
+    return xxhash.xxh3_64_intdigest(text.encode(), seed)
 
 
 def loose(text: str) -> str:
-    """Letters and digits of a text, in lower case and compatibility form (NFKC).
+    """Letters, their marks, and digits of a text, in lower case and compatibility form (NFKC).
 
     A text without letters and digits stays as it is.
     """
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    return _NO_LETTER_OR_DIGIT.sub("", folded) or text
+    return _BETWEEN_WORDS.sub("", folded) or text
 
 
-def _loose_hashes(texts: Iterable[str], seed: int) -> NDArray[np.uint64]:
-    return np.fromiter((xxhash.xxh3_64_intdigest(loose(text).encode(), seed) for text in texts), np.uint64)
-
-
-def pair_hashes(pairs: Sequence[Pair], tags: Sequence[str] = (), seed: int = 0) -> PairHashes:
-    """Seeded 64-bit hash (XXH3) of each pair, without the tag of its source.
+def pair_hashes(sources: Iterable[str], targets: Iterable[str], seed: int = 0) -> PairHashes:
+    """Seeded 64-bit hash of each pair of texts without tags.
 
     Both directions of a pair have the same hash, and so do pairs whose sides `loose` makes equal.
     """
-    sources = _loose_hashes((untagged(source, tags) for source, _ in pairs), seed)
-    return sources + _loose_hashes((target for _, target in pairs), seed)
+    first, second = (
+        np.fromiter((hash_of(loose(text), seed) for text in texts), np.uint64) for texts in (sources, targets)
+    )
+    hashes: PairHashes = first + second
+    return hashes
+
+
+def seed_of(languages: Languages) -> int:
+    """Seed that makes `pair_hashes` differ between two languages and other languages, whatever the direction."""
+    return hash_of(" ".join(sorted(map(primary, languages))))

@@ -15,14 +15,14 @@ from mt_cli.config.sections import Config
 from mt_cli.corpus import languages
 from mt_cli.corpus.augmented_text import TextAugmentation
 from mt_cli.corpus.cache import Cache, fingerprint
-from mt_cli.corpus.cleaning import KEPT, STATUS_CODES, Mask, on_either_side
+from mt_cli.corpus.cleaning import KEPT, STATUS_CODES, Mask
 from mt_cli.corpus.corpus import Corpus
 from mt_cli.corpus.language_checks import key_of
 from mt_cli.corpus.protected_text import Protection
 from mt_cli.corpus.reading import read_corpora
 from mt_cli.corpus.rows import Pair, untagged
 from mt_cli.corpus.sources import content_of, names_of, notes_on_files
-from mt_cli.corpus.text_hashes import Hashes, PairHashes, hashes_of, pair_hashes
+from mt_cli.corpus.text_hashes import Hashes, PairHashes, hashes_of, pair_hashes, seed_of
 from mt_cli.data.batches import MixedPairs, TrainingPairs, count_batches, shares_by_temperature
 from mt_cli.data.encode import EncodedPairs, Statistics, encode_corpora
 from mt_cli.data.streams import StreamedPairs, first_pairs
@@ -186,25 +186,26 @@ def _times_by_temperature(part_sizes: Sequence[int], config: Config) -> list[flo
     )
 
 
-def evaluation_hashes(data: Data, config: Config) -> list[Hashes]:
-    """Hashes of all sources without tags, and of all targets, of validation and test sets."""
-    pairs = [pair for name, corpus in data.corpora.items() if name != "train" for pair in corpus.pairs]
-    tags, spelling = config.corpus.tags, spelling_of(config.tokenizer)
-    sides = (untagged(source, tags) for source, _ in pairs), (target for _, target in pairs)
-    hashes = [hashes_of(side, spelling) for side in sides]
-    return on_either_side(hashes) if config.corpus.has_reverse else hashes
+def evaluation_hashes(data: Data, config: Config) -> Hashes:
+    """Hashes of all sentences of validation and test sets, without tags, in their languages."""
+    spelling = spelling_of(config.tokenizer)
+    hashes = [
+        hashes_of(texts, language, spelling)
+        for name, corpus in data.corpora.items()
+        if name != "train"
+        for languages, *sides in corpus.untagged_blocks(config.corpus.languages_of(name), config.corpus.tags)
+        for language, texts in zip(languages, sides, strict=True)
+    ]
+    return np.concatenate([np.empty(0, np.int64), *hashes])
 
 
 def training_pair_hashes(data: Data, config: Config) -> PairHashes | None:
-    """Hashes of the pairs of `train` without tags, which the run keeps; None for a stream."""
+    """Hashes of the pairs of `train` without tags, in their languages; None for a stream."""
     if "train" not in data.corpora:
         return None
-    tags, kept = config.corpus.tags, data.statuses("train") == KEPT
-    rows = data.corpora["train"].blocks(kept)
-    hashes = [
-        pair_hashes(list(zip(*block, strict=True)), tags)
-        for block in ([column.to_pylist() for column in block.columns[1:]] for block in rows)
-    ]
+    kept = data.statuses("train") == KEPT
+    blocks = data.corpora["train"].untagged_blocks(config.corpus.languages_of("train"), config.corpus.tags, kept)
+    hashes = [pair_hashes(sources, targets, seed_of(languages)) for languages, sources, targets in blocks]
     return np.concatenate([np.empty(0, np.uint64), *hashes])
 
 

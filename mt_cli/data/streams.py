@@ -16,7 +16,7 @@ from mt_cli.corpus.read_report import ReadReport
 from mt_cli.corpus.reading import clean_rows
 from mt_cli.corpus.rows import Pair, Row
 from mt_cli.corpus.sources import read_rows
-from mt_cli.corpus.text_hashes import AS_WRITTEN, Hashes, Spelling, hashes_of
+from mt_cli.corpus.text_hashes import AS_WRITTEN, Hashes, Spelling
 from mt_cli.data.batches import Pool, TrainingPairs
 from mt_cli.data.encode import EncodedPairs, encode_block
 from mt_cli.runtime.cpus import in_threads
@@ -35,7 +35,7 @@ class StreamedPairs(TrainingPairs):
         self,
         config: CorpusConfig,
         tokenizers: Sequence[Tokenizer],
-        evaluation_hashes: Sequence[Hashes],
+        evaluation_hashes: Hashes,
         seed: int,
         group: Group = ALONE,
         spelling: Spelling = AS_WRITTEN,
@@ -84,7 +84,7 @@ def first_pairs(config: CorpusConfig, number: int, spelling: Spelling = AS_WRITT
     """First `number` kept pairs of a stream, for training tokenizers."""
     pairs: list[Pair] = []
     for buffer in _buffers(config, [ReadReport() for _ in config.train]):
-        for _, block in _filtered_blocks(buffer, config, [hashes_of([])] * 2, spelling):
+        for _, block in _filtered_blocks(buffer, config, np.empty(0, np.int64), spelling):
             pairs.extend(zip(*block.kept_texts(), strict=True))
         if len(pairs) >= number:
             break
@@ -109,7 +109,7 @@ def _buffers(config: CorpusConfig, reports: Sequence[ReadReport]) -> Iterator[li
 
 
 def _filtered_blocks(
-    buffer: Sequence[Sequence[Row]], config: CorpusConfig, evaluation_hashes: Sequence[Hashes], spelling: Spelling
+    buffer: Sequence[Sequence[Row]], config: CorpusConfig, evaluation_hashes: Hashes, spelling: Spelling
 ) -> list[tuple[int, Block]]:
     """Filter the rows of a buffer, in blocks with the status of each row; each block has the number of its corpus."""
     filters = [config.filters_of(source) for source in config.train]

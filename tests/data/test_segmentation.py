@@ -194,7 +194,7 @@ def test_a_stream_is_segmented_anew_and_resumes_from_any_buffer(tmp_path):
     tokenizer, config = trained()
 
     def pairs():
-        streamed = StreamedPairs(corpus, [tokenizer] * 2, [hashes_of([])] * 2, 1)
+        streamed = StreamedPairs(corpus, [tokenizer] * 2, hashes_of([], "en"), 1)
         return streamed, ResegmentedPairs(streamed, [Segmenter(tokenizer, config.bpe_dropout, 1)] * 2, 256, 1)
 
     streamed, sampled = pairs()

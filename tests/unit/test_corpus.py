@@ -9,6 +9,7 @@ from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.reading import read_corpora
+from mt_cli.corpus.text_hashes import loose
 from mt_cli.errors import CorpusError, MtError
 from mt_cli.tokenizer.spelling import spelling_of
 
@@ -136,13 +137,33 @@ def test_a_share_that_leaves_nothing_is_refused(tmp_path):
 
 
 def test_duplicates_are_dropped_by_the_filters_of_each_corpus(tmp_path):
-    """A tag does not hide them."""
     first = table(tmp_path / "a.tsv", [("a", "b"), ("a", "b"), ("a", "c")])
-    second = table(tmp_path / "b.tsv", [("a", "b"), ("d", "e"), ("d", "e")]) | {"tag": "<bt>"}
+    second = table(tmp_path / "b.tsv", [("a", "b"), ("d", "e"), ("d", "e")])
     pairs = corpora_of(tmp_path, train=[first, second])["train"].pairs
-    assert pairs == [("a", "b"), ("a", "c"), ("<bt> d", "e")]
+    assert pairs == [("a", "b"), ("a", "c"), ("d", "e")]
     second["filters"] = {"duplicates": False}
     assert len(corpora_of(tmp_path, train=[first, second])["train"]) == 5
+
+
+def test_a_pair_of_another_direction_or_tag_is_no_duplicate(tmp_path):
+    file = table(tmp_path / "a.tsv", [("Hello", "Hallo"), ("Hello", "Hallo"), ("Yes", "Ja")])
+    changes = ({}, {"languages": ["xx", "zz"]}, {"tag": "<polite>"}, {"languages": ["yy", "xx"]})
+    train = corpora_of(tmp_path, train=[file | change for change in changes])["train"]
+    assert [train.counts(part) for part in train.parts] == [{"kept": 2, "duplicates": 1}] * 4
+
+
+def test_only_a_sentence_of_the_same_language_overlaps(tmp_path):
+    train = [table(tmp_path / "a.tsv", [("one", "Hallo"), ("Hallo", "two")])]
+    train += [train[0] | {"languages": languages} for languages in (["zz", "xx"], ["yy-YY", "ww"])]
+    corpora = corpora_of(tmp_path, train=train, valid=table(tmp_path / "v.tsv", [("x", "Hallo")]))
+    assert corpora["train"].pairs == [("Hallo", "two"), *[("one", "Hallo"), ("Hallo", "two")], ("one", "Hallo")]
+
+
+def test_marks_are_part_of_words_in_compared_texts():
+    different = [("काल", "कल"), ("ก็กี่", "กก"), ("மொழி", "மழ")]
+    assert all(loose(one) != loose(two) for one, two in different)
+    assert all(loose(f"«{text}» ❤️…") == loose(text) == text for pair in different for text in pair)
+    assert loose("مُدَرِّس") == loose("مدرس") and loose("Déjà-vu!") == loose("DE\u0301JÀ VU")
 
 
 def test_validation_and_test_sets_are_not_filtered(tmp_path):

@@ -91,7 +91,7 @@ def test_flat_ids_are_the_ids_tags_included(algorithm):
 def streamed(tmp_path, train, buffer=16, evaluated=(), **options):
     config = corpus_config(tmp_path, train, shuffle_buffer=buffer, **options)
     tokenizers = tokenizers_for(some_pairs(100), config.tags)
-    return StreamedPairs(config, tokenizers, [hashes_of(list(evaluated)), hashes_of([])], seed=1), tokenizers
+    return StreamedPairs(config, tokenizers, hashes_of(evaluated, config.source), seed=1), tokenizers
 
 
 def stream(source, **options):
