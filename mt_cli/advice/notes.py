@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+import regex
 
 from mt_cli.advice.findings import MIN_SENTENCES
 from mt_cli.advice.recognition import other_language_of_texts
@@ -23,7 +23,7 @@ _PAIRS_EXAMINED = 200_000
 _MANY_UNKNOWN = 0.1
 _FEWEST_LEAKS, _MIN_LEAKED = 3, 0.01
 _NUM_EXAMPLES = 2
-_WORD = re.compile(r"\w+")
+_WORD = regex.compile(r"\w+")
 _FACTOR, _MARGIN = 1.5, 0.02
 """New words that are noted: this many times the expected share, and this much above it. Later news of the same kind has
 up to 1.6 to 2 times the new words of shuffled text; another domain has 2 to 20 times."""

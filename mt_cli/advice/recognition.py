@@ -6,15 +6,16 @@ nearly all lines agree. `mt data check` and `mt serve` use this module: training
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+import regex
+
 from mt_cli.corpus.languages import language_of, primary
 
-_LETTERS = re.compile(r"[^\W\d_]+")
+_LETTERS = regex.compile(r"[^\W\d_]+")
 _LINES_EXAMINED, _FEWEST_LINES = 100, 5
 _CONFIDENCE, _AGREEMENT = 0.5, 0.8
 """Minimum confidence for a line, and minimum share of lines that confidently have the same language."""

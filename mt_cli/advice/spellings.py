@@ -15,14 +15,16 @@ from dataclasses import dataclass
 from itertools import islice
 from math import sqrt
 
+import regex
+
 from mt_cli.config.sections import ALL_APOSTROPHES
 from mt_cli.tokenizer.spelling import JOINED_APOSTROPHES
 
 _LETTER = r"[^\W\d_]"
-INSIDE = re.compile(rf"(?<={_LETTER})[{ALL_APOSTROPHES}](?={_LETTER})")
+INSIDE = regex.compile(rf"(?<={_LETTER})[{ALL_APOSTROPHES}](?={_LETTER})")
 """An apostrophe or a character in its place, between letters, where it is not a quotation mark."""
-_SPACED = re.compile(rf"(?<={_LETTER}) [{JOINED_APOSTROPHES}] ?(?={_LETTER})")
-_CLOSING = re.compile(rf"(?<={_LETTER})[{ALL_APOSTROPHES}](?!{_LETTER})")
+_SPACED = regex.compile(rf"(?<={_LETTER}) [{JOINED_APOSTROPHES}] ?(?={_LETTER})")
+_CLOSING = regex.compile(rf"(?<={_LETTER})[{ALL_APOSTROPHES}](?!{_LETTER})")
 _MARKUP = re.compile(rf"(?<!{_LETTER})`[^`]+`|`[^`]+`(?!{_LETTER})" r"|</?[A-Za-z][^<>]*>|\$?\{\w*\}|%\(\w+\)")
 _MAX_MARKUP = 0.01
 """Largest share of texts with markup for which spaces beside apostrophes count as tokenisation."""
@@ -117,7 +119,7 @@ def _count_apostrophes(texts: Sequence[str]) -> tuple[Counter[str], Counter[str]
     return inside, spaced
 
 
-def _examples(texts: Sequence[str], pattern: re.Pattern[str], forms: Sequence[str]) -> tuple[str, ...]:
+def _examples(texts: Sequence[str], pattern: regex.Pattern[str], forms: Sequence[str]) -> tuple[str, ...]:
     """Some matches of a pattern that are one of the forms, with the characters around them."""
     matches = (match for text in texts for match in pattern.finditer(text) if match[0].strip() in forms)
     return tuple(_around(match.string, match.start()) for match in islice(matches, _NUM_EXAMPLES))

@@ -91,8 +91,9 @@ class CorpusConfig(Section):
     """Train on text that other programs have processed (subword marks, tokenised punctuation, special tokens, typed
     tags), which `mt train` otherwise refuses."""
     tag: Literal["to_target", "direction"] | None = None
-    """`to_target`: each corpus without a `tag` gets a tag with its target language, such as `<2it>`. `direction`: a tag
-    with both languages, such as `<en>it>`, which M2M100 and NLLB need."""
+    """`to_target`: each corpus gets a tag with its target language, such as `<2it>`; its own tag goes before that, as one
+    tag: `<bt><2it>`. `direction`: each corpus without a tag gets one with both languages, such as `<en>it>`, which
+    M2M100 and NLLB need."""
     both_directions: bool = False
     """Train, validate and test in both directions: each corpus is used once more with `reverse`."""
     temperature: float | None = Field(default=None, ge=1, le=1_000_000)

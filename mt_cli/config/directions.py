@@ -106,8 +106,9 @@ NO_TAGS = Tagging()
 def written_out(tree: Mapping[str, Any]) -> Mapping[str, Any]:
     """Expand `both_directions` and `tag` in a tree of the section `corpus` into one source per direction, with its tag.
 
-    With `both_directions`, each list of sources is followed by the same sources with `reverse`. Values of a wrong type
-    stay as they are, for validation to explain. Raises ValueError if a direction would have no tag.
+    With `both_directions`, each list of sources is followed by the same sources with `reverse`. The own tag of a source
+    goes before that of its direction, as one tag: `<bt><2en>`. Values of a wrong type stay as they are, for validation
+    to explain. Raises ValueError if a direction would have no tag of its own.
     """
     has_both, tag = tree.get("both_directions") is True, tree.get("tag")
     tags = [tag, *(source.get("tag") for _, sources in _lists_of(tree) for source in sources)]
@@ -117,13 +118,15 @@ def written_out(tree: Mapping[str, Any]) -> Mapping[str, Any]:
     changes: dict[str, Any] = {"both_directions": False, "tag": None if tag in (TO_TARGET, DIRECTION) else tag}
     extra_tests: dict[str, Any] = {}
     for name, sources in _lists_of(tree):
-        reverse = [_reversed(source, default) for source in sources] if has_both else []
-        written = [_with_tag(source, tag, default) for source in (*sources, *reverse)]
-        if has_both and not all(source.get("tag") for source in written):
-            raise ValueError(
-                "both_directions: set `tag: to_target` beside it, which tells the model the target language (`tag: "
-                "direction` for M2M100 and NLLB)"
-            )
+        written = [_with_tag(source, tag, default) for source in sources]
+        if has_both:
+            reverse = [_with_tag(_reversed(source, default), tag, default) for source in sources]
+            if any(one.get("tag") in (None, two.get("tag")) for one, two in zip(reverse, written, strict=True)):
+                raise ValueError(
+                    "both_directions: set `tag: to_target` beside it, which tells the model the target language (`tag: "
+                    "direction` for M2M100 and NLLB, whose corpora have no other tags)"
+                )
+            written += reverse
         (changes if name in _GROUPS else extra_tests)[name] = written
     return {**tree, **changes} | ({"extra_tests": {**tree["extra_tests"], **extra_tests}} if extra_tests else {})
 
@@ -141,16 +144,23 @@ def _lists_of(tree: Mapping[str, Any]) -> Iterator[tuple[str, list[Mapping[str, 
 
 def _reversed(source: Mapping[str, Any], default: tuple[Any, Any]) -> Mapping[str, Any]:
     first, second = _languages_of(source, default)
-    name = {"name": f"{source['name']} reversed"} if source.get("name") else {}
-    return {**source, "languages": [second, first], "reverse": not source.get("reverse", False), **name}
+    changes: dict[str, Any] = {"languages": [second, first], "reverse": not source.get("reverse", False)}
+    if source.get("name"):
+        changes["name"] = f"{source['name']} reversed"
+    if targets_of([str(source.get("tag"))]):  # The tag of a language is not that of the other one.
+        changes["tag"] = DIRECTION if direction_of(source["tag"]) else TO_TARGET
+    return {**source, **changes}
 
 
 def _with_tag(source: Mapping[str, Any], tag: Any, default: tuple[Any, Any]) -> Mapping[str, Any]:
-    tag = tag if source.get("tag") is None else source["tag"]
-    if tag not in (TO_TARGET, DIRECTION):
+    own, languages = source.get("tag"), _languages_of(source, default)
+    if own in (None, TO_TARGET, DIRECTION):
+        if (tag := own or tag) not in (TO_TARGET, DIRECTION):
+            return source
+        return {**source, "tag": tag_of(languages[1]) if tag == TO_TARGET else tag_of_direction(*languages)}
+    if tag != TO_TARGET or targets_of([str(own)]):
         return source
-    languages = _languages_of(source, default)
-    return {**source, "tag": tag_of(languages[1]) if tag == TO_TARGET else tag_of_direction(*languages)}
+    return {**source, "tag": f"{own}{tag_of(languages[1])}"}
 
 
 def _languages_of(source: Mapping[str, Any], default: tuple[Any, Any]) -> tuple[Any, Any]:

@@ -22,7 +22,7 @@ from mt_cli.corpus.rows import Pair
 NUM_CHANCES = 5
 """Number of random numbers that decide on the changes of a pair."""
 _FINAL_MARKS = re.compile(r"(?<=\S)(?:(?<!\S[{0}])|(?=\s))\s*+[{0}]++\s*$".format(".!?…।॥۔؟。！？։።፧။។៕།"))
-_LETTERS_OF_WORD = re.compile(rf"[^\W\d_{SPACELESS}]{{4,}}")
+_LETTERS_OF_WORD = regex.compile(rf"[^\W\d_{SPACELESS}]{{4,}}")
 _FIRST_LETTER = regex.compile(r"(?<![\w\p{M}'’\xad])\p{L}")
 _WORD_START = re.compile(rf"(?:^|(?<= ))(?=[^ {SPACELESS}])")
 _SENTENCE_START = re.compile(r"(?:^|[.!?…]\s)[\W_]*+([^\W\d_])?")
@@ -84,7 +84,7 @@ def upper(text: str, language: str) -> str:
 
 def is_in_capitals(text: str) -> bool:
     """Whether a text has three words of two capital letters or more, and no small letter."""
-    words = (match[0] for match in re.finditer(r"[^\W\d_]{2,}", text))
+    words = (match[0] for match in regex.finditer(r"[^\W\d_]{2,}", text))
     return sum(word.isupper() for word in words) >= 3 and text == text.upper()
 
 

@@ -7,11 +7,11 @@ other elements (`hi`, `g`, `pc`) only mark text, which is kept.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element
 
 from mt_cli.corpus.languages import SPACELESS
+from mt_cli.corpus.rows import is_of_word
 
 _PAIRED = frozenset(("bpt", "ept", "bx", "ex", "sc", "ec"))
 _CODES = _PAIRED | {"it", "ph", "ut", "x"}
@@ -73,11 +73,6 @@ def _without_gap(match: re.Match[str]) -> str:
 
 def _is_separated(before: str, after: str) -> bool:
     """Whether a space belongs between two characters that stood on both sides of a code."""
-    if not (before and after and _is_of_word(after)) or _SPACELESS.match(before) or _SPACELESS.match(after):
+    if not (before and after and is_of_word(after)) or _SPACELESS.match(before) or _SPACELESS.match(after):
         return False
-    return _is_of_word(before) or (before in ".!?…,;:" and after.isalpha())
-
-
-def _is_of_word(character: str) -> bool:
-    """Whether a character is a letter, a digit, or a mark on one."""
-    return unicodedata.category(character)[0] in "LNM"
+    return is_of_word(before) or (before in ".!?…,;:" and after.isalpha())

@@ -13,7 +13,9 @@ from collections import Counter
 from functools import lru_cache
 from pathlib import Path
 
-_WORD = re.compile(r"(?:[^\W\d_][\u0300-\u036f]*)+")
+import regex
+
+_WORD = regex.compile(r"(?:\p{L}\p{M}*)+")
 TABLE = Path(__file__).with_name("languages.tsv")
 
 _ROWS = [line.split("\t") for line in TABLE.read_text(encoding="utf-8").splitlines()[1:]]

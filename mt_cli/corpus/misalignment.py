@@ -19,9 +19,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+import regex
 from numpy.typing import NDArray
 
 from mt_cli.corpus.languages import SPACELESS
+from mt_cli.corpus.rows import is_of_word
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -57,7 +59,7 @@ _UNITS_PER_LINE = 10
 _LARGEST_SHARE = 0.1
 """Words in more than this share of the lines are ignored."""
 _TABLE_BITS = 22
-_WORD = re.compile(rf"(?:(?![\u3000-\u3020\uff00-\uffef])[{SPACELESS}])+|[^\W\d_{SPACELESS}]+")
+_WORD = regex.compile(rf"(?:(?![\u3000-\u3020\uff00-\uffef])[{SPACELESS}])+|[^\W\d_{SPACELESS}]+")
 _FIRST_HAN_OR_KANA = "\u2e80"
 _SPACELESS_CHARACTER = re.compile(f"[{SPACELESS}]")
 _NUMBER = re.compile(r"\d{1,15}")
@@ -92,7 +94,7 @@ def _hash_of_numbers(line: str) -> int:
 
 def _end_of(line: str) -> int:
     last = line[-1:]
-    return _SENTENCE_ENDS.get(last, -1 if last.isalnum() else -2)
+    return _SENTENCE_ENDS.get(last, -1 if is_of_word(last) else -2)
 
 
 def find_misaligned_stretches(sources: Sequence[str], targets: Sequence[str]) -> Alignment:

@@ -15,6 +15,7 @@ from functools import cached_property
 import regex
 
 from mt_cli.config.corpora import CorpusConfig
+from mt_cli.corpus.rows import is_of_word
 from mt_cli.errors import InputError
 
 RESERVED = tuple(chr(0x10FF00 + number) for number in range(32))
@@ -205,7 +206,7 @@ def have_other_order(source: str, translation: str) -> bool:
 
 def _are_joined(before: str, after: str) -> bool:
     """Whether two pieces of text would be one word side by side."""
-    return before[-1:].isalnum() and after[:1].isalnum()
+    return is_of_word(before[-1:]) and is_of_word(after[:1])
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -47,6 +48,11 @@ def by_language(pairs: Iterable[tuple[Languages, Pair]]) -> dict[str, list[str]]
         for language, text in zip(languages, pair, strict=True):
             texts[language].append(text)
     return dict(texts)
+
+
+def is_of_word(character: str) -> bool:
+    """True for a letter, a digit, or a mark on one, such as a vowel sign of Hindi; False for an empty text."""
+    return character != "" and unicodedata.category(character)[0] in "LNM"
 
 
 def untagged(text: str, tags: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ Compare Song et al. 2019, "Code-Switching for Enhancing NMT with Pre-Specified T
 from __future__ import annotations
 
 import numpy as np
+import regex
 
 from mt_cli.corpus.languages import scripts_in
 from mt_cli.tokenizer.special_tokens import BYTES, SPACE, UNK
@@ -30,7 +31,7 @@ def made_up_words(tokenizers: TokenizerPair, seed: int) -> list[str]:
     pieces = [
         piece
         for piece in target
-        if piece.isalpha()
+        if regex.fullmatch(r"\p{L}[\p{L}\p{M}]*+", piece)
         and len(piece) <= _MAX_PIECE_CHARACTERS
         and piece.title() != piece  # Georgian has capital letters, but no title case.
         and len(scripts) == 1

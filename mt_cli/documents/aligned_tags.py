@@ -15,6 +15,9 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import itemgetter
 
+import regex
+
+from mt_cli.corpus.rows import is_of_word
 from mt_cli.documents.inline_marks import EMPHASIS
 from mt_cli.documents.inline_tags import Piece, Tag, TaggedText, partners_of, raw_of
 from mt_cli.translation.lines import Alignment
@@ -22,7 +25,7 @@ from mt_cli.translation.sentences import units
 
 _UNALIGNED = -0.01
 """Weight of a target word without alignment: it is inside of a pair of tags only between words that are."""
-_ENDS_WORD = re.compile(r"[\w.,:;!?)…。]")
+_ENDS_WORD = regex.compile(r"[\w.,:;!?)…。]")
 _DEEPEST = 100
 """Deepest nesting of pairs of tags."""
 
@@ -72,7 +75,7 @@ class TextWithoutTags:
         content = "".join(map(raw_of, tagged.pieces))
         needs_space = (
             bool(tagged.before) and _is_placeholder(tagged.before[-1]) and not content[:1].isalnum(),
-            bool(tagged.after) and _is_placeholder(tagged.after[0]) and not content[-1:].isalnum(),
+            bool(tagged.after) and _is_placeholder(tagged.after[0]) and not is_of_word(content[-1:]),
         )
         return cls(source, plain, before, after, root, needs_space)
 
@@ -93,7 +96,7 @@ class TextWithoutTags:
         return self._joined(body), placement.has_guess or not has_all
 
     def _joined(self, body: str) -> str:
-        first, last = body[:1].isalnum() and self.needs_space[0], body[-1:].isalnum() and self.needs_space[1]
+        first, last = body[:1].isalnum() and self.needs_space[0], is_of_word(body[-1:]) and self.needs_space[1]
         return f"{self.before}{' ' * first}{body}{' ' * last}{self.after}"
 
 
@@ -285,7 +288,7 @@ def _emitted(node: _Node, text: str, places: Mapping[int, tuple[int, int]], star
             inside = inside.rstrip(" ") + " " * (last < len(text) and not text[last].isspace())
         before, after = ("a", "a") if child.after is None else (child.before, child.after)
         has_space = content[-1:].isspace() or not content
-        if not has_space and (needs_space or before.isspace() or (content[-1].isalnum() and not before.isalnum())):
+        if not has_space and (needs_space or before.isspace() or (is_of_word(content[-1]) and not is_of_word(before))):
             content += " "
         content += inside
         start, needs_space = last, not after.isalnum()

@@ -14,6 +14,7 @@ from operator import itemgetter
 import regex
 
 from mt_cli.corpus.protected_text import ENTITY, PATTERNS, UNPROTECTED, Protection, Spans
+from mt_cli.corpus.rows import is_of_word
 from mt_cli.documents.html_places import VOID
 from mt_cli.documents.inline_tags import LIKE_TAG, Piece, Tag, partners_of
 
@@ -163,7 +164,7 @@ def _emphasis(text: str) -> Iterator[list[_Mark]]:
         if partner and before.strip() and not after.isalnum():
             del waiting[waiting.index(partner) :]
             yield _pair(EMPHASIS, text, partner.span(), match.span())
-        elif after.strip() and not before.isalnum():
+        elif after.strip() and not is_of_word(before):
             waiting.append(match)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
+
+import regex
 
 from mt_cli.corpus.rows import BlankRow, Languages
 from mt_cli.evaluation.scores import Scorer, rows_by_direction
@@ -11,7 +12,7 @@ from mt_cli.translation.stream import listed_lines
 
 FEWEST_SENTENCES = 100
 """Number of sentences below which the intervals and p-values of the bootstrap are too small."""
-_TOKEN = re.compile(r"\w+|[^\w\s]")
+_TOKEN = regex.compile(r"\w+|[^\w\s]")
 _LONGEST_NGRAM = 4
 _MISSING = {"blank_source": "no source", "blank_target": "no reference", "blank_pair": "neither side"}
 

@@ -3,11 +3,16 @@
 import random
 import unicodedata
 
+import numpy as np
 import pytest
 
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sections import TokenizerConfig
+from mt_cli.corpus.augmented_text import with_typos
 from mt_cli.corpus.cache import Cache
+from mt_cli.corpus.languages import words_of
+from mt_cli.corpus.misalignment import features_of
+from mt_cli.corpus.protected_text import Protection
 from mt_cli.corpus.reading import read_corpora
 from mt_cli.corpus.text_hashes import loose
 from mt_cli.errors import CorpusError, MtError
@@ -157,6 +162,14 @@ def test_only_a_sentence_of_the_same_language_overlaps(tmp_path):
     train += [train[0] | {"languages": languages} for languages in (["zz", "xx"], ["yy-YY", "ww"])]
     corpora = corpora_of(tmp_path, train=train, valid=table(tmp_path / "v.tsv", [("x", "Hallo")]))
     assert corpora["train"].pairs == [("Hallo", "two"), *[("one", "Hallo"), ("Hallo", "two")], ("one", "Hallo")]
+
+
+def test_marks_are_part_of_words():
+    assert words_of("काला कुत्ता") == {"काला", "कुत्ता"} and words_of("Ẹ́ dáa") == words_of("ẹ́ dáa")
+    assert features_of(["यह काली बिल्ली", "यह काली"])[2].tolist() == features_of(["a cat", "a"])[2].tolist()
+    assert with_typos("कुत्ता", np.random.default_rng(1)) != "कुत्ता"
+    urls = Protection(("urls",)).protect("http://a.b/की अब")
+    assert urls.restore(f"{urls.text[0]}अब").text == "http://a.b/की अब"
 
 
 def test_marks_are_part_of_words_in_compared_texts():

@@ -40,10 +40,15 @@ def test_both_directions_are_one_source_for_each():
     assert corpus.once("train") == [0, 1] and corpus.once("valid") == [0], "a text is read once"
 
 
-def test_a_tag_of_its_own_is_kept():
+def test_a_tag_of_its_own_goes_before_that_of_the_target():
     train = [{"file": "a.tsv", "tag": "<bt>"}, {"file": "b.tsv", "tag": "to_target"}, {"file": "c.tsv"}]
-    assert [source.tag for source in config(train=train).corpus.train] == ["<bt>", "<2gn>", None]
-    assert [source.tag for source in config(train=train, tag="to_target").corpus.train] == ["<bt>", "<2gn>", "<2gn>"]
+    train.append({"file": "d.tsv", "tag": "<2gn>"})
+    tags = ["<bt><2gn>", "<2gn>", "<2gn>", "<2gn>"]
+    assert [source.tag for source in config(train=train).corpus.train] == ["<bt>", "<2gn>", None, "<2gn>"]
+    assert [source.tag for source in config(train=train, tag="to_target").corpus.train] == tags
+    both = config(train=train, tag="to_target", both_directions=True).corpus
+    assert [source.tag for source in both.train] == [*tags, "<bt><2es>", "<2es>", "<2es>", "<2es>"]
+    assert both.tagging.into("es") == "<2es>" and both.tagging.default == "<2gn>"
 
 
 def test_a_tag_of_a_direction_names_both_languages():
@@ -73,10 +78,12 @@ def test_a_held_out_share_of_both_directions_never_leaks(tmp_path):
 
 
 def test_wrong_values_and_directions_without_a_tag_are_refused():
-    for corpus in ({"both_directions": True}, {"both_directions": "both"}, {"tag": "gn"}, {"train": 3}):
+    own = {"both_directions": True, "train": {"file": "a.tsv", "tag": "<x>"}, "valid": {"fraction": 0.1}}
+    for corpus in ({"both_directions": True}, {"both_directions": "both"}, {"tag": "gn"}, {"train": 3}, own):
         with pytest.raises(ConfigError, match="corpus"):
             config(**corpus)
-    assert config(both_directions=True, train={"file": "a.tsv", "tag": "<x>"}, valid={"fraction": 0.1})
+    with pytest.raises(ConfigError, match="tag"):
+        config(**own, tag="direction")
 
 
 def test_scores_of_directions_are_those_of_their_pairs_alone():
