@@ -91,7 +91,7 @@ class CorpusConfig(Section):
     """Train on text that other programs have processed (subword marks, tokenised punctuation, special tokens, typed
     tags), which `mt train` otherwise refuses."""
     tag: Literal["to_target", "direction"] | None = None
-    """`to_target`: each corpus gets a tag with its target language, such as `<2it>`; its own tag goes before that, as one
+    """`to_target`: each corpus gets a tag with its target language, such as `<2it>`; its own tag goes before it, as one
     tag: `<bt><2it>`. `direction`: each corpus without a tag gets one with both languages, such as `<en>it>`, which
     M2M100 and NLLB need."""
     both_directions: bool = False
