@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 import yaml
 
-_PATH = re.compile(r"(/api)?/(datasets/|models/)?([^/]+/[^/]+)/(revision|resolve)/([^/]+)/?(.*)")
+_PATH = re.compile(r"(/api)?/(datasets/|models/)?([^/]+/[^/]+)/(revision|tree|resolve)/([^/]+)/?(.*)")
 
 
 @dataclass
@@ -83,6 +83,16 @@ class Repository:
         about = {"id": self.id, "sha": commit, "private": False, "gated": "auto" if self.gated else False}
         about |= {"tags": [], "downloads": 0, "likes": 0, "cardData": (yaml.safe_load(card[1]) if card else None) or {}}
         return about | {"siblings": siblings}
+
+    def tree(self, commit):
+        """Files for `RepoFile` in `hf_api.py`."""
+        files = ((path, _size_and_checksum(content)) for path, content in self.commits[commit].items())
+        return [{"type": "file", "path": path, "oid": about.pop("blobId"), **_with_oid(about)} for path, about in files]
+
+
+def _with_oid(about):
+    lfs = about.get("lfs")
+    return about | ({"lfs": {"oid": lfs["sha256"], **lfs}} if lfs else {})
 
 
 def checksum(content):
@@ -157,6 +167,8 @@ class Hub:
         commit = repository.find(unquote(revision))
         if commit is None:
             return _error(404, "RevisionNotFound")
+        if operation == "tree":
+            return 200, {"Content-Type": "application/json"}, json.dumps(repository.tree(commit)).encode()
         if operation == "revision":
             return 200, {"Content-Type": "application/json"}, json.dumps(repository.info(commit)).encode()
         content = repository.commits[commit].get(unquote(file))

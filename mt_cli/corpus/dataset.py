@@ -1,7 +1,8 @@
 """Parallel text in repositories of the Hugging Face hub, or in local folders with the same layout.
 
-`datasets` finds the files of a configuration in a folder of empty files with the names of the repository. It makes no
-request for that; `machine/hub.py` then downloads the files of the split, which are read as those of other sources.
+`datasets` finds the files of a configuration by the card and the names of a repository, in a folder of empty files with
+these names. The files of the split are then downloaded, and read as those of other sources: `datasets` itself reads no
+snapshot of the hub without a network, and cannot keep `NA` and `007` as text beside a column of numbers with gaps.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from typing import Any
 from mt_cli.config.sources import DatasetSource
 from mt_cli.corpus.cache import digest_of_file
 from mt_cli.corpus.formats import names_in, read_file
-from mt_cli.corpus.hub import Repository, download, find_repository, is_recorded, start_client
+from mt_cli.corpus.hub import Repository, download, find_repository, is_cached, start_client
 from mt_cli.corpus.lines import folder_note
 from mt_cli.corpus.read_report import Item, ReadOptions
 from mt_cli.corpus.rows import Languages, Names
-from mt_cli.errors import ColumnError, CorpusError, MtError, one_line
+from mt_cli.errors import ColumnError, CorpusError, one_line
 from mt_cli.runtime.console import say
-from mt_cli.runtime.files import writing
 
 _READER = 4
 """Version of the rows read from a dataset; increase it when a change of `mt` changes these rows."""
+_CARDS = ("README.md", "dataset_infos.json")
 
 
 @dataclass(frozen=True)
@@ -119,14 +120,14 @@ def _open(source: DatasetSource) -> _Dataset:
         with TemporaryDirectory(prefix="mt-") as folder:
             root = Path(folder).resolve() / PurePosixPath(repository.id).name
             _make_layout(repository, root)
-            return _Dataset(repository.downloads, _splits_of_folder(source, root, source.subset), repository)
+            return _Dataset(repository.folder, _splits_of_folder(source, root, source.subset), repository)
     path, subset = Path(source.dataset), source.subset
     if source.revision is not None:
         raise CorpusError(
             f"dataset {path}: is a folder here, which has no revisions: remove `revision`; to read the dataset of the "
             "hub with this id, rename the folder, or run mt in another one"
         )
-    if is_recorded("dataset", source.dataset):
+    if is_cached("dataset", source.dataset):
         say(f"dataset {path}: read from the folder of this name, not from the hub")
     if subset and (path / subset).is_dir() and not (path / "README.md").is_file():
         # If no dataset card declares the subset, it is the folder of this name.
@@ -136,53 +137,37 @@ def _open(source: DatasetSource) -> _Dataset:
 
 
 def _make_layout(repository: Repository, root: Path) -> None:
-    """Make a folder with the names of a repository: its card with content, and empty files."""
+    """Make a folder with the names of a repository: its cards with content, and empty files."""
     if f"{root.name}.py" in repository.files:
         raise CorpusError(
             f"dataset {repository.id}: is read by a Python program of its own, which `datasets` runs no more; the hub "
             "may have a copy of it: set `revision: refs/convert/parquet` and `data_files`, such as en-it/*/*.parquet"
         )
-    cards = [name for name in ("README.md", "dataset_infos.json") if name in repository.files]
+    cards = [name for name in _CARDS if name in repository.files]
     folder = download(repository, cards)
-    with writing(root):
-        for path in (root / name for name in repository.files):
-            if ".." not in path.parts and path.is_relative_to(root):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.touch()
-        for name in cards:
-            (root / name).write_bytes((folder / name).read_bytes())
+    for path in (root / name for name in repository.files if ".." not in PurePosixPath(name).parts):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    for name in cards:
+        (root / name).write_bytes((folder / name).read_bytes())
 
 
 def _splits_of_folder(source: DatasetSource, root: Path, subset: str | None) -> dict[str, list[str]]:
     """Names of the files of each split; reads only file names and dataset cards."""
-    title, patterns = f"dataset {source.dataset}", source.data_files
-    files = patterns and {source.split: [patterns] if isinstance(patterns, str) else list(patterns)}
-    splits: dict[str, list[str]] = {}
-    for split, names in (_data_files(title, root, subset, files) or {}).items():
-        paths = [Path(os.path.normpath(name)) for name in names]
-        if outside := [path for path in paths if not path.is_relative_to(root)]:
-            raise CorpusError(f"{title}: the file {outside[0]} of split {split} is not one of its files")
-        splits[str(split)] = [path.relative_to(root).as_posix() for path in paths]
-    return splits
-
-
-def _data_files(title: str, root: Path, subset: str | None, files: Any) -> dict[str, Sequence[str]] | None:
-    """Paths of the files of each split, as `datasets` finds them by a card and by names."""
     import datasets
     from huggingface_hub import metadata_load
 
     datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # Errors are in our message.
-    card = root / "README.md"
+    title, patterns = f"dataset {source.dataset}", source.data_files
+    files = patterns and {source.split: [patterns] if isinstance(patterns, str) else list(patterns)}
+    paths: dict[str, Sequence[str]] | None = None
     try:
-        metadata = (metadata_load(card) if card.is_file() else None) or {}
-        if "://" in json.dumps([files, metadata.get("configs")]):
-            raise CorpusError(f"{title}: data_files names files of another place; only its own files are read")
-        with TemporaryDirectory(prefix="mt-") as folder:  # The builder writes its locks there.
-            builder = datasets.load_dataset_builder(str(root), subset, data_files=files, cache_dir=folder)
-            paths: dict[str, Sequence[str]] | None = builder.config.data_files
-            return paths
-    except MtError:
-        raise
+        card = (metadata_load(root / _CARDS[0]) if (root / _CARDS[0]).is_file() else None) or {}
+        is_elsewhere = "://" in json.dumps([files, card.get("configs")])
+        if not is_elsewhere:
+            with TemporaryDirectory(prefix="mt-") as folder:  # The builder writes its locks there.
+                builder = datasets.load_dataset_builder(str(root), subset, data_files=files, cache_dir=folder)
+                paths = builder.config.data_files
     except FileNotFoundError as error:
         problem = "no file fits data_files" if files else "has no files that can be read"
         hint = "Parquet, JSON, CSV or TSV; of two files with a sentence per line, give `files`"
@@ -190,3 +175,7 @@ def _data_files(title: str, root: Path, subset: str | None, files: Any) -> dict[
     except Exception as error:  # The libraries raise dozens of types of exceptions.
         advice = "set `subset` or `data_files` to what it has, or correct its description (README.md)"
         raise CorpusError(f"{title}: cannot be loaded: {one_line(error)}; {advice}") from error
+    splits = {str(split): [Path(os.path.normpath(name)) for name in names] for split, names in (paths or {}).items()}
+    if is_elsewhere or not all(path.is_relative_to(root) for names in splits.values() for path in names):
+        raise CorpusError(f"{title}: data_files names files of another place; only its own files are read")
+    return {split: [path.relative_to(root).as_posix() for path in names] for split, names in splits.items()}

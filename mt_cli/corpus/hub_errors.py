@@ -1,72 +1,67 @@
-"""Errors of the Hugging Face hub's client as one-line messages that say what to do."""
+"""Errors of the Hugging Face hub's client as one-line messages."""
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from json import JSONDecodeError
+from typing import Literal
 
-from mt_cli.errors import InputError, MtError, one_line
+from mt_cli.errors import InputError, MtError
 
 Kind = Literal["dataset", "model"]
-
-LOGIN_HINT = "a network that asks to log in may have answered: run the command again"
-
-
-def _messages() -> list[tuple[Any, type[MtError], str]]:
-    """Error types or response statuses of the client, our error types, and messages; the first match counts."""
-    from huggingface_hub import errors
-
-    http = _http_library()
-    offline = "is not downloaded, and HF_HUB_OFFLINE is set; run the command once without it{note}"
-    revision = "has no such revision; use a branch, a tag or a commit of {page}/commits/main"
-    repository = "not found on the hub; check the name ({page}); if it is private, {token}{note}"
-    no_connection = "no connection to {host} ({text}); check the network, and run the command again{note}"
-    return [
-        (errors.OfflineModeIsEnabled, InputError, offline),
-        (errors.GatedRepoError, InputError, "its owner gives access on request, at {page}; {token}"),
-        (errors.RevisionNotFoundError, InputError, revision),
-        (errors.RepositoryNotFoundError, InputError, repository),
-        (errors.HFValidationError, InputError, "not an id of the hub, which has the form `owner/name`{note}"),
-        (401, InputError, "the hub refuses the token (HF_TOKEN, or the saved one); use a valid one, or none"),
-        (429, MtError, "{host} allows no more requests for now; with a token (HF_TOKEN) it allows more"),
-        (errors.HfHubHTTPError, MtError, "{host} answered with status {status}; run the command again"),
-        (http.UnsupportedProtocol, InputError, "HF_ENDPOINT is not an address such as https://huggingface.co"),
-        (http.TransportError, MtError, no_connection),
-        ((errors.FileMetadataError, json.JSONDecodeError), MtError, f"the answer is not that of a hub; {LOGIN_HINT}"),
-        (UnicodeEncodeError, InputError, "HF_TOKEN, or the saved token, has a character that no token has"),
-        (getattr(errors, "XetDownloadError", ()), MtError, "the download failed ({text}); run the command again"),
-    ]
 
 
 @contextmanager
 def hub_errors(kind: Kind, name: str, note: str = "") -> Iterator[None]:
-    """Context manager that turns errors of the client into InputError or MtError; other errors pass.
+    """Context manager of calls of the client, which turns its errors into InputError or MtError.
 
-    The first cause of an error that is in the table counts. `note` is appended if a repository was not found.
+    `note` is appended if a repository was not found. Messages have no text of the client, because it may show the
+    password of a proxy.
     """
-    from huggingface_hub import get_token
+    from huggingface_hub import constants, errors, get_token
 
+    # The HTTP library is `httpx` or `httpx2`, depending on the version of the client.
+    http_error = next(base for base in errors.HfHubHTTPError.__mro__[1:] if base.__name__ == "HTTPError")
+    title = f"{kind} {name}"
     try:
         yield
     except MtError:
         raise
-    except Exception as error:
-        endpoint = _endpoint()
-        page = f"{endpoint}/{'datasets/' if kind == 'dataset' else ''}{name}"
+    except errors.HFValidationError as error:
+        raise InputError(f"{title}: not an id of the hub, which has the form `owner/name`{note}") from error
+    except UnicodeEncodeError as error:
+        raise InputError(f"{title}: HF_TOKEN, or the saved token, has a character that no token has") from error
+    except (http_error, ConnectionError, errors.EntryNotFoundError, errors.FileMetadataError, JSONDecodeError) as error:
+        scheme, _, address = constants.ENDPOINT.rpartition("//")
+        host = address.rpartition("@")[2]  # Without a name and a password.
+        page = f"{scheme}//{host}/{'datasets/' if kind == 'dataset' else ''}{name}"
         token = "set HF_TOKEN to a token of your account, or run `hf auth login`"
         if get_token():
             token = "the account of your token has no access"
         for cause in _causes(error):
             status = getattr(getattr(cause, "response", None), "status_code", None)
-            for key, error_class, message in _messages():
-                if status == key if isinstance(key, int) else isinstance(cause, key):
-                    text = {"text": one_line(cause), "host": endpoint.partition("//")[2], "status": status}
-                    message = message.format(note=note, page=page, token=token, **text)
-                    raise error_class(f"{kind} {name}: {message}") from error
-        raise
+            if isinstance(cause, errors.OfflineModeIsEnabled):
+                raise InputError(
+                    f"{title}: not in the cache, and HF_HUB_OFFLINE is set; run the command once without it{note}"
+                ) from error
+            if isinstance(cause, errors.GatedRepoError):
+                raise InputError(f"{title}: its owner gives access on request, at {page}; {token}") from error
+            if isinstance(cause, errors.RevisionNotFoundError):
+                raise InputError(f"{title}: has no such revision; see {page}/commits/main") from error
+            if isinstance(cause, errors.RepositoryNotFoundError):
+                problem = f"not found on the hub; check the name ({page}); if it is private, {token}{note}"
+                raise InputError(f"{title}: {problem}") from error
+            if status is not None:
+                advice = "; with a token (HF_TOKEN), it allows more requests" if status == 429 else ""
+                raise MtError(
+                    f"{title}: {host} answered with status {status}; run the command again{advice}"
+                ) from error
+        kind_of_error = type(list(_causes(error))[-1]).__name__
+        raise MtError(
+            f"{title}: no usable answer from {host} ({kind_of_error}); check the network, and run the command "
+            f"again{note}"
+        ) from error
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -76,19 +71,3 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         seen.append(error)
         yield error
         error = error.__cause__ or error.__context__ or error
-
-
-def _http_library() -> Any:
-    """HTTP library of the client, which depends on its version: `httpx` or `httpx2`."""
-    from huggingface_hub.errors import HfHubHTTPError
-
-    base = next(kind for kind in HfHubHTTPError.__mro__[1:] if kind.__name__ == "HTTPError")
-    return sys.modules[base.__module__.partition(".")[0]]
-
-
-def _endpoint() -> str:
-    """Address of the hub, without the name and the password that `HF_ENDPOINT` may have."""
-    from huggingface_hub.constants import ENDPOINT
-
-    scheme, slashes, rest = ENDPOINT.rpartition("//")
-    return f"{scheme}{slashes}{rest.rpartition('@')[2]}"

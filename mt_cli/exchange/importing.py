@@ -158,7 +158,7 @@ def _parents(folder: Path, name: str, repository: Repository | None, languages: 
     licence = licence_of(folder)
     if repository is not None:
         shards = shards_of(folder / (weights_file(repository.files) or WEIGHTS))
-        checksum = combined([repository.files[shard].checksum for shard in shards])
+        checksum = combined([repository.checksum(shard) for shard in shards])
         origin = f"{repository.id} (commit {repository.commit})"
         return [Ancestor(origin, languages, 0, checksum, license=licence)]
     if licence is None:

@@ -127,17 +127,34 @@ def test_each_failure_of_the_hub_passes_or_is_one_message(hub, read):
         assert "\n" not in results[name][1], name
 
 
-def test_files_that_another_client_downloaded_are_read_offline(hub, books, read, tmp_path):
-    """Also from a cache to which nothing can be added."""
-    assert read(BOOKS)["books"] == ALL_ROWS
+DOWNLOAD = """
+from huggingface_hub import snapshot_download
+snapshot_download("org/books", repo_type="dataset")
+"""
+
+
+@pytest.mark.parametrize("has_list", [True, False])
+def test_a_read_only_cache_of_another_client_trains_offline(
+    hub, books, fork_server, mt_from_hub, config, tmp_path, has_list
+):
+    (tmp_path / "download.py").write_text(DOWNLOAD, encoding="utf-8")
+    settings = {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(tmp_path / "home"), "NO_PROXY": "", "no_proxy": ""}
+    fork_server.start(tmp_path, program=str(tmp_path / "download.py"), environment=settings)
+    assert fork_server.wait() == [0], (tmp_path / "stream.2").read_text(encoding="utf-8")
     hub.stop()
-    [records] = (tmp_path / "home").rglob("datasets--org--books/mt")
-    shutil.rmtree(records)
-    (records.parent / "refs").mkdir(exist_ok=True)
-    (records.parent / "refs" / "main").write_text(books)
-    records.write_text("not a folder")
-    assert read(BOOKS, HF_HUB_OFFLINE="1")["books"] == ALL_ROWS
-    assert read({"books": {"subset": "en-de", "revision": "v9"}}, HF_HUB_OFFLINE="1")["books"][0] == 2
+    home = tmp_path / "home"
+    if not has_list:  # Clients before 2.0 write none.
+        for path in home.rglob("trees"):
+            shutil.rmtree(path)
+    for path in (home, *home.rglob("*")):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    before = sorted(home.rglob("*"))
+    path = config(dataset="org/books", subset="en-de")
+    status, _, err = mt_from_hub("train", "--config", path, *SMALL, HF_HUB_OFFLINE="1")
+    assert status == 0, err
+    assert corpora_of(tmp_path, "books")[0]["commit"] == books and sorted(home.rglob("*")) == before
+    path = config(dataset="org/books", subset="en-de", revision="v9")
+    assert mt_from_hub("data", "check", "--config", path, HF_HUB_OFFLINE="1")[0] == 2
 
 
 @pytest.mark.slow
@@ -156,8 +173,8 @@ def test_a_revision_and_a_run_keep_their_commit(hub, mt_from_hub, config, tmp_pa
     assert check() == (30, first)
     assert mt_from_hub("train", "--config", config(**source), *SMALL)[0] == 0
     second = hub.dataset("org/books", opus_books({"en-de": PAIRS}))
-    assert check() == check(revision="v1") == (30, first)
-    assert check(revision=second) == (40, second)
+    assert check(revision="v1") == (30, first)
+    assert check() == check(revision=second) == (40, second)
     saved = tmp_path / "runs/books/config.yaml"
     elsewhere = {"HF_HOME": str(tmp_path / "elsewhere")}
     status, _, err = mt_from_hub("train", "--config", saved, "--set", "name=again", **elsewhere)
