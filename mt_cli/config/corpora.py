@@ -99,15 +99,14 @@ class CorpusConfig(Section):
     temperature: float | None = Field(default=None, ge=1, le=1_000_000)
     """Sample the corpora of `train`, or the directions if there are several, in proportion to their sizes to the power
     of 1/temperature. 1 keeps the proportions; larger values make them more equal."""
-    protect: tuple[
-        Literal["rest", "markdown", "markup", "urls", "emails", "dollars", "braces", "printf", "numbers"], ...
-    ] = Field(default=(), strict=False)
-    """Spans that translations keep as they are: roles, literals and links of reStructuredText (`rest`) or `markdown`;
-    tags and entities of XML and HTML (`markup`); `urls`, `emails`; placeholders such as `${x}` (`dollars`), `{name}`
-    (`braces`) and `%(name)s` (`printf`); `numbers`. Each span is one entry of the vocabulary."""
+    protect: tuple[Literal["markup", "urls", "emails", "dollars", "braces", "printf", "numbers"], ...] = Field(
+        default=(), strict=False
+    )
+    """Spans that translations keep as they are: tags and entities of XML and HTML (`markup`); `urls`, `emails`;
+    placeholders such as `${x}` (`dollars`), `{name}` (`braces`) and `%(name)s` (`printf`); `numbers`. Each span is one
+    token of the vocabulary."""
     protect_patterns: tuple[str, ...] = Field(default=(), strict=False)
-    """Own regular expressions of such spans, before all of `protect`. If groups of a pattern match, they are the spans,
-    and the text between them is translated."""
+    """Own regular expressions of such spans, before all of `protect`."""
     augment: AugmentConfig = AugmentConfig()
     """Changes of training pairs that teach a model what people type."""
     max_tokens: int = Field(default=256, ge=1)

@@ -1,8 +1,7 @@
-"""Prepared data on disk by fingerprint. Knows folders, not their content.
+"""Prepared data on disk by fingerprint.
 
-A folder in `runs/.cache` is written under another name and renamed when it is complete, with the size and checksum of
-each file. Size and checksum are verified when a command first uses the folder, and a damaged folder is rebuilt. The
-cache may be deleted at any time, even while a run trains on it.
+A folder in `runs/.cache` is written under another name and renamed when it is complete. A folder whose files do not
+have the sizes that were written is rebuilt. The cache may be deleted at any time, even while a run trains on it.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import json
 import os
 import shutil
 import time
-import zlib
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from pathlib import Path
@@ -20,13 +18,12 @@ from typing import Any, TypeVar
 
 from mt_cli.corpus.lines import refuse_devices, unreadable
 from mt_cli.errors import CorpusError, InputError, MtError, reason
-from mt_cli.runtime.files import check_regular, new_folder, read_regular, remove
+from mt_cli.runtime.files import new_folder, remove
 
 FORMAT = 10
 """Version of the cache; increase it when the same data gives other content."""
 
 _CONTENTS = "contents.json"
-_MAX_CONTENTS_BYTES = 2**20
 _STALE_AFTER_SECONDS = 24 * 3600
 _CHUNK_BYTES = 1 << 22
 
@@ -79,59 +76,40 @@ class Cache:
         return self.once(name, lambda: self._verified(self.path / name, make, load))
 
     def _verified(self, folder: Path, make: Callable[[Path], object], load: Callable[[Path], T]) -> T:
-        if damage := _damage_of(folder):
+        if not _is_complete(folder):
             if os.path.lexists(folder):
-                self._say(f"{folder}: {damage}; it is rebuilt")
+                self._say(f"{folder}: is damaged; it is rebuilt")
                 _remove(folder)
-            self._remove_stale()
+            for path in self.path.glob("*.unfinished-*"):  # Killed processes left the old ones.
+                with suppress(OSError):  # Another process may be removing it.
+                    if time.time() - path.lstat().st_mtime > _STALE_AFTER_SECONDS:
+                        _remove(path)
             try:
                 with new_folder(folder) as unfinished:
                     make(unfinished)
-                    _write_contents(unfinished)
+                    (unfinished / _CONTENTS).write_text(json.dumps(_sizes_in(unfinished)), encoding="utf-8")
             except InputError:
-                if _damage_of(folder):  # Otherwise another process has made the same entry first.
+                if not _is_complete(folder):  # Otherwise another process has made the same entry first.
                     raise
         try:
             return load(folder)
         except FileNotFoundError as error:
-            raise MtError(
-                f"{folder}: cannot be read: {reason(error)}; if it was removed, run the command again"
-            ) from error
-
-    def _remove_stale(self) -> None:
-        """Remove unfinished folders that are too old to be in use; killed processes left them."""
-        for path in self.path.glob("*.unfinished-*"):
-            with suppress(OSError):  # Another process may be removing it.
-                if time.time() - path.lstat().st_mtime > _STALE_AFTER_SECONDS:
-                    _remove(path)
+            problem = f"cannot be read: {reason(error)}; if it was removed, run the command again"
+            raise MtError(f"{folder}: {problem}") from error
 
 
-def _write_contents(folder: Path) -> None:
-    """Write the size and checksum of each file of a folder."""
-    contents = {path.name: _size_and_checksum(path) for path in sorted(folder.iterdir())}
-    (folder / _CONTENTS).write_text(json.dumps(contents), encoding="utf-8")
+def _sizes_in(folder: Path) -> dict[str, int]:
+    """Size in bytes of each file of a folder, except the list of contents."""
+    return {path.name: path.stat().st_size for path in folder.iterdir() if path.name != _CONTENTS}
 
 
-def _damage_of(folder: Path) -> str:
-    """Description of the damage to a folder since `_write_contents`; empty if the folder is intact."""
+def _is_complete(folder: Path) -> bool:
+    """True if a folder has the files that were written, in their sizes."""
     try:
-        contents = json.loads(read_regular(folder / _CONTENTS, _MAX_CONTENTS_BYTES))
-        changed = [name for name, expected in contents.items() if _size_and_checksum(folder / name) != expected]
-    except OSError as error:
-        return f"{Path(error.filename or folder).name} cannot be read ({reason(error)})"
-    except (ValueError, AttributeError, RecursionError):
-        return f"{_CONTENTS} is damaged"
-    return f"{changed[0]} is damaged" if changed else ""
-
-
-def _size_and_checksum(path: Path) -> list[int]:
-    """Size in bytes, and a fast checksum that detects accidents but not attacks."""
-    check_regular(path)
-    size = checksum = 0
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            size, checksum = size + len(chunk), zlib.crc32(chunk, checksum)
-    return [size, checksum]
+        contents = json.loads((folder / _CONTENTS).read_bytes())
+        return bool(contents == _sizes_in(folder))
+    except (OSError, ValueError, RecursionError):
+        return False
 
 
 def _remove(path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from json import JSONDecodeError
-from typing import Literal
+from typing import Any, Literal
 
 from mt_cli.errors import InputError, MtError
 
@@ -22,7 +22,7 @@ def hub_errors(kind: Kind, name: str, note: str = "") -> Iterator[None]:
     from huggingface_hub import constants, errors, get_token
 
     # The HTTP library is `httpx` or `httpx2`, depending on the version of the client.
-    http_error = next(base for base in errors.HfHubHTTPError.__mro__[1:] if base.__name__ == "HTTPError")
+    http_error: Any = next(base for base in errors.HfHubHTTPError.__mro__[1:] if base.__name__ == "HTTPError")
     title = f"{kind} {name}"
     try:
         yield
@@ -53,10 +53,8 @@ def hub_errors(kind: Kind, name: str, note: str = "") -> Iterator[None]:
                 problem = f"not found on the hub; check the name ({page}); if it is private, {token}{note}"
                 raise InputError(f"{title}: {problem}") from error
             if status is not None:
-                advice = "; with a token (HF_TOKEN), it allows more requests" if status == 429 else ""
-                raise MtError(
-                    f"{title}: {host} answered with status {status}; run the command again{advice}"
-                ) from error
+                advice = "run the command again" + ", with a token (HF_TOKEN) if you have none" * (status == 429)
+                raise MtError(f"{title}: {host} answered with status {status}; {advice}") from error
         kind_of_error = type(list(_causes(error))[-1]).__name__
         raise MtError(
             f"{title}: no usable answer from {host} ({kind_of_error}); check the network, and run the command "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -29,19 +29,6 @@ TAG = (
 """Tag of XML or HTML. A quoted value may have `>`."""
 ENTITY = r"&(?:[A-Za-z]\w{1,30}|\#\d{1,7}|\#[xX][0-9A-Fa-f]{1,6});"
 PATTERNS: Mapping[str, str] = {
-    "rest": (
-        r"(:[\w:.+-]{1,40}:`)[^`<>]{1,300}?(\s?<[^`>]{1,300}>`)"  # A role with a title, which is translated.
-        r"|:[\w:.+-]{1,40}:`[^`]{1,300}`"
-        r"|``(?:[^`]|`(?!`)){1,300}+``"
-        r"|(?<![`\w:])(`)[^`<>]{1,300}?(\s?<[^`>]{1,500}>`__?)"  # A link with a title.
-        r"|(?<![`\w:])`[^`]{1,300}`__?(?!\w)"
-        r"|\|\w[\w .-]{0,40}\|(?:__?)?|\[(?:\#\w{0,40}|\*|\d{1,4})\]_"
-    ),
-    "markdown": (
-        r"(?<!`)`(?!`)[^`]{1,500}+`(?!`)|(?<!`)``(?!`)(?:[^`]|`(?!`)){1,500}+``(?!`)"
-        r"|(!?\[)[^\[\]]{1,300}(\]\([^()\s]{0,500}(?:\s\"[^\"]{0,200}\")?\))"
-        r"|(\[)[^\[\]]{1,300}(\]\[[^\[\]]{0,100}\])"
-    ),
     "markup": (
         rf"{TAG}"
         r"|<!--(?:[^-]|-(?!->)){0,500}+-->"
@@ -57,19 +44,9 @@ PATTERNS: Mapping[str, str] = {
     ),
     "numbers": r"(?<![\w.,])\d{1,30}(?:[.,:/]\d{1,30}){0,10}(?![\w])",
 }
-"""Regular expression of each value of `corpus.protect`. If groups of it match, these are the spans, and the text
-between them is translated. Each repetition is bounded, so that no text takes long."""
-_BEGINNINGS = {
-    "rest": "`|[",
-    "markdown": "`[",
-    "markup": "<&",
-    "urls": ":",
-    "emails": "@",
-    "dollars": "$",
-    "braces": "{",
-    "printf": "%",
-    "numbers": "0123456789",
-}
+"""Regular expression of each value of `corpus.protect`. Each repetition is bounded, so that no text takes long."""
+_MARKS = {"markup": "<&", "urls": ":", "emails": "@", "dollars": "$", "braces": "{", "printf": "%"}
+_MARKS["numbers"] = "0123456789"
 """A text without these characters has no span of a kind."""
 _UNNUMBERED = regex.compile(rf"(?!%%|%\(|%\d+\$)(?:{PATTERNS['printf']})|\{{(?:[:!][^{{}}]*+)?\}}")
 """Placeholders that stand for the next argument of a program, whatever it is."""
@@ -256,47 +233,30 @@ class Protection:
         return [*map(regex.compile, self.patterns), regex.compile("|".join([_RESERVED.pattern, *kinds]))]
 
     @cached_property
-    def _beginnings(self) -> regex.Pattern[str] | None:
-        """Characters of which a text with a span has one; None if that is not known."""
-        if self.patterns:
-            return None
-        characters = {*RESERVED, *"".join(_BEGINNINGS[kind] for kind in self.kinds)}
-        return regex.compile(f"[{regex.escape(''.join(sorted(characters)))}]")
+    def _marks(self) -> regex.Pattern[str]:
+        """Matches a character of which each text with a span of the kinds has one."""
+        return regex.compile(f"[{regex.escape(''.join([*RESERVED, *(_MARKS[kind] for kind in self.kinds)]))}]")
 
     def spans(self, text: str) -> Spans:
         """Start and end of each span of a text, in order; none is empty, and none overlaps with another.
 
         Raises InputError if a pattern of the user takes too long or too much memory.
         """
-        if not self or (self._beginnings is not None and not self._beginnings.search(text)):
+        if not self or not (self.patterns or self._marks.search(text)):
             return []
         spans: Spans = []
+        timeout = _MAX_SECONDS if self.patterns else None
         try:
             for pattern in self._compiled:
-                starts, ends = [0, *(end for _, end in spans)], [*(start for start, _ in spans), len(text)]
-                gaps = zip(starts, ends, strict=True)
-                spans = sorted([*spans, *(span for gap in gaps for span in self._spans(pattern, text, *gap))])
+                gaps = zip([0, *(end for _, end in spans)], [*(start for start, _ in spans), len(text)], strict=True)
+                matches = (match for gap in gaps for match in pattern.finditer(text, *gap, timeout=timeout))
+                spans = sorted([*spans, *(match.span() for match in matches if match[0])])
         except (TimeoutError, MemoryError):
             raise InputError(
                 f"corpus.protect_patterns: takes more than {_MAX_SECONDS:.0f} seconds, or too much memory, for "
                 f"{text!r:.60}; repeat nothing inside a repetition"
             ) from None
         return spans
-
-    def _spans(self, pattern: regex.Pattern[str], text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Spans of one pattern between two places; between the groups of a match, there may be others."""
-        timeout = _MAX_SECONDS if self.patterns else None
-        for match in pattern.finditer(text, start, end, timeout=timeout):
-            last = first = match.start()
-            groups = (match.span(number) for number in range(1, len(match.regs)) if match[number])
-            inside = [group for group in groups if first <= group[0] and group[1] <= match.end()]
-            for group in sorted(inside, key=_outer_first) or ([match.span()] if match[0] else []):
-                if group[0] < last:
-                    continue  # Inside of the one before.
-                if last > first:
-                    yield from self._spans(pattern, text, last, group[0])
-                yield group
-                last = group[1]
 
     def protect(self, text: str) -> ProtectedText:
         """Replace the spans of a text to translate."""
@@ -329,10 +289,6 @@ class Protection:
 
 
 NO_TEXT, UNPROTECTED = ProtectedText(""), Protection()
-
-
-def _outer_first(span: tuple[int, int]) -> tuple[int, int]:
-    return span[0], -span[1]
 
 
 def _characters(text: str, number: int) -> list[str]:

@@ -18,7 +18,7 @@ from mt_cli.runtime.console import listed
 
 _PAIRS_EXAMINED, _PAIRS_CHECKED = 5_000, 200_000
 _MIN_PAIRS, _MIN_SHARE, _MIN_MATCHED = 10, 0.002, 0.8
-_NEVER_PROPOSED = ("numbers",)
+_NEVER_PROPOSED = "numbers"
 """Numbers are often written in words, or otherwise, in the other language."""
 _NUM_NAMED = 5
 
@@ -36,7 +36,7 @@ class Kind(NamedTuple):
 def kinds_in(pairs: Sequence[Pair]) -> list[Kind]:
     """Kinds of span that pairs have on both sides: in enough pairs, and mostly with the same text."""
     kinds = []
-    for name in PATTERNS:
+    for name in (name for name in PATTERNS if name != _NEVER_PROPOSED):
         protection, num_pairs, num_spans, num_matched = Protection((name,)), 0, 0, 0
         for source, target in pairs:
             if spans := _spans(protection, source):
@@ -45,10 +45,7 @@ def kinds_in(pairs: Sequence[Pair]) -> list[Kind]:
                 num_matched += (spans & _spans(protection, target)).total()
         if num_pairs >= max(_MIN_PAIRS, _MIN_SHARE * len(pairs)) and num_matched >= _MIN_MATCHED * num_spans:
             kinds.append(Kind(name, num_pairs, num_matched / num_spans))
-    names = [kind.name for kind in kinds]
-    # Literals of reStructuredText look like code of Markdown.
-    without = {*_NEVER_PROPOSED, *(["markdown"] if "rest" in names else [])}
-    return [kind for kind in kinds if kind.name not in without]
+    return kinds
 
 
 def proposed_kinds(train: Corpus, config: Config) -> tuple[list[Kind], int]:

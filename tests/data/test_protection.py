@@ -118,5 +118,3 @@ def test_numbers_and_rare_or_unmatched_spans_are_not_proposed():
     assert [kind.name for kind in kinds_in(pairs)] == ["printf"]
     assert kinds_in([(source, target.replace("%s", "%d")) for source, target in pairs]) == []
     assert kinds_in([*pairs[:5], *[("a", "b")] * 50]) == []
-    both = [("``code`` and :ref:`x`", "``code`` und :ref:`x`")] * 20
-    assert [kind.name for kind in kinds_in(both)] == ["rest"]

@@ -22,7 +22,6 @@ def spans_of(text, protection=ALL):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("See `code` or :ref:`the title <foo>`", ["`code`", ":ref:`", " <foo>`"]),
         (
             "<a title='x > y' href=\"z\">it</a> &amp; a < b <!-- a > b --> it's",
             ["<a title='x > y' href=\"z\">", "</a>", "&amp;", "<!-- a > b -->"],
@@ -81,7 +80,7 @@ def test_a_span_is_never_joined_with_a_word():
 def test_own_patterns_come_first(monkeypatch):
     protection = Protection(("braces",), (r"@\w+",))
     assert spans_of("&File {x} @user{y}", protection) == ["{x}", "@user", "{y}"]
-    assert spans_of("foo x", Protection(("printf",), ("(?x) f o o # c",))) == ["foo"]
+    assert spans_of("foo x", Protection(("printf",), ("(?x) (f) o o # c",))) == ["foo"]
     monkeypatch.setattr("mt_cli.corpus.protected_text._MAX_SECONDS", 0.2)
     with pytest.raises(InputError, match="protect_patterns"):
         Protection((), (r"(?:a|aa|aaa)+(?<!a)b",)).spans("a" * 60 + "b")  # It takes too long.
