@@ -1,14 +1,14 @@
-"""Kinds of corpus source: reading, names and fingerprints. Knows nothing of filters or the cache.
+"""Kinds of corpus source: reading, names and fingerprints.
 
-A new kind is a subclass of `TextSource` and a member of `Source` in `config/sources.py`, and an entry in `KINDS`.
+A new kind is a subclass of `TextSource`, a member of `Source` in `config/sources.py`, and a case in the functions here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sources import (
@@ -45,9 +45,23 @@ def read_rows(source: TextSource, languages: Languages, report: ReadReport | Non
 
     Raises CorpusError if the source is missing, unreadable, not UTF-8, or misaligned.
     """
-    items = KINDS[type(source)].read(source, languages_in(source, languages))
-    rows = (report or ReadReport()).rows(items)
+    rows = (report or ReadReport()).rows(_items_of(source, languages_in(source, languages)))
     return ((number, second, first) for number, first, second in rows) if source.reverse else rows
+
+
+def _items_of(source: TextSource, languages: Languages) -> Iterator[Item]:
+    match source:
+        case DatasetSource():
+            return read_dataset(source, languages)
+        case FilesSource():
+            return _read_files(source)
+        case FileSource():
+            return read_file(Path(source.file), languages, source.columns, options_of(source))
+        case FolderSource():
+            return read_folder(source, languages)
+        case BuiltinSource():
+            return _read_builtin(source, languages)
+    raise TypeError(source)
 
 
 def languages_in(source: TextSource, languages: Languages) -> Languages:
@@ -60,12 +74,44 @@ def content_of(source: TextSource, languages: Languages) -> Any:
     """JSON value that changes when the text of the source, or the beginning of a stream, changes."""
     if source.streaming:
         return list(islice(read_rows(source, languages), _ROWS_OF_STREAM))
-    return KINDS[type(source)].content(source)
+    match source:
+        case DatasetSource():
+            return identity_of_dataset(source)
+        case FolderSource():
+            return content_of_folder(source)
+        case FileSource():
+            format_of(Path(source.file), source.format)  # An unknown format is reported before a missing file.
+    return [digest_of_file(path) for path in files_of(source)]
 
 
 def files_of(source: TextSource) -> list[Path]:
     """Files that a source is read from; none for a dataset."""
-    return [Path(path) for path in KINDS[type(source)].files(source)]
+    match source:
+        case FilesSource():
+            return [Path(path) for path in source.files]
+        case FileSource():
+            return [Path(source.file)]
+        case FolderSource():
+            return files_in_folder(source)
+        case BuiltinSource():
+            return [_practice_file(source)]
+    return []
+
+
+def _name_of(source: TextSource) -> str:
+    """Name of a source in reports."""
+    if source.name:
+        return source.name
+    match source:
+        case DatasetSource():
+            name = " ".join(filter(None, (source.dataset, source.subset)))
+        case FolderSource():
+            name = Path(source.folder).name
+        case BuiltinSource():
+            name = source.builtin
+        case _:
+            name = files_of(source)[0].name
+    return name + " reversed" * source.reverse
 
 
 def places_in(corpus: CorpusConfig, name: str, rows: Collection[tuple[str, int]]) -> dict[tuple[str, int], str]:
@@ -123,7 +169,7 @@ def _with_commit(source: Source, before: Source | None) -> Source:
 
 def names_of(sources: Sequence[TextSource]) -> list[str]:
     """Names of sources in reports; duplicates get the name of the second file, or a number."""
-    names = [source.name or KINDS[type(source)].name(source) + " reversed" * source.reverse for source in sources]
+    names = [*map(_name_of, sources)]
     names = [
         f"{Path(source.files[1]).name}{' reversed' * source.reverse}"
         if isinstance(source, FilesSource) and source.name is None and names.count(name) > 1
@@ -140,7 +186,7 @@ def in_blocks(rows: Iterator[T], size: int) -> Iterator[list[T]]:
         yield block
 
 
-def _read_files(source: FilesSource, languages: Languages) -> Iterator[Row]:
+def _read_files(source: FilesSource) -> Iterator[Row]:
     first, second = map(Path, source.files)
     if not source.streaming:  # Counting needs a full pass.
         _check_line_counts(first, second)
@@ -172,15 +218,6 @@ def _first_misaligned_line(source_path: Path, target_path: Path) -> int | None:
     return next((number * _LINES_PER_BLOCK + line for number, line in lines if line is not None), None)
 
 
-def _read_one_file(source: FileSource, languages: Languages) -> Iterator[Item]:
-    return read_file(Path(source.file), languages, source.columns, options_of(source))
-
-
-def _digest_of_file(source: FileSource) -> str:
-    format_of(Path(source.file), source.format)  # An unknown format is reported before a missing file.
-    return digest_of_file(Path(source.file))
-
-
 def _read_builtin(source: BuiltinSource, languages: Languages) -> Iterator[Item]:
     path = _practice_file(source)
     if path.suffix == ".gz":
@@ -196,39 +233,3 @@ def _practice_file(source: BuiltinSource) -> Path:
     if path not in _PRACTICE.iterdir():
         raise CorpusError(f"builtin {source.builtin}: there is no split {source.split!r}")
     return path
-
-
-class _Kind(NamedTuple):
-    read: Callable[[Any, Languages], Iterator[Item]]
-    name: Callable[[Any], str]
-    """Name in reports of a source without `name`."""
-    content: Callable[[Any], Any]
-    """JSON value that changes when the text of the source changes."""
-    files: Callable[[Any], Sequence[str | Path]]
-    """Files that must be on disk."""
-
-
-KINDS: Mapping[type[TextSource], _Kind] = {
-    DatasetSource: _Kind(
-        read_dataset,
-        lambda source: " ".join(filter(None, (source.dataset, source.subset))),
-        identity_of_dataset,
-        lambda source: (),
-    ),
-    FilesSource: _Kind(
-        _read_files,
-        lambda source: Path(source.files[0]).name,
-        lambda source: [digest_of_file(Path(path)) for path in source.files],
-        lambda source: source.files,
-    ),
-    FileSource: _Kind(
-        _read_one_file, lambda source: Path(source.file).name, _digest_of_file, lambda source: [source.file]
-    ),
-    FolderSource: _Kind(read_folder, lambda source: Path(source.folder).name, content_of_folder, files_in_folder),
-    BuiltinSource: _Kind(
-        _read_builtin,
-        lambda source: source.builtin,
-        lambda source: digest_of_file(_practice_file(source)),
-        lambda source: [_practice_file(source)],
-    ),
-}
