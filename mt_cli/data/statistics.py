@@ -1,4 +1,4 @@
-"""Description of the corpora and tokenizers of a run: rows for `report.json`, and lines of text for people."""
+"""Corpora and tokenizers of a run: rows for `report.json`, and lines of text for people."""
 
 from __future__ import annotations
 
