@@ -1,7 +1,7 @@
 """Changes that make training pairs resemble what people type: capitals, typing errors, inserted words.
 
-Knows texts and languages; does not know tokens. Reserved characters of protected spans are never changed. The kinds of
-change, but for inserted words, are those of Bogoychev et al. 2023, "OpusCleaner and OpusTrainer".
+Reserved characters of protected spans are never changed. The kinds of change, except inserted words, are those of
+Bogoychev et al. 2023, "OpusCleaner and OpusTrainer".
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def upper(text: str, language: str) -> str:
 
 
 def is_in_capitals(text: str) -> bool:
-    """Whether a text has three words of two capital letters or more, and no small letter."""
+    """True if a text has three words of two capital letters or more, and no small letter."""
     words = (match[0] for match in regex.finditer(r"[^\W\d_]{2,}", text))
     return sum(word.isupper() for word in words) >= 3 and text == text.upper()
 

@@ -1,4 +1,4 @@
-"""Filters: the status of each pair. Knows text and filters, not where the text comes from.
+"""Filters: the status of each pair.
 
 A block of rows is filtered column by column. A pair gets the status of the first filter that drops it; statuses are
 named like the options of `corpus.filters`.
@@ -119,7 +119,7 @@ def _mask(values: pa.BooleanArray) -> Mask:
 
 
 def _are_identical(source: pa.StringArray, target: pa.StringArray) -> Mask:
-    """Whether both sides are equal and have letters; a number is its own translation."""
+    """Mask of the pairs whose sides are equal and have letters; a number is its own translation."""
     mask = _mask(pc.equal(source, target)).copy()
     rows = np.flatnonzero(mask)
     mask[rows] = _mask(pc.match_substring_regex(source.take(pa.array(rows)), r"\p{L}"))
@@ -132,7 +132,7 @@ def _any_matches(pattern: str, sides: Sequence[pa.StringArray]) -> Mask:
 
 
 def _outside_script(side: pa.StringArray, language: str, min_share: float) -> Mask:
-    """Whether a text has less than `min_share` of its letters in the scripts of its language."""
+    """Mask of the texts with less than `min_share` of their letters in the scripts of their language."""
     scripts = scripts_of(language)
     if scripts is None:
         return np.zeros(len(side), dtype=bool)
@@ -151,7 +151,7 @@ def _outside_script(side: pa.StringArray, language: str, min_share: float) -> Ma
 
 
 def _in_another_language(side: pa.StringArray, texts: Sequence[str], language: str) -> Mask:
-    """Whether a text has three common words of another known language, and none of its language."""
+    """Mask of the texts with three common words of another known language, and none of their own."""
     code = primary(language)
     expected = COMMON_WORDS.get(code)
     if expected is None:
@@ -178,7 +178,7 @@ def are_foreign(sources: Sequence[str], targets: Sequence[str], languages: Langu
 
 
 def seem_swapped(sources: Sequence[str], targets: Sequence[str], languages: Languages) -> bool:
-    """Whether most pairs are in the wrong languages, but few are once the sides are exchanged."""
+    """True if most pairs are in the wrong languages, but few are once the sides are exchanged."""
     return bool(
         primary(languages[0]) != primary(languages[1])
         and are_foreign(sources, targets, languages).mean() > 0.5

@@ -77,7 +77,7 @@ class Alignment:
     stretches: list[Stretch]
     """Stretches of lines with a slip."""
     is_unrelated: bool
-    """Whether the sides do not translate each other at any candidate slip."""
+    """True if the sides do not translate each other at any candidate slip."""
 
 
 def features_of(lines: Iterable[str]) -> Features:
@@ -123,7 +123,7 @@ def find_misaligned_stretches(sources: Sequence[str], targets: Sequence[str]) ->
 
 
 def _is_clean(stretch: Stretch, log_odds: Floats, exists: Bools, straight: int) -> bool:
-    """Whether a stretch for which no slip fits is aligned after all, and only unlike other text, as a list of terms is.
+    """True if a stretch for which no slip fits is aligned after all, and only unlike other text, as a list of terms is.
 
     The lines of such a stretch fit their partners clearly better than the lines a few places up or down.
     """
@@ -307,7 +307,7 @@ def _stretches(slips: Sequence[int | None], path: Sequence[int]) -> list[Stretch
 
 
 def _belongs_to_next(stretch: Stretch, slip: int | None) -> bool:
-    """Whether a stretch covers only the lines that a change to this slip leaves without a partner."""
+    """True if a stretch covers only the lines that a change to this slip leaves without a partner."""
     first, last, own_slip = stretch
     if own_slip == slip:
         return True

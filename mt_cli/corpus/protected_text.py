@@ -1,7 +1,7 @@
 """Protected spans: parts of a text that a translation keeps as they are, such as placeholders, markup and addresses.
 
-Before a text is tokenised, each span is replaced by a reserved character, which is one entry of the vocabulary. After
-the search, the reserved characters are replaced by the spans again. Knows texts; does not know tokens or models.
+Before a text is tokenised, each span is replaced by a reserved character, which is one token of the vocabulary. After
+the search, the reserved characters are replaced by the spans again.
 """
 
 from __future__ import annotations
@@ -157,12 +157,12 @@ class ProtectedText:
 
 
 def _is_unnumbered(content: str) -> bool:
-    """Whether a span is, or has, a placeholder for the next argument of a program."""
+    """True if a span is, or has, a placeholder for the next argument of a program."""
     return bool(_UNNUMBERED.fullmatch(content) or _UNNUMBERED_INSIDE.fullmatch(content))
 
 
 def _are_nested(tags: Sequence[str]) -> bool:
-    """Whether each start tag has its end tag, inside of the same other tags."""
+    """True if each start tag has its end tag, inside of the same other tags."""
     waiting: list[str] = []
     for tag in tags:
         match = _TAG.fullmatch(tag)
@@ -176,13 +176,13 @@ def _are_nested(tags: Sequence[str]) -> bool:
 
 
 def have_other_order(source: str, translation: str) -> bool:
-    """Whether a translation has the unnumbered placeholders of its source, such as `%s`, in another order."""
+    """True if a translation has the unnumbered placeholders of its source, such as `%s`, in another order."""
     placeholders = [_UNNUMBERED.findall(text) for text in (source, translation)]
     return placeholders[0] != placeholders[1] and sorted(placeholders[0]) == sorted(placeholders[1])
 
 
 def _are_joined(before: str, after: str) -> bool:
-    """Whether two pieces of text would be one word side by side."""
+    """True if two pieces of text would be one word side by side."""
     return is_of_word(before[-1:]) and is_of_word(after[:1])
 
 

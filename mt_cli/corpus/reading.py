@@ -98,21 +98,6 @@ class _Request:
         return fingerprint(sources, *languages, filters, held_out, self.stream_rows, self.spelling.key)
 
 
-@dataclass(frozen=True)
-class _Stored:
-    """Rows of a corpus in a file."""
-
-    path: Path
-    parts: list[SourceRows]
-    statuses: NDArray[np.uint8]
-    hashes: Hashes
-    """Hashes of the rows as in `Block`, 3xN."""
-
-    def open(self) -> Corpus:
-        """Corpus after the filters applied so far."""
-        return Corpus(self.path.parent.name, pa.OSFile(str(self.path)), self.statuses, tuple(self.parts))
-
-
 def _read_corpora(request: _Request, cache: Cache, advance: Advance) -> dict[str, Corpus]:
     key = request.fingerprint()
 
@@ -135,24 +120,17 @@ def read_evaluation_pairs(
     pairs, languages_of_pairs, blank_rows = list[Pair](), list[Languages](), list[BlankRow]()
     reports = [ReadReport() for _ in sources]
     for source, name, direction, report in zip(sources, names_of(sources), languages_of_sources, reports, strict=True):
-        pairs_of_source, blank = pairs_of(_unfiltered(source, languages, report), key)
+        blocks = clean_rows(read_rows(source, languages, report), source, languages, None)
+        pairs_of_source, blank = pairs_of(blocks, key)
         origin = name if len(sources) > 1 else ""
         blank_rows += (
             replace(row, num_before=len(pairs) + row.num_before, origin=origin, languages=direction) for row in blank
         )
         pairs += pairs_of_source
         languages_of_pairs += [direction] * len(pairs_of_source)
-    _say_notes(reports)
-    return pairs, languages_of_pairs, blank_rows
-
-
-def _unfiltered(source: Source, languages: Languages, report: ReadReport) -> Iterator[Block]:
-    return clean_rows(read_rows(source, languages, report), source, languages, None)
-
-
-def _say_notes(reports: Iterable[ReadReport]) -> None:
     for note in dict.fromkeys(note for report in reports for note in report.notes()):
         say(f"note: {note}")
+    return pairs, languages_of_pairs, blank_rows
 
 
 def pairs_of(blocks: Iterable[Block], key: str) -> tuple[list[Pair], list[BlankRow]]:
@@ -189,30 +167,30 @@ def _store(folder: Path, request: _Request, advance: Advance) -> None:
     check_free_disk(folder, num_bytes, "the prepared corpus")
     evaluation_hashes: Hashes = np.empty(0, np.int64)
     for name, sources in groups.items():
-        stored = _store_rows(folder / f"{name}.arrow", sources, request, name == "train", advance)
+        corpus, hashes = _store_rows(folder / f"{name}.arrow", sources, request, name == "train", advance)
         if name == "train":
-            _filter_together(stored, request, evaluation_hashes)
-        evaluation_hashes = np.concatenate([evaluation_hashes, *stored.hashes[:2]])
-        _check_not_empty(stored.statuses, key_of(name))
-        np.save(folder / f"{name}.npy", stored.statuses)
-        parts = json.dumps([asdict(part) for part in stored.parts])
+            _filter_together(corpus, hashes, request, evaluation_hashes)
+        evaluation_hashes = np.concatenate([evaluation_hashes, *hashes[:2]])
+        _check_not_empty(corpus.statuses, key_of(name))
+        np.save(folder / f"{name}.npy", corpus.statuses)
+        parts = json.dumps([asdict(part) for part in corpus.parts])
         (folder / f"{name}.json").write_text(parts, encoding="utf-8")
 
 
-def _filter_together(train: _Stored, request: _Request, evaluation_hashes: Hashes) -> None:
+def _filter_together(train: Corpus, hashes: Hashes, request: _Request, evaluation_hashes: Hashes) -> None:
     """Apply the filters that compare rows or corpora to `train`, and hold out the share for validation."""
     config, statuses = request.config, train.statuses
-    filters = [config.filters_of(source) for source in config.train]
-    filters_of_rows = [(part.num_rows, options) for part, options in zip(train.parts, filters, strict=True)]
-    drop_repeated(statuses, train.hashes, filters_of_rows, evaluation_hashes)
+    filters = [
+        (part.num_rows, config.filters_of(source)) for part, source in zip(train.parts, config.train, strict=True)
+    ]
+    drop_repeated(statuses, hashes, filters, evaluation_hashes)
     _check_not_empty(statuses, key_of("train"))
     if share := config.held_out(request.seed):
         fraction, seed = share
         keys = np.zeros(len(statuses), np.uint64)
-        blocks = train.open().untagged_blocks(config.languages_of("train"), config.tags)
-        hashes = [pair_hashes(sources, targets, seed) for _, sources, targets in blocks]
-        keys[statuses == KEPT] = np.concatenate(hashes)
-        hold_out(statuses, train.hashes, filters_of_rows, fraction, keys)
+        blocks = train.untagged_blocks(config.languages_of("train"), config.tags)
+        keys[statuses == KEPT] = np.concatenate([pair_hashes(first, second, seed) for _, first, second in blocks])
+        hold_out(statuses, hashes, filters, fraction, keys)
 
 
 def _check_not_empty(statuses: NDArray[np.uint8], key: str) -> None:
@@ -230,8 +208,13 @@ def _open(folder: Path, name: str) -> Corpus:
     return Corpus(folder.name, file, np.load(folder / f"{stored}.npy"), tuple(parts), code)
 
 
-def _store_rows(path: Path, sources: Sequence[Source], request: _Request, is_train: bool, advance: Advance) -> _Stored:
-    """Write the rows of sources, each row filtered by itself; only rows of `train` have filters and a limit."""
+def _store_rows(
+    path: Path, sources: Sequence[Source], request: _Request, is_train: bool, advance: Advance
+) -> tuple[Corpus, Hashes]:
+    """Write the rows of sources, each row filtered by itself; only rows of `train` have filters and a limit.
+
+    Return the corpus, and the hashes of its rows as in `Block`, 3xN.
+    """
     config, num_rows = request.config, 0
     parts, statuses, hashes = list[SourceRows](), [np.empty(0, np.uint8)], [np.empty((3, 0), np.int64)]
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, _SCHEMA) as writer:
@@ -251,7 +234,8 @@ def _store_rows(path: Path, sources: Sequence[Source], request: _Request, is_tra
             place = name, first_row, num_rows - first_row, digest.hexdigest(), commit_of(source)
             losses = dict(report.num_skipped), report.skipped, report.varieties, [*report.notes()]
             parts.append(SourceRows(*place, *losses))
-    return _Stored(path, parts, np.concatenate(statuses), np.concatenate(hashes, axis=1))
+    corpus = Corpus(path.parent.name, pa.OSFile(str(path)), np.concatenate(statuses), tuple(parts))
+    return corpus, np.concatenate(hashes, axis=1)
 
 
 def _add_texts(digest: Any, column: pa.Array) -> None:
