@@ -65,11 +65,19 @@ def find_repository(kind: Kind, name: str, revision: str | None, note: str = "")
 
 def _files_of(kind: Kind, name: str, folder: Path) -> dict[str, int]:
     """Size of each file of a commit, as `snapshot_download` listed them, or of each downloaded file without a list."""
-    from huggingface_hub._tree_cache import read_tree_cache  # There is no public function.
+    from huggingface_hub import HfApi, RepoFile
+    from huggingface_hub.constants import HF_HUB_OFFLINE
 
-    entries = read_tree_cache(str(folder.parents[1]), folder.name)
-    if entries is not None:
-        return {path: entry.size for path, entry in entries.items()}
+    try:
+        from huggingface_hub._tree_cache import read_tree_cache  # There is no public function.
+    except ImportError:  # In other versions of the client.
+        if not HF_HUB_OFFLINE:
+            tree = HfApi().list_repo_tree(name, recursive=True, revision=folder.name, repo_type=kind)
+            return {file.path: file.size for file in tree if isinstance(file, RepoFile)}
+    else:
+        entries = read_tree_cache(str(folder.parents[1]), folder.name)
+        if entries is not None:
+            return {path: entry.size for path, entry in entries.items()}
     return {path.relative_to(folder).as_posix(): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
 
 

@@ -39,6 +39,13 @@ def test_a_stream_of_files_reports_where_one_ends(tmp_path):
             rows_of(source, streaming=streaming)
 
 
+def test_the_client_still_has_its_list_of_files(tmp_path):
+    """`corpus/hub.py` uses this private function, and has a slower way without it."""
+    from huggingface_hub._tree_cache import read_tree_cache
+
+    assert read_tree_cache(str(tmp_path), "0" * 40) is None
+
+
 def test_a_dataset_has_another_identity_if_its_files_change(tmp_path):
     path = tmp_path / "books" / "train.jsonl"
     path.parent.mkdir()
