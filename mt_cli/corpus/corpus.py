@@ -89,7 +89,8 @@ class Corpus:
 
     def languages(self, of_parts: Sequence[Languages]) -> list[Languages]:
         """Languages of each pair, given the languages of each part."""
-        return [of_parts[part] for part in self._part_of_each_row()[self.statuses == self.code]]
+        counts = map(self.num_kept, self.parts)
+        return [languages for languages, count in zip(of_parts, counts, strict=True) for _ in range(count)]
 
     def untagged_blocks(
         self, of_parts: Sequence[Languages], tags: Sequence[str], mask: NDArray[np.bool_] | None = None
@@ -108,9 +109,6 @@ class Corpus:
         """Pairs under a mask (default: all of the corpus) without tags, each with the languages of its part."""
         blocks = self.untagged_blocks(of_parts, tags, mask)
         return [(languages, pair) for languages, *sides in blocks for pair in zip(*sides, strict=True)]
-
-    def _part_of_each_row(self) -> NDArray[np.intp]:
-        return np.repeat(np.arange(len(self.parts)), [part.num_rows for part in self.parts])
 
     @cached_property
     def pairs(self) -> list[Pair]:

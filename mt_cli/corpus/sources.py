@@ -206,16 +206,12 @@ def _check_line_counts(source_path: Path, target_path: Path) -> None:
         return
     for path in (source_path, target_path):
         next(read_lines(path), None)  # Raises the error of a file that is not text.
-    line = _first_misaligned_line(source_path, target_path)
-    near = "" if line is None else f"; they seem to diverge near line {line:,}"
-    numbers = f"{source_path} has {num_sources:,} lines and {target_path} has {num_targets:,}"
-    raise CorpusError(f"{numbers}: {_LINES_BELONG}{near}")
-
-
-def _first_misaligned_line(source_path: Path, target_path: Path) -> int | None:
     sides = (in_blocks(read_lines(path), _LINES_PER_BLOCK) for path in (source_path, target_path))
     lines = enumerate(first_misaligned_line(*blocks) for blocks in zip(*sides, strict=False))
-    return next((number * _LINES_PER_BLOCK + line for number, line in lines if line is not None), None)
+    first = next((number * _LINES_PER_BLOCK + line for number, line in lines if line is not None), None)
+    near = "" if first is None else f"; they seem to diverge near line {first:,}"
+    numbers = f"{source_path} has {num_sources:,} lines and {target_path} has {num_targets:,}"
+    raise CorpusError(f"{numbers}: {_LINES_BELONG}{near}")
 
 
 def _read_builtin(source: BuiltinSource, languages: Languages) -> Iterator[Item]:

@@ -51,7 +51,7 @@ def _part_row(data: Data, name: str, index: int) -> dict[str, Any]:
     return {
         "corpus": name,
         "name": part.name,
-        **_commit(part.commit),
+        **({} if part.commit is None else {"commit": part.commit}),
         "num_read": corpus.num_kept(part) if is_share else part.num_rows,
         "num_kept": statistics.num_pairs[index],
         "num_held_out": 0 if is_share else counts.get("held_out", 0),
@@ -69,12 +69,9 @@ def notes_on_reading(corpora: Mapping[str, Corpus]) -> list[str]:
     return list(dict.fromkeys([*(note for part in parts for note in part.notes), *mixtures]))
 
 
-def _commit(commit: str | None) -> dict[str, str]:
-    return {} if commit is None else {"commit": commit}
-
-
 def _stream_row(name: str, source: TextSource, counts: Mapping[str, int] | None) -> dict[str, Any]:
-    row: dict[str, Any] = {"corpus": "train", "name": name, **_commit(commit_of(source))}
+    commit = commit_of(source)
+    row: dict[str, Any] = {"corpus": "train", "name": name, **({} if commit is None else {"commit": commit})}
     if counts is None:
         return row
     dropped = {status: count for status, count in counts.items() if count and status != "kept"}
