@@ -32,6 +32,8 @@ class Options:
     """Source and target language of the model."""
     column: str | None = None
     """Column of a table, by name or, from 1, by number."""
+    keys: tuple[str, ...] = ()
+    """Patterns for the keys whose values are translated, of a file of keys and texts; empty for all that are text."""
 
 
 @dataclass(frozen=True)

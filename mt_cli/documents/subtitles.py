@@ -21,7 +21,8 @@ from mt_cli.documents.document import (
     line_of,
     read_content,
 )
-from mt_cli.documents.texts import SUBTITLE_TAG, balanced, has_letters, joined, one_line
+from mt_cli.documents.language import has_letters
+from mt_cli.documents.texts import SUBTITLE_TAG, balanced, joined, one_line
 
 _END = re.compile(r"\r\n|\n|\r")
 _NUMBER = re.compile(r"\s*\d+\s*")

@@ -1,4 +1,4 @@
-"""Texts of units: letters, margins, display width, lines of a width, and lines of equal length."""
+"""Texts of units: margins, display width, lines of a width, and lines of equal length."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from unicodedata import category, combining, east_asian_width
+
+from mt_cli.documents.language import has_letters
 
 SPACES = re.compile(r"[ \t\r\n\f\v]+")
 """Space that a line may be broken at; a no-break space is none."""
@@ -16,11 +18,6 @@ _CLOSING = "、。，．・：；？！）」』】〕》〉ー…々ゃゅょ�
 """Characters that begin no line."""
 _DASHES = "-–—"
 """Characters that a speech begins with, so that no other line of a subtitle does."""
-
-
-def has_letters(text: str) -> bool:
-    """Whether a text has anything to translate."""
-    return any(map(str.isalpha, text))
 
 
 def is_translatable(text: str) -> bool:

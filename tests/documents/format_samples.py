@@ -111,7 +111,7 @@ HTML = """<!DOCTYPE html>
 </body></html>
 """
 MARKDOWN = """---
-title: kept
+slug: kept
 ---
 # A *word* with `code` {#kept}
 
