@@ -67,6 +67,8 @@ class Document:
     """Numbers for the summary, such as entries without text."""
     marks: Sequence[str] = PLACEHOLDERS
     """Kinds of inline marks in its texts, besides tags; see `inline_marks`."""
+    edits: Sequence[tuple[int, int, str]] = ()
+    """Start, end and new content of parts that change if a text does, such as the language of a page."""
     wrap: Callable[[bytes], bytes] = bytes
     """File from the encoded content; for an archive, the archive with new parts."""
 
@@ -76,10 +78,11 @@ class Document:
         Raises DocumentError if the encoding of the document lacks a character.
         """
         pieces, place = [], 0
-        for index in sorted(parts):
-            unit = self.units[index]
-            pieces += [self.content[place : unit.start], parts[index]]
-            place = unit.end
+        changes = [(self.units[index].start, self.units[index].end, part) for index, part in parts.items()]
+        is_changed = any(self.content[start:end] != part for start, end, part in changes)
+        for start, end, part in sorted([*changes, *(self.edits if is_changed else ())]):
+            pieces += [self.content[place:start], part]
+            place = end
         text = "".join([*pieces, self.content[place:]])
         try:
             content = self.mark + text.encode(self.encoding)

@@ -80,3 +80,25 @@ JSON = {
 def test_dialects_of_json_keep_their_placeholders(tmp_path, suffix):
     for content, expected in JSON.items():
         assert in_capitals(tmp_path, suffix, content) == expected
+
+
+HTML = {
+    "<p>the <ruby>old<rp>(</rp><rt>reading</rt><rp>)</rp></ruby> house</p>": "<p>THE OLD HOUSE</p>",
+    "<p>a<br>b <i>c</i><br/>d</p>": "<p>A<br>B <i>C</i><br/>D</p>",
+    '<ul><li translate="no">a<li>b</ul>c<table><tr><td translate=no>d<td>e<tr><td>f</table>g': (
+        '<ul><li translate="no">a<li>B</ul>C<table><tr><td translate=no>d<td>E<tr><td>F</table>G'
+    ),
+    '<iframe title="a b"></iframe><pre title="d e">f</pre><input type="submit" value="g h"><input value="i">': (
+        '<iframe title="A B"></iframe><pre title="D E">f</pre><input type="submit" value="G H"><input value="i">'
+    ),
+    '<script>s.replace("<!--", "")</script><p>a b</p>': '<script>s.replace("<!--", "")</script><p>A B</p>',
+    '<html lang="en"><meta property="og:title" content="a b"><meta property="og:type" content="a b">c': (
+        '<html lang="it"><meta property="og:title" content="A B"><meta property="og:type" content="a b">C'
+    ),
+    "<p>see \\(a + b\\) and $$c = d$$</p>": "<p>SEE \\(a + b\\) AND $$c = d$$</p>",
+}
+
+
+def test_pages_keep_what_is_no_language_and_lose_no_text(tmp_path):
+    for content, expected in HTML.items():
+        assert in_capitals(tmp_path, ".html", content) == expected
