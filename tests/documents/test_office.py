@@ -5,7 +5,7 @@ import zipfile
 from xml.etree import ElementTree
 
 import pytest
-from format_samples import WORD
+from format_samples import ODT, WORD
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from round_trips import archive, read, texts_of, translated
@@ -50,6 +50,18 @@ def test_runs_of_the_same_formatting_are_one_text(tmp_path):
     assert texts_of(document) == [("one two <m2>three</m2> four",)]
     expected = word((bold("tre") + run(" quattro uno")).replace("<w:t>", '<w:t xml:space="preserve">'))
     assert written(document, lambda text: "<m2>tre</m2> quattro uno") == expected
+
+
+def test_a_line_break_ends_a_text(tmp_path):
+    document = read_word(
+        tmp_path, run("one") + "<w:r><w:br/></w:r>" + run("two") + bold("three") + "<w:r><w:cr/></w:r>"
+    )
+    assert texts_of(document) == [("one", "two<m1>three</m1>")]
+    content = written(document, str.upper)
+    assert plain(content) == "ONETWOTHREE" and content.index("ONE") < content.index("<w:br/>") < content.index("TWO")
+    content = ODT.replace("<text:span>word</text:span>", "<text:line-break/>two<text:span>word</text:span>", 1)
+    document = read(tmp_path, ".odt", archive("content.xml", content))
+    assert texts_of(document)[1][:2] == ("word", "two<text:span>word</text:span><m4/> word")
 
 
 def test_links_fields_breaks_and_pictures_stay(tmp_path):
