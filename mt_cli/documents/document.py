@@ -67,10 +67,21 @@ class Document:
     """Numbers for the summary, such as entries without text."""
     marks: Sequence[str] = PLACEHOLDERS
     """Kinds of inline marks in its texts, besides tags; see `inline_marks`."""
+    has_lines: bool = True
+    """False if people do not see the lines of the content."""
     edits: Sequence[tuple[int, int, str]] = ()
     """Start, end and new content of parts that change if a text does, such as the language of a page."""
     wrap: Callable[[bytes], bytes] = bytes
     """File from the encoded content; for an archive, the archive with new parts."""
+
+    def places(self) -> Iterator[str]:
+        """Place of each unit, for messages: its line or, where nobody sees lines, its number and first words."""
+        line, place = 1, 0
+        for number, unit in enumerate(self.units, start=1):
+            line += self.content.count("\n", place, unit.start)
+            place = unit.start
+            words = " ".join(unit.texts[0].split()[:5])
+            yield f"line {line:,}" if self.has_lines else f"paragraph {number:,} ({words[:60]})"
 
     def replaced(self, parts: Mapping[int, str]) -> bytes:
         """Bytes of the document with new content for some units, by their index.

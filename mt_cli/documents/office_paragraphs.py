@@ -101,7 +101,8 @@ def paragraphs_of(content: str, root: Element) -> Iterator[Paragraph | None]:
         yield _word_paragraph(content, root) if is_word else _open_document_paragraph(content, root)
         return
     for child in root.children:
-        yield from paragraphs_of(content, child)
+        if child.name != "tracked-changes":  # Deleted text of OpenDocument.
+            yield from paragraphs_of(content, child)
 
 
 def _open_document_paragraph(content: str, element: Element) -> Paragraph:

@@ -16,7 +16,7 @@ from pydantic import RootModel
 from mt_cli.corpus.cache import digest_of_file
 from mt_cli.corpus.protected_text import UNPROTECTED, have_other_order
 from mt_cli.documents.aligned_tags import TextWithoutTags
-from mt_cli.documents.document import Document, DocumentError, Options, Unit, line_of
+from mt_cli.documents.document import Document, DocumentError, Options, Unit
 from mt_cli.documents.formats import check_document_size, is_document, read_document
 from mt_cli.documents.inline_marks import InlineMarks
 from mt_cli.documents.inline_tags import Piece, Tag
@@ -145,11 +145,11 @@ def translated_document(document: Document, name: str, job: Job) -> bytes:
         del is_block[line]
     translations = copied | _translations(is_block, document.marks, job)
     written = {index: unit for index, unit in chosen.items() if not all(line in copied for line in lines[index])}
-    parts = {}
+    parts, places = {}, [*document.places()]
     for index, unit in written.items():
         problems = dict.fromkeys(translations[line].problem for line in lines[index])
         for problem in filter(None, problems):
-            place = f"{name}, line {line_of(document.content, unit.start):,}"
+            place = f"{name}, {places[index]}"
             if place not in job.places_for_review[problem][-1:]:  # Several texts may be on one line.
                 job.places_for_review[problem].append(place)
         if EMPTY not in problems:
