@@ -56,6 +56,10 @@ def translate(
         bool, flag(_TEXT, "--all", "Of a document, translate texts that have a translation, too.")
     ] = False,
     column: Annotated[str | None, option(_TEXT, "NAME", "Column of a table to translate.", False)] = None,
+    keys: Annotated[
+        str | None,
+        option(_TEXT, "NAME,...", "Keys of a .json file whose values are translated, as title or menu.*.", False),
+    ] = None,
     to: options.ToOption = None,
     interactive: Annotated[bool, flag(_TEXT, "--interactive", "Prompt for sentences, one at a time.")] = False,
     beam_size: options.BeamSizeOption = None,
@@ -106,7 +110,7 @@ def translate(
         check_distinct({"--input": input_file, "--output": output_file})
         translator = load_translator(run_paths(run), device, precision, engine, checkpoint, threads)
         search["tag"] = translator.target_tag(to)
-        return _translate_documents(translator, search, input_file, output_file, column, translate_all, strict)
+        return _translate_documents(translator, search, input_file, output_file, column, keys, translate_all, strict)
 
     _check_sources(sentences, input_file, interactive, as_lines)
     _check_outputs(None if sentences else input_file or 0, output_file, alignment)
@@ -142,13 +146,14 @@ def _translate_documents(
     path: Path,
     output: Path,
     column: str | None,
+    keys: str | None,
     translates_all: bool,
     is_strict: bool,
 ) -> None:
     from mt_cli.documents.document import Options
     from mt_cli.documents.translate import Job, translate_documents
 
-    options = Options(translator.languages, column)
+    options = Options(translator.languages, column, tuple(keys.split(",")) if keys else ())
     key = repr((translator.digest, sorted(search.items(), key=str), options, translates_all, translator.decoding))
     translate_documents(path, output, Job(translator, search, options, translates_all, key), is_strict)
 

@@ -32,6 +32,8 @@ class Options:
     """Source and target language of the model."""
     column: str | None = None
     """Column of a table, by name or, from 1, by number."""
+    keys: tuple[str, ...] = ()
+    """Patterns for the keys whose values are translated, of a file of keys and texts; empty for all that are text."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,21 @@ class Document:
     """Numbers for the summary, such as entries without text."""
     marks: Sequence[str] = PLACEHOLDERS
     """Kinds of inline marks in its texts, besides tags; see `inline_marks`."""
+    has_lines: bool = True
+    """False if people do not see the lines of the content."""
+    edits: Sequence[tuple[int, int, str]] = ()
+    """Start, end and new content of parts that change if a text does, such as the language of a page."""
     wrap: Callable[[bytes], bytes] = bytes
     """File from the encoded content; for an archive, the archive with new parts."""
+
+    def places(self) -> Iterator[str]:
+        """Place of each unit, for messages: its line or, where nobody sees lines, its number and first words."""
+        line, place = 1, 0
+        for number, unit in enumerate(self.units, start=1):
+            line += self.content.count("\n", place, unit.start)
+            place = unit.start
+            words = " ".join(unit.texts[0].split()[:5])
+            yield f"line {line:,}" if self.has_lines else f"paragraph {number:,} ({words[:60]})"
 
     def replaced(self, parts: Mapping[int, str]) -> bytes:
         """Bytes of the document with new content for some units, by their index.
@@ -74,10 +89,11 @@ class Document:
         Raises DocumentError if the encoding of the document lacks a character.
         """
         pieces, place = [], 0
-        for index in sorted(parts):
-            unit = self.units[index]
-            pieces += [self.content[place : unit.start], parts[index]]
-            place = unit.end
+        changes = [(self.units[index].start, self.units[index].end, part) for index, part in parts.items()]
+        is_changed = any(self.content[start:end] != part for start, end, part in changes)
+        for start, end, part in sorted([*changes, *(self.edits if is_changed else ())]):
+            pieces += [self.content[place:start], part]
+            place = end
         text = "".join([*pieces, self.content[place:]])
         try:
             content = self.mark + text.encode(self.encoding)

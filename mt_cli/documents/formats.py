@@ -31,9 +31,14 @@ READERS: Mapping[str, Callable[[Path, Options], Document]] = {
     ".csv": read_csv,
     ".tsv": read_tsv,
     ".json": read_json,
+    ".arb": read_json,
     ".properties": read_properties,
     ".md": read_markdown,
     ".markdown": read_markdown,
+    ".mdx": read_markdown,
+    ".mkd": read_markdown,
+    ".rmd": read_markdown,
+    ".qmd": read_markdown,
 }
 
 

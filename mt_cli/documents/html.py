@@ -1,13 +1,15 @@
 """HTML (`.html`, `.htm`, `.xhtml`): text of blocks, with its inline tags, and text in attributes.
 
-Scripts, styles, code, and what is marked with `translate="no"` or the class `notranslate` stay as they are. All
-elements and other attributes stay too: HTML has no mark for a machine translation, and `lang` is not changed.
+Scripts, styles, code, and what is marked with `translate="no"` or the class `notranslate` stay as they are. A line
+break (`br`) ends a text. Of a ruby annotation, the base is translated, and its readings go. `lang` of the page becomes
+the target language. Other elements and attributes stay: HTML has no mark for a machine translation.
 """
 
 from __future__ import annotations
 
 import html
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,6 +18,7 @@ from pathlib import Path
 from mt_cli.corpus.xml_places import allowed, declared_encoding
 from mt_cli.documents.document import Document, DocumentError, Options, Unit, line_of, read_content
 from mt_cli.documents.html_places import Event, HtmlError, events_of
+from mt_cli.documents.inline_marks import FORMULAS, PLACEHOLDERS
 from mt_cli.documents.inline_tags import Piece, Tag, TaggedText
 
 _INLINE_NAMES = (
@@ -29,6 +32,30 @@ _KEPT_INLINE = frozenset(_KEPT_INLINE_NAMES.split())
 _KEPT_NAMES = "script style pre textarea template xmp listing plaintext noembed noframes"
 _KEPT = _KEPT_INLINE | frozenset(_KEPT_NAMES.split())
 _TRANSLATED = ("alt", "title", "placeholder", "aria-label")
+_META = re.compile(r"description|(?:og|twitter):(?:title|description|site_name|image:alt)", re.IGNORECASE)
+_READINGS, _RUBY = frozenset(("rt", "rp", "rtc")), frozenset(("ruby", "rb"))
+_BLOCKS = (
+    "address article aside blockquote details div dl fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6 header "
+    "hgroup hr main menu nav ol p pre search section table ul"
+)
+_CLOSED_BY = {
+    names: frozenset(following.split())
+    for names, following in {
+        "li": "li",
+        "dt": "dt dd",
+        "dd": "dt dd",
+        "tr": "tr tbody tfoot",
+        "td": "td th tr tbody tfoot",
+        "th": "td th tr tbody tfoot",
+        "thead": "tbody tfoot",
+        "tbody": "tbody tfoot",
+        "tfoot": "tbody",
+        "option": "option optgroup",
+        "optgroup": "optgroup",
+        "p": _BLOCKS,
+    }.items()
+}
+"""Elements whose end tag may be missing, and those that end them: HTML, section 13.1.2.4."""
 _CHARSET = re.compile(rb"<meta\b[^<>]*?\bcharset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
 _WEB_NAMES = {"iso-8859-1": "cp1252", "latin1": "cp1252", "us-ascii": "cp1252", "utf-16": "utf-8", "gb2312": "gbk"}
 """Encodings that HTML reads in place of those with these names."""
@@ -38,14 +65,20 @@ def read_html(path: Path, options: Options) -> Document:
     """Texts of a page as units; raises DocumentError if it is cut off or not in its encoding."""
     content, encoding, mark = read_content(path, _declared)
     is_xml = path.suffix.lower() == ".xhtml"
-    document = html_document(content, encoding, "&#160;" if is_xml else "&nbsp;", str(path))
+    document = html_document(content, encoding, "&#160;" if is_xml else "&nbsp;", str(path), options.languages)
     return replace(document, mark=mark)
 
 
-def html_document(content: str, encoding: str = "utf-8", space: str = "&nbsp;", name: str = "html") -> Document:
+def html_document(
+    content: str,
+    encoding: str = "utf-8",
+    space: str = "&nbsp;",
+    name: str = "html",
+    languages: tuple[str, str] = ("", ""),
+) -> Document:
     """Texts of a page, or of a part of one, as units; raises DocumentError, with the name, if it is cut off.
 
-    `space` is written for a no-break space.
+    `space` is written for a no-break space, and the target language as that of the page.
     """
     try:
         events = events_of(content)
@@ -53,7 +86,13 @@ def html_document(content: str, encoding: str = "utf-8", space: str = "&nbsp;", 
         raise DocumentError(f"{name}, line {line_of(content, error.place):,}: {error}; is it cut off?") from None
     escape = partial(_escaped, encoding=encoding, space=space)
     units = [unit for run in _runs(content, events) for unit in _units(content, run, escape)]
-    return Document(content, units, encoding)
+    edits = [(*place, languages[1]) for event in events for place in _language(event)] if languages[1] else []
+    return Document(content, units, encoding, marks=(FORMULAS, *PLACEHOLDERS), edits=edits)
+
+
+def _language(event: Event) -> Iterator[tuple[int, int]]:
+    if event.name == "html" and event.kind == "start":
+        yield from (event.attributes[name] for name in ("lang", "xml:lang") if name in event.attributes)
 
 
 def _declared(beginning: bytes) -> str | None:
@@ -77,13 +116,18 @@ def _runs(content: str, events: Sequence[Event]) -> Iterator[list[Event]]:
         if event.kind in ("text", "other") or (event.kind == "end" and event.name in _INLINE):
             run.append(event)
             continue
-        is_kept = event.kind != "end" and _is_kept(content, event)
+        is_marked = event.kind != "end" and _is_marked(content, event)
+        is_kept = is_marked or (event.kind != "end" and event.name in _KEPT)
+        attributes = {} if is_marked else event.attributes
         end = _end_of(events, index - 1) if is_kept or event.name == "title" else index
-        if event.name in (_INLINE | _KEPT_INLINE):
-            run.append(Event("other", "", event.start, events[end - 1].end, {}) if is_kept else event)
+        if event.name == "br":
+            yield run
+            run = []
+        elif event.name in (_INLINE | _KEPT_INLINE):
+            run.append(Event("other", "", event.start, events[end - 1].end, attributes) if is_kept else event)
         else:
             yield run
-            if not is_kept:
+            if not is_marked:
                 yield [event]
             run = []
             if event.name == "title" and not is_kept and end - 1 > index:
@@ -94,23 +138,34 @@ def _runs(content: str, events: Sequence[Event]) -> Iterator[list[Event]]:
     yield run
 
 
-def _is_kept(content: str, event: Event) -> bool:
-    """Whether an element is not translated."""
+def _is_marked(content: str, event: Event) -> bool:
+    """True if an element and its attributes are marked as not to be translated."""
     values = {name: content[start:end].lower() for name, (start, end) in event.attributes.items()}
-    is_marked = values.get("translate") == "no" or "notranslate" in values.get("class", "").split()
-    return is_marked or event.name in _KEPT
+    return values.get("translate") == "no" or "notranslate" in values.get("class", "").split()
 
 
 def _end_of(events: Sequence[Event], first: int) -> int:
-    """Index after the end tag of an element; after its start tag if it has none, or the last if that is missing."""
-    name, depth = events[first].name, 0
+    """Index after the end tag of an element; after its start tag if it has none, or the last if that is missing.
+
+    An element whose end tag may be missing ends before the next one of its kind, and before the end of its parent.
+    """
+    followers = _CLOSED_BY.get(events[first].name, frozenset())
+    is_open, num_open = list[str](), Counter[str]()
     for index in range(first, len(events)):
-        if events[index].name == name:
-            depth += {"start": 1, "end": -1}.get(events[index].kind, 0)
-        if depth <= 0:
-            return index + 1
-        if name in ("p", "option") and depth > 1:  # The next one ends it.
+        event = events[index]
+        if event.kind == "start":
+            if is_open and event.name in followers and all(name in _INLINE for name in is_open[1:]):
+                return index
+            is_open.append(event.name)
+            num_open[event.name] += 1
+        elif event.kind == "end" and num_open[event.name]:
+            while (name := is_open.pop()) != event.name:
+                num_open[name] -= 1
+            num_open[name] -= 1
+        elif event.kind == "end" and followers:
             return index
+        if not is_open:
+            return index + 1
     return len(events)
 
 
@@ -132,9 +187,12 @@ def _units(content: str, run: Sequence[Event], escape: Callable[[str], str]) -> 
 def _values(content: str, event: Event) -> Iterator[tuple[int, int]]:
     """Places of the values of a tag that are translated."""
     names: Sequence[str] = _TRANSLATED
+    kinds = {name: content[slice(*place)] for name, place in event.attributes.items()}
     if event.name == "meta":
-        start, end = event.attributes.get("name", (0, 0))
-        names = ("content",) if content[start:end].lower() == "description" else ()
+        is_text = any(_META.fullmatch(kinds.get(name, "")) for name in ("name", "property"))
+        names = ("content",) if is_text else ()
+    elif event.name == "input" and kinds.get("type", "").lower() in ("submit", "button", "reset"):
+        names = (*_TRANSLATED, "value")
     for start, end in sorted(event.attributes[name] for name in names if name in event.attributes):
         if any(map(str.isalpha, html.unescape(content[start:end]))):
             yield start, end
@@ -142,13 +200,18 @@ def _values(content: str, event: Event) -> Iterator[tuple[int, int]]:
 
 def _pieces(content: str, run: Sequence[Event]) -> Iterator[Piece]:
     start: int | None = None
+    is_reading = False
     for event in run:
-        if event.kind == "text":
+        if event.kind == "text" and not is_reading:
             start = event.start if start is None else start
             continue
         if start is not None:
             yield html.unescape(content[start : event.start])
             start = None
+        if event.name in _RUBY | _READINGS:
+            is_reading = event.kind == "start" and event.name in _READINGS
+        if is_reading or event.name in _RUBY | _READINGS:
+            continue
         kind = event.kind if event.kind in ("start", "end") else ""
         yield Tag(content[event.start : event.end], event.name, kind, event.start)
     if start is not None:

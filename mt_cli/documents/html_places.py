@@ -11,6 +11,7 @@ _VOID_NAMES = "area base br col embed hr img input link meta param source track 
 VOID = frozenset(_VOID_NAMES.split())
 _ATTRIBUTE = re.compile(r"[\s/]++(?:([^\s/>=\"'<]+)(?:\s*=\s*(\"[^\"]*+\"|'[^']*+'|[^\s>\"']+))?)?")
 _NAME = re.compile(r"<[^\s/>]+")
+_COMMENT_OR_SCRIPT = re.compile(r"<!--|-->|</?(?:script|style)\b", re.IGNORECASE)
 _OPENING = re.compile(r"<[!/?A-Za-z]")
 
 
@@ -52,9 +53,14 @@ def events_of(content: str) -> list[Event]:
 
 def _check_end(content: str) -> None:
     """Raise HtmlError for a tag or comment without an end, at which the parser would begin again and again."""
-    comment = content.rfind("<!--")
-    if comment > content.rfind("-->"):
-        raise HtmlError(comment, "this comment has no end")
+    begun: re.Match[str] | None = None
+    for match in _COMMENT_OR_SCRIPT.finditer(content):
+        if begun is None:
+            begun = match if match[0][:2] != "</" and match[0] != "-->" else None
+        elif match[0].lower() == ("-->" if begun[0] == "<!--" else f"</{begun[0][1:].lower()}"):
+            begun = None
+    if begun and begun[0] == "<!--":
+        raise HtmlError(begun.start(), "this comment has no end")
     tags = list(_OPENING.finditer(content, max(content.rfind(">"), 0)))
     if tags:
         raise HtmlError(tags[0].start(), "this tag has no end")

@@ -25,10 +25,14 @@ EMPHASIS = "emphasis"
 QT = "qt"
 """Kind of the placeholders `%1` and `%L1` of Qt and KDE. Elsewhere, `%50` may be a percentage, as in Turkish."""
 MARKDOWN = "markdown"
-"""Kind of the code, links, images, footnotes and comments of Markdown."""
+"""Kind of the code, links, images, footnotes, formulas and comments of Markdown and MDX."""
+FORMULAS = "formulas"
+r"""Kind of the formulas `$$...$$`, `\(...\)` and `\[...\]` of web pages."""
+CATALOGUE = "catalogue"
+"""Kind of the placeholders of programs' texts: `$1`, `$name$`, `$t(key)`, `@:key`."""
 _COMPILED = {kind: regex.compile(PATTERNS[kind]) for kind in PLACEHOLDERS}
 _CODE_OF_MARKDOWN = regex.compile(
-    r"(?<!`)(`+)(?!`).{1,1000}?(?<!`)\1(?!`)|<!--.{0,1000}?-->|\[\^[^\]\s]{1,100}\]"
+    r"(?<!`)(`+)(?!`).{1,1000}?(?<!`)\1(?!`)|<!--.{0,1000}?-->|\{/\*.{0,1000}?\*/\}|\[\^[^\]\s]{1,100}\]"
     r"|<(?:(?:https?|ftp):[^<>\s]{1,1000}|(?:mailto:)?[\w.+-]{1,64}@[\w.-]{1,100})>",
     regex.DOTALL,
 )
@@ -49,6 +53,16 @@ _OF_ANY_FORMAT = regex.compile(
 Ruby (`%{name}`, `#{name}`) and of templates (`{% if x %}`, `{{ x }}`)."""
 _OF_QT = regex.compile(r"(?<![\d%])%L?\d{1,2}(?![\d$])")
 _WITH_NAME_IN_BRACKETS = regex.compile(r"%<\w{1,100}>[-+ 0#]{0,5}\d{0,9}(?:\.\d{1,9})?[a-zA-Z]?")
+_FORMULA = regex.compile(r"(?<!\\)(?:\$\$.{1,1000}?\$\$|\\\((.{1,500}?)\\\)|\\\[(.{1,1000}?)\\\])", regex.DOTALL)
+_SHORT_FORMULA = regex.compile(r"(?<![\\$\w])\$(?![\s$])(?:[^$\\\n]|\\.){0,300}?(?<=[^\s\\])\$(?![\w$])")
+"""A formula between single dollar signs: no space inside, and no digit after it, as in Pandoc, so that "$5 and $7" is
+money."""
+_OF_FORMULA = regex.compile(r"[=^_\\{}<>+*/]|(?:\A|\s)\w{1,2}(?:\s|\Z)")
+_OF_CATALOGUE = regex.compile(
+    r"\$t\([^()]{1,200}\)|\$\w{1,60}\$|\$[1-9](?!\d)|@(?:\.\w{1,20})?:(?:\([\w.]{1,100}\)|[\w.]{0,100}\w)"
+)
+_NAME_OF_NETS = regex.compile(r"(?<![\w:/]):[a-z][a-z0-9_+-]{1,40}:(?![\w:])|(?<![\w&/#])#[^\W\d_][\w-]{1,60}")
+"""Short codes of emoji (`:smile:`), and hashtags."""
 _EMPHASIS = re.compile(r"(?<![\\*])\*{1,3}(?!\*)|(?<![\\_])_{1,3}(?!_)|(?<![\\~])~~(?!~)")
 _NAME = re.compile(r"[\w:-]+")
 _ELEMENT_NAMES = (
@@ -72,6 +86,10 @@ class InlineMarks:
     kinds: Sequence[str] = ()
     """Kinds besides tags: names of `corpus.protect`, and `EMPHASIS`."""
     protection: Protection = UNPROTECTED
+
+    def texts_of(self, text: str) -> str:
+        """A text without its marks."""
+        return " ".join(piece for piece in _pieces(text, self._marks(text)) if isinstance(piece, str))
 
     def without_unprotected(self, text: str) -> list[Piece] | None:
         """Text between tags and pairs of marks; None if it has none, or the model protects all of them.
@@ -118,18 +136,31 @@ class InlineMarks:
         if MARKDOWN in self.kinds:
             code = [_placeholder(match) for match in _CODE_OF_MARKDOWN.finditer(text)]
             yield from ([mark] for mark in code)
+            yield from ([_placeholder(match)] for match in _SHORT_FORMULA.finditer(text))
+        if MARKDOWN in self.kinds or FORMULAS in self.kinds:
+            yield from ([_placeholder(match)] for match in _FORMULA.finditer(text) if _is_formula(match))
+        if MARKDOWN in self.kinds:
             yield from _links(text, code)
         if self.kinds:
             yield from ([_placeholder(match)] for match in _WITH_NAME_IN_BRACKETS.finditer(text))
         yield from ([(*match.span(), _tag(match[0]))] for match in LIKE_TAG.finditer(text))
         if self.kinds:
             yield from ([_placeholder(match)] for match in _OF_ANY_FORMAT.finditer(text))
+            yield from ([_placeholder(match)] for match in _NAME_OF_NETS.finditer(text))
+        if CATALOGUE in self.kinds:
+            yield from ([_placeholder(match)] for match in _OF_CATALOGUE.finditer(text))
         if QT in self.kinds:
             yield from ([_placeholder(match)] for match in _OF_QT.finditer(text))
         for kind in filter(self.kinds.__contains__, PLACEHOLDERS):
             yield from ([_placeholder(match)] for match in _COMPILED[kind].finditer(text))
         if EMPHASIS in self.kinds:
             yield from _emphasis(text)
+
+
+def _is_formula(match: regex.Match[str]) -> bool:
+    r"""True unless a match is a text in escaped brackets, such as `\[citation needed\]`."""
+    content = match[1] or match[2]
+    return content is None or bool(_OF_FORMULA.search(content))
 
 
 def _placeholder(match: regex.Match[str]) -> _Mark:

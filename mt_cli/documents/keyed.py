@@ -1,17 +1,27 @@
-"""Catalogues of keys and texts (`.json`): each value with letters is a unit; keys stay."""
+"""Catalogues of keys and texts (`.json`, `.arb`): each value that is language is a unit; keys stay.
+
+Of the messages of browser extensions, `message` alone is translated, and below keys with `@`, as in ARB, nothing is. A
+value with ` | ` between forms of a plural, as in Vue, has several texts.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 from mt_cli.documents.document import Document, DocumentError, Options, Unit, read_content
+from mt_cli.documents.inline_marks import CATALOGUE, PLACEHOLDERS
+from mt_cli.documents.language import is_value
 from mt_cli.documents.texts import is_translatable, split_margins
 
-_STRING = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
+_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\]]', re.DOTALL)
+_FORMS = " | "
+"""Sign between forms of a plural in a value."""
 _COLON = re.compile(r"[ \t\r\n]*:")
 _ASCII_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*(\\u00([2-7][0-9a-fA-F])|\\(/))")
 _ESCAPE_OR_CHARACTER = re.compile(r'(\\u....|\\.|")|(.)', re.DOTALL)
@@ -22,23 +32,56 @@ def read_json(path: Path, options: Options) -> Document:
     """Texts of a JSON file, at any depth; raises DocumentError if it is not valid JSON."""
     content, encoding, mark = read_content(path)
     try:
-        json.loads(content, parse_int=str, parse_float=str)
+        data = json.loads(content, parse_int=str, parse_float=str)
     except RecursionError:
         raise DocumentError(f"{path}: its objects and arrays are nested too deeply") from None
     except json.JSONDecodeError as error:
         raise DocumentError(f"{path}, line {error.lineno:,}, column {error.colno:,}: not JSON: {error.msg}") from None
     style = _JsonStyle.of(content)
+    is_extension = isinstance(data, dict) and bool(data) and all(map(_is_message_of_extension, data.values()))
     units: list[Unit] = []
     num_without_text = 0
-    for match in _STRING.finditer(content):
-        if _COLON.match(content, match.end()):
-            continue
+    for match, keys in _values(content):
         before, text, after = split_margins(json.loads(match[0]))
-        if is_translatable(text):
-            units.append(Unit(*match.span(), (text,), _JsonWriter(match[0], text, (before, after), style)))
+        is_chosen = _is_chosen(keys, options.keys) if options.keys else _is_of_people(keys, is_extension)
+        if is_chosen and is_translatable(text) and (options.keys or not is_value(text, keys[-1] if keys else "")):
+            texts = tuple(text.split(_FORMS)) if all(map(str.strip, text.split(_FORMS))) else (text,)
+            units.append(Unit(*match.span(), texts, _JsonWriter(match[0], texts, (before, after), style)))
         else:
             num_without_text += 1
-    return Document(content, units, encoding, mark, {"without_text": num_without_text})
+    if options.keys and not units:
+        raise DocumentError(f"{path}: has no text with keys such as {', '.join(options.keys)}")
+    marks = (CATALOGUE, *PLACEHOLDERS)
+    return Document(content, units, encoding, mark, {"without_text": num_without_text}, marks)
+
+
+def _values(content: str) -> Iterator[tuple[re.Match[str], Sequence[str]]]:
+    """Each string that is a value, with the keys of the objects that it is in; arrays have none."""
+    keys: list[str] = []
+    for match in _TOKEN.finditer(content):
+        if match[0] in "{[":
+            keys.append("")
+        elif match[0] in "}]":
+            keys.pop()
+        elif _COLON.match(content, match.end()):
+            keys[-1] = json.loads(match[0])
+        else:
+            yield match, [key for key in keys if key]
+
+
+def _is_message_of_extension(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("message"), str)
+
+
+def _is_of_people(keys: Sequence[str], is_extension: bool) -> bool:
+    """True if values with these keys are shown to people, and not notes for programs and developers."""
+    return keys[1:] == ["message"] if is_extension else not any(key.startswith("@") for key in keys)
+
+
+def _is_chosen(keys: Sequence[str], patterns: Sequence[str]) -> bool:
+    """True if the last key, or all keys with dots between them, match a pattern such as `title` or `menu.*.label`."""
+    names = {keys[-1], ".".join(keys)} if keys else set()
+    return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
 
 @dataclass(frozen=True)
@@ -67,13 +110,13 @@ class _JsonWriter:
     """Writes a string of JSON."""
 
     part: str
-    text: str
+    texts: tuple[str, ...]
     margins: tuple[str, str]
     style: _JsonStyle
 
     def __call__(self, translations: Sequence[str], needs_review: bool) -> str:
         """Content of the string; JSON cannot say that it needs a review."""
-        if translations[0] == self.text:
+        if (*translations,) == self.texts:
             return self.part
-        text = json.dumps(translations[0].join(self.margins), ensure_ascii=self.style.is_ascii)
+        text = json.dumps(_FORMS.join(translations).join(self.margins), ensure_ascii=self.style.is_ascii)
         return _ESCAPE_OR_CHARACTER.sub(lambda match: match[1] or self.style.escapes.get(ord(match[2]), match[2]), text)

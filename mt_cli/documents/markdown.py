@@ -1,12 +1,14 @@
-"""Markdown (`.md`): paragraphs, headings, list items, quotations and cells of tables are units.
+"""Markdown (`.md`, `.mdx`, `.Rmd`, `.qmd`): paragraphs, headings, list items, quotations and cells are units.
 
-The text of a unit is its source, with emphasis, links and code. Blocks of code and HTML, front matter, definitions of
-links, and lines of templates or containers (`:::`, `{% ... %}`, `[!NOTE]`) stay. A link by its text alone, `[text]`, is
-written in full, `[text][text]`, so that a translation keeps its target.
+The text of a unit is its source, with emphasis, links, code and formulas. Titles and descriptions of the front matter
+are units too. Blocks of code and HTML, the rest of the front matter, definitions of links, lines of templates or
+containers (`:::`, `{% ... %}`, `[!NOTE]`), and the imports, exports, comments and components of MDX stay. A link by its
+text alone, `[text]`, is written in full, `[text][text]`, so that a translation keeps its target.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,8 +16,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
 from mt_cli.documents.document import MAX_MARKS, Document, Options, Unit, read_content
 from mt_cli.documents.inline_marks import EMPHASIS, MARKDOWN, PLACEHOLDERS
+from mt_cli.documents.language import has_letters
 from mt_cli.documents.wrapped_lines import Line, Markup, paragraph_unit, with_text
 
 if TYPE_CHECKING:
@@ -27,6 +32,23 @@ _FIXED = re.compile(
     r":::+.*|\{%.*%\}|\{\{.*\}\}|\[!\w+\]|(?:!!!|\?{3}\+?|===) .*|\{[:#.][^{}]*\}|\[TOC\]|\[\[_?TOC_?\]\]",
     re.IGNORECASE,
 )
+_FRONT_TEXT = re.compile(
+    r"^(?:title|subtitle|description|summary|excerpt|sidebar_label)[ \t]*[:=][ \t]*(\S[^\n]*?)[ \t]*$", re.MULTILINE
+)
+_PLAIN_SCALAR = re.compile(r"(?![\s\"'&*!|>%@`#\[\]{},?:-])(?:(?!: | #).)*(?<![:\s])")
+_TITLE_OF_CONTAINER = re.compile(r":::+[ \t]*\w+\[([^\[\]]+)\][ \t]*(?:\{[^{}]*\})?[ \t]*")
+_IMPORT = r"import\s(?:[\w*${},\s]{1,500}\sfrom\s{1,9})?(?:\"[^\"\n]{1,300}\"|'[^'\n]{1,300}')"
+_EXPORT = (
+    r"export\s(?:default\s(?:function|class)\b|(?:const|let|var)\s[^=\n]{1,300}=|(?:async\s)?function\s)"
+    r".*(?:\n.*\S.*)*"
+)
+_COMMENT_OF_MDX, _COMPONENT = r"\{/\*[\s\S]{0,3000}?\*/\}", r"</?[A-Z][\w.]*(?:\s[^<>]{0,3000})?>"
+_CODE_OF_MDX = re.compile(
+    rf"^(?:{_IMPORT};?|{_EXPORT}|[ \t]*(?:{_COMMENT_OF_MDX}|{_COMPONENT}))[ \t]*$",
+    re.MULTILINE,
+)
+"""Statements, comments and tags of components, which have lines of their own; text between such tags is Markdown."""
+_NOT_LINE_END = re.compile(r"[^\n]")
 _LABEL = re.compile(r"\[\^[^\]\s]+\]:(?:[ \t]+|\Z)|:[ \t]+|\[[ xX]\][ \t]+(?=\S)")
 """Beginning of a footnote, of a definition or of a task, before its text."""
 _HARD_BREAK = re.compile(r"(?:(?<! ) {2,}+|\\)\Z")
@@ -69,9 +91,13 @@ def read_markdown(path: Path, options: Options) -> Document:
     texts = [content[line.begin : line.end] for line in lines]
     parser = MarkdownIt("commonmark").enable("table").disable(["inline", "text_join"])
     env: dict[str, Any] = {}
-    tokens = parser.parse(_without_front_matter("\n".join(texts)), env)
+    front = _FRONT_MATTER.match("\n".join(texts))
+    body = "\n".join(texts)[front.end() :] if front else "\n".join(texts)
+    body = _CODE_OF_MDX.sub(lambda match: _NOT_LINE_END.sub("", match[0]), body)
+    tokens = parser.parse("\n" * front[0].count("\n") + body if front else body, env)
     blocks = _Blocks(content, lines, env.get("references", {}))
-    parts = [
+    parts = _units_of_front_matter(front[0], places, content) if front else []
+    parts += [
         unit for before, token in pairwise(tokens) if token.type == "inline" for unit in blocks.units(before, token)
     ]
     units = [unit for unit in parts if unit is not None]
@@ -79,10 +105,32 @@ def read_markdown(path: Path, options: Options) -> Document:
     return Document(content, units, encoding, mark, counts, (MARKDOWN, *PLACEHOLDERS, EMPHASIS))
 
 
-def _without_front_matter(content: str) -> str:
-    """Content with blank lines instead of YAML or TOML at its start."""
-    match = _FRONT_MATTER.match(content)
-    return "\n" * match[0].count("\n") + content[match.end() :] if match else content
+def _units_of_front_matter(front: str, places: Sequence[int], content: str) -> list[Unit | None]:
+    """Titles and descriptions of a page, each on a line; None for one that is no text."""
+    units = list[Unit | None]()
+    for match in _FRONT_TEXT.finditer(front):
+        start = content.find(match[1], places[front.count("\n", 0, match.start(1))])
+        try:
+            text = yaml.safe_load(match[1])
+        except yaml.YAMLError:
+            text = None
+        is_text = isinstance(text, str) and has_letters(text)
+        units.append(Unit(start, start + len(match[1]), (text,), _FrontWriter(match[1])) if is_text else None)
+    return units
+
+
+@dataclass(frozen=True)
+class _FrontWriter:
+    """Writes a value of YAML or TOML."""
+
+    part: str
+
+    def __call__(self, translations: Sequence[str], needs_review: bool) -> str:
+        """Content of the value, in quotation marks if it needs them or had them."""
+        is_plain = self.part[0] not in "\"'"
+        if is_plain and _PLAIN_SCALAR.fullmatch(translations[0]) and yaml.safe_load(translations[0]) == translations[0]:
+            return translations[0]
+        return json.dumps(translations[0], ensure_ascii=False)
 
 
 class _Blocks:
@@ -129,6 +177,9 @@ class _Blocks:
         for number, source in enumerate(token.content.split("\n"), start=token.map[0] if token.map else 0):
             line = self._located(self._lines[number], source.strip(), before)
             text = self._content[line.start : line.end] if line else ""
+            if line and (title := _TITLE_OF_CONTAINER.fullmatch(text)):
+                runs += [[line._replace(start=line.start + title.start(1), end=line.start + title.end(1))], []]
+                continue
             if line is None or _FIXED.fullmatch(text):
                 runs.append([])
                 continue

@@ -12,7 +12,7 @@ import re
 import zlib
 from functools import partial
 from pathlib import Path
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from mt_cli.corpus.xml_places import XmlError, parse_xml
 from mt_cli.documents.document import (
@@ -65,7 +65,7 @@ def read_office(path: Path, options: Options) -> Document:
         place += len(content) + len(_SEPARATOR)
     counts = {"paragraphs in fields": num_kept} if num_kept else {}
     wrap = partial(_packed, archive, list(contents))
-    return Document(_SEPARATOR.join(contents.values()), units, counts=counts, wrap=wrap)
+    return Document(_SEPARATOR.join(contents.values()), units, counts=counts, has_lines=False, wrap=wrap)
 
 
 def _translated_parts(path: Path, archive: bytes) -> dict[str, str]:
@@ -85,7 +85,9 @@ def _translated_parts(path: Path, archive: bytes) -> dict[str, str]:
                 )
             if len({entry.filename for entry in entries}) < len(entries):
                 raise DocumentError(f"{path}: has two parts with the same name")
-            read = ((entry.filename, file.read(entry)) for entry in entries)  # All, because others may be damaged.
+            if any(entry.compress_type not in (ZIP_STORED, ZIP_DEFLATED) for entry in entries):
+                raise DocumentError(f"{path}: is compressed in another way than .docx and .odt files are")
+            read = ((entry.filename, _read(file, entry)) for entry in entries)  # All, because others may be damaged.
             parts = {name: content for name, content in read if _PARTS.fullmatch(name)}
     except _UNREADABLE as error:
         raise DocumentError(f"{path}: not a readable archive: {str(error) or type(error).__name__}") from None
@@ -102,6 +104,12 @@ def _translated_parts(path: Path, archive: bytes) -> dict[str, str]:
     return contents
 
 
+def _read(file: ZipFile, entry: ZipInfo) -> bytes:
+    """Content of an entry, of which no more is unpacked than the archive says that it has."""
+    with file.open(entry) as part:
+        return part.read(entry.file_size + 1)
+
+
 def _packed(archive: bytes, names: list[str], content: bytes) -> bytes:
     """Archive with new content for some parts; the same bytes if nothing is new."""
     parts = dict(zip(names, content.split(_SEPARATOR.encode()), strict=True))
@@ -109,7 +117,7 @@ def _packed(archive: bytes, names: list[str], content: bytes) -> bytes:
     with ZipFile(io.BytesIO(archive)) as old, ZipFile(packed, "w") as new:
         new.comment = old.comment
         for entry in old.infolist():
-            data = old.read(entry)
+            data = _read(old, entry)
             part = parts.get(entry.filename, data)
             is_new |= part != data
             new.writestr(copy.copy(entry), part, entry.compress_type)

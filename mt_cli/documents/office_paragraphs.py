@@ -1,14 +1,15 @@
 """Paragraphs of word processors (WordprocessingML, OpenDocument): their text, with formatting as inline tags.
 
 Formatting that most of a paragraph has is not shown; other formatting is a pair of tags. Fields, pictures and notes
-stand alone; paragraphs in them are texts of their own. Text of a link is text, also in a field.
+stand alone; paragraphs in them are texts of their own. Text of a link is text, also in a field. A line break ends a
+text.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mt_cli.corpus.xml_places import Element, escaped, sections_of
@@ -19,6 +20,7 @@ _CONTAINERS = frozenset(("hyperlink", "ins", "smartTag", "sdt", "customXml", "mo
 _NO_FORMAT = re.compile(r"<w:(?:lang|noProof)\b[^>]*/>")
 """Properties of text that make no difference to see."""
 _LINK = re.compile(r"\s*HYPERLINK\b")
+_BREAKS = frozenset(("br", "cr", "line-break"))
 _SPANS = frozenset(("span", "a"))
 _Kept = list[tuple[int, Element]]
 """Elements that stand alone, with the places of their tags."""
@@ -32,7 +34,9 @@ class Paragraph:
     start: int
     """Start of the part that is replaced."""
     end: int
-    tagged: TaggedText
+    segments: Sequence[TaggedText]
+    """Texts between line breaks."""
+    breaks: Sequence[Tag] = ()
     base: tuple[str, str] = ("", "")
     """Tags around text with the formatting that most of the paragraph has."""
     inner: Sequence[tuple[int, Paragraph]] = field(default=())
@@ -42,7 +46,7 @@ class Paragraph:
     def texts(self) -> tuple[str, ...]:
         """Texts to translate: that of the paragraph, and those within its tags."""
         inner = (text for _, paragraph in self.inner for text in paragraph.texts)
-        return (*([self.tagged.text] if self.tagged.has_text else ()), *inner)
+        return (*(segment.text for segment in self.segments if segment.has_text), *inner)
 
     def __call__(self, translations: Sequence[str], needs_review: bool) -> str:
         """Content of the part; what stays the same is written as it was."""
@@ -51,7 +55,7 @@ class Paragraph:
         return self._written(iter(translations))
 
     def _written(self, translations: Iterator[str]) -> str:
-        text = next(translations) if self.tagged.has_text else self.tagged.text
+        texts = [next(translations) if segment.has_text else segment.text for segment in self.segments]
         tags = {piece.place: piece for piece in self._tags()}
         raws: dict[int, str] = {}
         changed = [(place, paragraph, paragraph._written(translations)) for place, paragraph in self.inner]
@@ -61,12 +65,29 @@ class Paragraph:
             start = paragraph.start - place + len(self.base[1])
             raws[place] = raw[:start] + written + raw[start + paragraph.end - paragraph.start :]
         before, after = self.base
-        content = before + self.tagged.written_with_surroundings(text, _escaped, raws)[0] + after
+        parts = [
+            segment.written_with_surroundings(text, _escaped, raws)[0]
+            for segment, text in zip(self.segments, texts, strict=True)
+        ]
+        ends = [*(end.raw for end in self.breaks), ""]
+        content = before + "".join(part + end for part, end in zip(parts, ends, strict=True)) + after
         return content.replace(before + after, "") if before else content
 
     def _tags(self) -> Iterator[Tag]:
-        pieces = (*self.tagged.before, *self.tagged.pieces, *self.tagged.after)
+        pieces = (piece for segment in self.segments for piece in (*segment.before, *segment.pieces, *segment.after))
         return (piece for piece in pieces if isinstance(piece, Tag))
+
+
+def _segments(pieces: Iterable[Piece]) -> tuple[list[TaggedText], list[Tag]]:
+    """Texts between line breaks, and these breaks."""
+    segments, breaks = [list[Piece]()], list[Tag]()
+    for piece in pieces:
+        if isinstance(piece, Tag) and piece.name.removeprefix("text:") in _BREAKS:
+            breaks.append(piece)
+            segments.append([])
+        else:
+            segments[-1].append(piece)
+    return [TaggedText.of(segment) for segment in segments], breaks
 
 
 def _escaped(text: str) -> str:
@@ -80,13 +101,14 @@ def paragraphs_of(content: str, root: Element) -> Iterator[Paragraph | None]:
         yield _word_paragraph(content, root) if is_word else _open_document_paragraph(content, root)
         return
     for child in root.children:
-        yield from paragraphs_of(content, child)
+        if child.name != "tracked-changes":  # Deleted text of OpenDocument.
+            yield from paragraphs_of(content, child)
 
 
 def _open_document_paragraph(content: str, element: Element) -> Paragraph:
-    tagged = TaggedText.of(list(pieces_of(content, element, lambda child: child.name not in _SPANS)))
+    segments = _segments(pieces_of(content, element, lambda child: child.name not in _SPANS))
     kept = [(child.start, child) for child in _outermost_kept(element) if child.children]
-    return Paragraph(content, element.inner, element.inner_end, tagged, inner=_inner(content, kept))
+    return Paragraph(content, element.inner, element.inner_end, *segments, inner=_inner(content, kept))
 
 
 def _outermost_kept(element: Element) -> Iterator[Element]:
@@ -130,7 +152,7 @@ def _word_paragraph(content: str, element: Element) -> Paragraph | None:
     kept: _Kept = []
     children = [child for child in element.children if child.name != "pPr"]
     if not children:
-        return Paragraph(content, element.end, element.end, TaggedText.of(()))
+        return Paragraph(content, element.end, element.end, ())
     start, end = children[0].start, children[-1].end
     try:
         parts = list(_parts(content, children, kept))
@@ -143,7 +165,8 @@ def _word_paragraph(content: str, element: Element) -> Paragraph | None:
     formats = {_visible(part.format): part.format for part in parts if isinstance(part, _Text)}
     most = max(formats, key=lambda name: sizes[name], default="")
     base = _run(formats.get(most, ""))
-    return Paragraph(content, start, end, TaggedText.of(list(_pieces(parts, most, base))), base, _inner(content, kept))
+    segments = _segments(_pieces(parts, most, base))
+    return Paragraph(content, start, end, *segments, base, _inner(content, kept))
 
 
 class _FieldError(Exception):
@@ -231,9 +254,9 @@ def _parts_of_run(content: str, run: Element, kept: _Kept) -> Iterator[_Text | _
             yield _Text(raw, text)
         elif len(run.children) == 1 + (properties is not None):
             kept.append((run.start, run))
-            yield _Bounds(content[run.start : run.end], "", place=run.start)
+            yield _Bounds(content[run.start : run.end], "", child.name, run.start)
         else:
-            yield _Bounds(f"<w:r>{raw}{content[child.start : child.end]}</w:r>", "")
+            yield _Bounds(f"<w:r>{raw}{content[child.start : child.end]}</w:r>", "", child.name)
 
 
 def _pieces(parts: Sequence[_Text | _Bounds], most: str, base: tuple[str, str]) -> Iterator[Piece]:

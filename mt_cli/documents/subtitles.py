@@ -1,6 +1,7 @@
 r"""Subtitles (`.srt`, `.vtt`): each cue is a unit, with a text for each speaker where lines begin with dashes.
 
-Numbers, times, settings, notes and styles stay as they are. Tags such as `<i>` and `{\an8}` are part of the text. A
+A sentence that goes on in the next cues is one text, whose translation is divided between them. Numbers, times,
+settings, notes and styles stay as they are. Tags such as `<i>` and `{\an8}` are part of the text. A
 cue gets at most as many lines as it had. See the W3C recommendation "WebVTT", section 4. SubRip has no specification:
 blank lines inside cues and missing ones between cues are read, too.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from mt_cli.documents.document import (
@@ -21,7 +23,8 @@ from mt_cli.documents.document import (
     line_of,
     read_content,
 )
-from mt_cli.documents.texts import SUBTITLE_TAG, balanced, has_letters, joined, one_line
+from mt_cli.documents.language import has_letters
+from mt_cli.documents.texts import SUBTITLE_TAG, balanced, display_width, joined, one_line
 
 _END = re.compile(r"\r\n|\n|\r")
 _NUMBER = re.compile(r"\s*\d+\s*")
@@ -35,6 +38,8 @@ _THUMBNAIL = re.compile(r"\S+#xywh=\S+")
 """Metadata of a video player: a part of a picture."""
 _ESCAPED_AMPERSAND = re.compile(r"&amp;(?!#?\w+;)")
 _BARE_AMPERSAND = re.compile(r"&(?!#?\w+;)")
+_MOST_CUES = 4
+"""Most cues whose text is one sentence; captions that a program wrote have no ends of sentences."""
 
 _Line = tuple[int, str]
 """Start of a line, and its text without its end."""
@@ -67,8 +72,55 @@ def read_vtt(path: Path, options: Options) -> Document:
 def _document(
     content: str, cues: Sequence[Sequence[_Line]], encoding: str, mark: bytes, has_entities: bool
 ) -> Document:
-    units = [_unit(content, lines, has_entities) for lines in cues if _has_text(lines)]
-    return Document(content, units, encoding, mark, {"without_text": len(cues) - len(units)})
+    with_text = [lines for lines in cues if _has_text(lines)]
+    units = list[Unit]()
+    for group in _sentences(with_text):
+        parts = [_unit(content, lines, has_entities) for lines in group]
+        units.append(_joined_unit(content, parts) if len(parts) > 1 else parts[0])
+    return Document(content, units, encoding, mark, {"without_text": len(cues) - len(with_text)})
+
+
+def _sentences(cues: Sequence[Sequence[_Line]]) -> Iterator[list[Sequence[_Line]]]:
+    """Cues in groups: those of a group, at most `_MOST_CUES`, are one sentence."""
+    group: list[Sequence[_Line]] = []
+    for lines in cues:
+        if group and (len(group) == _MOST_CUES or not _goes_on(group[-1], lines)):
+            yield group
+            group = []
+        group.append(lines)
+    if group:
+        yield group
+
+
+def _goes_on(cue: Sequence[_Line], following: Sequence[_Line]) -> bool:
+    """True if a sentence of one speaker goes on from a cue to the next one."""
+    last, first = cue[-1][1].rstrip(), following[0][1].strip()
+    has_dash = any(_DASH.match(text.strip()) or _TIGHT_DASH.match(text.strip()) for _, text in (*cue, *following))
+    return not has_dash and first[:1].islower() and (last[-1:].isalnum() or last.endswith(","))
+
+
+def _joined_unit(content: str, parts: Sequence[Unit]) -> Unit:
+    """Unit of several cues that are one sentence."""
+    between = [content[before.end : after.start] for before, after in pairwise(parts)]
+    write = _SentenceWriter(parts, between, joined([part.texts[0] for part in parts]))
+    return Unit(parts[0].start, parts[-1].end, (write.text,), write, is_block=True)
+
+
+@dataclass(frozen=True)
+class _SentenceWriter:
+    """Writes a sentence into several cues, in each as much as it had before."""
+
+    parts: Sequence[Unit]
+    between: Sequence[str]
+    text: str
+
+    def __call__(self, translations: Sequence[str], needs_review: bool) -> str:
+        """Content from the text of the first cue to that of the last one."""
+        shares = [max(1, display_width(part.texts[0])) for part in self.parts]
+        lines = balanced(one_line(translations[0]), shares) if translations[0] != self.text else []
+        texts = [*lines, *[""] * (len(shares) - len(lines))] if lines else [part.texts[0] for part in self.parts]
+        written = (part.write([text], needs_review) for part, text in zip(self.parts, texts, strict=True))
+        return "".join(text + space for text, space in zip(written, [*self.between, ""], strict=True))
 
 
 def _cues_of_srt(lines: Sequence[_Line], are_times: Sequence[bool]) -> Iterator[list[_Line]]:
@@ -160,7 +212,7 @@ class _Writer:
         lines = []
         for speech, translation in zip(self.speeches, translations, strict=True):
             text = _escaped(one_line(translation), self.has_entities)
-            first, *rest = balanced(text, len(speech.lines))
+            first, *rest = balanced(text, [1] * len(speech.lines))
             lines += [speech.dash + first, *rest]
         end = _END.search(self.part)
         return (end[0] if end else "\n").join(line for line in lines if line)

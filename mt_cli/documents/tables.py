@@ -22,7 +22,8 @@ from mt_cli.documents.document import (
     lines_with_places,
     read_content,
 )
-from mt_cli.documents.texts import has_letters, split_margins
+from mt_cli.documents.language import has_letters
+from mt_cli.documents.texts import split_margins
 from mt_cli.errors import CorpusError
 
 _QUOTED = re.compile(r'"[^"]*+(?:""[^"]*+)*+"')

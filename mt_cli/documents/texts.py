@@ -1,11 +1,13 @@
-"""Texts of units: letters, margins, display width, lines of a width, and lines of equal length."""
+"""Texts of units: margins, display width, lines of a width, and lines of equal length."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from unicodedata import category, combining, east_asian_width
+
+from mt_cli.documents.language import has_letters
 
 SPACES = re.compile(r"[ \t\r\n\f\v]+")
 """Space that a line may be broken at; a no-break space is none."""
@@ -16,11 +18,6 @@ _CLOSING = "、。，．・：；？！）」』】〕》〉ー…々ゃゅょ�
 """Characters that begin no line."""
 _DASHES = "-–—"
 """Characters that a speech begins with, so that no other line of a subtitle does."""
-
-
-def has_letters(text: str) -> bool:
-    """Whether a text has anything to translate."""
-    return any(map(str.isalpha, text))
 
 
 def is_translatable(text: str) -> bool:
@@ -79,15 +76,16 @@ def joined(lines: Sequence[str]) -> str:
     return "".join(pieces).strip(" ")
 
 
-def balanced(text: str, num_lines: int) -> list[str]:
-    """Text of a subtitle on at most `num_lines` lines of about equal width; tags have no width and are not broken."""
+def balanced(text: str, shares: Sequence[float]) -> list[str]:
+    """Text of a subtitle on lines with these shares of its width, at most; tags have no width and are not broken."""
     pieces = list(_breakable_pieces(text))
-    total = sum(width for _, width in pieces)
+    scale = sum(width for _, width in pieces) / sum(shares)
+    goals = [scale * share for share in accumulate(shares)]
     lines: list[str] = []
     line, columns = "", 0
     for piece, width in pieces:
-        goal = total * (len(lines) + 1) / num_lines
-        if line and len(lines) + 1 < num_lines and piece[0] not in _DASHES and columns + width - goal > goal - columns:
+        goal = goals[len(lines)]
+        if line and len(lines) + 1 < len(goals) and piece[0] not in _DASHES and columns + width - goal > goal - columns:
             lines.append(line.rstrip(" "))
             line = ""
         line += piece

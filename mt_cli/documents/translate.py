@@ -16,10 +16,11 @@ from pydantic import RootModel
 from mt_cli.corpus.cache import digest_of_file
 from mt_cli.corpus.protected_text import UNPROTECTED, have_other_order
 from mt_cli.documents.aligned_tags import TextWithoutTags
-from mt_cli.documents.document import Document, DocumentError, Options, Unit, line_of
+from mt_cli.documents.document import Document, DocumentError, Options, Unit
 from mt_cli.documents.formats import check_document_size, is_document, read_document
 from mt_cli.documents.inline_marks import InlineMarks
 from mt_cli.documents.inline_tags import Piece, Tag
+from mt_cli.documents.language import has_letters, is_identifier
 from mt_cli.errors import InputError, MtError
 from mt_cli.runtime.console import Progress, listed, say
 from mt_cli.runtime.files import read_model, real_path, write_output, write_text, writing
@@ -137,14 +138,18 @@ def translated_document(document: Document, name: str, job: Job) -> bytes:
     """Bytes of a translated document; raises DocumentError, with the name, if its encoding lacks a character."""
     chosen = {index: unit for index, unit in enumerate(document.units) if job.translates_all or not unit.is_translated}
     lines = {index: [line for text in unit.texts for line in _lines(text, unit)] for index, unit in chosen.items()}
-    translations = _translations(
-        {line: chosen[index].is_block for index in chosen for line in lines[index]}, document.marks, job
-    )
-    parts = {}
-    for index, unit in chosen.items():
+    is_block = {line: chosen[index].is_block for index in chosen for line in lines[index]}
+    marks = InlineMarks(document.marks)
+    copied = {line: Draft(line) for line in is_block if not _is_language(line, marks)}
+    for line in copied:
+        del is_block[line]
+    translations = copied | _translations(is_block, document.marks, job)
+    written = {index: unit for index, unit in chosen.items() if not all(line in copied for line in lines[index])}
+    parts, places = {}, [*document.places()]
+    for index, unit in written.items():
         problems = dict.fromkeys(translations[line].problem for line in lines[index])
         for problem in filter(None, problems):
-            place = f"{name}, line {line_of(document.content, unit.start):,}"
+            place = f"{name}, {places[index]}"
             if place not in job.places_for_review[problem][-1:]:  # Several texts may be on one line.
                 job.places_for_review[problem].append(place)
         if EMPTY not in problems:
@@ -152,7 +157,8 @@ def translated_document(document: Document, name: str, job: Job) -> bytes:
     job.counts.update(document.counts)
     job.counts.update(
         {"documents": 1, "texts": len(document.units), "translated": len(parts)}
-        | {"had a translation": len(document.units) - len(chosen), "not translated": len(chosen) - len(parts)}
+        | {"had a translation": len(document.units) - len(chosen), "copied": len(chosen) - len(written)}
+        | {"not translated": len(written) - len(parts)}
     )
     try:
         return document.replaced(parts)
@@ -165,6 +171,14 @@ def _lines(text: str, unit: Unit) -> Iterator[str]:
     for line in [_SOFT_BREAKS.sub(" ", text)] if unit.is_block else _LINE_ENDS.split(text)[::2]:
         if stripped := line.strip():
             yield stripped
+
+
+def _is_language(line: str, marks: InlineMarks) -> bool:
+    """True if a line is neither an identifier nor made of marks, numbers and signs alone."""
+    words = line.split(" ")
+    if len(words) > 1 and all(map(str.isalpha, words)):
+        return True
+    return not is_identifier(line) and has_letters(marks.texts_of(line))
 
 
 def _joined(text: str, unit: Unit, translations: Mapping[str, Draft]) -> str:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from mt_cli.documents.document import Unit
-from mt_cli.documents.texts import SPACES, display_width, has_letters, one_line, wrapped
+from mt_cli.documents.language import has_letters
+from mt_cli.documents.texts import SPACES, display_width, one_line, wrapped
 
 _LONE_TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 """A tag that would begin a block if it were alone on a line."""

@@ -100,7 +100,7 @@ XLIFF_2 = """<xliff version="2.0" srcLang="en" trgLang="it"><file id="f">
 </file></xliff>
 """
 HTML = """<!DOCTYPE html>
-<html lang=kept><head><title>word &amp; word</title><meta name=description content="word">
+<html lang=it><head><title>word &amp; word</title><meta name=description content="word">
 <script>if (kept < 1) {}</script><style>kept</style></head><body class=kept>
 <p class=kept>  word &lt; <b title='word'>word</b>&nbsp;<img alt="word" src=a.png>word
 </p><!-- kept --><![CDATA[kept]]>
@@ -111,7 +111,7 @@ HTML = """<!DOCTYPE html>
 </body></html>
 """
 MARKDOWN = """---
-title: kept
+slug: kept
 ---
 # A *word* with `code` {#kept}
 

@@ -44,7 +44,7 @@ TEXTS = {
         CUE + "it is 1\n- x in total": ["it is 1 - x in total"],
         CUE + "映画は\nこれです": ["映画はこれです"],
         CUE + "영화는\n이것": ["영화는 이것"],
-        f"{CUE}One\n2\n{TIMES}\nTwo\n\nstill two\n\n\n": ["One", "Two", "still two"],
+        f"{CUE}One\n2\n{TIMES}\nTwo\n\nStill two\n\n\n": ["One", "Two", "Still two"],
     },
     ".vtt": {"WEBVTT\n\n00:01.000 --> 00:02.000\nall.jpg#xywh=0,0,9,9\n": []},
     ".csv": {
@@ -237,3 +237,15 @@ def test_any_table_is_read_as_the_csv_module_reads_it(tmp_path, pairs, separator
     written = translated(document, lambda text: f'{text},;"\n')
     rows = list(csv.reader(io.StringIO(written.decode(), newline=""), delimiter=separator, strict=True))
     assert [row[0] for row in rows] == ["key", *(f"k{key}" for key, _ in pairs)]
+
+
+def test_a_sentence_over_cues_is_one_text(tmp_path):
+    times = "{0}\n00:00:0{0},000 --> 00:00:0{0},900\n"
+    cues = ["The old house,", "where we were\nborn, is", "red.", "- and now?"]
+    content = "\n".join(times.format(number) + f"{text}\n" for number, text in enumerate(cues, 1))
+    document = read(tmp_path, ".srt", content)
+    assert texts_of(document) == [("The old house, where we were born, is red.",), ("and now?",)]
+    changed = translated(document, lambda text: text.upper().replace("OLD HOUSE", "VERY OLD HOUSE")).decode()
+    again = [line for line in changed.splitlines() if line.isupper() and "-->" not in line]
+    assert " ".join(again) == "THE VERY OLD HOUSE, WHERE WE WERE BORN, IS RED. - AND NOW?"
+    assert changed.count("-->") == 4 and translated(document).decode() == content

@@ -1,14 +1,17 @@
 """Documents of word processors: formatting, links and pictures stay with their words."""
 
 import io
+import tracemalloc
 import zipfile
 from xml.etree import ElementTree
 
 import pytest
-from format_samples import WORD
+from format_samples import ODT, WORD
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from round_trips import archive, read, texts_of, translated
+
+from mt_cli.documents.document import DocumentError
 
 
 def run(text, properties=""):
@@ -50,6 +53,37 @@ def test_runs_of_the_same_formatting_are_one_text(tmp_path):
     assert texts_of(document) == [("one two <m2>three</m2> four",)]
     expected = word((bold("tre") + run(" quattro uno")).replace("<w:t>", '<w:t xml:space="preserve">'))
     assert written(document, lambda text: "<m2>tre</m2> quattro uno") == expected
+
+
+def test_a_line_break_ends_a_text(tmp_path):
+    document = read_word(
+        tmp_path, run("one") + "<w:r><w:br/></w:r>" + run("two") + bold("three") + "<w:r><w:cr/></w:r>"
+    )
+    assert texts_of(document) == [("one", "two<m1>three</m1>")]
+    content = written(document, str.upper)
+    assert plain(content) == "ONETWOTHREE" and content.index("ONE") < content.index("<w:br/>") < content.index("TWO")
+    content = ODT.replace("<text:span>word</text:span>", "<text:line-break/>two<text:span>word</text:span>", 1)
+    document = read(tmp_path, ".odt", archive("content.xml", content))
+    assert texts_of(document)[1][:2] == ("word", "two<text:span>word</text:span><m4/> word")
+
+
+def test_notes_name_the_paragraph_and_its_first_words(tmp_path):
+    document = read_word(tmp_path, run("one"), run("two three four five six seven"))
+    assert [*document.places()] == ["paragraph 1 (one)", "paragraph 2 (two three four five six)"]
+    deleted = "<text:tracked-changes><text:p>gone</text:p></text:tracked-changes><text:h>"
+    document = read(tmp_path, ".odt", archive("content.xml", ODT.replace("<text:h>", deleted, 1)))
+    assert "gone" not in str(texts_of(document))
+
+
+def test_no_more_is_unpacked_than_an_archive_claims(tmp_path):
+    packed = bytearray(archive("word/document.xml", b"\0" * 2**24))
+    size = (2**24).to_bytes(4, "little")
+    with pytest.raises(DocumentError, match="archive"):
+        tracemalloc.start()
+        read(tmp_path, ".docx", bytes(packed.replace(size, (100).to_bytes(4, "little"))))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**22
 
 
 def test_links_fields_breaks_and_pictures_stay(tmp_path):

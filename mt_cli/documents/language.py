@@ -1,0 +1,49 @@
+"""The one place that decides which texts of documents are language, and which are copied."""
+
+from __future__ import annotations
+
+import re
+
+_IDENTIFIER = re.compile(
+    r"""
+    \#[0-9A-Fa-f]{3,8}                                                          # colour
+    | (?:\.{0,2}/|~/|[A-Za-z]:\\|\\\\)\S*                                       # path
+    | (?:application|audio|font|image|message|model|multipart|text|video)/[\w.+-]+
+    | [A-Za-z0-9-]+(?:[./\\][A-Za-z0-9_-]+)*\.[A-Za-z0-9_-]+(?:[/?\#]\S*)?      # file or host
+    | \w*_\w*                                                                   # MENU_OPEN, user_name
+    | [a-z]+[0-9]*(?:[A-Z][a-z0-9]*)+                                           # camelCase
+    | [a-z]{2,3}(?:[-_][A-Z][a-z]{3})?[-_](?:[A-Z]{2}|[0-9]{3})                 # pt-BR, es-419
+    | (?:[A-Za-z]+[0-9]+){2,}[A-Za-z]* | (?:[0-9]+[A-Za-z]+){2,}[0-9]*          # a1b2c3
+    | [0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}                      # UUID
+    | [0-9][0-9T:.,/+Z-]*                                                       # time
+    | (?=.*?(?:YY|MM|DD|HH|hh|mm|ss|yy|dd))[YMDHhmsyda]+(?:[-/.:,\s][YMDHhmsyda]+)+   # form of a time
+    | [0-9.]+(?:px|em|rem|vh|vw|pt|deg|ms|fr)
+    """,
+    re.VERBOSE | re.ASCII,
+)
+_KEBAB = re.compile(r"[a-z0-9]{2,}(?:-[a-z0-9]+)+")
+_KEY_OF_VALUES = re.compile(
+    "charset|class|colou?r|encoding|format|href|icon|ids?|key|kind|lang|language|locale|method|mime|role|slug|src|"
+    "target|type|url|version",
+    re.IGNORECASE,
+)
+_LONGEST = 200
+
+
+def is_identifier(text: str) -> bool:
+    """True if a whole text is a name for programs, such as a path, a colour or `MENU_OPEN`, or a time or its form."""
+    return len(text) <= _LONGEST and bool(_IDENTIFIER.fullmatch(text))
+
+
+def is_value(text: str, key: str) -> bool:
+    """True if a text with this key, in a file of keys and texts, is a value for programs and not language.
+
+    Names with hyphens, such as `fa-home`, are, and one word in small letters below a key such as `locale` or `type`.
+    """
+    is_word = text[:1].islower() and not re.search(r"\s", text)
+    return bool(_KEBAB.fullmatch(text)) or (is_word and bool(_KEY_OF_VALUES.fullmatch(key)))
+
+
+def has_letters(text: str) -> bool:
+    """True if a text has a letter, so that it may be language."""
+    return any(map(str.isalpha, text))
