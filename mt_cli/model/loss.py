@@ -78,10 +78,20 @@ class Loss:
         return LossSums(objective, _cross_entropy(logits_NV, targets_N, 0.0), num_correct)
 
     def sums_in_blocks(
-        self, hidden_PND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, targets_N: Tensor, num_tokens: int
+        self,
+        hidden_PND: Tensor,
+        weight_VD: Tensor,
+        bias_V: Tensor | None,
+        targets_N: Tensor,
+        num_tokens: int,
+        grad_scale: Tensor | None = None,
     ) -> LossSums:
-        """`sums` of the first `num_tokens` rows with its gradient, so that N x V values never exist at once."""
-        options = self, num_tokens, torch.is_grad_enabled()
+        """`sums` of the first `num_tokens` rows with its gradient, so that N x V values never exist at once.
+
+        Gradients are rounded to the dtype of the hidden states. In fp16, pass the factor by which the backward pass
+        will multiply the objective as `grad_scale`, so that small gradients do not round to zero.
+        """
+        options = self, num_tokens, torch.is_grad_enabled(), grad_scale
         sums: list[Tensor] = _Blockwise.apply(hidden_PND, weight_VD, bias_V, targets_N, *options)  # type: ignore[no-untyped-call]
         return LossSums(*sums)
 
@@ -105,8 +115,11 @@ class Objective(nn.Module):
         self.compiles_loss = False
         """True if training compiles the loss, which needs more memory."""
 
-    def forward(self, batch: Batch) -> LossSums:
-        """Sums over the target tokens of a batch, padding excluded. With R-Drop, training computes it twice."""
+    def forward(self, batch: Batch, grad_scale: Tensor | None = None) -> LossSums:
+        """Sums over the target tokens of a batch, padding excluded. With R-Drop, training computes it twice.
+
+        `grad_scale`: see `Loss.sums_in_blocks`.
+        """
         is_twice = self.training and self.loss.consistency is not None
         hidden_ND = self.model.hidden_states(batch.twice() if is_twice else batch)
         hidden_PND = hidden_ND.view(2 if is_twice else 1, -1, hidden_ND.shape[1])
@@ -116,7 +129,7 @@ class Objective(nn.Module):
             mark_rows(batch.tgt_output_ids)
             mark_rows(hidden_PND, dim=1)
             return _compiled(Loss.sums)(self.loss, *inputs, batch.tgt_output_ids)
-        return self.loss.sums_in_blocks(*inputs, batch.tgt_output_ids, batch.num_target_tokens)
+        return self.loss.sums_in_blocks(*inputs, batch.tgt_output_ids, batch.num_target_tokens, grad_scale)
 
 
 class _Blockwise(torch.autograd.Function):
@@ -124,7 +137,7 @@ class _Blockwise(torch.autograd.Function):
     def forward(
         ctx: Any, hidden_PND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, targets_N: Tensor, *options: Any
     ) -> tuple[Tensor, ...]:
-        loss, num_tokens, has_gradient = options
+        loss, num_tokens, has_gradient, ctx.grad_scale = options
         num_passes, num_rows, _ = hidden_PND.shape
         sums = hidden_PND.new_zeros(3, dtype=torch.float32)
         grad_hidden_PND = torch.empty_like(hidden_PND)
@@ -135,7 +148,7 @@ class _Blockwise(torch.autograd.Function):
             block = slice(start, start + block_rows)
             hidden_PMD = hidden_PND[:, block].contiguous()
             block_sums, grad_MV = _block_sums(
-                loss, hidden_PMD, weight_VD, bias_V, targets_N[block], num_tokens - start, has_gradient
+                loss, hidden_PMD, weight_VD, bias_V, targets_N[block], num_tokens - start, has_gradient, ctx.grad_scale
             )
             sums += block_sums
             if grad_MV is None:
@@ -156,7 +169,8 @@ class _Blockwise(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
-        return *(None if grad is None else grads[0] * grad for grad in ctx.saved_tensors), None, None, None, None
+        factor = grads[0] if ctx.grad_scale is None else grads[0] / ctx.grad_scale
+        return *(None if grad is None else factor * grad for grad in ctx.saved_tensors), *[None] * 5
 
 
 def _block_sums(
@@ -167,8 +181,9 @@ def _block_sums(
     targets_M: Tensor,
     num_tokens: int,
     has_gradient: bool,
+    grad_scale: Tensor | None,
 ) -> tuple[Tensor, Tensor | None]:
-    """The three sums over the first `num_tokens` rows of a block, and the gradient by its logits."""
+    """The three sums over the first `num_tokens` rows of a block, and the gradient by its logits, scaled."""
     num_passes, size, _ = hidden_PMD.shape
     num_rows = min(size, _CHUNK_TOKENS // num_passes) if is_cpu(hidden_PMD) else size
     sums = hidden_PMD.new_zeros(3, dtype=torch.float32)
@@ -200,6 +215,8 @@ def _block_sums(
             if grad_PCV is not None:
                 torch.add(grad_PCV, probs_PCV, alpha=0.5, out=probs_PCV)
             probs_PCV[:, num_real:] = 0.0
+            if grad_scale is not None:
+                probs_PCV.mul_(grad_scale)
             grad_PMV[:, chunk] = probs_PCV
     return sums, None if grad_PMV is None else grad_PMV.flatten(end_dim=1)
 

@@ -168,8 +168,9 @@ class GradientAccumulator:
     def _compute(self, part: _Part) -> LossSums:
         """Add the gradient of a batch and return its sums, detached. Memory is allocated before anything is added."""
         self._seed(part)
-        sums: LossSums = self.objective(part.batch)
-        gradients = torch.autograd.grad(self.scaler.scale(sums.objective / self._num_target_tokens), self._weights)
+        grad_scale = self.scaler.scale(1 / self._num_target_tokens)
+        sums: LossSums = self.objective(part.batch, grad_scale if self.scaler.is_enabled() else None)
+        gradients = torch.autograd.grad(grad_scale * sums.objective, self._weights)
         self._add_gradients(list(gradients))
         self._is_empty = False
         return replace(sums, objective=sums.objective.detach())
