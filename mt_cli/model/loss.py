@@ -1,8 +1,8 @@
 """The loss: label-smoothed cross-entropy, and R-Drop, as sums over the target tokens of a batch.
 
-Callers divide once, by the number of target tokens, so that batches of any size add up to the same gradient. The
-definition comes first. On a GPU it is compiled; otherwise `Loss.sums_in_blocks` computes the same sums together with
-their gradients, from the logits of a few tokens at a time.
+Callers divide once, by the number of target tokens, so that batches of any size add up to the same gradient.
+`Loss.sums` is the definition, which a GPU compiles. Otherwise `Loss.sums_in_blocks` computes the same sums together
+with their gradients, from the logits of a few tokens at a time.
 
 Legend of the shapes: P passes (2 with R-Drop, else 1), N target tokens, M tokens of a block, C tokens of a chunk,
 D d_model, V vocabulary.
@@ -25,11 +25,9 @@ from mt_cli.model.kernels import is_cpu, mark_rows
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special_tokens import PAD_ID
 
-_BLOCK_TOKENS = 4096
-"""Number of tokens whose logit gradients exist at a time, in the dtype of the activations: enough for a fast product
-(the weight gradient of 2,500 x 8,000 in bf16 on two cores: 26 ms as one product, 35 ms in blocks of 256)."""
-_BLOCK_LOGITS = 2**27
-"""Number of logits of a block, which limits its tokens if V is above 32,768. A GPU holds 12 bytes for each logit."""
+_BLOCK_TOKENS, _BLOCK_LOGITS = 4096, 2**27
+"""Limits of a block, whose logit gradients exist at a time; the second applies if V is above 32,768. A GPU holds 12
+bytes for each logit."""
 _CHUNK_TOKENS = 256
 """Number of tokens whose probabilities exist at a time on a CPU, in fp32: ten megabytes, which stay in its caches."""
 
