@@ -50,7 +50,7 @@ def max_length(num_source_tokens: int, decoding: DecodingConfig) -> int:
 
 @dataclass(frozen=True)
 class ReservedIds:
-    """Entries of K reserved characters. A translation has each character as often as its source."""
+    """Tokens of K reserved characters. A translation has each character as often as its source."""
 
     source: Tensor  # V, number of the character of each token; K for other tokens.
     target: Tensor  # V, the same for tokens of the target.

@@ -28,10 +28,9 @@ R = TypeVar("R")
 _FORCED_BATCH_TOKENS, _FORCED_BATCH_TOKENS_OF_A_GPU = 2048, 16_384
 _LOGITS_AT_ONCE = 2**25
 """Logits of forced decoding that exist at a time: 256 MB in fp32, with the log-probabilities."""
-_SHARE_THAT_FITS = 0.75
+_FRACTION_THAT_FITS = 0.75
 """After a batch did not fit, batches of at least this fraction of its tokens are split at once."""
 _TOKENS_OF_A_GPU = 262_144
-_SHARE_OF_MEMORY = 4
 
 
 @dataclass(frozen=True)
@@ -138,7 +137,7 @@ class TransformerEngine:
             nonlocal limit
             if not is_too_large(indices):
                 self.predictor.release()
-                limit = _SHARE_THAT_FITS * num_tokens(indices)
+                limit = _FRACTION_THAT_FITS * num_tokens(indices)
             if len(indices) == 1:
                 device = next(self.model.parameters()).device
                 raise DeviceMemoryError(
@@ -210,10 +209,10 @@ def _log_probs(model: Transformer, hidden_ND: Tensor, expected_N: Tensor) -> Ten
 def fitting_batch_tokens(configured: int, fitting: int) -> int:
     """Number of tokens of a batch on a GPU whose memory has room for `fitting` tokens.
 
-    This is the configured number or the number that keeps a GPU busy within a quarter of the memory, whichever is
-    larger, and never more than fits.
+    It is enough to keep a GPU busy within a quarter of the memory, at least the configured number, and never more than
+    fits.
     """
-    return max(1, min(max(configured, min(_TOKENS_OF_A_GPU, fitting // _SHARE_OF_MEMORY)), fitting))
+    return max(1, min(max(configured, min(_TOKENS_OF_A_GPU, fitting // 4)), fitting))
 
 
 def batches_that_recur(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:

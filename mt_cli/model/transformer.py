@@ -43,11 +43,11 @@ class Transformer(nn.Module):
         self.source_embedding = Embedding(config, source_vocab_size)
         encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
         self.encoder = cast("Sequence[EncoderLayer]", encoder)
-        self.encoder_norm = _final_norm(config)
+        self.encoder_norm = final_norm(config)
         self.target_embedding = Embedding(config, target_vocab_size)
         decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_decoder_layers))
         self.decoder = cast("Sequence[DecoderLayer]", decoder)
-        self.decoder_norm = _final_norm(config)
+        self.decoder_norm = final_norm(config)
         self.projection = nn.Linear(config.d_model, target_vocab_size, bias=config.output_bias)
         self.apply(_initialise)
         if config.tie_embeddings != "none":
@@ -219,7 +219,7 @@ class Residual(nn.Module):
         return sum_ND if self.norm_first else self.norm(sum_ND)
 
 
-def _final_norm(config: ModelConfig) -> nn.Module:
+def final_norm(config: ModelConfig) -> nn.Module:
     """Norm at the end of a stack: pre-norm layers add up unnormalised outputs, post-norm layers need none."""
     return nn.LayerNorm(config.d_model) if config.ends_in_norm else nn.Identity()
 
@@ -251,7 +251,11 @@ def with_dtype(module: M, dtype: torch.dtype, device: torch.device | None = None
     device = device or weight.device
     if (weight.dtype, weight.device) == (dtype, device):
         return module
-    return deepcopy(module).to(device, dtype)
+    weights: dict[int, Tensor] = {
+        id(weight): nn.Parameter(weight.detach().to(device, dtype), weight.requires_grad)
+        for weight in module.parameters()
+    }
+    return deepcopy(module, weights).to(device)
 
 
 def outline(config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> Transformer:

@@ -96,7 +96,7 @@ def build_update(
 
 
 def largest_batch(fits: Callable[[int], bool], smallest: int, largest: int) -> int:
-    """Largest number between `smallest` and `largest` that fits, to within an eighth; `smallest` is not tried."""
+    """Search for the largest number that fits, to within an eighth; `smallest` is not tried."""
     size = smallest
     while 2 * size <= largest and fits(2 * size):
         size *= 2
