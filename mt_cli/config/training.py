@@ -109,13 +109,11 @@ class TrainingConfig(Section):
     GPUs without bf16, scales the loss (Micikevicius et al. 2018, section 3.2) and skips steps whose gradient
     overflows; it is slow on CPUs."""
     compile: Changeable[Annotated[bool | Literal["auto"], BeforeValidator(_checked_switch)]] = "auto"
-    """Compile the layers on a GPU that has `cuda_graphs` (`torch.compile`). A step takes about a sixth less time, after
-    half a minute of compiling; results are the same up to rounding and the draws of dropout. `auto`: if the whole run
-    takes four minutes or more."""
-    cuda_graphs: Changeable[bool] = True
-    """Record steps on a GPU as CUDA graphs, which launch all kernels at once: small models train several times as fast.
-    Results are the same up to rounding and the draws of dropout. Needs bf16, no `attention_dropout` and a compiler
-    (`mt doctor`); otherwise the run says the reason and launches each kernel."""
+    """Capture steps on a GPU as CUDA graphs, which launch all kernels at once, and compile them with `torch.compile`.
+    Small models train several times as fast; results are the same up to rounding and the draws of dropout. `auto`:
+    compile the loss, and also the layers if the whole run takes four minutes or more, because that takes half a minute
+    and saves about a sixth of each step. `true`: always compile both. `false`: eager steps. Needs bf16, no
+    `attention_dropout` and a compiler (`mt doctor`); otherwise the run says the reason, and steps are eager."""
     num_threads: Changeable[int | None] = Field(default=None, ge=1, le=1024)
     """Number of CPU threads; `null`: PyTorch's default."""
 

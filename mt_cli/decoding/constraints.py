@@ -43,14 +43,14 @@ def select(state: S, rows: Tensor | slice) -> S:
 
 
 def max_length(num_source_tokens: int, decoding: DecodingConfig) -> int:
-    """Maximum number of tokens before [EOS] for a source of this length; `Constraints.of` computes it for a batch."""
+    """Maximum number of tokens before [EOS] for a source of this length."""
     longest = int(num_source_tokens * decoding.max_length_ratio) + TOKENS_BESIDE_RATIO
     return min(longest, decoding.max_length or longest)
 
 
 @dataclass(frozen=True)
 class ReservedIds:
-    """Entries of K reserved characters. A translation has each character as often as its source."""
+    """Tokens of K reserved characters. A translation has each character as often as its source."""
 
     source: Tensor  # V, number of the character of each token; K for other tokens.
     target: Tensor  # V, the same for tokens of the target.
@@ -148,9 +148,8 @@ class Constraints:
         reserved: ReservedIds | None = None,
     ) -> Constraints:
         """Constraints for sources BxS."""
-        max_lengths_B = (((src_ids != PAD_ID).sum(dim=1) - 1) * decoding.max_length_ratio).long() + TOKENS_BESIDE_RATIO
-        if decoding.max_length is not None:
-            max_lengths_B = max_lengths_B.clamp(max=decoding.max_length)
+        lengths = ((src_ids != PAD_ID).sum(dim=1) - 1).tolist()
+        max_lengths_B = torch.tensor([max_length(length, decoding) for length in lengths], device=src_ids.device)
         prefixes_BP = torch.full((len(src_ids), max(map(len, prefixes), default=0)), FREE, device=src_ids.device)
         for row, prefix in enumerate(prefixes):
             prefixes_BP[row, : len(prefix)] = torch.tensor(prefix, dtype=torch.int64)

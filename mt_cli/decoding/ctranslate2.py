@@ -77,36 +77,22 @@ class CTranslate2Engine:
     ) -> list[list[Hypothesis]]:
         """See `Engine`; nothing keeps the reserved tokens of a source in its translation.
 
-        CTranslate2 has one maximum length for all sources. A translation that exceeds the maximum of its source is
-        searched again with this maximum, so that it does not depend on the other sources.
+        CTranslate2 has one maximum length for all sources; a longer translation is truncated to that of its source.
         """
+        if not sentences:
+            return []
+        self._library.set_random_seed(decoding.seed)
         limits = [
             max(max_length(len(sentence.ids), decoding), len(sentence.prefix), decoding.min_length)
             for sentence in sentences
         ]
-        hypotheses: list[list[Hypothesis]] = [[] for _ in sentences]
-        rows_of_limit = {max(limits): list(range(len(sentences)))} if sentences else {}
-        while rows_of_limit:
-            limit, rows = rows_of_limit.popitem()
-            results = self._translate([sentences[row] for row in rows], decoding, num_best, limit)
-            for row, result in zip(rows, results, strict=True):
-                hypotheses[row] = self._hypotheses(result, LengthPenalty(decoding.length_penalty))
-                if limits[row] < min(limit, max(len(hypothesis.ids) for hypothesis in hypotheses[row])):
-                    rows_of_limit.setdefault(limits[row], []).append(row)
-        return hypotheses
-
-    def _translate(
-        self, sentences: Sequence[Sentence], decoding: DecodingConfig, num_best: int, limit: int
-    ) -> Sequence[Any]:
-        """Results of the library, with hypotheses of at most `limit` tokens."""
-        self._library.set_random_seed(decoding.seed)
         num_beams = 1 if decoding.sample else max(decoding.beam_size, num_best)
         sampling = {
             "sampling_topk": decoding.top_k or 0,
             "sampling_topp": decoding.top_p or 1.0,
             "sampling_temperature": decoding.temperature,
         }
-        return self._call(
+        results = self._call(
             "translate_batch",
             [sentence.ids for sentence in sentences],
             [sentence.prefix for sentence in sentences] if any(sentence.prefix for sentence in sentences) else (),
@@ -118,11 +104,13 @@ class CTranslate2Engine:
             no_repeat_ngram_size=decoding.no_repeat_ngram or 0,
             disable_unk=decoding.unk == "avoid",
             suppress_sequences=self._suppressed,
-            max_decoding_length=limit,
+            max_decoding_length=max(limits),
             min_decoding_length=decoding.min_length,
             return_scores=True,
             **(sampling if decoding.sample else {}),
         )
+        penalty = LengthPenalty(decoding.length_penalty)
+        return [self._hypotheses(result, penalty, limit) for result, limit in zip(results, limits, strict=True)]
 
     def _call(self, method: str, sources: Sequence[Ids], targets: Sequence[Ids], **options: Any) -> Sequence[Any]:
         """Call the library with ids; raises InputError if a side has more tokens than the model has positions."""
@@ -138,12 +126,12 @@ class CTranslate2Engine:
             raise InputError(f"{problem}: {one_line(error)}") from None
         return results
 
-    def _hypotheses(self, result: Any, penalty: LengthPenalty) -> list[Hypothesis]:
+    def _hypotheses(self, result: Any, penalty: LengthPenalty, limit: int) -> list[Hypothesis]:
         hypotheses = []
         for tokens, score in zip(result.hypotheses, result.scores, strict=True):
             num_tokens = len(tokens) + 1
             our_score = score * num_tokens**penalty.alpha / penalty(num_tokens)
-            hypotheses.append(Hypothesis([self._ids[token] for token in tokens], our_score))
+            hypotheses.append(Hypothesis([self._ids[token] for token in tokens[:limit]], our_score))
         return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
 
     def force_decode(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import reduce
 from typing import NamedTuple, Protocol, TypeVar
 
 import torch
@@ -20,7 +20,7 @@ from mt_cli.errors import DeviceMemoryError
 from mt_cli.model.cache import SOURCE_MULTIPLE, rounded_sentences
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer
-from mt_cli.runtime.devices import free_memory, in_halves
+from mt_cli.runtime.devices import in_halves
 from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID
 
 Ids = Sequence[int]
@@ -28,14 +28,9 @@ R = TypeVar("R")
 _FORCED_BATCH_TOKENS, _FORCED_BATCH_TOKENS_OF_A_GPU = 2048, 16_384
 _LOGITS_AT_ONCE = 2**25
 """Logits of forced decoding that exist at a time: 256 MB in fp32, with the log-probabilities."""
-_SHARE_THAT_FITS = 0.75
+_FRACTION_THAT_FITS = 0.75
 """After a batch did not fit, batches of at least this fraction of its tokens are split at once."""
 _TOKENS_OF_A_GPU = 262_144
-_SHARE_OF_MEMORY = 4
-_COPIES_OF_KEYS = 6
-"""Keys and values per source token, in tokens: the source token twice, during a copy, and four target tokens."""
-_BYTES_OF_A_LOGIT = 16
-"""Bytes per logit: two copies in the format of the model, and two in fp32."""
 
 
 @dataclass(frozen=True)
@@ -76,29 +71,6 @@ class Engine(Protocol):
         """Compute the cross-attention of each pair, (T+1)x(S+1); see `ForcedDecoding.attention`."""
 
 
-class SearchResources:
-    """Predictor and memory limit, created on first use and shared by all searches with a model."""
-
-    def __init__(self, model: Transformer | Ensemble) -> None:
-        self.model = model
-
-    @cached_property
-    def predictor(self) -> Predictor:
-        """Predictor of the model."""
-        return Predictor(self.model)
-
-    @cached_property
-    def fitting_tokens(self) -> int | None:
-        """Number of tokens that fit in the memory that a GPU had free at first; None on other devices."""
-        device = next(self.model.parameters()).device
-        return free_memory(device) // bytes_per_token(self.model) if device.type == "cuda" else None
-
-    def release(self) -> None:
-        """Free the memory of the predictor; the next search makes another, and measures the free memory again."""
-        for name in ("predictor", "fitting_tokens"):
-            self.__dict__.pop(name, None)
-
-
 @dataclass(frozen=True)
 class TransformerEngine:
     """Our own model, or an ensemble. Batching and order change results only by rounding."""
@@ -108,12 +80,12 @@ class TransformerEngine:
     """Callback after each batch of a search, with the number of its sentences."""
     reserved: ReservedIds | None = None
     """Tokens for protected spans; a translation has the reserved tokens of its source."""
-    resources: SearchResources = field(default=None, repr=False, compare=False)  # type: ignore[assignment]
-    """Shared by copies of an engine."""
+    predictor: Predictor = field(default=None, repr=False, compare=False)  # type: ignore[assignment]
+    """Predictor of the model, shared by copies of an engine."""
 
     def __post_init__(self) -> None:
-        if self.resources is None:
-            object.__setattr__(self, "resources", SearchResources(self.model))
+        if self.predictor is None:
+            object.__setattr__(self, "predictor", Predictor(self.model))
 
     def search(
         self, sentences: Sequence[Sentence], decoding: DecodingConfig, num_best: int = 1
@@ -130,11 +102,11 @@ class TransformerEngine:
                 decoding,
                 num_best,
                 prefixes if any(prefixes) else (),
-                self.resources.predictor,
+                self.predictor,
                 self.reserved and replace(self.reserved, orders=orders),
             )
 
-        if (fitting := self.resources.fitting_tokens) is None:
+        if (fitting := self.predictor.fitting_tokens) is None:
             batches = batches_in_order(lengths, decoding.batch_tokens // num_beams)
         else:
             batches = batches_that_recur(lengths, fitting_batch_tokens(decoding.batch_tokens, fitting) // num_beams)
@@ -152,7 +124,7 @@ class TransformerEngine:
         Raises DeviceMemoryError if a single sequence does not fit.
         """
         self.model.eval()
-        limit = math.inf
+        limit = math.inf  # Number of tokens from which batches are split without a trial.
         results: dict[int, R] = {}
 
         def num_tokens(indices: Sequence[int]) -> int:
@@ -164,8 +136,8 @@ class TransformerEngine:
         def split(indices: Sequence[int]) -> list[Sequence[int]]:
             nonlocal limit
             if not is_too_large(indices):
-                self.resources.release()
-                limit = _SHARE_THAT_FITS * num_tokens(indices)
+                self.predictor.release()
+                limit = _FRACTION_THAT_FITS * num_tokens(indices)
             if len(indices) == 1:
                 device = next(self.model.parameters()).device
                 raise DeviceMemoryError(
@@ -174,12 +146,12 @@ class TransformerEngine:
             half = len(indices) // 2
             return [indices[:half], indices[half:]]
 
-        def compute_and_name(indices: Sequence[int]) -> list[tuple[int, R]]:
-            return list(zip(indices, compute(indices), strict=True))
+        def compute_by_index(indices: Sequence[int]) -> dict[int, R]:
+            return dict(zip(indices, compute(indices), strict=True))
 
         for batch in batches:
-            for part in in_halves(batch, compute_and_name, split, is_too_large):
-                results.update(part)
+            for part in in_halves(batch, compute_by_index, split, is_too_large):
+                results |= part
                 on_done(len(part))
         return [results[index] for index in range(len(lengths))]
 
@@ -193,7 +165,7 @@ class TransformerEngine:
 
     def _read(self, pairs: Sequence[tuple[Ids, Ids]], with_scores: bool) -> list[ForcedDecoding]:
         lengths = [max(len(source), len(target)) for source, target in pairs]
-        batch_tokens, fitting = _FORCED_BATCH_TOKENS, self.resources.fitting_tokens
+        batch_tokens, fitting = _FORCED_BATCH_TOKENS, self.predictor.fitting_tokens
         if fitting is not None:  # A GPU. Attention maps need several times the memory of a search.
             batch_tokens = max(batch_tokens, min(_FORCED_BATCH_TOKENS_OF_A_GPU, fitting // 16))
         batches = batches_in_order(lengths, batch_tokens)
@@ -234,23 +206,13 @@ def _log_probs(model: Transformer, hidden_ND: Tensor, expected_N: Tensor) -> Ten
     return torch.cat(log_probs)
 
 
-def bytes_per_token(model: Transformer | Ensemble) -> int:
-    """Memory of a search for each token of a batch, padding and beams included."""
-    total = 0
-    for member in [model] if isinstance(model, Transformer) else model.models:
-        config, projection = member.config, member.projection
-        keys_values = 2 * config.num_decoder_layers * config.d_model * projection.weight.element_size()
-        total += _COPIES_OF_KEYS * keys_values + _BYTES_OF_A_LOGIT * projection.out_features // SOURCE_MULTIPLE
-    return total
-
-
 def fitting_batch_tokens(configured: int, fitting: int) -> int:
     """Number of tokens of a batch on a GPU whose memory has room for `fitting` tokens.
 
-    This is the configured number or the number that keeps a GPU busy within a quarter of the memory, whichever is
-    larger, and never more than fits.
+    It is enough to keep a GPU busy within a quarter of the memory, at least the configured number, and never more than
+    fits.
     """
-    return max(1, min(max(configured, min(_TOKENS_OF_A_GPU, fitting // _SHARE_OF_MEMORY)), fitting))
+    return max(1, min(max(configured, min(_TOKENS_OF_A_GPU, fitting // 4)), fitting))
 
 
 def batches_that_recur(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:

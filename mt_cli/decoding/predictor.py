@@ -11,22 +11,27 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from threading import Lock
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from mt_cli.model.cache import Arena, CacheShape
+from mt_cli.model.cache import SOURCE_MULTIPLE, Arena, CacheShape
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer
 from mt_cli.runtime.cuda_graphs import GraphPool
+from mt_cli.runtime.devices import free_memory
 from mt_cli.tokenizer.special_tokens import SOS_ID
 
 _STEPS_BEFORE_CAPTURE = 24
 """Number of eager steps of a shape before it is captured. A capture takes about as long as ten steps."""
 _MOST_GRAPHS = 128
+_COPIES_OF_KEYS = 6
+"""Keys and values per source token, in tokens: the source token twice, during a copy, and four target tokens."""
+_BYTES_OF_A_LOGIT = 16
+"""Bytes per logit: two copies in the dtype of the model, and two in fp32."""
 _CAPTURE = Lock()
 """Only one thread may capture at a time."""
 
@@ -54,9 +59,32 @@ class Predictor:
         self._captures = isinstance(model, Transformer) and device.type == "cuda" if captures is None else captures
         self._lock = Lock()
         self._addresses: list[tuple[int, torch.dtype]] = []
-        self._can_capture = True
         self.num_captured = 0
         """Number of steps captured so far."""
+        self._reset(device)
+
+    @cached_property
+    def fitting_tokens(self) -> int | None:
+        """Number of tokens of a batch that fit in the memory that a GPU had free at first; None on other devices.
+
+        Padding and beams are included.
+        """
+        device = next(self._model.parameters()).device
+        if device.type != "cuda":
+            return None
+        bytes_per_token = 0
+        for model in [self._model] if isinstance(self._model, Transformer) else self._model.models:
+            config, projection = model.config, model.projection
+            keys_values = 2 * config.num_decoder_layers * config.d_model * projection.weight.element_size()
+            logits = _BYTES_OF_A_LOGIT * projection.out_features // SOURCE_MULTIPLE
+            bytes_per_token += _COPIES_OF_KEYS * keys_values + logits
+        return free_memory(device) // bytes_per_token
+
+    def release(self) -> None:
+        """Free the memory of tensors and graphs between two batches; the free memory is measured again."""
+        with self._lock:
+            self._reset(self._arena.device)
+        self.__dict__.pop("fitting_tokens", None)
 
     @contextmanager
     def start(self, src_ids: Tensor, num_beams: int) -> Iterator[Prediction]:
@@ -69,15 +97,19 @@ class Predictor:
             addresses = [(weight.data_ptr(), weight.dtype) for weight in self._model.parameters()]
             if addresses != self._addresses:  # The first batch, or the model was moved or changed to another dtype.
                 self._addresses = addresses
-                self._arena = Arena(src_ids.device)
-                self._num_steps: Counter[CacheShape] = Counter()
-                self._forget_graphs()
+                self._reset(src_ids.device)
             self._cache = self._model.start(src_ids, num_beams, self._arena)
             self._tokens().fill_(SOS_ID)
             try:
                 yield Prediction(self._next, self._cache.select)
             finally:
                 del self._cache
+
+    def _reset(self, device: torch.device) -> None:
+        self._arena = Arena(device)
+        self._num_steps: Counter[CacheShape] = Counter()
+        self._can_capture = True
+        self._forget_graphs()
 
     def _forget_graphs(self) -> None:
         # A pool cannot be used again once all of its graphs are gone.

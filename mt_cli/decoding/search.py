@@ -52,7 +52,7 @@ class Pace(NamedTuple):
     """How often a search reads which sentences are done, and when it drops them, which copies all keys and values."""
 
     every_steps: int
-    largest_share: Fraction  # A batch keeps its size if a larger fraction of the sentences remains.
+    largest_fraction: Fraction  # A batch keeps its size if a larger fraction of the sentences remains.
     fewest: int  # So does a batch of at most this number of sentences.
 
 
@@ -134,13 +134,13 @@ def _read_done(state: Independent | Beams) -> Tensor:
 
 
 def _worth_keeping(active_B: Tensor, pace: Pace) -> Tensor | None:
-    """Indices of the sentences to continue with, padded with finished ones; none if all are done; None: keep all.
+    """Indices of the sentences to continue with; None: keep all.
 
-    A batch shrinks to sizes that recur, because oneDNN keeps the kernels of such sizes.
+    They are padded with finished ones to a size that recurs, because oneDNN keeps the kernels of such sizes.
     """
     num_active = int(active_B.sum())
     num_kept = min(len(active_B), round_up(num_active, _SIZES_PER_OCTAVE)) if num_active else 0
-    if num_active and (num_kept > pace.largest_share * len(active_B) or len(active_B) <= pace.fewest):
+    if num_active and (num_kept > pace.largest_fraction * len(active_B) or len(active_B) <= pace.fewest):
         return None
     return active_B.to(torch.uint8).argsort(descending=True, stable=True)[:num_kept]
 

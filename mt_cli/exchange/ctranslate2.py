@@ -18,7 +18,7 @@ from mt_cli.exchange.comparison import Agreement, check_export
 from mt_cli.exchange.destinations import obstacles
 from mt_cli.exchange.names import LAYER
 from mt_cli.exchange.sentencepiece import model_file
-from mt_cli.model.positions import FairseqPositions, SinusoidalPositions
+from mt_cli.model.positions import fairseq_sinusoids, sinusoids
 from mt_cli.runtime.files import new_folder
 from mt_cli.tokenizer.special_tokens import EOS, SOS, UNK
 from mt_cli.translation.exported import describe
@@ -73,8 +73,8 @@ def _specification(specs: Any, run: TrainedRun) -> Any:
     encoder.pre_norm = decoder.pre_norm = config.norm_order == "pre"
     longest = run.config.corpus.max_tokens * max(1.0, run.config.decoding.max_length_ratio)
     num_positions = max(_MIN_POSITIONS, int(min(longest, _MAX_POSITIONS)) + 12)
-    kind = FairseqPositions if config.positions == "fairseq" else SinusoidalPositions
-    positions = kind.encodings(num_positions, config.d_model)
+    encodings = fairseq_sinusoids if config.positions == "fairseq" else sinusoids
+    positions = encodings(num_positions, config.d_model)
     for stack, table, embedding, layers, norm in (
         (encoder, encoder.embeddings[0], model.source_embedding, model.encoder, model.encoder_norm),
         (decoder, decoder.embeddings, model.target_embedding, model.decoder, model.decoder_norm),

@@ -1,8 +1,8 @@
-"""Multi-head attention (Vaswani et al. 2017, section 3.2): heads around softmax(query key^T / sqrt(K)) value.
+"""Multi-head attention (Vaswani et al. 2017, section 3.2).
 
-Rows of tokens have one of three layouts. Padded rows are the grid of sentences x positions. Packed rows are gathered
-into such a grid, or, on a GPU with kernels for it, attend within the intervals of their sequences. `attend` is the
-definition, which CPUs run; `packed_attention` and `cached_attention` compute the same.
+`attend` is scaled dot-product attention, softmax(query key^T / sqrt(K)) value, over a grid of sentences x positions;
+CPUs run it. `MultiHeadAttention` splits rows into heads around it. Packed rows are gathered into the grid, or, on a GPU
+with kernels for it, attend within their sequences (`packed_attention`). `cached_attention` is for steps of a search.
 
 Legend of the shapes: N rows of queries, M rows of keys, B sentences, T query positions, S key positions, D d_model,
 H heads, K head dim.
@@ -41,7 +41,7 @@ class Memory(NamedTuple):
 
 
 class MultiHeadAttention(nn.Module):
-    """Attention over several slices of the width in parallel. Rotary positions apply to self-attention only."""
+    """Attention of several heads in parallel (section 3.2.2). Rotary positions apply to self-attention only."""
 
     def __init__(self, config: ModelConfig, is_self: bool = False, is_causal: bool = False) -> None:
         super().__init__()
@@ -100,16 +100,12 @@ class DotProductAttention(nn.Module):
 
 
 def attend(
-    query_BHTK: Tensor,
-    key_BHSK: Tensor,
-    value_BHSK: Tensor,
-    bias: Tensor,
-    dropout: float = 0.0,
-    is_causal: bool = False,
+    query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, bias: Tensor, dropout: float = 0, is_causal: bool = False
 ) -> Tensor:
-    """softmax(query key^T / sqrt(K) + bias) value, BxHxTxK (equation 1); with `is_causal`, `bias` is the causal mask.
+    """Scaled dot-product attention, softmax(query key^T / sqrt(K) + bias) value, BxHxTxK (equation 1).
 
-    On CPUs this takes less time than PyTorch's kernel (256x4x16x64, forward and backward: bf16 7 ms against 40, fp32 6
+    `bias` is the mask (`bias_of`); with `is_causal`, it is the causal mask, which kernels of GPUs need not read. On
+    CPUs this takes less time than PyTorch's kernel (256x4x16x64, forward and backward: bf16 7 ms against 40, fp32 6
     against 8).
     """
     if not is_cpu(query_BHTK):

@@ -1,7 +1,6 @@
 """The key/value cache of incremental decoding.
 
-Legend of the shapes: B sentences, N beams, S source positions, C columns (N for each target position), H heads,
-K d_head.
+Legend of the shapes: B sentences, N beams, S source positions, C columns (N per target position), H heads, K head dim.
 """
 
 from __future__ import annotations
@@ -21,20 +20,13 @@ from mt_cli.data.packing import PackedLayout, round_up
 KeysValues = tuple[Tensor, Tensor]
 """Keys and values BxHxSxK."""
 
-SOURCE_MULTIPLE = 16
-_FEWEST_READ, _FEWEST_POSITIONS, _POSITIONS_AT_ONCE = 16, 32, 8
+SOURCE_MULTIPLE, _POSITIONS_AT_ONCE = 16, 8
 _GROWTH = 1.5
 
 
 def rounded_sentences(number: int) -> int:
     """Number of sentences, rounded up to a size that recurs: 1, 2, 4, 8, then four sizes an octave."""
     return round_up(number, sizes_per_octave=4) if number > 4 else _power_of_two(number)
-
-
-def rounded_positions(number: int) -> int:
-    """Number of target positions, rounded up to a size that recurs: 16, 24, 32, 48, 64, 96, 128, ..."""
-    unit = max(_FEWEST_READ, _power_of_two(number) // 2) // 2
-    return max(_FEWEST_READ, -(-number // unit) * unit)
 
 
 def _power_of_two(number: int) -> int:
@@ -44,7 +36,7 @@ def _power_of_two(number: int) -> int:
 
 @dataclass(frozen=True)
 class CacheShape:
-    """Sizes of a cache. All of its tensors follow from them and from the model."""
+    """Sizes of a cache."""
 
     num_sentences: int
     num_beams: int
@@ -64,23 +56,19 @@ class CacheShape:
     @property
     def capacity(self) -> int:
         """Number of columns that are allocated."""
-        return max(_FEWEST_POSITIONS, _power_of_two(self.num_positions)) * self.num_beams
+        return max(32, _power_of_two(self.num_positions)) * self.num_beams
 
 
 class Arena:
-    """Memory for tensors of changing shapes, with a separate part for each name.
-
-    Tensors of the same name have the same address, unless a larger tensor was requested in between.
-    """
+    """Memory for tensors of changing shapes; those of one name share an address unless a larger one is requested."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self.num_moves = 0
-        """Number of times that a name got a new address."""
+        self.num_moves = 0  # Number of times that a name got a new address.
         self._flat: dict[str, Tensor] = {}
 
     def tensor(self, name: str, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-        """Tensor of this shape with undefined content; tensors of the same name share memory."""
+        """Tensor of this shape with undefined content."""
         size, flat = math.prod(shape), self._flat.get(name)
         if flat is None or len(flat) < size:
             room = size if flat is None else max(size, int(_GROWTH * len(flat)))
@@ -92,8 +80,8 @@ class Arena:
 class KeyValueCache:
     """Keys and values of the source and of the target tokens read so far, so that no prefix is computed twice.
 
-    Each step adds N columns, one for each beam. All beams of a sentence read the same columns. Keys stay there when
-    beams change places; only `bias` changes, which marks the columns that a beam descends from.
+    Each step adds N columns, one for each beam. All beams of a sentence read the same columns; `bias` hides those that
+    a beam does not descend from. It alone changes when beams change places.
 
     With an arena, tensors have fixed addresses and shapes that recur, so that a step can be captured and replayed.
     Sizes are rounded up by copies of the first sentence, and by positions that are masked.
@@ -122,10 +110,9 @@ class KeyValueCache:
             self._resize()
 
     def advance(self) -> PackedLayout:
-        """Go to the next position, with one token for each beam; return the layout of these tokens.
+        """Go to the next position; return the layout of its tokens, one for each beam. Can be captured.
 
-        The beams of a sentence are consecutive rows, as if they were more positions of it. Reads only values on the
-        device, so it can be captured.
+        The beams of a sentence are consecutive rows, as if they were more positions of it.
         """
         if self._arena is None:
             self.reserve()
@@ -158,7 +145,7 @@ class KeyValueCache:
         number, length, source_length = self.num_sentences, max(1, self.length), self._source_length
         positions = -(-length // _POSITIONS_AT_ONCE) * _POSITIONS_AT_ONCE  # oneDNN has to prepare every new shape.
         if self._arena is not None:
-            number, positions = rounded_sentences(number), rounded_positions(length)
+            number, positions = rounded_sentences(number), max(16, round_up(length, sizes_per_octave=2))
             source_length = -(-source_length // SOURCE_MULTIPLE) * SOURCE_MULTIPLE
         self.shape = CacheShape(number, self.num_beams, source_length, positions)
         if sentences is None and number > len(self.memory_bias):

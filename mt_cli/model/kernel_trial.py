@@ -11,11 +11,8 @@ from torch import Tensor
 
 from mt_cli.runtime.devices import can_compile, is_right
 
-LARGEST_HEAD = 128
-"""Largest head dim of the kernels."""
 LARGEST_ERROR = 0.02
 """Norm of a difference, relative to the norm of the definition; half precision rounds to 0.2 to 0.8 %."""
-_CPU = torch.device("cpu")
 
 
 class Case(NamedTuple):
@@ -27,17 +24,15 @@ class Case(NamedTuple):
     has_gradient: bool = True
 
 
-Cases = Callable[[int], Iterable[Case]]
-"""Function from a head dim to the cases of a kernel."""
-
-
 @cache
-def kernel_works(name: str, cases: Cases, device: torch.device, dtype: torch.dtype, d_head: int) -> bool:
-    """True if a kernel compiles for this device, dtype and head dim and agrees with its definition.
+def kernel_works(
+    name: str, cases: Callable[[int], Iterable[Case]], device: torch.device, dtype: torch.dtype, d_head: int
+) -> bool:
+    """True if a kernel compiles for this device, dtype and head dim and agrees with its definition in some cases.
 
     It is tried once per process. If it fails or differs, a line is printed and PyTorch's kernels are used.
     """
-    if device.type != "cuda" or d_head > LARGEST_HEAD or not can_compile(device):
+    if device.type != "cuda" or d_head > 128 or not can_compile(device):
         return False
     # An error that is NaN is not below the limit.
     return is_right(name, lambda: all(error_of(case, device, dtype) < LARGEST_ERROR for case in cases(d_head)))
@@ -46,7 +41,7 @@ def kernel_works(name: str, cases: Cases, device: torch.device, dtype: torch.dty
 def error_of(case: Case, device: torch.device, dtype: torch.dtype) -> float:
     """Largest relative error of the results and gradients in a dtype, compared with the definition in fp32."""
     inputs, results = [x.to(dtype) for x in case.inputs], []
-    for function, place, precision in ((case.kernel, device, dtype), (case.definition, _CPU, torch.float32)):
+    for function, place, precision in ((case.kernel, device, dtype), (case.definition, "cpu", torch.float32)):
         with torch.inference_mode(False), torch.set_grad_enabled(case.has_gradient):
             leaves = [x.to(place, precision).requires_grad_(case.has_gradient) for x in inputs]
             result = function(*leaves)

@@ -26,8 +26,8 @@ def is_cpu(x: Tensor) -> bool:
 def mark_rows(*tensors: Tensor, dim: int = 0) -> None:
     """Tell the compiler that the number of rows, the size of a dimension, differs between calls.
 
-    Otherwise it compiles for the first number, and once more for any number. Which of the two computes a batch of the
-    first size would depend on the batches before, and so would the bits of the result.
+    Otherwise it compiles for the first number, and once more for any number, and the bits of a batch of the first size
+    would depend on the batches before.
     """
     from torch._dynamo import maybe_mark_dynamic  # Slow to import, and needed only with the compiler.
 
@@ -62,9 +62,7 @@ def drop(x: Tensor, rate: float) -> Tensor:
     """Set a fraction `rate` of the elements to zero and scale the others up to keep the mean.
 
     On CPUs one random byte decides about an element, so the rate is rounded to a multiple of 1/256 (0.1 becomes
-    26/256), and the scale is computed from the rounded rate. Rates below 1/32 or above 31/32 take two bytes and are
-    rounded to a multiple of 1/65536. One byte takes 1.3 ms, with the gradient; PyTorch, which generates a full random
-    number for each element, takes 7.4.
+    26/256). Rates below 1/32 or above 31/32 take two bytes. One byte takes 1.3 ms, with the gradient; PyTorch 7.4.
     """
     if rate == 0.0:
         return x
@@ -88,8 +86,7 @@ def _keep_mask(x: Tensor, rate: float) -> tuple[Tensor, float]:
     threshold = min(round(rate * levels), levels - 1)
     words = torch.empty((x.numel() * dtype.itemsize + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
     keep = words.view(dtype)[: x.numel()]
-    # Overwrites the random bytes. With a mask of booleans, the comparison takes 0.24 ms instead of 0.02, and the
-    # conversion to bf16 0.7 ms instead of 0.07.
+    # Overwrites the random bytes. With a mask of booleans, comparing and converting to bf16 take ten times as long.
     torch.ge(keep, threshold - levels // 2, out=keep)
     return keep.view(x.shape).to(x.dtype), levels / (levels - threshold)
 

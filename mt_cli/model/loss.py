@@ -1,8 +1,8 @@
 """The loss: label-smoothed cross-entropy, and R-Drop, as sums over the target tokens of a batch.
 
-Callers divide once, by the number of target tokens, so that batches of any size add up to the same gradient. The
-definition comes first. On a GPU it is compiled; otherwise `Loss.sums_in_blocks` computes the same sums together with
-their gradients, from the logits of a few tokens at a time.
+Callers divide once, by the number of target tokens, so that batches of any size add up to the same gradient.
+`Loss.sums` is the definition, which a GPU compiles. Otherwise `Loss.sums_in_blocks` computes the same sums together
+with their gradients, from the logits of a few tokens at a time.
 
 Legend of the shapes: P passes (2 with R-Drop, else 1), N target tokens, M tokens of a block, C tokens of a chunk,
 D d_model, V vocabulary.
@@ -25,11 +25,9 @@ from mt_cli.model.kernels import is_cpu, mark_rows
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special_tokens import PAD_ID
 
-_BLOCK_TOKENS = 4096
-"""Number of tokens whose logit gradients exist at a time, in the dtype of the activations: enough for a fast product
-(the weight gradient of 2,500 x 8,000 in bf16 on two cores: 26 ms as one product, 35 ms in blocks of 256)."""
-_BLOCK_LOGITS = 2**27
-"""Number of logits of a block, which limits its tokens if V is above 32,768. A GPU holds 12 bytes for each logit."""
+_BLOCK_TOKENS, _BLOCK_LOGITS = 4096, 2**27
+"""Limits of a block, whose logit gradients exist at a time; the second applies if V is above 32,768. A GPU holds 12
+bytes for each logit."""
 _CHUNK_TOKENS = 256
 """Number of tokens whose probabilities exist at a time on a CPU, in fp32: ten megabytes, which stay in its caches."""
 
@@ -78,10 +76,20 @@ class Loss:
         return LossSums(objective, _cross_entropy(logits_NV, targets_N, 0.0), num_correct)
 
     def sums_in_blocks(
-        self, hidden_PND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, targets_N: Tensor, num_tokens: int
+        self,
+        hidden_PND: Tensor,
+        weight_VD: Tensor,
+        bias_V: Tensor | None,
+        targets_N: Tensor,
+        num_tokens: int,
+        grad_scale: Tensor | None = None,
     ) -> LossSums:
-        """`sums` of the first `num_tokens` rows with its gradient, so that N x V values never exist at once."""
-        options = self, num_tokens, torch.is_grad_enabled()
+        """`sums` of the first `num_tokens` rows with its gradient, so that N x V values never exist at once.
+
+        Gradients are rounded to the dtype of the hidden states. In fp16, pass the factor by which the backward pass
+        will multiply the objective as `grad_scale`, so that small gradients do not round to zero.
+        """
+        options = self, num_tokens, torch.is_grad_enabled(), grad_scale
         sums: list[Tensor] = _Blockwise.apply(hidden_PND, weight_VD, bias_V, targets_N, *options)  # type: ignore[no-untyped-call]
         return LossSums(*sums)
 
@@ -105,8 +113,11 @@ class Objective(nn.Module):
         self.compiles_loss = False
         """True if training compiles the loss, which needs more memory."""
 
-    def forward(self, batch: Batch) -> LossSums:
-        """Sums over the target tokens of a batch, padding excluded. With R-Drop, training computes it twice."""
+    def forward(self, batch: Batch, grad_scale: Tensor | None = None) -> LossSums:
+        """Sums over the target tokens of a batch, padding excluded. With R-Drop, training computes it twice.
+
+        `grad_scale`: see `Loss.sums_in_blocks`.
+        """
         is_twice = self.training and self.loss.consistency is not None
         hidden_ND = self.model.hidden_states(batch.twice() if is_twice else batch)
         hidden_PND = hidden_ND.view(2 if is_twice else 1, -1, hidden_ND.shape[1])
@@ -116,7 +127,7 @@ class Objective(nn.Module):
             mark_rows(batch.tgt_output_ids)
             mark_rows(hidden_PND, dim=1)
             return _compiled(Loss.sums)(self.loss, *inputs, batch.tgt_output_ids)
-        return self.loss.sums_in_blocks(*inputs, batch.tgt_output_ids, batch.num_target_tokens)
+        return self.loss.sums_in_blocks(*inputs, batch.tgt_output_ids, batch.num_target_tokens, grad_scale)
 
 
 class _Blockwise(torch.autograd.Function):
@@ -124,7 +135,7 @@ class _Blockwise(torch.autograd.Function):
     def forward(
         ctx: Any, hidden_PND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, targets_N: Tensor, *options: Any
     ) -> tuple[Tensor, ...]:
-        loss, num_tokens, has_gradient = options
+        loss, num_tokens, has_gradient, ctx.grad_scale = options
         num_passes, num_rows, _ = hidden_PND.shape
         sums = hidden_PND.new_zeros(3, dtype=torch.float32)
         grad_hidden_PND = torch.empty_like(hidden_PND)
@@ -135,7 +146,7 @@ class _Blockwise(torch.autograd.Function):
             block = slice(start, start + block_rows)
             hidden_PMD = hidden_PND[:, block].contiguous()
             block_sums, grad_MV = _block_sums(
-                loss, hidden_PMD, weight_VD, bias_V, targets_N[block], num_tokens - start, has_gradient
+                loss, hidden_PMD, weight_VD, bias_V, targets_N[block], num_tokens - start, has_gradient, ctx.grad_scale
             )
             sums += block_sums
             if grad_MV is None:
@@ -156,7 +167,8 @@ class _Blockwise(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
-        return *(None if grad is None else grads[0] * grad for grad in ctx.saved_tensors), None, None, None, None
+        factor = grads[0] if ctx.grad_scale is None else grads[0] / ctx.grad_scale
+        return *(None if grad is None else factor * grad for grad in ctx.saved_tensors), *[None] * 5
 
 
 def _block_sums(
@@ -167,8 +179,9 @@ def _block_sums(
     targets_M: Tensor,
     num_tokens: int,
     has_gradient: bool,
+    grad_scale: Tensor | None,
 ) -> tuple[Tensor, Tensor | None]:
-    """The three sums over the first `num_tokens` rows of a block, and the gradient by its logits."""
+    """The three sums over the first `num_tokens` rows of a block, and the gradient by its logits, scaled."""
     num_passes, size, _ = hidden_PMD.shape
     num_rows = min(size, _CHUNK_TOKENS // num_passes) if is_cpu(hidden_PMD) else size
     sums = hidden_PMD.new_zeros(3, dtype=torch.float32)
@@ -200,6 +213,8 @@ def _block_sums(
             if grad_PCV is not None:
                 torch.add(grad_PCV, probs_PCV, alpha=0.5, out=probs_PCV)
             probs_PCV[:, num_real:] = 0.0
+            if grad_scale is not None:
+                probs_PCV.mul_(grad_scale)
             grad_PMV[:, chunk] = probs_PCV
     return sums, None if grad_PMV is None else grad_PMV.flatten(end_dim=1)
 

@@ -1,8 +1,6 @@
-"""Attention between packed rows without a grid, on a GPU: by our kernels, else by PyTorch's.
+"""Attention between packed rows without a grid, on a GPU: by our kernels in `triton_attention`, else by PyTorch's.
 
-The operations read no values of tensors on the CPU; shapes alone decide what is launched, so that they can be compiled
-and captured. The kernels are in `triton_attention`, which is imported at the first launch, because Triton may be
-missing and is slow to import.
+Shapes alone decide what is launched, so that the operations can be compiled and captured.
 
 Legend of the shapes: N rows of queries, M rows of keys, B sequences, H heads, K head dim.
 """
@@ -24,16 +22,11 @@ from mt_cli.model.kernel_trial import Case, kernel_works
 _BLOCK, _INNER = 64, 32
 """Rows that a program computes, and rows that it reads per iteration."""
 _MOST_INNER_BYTES = 8192
-"""Maximum bytes of a tile in the loop, limited by shared memory: 64 rows of 64 elements in half precision."""
+"""Maximum bytes of a tile in the loop, limited by shared memory."""
 
 
 def attend_packed(
-    query_NHK: Tensor,
-    key_MHK: Tensor,
-    value_MHK: Tensor,
-    queries: PackedLayout,
-    keys: PackedLayout,
-    is_causal: bool = False,
+    query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, queries: PackedLayout, keys: PackedLayout, is_causal: bool
 ) -> Tensor:
     """Attention within the sequences of two layouts, NxHxK, by the fastest kernel; 0 for a row without keys.
 
@@ -106,10 +99,10 @@ def _forward(
     is_causal: bool,
 ) -> tuple[Tensor, Tensor]:
     """Mixed values NxHxK, and the log-sum-exp HxN of the scores, in units of log 2."""
-    from mt_cli.model.triton_attention import forward
+    from mt_cli.model.triton_attention import forward  # Triton may be missing, and is slow to import.
 
     inputs = [_heads_side_by_side(x) for x in (query_NHK, key_MHK, value_MHK)]
-    mixed_NHK, lse_HN = _outputs(query_NHK)
+    mixed_NHK, lse_HN = _forward_outputs(query_NHK)
     tensors = (*inputs, mixed_NHK, lse_HN, query_sequences_N, key_starts)
     strides = [x.stride(0) for x in inputs]
     _launch(forward, query_NHK, is_causal, *tensors, *strides, len(query_NHK))
@@ -117,8 +110,9 @@ def _forward(
 
 
 @_forward.register_fake
-def _(query_NHK: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
-    return _outputs(query_NHK)
+def _forward_outputs(query_NHK: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+    num_rows, num_heads = query_NHK.shape[:2]
+    return query_NHK.new_empty(query_NHK.shape), query_NHK.new_empty((num_heads, num_rows), dtype=torch.float32)
 
 
 @torch.library.custom_op("mt::attend_rows_backward", mutates_args=())
@@ -166,11 +160,6 @@ def _gradients(ctx: Any, grad_NHK: Tensor, _: None) -> tuple[Tensor | None, ...]
 
 
 _forward.register_autograd(_gradients, setup_context=_set_up_context)
-
-
-def _outputs(query_NHK: Tensor) -> tuple[Tensor, Tensor]:
-    num_rows, num_heads, _ = query_NHK.shape
-    return query_NHK.new_empty(query_NHK.shape), query_NHK.new_empty((num_heads, num_rows), dtype=torch.float32)
 
 
 def _heads_side_by_side(x_NHK: Tensor) -> Tensor:

@@ -27,8 +27,8 @@ class Embedding(nn.Module):
         self.table = nn.Embedding(vocab_size, config.d_model)
         self.positions: SinusoidalPositions | None = None  # Rotary positions are applied by attention.
         if config.positions != "rotary":
-            kind = FairseqPositions if config.positions == "fairseq" else SinusoidalPositions
-            self.positions = kind(config.d_model)
+            encodings = fairseq_sinusoids if config.positions == "fairseq" else sinusoids
+            self.positions = SinusoidalPositions(config.d_model, encodings)
         self.starts_with_eos = config.decoder_start == "eos"
         self.scale = math.sqrt(config.d_model)
         self.dropout = config.dropout
@@ -47,7 +47,7 @@ class Embedding(nn.Module):
 
 
 def sinusoids(num_positions: int, d_model: int) -> Tensor:
-    """PE(p, 2i) = sin(p / 10000^(2i/D)) and PE(p, 2i+1) = cos(p / 10000^(2i/D)): num_positions x D on the CPU."""
+    """PE(p, 2i) = sin(p / 10000^(2i/D)) and PE(p, 2i+1) = cos(p / 10000^(2i/D)) (section 3.5), num_positions x D."""
     frequencies = torch.exp(torch.arange(0, d_model, 2, device="cpu") * (-math.log(10_000.0) / d_model))
     angles = torch.arange(num_positions, device="cpu")[:, None] * frequencies
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(start_dim=1)
@@ -65,17 +65,14 @@ def fairseq_sinusoids(num_positions: int, d_model: int) -> Tensor:
 
 
 class SinusoidalPositions(nn.Module):
-    """Sines in the even dimensions, cosines in the odd ones (section 3.5), in fp32 whatever dtype the model has.
-
-    The table grows as needed, and earlier positions keep their values.
-    """
+    """Table of sinusoids, which grows as needed, in fp32 whatever dtype the model has."""
 
     table: Tensor
-    encodings = staticmethod(sinusoids)
 
-    def __init__(self, d_model: int) -> None:
+    def __init__(self, d_model: int, encodings: Callable[[int, int], Tensor] = sinusoids) -> None:
         super().__init__()
-        self.register_buffer("table", self.encodings(256, d_model), persistent=False)
+        self.encodings = encodings
+        self.register_buffer("table", encodings(256, d_model), persistent=False)
 
     def forward(self, positions_N: Tensor, num_positions: int) -> Tensor:
         """Encodings NxD of positions below `num_positions`."""
@@ -89,12 +86,6 @@ class SinusoidalPositions(nn.Module):
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self.table = self.encodings(*self.table.shape).to(self.table.device)
         return self
-
-
-class FairseqPositions(SinusoidalPositions):
-    """Positions of M2M100 and NLLB."""
-
-    encodings = staticmethod(fairseq_sinusoids)
 
 
 class Rotation(nn.Module):

@@ -56,13 +56,16 @@ class Transformer(nn.Module):
             self.source_embedding.table.weight = self.target_embedding.table.weight
 
     def forward(self, src_ids: Tensor, tgt_input_ids: Tensor) -> Tensor:
-        """Logits BxTxV of the token after each position of padded target ids."""
+        """Logits BxTxV of the token after each position of padded target ids.
+
+        Training calls `hidden_states` instead, because the loss computes logits block by block (`model/loss.py`).
+        """
         memory = self._encode(Side.of_padded(src_ids))
         hidden_ND = self._decode(Side.of_padded(tgt_input_ids), memory)
         return self.projection(hidden_ND).unflatten(0, tgt_input_ids.shape)
 
     def hidden_states(self, batch: Batch) -> Tensor:
-        """Hidden states NxD of the target tokens of a batch, which the projection maps to logits."""
+        """Hidden states NxD of the target tokens of a packed batch, which the projection maps to logits."""
         return self._decode(batch.target, self._encode(batch.source))
 
     def read(self, src_ids: Tensor, tgt_input_ids: Tensor) -> tuple[Tensor, AttentionMaps]:
@@ -103,6 +106,7 @@ class Transformer(nn.Module):
             layer.compile()
 
     def _encode(self, source: Side) -> Memory:
+        """Encoder output. The mask excludes padding; packed rows without a grid need none."""
         x_MD, layout = self._embed(self.source_embedding, source)
         bias = None if layout.mask is None else bias_of(layout.mask[:, None, None])
         for layer in self.encoder:
@@ -121,15 +125,15 @@ class Transformer(nn.Module):
         return self.decoder_norm(x_ND)
 
     def _embed(self, embedding: Embedding, side: Side) -> tuple[Tensor, PackedLayout]:
-        """Embedded rows of a side, and the layout for attention: with rotary factors and a grid only if needed."""
+        """Embedded rows of a side, and the layout for attention: with rotary factors, and with a grid if needed."""
         layout = self.rotation(side.layout)
         x_ND = embedding(side.ids, layout)
         if self.compiles_layers:
             tensors = x_ND, layout.starts, layout.sequences, layout.rotary_factors
             mark_rows(*(x for x in tensors if x is not None))
-        kind, has_dropout = (x_ND.device, x_ND.dtype, self.config.d_head), self.config.attention_dropout > 0
-        has_grid = layout.mask is not None
-        if layout.starts is None or (has_grid and ((self.training and has_dropout) or not has_variable_length(*kind))):
+        kind = x_ND.device, x_ND.dtype, self.config.d_head
+        needs_grid = (self.training and self.config.attention_dropout > 0) or not has_variable_length(*kind)
+        if layout.starts is None or (layout.mask is not None and needs_grid):
             return x_ND, layout.with_heads(self.config.num_heads)
         return x_ND, layout.without_grid(keeps_sequences=has_row_kernels(*kind))
 
@@ -221,7 +225,7 @@ def final_norm(config: ModelConfig) -> nn.Module:
 
 
 def causal_mask(length: int, device: torch.device) -> Tensor:
-    """TxT, True where the key is at or before the query."""
+    """TxT, True where the key is at or before the query (section 3.2.3)."""
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 
@@ -241,16 +245,17 @@ def _initialise(module: nn.Module) -> None:
 def with_dtype(module: M, dtype: torch.dtype, device: torch.device | None = None) -> M:
     """Copy of a module whose weights have another dtype or device; the module itself if they have both already.
 
-    Tables of positions stay in fp32. What trains the module trains the copy: `requires_grad` is kept.
+    Tables of positions stay in fp32.
     """
     weight = next(module.parameters())
     device = device or weight.device
     if (weight.dtype, weight.device) == (dtype, device):
         return module
-    tensors: dict[int, Tensor] = {id(buffer): buffer.to(device) for buffer in module.buffers()}
-    for weight in module.parameters():
-        tensors[id(weight)] = nn.Parameter(weight.detach().to(device, dtype), requires_grad=weight.requires_grad)
-    return deepcopy(module, tensors)
+    weights: dict[int, Tensor] = {
+        id(weight): nn.Parameter(weight.detach().to(device, dtype), weight.requires_grad)
+        for weight in module.parameters()
+    }
+    return deepcopy(module, weights).to(device)
 
 
 def outline(config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> Transformer:

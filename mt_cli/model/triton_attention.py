@@ -1,4 +1,4 @@
-"""Kernels of attention in Triton. Knows tiles; `packed_attention` and `cached_attention` launch them.
+"""Attention kernels in Triton, which `packed_attention` and `cached_attention` launch. Importing them needs Triton.
 
 Between packed rows, a program computes BLOCK rows of one head, whatever sequences they belong to. It loops over the
 rows of the other side that they attend to, INNER rows at a time. Each row attends to an interval of rows, and a mask
@@ -7,7 +7,7 @@ for every sequence.
 
 Softmax is computed online: sums are rescaled whenever a larger score occurs (Dao et al. 2022, algorithm 1). The
 backward pass recomputes the weights from the log-sum-exp of each row (Dao 2023, algorithm 2). There are no atomic
-additions, so results are deterministic. Importing this module needs Triton.
+additions, so results are deterministic.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import triton.language as tl
 _LOG2_E = tl.constexpr(1.4426950408889634)  # Powers of 2 are cheaper, so scores are in units of log 2.
 _LOWEST = tl.constexpr(-1.0e30)  # Used instead of -inf, because -inf minus -inf is NaN.
 
-# Numbers of rows differ between batches. A kernel specialised on them might be compiled while a graph is recorded.
+# Numbers of rows differ between batches. A kernel specialised on them might be compiled during a capture.
 _jit = triton.jit(
     do_not_specialize=["num_queries", "num_keys"],
     do_not_specialize_on_alignment=["query_sequences", "key_sequences", "query_starts", "key_starts"],

@@ -1,4 +1,4 @@
-"""CUDA graphs: record the kernels of a function once, and replay them with one launch. Knows torch; no models.
+"""CUDA graphs: capture the kernels of a function once, and replay them with one launch.
 
 A training step of a small model launches 2,000 kernels, which takes a CPU longer than the GPU needs for their work. A
 graph launches all of them at once. It reads and writes the same memory each time, so the function works on tensors that
@@ -25,10 +25,10 @@ class GraphPool:
 
     @contextmanager
     def stream(self) -> Iterator[None]:
-        """Context manager that queues work on the stream on which `capture` records.
+        """Context manager that queues work on the stream of `capture`.
 
-        Compute gradients inside it before recording them: if they were first computed on another stream, autograd
-        waits for that stream, and recording fails.
+        Compute gradients inside it before capturing them: if they were first computed on another stream, autograd
+        waits for that stream, and the capture fails.
         """
         if self._stream is None:
             yield
@@ -40,22 +40,22 @@ class GraphPool:
         outside.wait_stream(self._stream)
 
     def capture(self, function: Callable[[], None]) -> Callable[[], None] | None:
-        """Record the kernels that a function launches, without running them; return a function that runs them.
+        """Capture the kernels that a function launches, without running them; return a function that replays them.
 
         Call `function` once before, with the same shapes, because kernels that are compiled or loaded at first use
-        cannot be recorded. Returns None if the memory does not suffice, and `function` itself on other devices.
+        cannot be captured. Returns None if the memory does not suffice, and `function` itself on other devices.
         """
         if self.device.type != "cuda":
             return function
         graph = torch.cuda.CUDAGraph()
-        # Other threads may prepare the next batches in pinned memory during recording.
-        recorded = torch.cuda.graph(graph, self._memory, self._stream, capture_error_mode="thread_local")
+        # Other threads may prepare the next batches in pinned memory during the capture.
+        capture = torch.cuda.graph(graph, self._memory, self._stream, capture_error_mode="thread_local")
         outside = torch.cuda.current_stream(self.device)
         try:
-            with torch.cuda.device(self.device), _separate_workspaces(), recorded:
+            with torch.cuda.device(self.device), _separate_workspaces(), capture:
                 function()
         except RuntimeError as error:
-            torch.cuda.set_stream(outside)  # If recording fails at its end, PyTorch keeps its stream.
+            torch.cuda.set_stream(outside)  # If a capture fails at its end, PyTorch keeps its stream.
             if not is_out_of_memory(error):
                 raise
             return None
@@ -64,7 +64,7 @@ class GraphPool:
 
 @contextmanager
 def _separate_workspaces() -> Iterator[None]:
-    """Context manager in which matrix products are recorded with workspaces in the memory of their graph.
+    """Context manager in which matrix products are captured with workspaces in the memory of their graph.
 
     PyTorch keeps one workspace of cuBLAS for each stream, and a graph contains its address. When a graph is deleted,
     PyTorch 2.12 also frees the workspace of its stream, which other graphs of this stream still use
@@ -72,7 +72,7 @@ def _separate_workspaces() -> Iterator[None]:
     """
     # The CUDA builds of PyTorch have this function. Without it, workspaces stay those of the stream.
     clear = getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None)
-    clear()  # So that recording allocates a workspace.
+    clear()  # So that the capture allocates a workspace.
     try:
         yield
     finally:

@@ -13,10 +13,9 @@ from mt_cli.model.adapters import saved_weights
 
 
 class MovingAverage:
-    """Exponential moving average of the weights of a model (Polyak and Juditsky 1992).
+    """Exponential moving average of the weights of a model, in fp32 (Polyak and Juditsky 1992).
 
-    The average is in fp32 on the device of the model, and begins as the current weights. Averages translate better than
-    the last weights (Morishita et al. 2017, section 4); Marian calls them exponential smoothing.
+    Averages translate better than the last weights (Morishita et al. 2017, section 4).
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -24,13 +23,12 @@ class MovingAverage:
         current = {name: weight.detach() for name, weight in saved_weights(model).items()}
         self._current = list(current.values())
         self.weights: dict[str, Tensor] = {name: weight.clone() for name, weight in current.items()}
-        """Averages by the names of the weights."""
 
     def update(self, step: int) -> None:
-        """Add the weights after step 1, 2, ...; call it once per step. Does not wait for a CUDA device.
+        """Add the weights after step 1, 2, ...; call it once per step.
 
         The decay rate is min(decay, (1 + step) / (10 + step)), so that the average soon forgets the random
-        initial weights. After a skipped step, the unchanged weights are added again.
+        initial weights.
         """
         decay = min(self._decay, (1 + step) / (10 + step))
         get_ema_multi_avg_fn(decay)(list(self.weights.values()), self._current, step)
@@ -62,6 +60,6 @@ def replaced(model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[None]:
 
 
 @torch.no_grad()
-def _copy(weights: Mapping[str, Tensor], places: Mapping[str, Tensor]) -> None:
-    for name, place in places.items():
-        place.copy_(weights[name])
+def _copy(source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> None:
+    for name, weight in target.items():
+        weight.copy_(source[name])

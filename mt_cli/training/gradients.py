@@ -1,8 +1,4 @@
-"""Gradient accumulation: over the micro-batches of a step and all processes; splits batches that exceed the memory.
-
-On a GPU, the work for batches of one shape can be captured as a CUDA graph and replayed, with the same result. A step
-of a small model then takes a tenth of the time.
-"""
+"""Gradient accumulation over the micro-batches of a step and all processes; splits batches that exceed the memory."""
 
 from __future__ import annotations
 
@@ -36,24 +32,22 @@ class _Part(NamedTuple):
 
     @property
     def num_rows(self) -> tuple[int, int]:
-        """Rows of both sides."""
         return len(self.batch.source.ids), len(self.batch.target.ids)
 
 
 class GradientAccumulator:
     """Accumulates, in fp32, the gradient of the mean loss per target token over the micro-batches of a step.
 
-    `objective` computes micro-batches in `compute_dtype`. It is the given objective, or a copy in this dtype, to which
-    the trained weights are cast once a step. A micro-batch that does not fit in memory is split in two, as often as
-    needed; this does not change the expected gradient. Each part draws its own random numbers, so that a run that
-    resumes has the same bits whether it has seen batches that do not fit or not.
+    `objective` is the given objective, or a copy in `compute_dtype`, to which the trained weights are cast once a step.
+    A micro-batch that does not fit in memory is split in two, as often as needed. Each part draws its own random
+    numbers, so that a run that resumes has the same bits whether it has seen batches that do not fit or not.
 
     In fp16 the loss is multiplied by `scaler.get_scale()`, so that small gradients do not become zero (Micikevicius et
     al. 2018, "Mixed Precision Training", section 3.2). The caller divides the gradients by this scale (`unscale_`).
 
-    With `captures`, work is captured when a shape of batches occurs for the second time: a shape that occurs only once,
-    for example of an oversized pair, costs no graph, and kernels are compiled and loaded at the first time. Gradients
-    then have fixed addresses, and batches need a shape.
+    With `captures`, the work for batches of one shape is captured as a CUDA graph when the shape occurs for the second
+    time, and replayed, with the same result. A step of a small model then takes a tenth of the time. Batches need a
+    shape, and gradients have fixed addresses.
     """
 
     def __init__(
@@ -98,7 +92,6 @@ class GradientAccumulator:
         return sums if self.group.size == 1 else self._all_reduce(sums)
 
     def _all_reduce(self, sums: LossSums) -> LossSums:
-        """Add up the gradients and the sums of all processes."""
         if self._is_empty:  # This process had no micro-batch at the end of the epoch.
             for weight in self.parameters:
                 weight.grad = torch.zeros_like(weight) if weight.grad is None else weight.grad.zero_()
@@ -168,8 +161,9 @@ class GradientAccumulator:
     def _compute(self, part: _Part) -> LossSums:
         """Add the gradient of a batch and return its sums, detached. Memory is allocated before anything is added."""
         self._seed(part)
-        sums: LossSums = self.objective(part.batch)
-        gradients = torch.autograd.grad(self.scaler.scale(sums.objective / self._num_target_tokens), self._weights)
+        grad_scale = self.scaler.scale(1 / self._num_target_tokens)
+        sums: LossSums = self.objective(part.batch, grad_scale if self.scaler.is_enabled() else None)
+        gradients = torch.autograd.grad(grad_scale * sums.objective, self._weights)
         self._add_gradients(list(gradients))
         self._is_empty = False
         return replace(sums, objective=sums.objective.detach())
@@ -216,6 +210,6 @@ class _Graph(NamedTuple):
 
     def replay(self, batch: Batch) -> None:
         """Run the work on another batch of the same shape."""
-        for place, tensor in zip(self.memory.tensors, batch.tensors, strict=True):
-            place.copy_(tensor, non_blocking=True)
+        for memory, tensor in zip(self.memory.tensors, batch.tensors, strict=True):
+            memory.copy_(tensor, non_blocking=True)
         self.work()

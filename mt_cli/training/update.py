@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from functools import cache
 
 import torch
 from torch import Tensor
@@ -14,18 +13,15 @@ from mt_cli.config.sections import ModelConfig
 from mt_cli.config.training import TrainingConfig
 from mt_cli.data.batches import collate
 from mt_cli.data.encode import EncodedPairs
-from mt_cli.errors import one_line
 from mt_cli.model.kernels import has_variable_length
 from mt_cli.model.loss import Objective
+from mt_cli.model.packed_attention import has_row_kernels
 from mt_cli.runtime.cuda_graphs import GraphPool
 from mt_cli.runtime.devices import reason_against_compiling
 from mt_cli.runtime.group import ALONE, Group
 from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.training.gradients import GradientAccumulator
 from mt_cli.training.optimizer import set_rate, step_if, use_tensor_rates
-
-_LEAST_SECONDS_TO_COMPILE = 240
-"""Minimum length of a run whose layers are compiled."""
 
 
 class Update:
@@ -76,7 +72,7 @@ class Update:
 def build_gradients(
     objective: Objective, config: TrainingConfig, compute_dtype: torch.dtype, group: Group = ALONE
 ) -> GradientAccumulator:
-    """Gradients of an objective, captured unless `reason_against_graphs` has a reason. Only graphs compile the loss."""
+    """Gradients of an objective, captured with a compiled loss unless `reason_against_graphs` has a reason."""
     device = next(objective.parameters()).device
     captures = reason_against_graphs(config, objective.model.config, device, compute_dtype) is None
     gradients = GradientAccumulator(objective, compute_dtype, group, captures)
@@ -100,7 +96,7 @@ def build_update(
 
 
 def largest_batch(fits: Callable[[int], bool], smallest: int, largest: int) -> int:
-    """Largest number between `smallest` and `largest` that fits, to within an eighth; `smallest` is not tried."""
+    """Search for the largest number that fits, to within an eighth; `smallest` is not tried."""
     size = smallest
     while 2 * size <= largest and fits(2 * size):
         size *= 2
@@ -130,14 +126,12 @@ def fits_memory(
 
 
 def is_worth_compiling(num_parameters: int, num_tokens: int | None) -> bool:
-    """True if compiling the layers saves more time than it takes in a run of `num_tokens` target tokens.
+    """True if a run of `num_tokens` target tokens (None: unknown) takes four minutes or more on an H100.
 
-    Compiling takes about 30 seconds and saves about a sixth of the time. A run of unknown length (None) counts as long.
-    The time of a run is estimated for an H100: 0.7 microseconds and 1.6e-14 seconds per parameter for each token.
+    Compiling the layers takes about 30 seconds and saves about a sixth of the time. An H100 takes 0.7 microseconds and
+    1.6e-14 seconds per parameter for each token.
     """
-    if num_tokens is None:
-        return True
-    return num_tokens * (7e-7 + 1.6e-14 * num_parameters) > _LEAST_SECONDS_TO_COMPILE
+    return num_tokens is None or num_tokens * (7e-7 + 1.6e-14 * num_parameters) > 240
 
 
 def reason_against_graphs(
@@ -146,28 +140,14 @@ def reason_against_graphs(
     """Reason why the steps of a run cannot be captured as graphs, in a few words; None if they can."""
     if device.type != "cuda":
         return "only GPUs with CUDA have graphs"
-    if not config.cuda_graphs:
-        return "training.cuda_graphs is false"
+    if config.compile is False:
+        return "training.compile is false"
     if compute_dtype == torch.float16:
         return "fp16 scales the loss by a number that steps read"
     if model.attention_dropout:
         return "the attention kernel for graphs has no dropout; set model.attention_dropout to 0"
     if not has_variable_length(device, compute_dtype, model.d_head):
         return "there is no attention kernel of variable length for this GPU, dtype, head dim or PyTorch"
-    return reason_against_compiling(device) or _failure_of_compiler(device)
-
-
-@cache
-def _failure_of_compiler(device: torch.device) -> str | None:
-    """Reason why compiling a small function fails on a GPU, in one line; None if it works. Tried once in a process."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # With `python -W error`, a warning of the compiler would be a failure.
-            torch.compile(_square)(torch.ones(8, device=device))
-    except Exception as error:  # Triton, the C compiler and the driver raise errors of many types.
-        return f"compiling fails: {one_line(error)}"
+    if not has_row_kernels(device, compute_dtype, model.d_head):  # Their trial compiles, too.
+        return reason_against_compiling(device) or "our attention kernel does not work for this GPU, dtype or head dim"
     return None
-
-
-def _square(x: Tensor) -> Tensor:
-    return x * x

@@ -161,14 +161,14 @@ def test_graphs_predict_what_eager_steps_predict(captures_soon, positions, num_b
 def test_an_engine_with_graphs_finds_the_translations_of_one_without(captures_soon, options):
     model, sources = a_model(), [*map(Sentence, some_sources(300, 500, 40))]
     decoding = DecodingConfig(max_length=60, **options)
-    graphed, eager = TransformerEngine(model), TransformerEngine(model)
-    vars(eager.resources).update(predictor=Predictor(model, captures=False), fitting_tokens=None)
+    graphed, eager = TransformerEngine(model), TransformerEngine(model, predictor=Predictor(model, captures=False))
+    eager.predictor.fitting_tokens = None
     expected = eager.search(sources, decoding)
     for _ in range(2):
         found = graphed.search(sources, decoding)
         same = [one.ids == other.ids for (one, *_), (other, *_) in zip(found, expected, strict=True)]
         assert sum(same) >= 0.98 * len(sources)  # Batches differ, and rounding with them.
-    assert graphed.resources.predictor.num_captured > 0
+    assert graphed.predictor.num_captured > 0
 
 
 def test_the_memory_of_graphs_is_free_when_their_engine_is(captures_soon):
@@ -177,7 +177,7 @@ def test_the_memory_of_graphs_is_free_when_their_engine_is(captures_soon):
         engine = TransformerEngine(model)
         for _ in range(2):
             engine.search(sources, DecodingConfig(max_length=40))
-        assert engine.resources.predictor.num_captured > 0
+        assert engine.predictor.num_captured > 0
         del engine
         gc.collect()
         torch.cuda.empty_cache()

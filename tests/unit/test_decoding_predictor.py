@@ -120,6 +120,8 @@ def test_batches_that_recur_have_the_sizes_of_caches(batch_tokens):
 class ScarceMemory:
     """A predictor whose memory holds no more than some rows, for the first batches or for all."""
 
+    fitting_tokens = None
+
     def __init__(self, model, most_rows, num_failures=10**6):
         self.predictor, self.most_rows, self.num_failures = Predictor(model), most_rows, num_failures
 
@@ -130,6 +132,9 @@ class ScarceMemory:
             raise torch.OutOfMemoryError("CUDA out of memory")
         with self.predictor.start(src_ids, num_beams) as prediction:
             yield prediction
+
+    def release(self):
+        pass
 
 
 @pytest.fixture

@@ -196,8 +196,9 @@ def test_a_search_as_on_a_gpu_finds_the_same_translations(forced, options):
     sentences, decoding = [*map(Sentence, some_sources(40))], DecodingConfig(max_length=20, **options)
     expected = TransformerEngine(model := tiny_model(spread=1.5).eval()).search(sentences, decoding, 2)
     forced()
-    engine, graphed = TransformerEngine(model), Predictor(model, captures=True)
-    vars(engine.resources).update(fitting_tokens=500, predictor=graphed)
+    graphed = Predictor(model, captures=True)
+    graphed.fitting_tokens = 500
+    engine = TransformerEngine(model, predictor=graphed)
     found = engine.search(sentences, decoding.model_copy(update={"batch_tokens": 200}), 2)
     for ours, theirs in zip(found, expected, strict=True):
         assert [best.ids for best in ours] == [best.ids for best in theirs]

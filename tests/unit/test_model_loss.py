@@ -88,6 +88,16 @@ def test_the_loss_of_a_hopeless_token_is_finite_and_exact():
     assert gradient[0, 0, 0].item() == pytest.approx(1_000.0)
 
 
+def test_the_loss_scale_keeps_gradients_that_fp16_cannot_hold():
+    hidden, weight = torch.tensor([[[20.0, 0.0]]]), torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.0, -3.0]])
+    targets, scale = torch.tensor([1]), torch.tensor(2.0**15)
+    _, expected = sums_and_gradients(lambda *x: Loss().sums_in_blocks(*x, None, targets, 1), hidden, weight)
+    leaves = [x.half().requires_grad_() for x in (hidden, weight)]
+    sums = Loss().sums_in_blocks(*leaves, None, targets, 1, scale)
+    for one, other in zip(torch.autograd.grad(scale * sums.objective, leaves), expected, strict=True):
+        assert torch.allclose(one.float(), scale * other, rtol=1e-2) and one.any()
+
+
 def test_the_objective_is_the_definition_and_batches_add_up():
     pairs, model = some_pairs(3), tiny_model()
     objective = Objective(model, TrainingConfig(label_smoothing=0.1))

@@ -116,11 +116,11 @@ class Scarce:
         self._forward, self._num_pairs = objective.forward, num_pairs
         self.tried = []
 
-    def __call__(self, batch):
+    def __call__(self, batch, grad_scale):
         self.tried.append(batch.num_sentences)
         if batch.num_sentences > self._num_pairs:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return self._forward(batch)
+        return self._forward(batch, grad_scale)
 
 
 @pytest.mark.parametrize(("num_pairs", "dtype", "tolerance"), [(1, torch.float32, 1e-5), (7, torch.bfloat16, 0.05)])
@@ -150,7 +150,7 @@ def test_a_pair_that_does_not_fit_is_an_error(error, expected, sizes):
     """Other failures are not tried again."""
     objective, tried = tiny_objective(), []
 
-    def fail(batch):
+    def fail(batch, grad_scale):
         tried.append(batch.num_sentences)
         raise error
 
@@ -226,8 +226,8 @@ def test_a_stopped_run_with_little_memory_equals_an_unstopped_one(captures):
         gradients = GradientAccumulator(objective, torch.float32, captures=captures)
         compute = gradients.objective.forward
 
-        def scarce(batch):
-            sums = compute(batch)  # Draws random numbers.
+        def scarce(batch, grad_scale):
+            sums = compute(batch, grad_scale)  # Draws random numbers.
             if batch.num_rows > 40 and batch.num_sentences > 1:
                 raise torch.OutOfMemoryError("CUDA out of memory")
             return sums
