@@ -84,7 +84,7 @@ def test_init_writes_the_corpus_and_values_with_reasons(mt, tmp_path, make):
 
 @pytest.mark.slow
 def test_a_config_of_init_trains_as_long_as_it_says(mt, tmp_path, monkeypatch):
-    for module in ("machine.devices", "training.optimizer"):
+    for module in ("runtime.devices", "training.optimizer"):
         monkeypatch.setattr(f"mt_cli.{module}.has_fast_bf16", lambda device: False)
     arguments, _ = files_with_neighbours(tmp_path)
     assert mt("init", *arguments, "--name", "new")[0] == 0
