@@ -163,7 +163,7 @@ def section_overrides(overrides: Sequence[str], section: str) -> dict[str, Any]:
     tree: dict[str, Any] = {}
     for override in overrides:
         _apply_override(tree, override)
-        if [*tree] != [section]:
+        if [*tree] != [section] or not isinstance(tree[section], dict):
             raise ConfigError(f"--set {override}: only options of the section {section} can be set here")
     return dict(tree.get(section, {}))
 

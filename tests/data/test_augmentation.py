@@ -6,13 +6,14 @@ import pytest
 
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import TokenizerConfig
+from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.protected_text import RESERVED
 from mt_cli.data.augmentation import ChangedTexts
 from mt_cli.data.batches import MixedPairs
 from mt_cli.data.concatenation import ConcatenatedPairs
 from mt_cli.data.encode import EncodedPairs
 from mt_cli.data.made_up_words import made_up_words, usable_words
-from mt_cli.data.prepare import longest_source
+from mt_cli.data.prepare import longest_source, prepare, read, tokenizer_pairs
 from mt_cli.tokenizer.special_tokens import SPACE, UNK_ID
 from mt_cli.tokenizer.training import train_tokenizer
 
@@ -219,6 +220,31 @@ def test_a_pair_too_long_or_with_unknown_tokens_stays(trained):
 
 @pytest.mark.parametrize(("share", "max_tokens", "longest"), [(0.0, 50, 3), (0.5, 5, 5)])
 def test_lines_as_long_as_two_concatenated_sources_are_kept(share, max_tokens, longest):
-    statistics = {"train": SimpleNamespace(source=SimpleNamespace(length_counts=(0, 2, 0, 5)))}
+    statistics = {"train": SimpleNamespace(longest_source=3)}
     config = config_of(max_tokens, concatenated_pairs=share)
     assert longest_source(SimpleNamespace(statistics=statistics), config, None) == longest
+
+
+def test_capitals_of_vocabularies_are_those_of_each_direction(tmp_path):
+    for name in ("train", "valid"):
+        (tmp_path / f"{name}.tsv").write_text("bir ki\u015fi\tthis is his\n", encoding="utf-8")
+    files = {name: {"file": str(tmp_path / f"{name}.tsv")} for name in ("train", "valid")}
+    options = {"both_directions": True, "tag": "to_target", "augment": {"upper_case": 1.0}}
+    corpus = {"source": "tr", "target": "en", **files, **options, "filters": {"overlap": False}}
+    config = parse_config({"name": "x", "corpus": corpus}, "x")
+    pairs = tokenizer_pairs(read(config, Cache(tmp_path / "cache")), config)
+    turkish = "B\u0130R K\u0130\u015e\u0130"
+    assert [*pairs()] == [(turkish, "THIS IS HIS"), ("THIS IS HIS", turkish)]
+
+
+def test_files_are_read_once_for_notes_on_them(tmp_path, monkeypatch, capsys):
+    for name in ("train", "valid"):
+        (tmp_path / f"{name}.tsv").write_text(f'"a ""quoted"" {name}"\tb {name}\n', encoding="utf-8")
+    files = {name: {"file": str(tmp_path / f"{name}.tsv")} for name in ("train", "valid")}
+    config = parse_config({"name": "x", "corpus": {"source": "xx", "target": "yy", **files}}, "x")
+    notes = []
+    for _ in range(2):
+        prepare(config, Cache(tmp_path / "cache"))
+        notes.append([line for line in capsys.readouterr().err.splitlines() if "spreadsheets" in line])
+        monkeypatch.setattr("mt_cli.data.prepare.notes_on_files", None)
+    assert notes[0] == notes[1] and len(notes[0]) == 2
