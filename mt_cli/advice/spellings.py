@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from itertools import islice
 from math import sqrt
 
-from mt_cli.config.sections import ALL_APOSTROPHES
-from mt_cli.tokenizer.spelling import JOINED_APOSTROPHES
+from mt_cli.tokenizer.spelling import ALL_APOSTROPHES, JOINED_APOSTROPHES
 
 _LETTER = r"[^\W\d_]"
 INSIDE = re.compile(rf"(?<={_LETTER})[{ALL_APOSTROPHES}](?={_LETTER})")

@@ -9,7 +9,6 @@ import regex
 from pydantic import Field, model_validator
 
 from mt_cli.config.base import Changeable, Section, without_problems
-from mt_cli.config.directions import Tagging, tag_of, targets_of, written_out
 from mt_cli.config.sources import (
     FilterConfig,
     HeldOut,
@@ -19,6 +18,7 @@ from mt_cli.config.sources import (
     TextSource,
     as_list,
 )
+from mt_cli.config.tags import Tagging, tag_of, targets_of, written_out
 
 _LONGEST_PATTERN = 1_000
 _RECURSION = regex.compile(r"\(\?(?:R|[+-]?\d|&|P>)")
@@ -61,12 +61,12 @@ class AugmentConfig(Section):
 
     @property
     def changes_case(self) -> bool:
-        """Whether some pairs have other capitals."""
+        """True if some pairs have other capitals."""
         return self.upper_case + self.title_case > 0
 
     @property
     def is_off(self) -> bool:
-        """Whether no pair is changed."""
+        """True if no pair is changed."""
         return not (self.changes_case or self.no_final_punctuation or self.typos)
 
 
@@ -80,7 +80,7 @@ class CorpusConfig(Section):
     train: Sources
     """Training pairs. The tokenizers are trained on them alone."""
     valid: SourcesOrShare
-    """Validation pairs, which select the best checkpoint; `{fraction: 0.1}` holds out a seeded share of `train`."""
+    """Validation pairs, which select the best checkpoint; `{fraction: 0.1}` holds out a share of `train`."""
     test: Sources | None = None
     """Test pairs, scored once at the end."""
     extra_tests: dict[str, Sources] = Field(default={})
@@ -88,25 +88,19 @@ class CorpusConfig(Section):
     filters: FilterConfig = FilterConfig()
     """Filters of `train`."""
     accept_processed: Changeable[bool] = False
-    """Train on text that other programs have processed (subword marks, tokenised punctuation, special tokens, typed
-    tags), which `mt train` otherwise refuses."""
+    """Train on text with marks of other programs (sub-words, spaced punctuation), which is refused otherwise."""
     tag: Literal["to_target", "direction"] | None = None
-    """`to_target`: each corpus without a `tag` gets a tag with its target language, such as `<2it>`. `direction`: a tag
-    with both languages, such as `<en>it>`, which M2M100 and NLLB need."""
+    """Give corpora without a `tag` one: `to_target` (`<2it>`), or `direction` (`<en>it>`, for M2M100 and NLLB)."""
     both_directions: bool = False
-    """Train, validate and test in both directions: each corpus is used once more with `reverse`."""
+    """Train, validate and test in both directions, too: each corpus is used once more with its sides exchanged."""
     temperature: float | None = Field(default=None, ge=1, le=1_000_000)
-    """Sample the corpora of `train`, or the directions if there are several, in proportion to their sizes to the power
-    of 1/temperature. 1 keeps the proportions; larger values make them more equal."""
+    """Sample the corpora or directions of `train` by their sizes to the power of 1/temperature; 1: by size."""
     protect: tuple[
         Literal["rest", "markdown", "markup", "urls", "emails", "dollars", "braces", "printf", "numbers"], ...
     ] = Field(default=(), strict=False)
-    """Spans that translations keep as they are: roles, literals and links of reStructuredText (`rest`) or `markdown`;
-    tags and entities of XML and HTML (`markup`); `urls`, `emails`; placeholders such as `${x}` (`dollars`), `{name}`
-    (`braces`) and `%(name)s` (`printf`); `numbers`. Each span is one entry of the vocabulary."""
+    """Kinds of spans that translations keep as they are, each as one token ([docs/data.md](data.md) lists them)."""
     protect_patterns: tuple[str, ...] = Field(default=(), strict=False)
-    """Own regular expressions of such spans, before all of `protect`. If groups of a pattern match, they are the spans,
-    and the text between them is translated."""
+    """Own regular expressions of such spans, before `protect`; if groups match, these are the spans."""
     augment: AugmentConfig = AugmentConfig()
     """Changes of training pairs that teach a model what people type."""
     max_tokens: int = Field(default=256, ge=1)
@@ -191,7 +185,7 @@ class CorpusConfig(Section):
 
     @property
     def has_reverse(self) -> bool:
-        """Whether any corpus has its sides exchanged, so that a sentence can be both a source and a target."""
+        """True if any corpus has its sides exchanged, so that a sentence can be both a source and a target."""
         return any(source.reverse for sources in self.groups.values() for source in sources)
 
     def held_out(self, training_seed: int) -> tuple[float, int] | None:
@@ -203,12 +197,12 @@ class CorpusConfig(Section):
 
     @property
     def has_protection(self) -> bool:
-        """Whether spans are protected, so that the vocabulary has reserved entries."""
+        """True if spans are protected, so that the vocabulary has reserved entries."""
         return bool(self.protect or self.protect_patterns)
 
     @property
     def is_streaming(self) -> bool:
-        """Whether the training corpora are streams."""
+        """True if the training corpora are streams."""
         return self.train[0].streaming
 
     def filters_of(self, source: TextSource) -> FilterConfig:
@@ -217,7 +211,7 @@ class CorpusConfig(Section):
 
     @property
     def has_target_tags(self) -> bool:
-        """Whether each corpus of `train` has a tag in the form of `to_target`, possibly with another language."""
+        """True if each corpus of `train` has a tag in the form of `to_target`, possibly with another language."""
         return all(
             source.tag in [tag_of(language) for language in targets_of([source.tag or ""])] for source in self.train
         )

@@ -70,7 +70,7 @@ def filled(tree: Mapping[str, Any], values: Values) -> dict[str, Any]:
 
 
 def begins_with_run(tree: Mapping[str, Any]) -> bool:
-    """Whether the tree of a config has `init.run`."""
+    """True if the tree of a config has `init.run`."""
     return _option(tree, "init", "run") is not None
 
 

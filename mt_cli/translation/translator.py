@@ -17,12 +17,13 @@ from typing import Any
 from torch import Tensor
 
 from mt_cli.checkpoint.trained import load_together
-from mt_cli.config.directions import NO_TAGS, Tagging
 from mt_cli.config.loading import changed_section
 from mt_cli.config.sections import DecodingConfig
+from mt_cli.config.tags import NO_TAGS, Tagging
 from mt_cli.corpus.cache import fingerprint
 from mt_cli.corpus.languages import primary
 from mt_cli.corpus.protected_text import RESERVED, UNPROTECTED, Protection
+from mt_cli.corpus.rows import chosen_tag, tagged_text
 from mt_cli.decoding.constraints import ReservedIds
 from mt_cli.decoding.engine import Engine, ForcedDecoding, Ids, Sentence, TransformerEngine
 from mt_cli.decoding.search import Hypothesis
@@ -200,7 +201,7 @@ class Translator:
             raise InputError(f"num_best {num_best!r}: use 1 to {_MOST_HYPOTHESES:,}")
         if decoding.get("length_penalty") is not None:
             decoding = {"length_penalties": {}} | decoding
-        self.tagging.chosen(tag)
+        chosen_tag(self.tagging, tag)
         settings = changed_section(self.decoding, decoding)
         if unknown := settings.length_penalties.keys() - set(self.tags):
             known = ", ".join(self.tags) or "none"
@@ -225,7 +226,7 @@ class Translator:
         if len(sides[0]) != len(sides[1]):
             raise InputError(f"found {len(sides[0]):,} sources and {len(sides[1]):,} targets; give one for each")
         sources, targets = self.protection.protect_columns(sides)
-        tagged = [self.tagging.tagged(text, tag) for text in sources]
+        tagged = [tagged_text(text, self.tagging, tag) for text in sources]
         source_ids = self.source_tokenizer.encode(tagged)
         target_ids = self.target_tokenizer.encode(targets)
         decoded = self._force_decode(list(zip(tagged, source_ids, target_ids, strict=True)))

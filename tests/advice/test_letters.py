@@ -4,8 +4,8 @@ from unicodedata import normalize
 import pytest
 
 from mt_cli.advice.spellings import letters_to_replace
-from mt_cli.config.directions import Tagging
 from mt_cli.config.sections import TokenizerConfig
+from mt_cli.config.tags import Tagging
 from mt_cli.tokenizer.spelling import respelled
 from mt_cli.tokenizer.training import train_tokenizer
 from mt_cli.translation.lines import LineSplitter

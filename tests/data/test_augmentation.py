@@ -8,9 +8,9 @@ from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.protected_text import RESERVED
-from mt_cli.data.augmentation import ChangedTexts
+from mt_cli.data.augmentation import changed_texts
 from mt_cli.data.batches import MixedPairs
-from mt_cli.data.concatenation import ConcatenatedPairs
+from mt_cli.data.concatenation import concatenated_pairs
 from mt_cli.data.encode import EncodedPairs
 from mt_cli.data.made_up_words import made_up_words, usable_words
 from mt_cli.data.prepare import longest_source, prepare, read, tokenizer_pairs
@@ -46,7 +46,7 @@ def corpus(num_pairs=400):
 
 def concatenated(share, max_tokens=50, seed=1):
     pairs = MixedPairs(corpus(), [1.0, 1.0], batch_tokens=10, seed=seed)
-    return ConcatenatedPairs(pairs, ([TAG], []), config_of(max_tokens, seed, concatenated_pairs=share))
+    return concatenated_pairs(pairs, ([TAG], []), config_of(max_tokens, seed, concatenated_pairs=share))
 
 
 def pools_of(pairs, epoch=0, first=0):
@@ -151,7 +151,7 @@ def pairs_of_lines(trained, max_tokens=200, seed=1, augment=None, **training):
     plain = MixedPairs(pairs, [1.0, 2.0], batch_tokens=1, seed=seed)
     config = config_of(max_tokens, seed, augment, **training)
     config.corpus.__dict__["train"] = config.corpus.train * 2
-    return ChangedTexts(plain, (trained, trained), config), plain
+    return changed_texts(plain, (trained, trained), config), plain
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +214,7 @@ def test_a_pair_too_long_or_with_unknown_tokens_stays(trained):
     assert epoch_of(changed) == epoch_of(plain)
     unknown = EncodedPairs.from_ids([[UNK_ID, *ids] for ids in trained.encode(LINES)], trained.encode(LINES))
     plain = MixedPairs(unknown, [1.0], batch_tokens=1, seed=1)
-    changed = ChangedTexts(plain, (trained, trained), config_of(augment={"upper_case": 1.0}))
+    changed = changed_texts(plain, (trained, trained), config_of(augment={"upper_case": 1.0}))
     assert epoch_of(changed) == epoch_of(plain)
 
 
