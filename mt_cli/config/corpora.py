@@ -40,10 +40,7 @@ def _with_common_filters(tree: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 class AugmentConfig(Section):
-    """Shares of the training pairs that are changed to resemble what people type, anew in each epoch.
-
-    Validation and test pairs are not changed. If capitals are asked for, the tokenizers are trained on some, too.
-    """
+    """Shares of training pairs that are changed in each epoch to resemble what people type."""
 
     upper_case: float = Field(default=0.0, ge=0, le=1)
     """Both sides in CAPITAL LETTERS."""
@@ -78,7 +75,7 @@ class CorpusConfig(Section):
     target: str = Field(min_length=1, pattern=_ONE_LINE)
     """Target language."""
     train: Sources
-    """Training pairs. The tokenizers are trained on them alone."""
+    """Training pairs, also of the tokenizers."""
     valid: SourcesOrShare
     """Validation pairs, which select the best checkpoint; `{fraction: 0.1}` holds out a share of `train`."""
     test: Sources | None = None
@@ -98,15 +95,15 @@ class CorpusConfig(Section):
     protect: tuple[
         Literal["rest", "markdown", "markup", "urls", "emails", "dollars", "braces", "printf", "numbers"], ...
     ] = Field(default=(), strict=False)
-    """Kinds of spans that translations keep as they are, each as one token ([docs/data.md](data.md) lists them)."""
+    """Kinds of spans that translations keep as they are, each as one token (see [data](data.md))."""
     protect_patterns: tuple[str, ...] = Field(default=(), strict=False)
     """Own regular expressions of such spans, before `protect`; if groups match, these are the spans."""
     augment: AugmentConfig = AugmentConfig()
     """Changes of training pairs that teach a model what people type."""
     max_tokens: int = Field(default=256, ge=1)
-    """Maximum length of a side in tokens. Longer pairs are dropped and counted."""
+    """Maximum length of a side in tokens; longer pairs are dropped."""
     shuffle_buffer: int = Field(default=100_000, ge=1)
-    """Number of pairs of a stream that are held in memory and shuffled."""
+    """Number of pairs of a stream that are shuffled at a time."""
 
     @model_validator(mode="before")
     @classmethod

@@ -41,7 +41,7 @@ class TokenizerConfig(Section):
     normalize: tuple[Literal["nfc", "nfkc", "apostrophes", "joined_apostrophes", "lowercase"], ...] = Field(
         default=(), strict=False
     )
-    """Make spellings equal in training and translating, but not in references ([docs/languages.md](languages.md))."""
+    """Make spellings equal, in training and translating but not in references (see [languages](languages.md))."""
     letters: dict[_Letter, _Letter | Literal[""]] = Field(default_factory=dict)
     """Replace letters or apostrophes, in both cases: `{ã: â}`, `{"'": ""}`; `mt data check` names candidates."""
     bpe_dropout: float = Field(default=0.0, ge=0, lt=1)
@@ -87,9 +87,9 @@ class ModelConfig(Section):
     d_model: int = Field(default=256, ge=2, le=2**16)
     """Width of embeddings and layers."""
     d_ff: int = Field(default=1024, ge=1, le=2**20)
-    """Width of the hidden layer of the feed-forward blocks."""
+    """Width of the feed-forward blocks."""
     num_heads: int = Field(default=4, ge=1)
-    """Number of attention heads; must divide `d_model`."""
+    """Number of attention heads; divides `d_model`."""
     num_encoder_layers: int = Field(default=3, ge=1, le=1000)
     """Number of encoder layers."""
     num_decoder_layers: int = Field(default=3, ge=1, le=1000)
@@ -103,7 +103,7 @@ class ModelConfig(Section):
     positions: Literal["sinusoidal", "rotary", "fairseq"] = "sinusoidal"
     """Table added to the embeddings (`fairseq`: the one of M2M100 and NLLB), or rotary embedding."""
     decoder_start: Literal["sos", "eos"] = "sos"
-    """Token whose embedding the decoder begins with: [SOS], or [EOS] as in M2M100 and NLLB."""
+    """Token that the decoder begins with: [SOS], or [EOS] as in M2M100 and NLLB."""
     tie_embeddings: Literal["none", "target", "all"] = "target"
     """Tables that share weights: none, target embedding and output projection, or the source embedding as well."""
     qkv_bias: bool = True
@@ -113,9 +113,9 @@ class ModelConfig(Section):
     dropout: float = Field(default=0.1, ge=0, le=0.99)
     """Dropout rate of embeddings and of each sub-layer's output."""
     attention_dropout: float = Field(default=0.0, ge=0, le=0.99)
-    """Dropout rate of attention weights."""
+    """Dropout rate of attention maps."""
     feed_forward_dropout: float = Field(default=0.0, ge=0, le=0.99)
-    """Dropout rate inside the feed-forward blocks, after the activation."""
+    """Dropout rate inside the feed-forward blocks."""
 
     @if_complete
     def _sizes_fit(self) -> Iterator[str]:
@@ -200,7 +200,7 @@ class InitConfig(Section):
     freeze: Annotated[tuple[str, ...], Field(strict=False)] = ()
     """Modules that are not trained: `embeddings`, `encoder`, `decoder`, or by name, such as `encoder.1`."""
     adapter_rank: int | None = Field(default=None, ge=1)
-    """Train only low-rank adapters of this rank beside the linear maps (Hu et al. 2022, section 4)."""
+    """Train only low-rank adapters of this rank (Hu et al. 2022, section 4)."""
     adapter_alpha: float = Field(default=16.0, ge=1e-6, le=1_000_000)
     """An adapter is scaled by `adapter_alpha / adapter_rank` (Hu et al. 2022, section 4.1)."""
 
@@ -230,7 +230,7 @@ class Config(Section):
     corpus: CorpusConfig
     """The parallel text."""
     preset: Literal["tiny", "small", "base", "big"] | None = None
-    """Size of model: values for options of `tokenizer`, `model` and `training` that the config does not set."""
+    """Size of model, with values for options that the config does not set."""
     init: InitConfig = InitConfig()
     """Where training begins."""
     tokenizer: TokenizerConfig = TokenizerConfig()

@@ -16,11 +16,7 @@ _WITH_CODES = re.compile(r"\.(tmx|xlf|xliff)(\.gz|\.zst)?$")
 
 
 class FilterConfig(Section):
-    """Filters of training pairs. `false` or `null` turns a filter off.
-
-    A dropped pair is counted under the first filter that drops it, in this order. Pairs with a blank side are always
-    dropped. Validation and test pairs are not filtered otherwise.
-    """
+    """Filters of training pairs; a dropped pair is counted under the first filter, in this order, that drops it."""
 
     control_characters: bool = True
     """Drop pairs with NUL bytes or other control characters; tabs and line ends count as spaces."""
@@ -73,7 +69,7 @@ class DatasetSource(TextSource):
     """Parallel text in a repository of the Hugging Face hub, or in a local folder with the same layout."""
 
     dataset: str = Field(min_length=1)
-    """Hub id, or a local folder with the same layout."""
+    """Hub id, or a local folder."""
     subset: str | None = None
     """Configuration of the dataset, such as `en-it`."""
     revision: str | None = Field(default=None, min_length=1)
@@ -83,7 +79,7 @@ class DatasetSource(TextSource):
     split: str = "train"
     """Split of the dataset."""
     columns: TwoTexts | None = None
-    """Source and target column, or keys of `translation`; `null`: by the names of the languages."""
+    """Source and target column, or keys of `translation`; `null`: by the languages."""
 
 
 class FilesSource(TextSource):
@@ -143,7 +139,7 @@ class BuiltinSource(TextSource):
 
 
 class HeldOut(Section):
-    """A seeded share of `train`, held out by the text of each pair. Pairs with a held-out sentence are dropped."""
+    """A seeded share of `train`, held out by the text of each pair; pairs with a held-out sentence are dropped."""
 
     fraction: float = Field(gt=0, lt=1)
     """Share of the pairs, reached approximately."""

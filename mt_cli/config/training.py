@@ -22,7 +22,7 @@ class TrainingConfig(Section):
     seed: int = Field(default=1, ge=0, lt=2**31)
     """Seed of initial weights, order of pairs, dropout and held-out share."""
     max_steps: Changeable[int | None] = Field(default=None, ge=1)
-    """Maximum number of optimizer updates."""
+    """Maximum number of updates."""
     max_epochs: Changeable[int | None] = Field(default=10, ge=1)
     """Maximum number of epochs; the default is `null` if `max_steps` or `max_minutes` is set."""
     max_minutes: Changeable[float | None] = Field(default=None, ge=1e-9, le=1_000_000_000)
@@ -50,7 +50,7 @@ class TrainingConfig(Section):
     adam_betas: Annotated[
         tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]], Field(strict=False)
     ] = (0.9, 0.98)
-    """AdamW's decay rates for the averages of the gradient and of its square."""
+    """AdamW's decay rates for the averages of gradient and square."""
     adam_epsilon: float = Field(default=1e-9, ge=1e-20, le=1_000_000)
     """Added to AdamW's denominator."""
     weight_decay: float = Field(default=0.0, ge=0, le=1_000_000)
@@ -62,7 +62,7 @@ class TrainingConfig(Section):
     max_grad_norm: float | None = Field(default=1.0, ge=1e-20, le=1e20)
     """Maximum norm of the gradient, to which longer ones are scaled down."""
     ema_decay: float | None = Field(default=None, gt=0, lt=1)
-    """Decay rate of a moving average of the weights, such as 0.999, which is validated and used. `null`: off."""
+    """Decay rate of a moving average of the weights, which is used, such as 0.999. `null`: off."""
     validate_every_steps: Changeable[int | None] = Field(default=None, ge=1)
     """Updates between validations, which also save; `null`: every epoch."""
     save_every_minutes: Changeable[float | None] = Field(default=10, ge=1e-9, le=1_000_000_000)
@@ -80,7 +80,7 @@ class TrainingConfig(Section):
     num_samples: Changeable[int] = Field(default=5, ge=0)
     """Sentences whose translations each validation writes to `samples.txt` and TensorBoard."""
     device: Changeable[str] = Field(default="auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")
-    """`auto` (CUDA, then MPS, then CPU), `cpu`, `cuda`, `cuda:1`, `mps`."""
+    """`auto` is CUDA, then MPS, then CPU; also `cuda:1`."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Dtype of activations; `auto`: bf16 if the hardware is fast at it. `fp16` is for GPUs without bf16."""
     compile: Changeable[Annotated[bool | Literal["auto"], BeforeValidator(_checked_switch)]] = "auto"
