@@ -133,7 +133,7 @@ class SentencePieces:
 
     def _joined(self, sequences: list[list[str]]) -> list[str]:
         """Texts of tokens; those that are no pieces keep their `▁`, which is a space, too."""
-        texts = [text.replace(SPACE, " ") for text in self._processor.decode(sequences)] if sequences else []
+        texts = [self._processor.decode(tokens).replace(SPACE, " ") if tokens else "" for tokens in sequences]
         return [text.lstrip(" ") for text in texts] if self.proto.normalizer_spec.remove_extra_whitespaces else texts
 
     def extended(self, entries: Iterable[str], scores: Mapping[str, float]) -> SentencePieces:
