@@ -161,12 +161,13 @@ def _buffers(config: CorpusConfig, reports: Sequence[ReadReport]) -> Iterator[li
         share = max(taken / size for taken, size in zip(filled, sizes, strict=True))
         for stream, size, taken, lists in zip(streams, sizes, filled, readings, strict=True):
             lists += stream.take(round(size * share) - taken, repeats=True)
-        yield [
-            _Rows(part, repetition, rows)
-            for part, lists in enumerate(readings)
-            for repetition, reading in enumerate(lists)
-            for rows in in_blocks(iter(reading), ROWS_PER_BLOCK)
-        ]
+        if any(readings):
+            yield [
+                _Rows(part, repetition, rows)
+                for part, lists in enumerate(readings)
+                for repetition, reading in enumerate(lists)
+                for rows in in_blocks(iter(reading), ROWS_PER_BLOCK)
+            ]
 
 
 def _filtered(

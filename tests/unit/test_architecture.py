@@ -9,7 +9,7 @@ import pytest
 HEAVY = ("torch", "datasets", "transformers", "matplotlib", "tqdm")
 
 
-@pytest.mark.parametrize("name", ["config.loading", "corpus.reading", "machine.cpus", "cli.main"])
+@pytest.mark.parametrize("name", ["config.loading", "corpus.reading", "runtime.cpus", "cli.main"])
 def test_configs_and_corpora_are_read_without_torch(name):
     """So `mt --help`, and wrong configs, are answered at once."""
     code = f"import sys, mt_cli.{name}; print(*sorted({{*{HEAVY}}} & {{*sys.modules}}))"
