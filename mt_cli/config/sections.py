@@ -17,7 +17,7 @@ TUNED = ("length_penalty", "length_penalties", "no_repeat_ngram")
 """Options of `decoding` that `training.tune_decoding` chooses."""
 WITHOUT_SUBWORDS = ("word_level", "char")
 """Values of `tokenizer.algorithm` whose entries are whole words or characters."""
-_Letter = Annotated[str, Field(pattern=r"^[\p{L}\p{P}\p{S}]\p{Mn}{0,3}$")]
+_Letter = Annotated[str, Field(pattern=r"^[\p{L}'’‘`´′＇]\p{Mn}{0,3}$")]
 """One letter with its marks, or an apostrophe."""
 RUN_NAME = re.compile(r"[\w][\w.-]{0,99}")
 RUN_NAME_RULE = "letters, digits, dots, hyphens and underscores, at most 100, the first one no dot or hyphen"
@@ -64,6 +64,13 @@ class TokenizerConfig(Section):
         """Names of the normalisations of texts, for signatures of scores."""
         nfc = ["nfc"] if self.letters and "nfc" not in self.normalize else []
         return (*nfc, *self.normalize, *(f"{old}>{new}" for old, new in self.letters.items()))
+
+    @if_complete
+    def _replaces_letters_once(self) -> Iterator[str]:
+        replaced = {case for old in self.letters for case in (old, old.swapcase())}
+        for new in self.letters.values():
+            if new in replaced:
+                yield f"letters: {new!r} would be replaced itself"
 
     @if_complete
     def _spaces_as_sentencepiece(self) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
-from unicodedata import category, is_normalized
+from unicodedata import category, is_normalized, normalize
 
 from tokenizers import Regex, normalizers
 
@@ -55,6 +55,7 @@ def normalization(config: TokenizerConfig) -> list[Any]:
 
 def _letters_in_both_cases(letters: Mapping[str, str]) -> list[tuple[str, str]]:
     """Replacements of letters in lower and upper case, longer letters first."""
+    letters = {normalize("NFC", old): normalize("NFC", new) for old, new in letters.items()}
     swapped = {old.swapcase(): new.swapcase() for old, new in letters.items()}
     pairs = [pair for pair in {**letters, **swapped, **letters}.items() if is_replacement(*pair)]
     return sorted(pairs, key=lambda pair: -len(pair[0]))
