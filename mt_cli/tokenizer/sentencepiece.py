@@ -109,7 +109,7 @@ class SentencePieces:
 
     def segment(self, piece: str) -> list[int]:
         """Ids of a text in which spaces are written as `▁`, without normalisation."""
-        return self._looked_up(piece, self._plain.encode(piece))
+        return [self._our_ids[index] for index in self._plain.encode(piece)]
 
     @cached_property
     def _plain(self) -> Any:
