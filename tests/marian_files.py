@@ -4,6 +4,7 @@ import json
 from io import BytesIO
 
 import pytest
+import sentencepiece
 
 NUMBERS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 LINES = [
@@ -23,7 +24,6 @@ LINES = [
 
 def train_pieces(folder, name, lines, kind="unigram", **options):
     """Train a SentencePiece model as `NAME.spm` and load it."""
-    sentencepiece = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
     content = BytesIO()
     defaults = {"vocab_size": 160, "character_coverage": 0.995, "hard_vocab_limit": False, "minloglevel": 2}
     sentencepiece.SentencePieceTrainer.train(

@@ -13,9 +13,9 @@ from mt_cli.advice.facts import Facts, find_facts
 from mt_cli.advice.sides import Tree
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.parent import adopt, inherited
-from mt_cli.config.directions import DIRECTION, TO_TARGET, Tagging, direction_of
 from mt_cli.config.loading import load_config, parse_config, with_values
 from mt_cli.config.sections import Config
+from mt_cli.config.tags import DIRECTION, TO_TARGET, Tagging, direction_of
 from mt_cli.config.writing import on_one_line
 from mt_cli.corpus.cache import Cache
 from mt_cli.data.prepare import estimate_epoch, prepare, read

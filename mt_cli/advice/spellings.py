@@ -17,8 +17,7 @@ from math import sqrt
 
 import regex
 
-from mt_cli.config.sections import ALL_APOSTROPHES
-from mt_cli.tokenizer.spelling import JOINED_APOSTROPHES
+from mt_cli.tokenizer.spelling import ALL_APOSTROPHES, JOINED_APOSTROPHES
 
 _LETTER = r"[^\W\d_]"
 INSIDE = regex.compile(rf"(?<={_LETTER})[{ALL_APOSTROPHES}](?={_LETTER})")

@@ -13,9 +13,9 @@ import torch
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.trained import TrainedRun
-from mt_cli.config.directions import direction_of
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config, TokenizerConfig
+from mt_cli.config.tags import direction_of
 from mt_cli.config.writing import on_one_line
 from mt_cli.corpus.cache import Cache
 from mt_cli.data.prepare import read, tokenizer_pairs

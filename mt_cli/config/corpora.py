@@ -9,7 +9,6 @@ import regex
 from pydantic import Field, model_validator
 
 from mt_cli.config.base import Changeable, Section, without_problems
-from mt_cli.config.directions import Tagging, tag_of, targets_of, written_out
 from mt_cli.config.sources import (
     FilterConfig,
     HeldOut,
@@ -19,6 +18,7 @@ from mt_cli.config.sources import (
     TextSource,
     as_list,
 )
+from mt_cli.config.tags import Tagging, tag_of, targets_of, written_out
 
 _LONGEST_PATTERN = 1_000
 _RECURSION = regex.compile(r"\(\?(?:R|[+-]?\d|&|P>)")
@@ -40,10 +40,7 @@ def _with_common_filters(tree: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 class AugmentConfig(Section):
-    """Shares of the training pairs that are changed to resemble what people type, anew in each epoch.
-
-    Validation and test pairs are not changed. If capitals are asked for, the tokenizers are trained on some, too.
-    """
+    """Shares of training pairs that are changed in each epoch to resemble what people type."""
 
     upper_case: float = Field(default=0.0, ge=0, le=1)
     """Both sides in CAPITAL LETTERS."""
@@ -61,12 +58,12 @@ class AugmentConfig(Section):
 
     @property
     def changes_case(self) -> bool:
-        """Whether some pairs have other capitals."""
+        """True if some pairs have other capitals."""
         return self.upper_case + self.title_case > 0
 
     @property
     def is_off(self) -> bool:
-        """Whether no pair is changed."""
+        """True if no pair is changed."""
         return not (self.changes_case or self.no_final_punctuation or self.typos)
 
 
@@ -78,9 +75,9 @@ class CorpusConfig(Section):
     target: str = Field(min_length=1, pattern=_ONE_LINE)
     """Target language."""
     train: Sources
-    """Training pairs. The tokenizers are trained on them alone."""
+    """Training pairs, also of the tokenizers."""
     valid: SourcesOrShare
-    """Validation pairs, which select the best checkpoint; `{fraction: 0.1}` holds out a seeded share of `train`."""
+    """Validation pairs, which select the best checkpoint; `{fraction: 0.1}` holds out a share of `train`."""
     test: Sources | None = None
     """Test pairs, scored once at the end."""
     extra_tests: dict[str, Sources] = Field(default={})
@@ -88,31 +85,26 @@ class CorpusConfig(Section):
     filters: FilterConfig = FilterConfig()
     """Filters of `train`."""
     accept_processed: Changeable[bool] = False
-    """Train on text that other programs have processed (subword marks, tokenised punctuation, special tokens, typed
-    tags), which `mt train` otherwise refuses."""
+    """Train on text with marks of other programs (sub-words, spaced punctuation), which is refused otherwise."""
     tag: Literal["to_target", "direction"] | None = None
-    """`to_target`: each corpus gets a tag with its target language, such as `<2it>`; its own tag goes before it, as one
-    tag: `<bt><2it>`. `direction`: each corpus without a tag gets one with both languages, such as `<en>it>`, which
-    M2M100 and NLLB need."""
+    """Give corpora a tag: `to_target` (`<2it>`, after an own one: `<bt><2it>`), or, to those without one, `direction`
+    (`<en>it>`, for M2M100 and NLLB)."""
     both_directions: bool = False
-    """Train, validate and test in both directions: each corpus is used once more with `reverse`."""
+    """Train, validate and test in both directions, too: each corpus is used once more with its sides exchanged."""
     temperature: float | None = Field(default=None, ge=1, le=1_000_000)
-    """Sample the corpora of `train`, or the directions if there are several, in proportion to their sizes to the power
-    of 1/temperature. 1 keeps the proportions; larger values make them more equal."""
+    """Sample the corpora or directions of `train` by their sizes to the power of 1/temperature; 1: by size."""
     protect: tuple[Literal["markup", "urls", "emails", "dollars", "braces", "printf", "numbers"], ...] = Field(
         default=(), strict=False
     )
-    """Spans that translations keep as they are: tags and entities of XML and HTML (`markup`); `urls`, `emails`;
-    placeholders such as `${x}` (`dollars`), `{name}` (`braces`) and `%(name)s` (`printf`); `numbers`. Each span is one
-    token of the vocabulary."""
+    """Kinds of spans that translations keep as they are, each as one token (see [data](data.md))."""
     protect_patterns: tuple[str, ...] = Field(default=(), strict=False)
-    """Own regular expressions of such spans, before all of `protect`."""
+    """Own regular expressions of such spans, before `protect`."""
     augment: AugmentConfig = AugmentConfig()
     """Changes of training pairs that teach a model what people type."""
     max_tokens: int = Field(default=256, ge=1)
-    """Maximum length of a side in tokens. Longer pairs are dropped and counted."""
+    """Maximum length of a side in tokens; longer pairs are dropped."""
     shuffle_buffer: int = Field(default=100_000, ge=1)
-    """Number of pairs of a stream that are held in memory and shuffled."""
+    """Number of pairs of a stream that are shuffled at a time."""
 
     @model_validator(mode="before")
     @classmethod
@@ -198,12 +190,12 @@ class CorpusConfig(Section):
 
     @property
     def has_protection(self) -> bool:
-        """Whether spans are protected, so that the vocabulary has reserved entries."""
+        """True if spans are protected, so that the vocabulary has reserved entries."""
         return bool(self.protect or self.protect_patterns)
 
     @property
     def is_streaming(self) -> bool:
-        """Whether the training corpora are streams."""
+        """True if the training corpora are streams."""
         return self.train[0].streaming
 
     def filters_of(self, source: TextSource) -> FilterConfig:
@@ -212,7 +204,7 @@ class CorpusConfig(Section):
 
     @property
     def has_target_tags(self) -> bool:
-        """Whether each corpus of `train` has a tag in the form of `to_target`, possibly with another language."""
+        """True if each corpus of `train` has a tag in the form of `to_target`, possibly with another language."""
         return all(
             source.tag in [tag_of(language) for language in targets_of([source.tag or ""])] for source in self.train
         )

@@ -71,11 +71,12 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
             content = file.read(MAX_CONFIG_BYTES + 1)  # A device has no size.
         if len(content) > MAX_CONFIG_BYTES:
             raise ConfigError(f"{path}: larger than {MAX_CONFIG_BYTES:,} bytes, which is too large for a config")
-        return config_of_text(content.decode("utf-8"), str(path), overrides)
+        text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 at byte {error.start}") from None
     except OSError as error:
         raise ConfigError(f"{path}: {reason(error)}") from None
+    return config_of_text(text, str(path), overrides)
 
 
 def config_of_text(text: str, origin: str, overrides: Sequence[str] = ()) -> Config:
@@ -105,7 +106,7 @@ def parse_config(tree: Mapping[str, Any], origin: str) -> Config:
 
 
 def _is_inherited(tree: Mapping[str, Any]) -> bool:
-    """Whether values of another run will replace defaults."""
+    """True if values of another run will replace defaults."""
     return begins_with_run(tree) and not {"tokenizer", "model"} <= set(tree)
 
 
@@ -163,7 +164,7 @@ def section_overrides(overrides: Sequence[str], section: str) -> dict[str, Any]:
     tree: dict[str, Any] = {}
     for override in overrides:
         _apply_override(tree, override)
-        if [*tree] != [section]:
+        if [*tree] != [section] or not isinstance(tree[section], dict):
             raise ConfigError(f"--set {override}: only options of the section {section} can be set here")
     return dict(tree.get(section, {}))
 

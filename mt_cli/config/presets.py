@@ -10,11 +10,13 @@ from typing import Any
 import yaml
 
 from mt_cli.config.sections import WITHOUT_SUBWORDS
+from mt_cli.config.training import TrainingConfig
 
 Values = Mapping[str, Mapping[str, Any]]
 """Values of options by section and key."""
 
 SECTIONS = ("tokenizer", "model", "training")
+_OPTIMIZER = TrainingConfig.model_fields["optimizer"].default
 _LIMITS = ("max_steps", "max_epochs", "max_minutes")
 
 
@@ -45,8 +47,8 @@ def filled(tree: Mapping[str, Any], values: Values) -> dict[str, Any]:
     """Tree of a config with the values of a preset for options that it does not set, and without `preset`.
 
     Values that would contradict the tree are left out: a vocabulary size for words or characters, one embedding table
-    for two vocabularies, and the length of the run if the tree limits steps, epochs or minutes. With `init.run`,
-    tokenizer and model come from that run.
+    for two vocabularies, the learning rate of another optimizer, and the length of the run if the tree limits steps,
+    epochs or minutes. With `init.run`, tokenizer and model come from that run.
     """
     result = dict(tree) | {"preset": None}
     sections = ("training",) if begins_with_run(tree) else SECTIONS
@@ -57,6 +59,8 @@ def filled(tree: Mapping[str, Any], values: Values) -> dict[str, Any]:
         preset = dict(values.get(section, {}))
         if section == "tokenizer" and options.get("algorithm") in WITHOUT_SUBWORDS:
             preset.pop("vocab_size", None)
+        if section == "training" and options.get("optimizer") not in (None, preset.get("optimizer", _OPTIMIZER)):
+            preset.pop("learning_rate", None)
         if section == "model" and _option(result, "tokenizer", "shared") is False:
             preset["tie_embeddings"] = "target"
         if section == "training" and any(options.get(name) is not None for name in _LIMITS):
@@ -66,7 +70,7 @@ def filled(tree: Mapping[str, Any], values: Values) -> dict[str, Any]:
 
 
 def begins_with_run(tree: Mapping[str, Any]) -> bool:
-    """Whether the tree of a config has `init.run`."""
+    """True if the tree of a config has `init.run`."""
     return _option(tree, "init", "run") is not None
 
 

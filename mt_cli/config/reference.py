@@ -20,11 +20,9 @@ from mt_cli.config.sources import KINDS, FilterConfig, TextSource
 
 _INTRODUCTION = """# Configuration
 
-Every option of a run, made from the docstrings in `mt_cli/config` by `python -m mt_cli.config.reference`. The YAML file
-overrides the defaults, and `--set SECTION.KEY=VALUE` overrides the file. `null` means "off" or "no limit". Booleans
-are `true` and `false`; where a text is expected, `no` is the language. Options marked with * may change when a run
-resumes. The first line of a config in `configs/` names [`schema.json`](../configs/schema.json), which editors with
-support for YAML schemas use to complete and check the file.
+Every option, written by `python -m mt_cli.config.reference`. The YAML file overrides the defaults, and `--set
+SECTION.KEY=VALUE` the file. `null` means "off" or "no limit". Options marked with * may change when a run resumes.
+[`schema.json`](../configs/schema.json), which the configs in `configs/` name, lets editors complete and check a file.
 
 ## The whole
 """
@@ -75,13 +73,13 @@ def _default(field: FieldInfo) -> str:
 
 
 def _values(field: FieldInfo) -> str:
-    """The choices or limits of an option."""
+    """The choices of an option, or its limits without those that only keep numbers finite."""
     for option in (field.annotation, *get_args(field.annotation)):
         if get_origin(option) is Literal:
             return ", ".join(f"`{choice}`" for choice in get_args(option))
     words = {"ge": "from", "gt": "more than", "le": "to", "lt": "less than"}
     limits = ((word, getattr(limit, name, None)) for limit in field.metadata for name, word in words.items())
-    return " ".join(f"{word} {value:,}" for word, value in limits if value is not None)
+    return " ".join(f"{word} {value:,}" for word, value in limits if value == 0 or 1e-3 <= (value or 0) <= 1e5)
 
 
 def _text(docstring: str | None) -> str:

@@ -16,25 +16,21 @@ _WITH_CODES = re.compile(r"\.(tmx|xlf|xliff)(\.gz|\.zst)?$")
 
 
 class FilterConfig(Section):
-    """Filters of training pairs. `false` or `null` turns a filter off.
-
-    A dropped pair is counted under the first filter that drops it, in this order. Pairs with a blank side are always
-    dropped. Validation and test pairs are not filtered otherwise.
-    """
+    """Filters of training pairs; a dropped pair is counted under the first filter, in this order, that drops it."""
 
     garbled: bool = True
     """Drop pairs with control characters, replacement characters (U+FFFD), or UTF-8 decoded as Latin-1 (`Ã©` for `é`).
     Tabs and line ends count as spaces."""
     identical: bool = True
-    """Drop pairs whose sides are the same text, unless it has no letters: a number is its own translation."""
+    """Drop pairs whose sides are the same text, unless it has no letters."""
     max_characters: int | None = Field(default=2000, ge=1)
     """Maximum length of a side in characters."""
     max_length_ratio: float | None = Field(default=4.0, gt=1, le=1_000_000_000)
-    """Maximum ratio of the lengths of the longer and the shorter side in characters, after adding 10 to both."""
+    """Maximum ratio of the lengths of both sides in characters, after adding 10 to both."""
     min_script_share: float | None = Field(default=0.5, gt=0, le=1)
-    """Minimum share of letters in the script of the language, on either side; unknown languages are not checked."""
+    """Minimum share of letters in the script of the language, on either side."""
     wrong_language: bool = True
-    """Drop pairs with a side that has three common words of another language and none of its own (20 languages)."""
+    """Drop pairs with a side that has three common words of another language and none of its own."""
     duplicates: bool = True
     """Drop pairs that repeat a pair of this corpus or of a corpus earlier in the list, in the same direction and with
     the same tag."""
@@ -48,19 +44,17 @@ class TextSource(Section):
     name: str | None = Field(default=None, min_length=1)
     """Name in reports; `null`: the name of the file, dataset or built-in corpus."""
     languages: TwoTexts | None = None
-    """Source and target language if they differ from those of the config, as in a multilingual model."""
+    """Source and target language if they differ from those of the config."""
     tag: str | None = Field(default=None, pattern=r"^\S+$", max_length=50)
-    """Token prepended to each source sentence, such as `<bt>`; `to_target`: the target language, as `<2it>` (see `mt
-    translate --to`); `direction`: both languages, as `<en>it>`."""
+    """Token before each source sentence, such as `<bt>`, or `to_target` or `direction`, as for `corpus.tag`."""
     reverse: bool = False
     """Exchange the sides: the second text is the source. `languages` names the sides after the exchange."""
     weight: float | None = Field(default=None, ge=1e-9, le=1000)
-    """Number of times each pair is seen per epoch (for a stream: its relative share); `null`: once, or by
-    `temperature`."""
+    """Times that a pair is seen per epoch (of a stream: relative share); `null`: once, or by `temperature`."""
     filters: FilterConfig | None = None
     """Filters of this corpus, where they differ from `corpus.filters`."""
     streaming: bool = False
-    """Read the corpus while training, without preparing it on disk: for very large corpora, all of `train` or none."""
+    """Read the corpus while training, without preparing it on disk: all of `train` or none."""
 
     @without_problems
     def _columns_differ(self) -> Iterator[str]:
@@ -73,17 +67,17 @@ class DatasetSource(TextSource):
     """Parallel text in a repository of the Hugging Face hub, or in a local folder with the same layout."""
 
     dataset: str = Field(min_length=1)
-    """Hub id, or a local folder with the same layout."""
+    """Hub id, or a local folder."""
     subset: str | None = None
     """Configuration of the dataset, such as `en-it`."""
     revision: str | None = Field(default=None, min_length=1)
-    """Branch, tag or commit of a hub id; `null`: the newest commit of `main` when it is first downloaded."""
+    """Branch, tag or commit; `null`: the newest commit of `main`, which the run records."""
     data_files: str | Annotated[tuple[str, ...], Field(strict=False)] | None = None
-    """Files of the split, as paths or patterns inside the dataset; `null`: the files that the dataset declares."""
+    """Files of the split, or patterns; `null`: those that the dataset declares."""
     split: str = "train"
     """Split of the dataset."""
     columns: TwoTexts | None = None
-    """Source and target column, or keys of `translation`; `null`: by the names of the languages."""
+    """Source and target column, or keys of `translation`; `null`: by the languages."""
 
 
 class FilesSource(TextSource):
@@ -106,15 +100,11 @@ class FileSource(MarkedUpSource):
     """One file with both sides."""
 
     file: str = Field(min_length=1)
-    """A `.tsv`, `.csv`, `.json`, `.jsonl`, `.parquet`, `.tmx`, `.xlf`, `.xliff` or `.po` file; except Parquet also with
-    `.gz` or `.zst`."""
+    """A `.tsv`, `.csv`, `.json`, `.jsonl`, `.parquet`, `.tmx`, `.xlf`, `.xliff` or `.po` file; also `.gz`, `.zst`."""
     columns: TwoColumns | None = None
-    """Source and target column of a table, or keys of `translation`; two numbers count columns from 1. `null`: keys or
-    columns that are named like the languages or, without a header, the first two. In a `.tmx` or `.xlf` file: codes of
-    the two languages, if they differ from the config."""
+    """Names, numbers from 1 or language codes of both sides; `null`: by the languages, or the first two."""
     format: FormatName | None = None
-    """Format of the file; `null`: by its suffix. `tsv` decides by the text whether a spreadsheet wrote the quotation
-    marks, and `plain_tsv` reads them as text."""
+    """Format; `null`: by the suffix. `tsv` reads quotation marks of spreadsheets, and `plain_tsv` all as text."""
 
     @without_problems
     def _options_fit_the_format(self) -> Iterator[str]:
@@ -147,12 +137,12 @@ class BuiltinSource(TextSource):
 
 
 class HeldOut(Section):
-    """A seeded share of `train`, held out by the text of each pair. Pairs with a held-out sentence are dropped."""
+    """A seeded share of `train`, held out by the text of each pair; pairs with a held-out sentence are dropped."""
 
     fraction: float = Field(gt=0, lt=1)
-    """Share of the pairs, between 0 and 1; it is reached only approximately."""
+    """Share of the pairs, reached approximately."""
     seed: int | None = Field(default=None, ge=0, lt=2**31)
-    """Seed of the choice; `null`: `training.seed`. Give one to train several seeds with the same validation pairs."""
+    """Seed of the choice; `null`: `training.seed`."""
 
 
 Source = (

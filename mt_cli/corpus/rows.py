@@ -8,6 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from mt_cli.config.tags import Tagging
+from mt_cli.errors import InputError
+
 Pair = tuple[str, str]
 """Source and target."""
 Row = tuple[int, str, str]
@@ -59,3 +62,31 @@ def untagged(text: str, tags: Sequence[str]) -> str:
     """Text without its tag, if it has one."""
     first, _, rest = text.partition(" ")
     return rest if first in tags else text
+
+
+def chosen_tag(tagging: Tagging, tag: str | None) -> str | None:
+    """Tag for texts without a tag: `tag` if it is given, otherwise the default.
+
+    Raises InputError for a tag that the model does not know.
+    """
+    if tag is not None and tag not in tagging.tags:
+        tags = ", ".join(tagging.tags) or "none"
+        raise InputError(f"tag {tag!r}: this model was not trained with it; it knows {tags}")
+    return tagging.default if tag is None else tag
+
+
+def tagged_text(text: str, tagging: Tagging, tag: str | None = None) -> str:
+    """Put the chosen tag before a text that has no tag and is not empty.
+
+    Raises InputError as `chosen_tag` does, and for a text without a tag if the model needs one and has no default.
+    """
+    chosen = chosen_tag(tagging, tag)
+    if not text or text.partition(" ")[0] in tagging.tags:
+        return text
+    if chosen is None and tagging.is_required:
+        listed, kind = (tagging.targets, "target language") if tagging.targets else (tagging.tags, "tag")
+        raise InputError(
+            f"{text!r:.60}: this model needs a {kind}; choose one of {', '.join(listed)} "
+            f"(--to), or begin the sentence with a tag, such as {tagging.tags[0]}"
+        )
+    return text if chosen is None else f"{chosen} {text}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,7 +10,6 @@ from mt_cli.corpus.augmented_text import NUM_CHANCES, TextAugmentation
 from mt_cli.data.batches import ChangedPairs, Pool, TrainingPairs, in_file_order
 from mt_cli.data.encode import EncodedPairs, Ids, as_batch, ragged, starts_of, with_first_ids
 from mt_cli.data.made_up_words import usable_words
-from mt_cli.runtime.cpus import in_threads
 from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 
@@ -21,16 +18,17 @@ _Side = tuple[Ids, NDArray[np.int32]]
 """Concatenated ids of texts, and the length of each text."""
 
 
-class ChangedTexts(ChangedPairs):
+def changed_texts(pairs: TrainingPairs, tokenizers: TokenizerPair, config: Config) -> ChangedPairs:
     """Training pairs with the changes of `corpus.augment` and `training.inserted_words`.
 
     The result is a function of the seed, the epoch and the pool. Tags stay. A pair stays as it is if a side has an
-    unknown token, because its text is not known, or would have more than `max_tokens`. Pools are made in a thread, one
-    ahead.
+    unknown token, because its text is not known, or would have more than `max_tokens`.
     """
+    return ChangedPairs(pairs, _ChangeOfTexts(tokenizers, config))
 
-    def __init__(self, pairs: TrainingPairs, tokenizers: TokenizerPair, config: Config) -> None:
-        super().__init__(pairs)
+
+class _ChangeOfTexts:
+    def __init__(self, tokenizers: TokenizerPair, config: Config) -> None:
         self._tokenizers, self._max_tokens, self._seed = tokenizers, config.corpus.max_tokens, config.training.seed
         self._languages = config.corpus.languages_of("train")
         self._tag_ids = [{*tokenizers[0].tag_ids}, {*tokenizers[0].target_tag_ids}]
@@ -38,18 +36,10 @@ class ChangedTexts(ChangedPairs):
         words = usable_words(tokenizers, self._seed) if inserted else []
         self._augmentation = TextAugmentation(config.corpus.augment, inserted, words)
 
-    def pools(self, epoch: int, first: int) -> Iterator[Pool]:
-        """Pools of an epoch from number `first` on."""
-
-        def change(item: tuple[int, Pool]) -> Pool:
-            number, pool = item
-            return self._changed(pool, np.random.default_rng([self._seed, epoch, number, _END_OF_SEEDS]))
-
-        yield from in_threads(change, enumerate(self.pairs.pools(epoch, first), start=first), num_threads=1)
-
-    def _changed(self, pool: Pool, random: np.random.Generator) -> Pool:
+    def __call__(self, pool: Pool, epoch: int, number: int) -> Pool:
         if not len(pool[1]):
             return pool
+        random = np.random.default_rng([self._seed, epoch, number, _END_OF_SEEDS])
         indices, order, part_sizes = in_file_order(*pool)
         sides = pool[0].take(indices)
         chances = random.random((NUM_CHANCES, len(indices)))

@@ -7,12 +7,11 @@ position in an epoch is two numbers: the pool, and the number of batches of this
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -21,6 +20,7 @@ from torch import Tensor
 
 from mt_cli.data.encode import EncodedPairs
 from mt_cli.data.packing import PackedLayout, Shape, pack, packed_layout, padded_layout, shape_of, shaped_layout
+from mt_cli.runtime.cpus import in_threads
 from mt_cli.tokenizer.special_tokens import EOS_ID, PAD_ID, SOS_ID
 
 # Legend of the shapes: B sentences, T positions, N rows of tokens.
@@ -157,40 +157,36 @@ def pad(sequences: Sequence[Sequence[int]], start: int | None = None, end: int |
     return torch.from_numpy(padded)
 
 
-class TrainingPairs(ABC):
+class TrainingPairs(Protocol):
     """Source of training pairs, a pool at a time."""
 
-    num_pools: int | None = None
+    num_pools: int | None
     """Number of pools of an epoch; None if unknown."""
-    counts: Sequence[Counter[str]] = ()
+    counts: Sequence[Counter[str]]
     """For each corpus of a stream, the number of rows read since the start by status, as in `STATUS_NAMES`."""
 
-    @abstractmethod
     def first_place(self, pool: int) -> int:
         """Number of the first pair of a pool; the others have the next numbers. Pools of an epoch share no number."""
 
-    @abstractmethod
     def pools(self, epoch: int, first: int) -> Iterator[Pool]:
         """Pools of an epoch from number `first` on: a function of the epoch alone."""
 
     def release(self) -> None:
         """Release memory of the pairs that were read; they can be read again."""
-        return
 
 
-class ChangedPairs(TrainingPairs):
-    """Base class for training pairs derived from other pairs, pool by pool; a subclass defines `pools`."""
+class ChangedPairs:
+    """Training pairs whose pools are changed, each with a number and an epoch, in a thread, one pool ahead."""
 
-    def __init__(self, pairs: TrainingPairs) -> None:
-        self.pairs, self.num_pools, self.counts = pairs, pairs.num_pools, pairs.counts
+    def __init__(self, pairs: TrainingPairs, change: Callable[[Pool, int, int], Pool]) -> None:
+        self._pairs, self._change = pairs, change
+        self.num_pools, self.counts = pairs.num_pools, pairs.counts
+        self.first_place, self.release = pairs.first_place, pairs.release
 
-    def first_place(self, pool: int) -> int:
-        """Number of the first pair of a pool."""
-        return self.pairs.first_place(pool)
-
-    def release(self) -> None:
-        """Release memory of the pairs that were read."""
-        self.pairs.release()
+    def pools(self, epoch: int, first: int) -> Iterator[Pool]:
+        """Pools of an epoch from number `first` on."""
+        pools = enumerate(self._pairs.pools(epoch, first), start=first)
+        return in_threads(lambda item: self._change(item[1], epoch, item[0]), pools, num_threads=1)
 
 
 def in_file_order(pairs: EncodedPairs, order: Indices) -> tuple[Indices, NDArray[np.int64], list[int]]:
@@ -201,7 +197,7 @@ def in_file_order(pairs: EncodedPairs, order: Indices) -> tuple[Indices, NDArray
     return indices, rank.argsort(), part_sizes.tolist()
 
 
-class MixedPairs(TrainingPairs):
+class MixedPairs:
     """Pairs of a corpus, in an order that depends on a seed and on the epoch.
 
     `times` is the number of repetitions per epoch for each part of the corpus. If it is a fraction, the next epoch
@@ -210,12 +206,13 @@ class MixedPairs(TrainingPairs):
 
     def __init__(self, pairs: EncodedPairs, times: Sequence[float], batch_tokens: int, seed: int) -> None:
         self.pairs, self._seed = pairs, seed
+        self.counts: Sequence[Counter[str]] = ()
         self._sizes = [
             max(1, round(repeats * size)) if size else 0 for repeats, size in zip(times, pairs.part_sizes, strict=True)
         ]
         sample = np.linspace(0, len(pairs) - 1, min(len(pairs), 10_000)).astype(np.int64)
         tokens = float(pairs.lengths(sample).max(axis=0).mean()) + 1 if len(pairs) else 1.0
-        self.num_pools: int = max(1, round(len(self) * tokens / (batch_tokens * _BATCHES_PER_POOL)))
+        self.num_pools: int | None = max(1, round(len(self) * tokens / (batch_tokens * _BATCHES_PER_POOL)))
 
     def __len__(self) -> int:
         """Number of pairs seen per epoch."""
@@ -224,7 +221,7 @@ class MixedPairs(TrainingPairs):
     def pools(self, epoch: int, first: int) -> Iterator[Pool]:
         """Pools of an epoch from number `first` on, all of the same size."""
         order = self._order(epoch)
-        for pool in range(first, self.num_pools):
+        for pool in range(first, self.num_pools or 0):
             yield self.pairs, order[self.first_place(pool) : self.first_place(pool + 1)]
 
     def release(self) -> None:
@@ -233,7 +230,7 @@ class MixedPairs(TrainingPairs):
 
     def first_place(self, pool: int) -> int:
         """Place of the first pair of a pool in the order of an epoch."""
-        return len(self) * pool // self.num_pools
+        return len(self) * pool // (self.num_pools or 1)
 
     def _order(self, epoch: int) -> Indices:
         """Indices of the pairs of an epoch, shuffled."""

@@ -7,7 +7,7 @@ Concatenation for Low-Resource Translation: A Mystery and a Solution").
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,26 +20,25 @@ _END_OF_SEEDS = 0x41  # Gives other random numbers than other uses of the same p
 _Rows = NDArray[np.int64]
 
 
-class ConcatenatedPairs(ChangedPairs):
+def concatenated_pairs(pairs: TrainingPairs, tag_ids: Sequence[Sequence[int]], config: Config) -> ChangedPairs:
     """Training pairs, some of them concatenated: the share `training.concatenated_pairs` of each part of a pool.
 
-    Only the first tag remains. No side becomes longer than `max_tokens`, and each pair is still seen once. The result
-    is a function of the seed, the epoch and the pool.
+    Only the first tag remains; `tag_ids` has, for each side, the ids of tags with which a text can begin. No side
+    becomes longer than `max_tokens`, and each pair is still seen once. The result is a function of the seed, the epoch
+    and the pool.
     """
+    return ChangedPairs(pairs, _Concatenation(tag_ids, config))
 
-    def __init__(self, pairs: TrainingPairs, tag_ids: Sequence[Sequence[int]], config: Config) -> None:
-        """Concatenate pairs; `tag_ids` has, for each side, the ids of tags with which a text can begin."""
-        super().__init__(pairs)
+
+class _Concatenation:
+    def __init__(self, tag_ids: Sequence[Sequence[int]], config: Config) -> None:
         self._share, self._tag_ids = config.training.concatenated_pairs, tag_ids
         self._max_tokens, self._seed = config.corpus.max_tokens, config.training.seed
 
-    def pools(self, epoch: int, first: int) -> Iterator[Pool]:
-        """Pools of an epoch from number `first` on."""
-        for number, pool in enumerate(self.pairs.pools(epoch, first), start=first):
-            random = np.random.default_rng([self._seed, epoch, number, _END_OF_SEEDS])
-            yield self._concatenated(pool, random) if len(pool[1]) else pool
-
-    def _concatenated(self, pool: Pool, random: np.random.Generator) -> Pool:
+    def __call__(self, pool: Pool, epoch: int, number: int) -> Pool:
+        if not len(pool[1]):
+            return pool
+        random = np.random.default_rng([self._seed, epoch, number, _END_OF_SEEDS])
         indices, order, part_sizes = in_file_order(*pool)
         sides = pool[0].take(indices)
         lengths = np.stack([lengths for _, lengths in sides]).astype(np.int64)

@@ -69,6 +69,8 @@ class Statistics:
     """Number of pairs in each part of the corpus, without pairs that are too long."""
     num_too_long: tuple[int, ...]
     """Number of pairs in each part that are too long."""
+    longest_source: int
+    """Number of tokens of the longest source, without pairs that are too long."""
 
 
 class EncodedPairs:
@@ -209,7 +211,7 @@ def encode_corpus(
     schema = encode_block([[], []], tokenizers, max_tokens, protection)[0].schema
     num_tokens, num_unknown = [0, 0], [0, 0]
     length_counts = np.zeros((2, _MAX_COUNTED_LENGTH + 1), dtype=np.int64)
-    masks = [np.empty(0, bool)]
+    masks, longest_source = [np.empty(0, bool)], 0
 
     def encode(block: pa.RecordBatch) -> tuple[pa.RecordBatch, Mask]:
         return encode_block([block.column(side).to_pylist() for side in SIDES], tokenizers, max_tokens, protection)
@@ -223,13 +225,15 @@ def encode_corpus(
                 num_unknown[side] += int(np.count_nonzero(ids == UNK_ID))
                 lengths = np.minimum(np.diff(offsets), _MAX_COUNTED_LENGTH)
                 length_counts[side] += np.bincount(lengths, minlength=_MAX_COUNTED_LENGTH + 1)
+            kept_lengths = np.diff(batch.column(0).offsets.to_numpy())[is_kept]
+            longest_source = max(longest_source, int(kept_lengths.max(initial=0)))
             advance(len(is_kept))
     is_kept = np.concatenate(masks)
     np.save(path.with_suffix(".npy"), is_kept)
     parts = np.split(is_kept, np.cumsum([corpus.num_kept(part) for part in corpus.parts])[:-1])
     source, target = map(SideStatistics, num_tokens, num_unknown, map(tuple, length_counts.tolist()))
     num_too_long = tuple(int((~part).sum()) for part in parts)
-    return Statistics(source, target, tuple(int(part.sum()) for part in parts), num_too_long)
+    return Statistics(source, target, tuple(int(part.sum()) for part in parts), num_too_long, longest_source)
 
 
 def encode_corpora(
@@ -239,7 +243,7 @@ def encode_corpora(
     text_key = next(iter(corpora.values())).fingerprint
     protection = Protection.of(config)
     vocabularies = [tokenizer.to_json() for tokenizer in tokenizers]
-    key = fingerprint(text_key, vocabularies, config.max_tokens, config.tags, *protection.key)
+    key = fingerprint(text_key, vocabularies, config.max_tokens, config.tags, "longest source", *protection.key)
 
     def encode(folder: Path) -> None:
         num_bytes = sum({corpus.file: corpus.file.size() for corpus in corpora.values()}.values())

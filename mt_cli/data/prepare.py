@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sections import Config
 from mt_cli.corpus import languages
 from mt_cli.corpus.augmented_text import TextAugmentation
@@ -66,7 +68,7 @@ def prepare(
     for note in [*notes_on_tags(config), *(notes_on_words(config) if tokenizers is None else [])]:
         say(f"note: {note}")
     corpora = read(config, cache, stream_rows)
-    for note in notes_on_files(config.corpus):
+    for note in _notes_on_files(corpora, config.corpus, cache):
         say(f"note: {note}")
     tokenizers = tokenizers or _trained_tokenizers(corpora, config, cache)
     encoded, statistics, is_short_enough = encode_corpora(corpora, tokenizers, config.corpus, cache)
@@ -88,6 +90,16 @@ def read(config: Config, cache: Cache, stream_rows: int | None = None) -> dict[s
         )
 
 
+def _notes_on_files(corpora: Mapping[str, Corpus], corpus: CorpusConfig, cache: Cache) -> list[str]:
+    """Notes on the files of the corpora; the cache keeps them, so that files are read once."""
+    key = fingerprint(next(iter(corpora.values())).fingerprint, corpus.model_dump(mode="json"))
+
+    def make(folder: Path) -> None:
+        (folder / "notes.json").write_text(json.dumps(notes_on_files(corpus)), encoding="utf-8")
+
+    return cache.entry(f"notes-{key}", make, lambda folder: list(json.loads((folder / "notes.json").read_bytes())))
+
+
 def _trained_tokenizers(corpora: Mapping[str, Corpus], config: Config, cache: Cache) -> TokenizerPair:
     """Tokenizers trained on the training pairs or a seeded sample, or taken from the cache."""
     if "train" not in corpora:
@@ -97,7 +109,8 @@ def _trained_tokenizers(corpora: Mapping[str, Corpus], config: Config, cache: Ca
         settings["temperature"] = config.corpus.temperature
     changes: list[Any] = [*Protection.of(config.corpus).key]
     if config.corpus.augment.changes_case:
-        changes.append([config.corpus.augment.upper_case, config.corpus.augment.title_case, config.corpus.languages])
+        augment = config.corpus.augment
+        changes.append([augment.upper_case, augment.title_case, config.corpus.languages_of("train")])
     key = fingerprint(corpora["train"].fingerprint, settings, config.training.seed, config.corpus.tags, *changes)
 
     def make(folder: Path) -> None:
@@ -115,34 +128,38 @@ def tokenizer_pairs(corpora: Mapping[str, Corpus], config: Config) -> Callable[[
     """
     read_pairs = _tokenizer_pairs(corpora, config)
     if not config.corpus.has_protection and not config.corpus.augment.changes_case:
-        return read_pairs
+        return lambda: (pair for _, pair in read_pairs())
     return lambda: _as_trained(read_pairs(), config)
 
 
-def _as_trained(pairs: Iterable[Pair], config: Config) -> Iterator[Pair]:
+def _as_trained(pairs: Iterable[tuple[int, Pair]], config: Config) -> Iterator[Pair]:
     """Pairs without tags and protected spans, some of them with other capitals."""
     random, augmentation = np.random.default_rng(config.training.seed), TextAugmentation(config.corpus.augment)
-    protection = Protection.of(config.corpus)
-    for source, target in pairs:
+    protection, languages_of_parts = Protection.of(config.corpus), config.corpus.languages_of("train")
+    for part, (source, target) in pairs:
         pair = protection.protect_pair(untagged(source, config.corpus.tags), target)
-        yield augmentation.capitalised(pair, random.random(), config.corpus.languages)
+        yield augmentation.capitalised(pair, random.random(), languages_of_parts[part])
 
 
-def _tokenizer_pairs(corpora: Mapping[str, Corpus], config: Config) -> Callable[[], Iterable[Pair]]:
-    """Reader of the pairs as they are written."""
+def _tokenizer_pairs(corpora: Mapping[str, Corpus], config: Config) -> Callable[[], Iterable[tuple[int, Pair]]]:
+    """Reader of the pairs as they are written, each with the number of its corpus."""
     number = config.tokenizer.sample_pairs
     if "train" not in corpora:
         pairs = first_pairs(config.corpus, number or 0, spelling_of(config.tokenizer))
         return lambda: pairs
     train = corpora["train"]
     mask = sample(train, number, config.training.seed)
+    sizes = [part.num_rows for part in train.parts]
+    parts = np.repeat(np.arange(len(sizes)), sizes)[mask].tolist()
     if config.corpus.temperature is None:
-        return lambda: (row[1:] for row in train.rows(mask))
-    times = np.repeat(
-        _times_by_temperature(list(map(train.num_kept, train.parts)), config), [part.num_rows for part in train.parts]
-    )[mask]
+        return lambda: ((part, row[1:]) for part, row in zip(parts, train.rows(mask), strict=True))
+    times = np.repeat(_times_by_temperature(list(map(train.num_kept, train.parts)), config), sizes)[mask]
     repeats = np.floor(times + np.random.default_rng(config.training.seed).random(len(times))).astype(int).tolist()
-    return lambda: (row[1:] for row, number in zip(train.rows(mask), repeats, strict=True) for _ in range(number))
+    return lambda: (
+        (part, row[1:])
+        for part, row, number in zip(parts, train.rows(mask), repeats, strict=True)
+        for _ in range(number)
+    )
 
 
 def sample(corpus: Corpus, number: int | None, seed: int) -> Mask:
@@ -233,8 +250,7 @@ def longest_source(data: Data, config: Config, before: int | None) -> int | None
     """
     if "train" not in data.statistics:
         return None
-    counts = data.statistics["train"].source.length_counts
-    longest = max(length for length, count in enumerate(counts) if count)
+    longest = data.statistics["train"].longest_source
     longest *= config.training.most_concatenated * (2 if config.corpus.augment.upper_case else 1)
     return min(config.corpus.max_tokens, max(longest, before or 0))
 

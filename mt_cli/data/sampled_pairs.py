@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock
 
 import numpy as np
@@ -12,46 +12,41 @@ from mt_cli.config.sections import Config
 from mt_cli.data.batches import ChangedPairs, Indices, Pool, TrainingPairs, in_file_order
 from mt_cli.data.encode import EncodedPairs, Ids, as_batch, ragged, starts_of
 from mt_cli.data.subword_sampling import Keys, Segmenter, numbered
-from mt_cli.runtime.cpus import in_threads
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 
 _TOKENS_AT_ONCE = 2**16
 Lengths = NDArray[np.int32]
 
 
-def resegmented(pairs: TrainingPairs, tokenizers: TokenizerPair, config: Config) -> ResegmentedPairs:
+def resegmented(pairs: TrainingPairs, tokenizers: TokenizerPair, config: Config) -> ChangedPairs:
     """Pairs of a run, segmented anew in each epoch with the options of its config."""
     seed = config.training.seed
     segmenters = {tokenizer: Segmenter(tokenizer, config.tokenizer.bpe_dropout, seed) for tokenizer in tokenizers}
-    return ResegmentedPairs(pairs, [segmenters[side] for side in tokenizers], config.corpus.max_tokens, seed)
+    return resegmented_with(pairs, [segmenters[side] for side in tokenizers], config.corpus.max_tokens, seed)
 
 
-class ResegmentedPairs(ChangedPairs):
+def resegmented_with(pairs: TrainingPairs, segmenters: Sequence[Segmenter], max_tokens: int, seed: int) -> ChangedPairs:
     """Training pairs with ids that are drawn from the segmentations of their texts.
 
     The ids of a pair are a function of the pair, the seed, the epoch and the place of the pair in the order of the
-    epoch. A side that would have more than `max_tokens` keeps its ids. Pools are made in a thread, one ahead.
+    epoch. A side that would have more than `max_tokens` keeps its ids.
     """
+    return ChangedPairs(pairs, _Resegmentation(pairs.first_place, segmenters, max_tokens, seed))
 
-    def __init__(self, pairs: TrainingPairs, segmenters: Sequence[Segmenter], max_tokens: int, seed: int) -> None:
-        super().__init__(pairs)
-        self._segmenters, self._max_tokens, self._seed = segmenters, max_tokens, seed
+
+class _Resegmentation:
+    def __init__(
+        self, first_place: Callable[[int], int], segmenters: Sequence[Segmenter], max_tokens: int, seed: int
+    ) -> None:
+        self._first_place, self._segmenters, self._max_tokens, self._seed = first_place, segmenters, max_tokens, seed
         self._lock = Lock()
 
-    def pools(self, epoch: int, first: int) -> Iterator[Pool]:
-        """Pools of an epoch from number `first` on."""
-
-        def resegment(item: tuple[int, Pool]) -> Pool:
-            number, (pairs, order) = item
-            with self._lock:
-                return self._resegmented(pairs, order, epoch, self.first_place(number))
-
-        yield from in_threads(resegment, enumerate(self.pairs.pools(epoch, first), start=first), num_threads=1)
+    def __call__(self, pool: Pool, epoch: int, number: int) -> Pool:
+        with self._lock:
+            return self._resegmented(*pool, epoch, self._first_place(number)) if len(pool[1]) else pool
 
     def _resegmented(self, pairs: EncodedPairs, order: Indices, epoch: int, first_place: int) -> Pool:
         """Pool with new ids, which begins at a place in the order of the epoch."""
-        if not len(order):
-            return pairs, order
         indices, order, part_sizes = in_file_order(pairs, order)
         places = first_place + order.argsort()
         num_tokens = np.cumsum(pairs.lengths(indices).sum(axis=0, dtype=np.int64))

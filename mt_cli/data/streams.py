@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.corpus.cleaning import STATUS_NAMES, Block, Mask, drop_repeated
+from mt_cli.corpus.corpus import ROWS_PER_BLOCK
 from mt_cli.corpus.protected_text import Protection
 from mt_cli.corpus.read_report import ReadReport
 from mt_cli.corpus.reading import clean_rows
 from mt_cli.corpus.rows import Pair, Row
-from mt_cli.corpus.sources import read_rows
+from mt_cli.corpus.sources import in_blocks, read_rows
 from mt_cli.corpus.text_hashes import AS_WRITTEN, Hashes, Spelling
-from mt_cli.data.batches import Pool, TrainingPairs
+from mt_cli.data.batches import Pool
 from mt_cli.data.encode import EncodedPairs, encode_block
 from mt_cli.runtime.cpus import in_threads
 from mt_cli.runtime.group import ALONE, Group
 from mt_cli.tokenizer.tokenizer import Tokenizer
 
+_Statuses = NDArray[np.uint8]
 
-class StreamedPairs(TrainingPairs):
+
+class StreamedPairs:
     """Training pairs that are read again in every epoch; each buffer of them is a pool.
 
-    Each corpus fills a share of the buffer, in proportion to its weight, until it is exhausted. Duplicates are dropped
-    only within a buffer. To resume within an epoch, the pairs before the position are read and skipped.
+    In every buffer, each corpus has a share in proportion to its weight. An epoch ends when the corpus that lasts
+    longest has been read once; the others are read again until then. Duplicates are dropped only within a buffer. To
+    resume within an epoch, the pairs before the position are read and skipped.
     """
 
     def __init__(
@@ -42,12 +49,16 @@ class StreamedPairs(TrainingPairs):
     ) -> None:
         self._config, self._tokenizers, self._seed, self._group = config, tokenizers, seed, group
         self._evaluation_hashes, self._spelling = evaluation_hashes, spelling
-        self.counts: list[Counter[str]] = [Counter() for _ in config.train]
+        self.num_pools: int | None = None
+        self.counts: Sequence[Counter[str]] = [Counter() for _ in config.train]
         """Rows by status for each corpus; the key `damaged` counts skipped files and units."""
 
     def first_place(self, pool: int) -> int:
         """Number of the first pair of a pool, which has fewer than 2^32 pairs."""
         return pool << 32
+
+    def release(self) -> None:
+        """Do nothing: pools are not kept."""
 
     def pools(self, epoch: int, first: int) -> Iterator[Pool]:
         """The pools of an epoch from number `first` on."""
@@ -61,68 +72,139 @@ class StreamedPairs(TrainingPairs):
                 pairs = self._encode(buffer)
                 yield pairs, np.random.default_rng([self._seed, epoch, number]).permutation(len(pairs))
 
-    def _encode(self, buffer: Sequence[Sequence[Row]]) -> EncodedPairs:
+    def _encode(self, buffer: Sequence[_Rows]) -> EncodedPairs:
         """Encode the rows that are kept; several processes share the blocks and exchange the ids."""
-        blocks = _filtered_blocks(buffer, self._config, self._evaluation_hashes, self._spelling)
-        encoded = self._group.map_shares(self._encode_blocks, [block for _, block in blocks])
-        batches, part_sizes = [], [0] * len(buffer)
-        for (part, block), (batch, is_kept) in zip(blocks, encoded, strict=True):
+        blocks, statuses = _filtered(buffer, self._config, self._evaluation_hashes, self._spelling, self._group)
+
+        def encode(numbers: Sequence[int]) -> list[tuple[pa.RecordBatch, Mask]]:
+            texts = (blocks[number].kept_texts() for number in numbers)
+            max_tokens, protection = self._config.max_tokens, Protection.of(self._config)
+            return list(in_threads(lambda sides: encode_block(sides, self._tokenizers, max_tokens, protection), texts))
+
+        batches, part_sizes = [], [0] * len(self._config.train)
+        encoded = self._group.map_shares(encode, range(len(buffer)))
+        for (part, *_), codes, (batch, is_kept) in zip(buffer, statuses, encoded, strict=True):
             batches.append(batch.filter(pa.array(is_kept)))
             num_kept = len(batches[-1])
             part_sizes[part] += num_kept
-            self.counts[part].update(STATUS_NAMES[code] for code in block.statuses.tolist())
+            self.counts[part].update(STATUS_NAMES[code] for code in codes.tolist())
             self.counts[part].update({"kept": num_kept - len(batch), "max_tokens": len(batch) - num_kept})
         return EncodedPairs(batches, part_sizes)
 
-    def _encode_blocks(self, blocks: Sequence[Block]) -> list[tuple[pa.RecordBatch, Mask]]:
-        texts = (block.kept_texts() for block in blocks)
-        max_tokens, protection = self._config.max_tokens, Protection.of(self._config)
-        return list(in_threads(lambda sides: encode_block(sides, self._tokenizers, max_tokens, protection), texts))
+
+class _Rows(NamedTuple):
+    """Block of rows of a buffer."""
+
+    part: int
+    """Number of the corpus."""
+    repetition: int
+    """Number of times that the corpus ended in this buffer before the rows."""
+    rows: list[Row]
 
 
-def first_pairs(config: CorpusConfig, number: int, spelling: Spelling = AS_WRITTEN) -> list[Pair]:
-    """First `number` kept pairs of a stream, for training tokenizers."""
-    pairs: list[Pair] = []
+class _Repeated:
+    """Rows of a stream, which is read again whenever it ends."""
+
+    def __init__(self, read: Callable[[], Iterator[Row]]) -> None:
+        self._read = read
+        self._rows: Iterator[Row] = iter(())
+        self._next: Row | None = None
+        self.has_ended = False
+        """True once the stream has been read to its end."""
+
+    def take(self, size: int, repeats: bool) -> list[list[Row]]:
+        """Next `size` rows, in a list for each reading of the stream; unless `repeats`, only until it ends."""
+        readings: list[list[Row]] = []
+        while size > 0:
+            if self._next is None:
+                self._rows = self._read()
+                self._next = next(self._rows, None)
+            if self._next is not None:
+                readings.append([self._next, *islice(self._rows, size - 1)])
+                size -= len(readings[-1])
+                self._next = next(self._rows, None)
+            self.has_ended |= self._next is None
+            if not readings or (self.has_ended and not repeats):
+                break
+        return readings
+
+
+def first_pairs(config: CorpusConfig, number: int, spelling: Spelling = AS_WRITTEN) -> list[tuple[int, Pair]]:
+    """First `number` kept pairs of a stream, each with the number of its corpus, for training tokenizers."""
+    pairs: list[tuple[int, Pair]] = []
     for buffer in _buffers(config, [ReadReport() for _ in config.train]):
-        for _, block in _filtered_blocks(buffer, config, np.empty(0, np.int64), spelling):
-            pairs.extend(zip(*block.kept_texts(), strict=True))
+        for number_of_block, block in _filtered(buffer, config, np.empty(0, np.int64), spelling)[0].items():
+            part = buffer[number_of_block].part
+            pairs.extend((part, pair) for pair in zip(*block.kept_texts(), strict=True))
         if len(pairs) >= number:
             break
     return pairs[:number]
 
 
-def _buffers(config: CorpusConfig, reports: Sequence[ReadReport]) -> Iterator[list[list[Row]]]:
-    """Buffers of `shuffle_buffer` rows, divided among the training corpora, until all of these are exhausted.
+def _buffers(config: CorpusConfig, reports: Sequence[ReadReport]) -> Iterator[list[_Rows]]:
+    """Buffers of `shuffle_buffer` rows in blocks, until each training corpus has ended once; the last may be smaller.
 
     The report of each corpus counts what its reader skips.
     """
-    sources = zip(config.train, reports, strict=True)
-    readers = [iter(read_rows(source, config.languages, report)) for source, report in sources]
-    weights = np.array([source.weight or 1.0 for source in config.train])
-    while True:
-        sizes = np.maximum(1, np.round(config.shuffle_buffer * weights / weights.sum())).astype(int)
-        buffer = [list(islice(reader, int(size))) for reader, size in zip(readers, sizes, strict=True)]
-        if not any(buffer):
-            return
-        yield buffer
-        weights = np.array([weight if rows else 1e-9 for weight, rows in zip(weights, buffer, strict=True)])
-
-
-def _filtered_blocks(
-    buffer: Sequence[Sequence[Row]], config: CorpusConfig, evaluation_hashes: Hashes, spelling: Spelling
-) -> list[tuple[int, Block]]:
-    """Filter the rows of a buffer, in blocks with the status of each row; each block has the number of its corpus."""
-    filters = [config.filters_of(source) for source in config.train]
-    blocks = [
-        (part, block)
-        for part, (rows, source) in enumerate(zip(buffer, config.train, strict=True))
-        for block in clean_rows(rows, source, config.languages, filters[part], spelling)
+    streams = [
+        _Repeated(partial(read_rows, source, config.languages, report))
+        for source, report in zip(config.train, reports, strict=True)
     ]
-    if blocks:
-        statuses = np.concatenate([block.statuses for _, block in blocks])
-        hashes = np.concatenate([block.hashes for _, block in blocks], axis=1)
-        drop_repeated(statuses, hashes, [(len(block), filters[part]) for part, block in blocks], evaluation_hashes)
-        ends = np.cumsum([len(block) for _, block in blocks])
-        for (_, block), statuses_of_block in zip(blocks, np.split(statuses, ends[:-1]), strict=True):
-            block.statuses[:] = statuses_of_block
-    return blocks
+    weights = np.array([source.weight or 1.0 for source in config.train])
+    sizes = np.maximum(1, np.round(config.shuffle_buffer * weights / weights.sum())).astype(int).tolist()
+    while not all(stream.has_ended for stream in streams):
+        readings = [
+            [] if stream.has_ended else stream.take(size, repeats=False)
+            for stream, size in zip(streams, sizes, strict=True)
+        ]
+        filled = [sum(map(len, lists)) for lists in readings]
+        share = max(taken / size for taken, size in zip(filled, sizes, strict=True))
+        for stream, size, taken, lists in zip(streams, sizes, filled, readings, strict=True):
+            lists += stream.take(round(size * share) - taken, repeats=True)
+        if any(readings):
+            yield [
+                _Rows(part, repetition, rows)
+                for part, lists in enumerate(readings)
+                for repetition, reading in enumerate(lists)
+                for rows in in_blocks(iter(reading), ROWS_PER_BLOCK)
+            ]
+
+
+def _filtered(
+    buffer: Sequence[_Rows],
+    config: CorpusConfig,
+    evaluation_hashes: Hashes,
+    spelling: Spelling,
+    group: Group = ALONE,
+) -> tuple[dict[int, Block], list[_Statuses]]:
+    """Blocks of this process by number, and the statuses of all blocks; the processes of a group share the filtering.
+
+    Rows that a corpus repeats within a buffer are no duplicates.
+    """
+    filters, blocks = [config.filters_of(source) for source in config.train], dict[int, Block]()
+
+    def clean(number: int) -> Block:
+        part, _, rows = buffer[number]
+        (block,) = clean_rows(rows, config.train[part], config.languages, filters[part], spelling)
+        return block
+
+    def clean_share(numbers: Sequence[int]) -> list[tuple[_Statuses, Hashes]]:
+        blocks.update(zip(numbers, in_threads(clean, numbers), strict=True))
+        return [(blocks[number].statuses, blocks[number].hashes) for number in numbers]
+
+    cleaned = group.map_shares(clean_share, range(len(buffer)))
+    numbers_by_repetition = defaultdict[int, list[int]](list)
+    for number, rows in enumerate(buffer):
+        numbers_by_repetition[rows.repetition].append(number)
+    all_statuses = [statuses for statuses, _ in cleaned]
+    for numbers in numbers_by_repetition.values():
+        statuses = np.concatenate([all_statuses[number] for number in numbers])
+        hashes = np.concatenate([cleaned[number][1] for number in numbers], axis=1)
+        lengths = [len(all_statuses[number]) for number in numbers]
+        of_parts = [filters[buffer[number].part] for number in numbers]
+        drop_repeated(statuses, hashes, list(zip(lengths, of_parts, strict=True)), evaluation_hashes)
+        for number, codes in zip(numbers, np.split(statuses, np.cumsum(lengths)[:-1]), strict=True):
+            all_statuses[number] = codes
+            if number in blocks:
+                blocks[number].statuses[:] = codes
+    return blocks, all_statuses

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mt_cli.checkpoint.directory import RunDirectory, is_imported
-from mt_cli.config.directions import Tagging
 from mt_cli.config.sections import Config
 from mt_cli.config.sources import FilesSource
+from mt_cli.config.tags import Tagging
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.language_checks import key_of
 from mt_cli.corpus.plain_text import input_lines
 from mt_cli.corpus.reading import clean_rows, pairs_of, read_evaluation_pairs
-from mt_cli.corpus.rows import BlankRow, Languages, Pair
+from mt_cli.corpus.rows import BlankRow, Languages, Pair, tagged_text
 from mt_cli.data.prepare import fingerprints_of, read
 from mt_cli.errors import InputError
 
@@ -53,7 +53,7 @@ class EvaluationSet:
 
     def tagged(self, tagging: Tagging, tag: str | None) -> EvaluationSet:
         """Copy with a tag before the sources; raises InputError if the model needs a tag and none is chosen."""
-        return replace(self, pairs=[(tagging.tagged(source, tag), target) for source, target in self.pairs])
+        return replace(self, pairs=[(tagged_text(source, tagging, tag), target) for source, target in self.pairs])
 
     def note_on_changed_text(self, run: Path) -> str | None:
         """Note if the pairs are held out from a text that has changed since the run was trained."""

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from mt_cli.checkpoint.directory import UNKNOWN_CORPUS
 from mt_cli.checkpoint.trained import TrainedRun
-from mt_cli.config.directions import Tagging
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
+from mt_cli.config.tags import Tagging
 from mt_cli.errors import InputError
 from mt_cli.exchange.untrusted_weights import load_model, read_safetensors
 from mt_cli.model.transformer import Transformer

@@ -8,7 +8,7 @@ from huggingface_hub import EvalResult, ModelCardData
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from mt_cli.config.corpora import CorpusConfig
-from mt_cli.config.directions import direction_of
+from mt_cli.config.tags import direction_of
 from mt_cli.corpus.languages import LANGUAGE_CODE, primary
 from mt_cli.decoding.constraints import TOKENS_BESIDE_RATIO
 from mt_cli.evaluation.evaluate import SplitScores

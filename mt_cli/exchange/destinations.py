@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from mt_cli.config.base import Section
-from mt_cli.config.directions import direction_of
 from mt_cli.config.sections import WITHOUT_SUBWORDS, Config
+from mt_cli.config.tags import direction_of
 from mt_cli.config.writing import on_one_line
 from mt_cli.errors import InputError
 from mt_cli.exchange.names import ACTIVATIONS
 
-_OF_OTHER_TOKENIZERS = ("byte_fallback", "lowercase", "nfkc", "normalize", "letters")
+_OF_OTHER_TOKENIZERS = ("byte_fallback", "normalize", "letters")
 """Options of `tokenizer` that have their defaults with `spacing: sentencepiece`."""
 
 _WORD = re.compile(r"\w+|.")

@@ -12,9 +12,9 @@ from pydantic import BaseModel, Field
 
 from mt_cli.checkpoint.lineage import Ancestor
 from mt_cli.checkpoint.trained import TrainedRun, write_run
-from mt_cli.config.directions import Tagging, targets_of
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
+from mt_cli.config.tags import Tagging, targets_of
 from mt_cli.corpus.hub import Repository, download, find_repository
 from mt_cli.corpus.languages import is_common, is_known, primary, writes_spaces
 from mt_cli.corpus.rows import Languages

@@ -19,8 +19,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from mt_cli.config.directions import tag_of_direction
 from mt_cli.config.sections import ModelConfig
+from mt_cli.config.tags import tag_of_direction
 from mt_cli.corpus.languages import LANGUAGE_CODE, primary
 from mt_cli.corpus.lines import read_lines
 from mt_cli.errors import InputError

@@ -6,7 +6,6 @@ any languages for unigram; there the text begins with the language.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,18 +13,21 @@ from typing import Any
 
 import tokenizers
 from safetensors.torch import save_file
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from tokenizers import decoders, normalizers, pre_tokenizers
 from torch import Tensor
 
 from mt_cli.checkpoint.trained import TrainedRun
-from mt_cli.config.directions import direction_of
+from mt_cli.config.tags import direction_of
 from mt_cli.exchange import names
 from mt_cli.exchange.comparison import Agreement
-from mt_cli.exchange.m2m100_vocabulary import BOS, EOS, MASK, PAD, SPM, UNK
-from mt_cli.exchange.sentencepiece import model_file, read_pieces
+from mt_cli.exchange.fast_tokenizer import LOWEST_SCORE
+from mt_cli.exchange.m2m100_vocabulary import BOS, EOS, MASK, PAD, UNK
+from mt_cli.exchange.sentencepiece import Pieces, model_file
 from mt_cli.exchange.transformers_folder import Layout, TransformersEngine, check_folder
 from mt_cli.runtime.files import json_text, new_folder
-from mt_cli.tokenizer.special_tokens import ABSENT, EOS_ID, LANGUAGE_ENTRY, PAD_ID, SOS_ID, SPACE, UNK_ID
+from mt_cli.tokenizer.sentencepiece import all_merges
+from mt_cli.tokenizer.special_tokens import ABSENT, BYTES, EOS_ID, LANGUAGE_ENTRY, PAD_ID, SOS_ID, SPACE, UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
 
 _FIRST = (SOS_ID, PAD_ID, EOS_ID, UNK_ID)
@@ -94,18 +96,19 @@ def _names(tokenizer: Tokenizer) -> list[str]:
 def _write_tokenizer(run: TrainedRun, layout: Layout, folder: Path) -> None:
     """Write the tokenizer of both sides, which adds the end, and its settings."""
     source, languages = run.tokenizers[0], [transformers_code(language) for language in run.tokenizers[0].languages]
-    entries, state = _names(source), json.loads(source.to_json())
-    model = state["model"]
-    is_bpe = model["type"] == "BPE"
+    entries, pieces = _names(source), Pieces(ModelProto.FromString(model_file(source)))
+    is_bpe, scores, has_bytes = pieces.is_bpe, pieces.scores, bool({*BYTES} & {*pieces.names})
+    model: Any
     if is_bpe:
-        model |= {"vocab": {name: index for index, name in enumerate(entries)}, "unk_token": UNK}
+        ids = {name: index for index, name in enumerate(entries)}
+        ranks = {piece: rank for rank, piece in enumerate(sorted(scores, key=lambda piece: -scores[piece]))}
+        options = {"unk_token": UNK, "fuse_unk": True, "byte_fallback": has_bytes}
+        model = tokenizers.models.BPE(ids, all_merges(ranks), **options)
     else:
-        scores = [score for _, score in model["vocab"]]
-        vocab = [[name, scores[index]] for name, index in zip(entries, layout.rows[0], strict=True)]
-        model |= {"vocab": vocab, "unk_id": 3}
-    state |= {"normalizer": None, "pre_tokenizer": None, "decoder": None}
-    tokenizer = tokenizers.Tokenizer.from_str(json.dumps(state))
-    _set_steps(tokenizer, source, folder / SPM)
+        scored = [(name, scores.get(name, LOWEST_SCORE)) for name in entries]
+        model = tokenizers.models.Unigram(scored, unk_id=3, byte_fallback=has_bytes)
+    tokenizer = tokenizers.Tokenizer(model)
+    _set_steps(tokenizer, pieces.proto.normalizer_spec)
     special = [name for name in (BOS, PAD, EOS, UNK, MASK) if name in entries]
     tokenizer.add_special_tokens([*special, *(tokenizers.AddedToken(name, rstrip=True) for name in languages)])
     tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
@@ -123,17 +126,15 @@ def _write_tokenizer(run: TrainedRun, layout: Layout, folder: Path) -> None:
     (folder / "tokenizer_config.json").write_text(json_text(settings), encoding="utf-8")
 
 
-def _set_steps(tokenizer: tokenizers.Tokenizer, source: Tokenizer, path: Path) -> None:
-    """Set the steps of NLLB's own `tokenizer.json`, with the options in the SentencePiece model of our tokenizer.
+def _set_steps(tokenizer: tokenizers.Tokenizer, spec: Any) -> None:
+    """Set the steps of NLLB's own `tokenizer.json`, with the options of the SentencePiece model of our tokenizer.
 
-    The file of that model, at a free path, is not kept: `transformers` 4 would read other ids from the order in it.
+    The file of that model is not written: `transformers` 4 would read other ids from the order in it.
     """
-    path.write_bytes(model_file(source))
-    pieces = read_pieces(path)
-    path.unlink()
-    steps: list[Any] = [normalizers.Precompiled(pieces.charsmap)] if pieces.charsmap else []
-    steps += [normalizers.Strip()] * pieces.strips_spaces + [normalizers.Replace(tokenizers.Regex(" {2,}"), " ")]
-    scheme: Any = "always" if pieces.adds_prefix else "never"
+    charsmap, strips = spec.precompiled_charsmap, spec.remove_extra_whitespaces
+    steps: list[Any] = [normalizers.Precompiled(charsmap)] if charsmap else []
+    steps += [normalizers.Strip()] * strips + [normalizers.Replace(tokenizers.Regex(" {2,}"), " ")]
+    scheme: Any = "always" if spec.add_dummy_prefix else "never"
     tokenizer.normalizer = normalizers.Sequence(steps)
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, scheme)
     tokenizer.decoder = decoders.Metaspace(SPACE, scheme)

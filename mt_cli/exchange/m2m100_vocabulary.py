@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -81,8 +82,7 @@ class Vocabulary:
 
     def only(self, kept: Collection[str]) -> Vocabulary:
         """Vocabulary without other pieces, and without entries that are no pieces."""
-        scores = {piece: score for piece, score in self.pieces.scores.items() if piece in kept}
-        pieces = replace(self.pieces, scores=scores)
+        pieces = self.pieces.only(kept)
         names = {*pieces.names}
         entries = {entry: index for entry, index in self.entries.items() if entry in names}
         return replace(self, pieces=pieces, entries=entries)
@@ -99,7 +99,7 @@ def read_vocabulary(folder: Path, size: int) -> Vocabulary:
         raise InputError(
             f"{path}: not supported: the tokenizer {config.tokenizer_class!r:.80}; use one of M2M100 or NLLB"
         )
-    pieces = replace(read_pieces(folder / SPM), controls=()) if (folder / SPM).exists() else None
+    pieces = read_pieces(folder / SPM) if (folder / SPM).exists() else None
     has_codes = (folder / VOCABULARY).exists()
     if config.legacy_behaviour and not has_codes:
         raise InputError(f"{path}: legacy_behaviour: true is not supported: the language follows the source there")
@@ -110,7 +110,7 @@ def read_vocabulary(folder: Path, size: int) -> Vocabulary:
         languages = {code: len(ids) + number for number, code in enumerate(codes)}
     elif (folder / FAST_TOKENIZER).exists():
         source = folder / FAST_TOKENIZER
-        of_file, ids, added = read_fast_tokenizer(source, SPECIAL, needs_pieces=pieces is None)
+        of_file, ids, added = read_fast_tokenizer(source, SPECIAL)
         pieces = pieces or of_file
     elif pieces is not None:
         ids = {name: index for index, name in enumerate([*SPECIAL[:4], *pieces.scores])}
@@ -211,16 +211,15 @@ def pieces_for(vocabulary: Vocabulary, lines: Iterable[str]) -> set[str]:
     kept = names | ((_ASCII | {"▁"}) & vocabulary.pieces.scores.keys())
     if not vocabulary.pieces.is_bpe:
         return kept
-    ranks = {(left, right): rank for rank, (left, right) in enumerate(tokenizer.model()["merges"])}
-    return kept.union(*(_derivation(name, ranks) for name in names))
+    return kept.union(*(_derivation(name, vocabulary.pieces.scores) for name in names))
 
 
-def _derivation(piece: str, ranks: Mapping[tuple[str, str], int]) -> set[str]:
+def _derivation(piece: str, scores: Mapping[str, float]) -> set[str]:
     """All pieces that byte-pair encoding makes on the way to a piece."""
     parts, made = list(piece), set(piece)
     while len(parts) > 1:
-        rank, place = min((ranks.get(pair, len(ranks)), place) for place, pair in enumerate(pairwise(parts)))
-        if rank == len(ranks):
+        rank, place = min((-scores.get("".join(pair), -inf), place) for place, pair in enumerate(pairwise(parts)))
+        if rank == inf:
             break
         parts[place : place + 2] = [parts[place] + parts[place + 1]]
         made.add(parts[place])

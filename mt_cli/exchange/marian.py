@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mt_cli.config.sections import TokenizerConfig, is_replacement
+from mt_cli.config.sections import TokenizerConfig
 from mt_cli.errors import InputError, one_line
 from mt_cli.exchange import names
 from mt_cli.exchange.sentencepiece import Pieces, missing_pieces, read_pieces, tokenizer_of
@@ -31,9 +31,9 @@ from mt_cli.exchange.weights import read_weights
 from mt_cli.model.positions import sinusoids
 from mt_cli.model.transformer import Transformer
 from mt_cli.runtime.files import read_model, read_regular, reading
-from mt_cli.tokenizer.sentencepiece import has_spacing
+from mt_cli.tokenizer.spacing import has_spacing
 from mt_cli.tokenizer.special_tokens import EOS_ID, PAD_ID, SOS_ID, SPECIAL_TOKENS, UNK_ID
-from mt_cli.tokenizer.spelling import NORMALIZATIONS
+from mt_cli.tokenizer.spelling import NORMALIZATIONS, is_replacement
 from mt_cli.tokenizer.tokenizer import MAX_FILE_BYTES, Tokenizer, TokenizerPair
 
 _NEVER = -1e4
@@ -143,10 +143,8 @@ def _read_exported_tokenizer(path: Path) -> tuple[Tokenizer, tuple[str, ...], di
 def _tokenizer_options(state: Mapping[str, Any]) -> dict[str, Any]:
     """Options of `tokenizer` that a tokenizer of `mt` was trained with, as far as its file shows them."""
     steps = state["normalizer"]["normalizers"]
-    kinds = {step["type"] for step in steps}
     words = "char" if "Regex" in state["pre_tokenizer"].get("pattern", {}) else "word_level"  # Words end at a space.
     options: dict[str, Any] = {"algorithm": _ALGORITHMS.get(state["model"]["type"], words), "shared": True}
-    options |= {"lowercase": "Lowercase" in kinds, "nfkc": "NFKC" in kinds}
     if options["algorithm"] in _ALGORITHMS.values():
         options["byte_fallback"] = bool(state["model"].get("byte_fallback"))
         options["spacing"] = "sentencepiece" if has_spacing(state) else "lossless"

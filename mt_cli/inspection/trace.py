@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from mt_cli.corpus.rows import tagged_text
 from mt_cli.data.batches import pad
 from mt_cli.decoding.engine import Sentence
 from mt_cli.errors import InputError
@@ -68,7 +69,7 @@ def trace_translation(translator: Translator, sentence: str, tag: str | None = N
     """
     model = translator.model
     source, target = translator.source_tokenizer, translator.target_tokenizer
-    text = translator.tagging.tagged(" ".join(sentence.split()), tag)
+    text = tagged_text(" ".join(sentence.split()), translator.tagging, tag)
     (ids,), first_ids = source.encode([text]), source.first_target_ids([text])
     if not ids:
         raise InputError("the sentence is empty")

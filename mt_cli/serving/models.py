@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.corpora import CorpusConfig
-from mt_cli.config.directions import Tagging, direction_of
+from mt_cli.config.tags import Tagging, direction_of
 from mt_cli.corpus.languages import language_name, primary, scripts_of
 from mt_cli.evaluation.results import RunSummary, read_report
 from mt_cli.evaluation.scores import Score

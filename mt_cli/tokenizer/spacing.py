@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -12,18 +12,18 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 from mt_cli.config.sections import WITHOUT_SUBWORDS, TokenizerConfig
 from mt_cli.corpus.languages import SPACELESS
 from mt_cli.corpus.protected_text import RESERVED
-from mt_cli.tokenizer.sentencepiece import STRIP_SPACES, spacing_steps
 from mt_cli.tokenizer.special_tokens import BYTES, JOINER, NEVER_SEEN, SPACE, SPECIAL_TOKENS, UNK
 from mt_cli.tokenizer.spelling import normalization
 
 _ESCAPES = {"\x10": "\x10\x12", SPACE: "\x10\x11"}
 """Escapes, for sub-words, of characters that look like a marker; they are undone from last to first."""
+_FIRST, _REPEATED, _LEADING, _TRAILING = r"\A(?=[\s\S])", " {2,}", r"\A +", rf"{SPACE}+\z"
 _LETTER = r"\p{L}\p{M}\p{N}_"
 DEFAULT_SUBWORDS = 8_000
 
 
 def has_bytes(config: TokenizerConfig) -> bool:
-    """Whether characters without an entry are encoded as bytes."""
+    """True if characters without an entry are encoded as bytes."""
     return config.byte_fallback and config.algorithm in ("bpe", "unigram")
 
 
@@ -31,6 +31,11 @@ def reserved_entries(config: TokenizerConfig) -> list[list[str]]:
     """Entries of each reserved character: with `word_level`, one for each place of joiners."""
     is_joined = config.algorithm == "word_level"
     return [joined(character) if is_joined else [character] for character in RESERVED]
+
+
+def has_spacing(state: Mapping[str, Any]) -> bool:
+    """True if a tokenizer file has the steps of `tokenizer.spacing: sentencepiece`."""
+    return {"Regex": _TRAILING} in [step.get("pattern") for step in state["normalizer"]["normalizers"]]
 
 
 def joined(mark: str) -> list[str]:
@@ -110,7 +115,9 @@ def _subword_spacing(config: TokenizerConfig, has_reserved: bool) -> _Spacing:
     splitter = pre_tokenizers.Split(Regex(rf"{words}|[{SPACELESS}&&[{_LETTER}]]+|[{SPACELESS}]"), "isolated")
     joining = [decoders.Replace(SPACE, " "), *([decoders.ByteFallback()] * config.byte_fallback), decoders.Fuse()]
     if config.spacing == "sentencepiece":
-        return spacing_steps(), splitter, [*joining, STRIP_SPACES]
+        spaces = [(_LEADING, ""), (_REPEATED, " "), (" ", SPACE), (_FIRST, SPACE), (_TRAILING, "")]
+        replacements = [(Regex(old) if old != " " else old, new) for old, new in spaces]
+        return replacements, splitter, [*joining, decoders.Strip(" ", 2**16, 0)]
     first_word = Regex(rf"\A(?={SPACE}|[^{SPACELESS}]+\z)")
     escapes = _ESCAPES if config.byte_fallback else {SPACE: NEVER_SEEN}
     if config.byte_fallback:

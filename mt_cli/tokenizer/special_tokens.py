@@ -18,11 +18,6 @@ LANGUAGE_ENTRY = re.compile(rf"{ABSENT}<([^<>]+)>")
 _BYTES, _CONTINUATIONS = frozenset(BYTES), frozenset(BYTES[0x80:0xC0])
 
 
-def language_entry(language: str) -> str:
-    """Entry of a language, with which sources or targets in this language begin (M2M100, NLLB)."""
-    return f"{ABSENT}<{language}>"
-
-
 def character_ends(tokens: Sequence[str]) -> list[int]:
     """For each token, the index of the token that completes its last character; for a byte, possibly a later token."""
     ends = list(range(len(tokens)))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from unicodedata import category, is_normalized, normalize
 
 from tokenizers import Regex, normalizers
 
-from mt_cli.config.sections import ALL_APOSTROPHES, TokenizerConfig
+from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.text_hashes import AS_WRITTEN, Spelling
 
+ALL_APOSTROPHES = "'’ʼ‘ʻ`´′ʹꞌ＇"
+"""The apostrophe, and characters that are written in its place inside words."""
 APOSTROPHES = ALL_APOSTROPHES.removeprefix("'")
 """Characters that are written in place of the apostrophe `'` inside words."""
 JOINED_APOSTROPHES = ALL_APOSTROPHES.replace("`", "")
@@ -27,36 +30,58 @@ def _replace(pattern: str, content: str) -> Any:
 
 
 NORMALIZATIONS: Mapping[str, Sequence[Any]] = {
+    "nfkc": (normalizers.NFKC(),),
     "nfc": (normalizers.NFC(),),
     "joined_apostrophes": (
         _replace(rf"(?<={_AFTER_LETTER} [{JOINED_APOSTROPHES}]) (?=\p{{L}})", ""),  # The second space of `ch ' a`.
         _replace(rf"(?<={_AFTER_LETTER}) (?={_BEGINNING_OF_WORD})", ""),
     ),
     "apostrophes": (_replace(rf"(?<={_AFTER_LETTER})[{APOSTROPHES}](?=\p{{L}})", "'"),),
+    "lowercase": (normalizers.Lowercase(),),
 }
 """Steps for each value of `tokenizer.normalize`, in the order in which they are applied."""
 
 
 def normalization(config: TokenizerConfig) -> list[Any]:
-    """Steps that change a text before it is split."""
-    return [normalizers.NFKC()] * config.nfkc + _spelling_steps(config) + [normalizers.Lowercase()] * config.lowercase
+    """Steps of `tokenizer.normalize` and `tokenizer.letters`, which change a text before it is split.
+
+    Letters are composed before they are replaced, and put in lower case after that.
+    """
+    names = config.changes_of_spelling
+    steps = [step for name, some in NORMALIZATIONS.items() if name in names and name != "lowercase" for step in some]
+    steps += [normalizers.Replace(old, new) for old, new in _letters_in_both_cases(config.letters)]
+    return steps + [normalizers.Lowercase()] * ("lowercase" in names)
 
 
-def _spelling_steps(config: TokenizerConfig) -> list[Any]:
-    """Steps of `tokenizer.normalize` and `tokenizer.letters`. Letters are composed before they are replaced."""
-    steps = [step for name, some in NORMALIZATIONS.items() if name in config.changes_of_spelling for step in some]
-    return steps + [normalizers.Replace(old, new) for old, new in config.letters_in_both_cases]
+def _letters_in_both_cases(letters: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Replacements of letters in lower and upper case, longer letters first."""
+    letters = {normalize("NFC", old): normalize("NFC", new) for old, new in letters.items()}
+    swapped = {old.swapcase(): new.swapcase() for old, new in letters.items()}
+    pairs = [pair for pair in {**letters, **swapped, **letters}.items() if is_replacement(*pair)]
+    return sorted(pairs, key=lambda pair: -len(pair[0]))
+
+
+def is_replacement(old: str, new: str) -> bool:
+    """True if `tokenizer.letters` may replace `old` by `new`: a letter or an apostrophe, by another one or nothing."""
+    return old != new and _is_letter(old) and (not new or _is_letter(new))
+
+
+def _is_letter(text: str) -> bool:
+    """True for one composed letter, with its marks, or one apostrophe."""
+    first, marks = text[:1], text[1:]
+    is_first = bool(first) and (category(first)[0] == "L" or first in ALL_APOSTROPHES)
+    return is_first and len(marks) < 4 and {*map(category, marks)} <= {"Mn"} and is_normalized("NFC", text)
 
 
 def spelling_of(config: TokenizerConfig) -> Spelling:
     """Spelling that the tokenizers of a config give a text; SentencePiece models are assumed to use NFKC."""
-    config = config.model_copy(update={"nfkc": config.nfkc or config.algorithm == "sentencepiece"})
-    if not (config.nfkc or config.lowercase or config.changes_of_spelling):
+    if config.algorithm == "sentencepiece":
+        config = config.model_copy(update={"normalize": ("nfkc", *config.normalize)})
+    if not config.changes_of_spelling:
         return AS_WRITTEN
-    key = [config.nfkc, config.lowercase, *config.changes_of_spelling]
-    return Spelling(key, normalizers.Sequence(normalization(config)).normalize_str)
+    return Spelling([*config.changes_of_spelling], normalizers.Sequence(normalization(config)).normalize_str)
 
 
 def respelled(text: str, config: TokenizerConfig) -> str:
     """Text with the spelling of `tokenizer.normalize` and `tokenizer.letters`."""
-    return str(normalizers.Sequence(_spelling_steps(config)).normalize_str(text))
+    return str(normalizers.Sequence(normalization(config)).normalize_str(text))

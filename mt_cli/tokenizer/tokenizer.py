@@ -23,12 +23,12 @@ import numpy as np
 import tokenizers
 from numpy.typing import NDArray
 
-from mt_cli.config.directions import direction_of
 from mt_cli.config.sections import Config, TokenizerConfig
+from mt_cli.config.tags import direction_of
 from mt_cli.corpus.protected_text import RESERVED
 from mt_cli.errors import RunError, one_line
 from mt_cli.runtime.files import read_regular, reading, write_text
-from mt_cli.tokenizer.sentencepiece import TextPreparation
+from mt_cli.tokenizer.sentencepiece import SentencePieces
 from mt_cli.tokenizer.spacing import joined
 from mt_cli.tokenizer.special_tokens import (
     ABSENT,
@@ -40,11 +40,14 @@ from mt_cli.tokenizer.special_tokens import (
     SPACE,
     SPECIAL_TOKENS,
     UNK,
-    UNK_ID,
 )
-from mt_cli.tokenizer.untrusted_files import read_backend
 
 MAX_FILE_BYTES = 2**28
+MAX_ENTRY_CHARACTERS = 2**16
+"""Maximum length of a text that vocabularies are trained on, and of an entry."""
+
+
+Backend = tokenizers.Tokenizer | SentencePieces
 
 
 class Tokenizer:
@@ -55,10 +58,9 @@ class Tokenizer:
     begins with the entry of the target language.
     """
 
-    def __init__(self, backend: tokenizers.Tokenizer, tags: Sequence[str] = ()) -> None:
-        self._backend = backend
+    def __init__(self, backend: Backend, tags: Sequence[str] = ()) -> None:
+        self.backend = backend
         self._tag_ids: dict[str, int | None] = {tag: backend.token_to_id(tag) for tag in tags}
-        self._prepare = TextPreparation(backend)
         absent = {text: index for text, index in backend.get_vocab().items() if text.startswith(ABSENT)}
         absent = dict(sorted(absent.items(), key=lambda item: item[1]))
         languages = {match[1]: index for text, index in absent.items() if (match := LANGUAGE_ENTRY.fullmatch(text))}
@@ -66,9 +68,6 @@ class Tokenizer:
         """Languages that have entries."""
         marks = [index for text, index in absent.items() if text[1:2] in ("<", "[")] if languages else []
         self._never_text = {PAD_ID, SOS_ID, EOS_ID, *marks}
-        self._absent = {
-            text.removeprefix(ABSENT): index for text, index in absent.items() if index not in self._never_text
-        }
         self._first_ids: dict[str, tuple[int, ...]] = {}
         for tag, direction in ((tag, direction_of(tag)) for tag, index in self._tag_ids.items() if index is None):
             if direction is not None and languages.keys() >= {*direction}:
@@ -77,19 +76,19 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: Path, config: TokenizerConfig, tags: Sequence[str] = ()) -> Tokenizer:
-        """Read a tokenizer file, which may be untrusted; only entries, scores and merges are taken from it.
-
-        Raises RunError if it cannot be read, lacks a tag, or was made with other options than those of the config.
-        """
+        """Read a tokenizer file; raises RunError if it cannot be read, or lacks a tag or the special tokens."""
         with reading(path, RunError):
             content = read_regular(path, MAX_FILE_BYTES)
         return cls.parse(content, path, config, tags)
 
     @classmethod
     def parse(cls, content: bytes, path: Path, config: TokenizerConfig, tags: Sequence[str] = ()) -> Tokenizer:
-        """Tokenizer in the content of a file, which may be untrusted; raises RunError as `load` does."""
+        """Tokenizer in the content of a file; raises RunError as `load` does."""
+        read = SentencePieces.from_str if config.algorithm == "sentencepiece" else tokenizers.Tokenizer.from_str
         try:
-            tokenizer = cls(read_backend(content.decode("utf-8"), config), tags)
+            tokenizer = cls(read(content.decode("utf-8")), tags)
+            if (first := tokenizer.tokens(range(len(SPECIAL_TOKENS)))) != [*SPECIAL_TOKENS]:
+                raise ValueError(f"its first entries are {' '.join(first):.60}, not {' '.join(SPECIAL_TOKENS)}")
         except Exception as error:  # The library raises bare `Exception`s.
             raise RunError(f"{path}: not a tokenizer of this model: {one_line(error)}") from None
         if missing := [tag for tag, index in tokenizer._tag_ids.items() if index is None]:
@@ -97,8 +96,8 @@ class Tokenizer:
         return tokenizer
 
     def model(self) -> dict[str, Any]:
-        """Vocabulary of the `tokenizers` library, with the merges of `bpe` and the scores of `unigram`."""
-        return dict(json.loads(self._backend.to_str())["model"])
+        """Vocabulary of the library `tokenizers`, with the merges of `bpe` and the scores of `unigram`."""
+        return dict(json.loads(self.backend.to_str())["model"])
 
     @property
     def tag_ids(self) -> list[int]:
@@ -126,7 +125,7 @@ class Tokenizer:
     @property
     def reserved_ids(self) -> list[list[int]]:
         """Ids of the entries of each reserved character, which stand for protected spans; empty if it has none."""
-        vocab = self._backend.get_vocab()
+        vocab = self.backend.get_vocab()
         if RESERVED[0] not in vocab:
             return []
         entries = [[vocab[entry] for entry in joined(character) if entry in vocab] for character in RESERVED]
@@ -134,19 +133,19 @@ class Tokenizer:
 
     def subwords(self) -> dict[str, int]:
         """Ids of the entries whose characters are all entries too, without special tokens, tags and bytes."""
-        entries = self._backend.get_vocab()
+        entries = self.backend.get_vocab()
         for entry in (*SPECIAL_TOKENS, *self._tag_ids, *BYTES, *RESERVED):
             entries.pop(entry, None)
         return {text: index for text, index in entries.items() if all(character in entries for character in text)}
 
     def to_json(self) -> str:
         """Content of a tokenizer file, for `load` and for the `tokenizers` library."""
-        return self._backend.to_str(pretty=True)
+        return self.backend.to_str(pretty=True)
 
     @property
     def vocab_size(self) -> int:
         """Number of entries, with special tokens."""
-        return self._backend.get_vocab_size()
+        return self.backend.get_vocab_size()
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of each text, without [SOS] and [EOS]."""
@@ -161,21 +160,9 @@ class Tokenizer:
 
     def _encoded(self, texts: Sequence[str]) -> Iterator[tuple[tuple[int, ...], list[int]]]:
         """Ids of the tag of each text, and of the rest."""
-        split = [(tag, self._prepare(rest)[0]) for tag, rest in map(self._split_tag, texts)]
-        encodings = self._backend.encode_batch_fast([rest for _, rest in split])
-        for (tag, rest), encoding in zip(split, encodings, strict=True):
-            ids = encoding.ids
-            yield tag, self._looked_up(rest) if self._absent and UNK_ID in ids else ids
-
-    def _looked_up(self, text: str) -> list[int]:
-        """Ids of a text; like Marian, look up unknown pieces among entries that the SentencePiece model lacks."""
-        encoding = self._backend.encode(text)
-        ids = []
-        for index, token, (start, end) in zip(encoding.ids, encoding.tokens, encoding.offsets, strict=True):
-            normal = self._backend.normalizer.normalize_str(text[start:end])
-            piece = normal.removeprefix(SPACE) if token == UNK else token
-            ids.append(self._absent.get(piece, UNK_ID) if index == UNK_ID else index)
-        return ids
+        split = [*map(self._split_tag, texts)]
+        encodings: Any = self.backend.encode_batch_fast([rest for _, rest in split])
+        return ((tag, encoding.ids) for (tag, _), encoding in zip(split, encodings, strict=True))
 
     def _split_tag(self, text: str) -> tuple[tuple[int, ...], str]:
         """Id of the tag of a text, if it has one, and the rest of the text."""
@@ -193,11 +180,8 @@ class Tokenizer:
         tag, rest = self._split_tag(text)
         shift = len(text) - len(rest)
         spans = [(0, len(text.partition(" ")[0]))] if tag else []
-        prepared, places = self._prepare(rest)
-        encoding = self._backend.encode(prepared)
+        encoding = self.backend.encode(rest)
         for token, (start, end) in zip(encoding.tokens, encoding.offsets, strict=True):
-            if places is not None:
-                start, end = places[start], places[end]
             # The library assigns a joiner to the character before it, and a first space to the character after it.
             last_end = spans[-1][1] if spans else 0
             is_space = token == SPACE and start == 0
@@ -206,18 +190,16 @@ class Tokenizer:
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """Entries with these ids."""
-        tokens = [self._backend.id_to_token(index) or UNK for index in ids]
-        symbols = self._prepare.symbols
-        return [symbols.get(token, token) for token in tokens] if symbols else tokens
+        return [self.backend.id_to_token(index) or UNK for index in ids]
 
     def join(self, tokens: Sequence[str]) -> str:
         """Text of tokens, which need not be in the vocabulary."""
-        return str(self._backend.decoder.decode([token for token in tokens if not LANGUAGE_ENTRY.fullmatch(token)]))
+        return str(self.backend.decoder.decode([token for token in tokens if not LANGUAGE_ENTRY.fullmatch(token)]))
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Text of each sequence of ids; [PAD], [SOS], [EOS] and marks of an imported vocabulary are skipped."""
         kept = [[index for index in sequence if index not in self._never_text] for sequence in ids]
-        return self._backend.decode_batch(kept, skip_special_tokens=False)
+        return self.backend.decode_batch(kept, skip_special_tokens=False)
 
 
 TokenizerPair = tuple[Tokenizer, Tokenizer]

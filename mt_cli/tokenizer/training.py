@@ -21,8 +21,7 @@ from mt_cli.runtime.console import Progress
 from mt_cli.tokenizer.sentencepiece import all_merges, rounded_score
 from mt_cli.tokenizer.spacing import DEFAULT_SUBWORDS, has_bytes, reserved_entries, untrained_backend
 from mt_cli.tokenizer.special_tokens import BYTES, JOINER, NEVER_SEEN, SPACE, SPECIAL_TOKENS
-from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
-from mt_cli.tokenizer.untrusted_files import MAX_ENTRY_CHARACTERS, sanitize
+from mt_cli.tokenizer.tokenizer import MAX_ENTRY_CHARACTERS, Tokenizer, TokenizerPair
 
 _MIN_SUBWORDS = 16
 _MAX_CHARACTERS = 0.75
@@ -40,7 +39,7 @@ def train_tokenizer(
     The same texts give the same tokenizer, except with `unigram`: its trainer adds probabilities in no fixed order,
     so two trainings may differ in a few pieces. `texts` may be iterated over three times; an iterator is copied.
     Texts longer than `MAX_ENTRY_CHARACTERS` are ignored. Raises ConfigError if `vocab_size` is too small for the bytes,
-    or for the characters of the texts, or too large for a tokenizer file.
+    or for the characters of the texts.
     """
     if config.algorithm == "sentencepiece":
         raise ConfigError(
@@ -70,10 +69,6 @@ def train_tokenizer(
         state["model"]["vocab"] = [[piece, score or 0.0] for piece, score in state["model"]["vocab"]]
     if config.spacing == "sentencepiece":
         state["model"] |= _as_sentencepiece(state["model"], {*SPECIAL_TOKENS, *tags, *BYTES})
-    try:
-        sanitize(state["model"], state["model"]["type"])
-    except ValueError as error:
-        raise ConfigError(f"tokenizer.vocab_size: what was learnt is too large: {error}; make it smaller") from None
     return Tokenizer(tokenizers.Tokenizer.from_str(json.dumps(state)), tags)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -16,15 +17,16 @@ import tokenizers
 from tokenizers import models, trainers
 
 from mt_cli.corpus.rows import untagged
-from mt_cli.tokenizer.sentencepiece import all_merges, has_spacing, rounded_score
-from mt_cli.tokenizer.special_tokens import ABSENT, BYTES, SPECIAL_TOKENS
-from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
-from mt_cli.tokenizer.untrusted_files import MAX_ENTRY_CHARACTERS
+from mt_cli.tokenizer.sentencepiece import BPE, SentencePieces, all_merges, rounded_score
+from mt_cli.tokenizer.spacing import has_spacing
+from mt_cli.tokenizer.special_tokens import ABSENT, BYTES, SPACE, SPECIAL_TOKENS
+from mt_cli.tokenizer.tokenizer import MAX_ENTRY_CHARACTERS, Backend, Tokenizer, TokenizerPair
 
 _MAX_CHARACTERS = 0.75
 """Maximum share of new subwords that are single characters."""
 _MIN_FREQUENCY, _MAX_LENGTH = 5, 12
 """Smallest count of a subword of several characters, and its greatest length."""
+_WORD = re.compile(rf"{SPACE}?[^{SPACE}]+|{SPACE}")
 _RESERVED = frozenset("\ue000\x10\x11\x12")
 """Characters that stand for markers in text; see `tokenizer`."""
 
@@ -58,10 +60,9 @@ def extended(
     New are an entry for each tag, and up to `max_entries` entries for words or characters of `texts`. With `bpe`,
     `unigram` and SentencePiece models, new subwords are learned from the words with characters that had no entry.
     """
-    states = [json.loads(tokenizer.to_json()) for tokenizer in group]
     vocabularies = [set(tokenizer.tokens(range(tokenizer.vocab_size))) for tokenizer in group]
     names = {entry.removeprefix(ABSENT) for vocabulary in vocabularies for entry in vocabulary}
-    kind = states[0]["model"]["type"]
+    kind = _kind_of(group[0])
     units = _units(group[0], names, kind, (untagged(text, tags) for text in texts))
     merges: list[list[str]] = []
     if kind == "WordLevel":
@@ -75,14 +76,24 @@ def extended(
         usable = set.intersection(*vocabularies) - {*group[0].tokens(group[0].tag_ids), *tags, *SPECIAL_TOKENS, *BYTES}
         learned, merges = _subwords(kind, names, usable, units, max_entries)
     new = [(tag, -math.inf) for tag in group[0].without_entries(tags) if tag not in names] + learned
-    backends = [_with_entries(state, group[0].vocab_size, new, merges) for state in states]
+    backends = [_with_entries(tokenizer, new, merges) for tokenizer in group]
     return [Tokenizer(backend, tags if backend is backends[0] else ()) for backend in backends]
 
 
-def _with_entries(
-    state: dict[str, Any], first_id: int, new: Sequence[tuple[str, float]], merges: Sequence[Sequence[str]]
-) -> tokenizers.Tokenizer:
-    """Add entries with their scores, and merges, to the state of a tokenizer."""
+def _kind_of(tokenizer: Tokenizer) -> str:
+    """Type of the model, by the names of the library."""
+    if isinstance(tokenizer.backend, SentencePieces):
+        return "BPE" if tokenizer.backend.proto.trainer_spec.model_type == BPE else "Unigram"
+    return str(tokenizer.model()["type"])
+
+
+def _with_entries(tokenizer: Tokenizer, new: Sequence[tuple[str, float]], merges: Sequence[Sequence[str]]) -> Backend:
+    """Add entries with their scores, and merges, to a copy of a tokenizer."""
+    if isinstance(tokenizer.backend, SentencePieces):
+        lowest = min(piece.score for piece in tokenizer.backend.proto.pieces)
+        scores = {entry: max(score, lowest) for entry, score in new if score > -math.inf}
+        return tokenizer.backend.extended([entry for entry, _ in new], scores)
+    first_id, state = tokenizer.vocab_size, json.loads(tokenizer.to_json())
     model = state["model"]
     if model["type"] == "Unigram":
         lowest = min(score for _, score in model["vocab"])
@@ -99,19 +110,25 @@ def _with_entries(
 
 def old_ids_of_entries(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
     """Old ids that spelled each new entry of an extended tokenizer; at least one for each."""
-    backend = tokenizers.Tokenizer.from_str(old.to_json())
+    backend = old.backend
     entries = new.tokens(range(old.vocab_size, new.vocab_size))
+    if isinstance(backend, SentencePieces):
+        return [backend.segment(entry) for entry in entries]
     return [[token.id for token in backend.model.tokenize(entry)] for entry in entries]
 
 
 def _units(tokenizer: Tokenizer, known: set[str], kind: str, texts: Iterable[str]) -> Counter[str]:
     """Counts of the units with unknown characters that are segmented separately, such as words."""
-    backend = tokenizers.Tokenizer.from_str(tokenizer.to_json())
-    counts: Counter[str] = Counter()
+    backend, counts = tokenizer.backend, Counter[str]()
     for text in texts:
-        normal = backend.normalizer.normalize_str(text)
+        if isinstance(backend, SentencePieces):
+            normal = backend.normalize(text)
+            units = _WORD.findall(normal)
+        else:
+            normal = backend.normalizer.normalize_str(text)
+            units = [unit for unit, _ in backend.pre_tokenizer.pre_tokenize_str(normal)]
         if kind == "WordLevel" or not known.issuperset(normal):
-            counts.update(unit for unit, _ in backend.pre_tokenizer.pre_tokenize_str(normal))
+            counts.update(units)
     return counts
 
 

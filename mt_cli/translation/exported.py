@@ -11,8 +11,8 @@ from pydantic import BaseModel, Field
 
 from mt_cli.checkpoint.lineage import licences_of
 from mt_cli.checkpoint.trained import TrainedRun
-from mt_cli.config.directions import Tagging
 from mt_cli.config.sections import DecodingConfig, TokenizerConfig
+from mt_cli.config.tags import Tagging
 from mt_cli.corpus.cache import digest_of_file, fingerprint
 from mt_cli.corpus.protected_text import Protection
 from mt_cli.decoding.ctranslate2 import CTranslate2Engine, import_ctranslate2

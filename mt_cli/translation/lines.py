@@ -13,10 +13,10 @@ from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
-from mt_cli.config.directions import Tagging
+from mt_cli.config.tags import Tagging
 from mt_cli.corpus.augmented_text import is_in_capitals, lower, upper
 from mt_cli.corpus.protected_text import NO_TEXT, UNPROTECTED, ProtectedText, Protection, Restored
-from mt_cli.corpus.rows import untagged
+from mt_cli.corpus.rows import tagged_text, untagged
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
@@ -223,7 +223,7 @@ class LineSplitter(NamedTuple):
         if is_lowered:
             protected = replace(protected, text=lower(protected.text, self.languages[0]))
         line = ProtectedText(text.removesuffix(plain) + protected.text, protected.contents)
-        before = self.tagging.tagged(line.text, tag).removesuffix(protected.text)
+        before = tagged_text(line.text, self.tagging, tag).removesuffix(protected.text)
         segments, is_too_long = self._split(before, line.text, protected.text, split_sentences)
         segments = [
             replace(part, protected=line.part(part.start + len(before) * bool(part.text), part.text or part.copy))

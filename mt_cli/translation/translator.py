@@ -17,12 +17,13 @@ from typing import Any
 from torch import Tensor
 
 from mt_cli.checkpoint.trained import load_together
-from mt_cli.config.directions import NO_TAGS, Tagging
 from mt_cli.config.loading import changed_section
 from mt_cli.config.sections import DecodingConfig
+from mt_cli.config.tags import NO_TAGS, Tagging
 from mt_cli.corpus.cache import fingerprint
 from mt_cli.corpus.languages import primary
 from mt_cli.corpus.protected_text import RESERVED, UNPROTECTED, Protection
+from mt_cli.corpus.rows import chosen_tag, tagged_text
 from mt_cli.decoding.constraints import ReservedIds
 from mt_cli.decoding.engine import Engine, ForcedDecoding, Ids, Sentence, TransformerEngine
 from mt_cli.decoding.search import Hypothesis
@@ -198,7 +199,7 @@ class Translator:
         texts = _checked(sentences)
         if type(num_best) is not int or not 1 <= num_best <= _MOST_HYPOTHESES:
             raise InputError(f"num_best {num_best!r}: use 1 to {_MOST_HYPOTHESES:,}")
-        self.tagging.chosen(tag)
+        chosen_tag(self.tagging, tag)
         settings = changed_section(self.decoding, decoding)
         most_tokens = self.most_tokens or self.max_tokens
         splitter = LineSplitter(
@@ -220,7 +221,7 @@ class Translator:
         if len(sides[0]) != len(sides[1]):
             raise InputError(f"found {len(sides[0]):,} sources and {len(sides[1]):,} targets; give one for each")
         sources, targets = self.protection.protect_columns(sides)
-        tagged = [self.tagging.tagged(text, tag) for text in sources]
+        tagged = [tagged_text(text, self.tagging, tag) for text in sources]
         source_ids = self.source_tokenizer.encode(tagged)
         target_ids = self.target_tokenizer.encode(targets)
         decoded = self._force_decode(list(zip(tagged, source_ids, target_ids, strict=True)))

@@ -6,13 +6,14 @@ import pytest
 
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import TokenizerConfig
+from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.protected_text import RESERVED
-from mt_cli.data.augmentation import ChangedTexts
+from mt_cli.data.augmentation import changed_texts
 from mt_cli.data.batches import MixedPairs
-from mt_cli.data.concatenation import ConcatenatedPairs
+from mt_cli.data.concatenation import concatenated_pairs
 from mt_cli.data.encode import EncodedPairs
 from mt_cli.data.made_up_words import made_up_words, usable_words
-from mt_cli.data.prepare import longest_source
+from mt_cli.data.prepare import longest_source, prepare, read, tokenizer_pairs
 from mt_cli.tokenizer.special_tokens import SPACE, UNK_ID
 from mt_cli.tokenizer.training import train_tokenizer
 
@@ -45,7 +46,7 @@ def corpus(num_pairs=400):
 
 def concatenated(share, max_tokens=50, seed=1):
     pairs = MixedPairs(corpus(), [1.0, 1.0], batch_tokens=10, seed=seed)
-    return ConcatenatedPairs(pairs, ([TAG], []), config_of(max_tokens, seed, concatenated_pairs=share))
+    return concatenated_pairs(pairs, ([TAG], []), config_of(max_tokens, seed, concatenated_pairs=share))
 
 
 def pools_of(pairs, epoch=0, first=0):
@@ -150,7 +151,7 @@ def pairs_of_lines(trained, max_tokens=200, seed=1, augment=None, **training):
     plain = MixedPairs(pairs, [1.0, 2.0], batch_tokens=1, seed=seed)
     config = config_of(max_tokens, seed, augment, **training)
     config.corpus.__dict__["train"] = config.corpus.train * 2
-    return ChangedTexts(plain, (trained, trained), config), plain
+    return changed_texts(plain, (trained, trained), config), plain
 
 
 @pytest.fixture(scope="module")
@@ -213,12 +214,37 @@ def test_a_pair_too_long_or_with_unknown_tokens_stays(trained):
     assert epoch_of(changed) == epoch_of(plain)
     unknown = EncodedPairs.from_ids([[UNK_ID, *ids] for ids in trained.encode(LINES)], trained.encode(LINES))
     plain = MixedPairs(unknown, [1.0], batch_tokens=1, seed=1)
-    changed = ChangedTexts(plain, (trained, trained), config_of(augment={"upper_case": 1.0}))
+    changed = changed_texts(plain, (trained, trained), config_of(augment={"upper_case": 1.0}))
     assert epoch_of(changed) == epoch_of(plain)
 
 
 @pytest.mark.parametrize(("share", "max_tokens", "longest"), [(0.0, 50, 3), (0.5, 5, 5)])
 def test_lines_as_long_as_two_concatenated_sources_are_kept(share, max_tokens, longest):
-    statistics = {"train": SimpleNamespace(source=SimpleNamespace(length_counts=(0, 2, 0, 5)))}
+    statistics = {"train": SimpleNamespace(longest_source=3)}
     config = config_of(max_tokens, concatenated_pairs=share)
     assert longest_source(SimpleNamespace(statistics=statistics), config, None) == longest
+
+
+def test_capitals_of_vocabularies_are_those_of_each_direction(tmp_path):
+    for name in ("train", "valid"):
+        (tmp_path / f"{name}.tsv").write_text("bir ki\u015fi\tthis is his\n", encoding="utf-8")
+    files = {name: {"file": str(tmp_path / f"{name}.tsv")} for name in ("train", "valid")}
+    options = {"both_directions": True, "tag": "to_target", "augment": {"upper_case": 1.0}}
+    corpus = {"source": "tr", "target": "en", **files, **options, "filters": {"overlap": False}}
+    config = parse_config({"name": "x", "corpus": corpus}, "x")
+    pairs = tokenizer_pairs(read(config, Cache(tmp_path / "cache")), config)
+    turkish = "B\u0130R K\u0130\u015e\u0130"
+    assert [*pairs()] == [(turkish, "THIS IS HIS"), ("THIS IS HIS", turkish)]
+
+
+def test_files_are_read_once_for_notes_on_them(tmp_path, monkeypatch, capsys):
+    for name in ("train", "valid"):
+        (tmp_path / f"{name}.tsv").write_text(f'"a ""quoted"" {name}"\tb {name}\n', encoding="utf-8")
+    files = {name: {"file": str(tmp_path / f"{name}.tsv")} for name in ("train", "valid")}
+    config = parse_config({"name": "x", "corpus": {"source": "xx", "target": "yy", **files}}, "x")
+    notes = []
+    for _ in range(2):
+        prepare(config, Cache(tmp_path / "cache"))
+        notes.append([line for line in capsys.readouterr().err.splitlines() if "spreadsheets" in line])
+        monkeypatch.setattr("mt_cli.data.prepare.notes_on_files", None)
+    assert notes[0] == notes[1] and len(notes[0]) == 2

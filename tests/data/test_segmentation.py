@@ -11,7 +11,7 @@ from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.text_hashes import hashes_of
 from mt_cli.data.batches import MixedPairs, count_batches, epoch_batches
 from mt_cli.data.encode import EncodedPairs, encode_block
-from mt_cli.data.sampled_pairs import ResegmentedPairs
+from mt_cli.data.sampled_pairs import resegmented_with
 from mt_cli.data.streams import StreamedPairs
 from mt_cli.data.subword_sampling import MergeDropout, Segmenter, numbered
 from mt_cli.tokenizer.special_tokens import BYTES
@@ -132,7 +132,7 @@ def resegmented(number=600, batch_tokens=20, max_tokens=256, seed=1, part_sizes=
     pairs = EncodedPairs([batch.slice(0, half), batch.slice(half)], parts)
     mixed = MixedPairs(pairs, times or [1.0] * len(parts), batch_tokens, seed)
     segmenter = Segmenter(tokenizer, config.bpe_dropout, seed, **limits)
-    return mixed, ResegmentedPairs(mixed, [segmenter] * 2, max_tokens, seed), tokenizer
+    return mixed, resegmented_with(mixed, [segmenter] * 2, max_tokens, seed), tokenizer
 
 
 def content(pools):
@@ -195,7 +195,7 @@ def test_a_stream_is_segmented_anew_and_resumes_from_any_buffer(tmp_path):
 
     def pairs():
         streamed = StreamedPairs(corpus, [tokenizer] * 2, hashes_of([], "en"), 1)
-        return streamed, ResegmentedPairs(streamed, [Segmenter(tokenizer, config.bpe_dropout, 1)] * 2, 256, 1)
+        return streamed, resegmented_with(streamed, [Segmenter(tokenizer, config.bpe_dropout, 1)] * 2, 256, 1)
 
     streamed, sampled = pairs()
     pools = content(sampled.pools(1, 0))

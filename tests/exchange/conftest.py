@@ -19,7 +19,6 @@ def published(one_thread, once):
     `write` writes another model, which then needs a name of its own.
     """
     pytest.importorskip("transformers", reason="transformers is not installed")
-    pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
 
     def folder_of(name, write=None):
         def make(folder):

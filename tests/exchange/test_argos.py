@@ -5,6 +5,7 @@ import zipfile
 from dataclasses import replace
 
 import pytest
+import sentencepiece
 from texts import TEXTS
 
 from mt_cli.checkpoint.trained import TrainedRun, write_run
@@ -17,7 +18,6 @@ from mt_cli.tokenizer.training import train_tokenizer
 from mt_cli.translation.sentences import sentences_of
 
 pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
-sentencepiece = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
 
 LINES = [line for text in TEXTS.values() for line in text.split("\n") if line]
 SPLIT = {

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mt_cli.config.directions import Tagging, direction_of
+from mt_cli.config.tags import Tagging, direction_of
 from mt_cli.corpus.protected_text import UNPROTECTED
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.serving.models import Direction, Models, ServedModel, Source, SplitScore

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from serving_server import file_form, form
 
-from mt_cli.config.directions import Tagging
+from mt_cli.config.tags import Tagging
 from mt_cli.corpus.protected_text import UNPROTECTED
 from mt_cli.serving.errors import RequestError
 from mt_cli.serving.files import FileStore

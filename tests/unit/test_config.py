@@ -258,5 +258,8 @@ def test_a_preset_yields_to_what_contradicts_it():
         for limit, expected in {"max_steps": (70, None), "max_epochs": (None, 70), "max_minutes": (None, None)}.items():
             training = parse_config(with_values(preset=preset, training={limit: 70}), "f.yaml").training
             assert (training.max_steps, training.max_epochs) == expected
+    for preset, optimizer, rate in (("tiny", "adamw", 1e-3), ("tiny", "muon", 8e-3), ("base", "adamw", 7e-4)):
+        config = parse_config(with_values(preset=preset, training={"optimizer": optimizer}), "f.yaml")
+        assert config.training.learning_rate == rate
     assert "3 heads" in message_for(with_values(preset="tiny", model={"num_heads": 3, "d_model": 128}))
     assert message_for(with_values(preset="huge")).startswith("f.yaml: preset: ")

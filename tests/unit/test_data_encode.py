@@ -1,4 +1,8 @@
 import json
+import pickle
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier, Lock
 
 import numpy as np
 import pytest
@@ -6,11 +10,12 @@ import pytest
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.cache import Cache
-from mt_cli.corpus.reading import read_corpora
+from mt_cli.corpus.reading import clean_rows, read_corpora
 from mt_cli.corpus.text_hashes import hashes_of
 from mt_cli.data.batches import PlacedBatch
 from mt_cli.data.encode import EncodedPairs, encode_corpora, encode_corpus
 from mt_cli.data.streams import StreamedPairs
+from mt_cli.runtime.group import Group
 from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.training import train_tokenizer
 
@@ -78,6 +83,7 @@ def test_pairs_that_are_too_long_are_counted_by_part(tmp_path):
     assert len(encoded) == 2
     assert PlacedBatch(encoded, np.array([0, 1]), 0, 1).num_pairs == (1, 1)
     assert sum(statistics.source.length_counts) == 5
+    assert statistics.longest_source == 1
 
 
 @pytest.mark.parametrize("algorithm", ["word_level", "char", "bpe"])
@@ -121,7 +127,8 @@ def test_streams_are_mixed_by_weight_until_all_have_ended(tmp_path):
     pairs, (tokenizer, _) = streamed(tmp_path, sources)
     pools = list(pairs.pools(0, 0))
     assert [pairs.part_sizes for pairs, _ in pools[:3]] == [(12, 4)] * 3
-    assert np.sum([pairs.part_sizes for pairs, _ in pools], axis=0).tolist() == [40, 40]
+    sizes = np.array([pairs.part_sizes for pairs, _ in pools])
+    assert sizes.sum(axis=0)[0] >= 40 and sizes.sum(axis=0)[1] == 40, "the longest is read once"
     tagged = [text for pool in texts_of(pools, tokenizer) for text in pool if text.startswith("<bt> ")]
     assert len(tagged) == 40
 
@@ -132,3 +139,53 @@ def test_a_stream_drops_and_counts_like_a_prepared_corpus(tmp_path):
     pairs, _ = streamed(tmp_path, source, buffer=100, evaluated=["a valid"], max_tokens=20)
     assert sum(len(order) for _, order in pairs.pools(0, 0)) == 10
     assert +pairs.counts[0] == {"kept": 10, "duplicates": 3, "blank_source": 1, "overlap": 1, "max_tokens": 1}
+
+
+def test_a_mixture_of_streams_keeps_its_weights_to_the_end(tmp_path):
+    sources = [stream(write(tmp_path / f"{size}.tsv", some_pairs(size, size))) for size in (8, 75)]
+    pairs, (tokenizer, _) = streamed(tmp_path, [*sources, stream(write(tmp_path / "none.tsv", []))], buffer=24)
+    pools = list(pairs.pools(0, 0))
+    assert [pairs.part_sizes for pairs, _ in pools] == [(8, 8, 0)] * 9 + [(3, 3, 0)]
+    texts = [text for pool in texts_of(pools, tokenizer) for text in pool]
+    assert len(set(texts)) == 83 and texts_of(pairs.pools(0, 8), tokenizer) == texts_of(pools[8:], tokenizer)
+
+
+class _OneOfTwo(Group):
+    """A process of two, which are threads of this one."""
+
+    def __init__(self, rank, barrier, values):
+        super().__init__(rank, 2)
+        object.__setattr__(self, "parts", (barrier, values))
+
+    def all_gather(self, value):
+        barrier, values = self.parts
+        values[self.rank] = value
+        barrier.wait()
+        gathered = pickle.loads(pickle.dumps([values[0], values[1]]))
+        barrier.wait()
+        return gathered
+
+
+def test_processes_share_the_filtering_of_a_stream(tmp_path, monkeypatch):
+    monkeypatch.setattr("mt_cli.data.streams.ROWS_PER_BLOCK", 4)
+    rows, lock = Counter(), Lock()
+
+    def counted(block, *arguments):
+        with lock:
+            rows.update(number for number, *_ in block)
+        return clean_rows(block, *arguments)
+
+    alone, (tokenizer, _) = streamed(tmp_path, stream(write(tmp_path / "a.tsv", [*some_pairs(50), *some_pairs(5)])))
+    expected = texts_of(alone.pools(0, 0), tokenizer)
+    monkeypatch.setattr("mt_cli.data.streams.clean_rows", counted)
+    barrier, values = Barrier(2, timeout=60), {}
+
+    def work(rank):
+        pairs, _ = streamed(tmp_path, stream({"file": str(tmp_path / "a.tsv")}))
+        pairs._group = _OneOfTwo(rank, barrier, values)
+        return texts_of(pairs.pools(0, 0), tokenizer), pairs.counts
+
+    with ThreadPoolExecutor(2) as threads:
+        for texts, counts in threads.map(work, range(2)):
+            assert texts == expected and counts == alone.counts
+    assert set(rows.values()) == {1}

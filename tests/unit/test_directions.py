@@ -1,9 +1,10 @@
 import pytest
 
-from mt_cli.config.directions import Tagging, direction_of
 from mt_cli.config.loading import parse_config
+from mt_cli.config.tags import Tagging, direction_of
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.reading import read_corpora
+from mt_cli.corpus.rows import tagged_text
 from mt_cli.data.prepare import notes_on_tags
 from mt_cli.errors import ConfigError, InputError
 from mt_cli.evaluation.scores import (
@@ -155,10 +156,10 @@ def test_an_evaluation_set_without_the_tags_of_training_is_named():
 def test_a_sentence_that_needs_a_tag_is_refused_without_one():
     tagging = Tagging(("<2de>", "<2fr>"), None, True)
     with pytest.raises(InputError, match=r"de, fr \(--to\)"):
-        tagging.tagged("one")
-    assert tagging.tagged("one", "<2fr>") == tagging.tagged("<2fr> one", "<2de>") == "<2fr> one"
-    assert tagging.tagged("") == "" and tagging.of_corpora.tagged("one") == "one"
+        tagged_text("one", tagging)
+    assert tagged_text("one", tagging, "<2fr>") == tagged_text("<2fr> one", tagging, "<2de>") == "<2fr> one"
+    assert tagged_text("", tagging) == "" and tagged_text("one", tagging.of_corpora) == "one"
     with pytest.raises(InputError, match="<2de>, <2fr>"):
-        tagging.tagged("one", "<2es>")
+        tagged_text("one", tagging, "<2es>")
     with pytest.raises(InputError, match=r"<a>, <b> \(--to\)"):
-        Tagging(("<a>", "<b>"), None, True).tagged("one")
+        tagged_text("one", Tagging(("<a>", "<b>"), None, True))

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mt_cli.config.directions import Tagging
 from mt_cli.config.sections import DecodingConfig
+from mt_cli.config.tags import Tagging
 from mt_cli.errors import ConfigError, InputError
 from mt_cli.evaluation import tuning
 from mt_cli.evaluation.scores import Scorer

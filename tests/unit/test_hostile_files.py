@@ -71,17 +71,14 @@ def edited(value, *path):
 HOSTILE_TOKENIZERS = {
     "deep JSON": ("char", lambda content: b"[" * 3000),
     "bytes": ("char", lambda content: b"\xff"),
-    "another model": ("bpe", edited("WordPiece", "model", "type")),
-    "a huge id": ("bpe", edited(2**32 - 1, "model", "vocab", "x")),
+    "no special tokens": ("char", edited({"a": 0}, "model", "vocab")),
     "a merge without entries": ("bpe", edited(["so", "so"], "model", "merges", 0)),
     "an entry without a score": ("unigram", edited(["x"], "model", "vocab", 4)),
-    "a huge entry": ("unigram", edited(["x" * 10**6, -1.0], "model", "vocab", 4)),
-    "a slow pattern": ("char", edited({"Regex": "(((a{999}){999}){999})"}, "pre_tokenizer", "pattern")),
 }
 
 
 @pytest.mark.parametrize("name", HOSTILE_TOKENIZERS)
-def test_a_hostile_tokenizer_is_refused_by_name(tmp_path, name):
+def test_a_damaged_tokenizer_is_refused_by_name(tmp_path, name):
     from mt_cli.tokenizer.tokenizer import Tokenizer
     from mt_cli.tokenizer.training import train_tokenizer
 

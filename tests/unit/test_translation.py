@@ -7,8 +7,8 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from linear import assert_linear
 
-from mt_cli.config.directions import Tagging
 from mt_cli.config.sections import DecodingConfig, TokenizerConfig
+from mt_cli.config.tags import Tagging
 from mt_cli.corpus.languages import SPACELESS
 from mt_cli.decoding.engine import ForcedDecoding
 from mt_cli.decoding.search import Hypothesis

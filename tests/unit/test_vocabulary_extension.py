@@ -1,4 +1,5 @@
 import pytest
+import sentencepiece
 from sentencepiece_texts import odd_texts
 from texts import TEXTS
 
@@ -63,14 +64,13 @@ TEXT_LINES = [line for text in TEXTS.values() for line in text.split("\n") if li
 
 @pytest.mark.parametrize("algorithm", ["bpe", "unigram"])
 def test_an_extended_vocabulary_is_what_sentencepiece_reads(algorithm):
-    library = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
     from mt_cli.exchange.sentencepiece import model_file
 
     config = TokenizerConfig(algorithm=algorithm, vocab_size=500, spacing="sentencepiece")
     old = train_tokenizer([*OLD * 9, *(line for line in TEXT_LINES if line.isascii())], config, ["<2xx>"])
     (new,) = extended([old], [*NEW * 9, "aaa狗狗狗狗 <2xx>狗狗" * 9, *TEXT_LINES * 3], ["<2xx>", "<2zh>"], 700)
     new = Tokenizer.parse(new.to_json().encode("utf-8"), "x", config, ["<2xx>", "<2zh>"])
-    theirs = library.SentencePieceProcessor(model_proto=model_file(new))
+    theirs = sentencepiece.SentencePieceProcessor(model_proto=model_file(new))
     assert [theirs.id_to_piece(index) for index in range(theirs.vocab_size())] == new.tokens(range(new.vocab_size))
     assert new.vocab_size > old.vocab_size + 300
     texts = [*TEXT_LINES, *NEW, *odd_texts([*TEXT_LINES, *NEW, "x <2xx>狗 <2zh>"], 500)]

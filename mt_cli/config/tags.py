@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mt_cli.errors import InputError
-
 TO_TARGET, DIRECTION = "to_target", "direction"
 """Values of `tag` that stand for a tag with the target language, or with both languages."""
 _TARGET = re.compile(r"<2(.+)>|>>(.+)<<|<[^<>\s]+>([^<>\s]+)>")
@@ -46,7 +44,7 @@ class Tagging:
     default: str | None = None
     """Tag of sentences if the user chooses none."""
     is_required: bool = False
-    """Whether every training sentence had a tag."""
+    """True if every training sentence had a tag."""
     languages: Mapping[str, str] = field(default_factory=dict)
     """Target languages of tags that do not name a language."""
 
@@ -62,32 +60,6 @@ class Tagging:
     def target_of(self, tag: str) -> str | None:
         """Target language that a tag asks for; None if it asks for none."""
         return self.languages.get(tag) or next(iter(targets_of([tag])), None)
-
-    def chosen(self, tag: str | None) -> str | None:
-        """Tag for sentences without a tag: `tag` if it is given, otherwise the default.
-
-        Raises InputError for a tag that the model does not know.
-        """
-        if tag is not None and tag not in self.tags:
-            tags = ", ".join(self.tags) or "none"
-            raise InputError(f"tag {tag!r}: this model was not trained with it; it knows {tags}")
-        return self.default if tag is None else tag
-
-    def tagged(self, text: str, tag: str | None = None) -> str:
-        """Put the chosen tag before a text that has no tag and is not empty.
-
-        Raises InputError as `chosen` does, and for a text without a tag if the model needs one and has no default.
-        """
-        chosen = self.chosen(tag)
-        if not text or text.partition(" ")[0] in self.tags:
-            return text
-        if chosen is None and self.is_required:
-            listed, kind = (self.targets, "target language") if self.targets else (self.tags, "tag")
-            raise InputError(
-                f"{text!r:.60}: this model needs a {kind}; choose one of {', '.join(listed)} "
-                f"(--to), or begin the sentence with a tag, such as {self.tags[0]}"
-            )
-        return text if chosen is None else f"{chosen} {text}"
 
     def describe(self) -> str:
         """Tags, sorted, and the default, as the end of a message."""
