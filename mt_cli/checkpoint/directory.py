@@ -10,7 +10,7 @@ import errno
 import hashlib
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from mt_cli.checkpoint.checkpoints import Checkpoints
+from mt_cli.checkpoint.state import RunState
 from mt_cli.config.loading import differences, load_config
 from mt_cli.config.sections import Config, may_change
 from mt_cli.errors import RunError, reason
@@ -80,31 +81,26 @@ class RunDirectory(Checkpoints):
         """Source and target tokenizer, one object if they are shared."""
         return load_tokenizers(self.path, config)
 
-    def frozen_file_digests(self) -> dict[str, str]:
-        """SHA-256 of the files that training never changes: the tokenizers, and the frozen weights below adapters.
-
-        Raises RunError if a file cannot be read.
-        """
+    def tokenizer_digests(self) -> dict[str, str]:
+        """SHA-256 of the files of the tokenizers; raises RunError if one cannot be read."""
         digests = {}
         for path in sorted(self.path.glob("tokenizer*.json")):
             with reading(path, RunError):
                 digests[path.name] = hashlib.sha256(read_regular(path, MAX_FILE_BYTES)).hexdigest()
-        if self.base_path.exists():
-            digests[self.base_path.name] = self.frozen_weights().digest
         return digests
 
-    def check_frozen_files(self, fingerprints: Mapping[str, str]) -> None:
-        """Raise RunError if tokenizers or frozen weights are not the files with which a checkpoint was trained."""
-        digests = self.frozen_file_digests()
-        for name, digest in fingerprints.items():
-            is_base = name == self.base_path.name
-            if (is_base or name.startswith("tokenizer")) and digests.get(name) != digest:
-                effect = "so that its adapters fit other weights" if is_base else "so that its ids mean other words"
-                path = self.base_path if is_base else self.path / name
-                raise RunError(
-                    f"{path}: not the file that this model was trained with, {effect}; restore it, or train again with "
-                    "--fresh"
-                )
+    def check_frozen_files(self, state: RunState) -> None:
+        """Raise RunError if tokenizers, or frozen weights, are not the files with which a checkpoint was trained."""
+        digests, before = self.tokenizer_digests(), state.fingerprints
+        names = [name for name in before if name.startswith("tokenizer") and digests.get(name) != before[name]]
+        changed = {self.path / name: "so that its ids mean other words" for name in names}
+        if self.base_path.exists() and self.frozen_weights().state.parents != state.parents:
+            changed[self.base_path] = "so that its adapters fit other weights"
+        for path, effect in changed.items():
+            raise RunError(
+                f"{path}: not the file that this model was trained with, {effect}; restore it, or train again with "
+                "--fresh"
+            )
 
     def can_resume(self) -> bool:
         """True if there is a saved state; raises RunError if there is a run without one."""

@@ -98,8 +98,7 @@ def adopt(
     if is_kept:
         return config, tokenizers, ParentRun(parent_path, run, ([], []))
     pairs = tokenizer_pairs(read(config, cache, stream_rows), config)
-    limit, is_shared = config.init.max_new_entries, config.tokenizer.shared
-    tokenizers = extended_pair(tokenizers, pairs, config.corpus.tags, limit, is_shared)
+    tokenizers = extended_pair(tokenizers, pairs, config.corpus.tags, config.tokenizer.shared)
     source, target = (old_ids_of_entries(old, new) for old, new in zip(run.tokenizers, tokenizers, strict=True))
     return config, tokenizers, ParentRun(parent_path, run, (source, target))
 

@@ -257,8 +257,6 @@ class InitConfig(Section):
     vocabulary: Literal["keep", "extend"] = "keep"
     """Keep the vocabularies, or extend them by entries for tags, words, characters and subwords that they lack. The
     embedding of a new entry begins as the mean of the embeddings of the tokens that spelled it before."""
-    max_new_entries: int = Field(default=4000, ge=1)
-    """Maximum number of entries that `extend` adds to a vocabulary, besides tags."""
     freeze: Annotated[tuple[str, ...], Field(strict=False)] = ()
     """Parts of the model that are not trained: `embeddings`, `encoder`, `decoder`, or modules by their names in the
     model, such as `decoder.0` or `encoder.1.self_attention` (Houlsby et al. 2019, section 3.5, measure the loss)."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 
 from torch import Tensor
 
+from mt_cli.checkpoint.checkpoint import digest_of
 from mt_cli.checkpoint.trained import load_together
 from mt_cli.config.directions import NO_TAGS, Tagging
 from mt_cli.config.loading import changed_section
@@ -34,7 +35,7 @@ from mt_cli.runtime.devices import pick_device, pick_precision, use_threads
 from mt_cli.runtime.group import ALONE, Group
 from mt_cli.tokenizer.special_tokens import EOS, UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
-from mt_cli.translation.exported import load_exported
+from mt_cli.translation.exported import digest_of_export, load_exported
 from mt_cli.translation.lines import Alignment, LineSplitter, Segment, TextHypothesis, Translation
 from mt_cli.translation.token_details import attended_words, details_of
 
@@ -73,8 +74,8 @@ class Translator:
     most_tokens: int | None = None
     """`corpus.max_tokens`, the limit of positions and exports; None means `max_tokens`."""
     protection: Protection = UNPROTECTED
-    weights_digest: str = ""
-    """Digest of the weights and of the dtype in which an engine computes."""
+    weights_digest: Callable[[], str] = lambda: ""
+    """Digest of the weights in the dtype in which the engine computes; slow for large models."""
 
     @classmethod
     def load(
@@ -97,11 +98,12 @@ class Translator:
         use_threads(num_threads)
         paths = [run] if isinstance(run, str | Path) else list(run)
         if engine == "ctranslate2":
-            exported, tokenizers, of, digest = load_exported(paths, device, precision, checkpoint)
+            exported, tokenizers, of = load_exported(paths, device, precision, checkpoint)
             languages = of.source_language, of.target_language
             limits = of.max_tokens, of.most_tokens
             return cls(
-                *(exported, tokenizers, of.decoding, limits[0], of.tagging, languages, limits[1], of.protection), digest
+                *(exported, tokenizers, of.decoding, limits[0], of.tagging, languages, limits[1], of.protection),
+                lambda: digest_of_export(Path(paths[0])),
             )
         if engine != "mt":
             raise InputError(f"engine {engine}: use mt or ctranslate2")
@@ -113,17 +115,18 @@ class Translator:
         max_tokens = min(run.max_tokens for run in runs)
         most = min(run.config.corpus.max_tokens for run in runs)
         decoding, tagging, protection = first.config.decoding, corpus.tagging, Protection.of(corpus)
-        # The fingerprints include the frozen weights below adapters.
-        digest = fingerprint(engine, [[run.digest, run.state.fingerprints] for run in runs], str(dtype))
         return cls(
-            *(transformer, first.tokenizers, decoding, max_tokens, tagging, corpus.languages, most, protection), digest
+            *(transformer, first.tokenizers, decoding, max_tokens, tagging, corpus.languages, most, protection),
+            lambda: digest_of(model.state_dict()),
         )
 
     @property
     def digest(self) -> str:
         """Digest of everything that translations depend on, except the text and the options of the search."""
         settings = self.max_tokens, self.most_tokens, self.tagging, self.languages, self.protection
-        return fingerprint(self.weights_digest, [tokenizer.to_json() for tokenizer in self.tokenizers], repr(settings))
+        return fingerprint(
+            self.weights_digest(), [tokenizer.to_json() for tokenizer in self.tokenizers], repr(settings)
+        )
 
     @property
     def source_tokenizer(self) -> Tokenizer:
