@@ -7,7 +7,6 @@ Translator.load("runs/quickstart").translate(["The old doctor sleeps."])
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -213,8 +212,9 @@ class Translator:
             *(self.source_tokenizer, self.max_tokens, self.tagging, self.languages, most_tokens, self.protection),
             lowers_capitals=settings.capitals == "lower",
         )
+        if self.protection and (reserved := [character for character in prefix if character in RESERVED]):
+            raise InputError(f"prefix: U+{ord(reserved[0]):X} is reserved for protected spans; write the span itself")
         split = [splitter.split(text, tag, split_sentences) for text in texts]
-        self._check_prefix(prefix, split)
         lines = self._search(split, settings, num_best, prefix)
         return self.add_details(lines) if with_details else lines
 
@@ -281,13 +281,9 @@ class Translator:
     def _search(
         self, lines: Sequence[Translation], decoding: DecodingConfig, num_best: int, prefix: str
     ) -> list[Translation]:
-        """Add hypotheses to each segment of the lines."""
-        segments = [segment for line in lines for segment in line.searched]
-        prefixes = [
-            part.protected.protect(prefix) if number == 0 else ""
-            for line in lines
-            for number, part in enumerate(line.searched)
-        ]
+        searched = [line.searched for line in lines]
+        segments = [segment for parts in searched for segment in parts]
+        prefixes = [part.protected.protect(prefix) if part is parts[0] else "" for parts in searched for part in parts]
         prefix_ids = self.target_tokenizer.encode(prefixes) if prefix else []
         hypotheses = self._hypotheses(segments, decoding, num_best, prefix_ids)
         results = zip(segments, prefixes, hypotheses, strict=True)
@@ -295,21 +291,6 @@ class Translator:
         texts = self._texts(rows, decoding.unk == "copy")
         with_texts = ([TextHypothesis(next(texts), best) for best in of_segment] for of_segment in hypotheses)
         return [line.with_hypotheses(with_texts) for line in lines]
-
-    def _check_prefix(self, prefix: str, lines: Sequence[Translation]) -> None:
-        """Raise InputError for a prefix whose protected spans would be lost or doubled."""
-        if not prefix or not self.protection:
-            return
-        if character := next((character for character in prefix if character in RESERVED), None):
-            raise InputError(f"prefix: U+{ord(character):X} is reserved for protected spans; write the span itself")
-        spans = Counter(prefix[start:end] for start, end in self.protection.spans(prefix))
-        for first, *rest in (line.searched or [Segment.copied("", 0)] for line in lines):
-            for span in spans - Counter(first.protected.contents):
-                if any(span in segment.protected.contents for segment in rest):
-                    raise InputError(
-                        f"prefix: {span} is not in the first segment of its line, {first.protected.original!r:.60}, "
-                        "but in a later one, and would occur twice; translate the segments one by one"
-                    )
 
     def _hypotheses(
         self, segments: Sequence[Segment], decoding: DecodingConfig, num_best: int, prefix_ids: Sequence[Ids]
