@@ -16,7 +16,7 @@ from mt_cli.config.writing import to_yaml
 
 ALL_APOSTROPHES = "'’ʼ‘ʻ`´′ʹꞌ＇"
 """The apostrophe, and characters that are written in its place inside words."""
-TUNED = ("length_penalty", "length_penalties", "no_repeat_ngram")
+TUNED = ("length_penalty", "no_repeat_ngram")
 """Options of `decoding` that `training.tune_decoding` chooses."""
 WITHOUT_SUBWORDS = ("word_level", "char")
 """Values of `tokenizer.algorithm` whose entries are whole words or characters."""
@@ -202,8 +202,6 @@ class DecodingConfig(Section):
     """Number of hypotheses kept per sentence; 1 is greedy search."""
     length_penalty: float = Field(default=1.0, ge=0, le=10)
     """0 favours short translations, larger values longer ones (Wu et al. 2016, equation 14: their alpha)."""
-    length_penalties: dict[str, Annotated[float, Field(ge=0, le=10)]] = Field(default_factory=dict)
-    """Length penalties of sentences with these tags, such as `{<2es>: 1.0}`, in place of `length_penalty`."""
     max_length_ratio: float = Field(default=3.0, gt=0, le=100)
     """Maximum length of a translation as a multiple of the number of source tokens, plus 10."""
     min_length: int = Field(default=0, ge=0)
@@ -235,7 +233,7 @@ class DecodingConfig(Section):
     @property
     def greedy(self) -> DecodingConfig:
         """Copy for greedy search."""
-        return self.model_copy(update={"beam_size": 1, "sample": False, "length_penalties": {}})
+        return self.model_copy(update={"beam_size": 1, "sample": False})
 
     @without_problems
     def _options_fit(self) -> Iterator[str]:
@@ -321,9 +319,6 @@ class Config(Section):
         if self.model.tie_embeddings == "all" and not self.tokenizer.shared:
             yield "model.tie_embeddings: all needs one vocabulary; set tokenizer.shared to true"
         yield from self._augmentation_fits()
-        for tag in self.decoding.length_penalties.keys() - set(self.corpus.tags):
-            tags = f"it has {', '.join(self.corpus.tags)}" if self.corpus.tags else "it has none"
-            yield f"decoding.length_penalties: {tag!r} is no tag of the corpus; {tags}"
         if self.corpus.is_streaming:
             if self.training.validate_every_steps is None:
                 yield "training.validate_every_steps: missing; an epoch of a stream may never end"

@@ -55,13 +55,13 @@ def search_grid(
 ) -> list[DecodingConfig]:
     """Settings to try, ordered by beam size, `no_repeat_ngram` and length penalty; other options come from `decoding`.
 
-    Greedy search has one length penalty, which does not change it. No setting has `length_penalties`. Raises InputError
-    for sampling and for a value that `decoding` does not allow.
+    Greedy search has one length penalty, which does not change it. Raises InputError for sampling and for a value that
+    `decoding` does not allow.
     """
     if decoding.sample:
         raise InputError("decoding.sample is true in the config of this run; only a search has a beam to tune")
     ngrams = sorted(set(no_repeat_ngrams), key=lambda size: size or 0)
-    plain = decoding.model_copy(update={"no_repeat_ngram": None, "length_penalties": {}})
+    plain = decoding.model_copy(update={"no_repeat_ngram": None})
     return [
         changed_section(plain, {"beam_size": size, "no_repeat_ngram": ngram, "length_penalty": penalty})
         for size, ngram, penalty in product(sorted(set(beam_sizes)), ngrams, sorted(set(length_penalties)))
@@ -156,9 +156,8 @@ def tune(
         "chosen": {
             "beam_size": chosen.beam_size,
             "no_repeat_ngram": chosen.no_repeat_ngram,
-            # None keeps the penalties of the run.
+            # None keeps the penalty of the run.
             "length_penalty": chosen.length_penalty if chosen.beam_size > 1 else None,
-            "length_penalties": {} if chosen.beam_size > 1 else None,
             "score": chosen.score,
         },
     }
@@ -273,8 +272,10 @@ def tune_at_end(
     number = max(limits.fewest_pairs, round(limits.num_pairs * 40 / length))
     compared = TuningSet.of(config, valid.pairs, valid.languages(config.corpus.languages_of("valid")))
     compared = compared.sampled(number, config.training.seed)
-    penalties = [*limits.penalties, decoding.length_penalty, *decoding.length_penalties.values()]
-    ngrams = [*limits.no_repeat_ngrams, decoding.no_repeat_ngram]
+    penalties, ngrams = (
+        [*limits.penalties, decoding.length_penalty],
+        [*limits.no_repeat_ngrams, decoding.no_repeat_ngram],
+    )
     settings = search_grid(decoding, [decoding.beam_size], penalties, ngrams)
     # In this order, settings with and without `no_repeat_ngram` are tried even if the time ends early.
     settings.sort(key=lambda setting: (setting.length_penalty, setting.no_repeat_ngram or 0))

@@ -176,9 +176,9 @@ class Translator:
     ) -> list[str]:
         """Translate each sentence; an empty sentence stays empty.
 
-        `decoding` changes options of the section `decoding`, such as `beam_size=1`; None keeps an option. A
-        `length_penalty` applies to all tags. `tag` is put before sentences that do not begin with a tag; None means the
-        default tag of the model, if it has one. Every translation begins with `prefix`.
+        `decoding` changes options of the section `decoding`, such as `beam_size=1`; None keeps an option. `tag` is put
+        before sentences that do not begin with a tag; None means the default tag of the model, if it has one. Every
+        translation begins with `prefix`.
         """
         return [item.text for item in self.translate_fully(sentences, tag=tag, prefix=prefix, **decoding)]
 
@@ -200,13 +200,8 @@ class Translator:
         texts = _checked(sentences)
         if type(num_best) is not int or not 1 <= num_best <= _MOST_HYPOTHESES:
             raise InputError(f"num_best {num_best!r}: use 1 to {_MOST_HYPOTHESES:,}")
-        if decoding.get("length_penalty") is not None:
-            decoding = {"length_penalties": {}} | decoding
         self.tagging.chosen(tag)
         settings = changed_section(self.decoding, decoding)
-        if unknown := settings.length_penalties.keys() - set(self.tags):
-            known = ", ".join(self.tags) or "none"
-            raise InputError(f"decoding.length_penalties: {min(unknown)!r} is no tag of this model; it knows {known}")
         most_tokens = self.most_tokens or self.max_tokens
         splitter = LineSplitter(
             *(self.source_tokenizer, self.max_tokens, self.tagging, self.languages, most_tokens, self.protection),
@@ -295,23 +290,19 @@ class Translator:
     def _hypotheses(
         self, segments: Sequence[Segment], decoding: DecodingConfig, num_best: int, prefix_ids: Sequence[Ids]
     ) -> list[list[Hypothesis]]:
-        """Search for the hypotheses of each segment, without its language, once for each length penalty."""
+        """Search for the hypotheses of each segment, without its language."""
         first_ids = self.source_tokenizer.first_target_ids([segment.text for segment in segments])
         if any(first_ids):
             prefix_ids = [[*first, *ids] for first, ids in zip_longest(first_ids, prefix_ids, fillvalue=())]
-        tags = (segment.text.partition(" ")[0] for segment in segments)
-        penalties = [decoding.length_penalties.get(tag, decoding.length_penalty) for tag in tags]
-        hypotheses: dict[int, list[Hypothesis]] = {}
-        for penalty in dict.fromkeys(penalties):
-            rows = [row for row, row_penalty in enumerate(penalties) if row_penalty == penalty]
-            sentences = [
-                Sentence(segments[row].ids, prefix_ids[row] if prefix_ids else (), segments[row].protected.order)
-                for row in rows
-            ]
-            settings = decoding.model_copy(update={"length_penalty": penalty})
-            of_rows = self.engine.search(sentences, settings, num_best)
-            hypotheses.update(zip(rows, of_rows, strict=True))
-        return [[best.without_first(len(first)) for best in hypotheses[row]] for row, first in enumerate(first_ids)]
+        sentences = [
+            Sentence(segment.ids, prefix_ids[row] if prefix_ids else (), segment.protected.order)
+            for row, segment in enumerate(segments)
+        ]
+        results = self.engine.search(sentences, decoding, num_best) if sentences else []
+        return [
+            [best.without_first(len(first)) for best in of_segment]
+            for first, of_segment in zip(first_ids, results, strict=True)
+        ]
 
     def _texts(self, rows: Sequence[tuple[Segment, str, Hypothesis]], is_copied: bool) -> Iterator[str]:
         """Text of each hypothesis of a segment with a prefix, in one line without double spaces.
