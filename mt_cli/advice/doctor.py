@@ -171,7 +171,7 @@ def _problems(run: RunDirectory) -> list[str]:
     for path in dict.fromkeys((run.best_path, run.last_path, *run.state_paths())):
         if os.path.lexists(path):
             try:
-                run.check_frozen_files(Checkpoint(path).state.fingerprints)
+                run.check_frozen_files(Checkpoint(path).state)
             except MtError as error:
                 problems[str(error)] = None
     return list(problems)

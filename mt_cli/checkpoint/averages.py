@@ -82,7 +82,7 @@ def average_runs(paths: Sequence[Path], output: Path) -> list[str]:
     if len(runs) == 1 and runs[0].config.init.adapter_rank is None:
         raise InputError(f"{paths[0]}: a single run without adapters; give --run twice or more")
     parents = [run.ancestor for run in runs]
-    lineages = [set(_digests([parent])) for parent in parents]
+    lineages = [set(known_digests([parent])) for parent in parents]
     for path, lineage in zip(paths[1:], lineages[1:], strict=True):
         if not lineages[0] & lineage:
             raise InputError(
@@ -96,7 +96,9 @@ def average_runs(paths: Sequence[Path], output: Path) -> list[str]:
     return [f"{output}: {title}", *describe_lineage(parents, depth=1)]
 
 
-def _digests(ancestors: Sequence[Ancestor]) -> Iterator[str]:
+def known_digests(ancestors: Sequence[Ancestor]) -> Iterator[str]:
+    """Digests of the weights of ancestors and their ancestors."""
     for ancestor in ancestors:
-        yield ancestor.weights
-        yield from _digests(ancestor.parents)
+        if ancestor.weights:  # Unknown for ancestors of an imported bundle.
+            yield ancestor.weights
+        yield from known_digests(ancestor.parents)

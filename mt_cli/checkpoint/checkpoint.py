@@ -10,6 +10,7 @@ import hashlib
 import json
 import random
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +41,10 @@ def save_checkpoint(
     `average` has the moving average of each weight, which `load_weights_into` prefers. Raises MtError if the file
     cannot be written; the previous file then stays unchanged.
     """
-    weights = {f"model.{name}": weight.detach() for name, weight in saved_weights(model).items()}
-    weights |= {f"average.{name}": weight for name, weight in (average or {}).items()}
-    weights = {name: weight.cpu().contiguous() for name, weight in weights.items()}
-    tensors = dict(weights)
-    metadata = {"format": str(FORMAT), "digest": _digest(weights), "state": json.dumps(dict(state))}
+    tensors = {f"model.{name}": weight.detach() for name, weight in saved_weights(model).items()}
+    tensors |= {f"average.{name}": weight for name, weight in (average or {}).items()}
+    tensors = {name: weight.cpu().contiguous() for name, weight in tensors.items()}
+    metadata = {"format": str(FORMAT), "state": json.dumps(dict(state))}
     if optimizer is not None:
         for index, values in optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{index}.{name}": value.cpu().contiguous() for name, value in values.items()}
@@ -58,12 +58,12 @@ def save_checkpoint(
     write_atomically(path, lambda temporary: save_file(tensors, temporary, metadata))
 
 
-def _digest(weights: Mapping[str, Tensor]) -> str:
-    """SHA-256 of names and values of weights on the CPU, in hexadecimal digits."""
+def digest_of(weights: Mapping[str, Tensor]) -> str:
+    """SHA-256 of names, dtypes and values, in hexadecimal digits."""
     sha256 = hashlib.sha256()
     for name, weight in sorted(weights.items()):
-        sha256.update(name.encode())
-        sha256.update(weight.flatten().view(torch.uint8).numpy().data)
+        sha256.update(f"{name} {weight.dtype}".encode())
+        sha256.update(weight.detach().cpu().flatten().view(torch.uint8).numpy().data)
     return sha256.hexdigest()
 
 
@@ -74,8 +74,6 @@ class Checkpoint:
     """
 
     state: RunState
-    digest: str
-    """SHA-256 of the weights, computed when they were saved; independent of optimizer and state."""
 
     def __init__(self, path: Path) -> None:
         """Raises RunError if the file cannot be read or is of another format, DamagedFileError if it is damaged."""
@@ -94,12 +92,17 @@ class Checkpoint:
             raise RunError(f"{path}: not a checkpoint of this version of mt (format {FORMAT}); train it again")
         try:
             self.state = RunState.from_state(json.loads(metadata["state"]))
-            self.digest = metadata["digest"]
         except (ValueError, KeyError) as error:
             raise _damaged(path, error) from None
         self._random = metadata.get("random")
         self._shapes = {name: self._file.get_slice(name).get_shape() for name in self._file.keys()}  # noqa: SIM118
         self._kind = "average" if any(name.startswith("average.") for name in self._shapes) else "model"
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of the weights, whatever optimizer and state are."""
+        names = [name for name in self._shapes if name.startswith(("model.", "average."))]
+        return digest_of({name: self._file.get_tensor(name) for name in names})
 
     def check_fits(self, model: nn.Module) -> None:
         """Raise RunError unless the file has all `saved_weights` in their shapes; the model may be on `meta`."""

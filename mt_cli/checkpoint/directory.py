@@ -1,7 +1,4 @@
-"""Run directory: its files, its lock, the newest run, and whether a config may resume a run.
-
-The base class in `checkpoints.py` manages the checkpoints.
-"""
+"""Run directory: its files, its checkpoints, its lock, the newest run, and whether a config may resume a run."""
 
 from __future__ import annotations
 
@@ -10,26 +7,24 @@ import errno
 import hashlib
 import json
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import torch
 from filelock import FileLock, Timeout
+from torch import Tensor, nn
 
-from mt_cli.checkpoint.checkpoints import Checkpoints
+from mt_cli.checkpoint.checkpoint import Checkpoint, save_checkpoint
+from mt_cli.checkpoint.state import RunState
 from mt_cli.config.loading import differences, load_config
 from mt_cli.config.sections import Config, may_change
-from mt_cli.errors import RunError, reason
+from mt_cli.errors import DamagedFileError, RunError, reason
+from mt_cli.model.transformer import Transformer
 from mt_cli.runtime.console import say
-from mt_cli.runtime.files import (
-    check_regular,
-    first_free,
-    read_regular,
-    reading,
-    refusal,
-    write_text,
-)
+from mt_cli.runtime.files import check_regular, first_free, read_regular, reading, refusal, remove, write_text
 from mt_cli.runtime.group import ALONE, Group
 from mt_cli.tokenizer.tokenizer import MAX_FILE_BYTES, TokenizerPair, load_tokenizers, save_tokenizers
 
@@ -37,11 +32,21 @@ LOCK = ".lock"
 _NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP}
 
 
-class RunDirectory(Checkpoints):
-    """Directory of one run."""
+class RunDirectory:
+    """Directory of one run.
+
+    Checkpoints are states to resume from (`last` and `step-N`), the best, validated weights for averages, and frozen
+    weights below adapters.
+    """
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path)
+        self.path = path
+        checkpoints = path / "checkpoints"
+        self.base_path = checkpoints / "base.safetensors"
+        self.last_path = checkpoints / "last.safetensors"
+        self.best_path = checkpoints / "best.safetensors"
+        self.former_best_path = checkpoints / "former_best.safetensors"
+        self._step_of_good_last: int | None = None
         self.config_path = path / "config.yaml"
         self.metrics_path = path / "metrics.jsonl"
         self.samples_path = path / "samples.txt"
@@ -80,31 +85,26 @@ class RunDirectory(Checkpoints):
         """Source and target tokenizer, one object if they are shared."""
         return load_tokenizers(self.path, config)
 
-    def frozen_file_digests(self) -> dict[str, str]:
-        """SHA-256 of the files that training never changes: the tokenizers, and the frozen weights below adapters.
-
-        Raises RunError if a file cannot be read.
-        """
+    def tokenizer_digests(self) -> dict[str, str]:
+        """SHA-256 of the files of the tokenizers; raises RunError if one cannot be read."""
         digests = {}
         for path in sorted(self.path.glob("tokenizer*.json")):
             with reading(path, RunError):
                 digests[path.name] = hashlib.sha256(read_regular(path, MAX_FILE_BYTES)).hexdigest()
-        if self.base_path.exists():
-            digests[self.base_path.name] = self.frozen_weights().digest
         return digests
 
-    def check_frozen_files(self, fingerprints: Mapping[str, str]) -> None:
-        """Raise RunError if tokenizers or frozen weights are not the files with which a checkpoint was trained."""
-        digests = self.frozen_file_digests()
-        for name, digest in fingerprints.items():
-            is_base = name == self.base_path.name
-            if (is_base or name.startswith("tokenizer")) and digests.get(name) != digest:
-                effect = "so that its adapters fit other weights" if is_base else "so that its ids mean other words"
-                path = self.base_path if is_base else self.path / name
-                raise RunError(
-                    f"{path}: not the file that this model was trained with, {effect}; restore it, or train again with "
-                    "--fresh"
-                )
+    def check_frozen_files(self, state: RunState) -> None:
+        """Raise RunError if tokenizers, or frozen weights, are not the files with which a checkpoint was trained."""
+        digests, before = self.tokenizer_digests(), state.fingerprints
+        names = [name for name in before if name.startswith("tokenizer") and digests.get(name) != before[name]]
+        changed = {self.path / name: "so that its ids mean other words" for name in names}
+        if self.base_path.exists() and self.frozen_weights().state.parents != state.parents:
+            changed[self.base_path] = "so that its adapters fit other weights"
+        for path, effect in changed.items():
+            raise RunError(
+                f"{path}: not the file that this model was trained with, {effect}; restore it, or train again with "
+                "--fresh"
+            )
 
     def can_resume(self) -> bool:
         """True if there is a saved state; raises RunError if there is a run without one."""
@@ -142,6 +142,133 @@ class RunDirectory(Checkpoints):
             f"  init: {{run: {json.dumps(str(self.path), ensure_ascii=False)}}}\n"
             f"{fresh}."
         )
+
+    def load_frozen_weights(self, model: Transformer) -> None:
+        """Fill a model with the weights below adapters; raises RunError if they are missing, damaged or do not fit."""
+        if not self.base_path.exists():
+            raise RunError(f"{self.base_path}: missing; it has the weights that this run adapts; restore it")
+        self.frozen_weights().load_weights_into(model)
+
+    def frozen_weights(self) -> Checkpoint:
+        """Frozen weights below adapters, which training cannot recreate; raises RunError if they are damaged."""
+        try:
+            return Checkpoint(self.base_path)
+        except DamagedFileError as error:
+            raise RunError(f"{error}; restore it, or train again with --fresh") from None
+
+    def state_paths(self) -> list[Path]:
+        """Files from which training can resume: `last`, then older ones, newest first."""
+        return [path for path in (self.last_path, *self._older_states().values()) if path.is_file()]
+
+    def newest_state(self) -> RunState:
+        """State of the newest intact checkpoint; an empty state if there is none."""
+        for path in self.state_paths():
+            with suppress(DamagedFileError):
+                return Checkpoint(path).state
+        return RunState()
+
+    def path_of(self, name: str | None = None) -> Path:
+        """File of the checkpoint with this name; None: `best`, or `last` if no `best` exists.
+
+        A name is `best`, `last`, `step-N` or `validated-N`. Raises RunError if it is missing.
+        """
+        if name is None:
+            return self.best_path if self.best_path.exists() else self.last_path
+        candidates = (self.best_path, *self.state_paths(), *self.validated().values())
+        paths = {path.stem: path for path in candidates if path.is_file()}
+        if name not in paths:
+            raise RunError(f"{self.path}: no checkpoint {name}; there are {', '.join(paths) or 'none yet'}")
+        return paths[name]
+
+    def _older_states(self) -> dict[int, Path]:
+        """Step and path of the states before `last`, newest first."""
+        return dict(reversed(self._numbered("step").items()))
+
+    def validated(self) -> dict[int, Path]:
+        """Step and path of the validated checkpoints that are kept, oldest first."""
+        return self._numbered("validated")
+
+    def _numbered(self, kind: str) -> dict[int, Path]:
+        paths = self.last_path.parent.glob(f"{kind}-*.safetensors")
+        matches = [(re.fullmatch(rf"{kind}-(\d{{1,15}})\.safetensors", path.name), path) for path in paths]
+        return dict(sorted((int(match[1]), path) for match, path in matches if match and path.is_file()))
+
+    def save_validated(self, model: nn.Module, state: Mapping[str, Any], step: int) -> None:
+        """Write the weights that were validated at a step; raises MtError if they cannot be written."""
+        save_checkpoint(self.last_path.with_name(f"validated-{step}.safetensors"), model, state)
+
+    def prune_validated(self, steps: Collection[int]) -> None:
+        """Remove all validated checkpoints except those of the given steps."""
+        for step, path in self.validated().items():
+            if step not in steps:
+                remove(path)
+
+    def save_state(
+        self,
+        model: nn.Module,
+        state: Mapping[str, Any],
+        optimizer: torch.optim.Optimizer,
+        step: int,
+        keep_last: int,
+        is_good: bool = True,
+        average: Mapping[str, Tensor] | None = None,
+    ) -> None:
+        """Write everything that resuming needs as `last`; the `keep_last` good states before it stay as `step-N`.
+
+        A state is good unless training is diverging. Then the last good state is kept, whatever `keep_last` is.
+        The state before the first step is `step-0`, never `last`, because it holds no trained model. Raises MtError
+        if the state cannot be written; the previous states then stay unchanged.
+        """
+        if self._step_of_good_last is not None and self._step_of_good_last != step:
+            _keep_as(self.last_path, self._path_of_step(self._step_of_good_last))
+        save_checkpoint(self.last_path if step else self._path_of_step(0), model, state, optimizer, average)
+        self._step_of_good_last = step if step and is_good else None
+        remove(self.former_best_path)
+        num_kept = keep_last if step and is_good else max(keep_last, 1)
+        for path in list(self._older_states().values())[num_kept:]:
+            remove(path)
+
+    def set_aside(self, path: Path) -> Path:
+        """Rename a checkpoint that cannot be used to the first free `NAME.damaged-N`; return the new path."""
+        aside = first_free(path, "damaged")
+        path.rename(aside)
+        return aside
+
+    def discard_states_after(self, path: Path, step: int, is_good: bool = True) -> None:
+        """Record the state that training resumes from, and remove all later ones."""
+        self._step_of_good_last = step if path == self.last_path and is_good else None
+        if path != self.last_path:
+            remove(self.last_path)
+        for later, older_path in self._older_states().items():
+            if later > step:
+                remove(older_path)
+
+    def save_best(self, model: nn.Module, state: Mapping[str, Any]) -> None:
+        """Write the weights of the best step; the previous best is kept until the next state is saved.
+
+        Raises MtError if the weights cannot be written; the previous best then stays unchanged.
+        """
+        if self.best_path.exists() and not self.former_best_path.exists():
+            _keep_as(self.best_path, self.former_best_path)
+        save_checkpoint(self.best_path, model, state)
+
+    def best_state(self) -> RunState | None:
+        """State that was saved with the best checkpoint; None if the checkpoint is missing or damaged."""
+        with suppress(RunError):
+            return Checkpoint(self.best_path).state
+        return None
+
+    def restore_best(self, step: int) -> None:
+        """Restore the previous best checkpoint if it belongs to this step.
+
+        A previous best exists only if a run was stopped between a validation and the next save.
+        """
+        with suppress(RunError):
+            if Checkpoint(self.former_best_path).state.best_step == step:
+                os.replace(self.former_best_path, self.best_path)
+
+    def _path_of_step(self, step: int) -> Path:
+        return self.last_path.with_name(f"step-{step}.safetensors")
 
     def is_empty(self) -> bool:
         """True if the directory contains nothing except the lock."""
@@ -196,6 +323,18 @@ class RunDirectory(Checkpoints):
             (aside / LOCK).unlink(missing_ok=True)
             self._take_lock()
         return aside
+
+
+def _keep_as(path: Path, copy: Path) -> None:
+    """Link a file under a second name, or rename it if the file system has no hard links."""
+    remove(copy)
+    try:
+        os.link(path, copy)
+    except FileNotFoundError:
+        return
+    except OSError:
+        with suppress(OSError):  # If the name is taken, only this older file is lost.
+            path.rename(copy)
 
 
 def _short(value: Any) -> str:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import tokenizers
 import torch
@@ -31,7 +30,9 @@ _MAY_DIFFER: Mapping[str, frozenset[str]] = {
     "tokenizer": frozenset({"bpe_dropout", "sample_pairs", "normalize", "letters"}),
     "model": frozenset({"dropout", "attention_dropout", "feed_forward_dropout"}),
 }
-"""Options that may have other values than in the parent; `_is_fixed` has the exceptions."""
+"""Options that may have other values than in the parent."""
+_FIXED_BY_SENTENCEPIECE = frozenset({"normalize", "letters"})
+"""Exceptions for a SentencePiece model."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,7 @@ def adopt(
     if is_kept:
         return config, tokenizers, ParentRun(parent_path, run, ([], []))
     pairs = tokenizer_pairs(read(config, cache, stream_rows), config)
-    limit, is_shared = config.init.max_new_entries, config.tokenizer.shared
-    tokenizers = extended_pair(tokenizers, pairs, config.corpus.tags, limit, is_shared)
+    tokenizers = extended_pair(tokenizers, pairs, config.corpus.tags, config.tokenizer.shared)
     source, target = (old_ids_of_entries(old, new) for old, new in zip(run.tokenizers, tokenizers, strict=True))
     return config, tokenizers, ParentRun(parent_path, run, (source, target))
 
@@ -151,8 +151,10 @@ def inherited(config: Config, previous: Config, origin: str) -> Config:
         before, options = getattr(previous, section).model_dump(mode="json"), tree.get(section, {})
         if section == "tokenizer" and not _languages_of(config) <= _languages_of(previous):
             before["letters"] = {}
+        if before.get("algorithm") == "sentencepiece":
+            may_differ -= _FIXED_BY_SENTENCEPIECE
         for key, value in options.items():
-            if (key not in may_differ or _is_fixed(key, before)) and value != before[key]:
+            if key not in may_differ and value != before[key]:
                 problems.append(f"{section}.{key}: is {on_one_line(before[key])} there, not {on_one_line(value)}")
         tree[section] = before | options
     for key in ("protect", "protect_patterns"):
@@ -164,8 +166,3 @@ def inherited(config: Config, previous: Config, origin: str) -> Config:
 
 def _languages_of(config: Config) -> set[str]:
     return {language for direction in config.corpus.languages_of("train") for language in direction}
-
-
-def _is_fixed(key: str, section: Mapping[str, Any]) -> bool:
-    """True if an option must keep its value because of a SentencePiece model of the parent."""
-    return key in ("normalize", "letters") and bool(section["algorithm"] == "sentencepiece")

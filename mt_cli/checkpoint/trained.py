@@ -27,18 +27,20 @@ class TrainedRun:
     tokenizers: TokenizerPair
     model: Transformer
     """Model in fp32, on the CPU."""
-    state: RunState
-    """State that was saved with the checkpoint."""
+    checkpoint: Checkpoint
     max_tokens: int
     """Number of tokens of the longest source in training, at most `corpus.max_tokens`."""
-    digest: str
-    """SHA-256 of the weights."""
+
+    @property
+    def state(self) -> RunState:
+        """State that was saved with the weights."""
+        return self.checkpoint.state
 
     @property
     def ancestor(self) -> Ancestor:
         """Record of this run for runs that begin with its weights; part of their state and report."""
-        state = self.state
-        return Ancestor(self.config.name, self.config.corpus.languages, state.best_step, self.digest, state.parents)
+        name, languages, digest = self.config.name, self.config.corpus.languages, self.checkpoint.digest
+        return Ancestor(name, languages, self.state.best_step, digest, self.state.parents)
 
     @classmethod
     def load(cls, path: str | Path, checkpoint: str | None = None, is_merged: bool = True) -> TrainedRun:
@@ -62,7 +64,7 @@ class TrainedRun:
             if checkpoint not in (None, "best"):
                 advice = "use another checkpoint"
             raise DamagedFileError(f"{error}; restore it, or {advice}") from None
-        directory.check_frozen_files(saved.state.fingerprints)
+        directory.check_frozen_files(saved.state)
         model = outline(config.model, *sizes)
         if config.init.adapter_rank is not None:
             directory.load_frozen_weights(model)
@@ -73,7 +75,7 @@ class TrainedRun:
         if checkpoint is None and checkpoint_path != directory.best_path:
             _note_missing_best(directory.best_path, saved.state)
         max_tokens = min(config.corpus.max_tokens, saved.state.longest_source or config.corpus.max_tokens)
-        return cls(config, tokenizers, model, saved.state, max_tokens, saved.digest)
+        return cls(config, tokenizers, model, saved, max_tokens)
 
 
 def _note_missing_best(path: Path, state: RunState) -> None:
@@ -122,7 +124,7 @@ def write_run(
         directory = RunDirectory(folder)
         directory.create(config, tokenizers)
         try:
-            digests = directory.frozen_file_digests()
+            digests = directory.tokenizer_digests()
             state = RunState(fingerprints=digests, longest_source=longest_source, parents=list(parents))
             save_checkpoint(directory.best_path, model, asdict(state))
             return TrainedRun.load(folder)

@@ -200,8 +200,6 @@ class InitConfig(Section):
     """Run whose best weights, tokenizers and model options this one begins with; only dropout may differ."""
     vocabulary: Literal["keep", "extend"] = "keep"
     """Keep the vocabularies, or extend them by tags, words, characters and subwords that they lack."""
-    max_new_entries: int = Field(default=4000, ge=1)
-    """Maximum number of entries that `extend` adds to a vocabulary, besides tags."""
     freeze: Annotated[tuple[str, ...], Field(strict=False)] = ()
     """Modules that are not trained: `embeddings`, `encoder`, `decoder`, or by name, such as `encoder.1`."""
     adapter_rank: int | None = Field(default=None, ge=1)

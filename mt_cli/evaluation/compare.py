@@ -59,10 +59,10 @@ def evaluate_system(
 
     `against` is the baseline: a run, which `load` loads, or a file of translations. `comet` computes one more score.
     """
-    translator, pairs, languages, skipped = system.translator, test_set.pairs, test_set.languages, test_set.skipped
     if note := test_set.note_on_changed_text(system.paths[0]):
         say(f"note: {note}")
-    scores, hypotheses = evaluate(translator, pairs, test_set.name, scorer, languages, skipped, **system.search)
+    pairs, languages, skipped = test_set.pairs, test_set.languages, test_set.skipped
+    scores, hypotheses = evaluate(system.translator, pairs, test_set.name, scorer, languages, skipped, **system.search)
     scores.run = system.name
     if system.checkpoint:
         scores.checkpoint = system.checkpoint
@@ -86,7 +86,6 @@ def _compare(
     against: Path,
     load: Callable[[Path], Translator],
 ) -> Baseline:
-    """Scores of the baseline, with p-values of the differences."""
     sources, references = map(list, zip(*test_set.pairs, strict=True))
     if against.is_dir():
         languages = test_set.languages or [system.languages] * len(sources)

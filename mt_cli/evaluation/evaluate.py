@@ -110,7 +110,7 @@ def evaluate(
             "tokens_per_second": round(num_tokens / seconds, 1),
         },
     }
-    notes = notes_on_texts(scorer, hypotheses, references, languages, skipped)
+    notes = notes_on_texts(hypotheses, references, languages, skipped)
     return SplitScores.model_validate(tree | ({"notes": notes} if notes else {})), hypotheses
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import regex
 
 from mt_cli.corpus.rows import BlankRow, Languages
-from mt_cli.evaluation.scores import Scorer, rows_by_direction
+from mt_cli.evaluation.scores import rows_by_direction
 from mt_cli.translation.stream import listed_lines
 
 FEWEST_SENTENCES = 100
@@ -18,7 +18,6 @@ _MISSING = {"blank_source": "no source", "blank_target": "no reference", "blank_
 
 
 def notes_on_texts(
-    scorer: Scorer,
     hypotheses: Sequence[str],
     references: Sequence[str],
     languages: Sequence[Languages] = (),
@@ -32,21 +31,10 @@ def notes_on_texts(
             f"{fewest} sentence{'s' * (fewest != 1)}: intervals and p-values mean little below {FEWEST_SENTENCES} "
             "sentences, where single ones decide"
         )
-    notes += filter(None, [note_on_short_references(scorer, references)])
     sides = zip(hypotheses, references, strict=True)
     if number := sum(not text.strip() and bool(reference.strip()) for text, reference in sides):
         notes.append(f"{number:,} of {len(hypotheses):,} translations are empty")
     return notes
-
-
-def note_on_short_references(scorer: Scorer, references: Sequence[str]) -> str | None:
-    """Note that most references are too short for BLEU, which is then 0 for perfect translations; None if not."""
-    if scorer.bleu_tokenizer != "13a" or not is_short(references):
-        return None
-    return (
-        "most references have fewer than four words, and BLEU counts sequences of four, so it says nothing here; look "
-        "at chrF, and let it choose the checkpoint (training.best_metric: chrf)"
-    )
 
 
 def is_short(texts: Sequence[str]) -> bool:

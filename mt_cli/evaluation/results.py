@@ -175,16 +175,14 @@ def read_rows(path: Path) -> list[dict[str, float]]:
         with suppress(ValueError, RecursionError):
             row = json.loads(line)
             items = row.items() if isinstance(row, dict) else ()
-            points = {tag: value for tag, value in items if _is_point(tag, value)}
+            points = {tag: value for tag, value in items if _is_point(value)}
             if isinstance(points.get("step"), int):
                 rows.append(points)
     return rows
 
 
-def _is_point(tag: str, value: object) -> bool:
-    """True if TensorBoard can draw a value and store its tag: JSON allows tags with lone surrogates."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _TOO_LARGE
-    return is_number and not any("\ud800" <= character <= "\udfff" for character in tag)
+def _is_point(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _TOO_LARGE
 
 
 def _content(path: Path) -> bytes:

@@ -92,18 +92,14 @@ class Scorer:
     def for_language(self, language: str) -> Scorer:
         """A copy for another target language; a BLEU tokenizer that was not chosen by language stays."""
         is_automatic = self.bleu_tokenizer == tokenizer_of(self.language)
-        return replace(
-            self,
-            language=language,
-            bleu_tokenizer=tokenizer_of(language) if is_automatic else self.bleu_tokenizer,
-        )
+        tokenizer = tokenizer_of(language) if is_automatic else self.bleu_tokenizer
+        return replace(self, language=language, bleu_tokenizer=tokenizer)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Metrics that suit the language."""
-        if writes_spaces(self.language):
-            return tuple(METRICS)
-        return tuple(name for name in METRICS if name != "wer" and (name != "ter" or self._is_asian))
+        needs_spaces = () if writes_spaces(self.language) else ("wer",) if self._is_asian else ("ter", "wer")
+        return tuple(name for name in METRICS if name not in needs_spaces)
 
     @property
     def default_metric(self) -> str:
@@ -123,18 +119,18 @@ class Scorer:
 
     def score_with_confidence(
         self, hypotheses: Sequence[str], references: Sequence[str], names: Sequence[str] = ()
-    ) -> dict[str, Score]:
+    ) -> Scores:
         """Scores as `score` computes them, with half the width of their 95 % confidence intervals.
 
         Each metric reads the sentences only once.
         """
         metrics = {name: self._metric(name) for name in names or self.names}
         (results,) = self._resampled([hypotheses], references, metrics)
-        scores = {}
-        for name, result in results.items():
-            signature, interval = self._signature(metrics[name]), round(float(result.ci), 4)
-            scores[name] = Score.of(name, round(result.score, 4), signature, confidence_95=interval)
-        return scores
+        intervals = {name: round(float(result.ci), 4) for name, result in results.items()}
+        return {
+            name: Score.of(name, round(result.score, 4), self._signature(metrics[name]), confidence_95=intervals[name])
+            for name, result in results.items()
+        }
 
     def compare(self, hypotheses: Sequence[str], baseline: Sequence[str], references: Sequence[str]) -> Scores:
         """Scores of a baseline, given its translations, with p-values of the differences (paired bootstrap)."""

@@ -56,7 +56,8 @@ def read_bundle(
         "protect_patterns": list(description.protect_patterns),
         **unknown_corpus(description.tagging),
     }
-    sections = {"corpus": corpus, "tokenizer": description.tokenizer, "model": description.model}
+    tokenizer = description.tokenizer.model_dump(mode="json")
+    sections = {"corpus": corpus, "tokenizer": tokenizer, "model": description.model}
     decoding = description.decoding.model_dump(mode="json")
     config = parse_config({"name": name, **sections, "decoding": decoding}, str(path))
     source, target = load_pair(folder, config.tokenizer, description.tags)

@@ -9,7 +9,7 @@ from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import Cache
 from mt_cli.data.prepare import Data
 from mt_cli.data.statistics import describe_data
-from mt_cli.evaluation.notes import note_on_short_references
+from mt_cli.evaluation.notes import is_short
 from mt_cli.evaluation.scores import best_metric_of, scorer_of
 from mt_cli.exchange.destinations import describe_destinations
 from mt_cli.model.kernels import has_variable_length
@@ -73,7 +73,7 @@ def describe_computing(setup: Setup) -> str:
 
 def _notes_on_metric(data: Data, config: Config) -> list[str]:
     """Note that the references are too short for BLEU, if BLEU selects the best checkpoint."""
-    scorer = scorer_of(config, "valid")
-    is_bleu = best_metric_of(config, scorer) == "bleu"
-    note = note_on_short_references(scorer, [target for _, target in data.corpora["valid"].pairs]) if is_bleu else None
-    return [f"note: {note}"] if note else []
+    is_bleu = best_metric_of(config, scorer_of(config, "valid")) == "bleu"
+    if not is_bleu or not is_short([target for _, target in data.corpora["valid"].pairs]):
+        return []
+    return ["note: most references have fewer than four words, too few for BLEU; set training.best_metric: chrf"]

@@ -63,7 +63,7 @@ def average_run(path: Path, last: int | None, best: int | None) -> list[str]:
         data = prepare(run.config, Cache(path.parent / ".cache", say), run.tokenizers)
         keep_memory()
         device, training, state = pick_device(run.config.training.device), run.config.training, run.state
-        check_data(directory, fingerprints_of(data.corpora, run.config) | directory.frozen_file_digests(), state)
+        check_data(directory, fingerprints_of(data.corpora, run.config) | directory.tokenizer_digests(), state)
         objective = Objective(run.model.to(device), training)
         dtype = pick_precision(training.precision, device)
         validator = Validator(objective, data, run.config, dtype, device, state.longest_source)

@@ -222,7 +222,7 @@ def _load(setup: Setup, has_diverged: bool = False) -> RunState:
 
 def check_data(directory: RunDirectory, now: Mapping[str, str], state: RunState) -> None:
     """Raise RunError if the fingerprints of corpora or tokenizers differ from those in a state."""
-    directory.check_frozen_files(state.fingerprints)
+    directory.check_frozen_files(state)
     before = state.fingerprints
     changed = [name for name in dict.fromkeys([*now, *before]) if now.get(name) != before.get(name)]
     if changed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import torch
 from torch import Tensor
@@ -144,7 +144,7 @@ def create(
     if parent is not None and config.init.adapter_rank is not None:
         model = new_model(config, data.tokenizers)
         parent.load_weights_into(model)
-        save_checkpoint(directory.base_path, model, {})
+        save_checkpoint(directory.base_path, model, {"parents": [asdict(parent.run.ancestor)]})
     return config, data, parent
 
 
@@ -163,9 +163,7 @@ def build_setup(run: Run, state: RunState, parent: ParentRun | None) -> Setup:
     model = _build_model(run, parent)
     objective = Objective(model, training)
     pairs = training_pairs(data, config, run.group)
-    fingerprints = run.group.on_main(
-        lambda: fingerprints_of(data.corpora, config) | run.directory.frozen_file_digests()
-    )
+    fingerprints = run.group.on_main(lambda: fingerprints_of(data.corpora, config) | run.directory.tokenizer_digests())
     return Setup(
         run,
         objective,

@@ -22,8 +22,10 @@ from mt_cli.tokenizer.spacing import has_spacing
 from mt_cli.tokenizer.special_tokens import ABSENT, BYTES, SPACE, SPECIAL_TOKENS
 from mt_cli.tokenizer.tokenizer import MAX_ENTRY_CHARACTERS, Backend, Tokenizer, TokenizerPair
 
+MAX_ENTRIES = 4000
+"""Maximum number of new words, characters and subwords."""
 _MAX_CHARACTERS = 0.75
-"""Maximum share of new subwords that are single characters."""
+"""Maximum fraction of new subwords that are single characters."""
 _MIN_FREQUENCY, _MAX_LENGTH = 5, 12
 """Smallest count of a subword of several characters, and its greatest length."""
 _WORD = re.compile(rf"{SPACE}?[^{SPACE}]+|{SPACE}")
@@ -35,7 +37,6 @@ def extended_pair(
     pair: TokenizerPair,
     pairs: Callable[[], Iterable[tuple[str, str]]],
     tags: Sequence[str],
-    max_entries: int,
     is_shared: bool,
 ) -> TokenizerPair:
     """Extend both tokenizers for the sides of the pairs; each call of `pairs` reads them again.
@@ -46,14 +47,14 @@ def extended_pair(
     source, target = pair
     if is_shared:
         group = [source] if source is target else [source, target]
-        group = extended(group, (text for texts in pairs() for text in texts), tags, max_entries)
+        group = extended(group, (text for texts in pairs() for text in texts), tags)
         return group[0], group[-1]
     sources, targets = ((texts[side] for texts in pairs()) for side in (0, 1))
-    return extended([source], sources, tags, max_entries)[0], extended([target], targets, (), max_entries)[0]
+    return extended([source], sources, tags)[0], extended([target], targets)[0]
 
 
 def extended(
-    group: Sequence[Tokenizer], texts: Iterable[str], tags: Sequence[str], max_entries: int
+    group: Sequence[Tokenizer], texts: Iterable[str], tags: Sequence[str] = (), max_entries: int = MAX_ENTRIES
 ) -> list[Tokenizer]:
     """Extend tokenizers of one kind and with the same entries by the same new entries.
 

@@ -17,7 +17,7 @@ from mt_cli.corpus.cache import digest_of_file, fingerprint
 from mt_cli.corpus.protected_text import Protection
 from mt_cli.decoding.ctranslate2 import CTranslate2Engine, import_ctranslate2
 from mt_cli.errors import InputError, reason
-from mt_cli.runtime.files import check_regular, json_text, read_model
+from mt_cli.runtime.files import check_regular, json_text, read_model, reading
 from mt_cli.tokenizer.special_tokens import SPECIAL_TOKENS
 from mt_cli.tokenizer.tokenizer import TokenizerPair, load_pair
 
@@ -29,7 +29,7 @@ class Description(BaseModel):
 
     architecture: str = "encoder-decoder Transformer; names of weights as in mt_cli/model/transformer.py"
     model: dict[str, Any]
-    tokenizer: dict[str, Any]
+    tokenizer: TokenizerConfig
     decoding: DecodingConfig
     source_language: str
     target_language: str
@@ -71,7 +71,7 @@ def describe(run: TrainedRun, folder: Path) -> None:
         (folder / f"tokenizer.{name}.json").write_text(tokenizer.to_json(), encoding="utf-8")
     description = Description(
         model=config.model.model_dump(mode="json"),
-        tokenizer=config.tokenizer.model_dump(mode="json"),
+        tokenizer=config.tokenizer,
         decoding=config.decoding,
         source_language=config.corpus.source,
         target_language=config.corpus.target,
@@ -91,10 +91,8 @@ def describe(run: TrainedRun, folder: Path) -> None:
 
 def load_exported(
     paths: Sequence[str | Path], device: str, precision: str, checkpoint: str | None
-) -> tuple[CTranslate2Engine, TokenizerPair, Description, str]:
+) -> tuple[CTranslate2Engine, TokenizerPair, Description]:
     """Load a model that `mt export --format ctranslate2` wrote; `paths` has only its folder.
-
-    Also return a digest of its files.
 
     Raises InputError if ctranslate2 is not installed, the folder has no such model, or a precision or checkpoint is
     given, because an exported model has only one precision and one checkpoint.
@@ -107,16 +105,32 @@ def load_exported(
         raise InputError("exported models cannot be an ensemble; use the engine mt, or one folder")
     ctranslate2, folder = import_ctranslate2(), Path(paths[0])
     try:
-        for path in folder.iterdir():
-            check_regular(path)  # CTranslate2 itself would block on a pipe.
-        digests = [digest_of_file(path) for path in sorted(folder.iterdir()) if path.is_file()]
+        with reading(folder):
+            for path in _files(folder):
+                check_regular(path)  # CTranslate2 itself would block on a pipe.
         description = read_model(folder / DESCRIPTION, Description)
-        tokenizers = load_pair(folder, TokenizerConfig.model_validate(description.tokenizer), description.tags)
-        description.protection.spans(" ")  # Raises for a pattern that is none.
-        engine = CTranslate2Engine(ctranslate2, folder, tokenizers, device)
-    except (OSError, ValueError, RuntimeError, InputError, regex.error) as error:  # And RecursionError.
-        raise InputError(
-            f"{folder}: no model for --engine ctranslate2 ({reason(error)}); write one with "
-            "`mt export --format ctranslate2 --output FOLDER` and use it with --run FOLDER"
-        ) from None
-    return engine, tokenizers, description, fingerprint(digests)
+        tokenizers = load_pair(folder, description.tokenizer, description.tags)
+        description.protection.spans(" ")
+    except (InputError, regex.error) as error:
+        raise _refusal(folder, error) from None
+    try:
+        return CTranslate2Engine(ctranslate2, folder, tokenizers, device), tokenizers, description
+    except (ValueError, RuntimeError) as error:  # Of the library, which reads the model.
+        raise _refusal(folder, error) from None
+
+
+def _refusal(folder: Path, error: Exception) -> InputError:
+    return InputError(
+        f"{folder}: no model for --engine ctranslate2 ({reason(error)}); write one with "
+        "`mt export --format ctranslate2 --output FOLDER` and use it with --run FOLDER"
+    )
+
+
+def digest_of_export(folder: Path) -> str:
+    """Digest of the files in the folder of an exported model."""
+    return fingerprint([digest_of_file(path) for path in _files(folder)])
+
+
+def _files(folder: Path) -> list[Path]:
+    """Files in a folder; a download may have added a folder of its own."""
+    return sorted(path for path in folder.iterdir() if not path.is_dir())

@@ -7,8 +7,7 @@ Translator.load("runs/quickstart").translate(["The old doctor sleeps."])
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 from torch import Tensor
 
+from mt_cli.checkpoint.checkpoint import digest_of
 from mt_cli.checkpoint.trained import load_together
 from mt_cli.config.loading import changed_section
 from mt_cli.config.sections import DecodingConfig
@@ -35,7 +35,7 @@ from mt_cli.runtime.devices import pick_device, pick_precision, use_threads
 from mt_cli.runtime.group import ALONE, Group
 from mt_cli.tokenizer.special_tokens import EOS, UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
-from mt_cli.translation.exported import load_exported
+from mt_cli.translation.exported import digest_of_export, load_exported
 from mt_cli.translation.lines import Alignment, LineSplitter, Segment, TextHypothesis, Translation
 from mt_cli.translation.token_details import attended_words, details_of
 
@@ -74,8 +74,8 @@ class Translator:
     most_tokens: int | None = None
     """`corpus.max_tokens`, the limit of positions and exports; None means `max_tokens`."""
     protection: Protection = UNPROTECTED
-    weights_digest: str = ""
-    """Digest of the weights and of the dtype in which an engine computes."""
+    weights_digest: Callable[[], str] = lambda: ""
+    """Digest of the weights in the dtype in which the engine computes; slow for large models."""
 
     @classmethod
     def load(
@@ -98,11 +98,12 @@ class Translator:
         use_threads(num_threads)
         paths = [run] if isinstance(run, str | Path) else list(run)
         if engine == "ctranslate2":
-            exported, tokenizers, of, digest = load_exported(paths, device, precision, checkpoint)
+            exported, tokenizers, of = load_exported(paths, device, precision, checkpoint)
             languages = of.source_language, of.target_language
             limits = of.max_tokens, of.most_tokens
             return cls(
-                *(exported, tokenizers, of.decoding, limits[0], of.tagging, languages, limits[1], of.protection), digest
+                *(exported, tokenizers, of.decoding, limits[0], of.tagging, languages, limits[1], of.protection),
+                lambda: digest_of_export(Path(paths[0])),
             )
         if engine != "mt":
             raise InputError(f"engine {engine}: use mt or ctranslate2")
@@ -114,17 +115,18 @@ class Translator:
         max_tokens = min(run.max_tokens for run in runs)
         most = min(run.config.corpus.max_tokens for run in runs)
         decoding, tagging, protection = first.config.decoding, corpus.tagging, Protection.of(corpus)
-        # The fingerprints include the frozen weights below adapters.
-        digest = fingerprint(engine, [[run.digest, run.state.fingerprints] for run in runs], str(dtype))
         return cls(
-            *(transformer, first.tokenizers, decoding, max_tokens, tagging, corpus.languages, most, protection), digest
+            *(transformer, first.tokenizers, decoding, max_tokens, tagging, corpus.languages, most, protection),
+            lambda: digest_of(model.state_dict()),
         )
 
     @property
     def digest(self) -> str:
         """Digest of everything that translations depend on, except the text and the options of the search."""
         settings = self.max_tokens, self.most_tokens, self.tagging, self.languages, self.protection
-        return fingerprint(self.weights_digest, [tokenizer.to_json() for tokenizer in self.tokenizers], repr(settings))
+        return fingerprint(
+            self.weights_digest(), [tokenizer.to_json() for tokenizer in self.tokenizers], repr(settings)
+        )
 
     @property
     def source_tokenizer(self) -> Tokenizer:
@@ -175,9 +177,9 @@ class Translator:
     ) -> list[str]:
         """Translate each sentence; an empty sentence stays empty.
 
-        `decoding` changes options of the section `decoding`, such as `beam_size=1`; None keeps an option. A
-        `length_penalty` applies to all tags. `tag` is put before sentences that do not begin with a tag; None means the
-        default tag of the model, if it has one. Every translation begins with `prefix`.
+        `decoding` changes options of the section `decoding`, such as `beam_size=1`; None keeps an option. `tag` is put
+        before sentences that do not begin with a tag; None means the default tag of the model, if it has one. Every
+        translation begins with `prefix`.
         """
         return [item.text for item in self.translate_fully(sentences, tag=tag, prefix=prefix, **decoding)]
 
@@ -206,8 +208,9 @@ class Translator:
             *(self.source_tokenizer, self.max_tokens, self.tagging, self.languages, most_tokens, self.protection),
             lowers_capitals=settings.capitals == "lower",
         )
+        if self.protection and (reserved := [character for character in prefix if character in RESERVED]):
+            raise InputError(f"prefix: U+{ord(reserved[0]):X} is reserved for protected spans; write the span itself")
         split = [splitter.split(text, tag, split_sentences) for text in texts]
-        self._check_prefix(prefix, split)
         lines = self._search(split, settings, num_best, prefix)
         return self.add_details(lines) if with_details else lines
 
@@ -274,13 +277,9 @@ class Translator:
     def _search(
         self, lines: Sequence[Translation], decoding: DecodingConfig, num_best: int, prefix: str
     ) -> list[Translation]:
-        """Add hypotheses to each segment of the lines."""
-        segments = [segment for line in lines for segment in line.searched]
-        prefixes = [
-            part.protected.protect(prefix) if number == 0 else ""
-            for line in lines
-            for number, part in enumerate(line.searched)
-        ]
+        searched = [line.searched for line in lines]
+        segments = [segment for parts in searched for segment in parts]
+        prefixes = [part.protected.protect(prefix) if part is parts[0] else "" for parts in searched for part in parts]
         prefix_ids = self.target_tokenizer.encode(prefixes) if prefix else []
         hypotheses = self._hypotheses(segments, decoding, num_best, prefix_ids)
         results = zip(segments, prefixes, hypotheses, strict=True)
@@ -288,21 +287,6 @@ class Translator:
         texts = self._texts(rows, decoding.unk == "copy")
         with_texts = ([TextHypothesis(next(texts), best) for best in of_segment] for of_segment in hypotheses)
         return [line.with_hypotheses(with_texts) for line in lines]
-
-    def _check_prefix(self, prefix: str, lines: Sequence[Translation]) -> None:
-        """Raise InputError for a prefix whose protected spans would be lost or doubled."""
-        if not prefix or not self.protection:
-            return
-        if character := next((character for character in prefix if character in RESERVED), None):
-            raise InputError(f"prefix: U+{ord(character):X} is reserved for protected spans; write the span itself")
-        spans = Counter(prefix[start:end] for start, end in self.protection.spans(prefix))
-        for first, *rest in (line.searched or [Segment.copied("", 0)] for line in lines):
-            for span in spans - Counter(first.protected.contents):
-                if any(span in segment.protected.contents for segment in rest):
-                    raise InputError(
-                        f"prefix: {span} is not in the first segment of its line, {first.protected.original!r:.60}, "
-                        "but in a later one, and would occur twice; translate the segments one by one"
-                    )
 
     def _hypotheses(
         self, segments: Sequence[Segment], decoding: DecodingConfig, num_best: int, prefix_ids: Sequence[Ids]

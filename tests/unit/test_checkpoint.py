@@ -8,8 +8,10 @@ import torch
 from torch import nn
 
 from mt_cli.checkpoint import checkpoint
+from mt_cli.checkpoint.averages import known_digests
 from mt_cli.checkpoint.checkpoint import Checkpoint, save_checkpoint
 from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.checkpoint.lineage import Ancestor
 from mt_cli.checkpoint.state import RunState
 from mt_cli.errors import DamagedFileError, RunError
 
@@ -116,6 +118,11 @@ def test_the_digest_depends_on_the_weights_alone(tmp_path):
     model[0].weight.data[0, 0] += 1
     save_checkpoint(tmp_path / "last.safetensors", model, {})
     assert digests[0] == digests[1] != Checkpoint(tmp_path / "last.safetensors").digest
+
+
+def test_ancestors_of_unknown_weights_are_not_the_same_ancestor():
+    bundle = Ancestor("bundle", ("en", "it"), 0, "")
+    assert list(known_digests([Ancestor("child", ("en", "it"), 5, "abc", [bundle])])) == ["abc"]
 
 
 def test_a_checkpoint_that_is_replaced_is_read_to_its_end(tmp_path):

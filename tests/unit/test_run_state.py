@@ -35,8 +35,6 @@ ANCESTOR = {"run": "a", "languages": ["en", "it"], "step": 1, "weights": "0"}
         {"position": None},
         {"elapsed_seconds": math.nan},
         {"unlogged": [[1, 2]]},
-        {"position": {"num_processes": 10**9}},
-        {"position": {"step": -1}},
         {"best_step": 10**400},
         {"parents": functools.reduce(lambda parents, _: [ANCESTOR | {"parents": parents}], range(900), [])},
     ],
