@@ -22,13 +22,13 @@ from mt_cli.config.sources import (
 )
 from mt_cli.corpus.cache import digest_of_file
 from mt_cli.corpus.dataset import commit_of_dataset, identity_of_dataset, read_dataset
-from mt_cli.corpus.delimited import is_quoted
 from mt_cli.corpus.folder import content_of_folder, files_in_folder, places_in_folder, read_folder
 from mt_cli.corpus.formats import FORMATS, format_of, read_file
+from mt_cli.corpus.formats.delimited import is_quoted
 from mt_cli.corpus.lines import count_lines, read_lines
 from mt_cli.corpus.misalignment import first_misaligned_line
 from mt_cli.corpus.practice import reverse_words
-from mt_cli.corpus.read_report import Item, ReadOptions, ReadReport, options_of
+from mt_cli.corpus.read_report import Item, ReadReport
 from mt_cli.corpus.rows import Languages, Row
 from mt_cli.errors import CorpusError
 
@@ -173,7 +173,7 @@ def _first_misaligned_line(source_path: Path, target_path: Path) -> int | None:
 
 
 def _read_one_file(source: FileSource, languages: Languages) -> Iterator[Item]:
-    return read_file(Path(source.file), languages, source.columns, options_of(source))
+    return read_file(Path(source.file), languages, source.columns, source.format)
 
 
 def _digest_of_file(source: FileSource) -> str:
@@ -184,7 +184,7 @@ def _digest_of_file(source: FileSource) -> str:
 def _read_builtin(source: BuiltinSource, languages: Languages) -> Iterator[Item]:
     path = _practice_file(source)
     if path.suffix == ".gz":
-        return read_file(path, languages, None, ReadOptions("plain_tsv"))
+        return read_file(path, languages, None, "plain_tsv")
     return ((number, *pair) for number, pair in enumerate(reverse_words.reversed_words(source.split), start=1))
 
 
