@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,19 +38,17 @@ def elements(path: Path, names: Collection[str]) -> Iterator[Found]:
     Raises CorpusError, with the line, if the file is not well-formed XML in its encoding.
     """
     parser: Any = XMLPullParser(("start", "end"))
-    parents = list[Element]()
-    start, before = 0, ""
-    for line, piece in _pieces(path):
-        if not parents and _ENTITY in before[-len(_ENTITY) :] + piece:
+    parents, starts, start = list[Element](), deque[int](), 0
+    for line, piece in _feed(parser, path, re.compile(rf"<(?:[\w.-]+:)?(?:{'|'.join(names)})(?=[\s/>])"), starts):
+        if not parents and _ENTITY in piece:
             raise CorpusError(f"{path}, line {line:,}: declares an entity; write its text where it is used")
-        before = piece
-        for event, element in _events(parser, piece, path, line):
+        for event, element in _events(parser, path):
             if event == "start":
                 if element.tag[0] == "{":
                     element.tag = element.tag.rpartition("}")[2]
                 parents.append(element)
                 if element.tag in names:
-                    start = line
+                    start = starts.popleft() if starts else line
                 continue
             parents.pop()
             if element.tag in names:
@@ -63,21 +62,35 @@ def elements(path: Path, names: Collection[str]) -> Iterator[Found]:
         raise _damaged(path, error) from None
 
 
-def _events(parser: Any, piece: str, path: Path, line: int) -> Iterator[tuple[str, Element]]:
-    try:
-        parser.feed(piece)
-    except UnicodeEncodeError:
-        problem = "a character is not in the encoding of the file (UTF-8, if none is declared)"
-        raise CorpusError(f"{path}, line {line:,}: {problem}") from None
-    events = parser.read_events()
-    while True:
+def _feed(parser: Any, path: Path, tag: re.Pattern[str], starts: deque[int]) -> Iterator[tuple[int, str]]:
+    """Pieces of a file that were given to a parser, with their first lines; `starts` gets the lines of start tags.
+
+    The parser does not tell them. After a tag in a comment, the lines in the rest of the piece may be too small.
+    """
+    line, before = 1, ""
+    for piece in text_of(path):
+        text, place, number = before + piece, len(before), line
+        for match in tag.finditer(piece):
+            number += piece.count("\n", place - len(before), match.start())
+            place = match.start() + len(before)
+            starts.append(number)
         try:
-            event = next(events, None)
-        except ParseError as error:
-            raise _damaged(path, error) from None
-        if event is None:
-            return
-        yield event
+            parser.feed(piece)
+        except UnicodeEncodeError as error:
+            problem = "a character is not in the encoding of the file (UTF-8, if none is declared)"
+            raise CorpusError(f"{path}, line {line + piece.count(chr(10), 0, error.start):,}: {problem}") from None
+        yield line, text
+        if ">" in text[place:]:
+            starts.clear()
+        line += piece.count("\n")
+        before = piece[-len(_ENTITY) :]
+
+
+def _events(parser: Any, path: Path) -> Iterator[tuple[str, Element]]:
+    try:
+        yield from parser.read_events()
+    except ParseError as error:
+        raise _damaged(path, error) from None
 
 
 def _damaged(path: Path, error: ParseError) -> CorpusError:
@@ -85,11 +98,8 @@ def _damaged(path: Path, error: ParseError) -> CorpusError:
     return CorpusError(f"{path}, line {error.position[0]:,}: not well-formed XML: {problem}")
 
 
-def _pieces(path: Path) -> Iterator[tuple[int, str]]:
-    """Lines of a file, long ones in pieces, with their numbers; bytes that are not in its encoding become surrogates.
-
-    In UTF-16 and UTF-32 such bytes become U+FFFD.
-    """
+def text_of(path: Path) -> Iterator[str]:
+    """Text of an XML file in pieces; bytes that are not in its encoding become surrogates or, in UTF-16, U+FFFD."""
     with opened(path) as file:
         prefix = file.peek(1)[:8192]
         encoding = next((name for mark, name in _MARKS.items() if prefix.startswith(mark)), None)
@@ -98,12 +108,10 @@ def _pieces(path: Path) -> Iterator[tuple[int, str]]:
         declared = _DECLARED.search(prefix)
         encoding = encoding or (declared[1].decode("ascii") if declared else "utf-8")
         is_wide = re.match("utf[-_]?(16|32)", encoding, re.IGNORECASE)
-        line = 1
         try:
             text = io.TextIOWrapper(file, encoding, "replace" if is_wide else "surrogateescape")
-            while piece := text.readline(_PIECE):
-                yield line, piece
-                line += piece[-1] == "\n"
+            while piece := text.read(_PIECE):
+                yield piece
         except (LookupError, UnicodeError) as error:
             advice = "correct the encoding in this line, or convert the file to UTF-8"
             raise CorpusError(f"{path}, line 1: not {encoding}: {error}; {advice}") from None
