@@ -68,9 +68,10 @@ class ChosenVarieties:
     """Lines for users."""
 
     @property
-    def sides(self) -> tuple[str, ...]:
+    def sides(self) -> tuple[str, str]:
         """Varieties of the source and the target."""
-        return tuple(map(variety_of, self.codes.values()))
+        source, target = map(variety_of, self.codes.values())
+        return source, target
 
 
 def is_same_variety(code: str, second_code: str) -> bool:

@@ -19,13 +19,15 @@ _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 
 def read_tmx(path: Path, varieties: ChosenVarieties) -> Iterator[Item]:
     """Translation units; each side is the first segment of the variety of its language."""
-    first, second = varieties.sides
+    sides = first, second = varieties.sides
     for line, unit, _ in elements(path, ("tu",)):
         texts = dict[str, str]()
-        for variant in unit.iter("tuv"):
-            variety = variety_of(variant.get(_XML_LANG) or variant.get("lang") or "")
+        for variant in unit:
+            variety = variety_of(variant.get(_XML_LANG) or variant.get("lang") or "") if variant.tag == "tuv" else ""
+            if variety not in sides or variety in texts:
+                continue
             segment = next((child for child in variant if child.tag == "seg"), None)
-            if segment is not None and variety not in texts and variety in (first, second):
+            if segment is not None:
                 texts[variety], codes = text_of_segment(segment)
                 if codes:
                     yield DroppedCodes(len(codes), codes[0], f"{path}, line {line:,}")

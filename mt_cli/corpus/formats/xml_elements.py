@@ -39,10 +39,11 @@ def elements(path: Path, names: Collection[str]) -> Iterator[Found]:
     """
     parser: Any = XMLPullParser(("start", "end"))
     parents, starts, start = list[Element](), deque[int](), 0
-    for line, piece in _feed(parser, path, re.compile(rf"<(?:[\w.-]+:)?(?:{'|'.join(names)})(?=[\s/>])"), starts):
+    tags = re.compile(rf"<(?:[\w.-]+:)?(?:{'|'.join(names)})(?=[\s/>])")
+    for line, piece, events in _parsed(parser, path, tags, starts):
         if not parents and _ENTITY in piece:
             raise CorpusError(f"{path}, line {line:,}: declares an entity; write its text where it is used")
-        for event, element in _events(parser, path):
+        for event, element in events:
             if event == "start":
                 if element.tag[0] == "{":
                     element.tag = element.tag.rpartition("}")[2]
@@ -62,35 +63,33 @@ def elements(path: Path, names: Collection[str]) -> Iterator[Found]:
         raise _damaged(path, error) from None
 
 
-def _feed(parser: Any, path: Path, tag: re.Pattern[str], starts: deque[int]) -> Iterator[tuple[int, str]]:
-    """Pieces of a file that were given to a parser, with their first lines; `starts` gets the lines of start tags.
+def _parsed(
+    parser: Any, path: Path, tags: re.Pattern[str], starts: deque[int]
+) -> Iterator[tuple[int, str, Sequence[tuple[str, Element]]]]:
+    """First line, text and events of each piece of a file; `starts` gets the lines of start tags.
 
-    The parser does not tell them. After a tag in a comment, the lines in the rest of the piece may be too small.
+    The parser does not tell lines. After a tag in a comment, the lines in the rest of the piece may be too small.
     """
     line, before = 1, ""
     for piece in text_of(path):
         text, place, number = before + piece, len(before), line
-        for match in tag.finditer(piece):
+        for match in tags.finditer(piece):
             number += piece.count("\n", place - len(before), match.start())
             place = match.start() + len(before)
             starts.append(number)
         try:
             parser.feed(piece)
+            events = list(parser.read_events())
+        except ParseError as error:
+            raise _damaged(path, error) from None
         except UnicodeEncodeError as error:
             problem = "a character is not in the encoding of the file (UTF-8, if none is declared)"
             raise CorpusError(f"{path}, line {line + piece.count(chr(10), 0, error.start):,}: {problem}") from None
-        yield line, text
+        yield line, text, events
         if ">" in text[place:]:
             starts.clear()
         line += piece.count("\n")
         before = piece[-len(_ENTITY) :]
-
-
-def _events(parser: Any, path: Path) -> Iterator[tuple[str, Element]]:
-    try:
-        yield from parser.read_events()
-    except ParseError as error:
-        raise _damaged(path, error) from None
 
 
 def _damaged(path: Path, error: ParseError) -> CorpusError:
