@@ -71,13 +71,22 @@ def files_of(source: TextSource) -> list[Path]:
 def places_in(corpus: CorpusConfig, name: str, rows: Collection[tuple[str, int]]) -> dict[tuple[str, int], str]:
     """Places of rows of a corpus, for people; a row is the name of its source and its number."""
     sources = corpus.groups.get(name) or corpus.train  # A held-out share is in the sources of `train`.
-    places = {(origin, number): f"line {number:,}" for origin, number in rows}
+    places = dict[tuple[str, int], str]()
     for origin, source in zip(names_of(sources), sources, strict=True):
+        unit = _unit_of(source)
+        places |= {(name, number): f"{unit} {number:,}" for name, number in rows if name == origin}
         numbers = {number for row_origin, number in rows if row_origin == origin}
         if numbers and isinstance(source, FolderSource):
             in_folder = places_in_folder(source, languages_in(source, corpus.languages), numbers)
             places |= {(origin, number): place for number, place in in_folder.items()}
     return places
+
+
+def _unit_of(source: Source) -> str:
+    """What the numbers of the rows of a source count."""
+    if isinstance(source, FileSource):
+        return format_of(Path(source.file), source.format).unit
+    return "row" if isinstance(source, DatasetSource) else "line"
 
 
 def notes_on_files(corpus: CorpusConfig) -> list[str]:
