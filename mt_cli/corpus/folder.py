@@ -13,7 +13,7 @@ from mt_cli.corpus.formats import FORMATS, format_of, names_in, read_file
 from mt_cli.corpus.languages import primary
 from mt_cli.corpus.read_report import SKIP_HINT, Item, SkippedFile
 from mt_cli.corpus.rows import Languages
-from mt_cli.corpus.varieties import ChosenVarieties, Varieties, chosen_varieties, nearest_variety
+from mt_cli.corpus.varieties import ChosenVarieties, Varieties, chosen_varieties, is_variety_of, nearest_variety
 from mt_cli.errors import ColumnError, CorpusError
 
 _LISTED = 20
@@ -137,7 +137,7 @@ def _catalogues_in(paths: Sequence[Path], target: str, source: FolderSource) -> 
     if nearest is None and len({primary(code) for code in named}) > 1:
         listed = ", ".join(named[:_LISTED])
         raise CorpusError(f"{where}: no catalogue is in `{target}`; their headers or names say {listed}")
-    others = [code for code in named if nearest is not None and not _is_read_for(code, nearest)]
+    others = [code for code in named if nearest is not None and not is_variety_of(code, nearest)]
     notes = []
     if others:
         numbers = [sum(code == other for code in codes.values()) for other in others]
@@ -146,10 +146,3 @@ def _catalogues_in(paths: Sequence[Path], target: str, source: FolderSource) -> 
     elif nearest is None and named:
         notes = [f"{where}: the headers or names of the catalogues say {', '.join(named)}; read as `{target}`"]
     return [path for path in paths if codes[path] not in others], ChosenVarieties({}, notes)
-
-
-def _is_read_for(code: str, nearest: str) -> bool:
-    """True if two codes with their likely territories are one: `de` and `de_DE`, but not `pt` and `pt_PT`."""
-    import langcodes
-
-    return primary(code) == primary(nearest) and langcodes.tag_distance(code, nearest) == 0

@@ -50,12 +50,10 @@ class Varieties:
 
     def listed(self, codes: Iterable[str] | None = None) -> str:
         """Varieties with their number of segments, for people; by default all of them."""
-        counts = [(code, self.counts[code]) for code in (self.counts if codes is None else codes)]
-        texts = [f"{code} ({number:,})" for code, number in counts[:_LISTED]]
-        if counts:
-            (code, number), *_ = counts
-            texts[0] = f"{code} ({number:,} segment{'s' * (number != 1)})"
-        return ", ".join(texts + [f"{len(counts) - _LISTED:,} more"] * (len(counts) > _LISTED))
+        texts = [f"{code} ({self.counts[code]:,})" for code in (self.counts if codes is None else codes)]
+        if texts:
+            texts[0] = texts[0].replace(")", " segments)")
+        return ", ".join(texts[:_LISTED] + [f"{len(texts) - _LISTED:,} more"] * (len(texts) > _LISTED))
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ Reader = Callable[[Path, Languages, Columns, ChosenVarieties | None], Iterator[I
 
 
 class Format(NamedTuple):
-    """How files of a format are read."""
+    """Functions that read files of a format."""
 
     suffixes: tuple[str, ...]
     read: Reader
