@@ -74,10 +74,11 @@ def _is_role(name: str, side: int) -> bool:
 
 
 def _has_role(name: str, side: int) -> bool:
-    """True if a word of a short name means the side and none means the other one: `Target text`, `src_sentence`."""
-    words = re.findall(r"[^\W_]+", name.lower())
+    """True if one of two words means the side and the other one neither side: `Target text`, `src_sentence`."""
+    words = re.findall("[a-z]{3,}", name.lower())
     is_of_side = [any(word in roles for word in words) for roles in _ROLES]
-    return len(words) <= 2 and is_of_side[side] and not is_of_side[1 - side]
+    has_form = re.fullmatch("[a-z]+[ _.-]+[a-z]+", name.strip().lower()) is not None
+    return has_form and len(words) == 2 and is_of_side[side] and not is_of_side[1 - side]
 
 
 def _only(names: Sequence[str], sides: Sequence[Sequence[int]], wanted: Sequence[str], where: str) -> tuple[int, int]:
