@@ -40,9 +40,7 @@ def elements(path: Path, names: Collection[str]) -> Iterator[Found]:
     parser: Any = XMLPullParser(("start", "end"))
     parents, starts, start = list[Element](), deque[int](), 0
     tags = re.compile(rf"<(?:[\w.-]+:)?(?:{'|'.join(names)})(?=[\s/>])")
-    for line, piece, events in _parsed(parser, path, tags, starts):
-        if not parents and _ENTITY in piece:
-            raise CorpusError(f"{path}, line {line:,}: declares an entity; write its text where it is used")
+    for line, events in _parsed(parser, path, tags, starts, parents):
         for event, element in events:
             if event == "start":
                 if element.tag[0] == "{":
@@ -64,9 +62,9 @@ def elements(path: Path, names: Collection[str]) -> Iterator[Found]:
 
 
 def _parsed(
-    parser: Any, path: Path, tags: re.Pattern[str], starts: deque[int]
-) -> Iterator[tuple[int, str, Sequence[tuple[str, Element]]]]:
-    """First line, text and events of each piece of a file; `starts` gets the lines of start tags.
+    parser: Any, path: Path, tags: re.Pattern[str], starts: deque[int], parents: Sequence[Element]
+) -> Iterator[tuple[int, Sequence[tuple[str, Element]]]]:
+    """First line and events of each piece of a file; `starts` gets the lines of start tags.
 
     The parser does not tell lines. After a tag in a comment, the lines in the rest of the piece may be too small.
     """
@@ -77,6 +75,8 @@ def _parsed(
             number += piece.count("\n", place - len(before), match.start())
             place = match.start() + len(before)
             starts.append(number)
+        if not parents and _ENTITY in text:
+            raise CorpusError(f"{path}, line {line:,}: declares an entity; write its text where it is used")
         try:
             parser.feed(piece)
             events = list(parser.read_events())
@@ -85,7 +85,7 @@ def _parsed(
         except UnicodeEncodeError as error:
             problem = "a character is not in the encoding of the file (UTF-8, if none is declared)"
             raise CorpusError(f"{path}, line {line + piece.count(chr(10), 0, error.start):,}: {problem}") from None
-        yield line, text, events
+        yield line, events
         if ">" in text[place:]:
             starts.clear()
         line += piece.count("\n")
