@@ -37,7 +37,7 @@ class Names(NamedTuple):
 
     names: list[str]
     are_languages: bool
-    """Whether all names are languages; otherwise they are columns, or the first cells of a table."""
+    """True if all names are languages; otherwise they are columns, or the first cells of a table."""
 
 
 def by_language(pairs: Iterable[tuple[Languages, Pair]]) -> dict[str, list[str]]:

@@ -157,6 +157,11 @@ def test_rows_are_numbered_by_the_line_where_they_begin(tmp_path):
 
 
 def test_odd_characters_are_text(tmp_path):
+    for kind, separator in (("csv", ","), ("tsv", "\t")):
+        for end in ("\n", "\r\n"):
+            text = f"one{separator}uno\rdue{end}two\r{separator}\rtre{end}"
+            (tmp_path / f"a.{kind}").write_text(text, encoding="utf-8", newline="")
+            assert read(tmp_path / f"a.{kind}") == [("one", "uno\rdue"), ("two\r", "\rtre")]
     (tmp_path / "a.jsonl").write_text('{"en": "x \\ud83d y", "it": "\\ud83d\\ude00"}\n', encoding="utf-8")
     assert read(tmp_path / "a.jsonl") == [("x \ufffd y", "😀")]
     (tmp_path / "a.tsv").write_text("one\0two three\tuno\n\0\tdue e\0tre\n" * 3, encoding="utf-8")
@@ -186,7 +191,6 @@ def test_bytes_that_are_no_text_are_refused(tmp_path, name, content, place):
     ("name", "content", "place"),
     [
         ("a.csv", b'a,b\n"c,d\n', "line 2"),
-        ("a.csv", b"a,b\nc\rd,e\n", "line 2"),
         ("a.csv", b"sep=;\na;b\n", "line 1: .*semicolons"),
         ("a.jsonl", b'{"en": "a", "it": "b"}\n{"en": \n', "line 2"),
         ("a.jsonl", b'{"en": "a", "de": "b"}\n', "line 1: .*'it'.*`columns`"),
