@@ -22,7 +22,7 @@ from mt_cli.corpus.lines import refuse_devices, unreadable
 from mt_cli.errors import CorpusError, InputError, MtError, reason
 from mt_cli.runtime.files import check_regular, new_folder, read_regular, remove
 
-FORMAT = 9
+FORMAT = 10
 """Version of the cache; increase it when the same data gives other content."""
 
 _CONTENTS = "contents.json"
