@@ -14,7 +14,7 @@ from mt_cli.corpus.read_report import DroppedCodes, Item
 from mt_cli.corpus.varieties import ChosenVarieties, Varieties, variety_of
 
 _LANGUAGE = re.compile(r"<tuv\s(?:[^<>]*?\s)?(?:xml:)?lang\s*=\s*[\"']([^\"'<>]*)")
-_XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
+_XML_LANG = "http://www.w3.org/XML/1998/namespace}lang"
 
 
 def read_tmx(path: Path, varieties: ChosenVarieties) -> Iterator[Item]:

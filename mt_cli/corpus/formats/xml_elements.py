@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import io
 import re
-from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-from xml.etree.ElementTree import Element, ParseError, XMLPullParser
+from typing import NamedTuple
+from xml.etree.ElementTree import Element, TreeBuilder
+from xml.parsers import expat
 
 from mt_cli.corpus.lines import opened, other_kind
 from mt_cli.errors import CorpusError
@@ -19,7 +19,6 @@ from mt_cli.errors import CorpusError
 _DECLARED = re.compile(rb"<\?xml[^>]*encoding\s*=\s*[\"']([\w.:-]+)")
 _MARKS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 _MARKS |= {b"<\0": "utf-16-le", b"\0<": "utf-16-be"}
-_ENTITY = "<!ENTITY"
 _PIECE = 1 << 16
 
 
@@ -29,7 +28,7 @@ class Found(NamedTuple):
     line: int
     element: Element
     parents: Sequence[Element]
-    """Elements around it from the root on, with their attributes; complete children are removed from them."""
+    """Elements around it from the root on, with their attributes and without their content."""
 
 
 def elements(path: Path, names: Collection[str]) -> Iterator[Found]:
@@ -37,64 +36,66 @@ def elements(path: Path, names: Collection[str]) -> Iterator[Found]:
 
     Raises CorpusError, with the line, if the file is not well-formed XML in its encoding.
     """
-    parser: Any = XMLPullParser(("start", "end"))
-    parents, starts, start = list[Element](), deque[int](), 0
-    tags = re.compile(rf"<(?:[\w.-]+:)?(?:{'|'.join(names)})(?=[\s/>])")
-    for line, events in _parsed(parser, path, tags, starts, parents):
-        for event, element in events:
-            if event == "start":
-                if element.tag[0] == "{":
-                    element.tag = element.tag.rpartition("}")[2]
-                parents.append(element)
-                if element.tag in names:
-                    start = starts.popleft() if starts else line
-                continue
-            parents.pop()
-            if element.tag in names:
-                yield Found(start, element, parents)
-                start = 0
-            if not start and parents:
-                del parents[-1][:]
-    try:
-        parser.close()
-    except ParseError as error:
-        raise _damaged(path, error) from None
-
-
-def _parsed(
-    parser: Any, path: Path, tags: re.Pattern[str], starts: deque[int], parents: Sequence[Element]
-) -> Iterator[tuple[int, Sequence[tuple[str, Element]]]]:
-    """First line and events of each piece of a file; `starts` gets the lines of start tags.
-
-    The parser does not tell lines. After a tag in a comment, the lines in the rest of the piece may be too small.
-    """
-    line, before = 1, ""
+    parser = _Parser(path, names)
     for piece in text_of(path):
-        text, place, number = before + piece, len(before), line
-        for match in tags.finditer(piece):
-            number += piece.count("\n", place - len(before), match.start())
-            place = match.start() + len(before)
-            starts.append(number)
-        if not parents and _ENTITY in text:
-            raise CorpusError(f"{path}, line {line:,}: declares an entity; write its text where it is used")
+        yield from parser.parsed(piece, False)
+    yield from parser.parsed("", True)
+
+
+class _Parser:
+    """Parser that builds only the elements with some names, by the handlers of a `TreeBuilder`."""
+
+    def __init__(self, path: Path, names: Collection[str]) -> None:
+        self._path, self._names = path, names
+        self._expat = expat.ParserCreate("utf-8", "}")
+        self._expat.buffer_text = True
+        self._expat.StartElementHandler, self._expat.EndElementHandler = self._start, self._end
+        self._expat.EntityDeclHandler = self._expat.SkippedEntityHandler = self._refuse_entity
+        self._parents, self._found = list[Element](), list[Found]()
+        self._line, self._tag, self._builder = 0, "", TreeBuilder()
+
+    def parsed(self, piece: str, is_last: bool) -> list[Found]:
+        """Elements that end in the next piece of the file."""
+        self._found, line = [], self._expat.CurrentLineNumber
         try:
-            parser.feed(piece)
-            events = list(parser.read_events())
-        except ParseError as error:
-            raise _damaged(path, error) from None
+            self._expat.Parse(piece, is_last)
+        except expat.ExpatError as error:
+            problem = f"not well-formed XML: {expat.errors.messages[error.code]}"
+            raise CorpusError(f"{self._path}, line {error.lineno:,}: {problem}") from None
         except UnicodeEncodeError as error:
+            line += piece.count("\n", 0, error.start)
             problem = "a character is not in the encoding of the file (UTF-8, if none is declared)"
-            raise CorpusError(f"{path}, line {line + piece.count(chr(10), 0, error.start):,}: {problem}") from None
-        yield line, events
-        if ">" in text[place:]:
-            starts.clear()
-        line += piece.count("\n")
-        before = piece[-len(_ENTITY) :]
+            raise CorpusError(f"{self._path}, line {line:,}: {problem}") from None
+        return self._found
 
+    def _start(self, tag: str, attributes: dict[str, str]) -> None:
+        name = tag.rpartition("}")[2]
+        if name not in self._names:
+            self._parents.append(Element(name, attributes))
+            return
+        self._line, self._tag, self._builder = self._expat.CurrentLineNumber, tag, TreeBuilder()
+        self._builder.start(tag, attributes)
+        self._expat.StartElementHandler, self._expat.EndElementHandler = self._builder.start, self._end_within
+        self._expat.CharacterDataHandler = self._builder.data
 
-def _damaged(path: Path, error: ParseError) -> CorpusError:
-    problem = str(error).rpartition(": line")[0]
-    return CorpusError(f"{path}, line {error.position[0]:,}: not well-formed XML: {problem}")
+    def _end(self, tag: str) -> None:
+        self._parents.pop()
+
+    def _end_within(self, tag: str) -> None:
+        self._builder.end(tag)
+        if tag != self._tag:
+            return
+        element = self._builder.close()
+        if "}" in tag:
+            for child in element.iter():
+                child.tag = child.tag.rpartition("}")[2]
+        self._found.append(Found(self._line, element, tuple(self._parents)))
+        self._expat.StartElementHandler, self._expat.EndElementHandler = self._start, self._end
+        self._expat.CharacterDataHandler = None
+
+    def _refuse_entity(self, name: str, *_: object) -> None:
+        line = self._expat.CurrentLineNumber
+        raise CorpusError(f"{self._path}, line {line:,}: the entity &{name}; is not one of XML; write its text instead")
 
 
 def text_of(path: Path) -> Iterator[str]:
