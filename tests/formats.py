@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from mt_cli.corpus.formats import read_file
-from mt_cli.corpus.read_report import ReadOptions, ReadReport
+from mt_cli.corpus.read_report import ReadReport
 from mt_cli.errors import CorpusError
 
 LANGUAGES = ("en", "it")
@@ -26,10 +26,10 @@ def read(path, languages=LANGUAGES, columns=None, format_name=None):
     return [row[1:] for row in numbered(path, languages, columns, format_name=format_name)[0]]
 
 
-def numbered(path, languages=LANGUAGES, columns=None, **options):
-    """Rows of a file, and the report on what was skipped."""
+def numbered(path, languages=LANGUAGES, columns=None, format_name=None):
+    """Rows of a file, and the report on what the reader chose and dropped."""
     report = ReadReport()
-    return list(report.rows(read_file(path, languages, columns, ReadOptions(**options)))), report
+    return list(report.rows(read_file(path, languages, columns, format_name))), report
 
 
 def assert_refused(path, content, place):

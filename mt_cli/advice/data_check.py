@@ -14,7 +14,7 @@ from mt_cli.advice import notes
 from mt_cli.advice.findings import Finding, shorten
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_CODES, STATUS_NAMES
-from mt_cli.corpus.delimited import is_quoted, quoted
+from mt_cli.corpus.formats.delimited import is_quoted, quoted
 from mt_cli.corpus.rows import untagged
 from mt_cli.corpus.sources import places_in
 from mt_cli.data.encode import SIDES, SideStatistics

@@ -118,7 +118,7 @@ def _folder(folder: str) -> Tree:
 def _evaluation_text(option: str, names: list[str], train: Mapping[str, Any], skip_damaged: bool) -> Tree:
     """One file with both sides, a folder, a split of the dataset that is trained on, or two files.
 
-    With `skip_damaged`, folders and translation memories are read without their damaged parts.
+    With `skip_damaged`, folders are read without their damaged files.
     """
     from mt_cli.corpus.formats import suffix_of
 
@@ -128,13 +128,12 @@ def _evaluation_text(option: str, names: list[str], train: Mapping[str, Any], sk
         _check_sides(option, names)
         return {"files": tuple(names)}
     suffix = suffix_of(Path(names[0])) or ""
-    damaged = {"skip_damaged": True} if skip_damaged else {}
     if os.path.isdir(names[0]):
-        return _folder(names[0]) | damaged
+        return _folder(names[0]) | ({"skip_damaged": True} if skip_damaged else {})
     if "dataset" in train and not suffix:
         return {**train, "split": names[0]}
     file_format = {"format": train["format"]} if "format" in train and not suffix else {}
-    return {"file": names[0]} | file_format | (damaged if suffix.startswith(".tmx") else {})
+    return {"file": names[0]} | file_format
 
 
 def _example(name: str) -> str:

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from mt_cli.config.sources import DatasetSource, FileSource, FilesSource, FolderSource, Source
+from mt_cli.corpus.columns import columns_by_role
 from mt_cli.corpus.dataset import names_in_dataset
-from mt_cli.corpus.delimited import ROLES
 from mt_cli.corpus.folder import varieties_in_folder
 from mt_cli.corpus.formats import FORMATS, format_of, names_in
-from mt_cli.corpus.languages import LANGUAGE_CODE, NO_CODES, code_in_heading, is_known, primary
+from mt_cli.corpus.languages import LANGUAGE_CODE, NO_CODES, is_common, is_known, language_in, primary
 from mt_cli.corpus.lines import COMPRESSIONS
 from mt_cli.corpus.rows import Columns, Languages, Names
 from mt_cli.corpus.sources import files_of
@@ -26,9 +26,8 @@ from mt_cli.corpus.varieties import (
     Varieties,
     is_same_variety,
     is_variety_of,
+    nearest_variety,
     plain_code,
-    varieties_for,
-    variety_of,
 )
 from mt_cli.data.encode import SIDES
 from mt_cli.errors import CorpusError, InputError
@@ -78,7 +77,7 @@ def resolve_sides(source: Source, given: Given, preferred: Columns = None) -> Si
     kind = format_of(path, source.format)
     if kind.varieties is not None:
         in_folder = varieties_in_folder(source) if isinstance(source, FolderSource) else None
-        return _sides_of_memory(source, in_folder or kind.varieties(path, source.skip_damaged), given)
+        return _sides_of_memory(source, in_folder or kind.varieties(path), given)
     if kind is FORMATS["po"]:
         return _sides_of_catalogues(source, given)
     may_be_text = kind not in (FORMATS["json"], FORMATS["parquet"])
@@ -88,7 +87,7 @@ def resolve_sides(source: Source, given: Given, preferred: Columns = None) -> Si
 def _names_in_files(source: FileSource | FolderSource) -> Iterator[Names]:
     """Names in each file that can be read."""
     for path in files_of(source):
-        with suppress(CorpusError) if source.skip_damaged else nullcontext():
+        with suppress(CorpusError) if getattr(source, "skip_damaged", False) else nullcontext():
             yield names_in(path, source.format)
 
 
@@ -137,13 +136,11 @@ def _sides_of_memory(source: FileSource | FolderSource, varieties: Varieties, gi
     """Sides of a translation memory. Varieties of a language are never mixed."""
     title = title_of(source)
     if not varieties.counts:
-        raise InputError(varieties.problem or f"{title}: has no segments")
+        raise InputError(f"{title}: has no segment in a language that it names")
     codes = source.columns or _chosen_codes(title, given, list(varieties.counts), varieties.listed())
-    counts = Counter(variety_of(code).language for code in varieties.counts)
+    counts = Counter(map(primary, varieties.counts))
     # The plain code, if the language has no other variety.
-    languages = [
-        plain_code(code) if counts[variety_of(code).language] == 1 else code.replace("-", "_") for code in codes
-    ]
+    languages = [plain_code(code) if counts[primary(code)] == 1 else code.replace("-", "_") for code in codes]
     return _complete(title, given, languages, ("from xml:lang",) * 2)
 
 
@@ -152,18 +149,18 @@ def _chosen_codes(title: str, given: Given, codes: Sequence[str], listed: str) -
 
     Raises InputError, with the codes as `listed`, if there is no such code, or several.
     """
-    fitting = [varieties_for(language, codes) if language else [] for language in given]
-    languages = {variety_of(language).language for language in given if language}
-    rest = [code for code in codes if code not in fitting[0] + fitting[1]]
-    rest = [code for code in rest if variety_of(code).language not in languages] or rest
+    fitting = [language and nearest_variety(language, codes) for language in given]
+    languages = {primary(language) for language in given if language}
+    rest = [code for code in codes if code not in fitting]
+    rest = [code for code in rest if primary(code) not in languages] or rest
     if len(rest) == given.count(None):
-        fitting = [fits if language else [rest.pop(0)] for fits, language in zip(fitting, given, strict=True)]
-    first, second = (fits[0] if len(fits) == 1 else None for fits in fitting)
+        fitting = [fit if language else rest.pop(0) for fit, language in zip(fitting, given, strict=True)]
+    first, second = fitting
     if first is None or second is None:
-        counts = Counter(variety_of(code).language for code in codes)
-        varieties = [code.replace("-", "_") for code in codes if counts[variety_of(code).language] > 1]
+        counts = Counter(map(primary, codes))
+        varieties = [code.replace("-", "_") for code in codes if counts[primary(code)] > 1]
         example = f", such as {varieties[0]}" if varieties else ""
-        unknown = [language for language, fits in zip(given, fitting, strict=True) if language and not fits]
+        unknown = [language for language, fit in zip(given, fitting, strict=True) if language and not fit]
         problem = f"has no {' and no '.join(unknown)}; " if unknown else ""
         raise InputError(
             f"{title}: {problem}there are the languages {listed}; choose with --source-language and "
@@ -227,8 +224,8 @@ def _sides_of_table(
         by_number = {str(number): name for number, name in enumerate(headings, start=1) if str(number) not in headings}
         by_name = [code_of.get(by_number.get(name, name)) for name in columns]
         return _complete(title, given, by_name, options={"columns": list(columns)})
-    columns = next((pair for pair in ROLES if set(pair) <= set(headings)), None)
-    is_heading = len(code_of) > 1 and (not may_be_text or any(map(code_in_heading, code_of)))
+    columns = columns_by_role(headings)
+    is_heading = len(code_of) > 1 and (not may_be_text or any(map(is_common, code_of.values())))
     if columns is None and is_heading:
         codes = list(dict.fromkeys(code_of.values()))
         chosen = _chosen_codes(title, given, codes, ", ".join(codes))
@@ -244,4 +241,4 @@ def _code_of_column(name: str, is_language: bool) -> str | None:
     """Language that a column or key stands for; with `is_language`, also if its code is in no registry."""
     if is_known(name) or (is_language and LANGUAGE_CODE.fullmatch(name) and name.lower() not in NO_CODES):
         return name
-    return code_in_heading(name)
+    return language_in(name)

@@ -46,9 +46,7 @@ def init(
     format: Annotated[
         str | None, _found("NAME", "Format of the file: tsv, plain_tsv, csv or json.", "by its suffix")
     ] = None,
-    skip_damaged: Annotated[
-        bool, flag(_FOUND, "--skip-damaged", "Skip and count damaged files of a folder and units of a .tmx file.")
-    ] = False,
+    skip_damaged: Annotated[bool, flag(_FOUND, "--skip-damaged", "Skip and count damaged files of a folder.")] = False,
     subset: Annotated[str | None, _found("NAME", "Configuration of the dataset.", "its only one")] = None,
     split: Annotated[str | None, _found("NAME", "Split of the dataset to train on.", "train")] = None,
     revision: Annotated[str | None, _found("NAME", "Branch, tag or commit of the dataset.", "main")] = None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, get_args
 
@@ -11,8 +10,6 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag
 from mt_cli.config.base import Section, TwoColumns, TwoTexts, without_problems
 
 FormatName = Literal["tsv", "plain_tsv", "csv", "json"]
-_TMX = re.compile(r"\.tmx(\.gz|\.zst)?$")
-_WITH_CODES = re.compile(r"\.(tmx|xlf|xliff)(\.gz|\.zst)?$")
 
 
 class FilterConfig(Section):
@@ -87,16 +84,7 @@ class FilesSource(TextSource):
     """Source file and target file; `.gz` and `.zst` are decompressed."""
 
 
-class MarkedUpSource(TextSource):
-    """Options of files whose format has markup."""
-
-    skip_damaged: bool = False
-    """Skip damaged files of a folder and damaged units of a `.tmx` file, and count them; `false`: they are an error."""
-    inline_codes: Literal["drop", "keep"] = "drop"
-    """Inline codes of `.tmx` and `.xlf`: native markup and placeholders such as `%s`. `keep`: their content is text."""
-
-
-class FileSource(MarkedUpSource):
+class FileSource(TextSource):
     """One file with both sides."""
 
     file: str = Field(min_length=1)
@@ -106,15 +94,8 @@ class FileSource(MarkedUpSource):
     format: FormatName | None = None
     """Format; `null`: by the suffix. `tsv` reads quotation marks of spreadsheets, and `plain_tsv` all as text."""
 
-    @without_problems
-    def _options_fit_the_format(self) -> Iterator[str]:
-        if self.skip_damaged and (self.format is not None or not _TMX.search(self.file)):
-            yield "skip_damaged: only a .tmx file has units that can be skipped; a folder, files"
-        if self.inline_codes != "drop" and (self.format is not None or not _WITH_CODES.search(self.file)):
-            yield "inline_codes: only .tmx and .xlf files have inline codes"
 
-
-class FolderSource(MarkedUpSource):
+class FolderSource(TextSource):
     """All files of one format in a folder, such as the catalogues of a program or the memories of a project."""
 
     folder: str = Field(min_length=1)
@@ -125,6 +106,8 @@ class FolderSource(MarkedUpSource):
     """Source and target column, as for `file`."""
     format: FormatName | None = None
     """Format of the files, as for `file`."""
+    skip_damaged: bool = False
+    """Skip damaged files, and count them; `false`: they are an error."""
 
 
 class BuiltinSource(TextSource):

@@ -20,7 +20,7 @@ from mt_cli.corpus.cache import digest_of_file
 from mt_cli.corpus.formats import names_in, read_file
 from mt_cli.corpus.hub import Repository, download, find_repository, is_cached, start_client
 from mt_cli.corpus.lines import folder_note
-from mt_cli.corpus.read_report import Item, ReadOptions
+from mt_cli.corpus.read_report import Item
 from mt_cli.corpus.rows import Languages, Names
 from mt_cli.errors import ColumnError, CorpusError, one_line
 from mt_cli.runtime.console import say
@@ -60,7 +60,7 @@ def read_dataset(source: DatasetSource, languages: Languages) -> Iterator[Item]:
         download(dataset.repository, names)
     for path in map(dataset.path, names):
         try:
-            for item in read_file(path, languages, source.columns, ReadOptions()) if path.stat().st_size else ():
+            for item in read_file(path, languages, source.columns) if path.stat().st_size else ():
                 assert isinstance(item, tuple), "no format of `datasets` has events"
                 number += 1
                 yield number, item[1], item[2]

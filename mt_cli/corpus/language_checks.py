@@ -47,7 +47,7 @@ def _problems(config: CorpusConfig) -> Iterator[tuple[str, str]]:
 
 
 def _problem_of_builtin(source: BuiltinSource, languages: Languages) -> str:
-    """The problem if a built-in corpus is in other languages; otherwise an empty string."""
+    """Problem if a built-in corpus is in other languages; otherwise an empty string."""
     expected = _LANGUAGES_OF_BUILTINS.get(source.builtin)
     if expected is None:
         return ""
@@ -57,6 +57,6 @@ def _problem_of_builtin(source: BuiltinSource, languages: Languages) -> str:
         return ""
     advice = f"set corpus.source to {expected[0]} and corpus.target to {expected[1]}"
     if requested == expected[::-1]:
-        advice = "set `reverse: false`" if source.reverse else "set `reverse: true`"
+        advice = f"set `reverse: {str(not source.reverse).lower()}`"
     direction = f"from {expected[0]} to {expected[1]}{' (reversed)' * source.reverse}"
     return f"{source.builtin} is {direction}, not from {languages[0]} to {languages[1]}; {advice}"

@@ -1,8 +1,8 @@
-"""Languages: codes, scripts, the most common words of some, and whether spaces separate their words.
+"""Languages: which one a name or a code means, its scripts and common words, and whether it has spaces between words.
 
-`languages.tsv` has a line for each common language: its code in ISO 639-1 (or 639-3), its English name, its codes in
-ISO 639-2 and 639-3, the Unicode names of its scripts, and function words in lower case that tell it from other
-languages. The codes of other languages are in the registry of BCP 47, which is part of the package `langcodes`.
+Codes are those of BCP 47 in any spelling, such as `pt-BR`, `por_BR`, `zho_Hant` and `sr_RS@latin`; the package
+`langcodes` knows them. `languages.tsv` has the English names of common languages and, for some of them, function words
+in lower case that tell the language from others.
 """
 
 from __future__ import annotations
@@ -12,31 +12,44 @@ import unicodedata
 from collections import Counter
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import langcodes
 
 import regex
 
 _WORD = regex.compile(r"(?:\p{L}\p{M}*)+")
 TABLE = Path(__file__).with_name("languages.tsv")
-
 _ROWS = [line.split("\t") for line in TABLE.read_text(encoding="utf-8").splitlines()[1:]]
-_SHORT_CODES = {long: code for code, _, longs, _, _ in _ROWS for long in longs.split()}
-_SCRIPTS = {code: tuple(scripts.split()) for code, _, _, scripts, _ in _ROWS}
-COMMON_WORDS = {code: frozenset(words.split()) for code, _, _, _, words in _ROWS if words}
-_CODES_BY_NAME = {name.lower(): code for code, name, *_ in _ROWS}
-COMMON_WORDS["nb"] = COMMON_WORDS["no"]
+_NAMES = {code: name for code, name, _ in _ROWS}
+_CODES_BY_NAME = {name.lower(): code for code, name in _NAMES.items()}
+COMMON_WORDS = {code: frozenset(words.split()) for code, _, words in _ROWS if words}
 
-_SCRIPT_CODES = {
-    **{"arab": "Arabic", "armn": "Armenian", "beng": "Bengali", "cyrl": "Cyrillic", "deva": "Devanagari"},
-    **{"ethi": "Ethiopic", "geor": "Georgian", "grek": "Greek", "gujr": "Gujarati", "guru": "Gurmukhi"},
-    **{"hang": "Hangul Han", "hans": "Han", "hant": "Han", "hebr": "Hebrew", "jpan": "Han Hiragana Katakana"},
-    **{"khmr": "Khmer", "knda": "Kannada", "laoo": "Lao", "latn": "Latin", "mlym": "Malayalam", "mymr": "Myanmar"},
-    **{"sinh": "Sinhala", "taml": "Tamil", "telu": "Telugu", "thai": "Thai", "tibt": "Tibetan"},
+_SCRIPTS = {
+    **{"Adlm": "Adlam", "Arab": "Arabic", "Armn": "Armenian", "Beng": "Bengali", "Cher": "Cherokee"},
+    **{"Cyrl": "Cyrillic", "Deva": "Devanagari", "Ethi": "Ethiopic", "Geor": "Georgian", "Grek": "Greek"},
+    **{"Gujr": "Gujarati", "Guru": "Gurmukhi", "Hans": "Han", "Hant": "Han", "Hebr": "Hebrew"},
+    **{"Jpan": "Han Hiragana Katakana", "Khmr": "Khmer", "Knda": "Kannada", "Kore": "Hangul Han", "Laoo": "Lao"},
+    **{"Latn": "Latin", "Mlym": "Malayalam", "Mong": "Mongolian", "Mymr": "Myanmar", "Nkoo": "Nko", "Orya": "Oriya"},
+    **{"Sinh": "Sinhala", "Syrc": "Syriac", "Taml": "Tamil", "Telu": "Telugu", "Tfng": "Tifinagh", "Thaa": "Thaana"},
+    **{"Thai": "Thai", "Tibt": "Tibetan"},
 }
+"""Unicode names of scripts by their codes in ISO 15924."""
+_SCRIPT_ALIASES = {"Hang": "Kore", "Hrkt": "Jpan", "Aran": "Arab"}
+_DIGRAPHIC = {"crh": ("Cyrillic", "Latin"), "ku": ("Arabic", "Latin"), "sr": ("Cyrillic", "Latin")}
+"""Scripts of languages that are commonly written in two; `langcodes` has only the likelier one."""
+_SAME_LANGUAGES = {"fil": "tl", "nb": "no", "quy": "qu"}
+"""Codes of one language that `langcodes` keeps apart."""
+_OLD_SUBTAGS = {"chs": "Hans", "cht": "Hant"}
+"""Scripts in codes of old translation tools, such as `zh-CHT`."""
+_MODIFIERS = {"latin": "Latn", "cyrillic": "Cyrl", "devanagari": "Deva", "arabic": "Arab"}
+"""Scripts in modifiers of POSIX locales, such as `sr_RS@latin`."""
 CHINESE = frozenset({"cdo", "gan", "hak", "hsn", "lzh", "nan", "wuu", "yue", "zh"})
 """The Chinese languages."""
 _SPACELESS_LANGUAGES = CHINESE | {"bo", "dz", "ja", "km", "lo", "my", "nod", "shn", "th"}
 _SPACELESS_SCRIPTS = frozenset(
-    {"bopo", "hani", "hans", "hant", "hira", "hrkt", "jpan", "kana", "khmr", "laoo", "mymr", "thai", "tibt"}
+    {"Bopo", "Hani", "Hans", "Hant", "Hira", "Hrkt", "Jpan", "Kana", "Khmr", "Laoo", "Mymr", "Thai", "Tibt"}
 )
 LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,3}([_-][A-Za-z0-9]+)*")
 """Form of a code, known or not, perhaps with script and region."""
@@ -45,19 +58,15 @@ NO_CODES = frozenset(
     | {"raw", "ref", "seg", "sgm", "spm", "src", "sys", "tc", "tgt", "tmp", "tok", "trg", "two", "txt", "url", "val"}
     | {"vec", "xml"}
 )
-"""Names of files and columns that do not stand for languages, although most are codes in the registry."""
-_WORDS_FOR_TEXT = frozenset(
-    {"caption", "content", "input", "lang", "language", "line", "output", "phrase", "segment", "sent", "sentence"}
-    | {"source", "src", "string", "target", "text", "tgt", "translation", "trg", "utterance"}
-)
-_NUMBERS_OF_TEXT = frozenset({"id", "no"})
-"""Codes that mean a number beside a word, as in `text_id` and `line_no`."""
-_CODE = "[A-Za-z]{2,3}(?:[_-][A-Z][a-z]{3})?(?:[_-][A-Z]{2})?"
-_CODE_BESIDE_WORD = re.compile(
-    rf"(?P<before>[A-Za-z]{{3,}})[_.-](?P<second>{_CODE})|(?P<first>{_CODE})[_.-](?P<after>[A-Za-z]{{3,}})"
-)
+"""Suffixes of files and names of columns that do not mean a language, although most are codes in the registry."""
 _NO_LANGUAGES = re.compile(r"und|mul|mis|zxx|art|q[a-t][a-z]")
 """Codes for no language, for several, and for private use."""
+_NUMBERS = frozenset({"id", "no"})
+"""Codes that mean a number beside a word, as in `text_id` and `line_no`."""
+_PARTS_OF_NAME = re.compile(
+    r"(?P<word>[A-Za-z]{3,})[_.-](?P<code>[A-Za-z]{2,3}(?:[_-][A-Za-z]{4})?(?:[_-](?:[A-Z]{2}|\d{3}))?)"
+    r"|(?P<first>[A-Za-z]{2,3}(?:[_-][A-Z][a-z]{3})?(?:[_-](?:[A-Z]{2}|\d{3}))?)[_.-](?P<last>[A-Za-z]{3,})"
+)
 SOUTHEAST_ASIAN = "\u0e00-\u109f\ua9e0-\ua9ff\uaa60-\uaa7f\u1780-\u17ff\u19e0-\u19ff"
 """Thai, Lao, Tibetan, Myanmar and Khmer characters, for the brackets of a regular expression."""
 SPACELESS = (
@@ -69,121 +78,139 @@ SPACELESS = (
 """Characters of the scripts without spaces between words, for the brackets of a regular expression."""
 
 
+@lru_cache(maxsize=10_000)
 def primary(code: str) -> str:
-    """Language of a code, without region and script, as a two-letter code if it has one: `pt` for `por_BR`."""
-    language = code.replace("_", "-").partition("-")[0].lower()
-    if language in _SCRIPTS or language in _SHORT_CODES:
-        return _SHORT_CODES.get(language, language)
-    return _registered(language) or language
+    """Language of a code, without region and script, as a two-letter code if it has one: `pt` for `por_BR`.
+
+    The usual language of a macrolanguage is that macrolanguage: `npi` and `ne` are `ne`, `nb` and `no` are `no`.
+    """
+    language = re.split("[-_.@]", code.lower(), maxsplit=1)[0]
+    if language not in _NAMES and re.fullmatch("[a-z]{2,3}", language):
+        import langcodes  # Takes a while.
+
+        language = langcodes.standardize_tag(language, macro=True).partition("-")[0]
+    return _SAME_LANGUAGES.get(language, language)
+
+
+@lru_cache(maxsize=10_000)
+def parsed(code: str) -> langcodes.Language | None:
+    """Parts of a code in any spelling; None for a text that is not a code."""
+    import langcodes
+
+    locale, _, modifier = code.replace("_", "-").lower().partition("@")
+    language, *subtags = locale.partition(".")[0].split("-")
+    script = [_MODIFIERS.get(modifier, modifier)] if modifier else []
+    try:
+        return langcodes.Language.get("-".join([language, *script, *(_OLD_SUBTAGS.get(tag, tag) for tag in subtags)]))
+    except ValueError:
+        return None
+
+
+def script_of(code: str) -> str | None:
+    """Code of the script that a language code names, otherwise of its likely script; None if it is unknown."""
+    tag = parsed(code)
+    if tag is None:
+        return None
+    script = tag.script
+    if script is None:
+        likely = tag.maximize()
+        # Of a language that `langcodes` does not know, the likely script and territory are those of English.
+        is_unknown = (likely.script, likely.territory) == ("Latn", "US") and not tag.territory and tag.language != "en"
+        script = None if is_unknown else likely.script
+    return _SCRIPT_ALIASES.get(script, script) if script else None
+
+
+def scripts_of(language: str) -> tuple[str, ...] | None:
+    """Unicode names of the scripts of a language, or of the script in its code; None if they are unknown."""
+    if _named_script(language) is None and (scripts := _DIGRAPHIC.get(primary(language))):
+        return scripts
+    names = _SCRIPTS.get(script_of(language) or "")
+    return tuple(names.split()) if names else None
+
+
+def code_with_script(language: str, script: str) -> str:
+    """Code of a language with a script, given by its Unicode name: `sr_Cyrl` for Serbian and Cyrillic."""
+    codes = [code for code, names in _SCRIPTS.items() if names == script]
+    return "_".join([language.replace("-", "_").split("_")[0], *codes[:1]])
+
+
+def scripts_in(text: str) -> set[str]:
+    """Unicode names of the scripts to which a tenth or more of the letters of a text belong."""
+    names = (unicodedata.name(letter, "?").split()[0].title() for letter in text if letter.isalpha())
+    counts = Counter("Han" if name == "Cjk" else name for name in names)
+    return {script for script, count in counts.items() if 10 * count >= counts.total()}
+
+
+def _named_script(language: str) -> str | None:
+    """Script that a language code names: `Hans` for `zho_Hans`."""
+    for subtag in language.replace("_", "-").split("-")[1:]:
+        if len(subtag) == 1:  # An extension or private use follows.
+            return None
+        if len(subtag) == 4 and subtag.isalpha():
+            return subtag.title()
+    return None
 
 
 def language_name(code: str) -> str:
-    """English name of the language of a code, from `languages.tsv` or the registry; the code if it is not known."""
+    """English name of the language of a code; the code if it is not known."""
     language = primary(code)
-    if name := next((row[1] for row in _ROWS if row[0] == language), None):
-        return name
+    if language in _NAMES:
+        return _NAMES[language]
     from langcodes.registry_parser import parse_registry  # Takes a while.
 
     entries = (entry for entry in parse_registry() if entry.get("Subtag") == language and entry["Type"] == "language")
     return str(next((entry["Description"][0] for entry in entries), code))
 
 
-def is_common(code: str) -> bool:
-    """Whether a text is the code of a language in `languages.tsv`, perhaps with script and region."""
-    return primary(code) in _SCRIPTS and _has_form_of_code(code)
-
-
+@lru_cache(maxsize=1_000)
 def is_known(code: str) -> bool:
-    """Whether a text is the code of a language in `languages.tsv` or the registry, perhaps with script and region.
+    """True if a text is a code of BCP 47 for a language, perhaps with script and region.
 
-    Many short words are codes in the registry: `all`, `the`, `dog`. Names in `NO_CODES` do not count.
+    Many short words are such codes: `all`, `the`, `dog`. Names in `NO_CODES` do not count.
     """
     language = re.split("[_-]", code.lower())[0]
-    return (primary(code) in _SCRIPTS or _registered(language) is not None) and _has_form_of_code(code)
-
-
-@lru_cache(maxsize=1_000)
-def _has_form_of_code(code: str) -> bool:
-    """Whether a text has the form of a code, and script, region and variants behind a language are in the registry."""
-    language, *subtags = re.split("[_-]", code)
-    if LANGUAGE_CODE.fullmatch(code) is None or language.lower() in NO_CODES:
+    if not LANGUAGE_CODE.fullmatch(code) or language in NO_CODES or _NO_LANGUAGES.fullmatch(language):
         return False
-    if not subtags:
-        return True
-    import langcodes  # Takes a while.
+    import langcodes
 
     # `en-yor` is two languages, although the grammar of tags permits it.
     return langcodes.tag_is_valid(code) and not langcodes.Language.get(code, normalize=False).extlangs
 
 
-@lru_cache(maxsize=1_000)
-def _registered(language: str) -> str | None:
-    """Shortest code for a code of two or three letters in the registry; None if it is no language."""
-    if not re.fullmatch("[a-z]{2,3}", language) or _NO_LANGUAGES.fullmatch(language):
-        return None
-    import langcodes
-
-    return langcodes.standardize_tag(language).partition("-")[0] if langcodes.tag_is_valid(language) else None
+def is_common(code: str) -> bool:
+    """True if a text is the code of a language in `languages.tsv`, perhaps with script and region."""
+    return primary(code) in _NAMES and is_known(code)
 
 
-def code_in_heading(name: str) -> str | None:
-    """Language that the name of a column stands for: `en`, `German`, `text_en`, `de-source`, `sentence_por_Latn`.
+def language_in(name: str) -> str | None:
+    """Code of the language that a header, a key or the suffix of a file means; None if it means none.
 
-    A code beside a word counts if the word stands for text, such as `sentence`, or if the code has a script.
+    It is a code (`EN`, `zho_Hant`, `es_419`) or an English name, alone or beside one word: `text_en`, `de-source`,
+    `Italian text`. A code without a script counts beside a word only if its language is common.
     """
-    if is_common(name):
+    name = name.strip()
+    if is_known(name):
         return name
-    if code := _CODES_BY_NAME.get(name.strip().lower()):
-        return code
-    match = _CODE_BESIDE_WORD.fullmatch(name)
-    if match is None:
+    words = re.findall(r"[^\W_]+", name.lower())
+    if len(words) <= 2 and (codes := [_CODES_BY_NAME[word] for word in words if word in _CODES_BY_NAME]):
+        return codes[0] if len(codes) == 1 else None
+    match = _PARTS_OF_NAME.fullmatch(name)
+    code = match and (match["code"] or match["first"])
+    if not code or code.lower() in _NUMBERS or not (is_common(code) or (_named_script(code) and is_known(code))):
         return None
-    word, code = match["before"] or match["after"], match["second"] or match["first"]
-    is_language = is_common(code) and code.lower() not in _NUMBERS_OF_TEXT
-    return code if is_language and (word.lower() in _WORDS_FOR_TEXT or _script_of(code)) else None
-
-
-def scripts_of(language: str) -> tuple[str, ...] | None:
-    """Unicode names of the scripts of a language, or of the script in its code; None if unknown."""
-    script = _script_of(language)
-    if script is None:
-        return _SCRIPTS.get(primary(language))
-    return tuple(_SCRIPT_CODES[script].split()) if script in _SCRIPT_CODES else None
-
-
-def _script_of(language: str) -> str | None:
-    """Script in a language code, in lower case: `hans` for `zho_Hans`."""
-    for subtag in language.replace("_", "-").lower().split("-")[1:]:
-        if len(subtag) == 1:  # An extension or private use follows.
-            return None
-        if len(subtag) == 4 and subtag.isalpha():
-            return subtag
-    return None
-
-
-def code_with_script(language: str, script: str) -> str:
-    """Code of a language with a script, given by its Unicode name: `sr_Cyrl` for Serbian and Cyrillic."""
-    codes = [code for code, names in _SCRIPT_CODES.items() if names == script]
-    return "_".join([language.replace("-", "_").split("_")[0], *(code.title() for code in codes[:1])])
-
-
-def scripts_in(text: str) -> set[str]:
-    """Unicode names, as in `languages.tsv`, of the scripts to which a tenth or more of the letters of a text belong."""
-    names = (unicodedata.name(letter, "?").split()[0].title() for letter in text if letter.isalpha())
-    counts = Counter("Han" if name == "Cjk" else name for name in names)
-    return {script for script, count in counts.items() if 10 * count >= counts.total()}
+    return code
 
 
 def writes_spaces(language: str) -> bool:
-    """Whether a language has spaces between words. A script in the code decides alone: `zh-Latn` has spaces."""
-    script = _script_of(language)
+    """True if a language has spaces between words. A script in the code decides alone: `zh-Latn` has spaces."""
+    script = _named_script(language)
     if script in _SPACELESS_SCRIPTS:
         return False
-    return script in _SCRIPT_CODES or primary(language) not in _SPACELESS_LANGUAGES
+    return _SCRIPT_ALIASES.get(str(script), script) in _SCRIPTS or primary(language) not in _SPACELESS_LANGUAGES
 
 
 def marks_words(language: str) -> bool:
-    """Whether spaces or marks separate words, or at least syllables as in Tibetan."""
+    """True if spaces or marks separate words, or at least syllables as in Tibetan."""
     return writes_spaces(language) or primary(language) in ("bo", "dz")
 
 
@@ -194,7 +221,7 @@ def bleu_tokenizer(language: str) -> str:
     `ja-mecab`; they need packages, and a score should not depend on what is installed.
     """
     if writes_spaces(language):
-        return "char" if primary(language) == "ko" and _script_of(language) != "latn" else "13a"
+        return "char" if primary(language) == "ko" and _named_script(language) != "Latn" else "13a"
     return "zh" if primary(language) in CHINESE else "char"
 
 

@@ -1,4 +1,4 @@
-"""Files as bytes and as lines of UTF-8 text. Knows nothing of pairs.
+"""Files as bytes and as lines of UTF-8 text.
 
 A line ends at a line feed, or at a carriage return and line feed, and nowhere else.
 """

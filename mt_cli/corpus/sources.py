@@ -22,13 +22,13 @@ from mt_cli.config.sources import (
 )
 from mt_cli.corpus.cache import digest_of_file
 from mt_cli.corpus.dataset import commit_of_dataset, identity_of_dataset, read_dataset
-from mt_cli.corpus.delimited import is_quoted
 from mt_cli.corpus.folder import content_of_folder, files_in_folder, places_in_folder, read_folder
 from mt_cli.corpus.formats import FORMATS, format_of, read_file
+from mt_cli.corpus.formats.delimited import is_quoted
 from mt_cli.corpus.lines import count_lines, read_lines
 from mt_cli.corpus.misalignment import first_misaligned_line
 from mt_cli.corpus.practice import reverse_words
-from mt_cli.corpus.read_report import Item, ReadOptions, ReadReport, options_of
+from mt_cli.corpus.read_report import Item, ReadReport
 from mt_cli.corpus.rows import Languages, Row
 from mt_cli.errors import CorpusError
 
@@ -56,7 +56,7 @@ def _items_of(source: TextSource, languages: Languages) -> Iterator[Item]:
         case FilesSource():
             return _read_files(source)
         case FileSource():
-            return read_file(Path(source.file), languages, source.columns, options_of(source))
+            return read_file(Path(source.file), languages, source.columns, source.format)
         case FolderSource():
             return read_folder(source, languages)
         case BuiltinSource():
@@ -117,13 +117,22 @@ def _name_of(source: TextSource) -> str:
 def places_in(corpus: CorpusConfig, name: str, rows: Collection[tuple[str, int]]) -> dict[tuple[str, int], str]:
     """Places of rows of a corpus, for people; a row is the name of its source and its number."""
     sources = corpus.groups.get(name) or corpus.train  # A held-out share is in the sources of `train`.
-    places = {(origin, number): f"line {number:,}" for origin, number in rows}
+    places = dict[tuple[str, int], str]()
     for origin, source in zip(names_of(sources), sources, strict=True):
+        unit = _unit_of(source)
+        places |= {(name, number): f"{unit} {number:,}" for name, number in rows if name == origin}
         numbers = {number for row_origin, number in rows if row_origin == origin}
         if numbers and isinstance(source, FolderSource):
             in_folder = places_in_folder(source, languages_in(source, corpus.languages), numbers)
             places |= {(origin, number): place for number, place in in_folder.items()}
     return places
+
+
+def _unit_of(source: Source) -> str:
+    """What the numbers of the rows of a source count."""
+    if isinstance(source, FileSource):
+        return format_of(Path(source.file), source.format).unit
+    return "row" if isinstance(source, DatasetSource) else "line"
 
 
 def notes_on_files(corpus: CorpusConfig) -> list[str]:
@@ -217,7 +226,7 @@ def _check_line_counts(source_path: Path, target_path: Path) -> None:
 def _read_builtin(source: BuiltinSource, languages: Languages) -> Iterator[Item]:
     path = _practice_file(source)
     if path.suffix == ".gz":
-        return read_file(path, languages, None, ReadOptions("plain_tsv"))
+        return read_file(path, languages, None, "plain_tsv")
     return ((number, *pair) for number, pair in enumerate(reverse_words.reversed_words(source.split), start=1))
 
 

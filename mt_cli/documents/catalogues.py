@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-from mt_cli.corpus.gettext import CHARSET, messages_in
+from mt_cli.corpus.formats.gettext import CHARSET, messages_in
 from mt_cli.documents.document import (
     Document,
     DocumentError,

@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
-from mt_cli.corpus.xml_places import XmlError, parse_xml
 from mt_cli.documents.document import (
     MAX_BYTES,
     Document,
@@ -25,6 +24,7 @@ from mt_cli.documents.document import (
     check_size,
 )
 from mt_cli.documents.office_paragraphs import paragraphs_of
+from mt_cli.documents.xml_places import XmlError, parse_xml
 from mt_cli.runtime.files import read_regular, reading
 
 _PARTS = re.compile(r"word/(?:document|header\d*|footer\d*|footnotes|endnotes)\.xml|content\.xml|styles\.xml")

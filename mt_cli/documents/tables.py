@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mt_cli.corpus.delimited import is_quoted
+from mt_cli.corpus.formats.delimited import is_quoted
 from mt_cli.documents.document import (
     Document,
     DocumentError,

@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from mt_cli.corpus.varieties import variety_of
-from mt_cli.corpus.xml_places import Element, XmlError, declared_encoding, escaped, sections_of
+from mt_cli.corpus.languages import primary
 from mt_cli.documents.document import DocumentError, line_end_of, read_content
 from mt_cli.documents.inline_tags import Piece, Tag
+from mt_cli.documents.xml_places import Element, XmlError, declared_encoding, escaped, sections_of
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ def read_xml(path: Path, parse: Callable[[str], T]) -> tuple[str, str, bytes, T]
 
 def check_language(path: Path, line: int, name: str, code: str, language: str) -> None:
     """Raise DocumentError if a document is in another language than the model; unknown ones are not checked."""
-    if code and language and variety_of(code).language != variety_of(language).language:
+    if code and language and primary(code) != primary(language):
         raise DocumentError(
             f"{path}, line {line:,}: its {name} is {code}, but the model has `{language}`; use another model, or "
             "correct the code if it is wrong"

@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.tags import direction_of
-from mt_cli.corpus.languages import LANGUAGE_CODE, primary
+from mt_cli.corpus.languages import LANGUAGE_CODE, parsed
 from mt_cli.decoding.constraints import TOKENS_BESIDE_RATIO
 from mt_cli.evaluation.evaluate import SplitScores
 from mt_cli.evaluation.results import Report, RunSummary
@@ -71,7 +71,7 @@ def _languages(corpus: CorpusConfig) -> list[str]:
     codes.update(*(part.languages or () for part in corpus.train))
     codes.update(*(direction_of(tag) or () for tag in corpus.tags))
     # Names in other tags, such as `<2formal>`, are no codes.
-    return sorted({code for code in map(primary, codes) if LANGUAGE_CODE.fullmatch(code)})
+    return sorted({str(tag.language) for code in codes if LANGUAGE_CODE.fullmatch(code) and (tag := parsed(code))})
 
 
 def _results(report: Report, tests: list[SplitScores]) -> Iterator[EvalResult]:

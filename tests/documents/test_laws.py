@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from linear import assert_linear
 from round_trips import archive, read, texts_of, translated
 
-from mt_cli.corpus.gettext import read_po
+from mt_cli.corpus.formats.gettext import read_po
 from mt_cli.documents.document import DocumentError, Options
 from mt_cli.documents.formats import READERS, read_document
 from mt_cli.errors import InputError

@@ -14,6 +14,7 @@ from formats import ENDINGS, LANGUAGES, TEXT, assert_refused, each_time_a_folder
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mt_cli.corpus.formats import names_in, read_file
 from mt_cli.corpus.lines import count_lines, opened, read_lines
 from mt_cli.errors import CorpusError
 
@@ -152,10 +153,15 @@ def test_rows_are_numbered_by_the_line_where_they_begin(tmp_path):
     assert numbered(tmp_path / "a.jsonl")[0] == [(1, "a", "b"), (3, "c", "")]
     array = '\n[\n {"en": "a", "it": "b"},\n {\n"en": "c",\n"it": "d"}, {"en": "e", "it": null}\n]\n'
     (tmp_path / "a.json").write_text(array, encoding="utf-8")
-    assert numbered(tmp_path / "a.json")[0] == [(1, "a", "b"), (2, "c", "d"), (3, "e", "")]
+    assert numbered(tmp_path / "a.json")[0] == [(3, "a", "b"), (4, "c", "d"), (6, "e", "")]
 
 
 def test_odd_characters_are_text(tmp_path):
+    for kind, separator in (("csv", ","), ("tsv", "\t")):
+        for end in ("\n", "\r\n"):
+            text = f"one{separator}uno\rdue{end}two\r{separator}\rtre{end}"
+            (tmp_path / f"a.{kind}").write_text(text, encoding="utf-8", newline="")
+            assert read(tmp_path / f"a.{kind}") == [("one", "uno\rdue"), ("two\r", "\rtre")]
     (tmp_path / "a.jsonl").write_text('{"en": "x \\ud83d y", "it": "\\ud83d\\ude00"}\n', encoding="utf-8")
     assert read(tmp_path / "a.jsonl") == [("x \ufffd y", "😀")]
     (tmp_path / "a.tsv").write_text("one\0two three\tuno\n\0\tdue e\0tre\n" * 3, encoding="utf-8")
@@ -185,13 +191,15 @@ def test_bytes_that_are_no_text_are_refused(tmp_path, name, content, place):
     ("name", "content", "place"),
     [
         ("a.csv", b'a,b\n"c,d\n', "line 2"),
-        ("a.csv", b"a,b\nc\rd,e\n", "line 2"),
         ("a.csv", b"sep=;\na;b\n", "line 1: .*semicolons"),
         ("a.jsonl", b'{"en": "a", "it": "b"}\n{"en": \n', "line 2"),
         ("a.jsonl", b'{"en": "a", "de": "b"}\n', "line 1: .*'it'.*`columns`"),
         ("a.jsonl", b'{"a":' * 100_000 + b"\n", "line 1"),
         ("a.jsonl", b'{"en": "a", "it": "b", "en": "c"}\n', "line 1: .*twice"),
         ("a.json", b'[{"en": "a",\n "it"}]', "line 2"),
+        ("a.json", b'[\n{"en": "a", "it": "b"},\n\n{"en": "c"}]', "line 4: no column 'it'"),
+        ("a.json", b'[{"en": "a", "it": "b"}\n{"en": "c", "it": "d"}]', "line 2"),
+        ("a.json", b'[{"en": "a", "it": "b"}]\n[]', "line 2"),
     ],
 )
 def test_damaged_tables_and_json_name_the_line(tmp_path, name, content, place):
@@ -259,6 +267,22 @@ BAD = pa.Array.from_buffers(pa.string(), 3, [None, GOOD.buffers()[1], pa.py_buff
 def test_the_error_of_a_parquet_file_names_the_column(tmp_path, table, place):
     pq.write_table(table, tmp_path / "a.parquet")
     assert_refused(tmp_path / "a.parquet", None, f".*{place}")
+
+
+def test_a_parquet_column_called_translation_may_be_text(tmp_path):
+    pq.write_table(pa.table({"source": ["a"], "translation": ["b"]}), tmp_path / "a.parquet")
+    assert read(tmp_path / "a.parquet", columns=("source", "translation")) == [("a", "b")]
+    assert names_in(tmp_path / "a.parquet").names == ["source", "translation"]
+    assert_refused(tmp_path / "a.parquet", None, ": no column 'en' among 'source', 'translation'")
+
+
+def test_a_table_gives_its_first_rows_before_all_is_read(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_bytes(b"one two\tuno due\n" * 20_000 + b"\xff\tdue\n")
+    rows = read_file(path, LANGUAGES, None)
+    assert next(rows) == (1, "one two", "uno due")
+    with pytest.raises(CorpusError, match="line 20,001"):
+        list(rows)
 
 
 def test_a_damaged_parquet_file_is_refused(tmp_path):

@@ -2,6 +2,8 @@
 
 import re
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +15,9 @@ from mt_cli.corpus.languages import (
     is_common,
     is_known,
     marks_words,
+    primary,
+    script_of,
+    scripts_of,
     writes_spaces,
 )
 from mt_cli.corpus.varieties import (
@@ -20,8 +25,8 @@ from mt_cli.corpus.varieties import (
     chosen_varieties,
     is_same_variety,
     is_variety_of,
+    nearest_variety,
     plain_code,
-    varieties_for,
     variety_of,
 )
 from mt_cli.errors import CorpusError
@@ -64,7 +69,11 @@ CODES = [
     ("code", "codes", "expected"),
     [
         ("en", "en-US en it", "en"),
-        ("en", "en-US en-GB", "en-US en-GB"),
+        ("en", "en-GB en-US", "en-US"),
+        ("no", "en nb-NO", "nb-NO"),
+        ("npi", "en ne", "ne"),
+        ("quy", "en qu", "qu"),
+        ("gl", "es pt", ""),
         ("EN_au", "en-US en", "en"),
         ("en_AU", "en-US", "en-US"),
         ("zh_Hant", "zh-CN zh-TW", "zh-TW"),
@@ -74,17 +83,18 @@ CODES = [
     ],
 )
 def test_the_nearest_variety_of_the_same_script_is_meant(code, codes, expected):
-    assert varieties_for(code, codes.split()) == expected.split()
+    assert (nearest_variety(code, codes.split()) or "") == expected
 
 
 @given(st.sampled_from(CODES), st.permutations(CODES))
 def test_the_choice_is_of_its_script_in_any_order(code, codes):
-    assert variety_of(varieties_for(code, codes)[0]) == variety_of(code), "the whole code comes first"
+    assert variety_of(nearest_variety(code, codes)) == variety_of(code), "the whole code comes first"
     others = [other for other in codes if variety_of(other) != variety_of(code)]
-    chosen = varieties_for(code, others)
-    assert set(chosen) == set(varieties_for(code, sorted(others)))
-    assert {variety_of(each)[:2] for each in chosen} <= {variety_of(code)[:2]}
-    assert varieties_for(plain_code(code), [code]) == [code]
+    chosen = nearest_variety(code, others)
+    if chosen:
+        assert variety_of(chosen) == variety_of(nearest_variety(code, others[::-1]))
+        assert (primary(chosen), script_of(chosen)) == (primary(code), script_of(code))
+    assert nearest_variety(plain_code(code), [code]) == code
 
 
 def test_one_variety_may_have_several_spellings():
@@ -97,7 +107,6 @@ def test_one_variety_may_have_several_spellings():
 @pytest.mark.parametrize(
     ("languages", "cause"),
     [
-        (("en", "pt"), r"`pt`.*: pt_PT \(1,200 segments\), pt_BR \(7\);"),
         (("en", "zh_Hant"), ".*`zh_Hant`; "),
         (("en_GB", "en_AU"), "`en_GB` and `en_AU`.* en"),
     ],
@@ -108,3 +117,13 @@ def test_several_varieties_are_never_mixed(languages, cause):
         varieties.add(code, number)
     with pytest.raises(CorpusError, match=f"^m: {cause}"):
         chosen_varieties(varieties, languages, "m")
+    (note,) = chosen_varieties(varieties, ("en", "pt"), "m").notes
+    assert note.endswith("`pt` is read from pt_BR (7 segments); not read: pt_PT (1,200 segments)")
+
+
+def test_scripts_of_any_language_are_known_to_filters():
+    for code, expected in (("zgh", "Tifinagh"), ("ory", "Oriya"), ("chr", "Cherokee"), ("nn", "Latin")):
+        assert scripts_of(code) == (expected,)
+        pc.match_substring_regex(pa.array(["a"]), rf"\p{{{expected}}}")
+    assert scripts_of("sr") == ("Cyrillic", "Latin") and scripts_of("sr_Latn") == ("Latin",)
+    assert scripts_of("azb") is None and scripts_of("shp") is None, "not known to langcodes"

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mt_cli.config.sources import FolderSource
-from mt_cli.corpus.inline_codes import SegmentText
+from mt_cli.corpus.formats.inline_codes import text_of_segment
 from mt_cli.corpus.read_report import ReadReport
 from mt_cli.corpus.sources import read_rows
 from mt_cli.errors import CorpusError
@@ -114,25 +114,6 @@ def test_damaged_memories_and_catalogues_name_the_line(tmp_path, name, content, 
     assert_refused(tmp_path / name, content if isinstance(content, bytes) else content.encode(), place)
 
 
-DAMAGED = {
-    "ampersand": unit("R & D"),
-    "start": unit("a").replace("<tu>", ""),
-    "end": unit("a").replace("</tu>", ""),
-    "comment": unit("a <!-- b"),
-}
-
-
-@pytest.mark.parametrize("kind", DAMAGED)
-def test_only_the_damaged_unit_is_lost_and_named(tmp_path, kind):
-    path = write(tmp_path / "a.tmx", memory(unit("text 0"), DAMAGED[kind], unit("text 1")))
-    rows, report = numbered(path, skip_damaged=True)
-    assert [row[:2] for row in rows] == [(4, "text 0"), (6, "text 1")]
-    assert report.num_skipped == {"unit": 1} and "1 of 3 units" in next(report.notes())
-    assert report.skipped[0].startswith(f"{path}, line 5: ")
-    with pytest.raises(CorpusError, match="`skip_damaged: true`"):
-        read(path)
-
-
 @pytest.mark.parametrize("fault", [b'msgid "a"\nmsgstr "b\n', b'msgid "a"\nmsgstr "\xe9"\n'])
 def test_a_damaged_file_of_a_folder_is_skipped_and_named(tmp_path, fault):
     for number, name in enumerate(("a.po", "sub/b.po", "z.po")):
@@ -152,15 +133,55 @@ def test_a_damaged_file_of_a_folder_is_skipped_and_named(tmp_path, fault):
 
 
 def test_init_and_check_count_what_is_skipped(mt, tmp_path):
-    units = [unit(f"the open window of house {n}", f"la finestra della casa {n}") for n in range(60)]
-    write(tmp_path / "m.tmx", memory(*units, unit("R & D")))
-    status, _, err = mt("init", "--file", "m.tmx", "--name", "m")
-    assert status == 2 and "m.tmx, line 64: " in err and "--skip-damaged" in err
-    note = "1 of 61 units was skipped: m.tmx, line 64: "
-    status, _, err = mt("init", "--file", "m.tmx", "--name", "m", "--skip-damaged")
-    assert status == 0 and note in err
+    for number in range(3):
+        units = [unit(f"the open window of house {number}-{n}", f"la finestra della casa {n}") for n in range(30)]
+        write(tmp_path / f"m/{number}.tmx", memory(*units, unit("R & D") if number == 1 else ""))
+    status, _, err = mt("init", "m", "--name", "m")
+    assert status == 2 and "m/1.tmx, line 34: " in err and "--skip-damaged" in err
+    status, _, err = mt("init", "m", "--name", "m", "--skip-damaged")
+    assert status == 0 and "1 of 3 files was skipped: 1.tmx, line 34: " in err
     row = json.loads(mt("data", "check", "--config", "m.yaml", "--json")[1])["corpora"][0]
-    assert row["num_skipped_units"] == 1 and row["skipped"][0].startswith("m.tmx, line 64: ")
+    assert row["num_skipped_files"] == 1 and row["skipped"][0].startswith("1.tmx, line 34: ")
+
+
+def write_catalogue(path, language, text):
+    return write(path, f'msgid ""\nmsgstr "Language: {language}\\n"\n\nmsgid "Open"\nmsgstr "{text}"\n')
+
+
+def test_a_folder_of_catalogues_is_read_in_one_language(tmp_path):
+    for name, language in (("de", "de_DE"), ("it", "it"), ("b", "it_IT"), ("es_419", "es_419"), ("app", "")):
+        write_catalogue(tmp_path / "po" / f"{name}.po", language, name)
+    write(tmp_path / "po" / "nl.po", 'msgid "Open"\nmsgstr "nl"\n')
+    source = FolderSource(folder=str(tmp_path / "po"), pattern="**/*.po")
+    for target, expected in (("it", ["app", "b", "it"]), ("es_419", ["app", "es_419"]), ("nl", ["app", "nl"])):
+        report = ReadReport()
+        assert [row[2] for row in read_rows(source, ("en", target), report)] == expected
+        assert "not read: de_DE (1)" in next(report.notes())
+    with pytest.raises(CorpusError, match=r"no catalogue is in `gn`.* de_DE, es_419, "):
+        list(read_rows(source, ("en", "gn")))
+
+
+@pytest.mark.parametrize(
+    ("language", "code"),
+    [
+        ("no", "nb-NO"),
+        ("nb", "no-NO"),
+        ("npi", "ne-NP"),
+        ("ekk_Latn", "et"),
+        ("es_419", "es-419"),
+        ("zho_Hant", "zh-TW"),
+    ],
+)
+def test_spellings_of_one_language_are_read_alike(tmp_path, language, code):
+    text = memory(unit("a", "b")).replace('"it"', f'"{code}"')
+    assert read(write(tmp_path / "a.tmx", text), ("en", language)) == [("a", "b")]
+    codes = f'source-language="en" target-language="{code}"'
+    text = xliff_1("a", "<x:target>b</x:target>", codes)
+    assert read(write(tmp_path / "a.xlf", text), ("en", language)) == [("a", "b")]
+    table = f"text_{code}\tEnglish text\nb\ta\n"
+    assert read(write(tmp_path / "a.tsv", table), ("en", language)) == [("a", "b")]
+    record = json.dumps({"translation": {"EN": "a", code: "b"}})
+    assert read(write(tmp_path / "a.jsonl", record), ("en", language)) == [("a", "b")]
 
 
 @pytest.mark.parametrize(
@@ -174,7 +195,7 @@ def test_init_and_check_count_what_is_skipped(mt, tmp_path):
     ],
 )
 def test_an_inline_code_separates_words_and_nothing_else(segment, text):
-    assert SegmentText(fromstring(f"<seg>{segment}</seg>")).text == text
+    assert text_of_segment(fromstring(f"<seg>{segment}</seg>"))[0] == text
 
 
 CODES = ("ph", "bpt", "ept", "hi")
@@ -185,17 +206,15 @@ CODES = ("ph", "bpt", "ept", "hi")
 def test_inline_codes_never_change_letters(parts):
     segment = "".join(f"<{part}>{'x' * (part != 'hi')}</{part}>" if part in CODES else part for part in parts)
     texts = "".join(part for part in parts if part not in CODES)
-    text = SegmentText(fromstring(f"<seg>{segment}</seg>")).text
+    text = text_of_segment(fromstring(f"<seg>{segment}</seg>"))[0]
     assert text.replace(" ", "") == texts.replace(" ", "")
     assert "  " in texts or "  " not in text
 
 
-def test_the_content_of_inline_codes_is_counted_or_kept(tmp_path):
+def test_the_content_of_inline_codes_is_dropped_and_counted(tmp_path):
     segment = "Dear <ph>{name}</ph>, <bpt i='1'>&lt;b&gt;</bpt>hi<ept i='1'>&lt;/b&gt;</ept> <g>a</g>"
     for path in (write(tmp_path / "a.tmx", memory(unit(segment))), write(tmp_path / "a.xlf", xliff_1(segment, ""))):
         rows, report = numbered(path)
         assert rows[0][1] == "Dear, hi a"
         (note,) = report.notes()
-        assert "3 inline codes" in note and "{name}" in note and "inline_codes" in note
-        rows, report = numbered(path, keep_codes=True)
-        assert rows[0][1] == "Dear {name}, <b>hi</b> a" and not list(report.notes())
+        assert "3 inline codes" in note and "{name}" in note

@@ -1,5 +1,6 @@
 """Tables: quotation marks of spreadsheets, rows with other numbers of cells, columns, given formats."""
 
+import json
 from typing import get_args
 
 import pytest
@@ -92,11 +93,23 @@ def test_columns_are_found_by_name_or_counted_from_1(tmp_path, kind):
         ("id sentence_por_Latn sentence_eng_Latn", "eng_Latn por_Latn", "2 1"),
         ("pt_PT pt_BR en", "pt_BR en", "1 2"),
         ("no x", "en it", "no x"),  # Sentences like codes.
+        ("Target Source", "en it", "1 0"),
+        ("target_text source_text", "en it", "1 0"),
+        ("Src Trg", "en it", "0 1"),
+        ("IT EN", "en it", "1 0"),
+        ("Italian_text English_text", "en it", "1 0"),
+        ("nb-NO id en", "en no", "2 0"),
     ],
 )
-def test_columns_named_like_the_languages_are_found(tmp_path, header, languages, expected):
+@pytest.mark.parametrize("kind", [".tsv", ".csv", ".jsonl"])
+def test_columns_named_like_the_sides_are_found(tmp_path, header, languages, expected, kind):
     names = header.split()
-    path = write(tmp_path / "a.tsv", [names, [str(number) for number in range(len(names))]])
+    if kind == ".jsonl":
+        if expected != header:
+            (tmp_path / "a.jsonl").write_text(json.dumps(dict(zip(names, "012", strict=False))), encoding="utf-8")
+            assert read(tmp_path / "a.jsonl", languages.split()) == [tuple(expected.split())]
+        return
+    path = write(tmp_path / f"a{kind}", [names, [str(number) for number in range(len(names))]])
     assert read(path, languages.split())[0] == tuple(expected.split())
 
 

@@ -1,4 +1,4 @@
-"""Text of a segment whose inline codes (native markup, placeholders) are dropped or kept.
+"""Text of a segment without inline codes (native markup, placeholders).
 
 Codes are the elements `bpt`, `ept`, `it`, `ph` and `ut` of TMX, and `bx`, `ex`, `x`, `sc` and `ec` of XLIFF. All
 other elements (`hi`, `g`, `pc`) only mark text, which is kept.
@@ -28,39 +28,31 @@ _GAP = re.compile(r"(?:(?<!\s)\s++)?+\0[\s\0]*")
 _SPACELESS = re.compile(f"[{SPACELESS}]")
 
 
-class SegmentText:
-    """Text of an element `seg`.
+def text_of_segment(segment: Element) -> tuple[str, list[str]]:
+    """Text of an element, and the content of its dropped codes; placeholders without content are `<ph/>`.
 
     A dropped code becomes a space between two letters or digits, because line breaks and placeholders separate words:
     `Press<ph/>the`. Pairs such as bold text do not separate (`un<bpt/>believ<ept/>able`), unless their content is a
     line break or a block, such as `</p>`. Scripts without spaces get none.
     """
+    if not len(segment):
+        return segment.text or "", []
+    codes = list[str]()
+    return _GAP.sub(_without_gap, "".join(_parts_of(segment, codes))), codes
 
-    def __init__(self, segment: Element, keep_codes: bool = False) -> None:
-        self.num_codes = 0
-        """Number of dropped codes with content, and of placeholders without content."""
-        self.first_code = ""
-        self._keep = keep_codes
-        self.text = _GAP.sub(_without_gap, "".join(self._parts_of(segment)))
 
-    def _parts_of(self, element: Element) -> Iterator[str]:
-        yield element.text or ""
-        for child in element:
-            if child.tag in _CODES:
-                yield self._part_of_code(child)
-            else:
-                yield from self._parts_of(child)
-            yield child.tail or ""
-
-    def _part_of_code(self, code: Element) -> str:
-        content = "".join(code.itertext())
-        if content.strip() and self._keep:
-            return content
-        if content.strip() or code.tag in ("ph", "x"):  # Trados writes placeholders without their content.
-            self.num_codes += 1
-            self.first_code = self.first_code or content.strip() or f"<{code.tag}/>"
-        is_break = code.tag not in _PAIRED or code.get("type", "").lower() in _BREAK_TYPES
-        return "\0" if is_break or _BREAK.match(content) or content != content.strip() else ""
+def _parts_of(element: Element, codes: list[str]) -> Iterator[str]:
+    yield element.text or ""
+    for child in element:
+        if child.tag not in _CODES:
+            yield from _parts_of(child, codes)
+        else:
+            content = "".join(child.itertext())
+            if content.strip() or child.tag in ("ph", "x"):  # Trados writes placeholders without their content.
+                codes.append(content.strip() or f"<{child.tag}/>")
+            is_break = child.tag not in _PAIRED or child.get("type", "").lower() in _BREAK_TYPES
+            yield "\0" if is_break or _BREAK.match(content) or content != content.strip() else ""
+        yield child.tail or ""
 
 
 def _without_gap(match: re.Match[str]) -> str:
@@ -72,7 +64,7 @@ def _without_gap(match: re.Match[str]) -> str:
 
 
 def _is_separated(before: str, after: str) -> bool:
-    """Whether a space belongs between two characters that stood on both sides of a code."""
+    """True if a space belongs between two characters that stood on both sides of a code."""
     if not (before and after and is_of_word(after)) or _SPACELESS.match(before) or _SPACELESS.match(after):
         return False
     return is_of_word(before) or (before in ".!?…,;:" and after.isalpha())

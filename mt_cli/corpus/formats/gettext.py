@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from mt_cli.corpus.languages import is_common, parsed
 from mt_cli.corpus.lines import CHUNK_BYTES, not_utf8, opened, read_lines
 from mt_cli.corpus.rows import Columns, Languages, Names, Row
 from mt_cli.errors import CorpusError
@@ -16,9 +17,7 @@ _STRING = re.compile(r'"((?:[^"\\]|\\.)*+)"')
 _LINE = re.compile(rf"(?:(msgctxt|msgid|msgid_plural|msgstr(?:\[\d+\])?)\s*)?((?:{_STRING.pattern}\s*)++)")
 _ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]+)|(.))")
 _ESCAPED = dict(zip(b'abfnrtv"\\', b'\a\b\f\n\r\t\v"\\', strict=True))
-_LANGUAGE = re.compile(rb'"Language:\s*([A-Za-z]{2,3}(?:[_-][A-Za-z]+)*)(?:@(\w+))?\s*\\n"')
-_SCRIPTS = {b"latin": "_Latn", b"cyrillic": "_Cyrl"}
-"""Script suffixes of language codes, by the modifier of a locale such as `sr@latin`."""
+_LANGUAGE = re.compile(rb'"Language:\s*([\w.@-]+)\s*\\n"', re.ASCII)
 CHARSET = re.compile(rb'"Content-Type:[^"\n]*charset=([^\s"\\;]+)', re.IGNORECASE)
 
 
@@ -42,7 +41,7 @@ class Message:
 
     @property
     def is_header(self) -> bool:
-        """Whether this is the header of the catalogue."""
+        """True if this is the header of the catalogue."""
         return self.texts["msgid"] == "" and "msgctxt" not in self.texts
 
     @property
@@ -124,12 +123,14 @@ def read_po(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]
 
 
 def target_in_po(path: Path) -> Names:
-    """Target language in the header of a catalogue, if there is one; the source language has no name."""
+    """Target language in the header of a catalogue, otherwise in its name; the source language has no name."""
     with opened(path) as file:
-        language = _LANGUAGE.search(file.read(CHUNK_BYTES))
-    if language is None:
-        return Names([], False)
-    return Names([language[1].decode("ascii") + _SCRIPTS.get(language[2], "")], True)
+        match = _LANGUAGE.search(file.read(CHUNK_BYTES))
+    if match is None:
+        name = path.name.partition(".")[0]
+        return Names([name] if is_common(name) else [], True)
+    tag = parsed(match[1].decode("ascii"))
+    return Names([str(tag).replace("-", "_")] if tag else [], True)
 
 
 def _check_charset(path: Path) -> None:

@@ -1,0 +1,176 @@
+"""Tables in TSV and CSV: which cells of a row are the pair, and which rows have too many or too few cells."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path
+
+from mt_cli.corpus.columns import columns_of, is_header
+from mt_cli.corpus.lines import LONGEST, read_lines, read_whole_lines
+from mt_cli.corpus.rows import Columns, Languages, Names, Row
+from mt_cli.errors import ColumnError, CorpusError
+
+Record = tuple[int, list[str]]
+"""Line where a record begins, from 1, and its cells."""
+_SEPARATORS = {"tab": "\t", "semicolon": ";", "bar": "|", "comma": ","}
+_QUOTED_CELL = re.compile(r'"[^"]*+(?:""[^"]*+)*+"')
+_STAND_IN = "\udc0d"
+"""Character in place of a carriage return; no UTF-8 text has it."""
+_LINES_EXAMINED = 10_000
+_LINES_COMPARED = 20
+
+
+def is_quoted(path: Path) -> bool:
+    """True if a spreadsheet wrote the quotation marks of a tab-separated file; otherwise they are text.
+
+    A spreadsheet puts a cell with marks between marks, and doubles the marks inside. So every cell with marks has this
+    form, and one of them has doubled marks unless all cells are between marks. The first 10,000 lines are examined.
+    """
+    has_doubled = has_plain = has_marks = False
+    for line in islice(read_lines(path), _LINES_EXAMINED):
+        for cell in line.split("\t") if '"' in line else ():
+            if '"' in cell and not _QUOTED_CELL.fullmatch(cell):
+                return False
+            has_doubled |= '""' in cell[1:-1]
+            has_plain |= bool(cell) and '"' not in cell
+            has_marks = True
+        has_plain |= bool(line) and '"' not in line
+    return has_doubled or (has_marks and not has_plain)
+
+
+def quoted(cell: str) -> str:
+    """Write a cell of a tab-separated file as a spreadsheet does."""
+    doubled = cell.replace('"', '""')
+    return f'"{doubled}"' if '"' in cell else cell
+
+
+def tsv_records(path: Path) -> Iterator[Record]:
+    """Records of a TSV file: tab-separated lines, or quoted records if a spreadsheet wrote the file."""
+    return quoted_records(path, "\t") if is_quoted(path) else plain_records(path)
+
+
+def plain_records(path: Path) -> Iterator[Record]:
+    """Tab-separated lines in which quotation marks are text."""
+    return ((number, line.split("\t")) for number, line in enumerate(read_lines(path), start=1))
+
+
+def quoted_records(path: Path, separator: str) -> Iterator[Record]:
+    """Records of the lines of a file, with quotation marks as in RFC 4180."""
+    csv.field_size_limit(LONGEST)  # A longer field has an opening quotation mark without a closing one.
+    replaced = list[str]()
+    lines = (line if line.find("\r", 0, -2) < 0 else _with_stand_ins(line, replaced) for line in read_whole_lines(path))
+    reader = csv.reader(lines, delimiter=separator, strict=True)
+    before = 0
+    try:
+        for record in reader:
+            if replaced:
+                replaced.clear()
+                record = [cell.replace(_STAND_IN, "\r") for cell in record]
+            yield before + 1, record or [""]
+            before = reader.line_num
+    except csv.Error as error:
+        kind, hint = "CSV", "; a .csv file has commas between cells"
+        if separator == "\t":
+            kind, hint = "TSV with quotation marks", "; if quotation marks are text, set `format: plain_tsv`"
+        raise CorpusError(f"{path}, line {before + 1:,}: not valid {kind}: {error}{hint}") from None
+
+
+def _with_stand_ins(line: str, replaced: list[str]) -> str:
+    """Line in which carriage returns that do not end it are replaced, because `csv` ends a record there."""
+    replaced.append(line)
+    end = "\r\n" if line.endswith("\r\n") else ""
+    return line.removesuffix(end).replace("\r", _STAND_IN) + end
+
+
+def first_cells(records: Iterator[Record]) -> Names:
+    """Cells of the first record that is not blank."""
+    return Names(next((cells for _, cells in records if not _is_blank(cells)), [""]), False)
+
+
+def read_table(
+    path: Path, records: Iterator[Record], languages: Languages, columns: Columns, separator: str
+) -> Iterator[Row]:
+    """Pairs in two columns of records; a blank record is a blank pair."""
+    for number, first in records:
+        if not _is_blank(first):
+            break
+        yield number, "", ""
+    else:
+        return
+    where = f"{path}, line {number:,}"
+    examined = [(number, first), *islice(records, _LINES_COMPARED)]
+    hint = _hint_at_separator(examined, separator) if len(first) == 1 else ""
+    source, target, has_header = _place_of_pair(first, languages, columns, where, hint)
+    fewest, most = _width_of([first] if has_header else [cells for _, cells in examined])
+    if most <= max(source, target):
+        problem = f"found {most} column{'s' * (most != 1)}"
+        raise CorpusError(f"{where}: {problem}; each line needs a source, a {separator} and a target{hint}")
+    for number, cells in chain(examined[has_header:], records):
+        if _is_blank(cells):
+            yield number, "", ""
+        elif fewest <= len(cells) <= most or len(_without_empty_end(cells)) <= fewest < len(cells):
+            padded = [*cells, *[""] * (most - len(cells))]  # Empty cells at the end may be missing.
+            yield number, padded[source], padded[target]
+        else:
+            expected = f"{'the header has' if has_header else 'the others have'} {most:,}"
+            shifts = f"a {separator} {'inside a sentence shifts the pair' if len(cells) > most else 'is missing'}"
+            raise CorpusError(
+                f"{path}, line {number:,}: has {len(cells):,} cell{'s' * (len(cells) != 1)}, and {expected}; {shifts}: "
+                "repair such rows"
+            )
+
+
+def _hint_at_separator(records: Sequence[Record], expected: str) -> str:
+    """Hint if all records have another separator than the expected one, otherwise an empty string."""
+    lines = [_SEPARATORS[expected].join(cells) for _, cells in records if not _is_blank(cells)]
+    for name, mark in _SEPARATORS.items():
+        if name != expected and all(mark in line for line in lines):
+            return f"; the columns seem to be separated by {name}s: a .tsv file has tabs, a .csv file commas"
+    return ""
+
+
+def _width_of(records: Sequence[Sequence[str]]) -> tuple[int, int]:
+    """Most frequent number of cells, without those at the end that are empty in all records, and with them."""
+    rows = [cells for cells in records if not _is_blank(cells)]
+    most = Counter(map(len, rows)).most_common(1)[0][0]
+    return max(len(_without_empty_end(cells)) for cells in rows if len(cells) == most), most
+
+
+def _is_blank(cells: Sequence[str]) -> bool:
+    return not any(map(str.strip, cells))
+
+
+def _without_empty_end(cells: Sequence[str]) -> Sequence[str]:
+    end = len(cells)
+    while end and not cells[end - 1].strip():
+        end -= 1
+    return cells[:end]
+
+
+def _place_of_pair(
+    cells: Sequence[str], languages: Languages, columns: Columns, where: str, hint: str
+) -> tuple[int, int, bool]:
+    """Source and target cell by the first record, and True if that is a header; without one, the first two cells."""
+    if columns is not None and not set(columns) <= set(cells):
+        numbers = [int(column) for column in columns if re.fullmatch("[0-9]{1,9}", column)]
+        for number in numbers if len(numbers) == 2 else ():
+            if not 1 <= number <= len(cells):
+                found = f"the line has {len(cells)} column{'s' * (len(cells) != 1)}, counted from 1"
+                raise ColumnError(f"{where}: no column {number}: {found}", hint)
+        if len(numbers) == 2:
+            source, target = (number - 1 for number in numbers)
+            return source, target, is_header([cells[source], cells[target]], languages)
+    try:
+        pair = columns_of(cells, languages, columns, where)
+    except ColumnError as error:
+        raise ColumnError(error.problem, hint) from None
+    if pair is not None:
+        return *pair, True
+    if is_header(cells, languages):
+        named = f"the header names {', '.join(cells[:20])}"
+        raise ColumnError(f"{where}: {named}, and the languages are {languages[0]} and {languages[1]}")
+    return 0, 1, False

@@ -1,0 +1,191 @@
+"""JSON lines, JSON and Parquet: two text columns, or one column of objects {language: text}."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mt_cli.corpus.columns import columns_of
+from mt_cli.corpus.lines import CHUNK_BYTES, not_utf8, opened, read_lines
+from mt_cli.corpus.rows import Columns, Languages, Names, Row
+from mt_cli.errors import ColumnError, CorpusError, one_line
+
+_NESTED = "translation"
+_ROWS_PER_BATCH, _ROWS_WITH_KEYS = 10_000, 100
+_AFTER_ELEMENT = re.compile(r"\s*+([,\]]?)\s*+")
+
+
+def read_json(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
+    """Rows of objects, one per line or in an array: {"en": ..., "it": ...} or {"translation": {...}}."""
+    sides = _Sides(languages, columns)
+    advice = f'write an object per line: {{"{languages[0]}": ..., "{languages[1]}": ...}}, or an array of such objects'
+    for number, record in _objects(path, advice):
+        where = f"{path}, line {number:,}"
+        if not isinstance(record, dict):
+            raise CorpusError(f"{where}: found {json.dumps(record, ensure_ascii=False)[:40]!r}; {advice}")
+        yield number, *sides.of(record, where)
+
+
+def names_in_json(path: Path) -> Names:
+    """Keys of the first object or of its `translation`."""
+    record: Any = None
+    with suppress(InvalidJsonError):  # `read_json` will explain it.
+        _, record = next(_objects(path, ""), (0, None))
+    return _names([record] if isinstance(record, dict) else [])
+
+
+def read_parquet(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
+    """Rows of two text columns, or of a column `translation`; a null is blank."""
+    number, sides = 0, _Sides(languages, columns)
+    with opened(path) as stream:
+        try:
+            with pq.ParquetFile(stream, page_checksum_verification=True) as file:
+                schema = file.schema_arrow
+                names = schema.names
+                chosen = [_NESTED]
+                if not (_is_nested(schema) and not _has(names, columns)):
+                    chosen = [names[index] for index in _columns_of(names, languages, columns, str(path))]
+                for table in file.iter_batches(_ROWS_PER_BATCH, columns=chosen):
+                    for record in table.to_pylist():
+                        number += 1
+                        yield number, *sides.of(record, f"{path}, row {number:,}")
+        except UnicodeDecodeError as error:
+            problem = not_utf8(error.object, error.start)
+            raise CorpusError(f"{path}, after row {number:,}: {problem}") from None
+        except (pa.ArrowException, OSError) as error:
+            raise CorpusError(f"{path}: not a readable Parquet file: {one_line(error)}") from None
+
+
+def names_in_parquet(path: Path) -> Names:
+    """Columns, or the languages in `translation` in the first rows."""
+    unreadable = suppress(pa.ArrowException, OSError, UnicodeDecodeError)  # `read_parquet` will explain it.
+    with opened(path) as stream, unreadable, pq.ParquetFile(stream) as file:
+        if _is_nested(file.schema_arrow):
+            batch = next(file.iter_batches(_ROWS_WITH_KEYS, columns=[_NESTED]), None)
+            if batch is not None:
+                return _names(batch.to_pylist())
+        return Names(list(file.schema_arrow.names), False)
+    return Names([], False)
+
+
+def _is_nested(schema: pa.Schema) -> bool:
+    """True if a table has one column `translation` of structs or maps."""
+    indices = schema.get_all_field_indices(_NESTED)
+    return len(indices) == 1 and pa.types.is_nested(schema.field(indices[0]).type)
+
+
+def _names(records: Sequence[dict[str, Any]]) -> Names:
+    """Languages in the first column `translation` that is not null, otherwise names of the columns."""
+    nested = next((record[_NESTED] for record in records if record.get(_NESTED)), None)
+    if isinstance(nested, dict | list):
+        return Names([str(name) for name in dict(nested)], True)
+    return Names(list(records[0]) if records else [], False)
+
+
+class _Sides:
+    """Source and target in records: in their columns, or in a struct or a map {language: text} called `translation`."""
+
+    def __init__(self, languages: Languages, columns: Columns) -> None:
+        self._languages, self._columns = languages, columns
+        self._by_names: dict[tuple[str, ...], list[str]] = {}
+
+    def of(self, record: dict[str, Any], where: str) -> tuple[str, str]:
+        """Texts of a record; raises CorpusError, which begins with `where`, if it has no such columns of text."""
+        if not isinstance(record.get(_NESTED, ""), str) and not _has(record, self._columns):
+            nested, where = record[_NESTED], f"{where}, `{_NESTED}`"
+            if nested is None:
+                return "", ""
+            try:
+                record = _unique_keys(nested) if isinstance(nested, list) else dict(nested)
+            except (TypeError, ValueError) as error:
+                raise ColumnError(f"{where}: holds {nested!r:.40}, not {{language: text}}: {error}") from None
+        names = tuple(record)
+        if names not in self._by_names:
+            pair = _columns_of(names, self._languages, self._columns, where)
+            self._by_names[names] = [names[index] for index in pair]
+        source, target = (_text(record, column, where) for column in self._by_names[names])
+        return source, target
+
+
+def _columns_of(names: Sequence[str], languages: Languages, columns: Columns, where: str) -> tuple[int, int]:
+    pair = columns_of(names, languages, columns, where)
+    return pair or columns_of(names, languages, languages, where) or (0, 1)  # The second call raises the error.
+
+
+def _text(record: dict[str, Any], column: str, where: str) -> str:
+    """Text of a column, with U+FFFD for halves of surrogate pairs, which JSON escapes can spell."""
+    text = "" if record[column] is None else record[column]
+    if not isinstance(text, str):
+        raise ColumnError(f"{where}: {column!r} holds {text!r:.40}, not text")
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+class InvalidJsonError(CorpusError):
+    """A file is not JSON, or not of the expected form."""
+
+
+def _objects(path: Path, advice: str) -> Iterator[tuple[int, Any]]:
+    """Values of a JSON lines file or of an array, which is read at once, with the line where each begins."""
+    with opened(path) as file:
+        prefix = file.read(CHUNK_BYTES)
+        is_array = prefix.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"[")
+        rest = file.read() if is_array else b""
+    number = 1
+    try:
+        if is_array:
+            yield from _elements((prefix + rest).decode("utf-8-sig"))
+            return
+        lines: Iterable[str] = read_lines(path)
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                yield number, json.loads(line, object_pairs_hook=_unique_keys)
+    except (ValueError, RecursionError) as error:
+        line_number = getattr(error, "lineno", number) if is_array else number
+        if not is_array and number == 1:
+            advice += "; if an object holds the array, write that array alone into a file"
+        raise InvalidJsonError(f"{path}, line {line_number:,}: not valid JSON: {error}; {advice}") from None
+
+
+def _elements(text: str) -> Iterator[tuple[int, Any]]:
+    """Elements of a JSON array, with the line where each begins; raises ValueError if it is damaged."""
+    decoder = json.JSONDecoder(object_pairs_hook=_unique_keys)
+    start = re.compile(r"\s*+\[\s*+").match(text)
+    assert start is not None
+    index, line, is_last = start.end(), 1 + text.count("\n", 0, start.end()), text.startswith("]", start.end())
+    index += is_last
+    while not is_last:
+        try:
+            value, end = decoder.raw_decode(text, index)
+        except json.JSONDecodeError:
+            raise
+        except ValueError as error:  # A key occurs twice.
+            raise json.JSONDecodeError(str(error), text, index) from None
+        yield line, value
+        match = _AFTER_ELEMENT.match(text, end)
+        assert match is not None
+        if not match[1]:
+            raise json.JSONDecodeError("Expecting ',' delimiter", text, match.end())
+        line += text.count("\n", index, match.end())
+        index, is_last = match.end(), match[1] == "]"
+    if text[index:].strip():
+        raise json.JSONDecodeError("Extra data", text, index)
+
+
+def _has(names: Collection[str], columns: Columns) -> bool:
+    """True if `columns` are set, and are names of the table rather than keys of `translation`."""
+    return columns is not None and all(column in names for column in columns)
+
+
+def _unique_keys(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(items)
+    if len(record) < len(items):
+        raise ValueError("a key occurs twice in one object")
+    return record

@@ -1,0 +1,59 @@
+"""XLIFF 1.2, 2.0 and 2.1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree.ElementTree import Element
+
+from mt_cli.corpus.formats.inline_codes import text_of_segment
+from mt_cli.corpus.formats.xml_elements import Found, elements
+from mt_cli.corpus.read_report import DroppedCodes, Item
+from mt_cli.corpus.varieties import ChosenVarieties, Varieties, variety_of
+from mt_cli.errors import CorpusError
+
+_DRAFTS = frozenset(("new", "initial"))
+_MACHINE = frozenset(("mt-suggestion", "leveraged-mt"))
+
+
+def read_xliff(path: Path, varieties: ChosenVarieties) -> Iterator[Item]:
+    """Segments of a file; drafts and machine translations count as missing."""
+    for unit in elements(path, ("trans-unit", "segment")):
+        line, element, _ = unit
+        source, target = element.find("source"), element.find("target")
+        if source is None:
+            raise CorpusError(f"{path}, line {line:,}: this <{element.tag}> has no <source>")
+        texts = dict[str, str]()
+        for code, side in zip(_codes_of(unit), (source, None if _is_draft(element, target) else target), strict=True):
+            if side is not None and code and variety_of(code) not in texts:
+                texts[variety_of(code)], codes = text_of_segment(side)
+                if codes:
+                    yield DroppedCodes(len(codes), codes[0], f"{path}, line {line:,}")
+        first, second = (texts.get(side, "") for side in varieties.sides)
+        yield line, first, second
+
+
+def varieties_in_xliff(path: Path) -> Varieties:
+    """Languages of all segments of a file; raises CorpusError as `read_xliff` does."""
+    varieties = Varieties()
+    for unit in elements(path, ("trans-unit", "segment")):
+        for code in filter(None, _codes_of(unit)):
+            varieties.add(code)
+    return varieties
+
+
+def _codes_of(unit: Found) -> tuple[str, str]:
+    """Codes of the source and the target language; empty if the file does not name them."""
+    names, holder = ("srcLang", "trgLang"), unit.parents[:1]
+    if unit.element.tag == "trans-unit":
+        names, holder = ("source-language", "target-language"), [p for p in unit.parents if p.tag == "file"]
+    source, target = (holder[0].get(name, "") if holder else "" for name in names)
+    return source, target
+
+
+def _is_draft(segment: Element, target: Element | None) -> bool:
+    """True if the file says that a translation is missing, unchecked, or of a machine."""
+    if target is None:
+        return True
+    state = (segment if segment.tag == "segment" else target).get("state", "")
+    return state in _DRAFTS or state.startswith("needs-") or target.get("state-qualifier", "") in _MACHINE
