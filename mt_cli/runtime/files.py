@@ -265,13 +265,13 @@ def flush(path: Path) -> None:
         os.close(descriptor)
 
 
-def check_free_disk(folder: Path, num_bytes: float, what: str) -> None:
-    """Raise MtError if fewer than `num_bytes` are free on the disk of `folder`."""
+def check_free_disk(folder: Path, num_bytes: float, what: str, advice: str = "") -> None:
+    """Raise MtError if fewer than `num_bytes` are free on the disk of `folder`; `advice` says what else helps."""
     free = shutil.disk_usage(folder).free
     if num_bytes > free:
         raise MtError(
             f"{folder.parent}: {what} needs about {format_bytes(num_bytes)} there, and only {format_bytes(free)} are "
-            "free; make room, or set `streaming: true` for the corpora of train"
+            f"free; make room{advice}"
         )
 
 

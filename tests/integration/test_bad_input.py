@@ -75,6 +75,7 @@ OPTIONS = {
     "--engine marian": "ctranslate2",
     "--seed 3": "seed",
     "--set decoding.topk=3": "`top_k`",
+    "--set decoding=5": "decoding.KEY=VALUE",
     "--set decoding.top_k=few --sample": "top_k",
 }
 EVALUATE = {
