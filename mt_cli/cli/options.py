@@ -106,11 +106,10 @@ def check_no_files(texts: Sequence[str], advice: str) -> None:
 
 
 @contextmanager
-def together(devices: int, if_lost: str, check: Callable[[], object]) -> Iterator[Group]:
+def together(devices: int, check: Callable[[], object]) -> Iterator[Group]:
     """Context manager that yields the group of this process; with several devices, it starts the processes first.
 
-    `if_lost` is advice for the case that a process is lost. `check` raises errors of the command line before processes
-    are started. For a single process, torch is not loaded.
+    `check` raises errors of the command line before processes are started. For a single process, torch is not loaded.
     """
     if "WORLD_SIZE" not in os.environ and devices == 1:
         yield ALONE
@@ -120,10 +119,10 @@ def together(devices: int, if_lost: str, check: Callable[[], object]) -> Iterato
     number = launched_processes()
     if number is None:
         check()
-        sys.exit(launch(devices, sys.argv[1:], if_lost))
+        sys.exit(launch(devices, sys.argv[1:]))
     if devices not in (1, number):
         raise InputError(f"--devices {devices}: the launcher of this process says {number}; leave the option out")
-    with launched_group(if_lost) as group:
+    with launched_group() as group:
         yield group
 
 

@@ -111,7 +111,7 @@ def translate(
     _check_sources(sentences, input_file, interactive, as_lines)
     _check_outputs(None if sentences else input_file or 0, output_file, alignment)
     check = partial(_check_shared, sentences, input_file)
-    with together(devices, if_lost="the output is not complete, start again", check=check) as group:
+    with together(devices, check) as group:
         if group.size > 1:
             check()
         from mt_cli.translation.stream import format_alignment, format_json, format_texts, translated

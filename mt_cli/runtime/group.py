@@ -21,6 +21,8 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 _BUCKET_BYTES = 2**27
+LAUNCH_NAME = "mt"
+"""Value of TORCHELASTIC_RUN_ID in processes that `--devices` starts."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,7 @@ def _exchanging() -> Iterator[None]:
         if not is_of_backend or "Cuda failure" in str(error):
             raise
         cause = "" if "by peer" in str(error) else f" ({one_line(error)})"
-        raise LostProcessError(f"another process has ended, or cannot be reached{cause}") from None
+        raise LostProcessError(f"another process has ended{cause}; start the same command again") from None
 
 
 def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
