@@ -23,7 +23,7 @@ from mt_cli.cli.options import (
     search_options,
     together,
 )
-from mt_cli.cli.streams import Output, check_distinct, check_output, prompted_lines
+from mt_cli.cli.streams import Output, check_distinct, check_output
 from mt_cli.corpus.plain_text import check_plain_text, input_lines
 from mt_cli.errors import InputError
 from mt_cli.runtime.console import Progress, say
@@ -57,7 +57,7 @@ def translate(
     ] = False,
     column: Annotated[str | None, option(_TEXT, "NAME", "Column of a table to translate.", False)] = None,
     to: options.ToOption = None,
-    interactive: Annotated[bool, flag(_TEXT, "--interactive", "Prompt for sentences, one at a time.")] = False,
+    interactive: Annotated[bool, flag(_TEXT, "--interactive", "Answer each line before the next one.")] = False,
     beam_size: options.BeamSizeOption = None,
     length_penalty: options.LengthPenaltyOption = None,
     prefix: Annotated[str, _search("TEXT", "Beginning of every translation.", False)] = "",
@@ -185,11 +185,11 @@ def _blocks(
     """Lines to translate, in blocks; single lines where a user waits for each."""
     from mt_cli.translation.stream import blocks
 
-    if sentences or interactive:
-        yield from ([line] for line in sentences or prompted_lines(as_lines))
-    elif path is None and sys.stdin.isatty():
+    is_typed = path is None and not sentences and sys.stdin.isatty()
+    if is_typed:
         say("One sentence per line; Ctrl-D ends.")
-        yield from ([line] for line in input_lines(None, as_lines))
+    if sentences or interactive or is_typed:
+        yield from ([line] for line in sentences or input_lines(None, as_lines))
     elif not has_bar:
         yield from blocks(input_lines(path, as_lines))
     else:
