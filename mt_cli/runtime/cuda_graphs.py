@@ -1,4 +1,4 @@
-"""CUDA graphs: record the kernels of a function once, and replay them with one launch. Knows torch; no models.
+"""CUDA graphs: capture the kernels of a function once, and replay them with one launch.
 
 A training step of a small model launches 2,000 kernels, which takes a CPU longer than the GPU needs for their work. A
 graph launches all of them at once. It reads and writes the same memory each time, so the function works on tensors that
@@ -64,13 +64,12 @@ class GraphPool:
 
 @contextmanager
 def _separate_workspaces() -> Iterator[None]:
-    """Context manager in which matrix products are recorded with workspaces in the memory of their graph.
+    """Context manager in which matrix products are captured with workspaces in the memory of their graph.
 
     PyTorch keeps one workspace of cuBLAS for each stream, and a graph contains its address. When a graph is deleted,
     PyTorch 2.12 also frees the workspace of its stream, which other graphs of this stream still use
     (https://github.com/pytorch/pytorch/issues/193402).
     """
-    # The CUDA builds of PyTorch have this function. Without it, workspaces stay those of the stream.
     clear = getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None)
     clear()  # So that recording allocates a workspace.
     try:

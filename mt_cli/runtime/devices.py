@@ -1,4 +1,4 @@
-"""Devices, precision, seeds, memory and versions of this machine. Knows torch; does not know models or runs."""
+"""Devices, precision, seeds, memory and versions of this machine."""
 
 from __future__ import annotations
 

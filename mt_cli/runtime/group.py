@@ -1,4 +1,4 @@
-"""The processes that train or use one model together, as a value. Knows no models, data, runs or launchers.
+"""The processes that train or use one model together, as a value.
 
 Python values travel over gloo (CPUs); gradients travel over NCCL if they are on GPUs. Every process must call the
 methods that exchange values in the same order; they raise LostProcessError if another process has ended. PyTorch is

@@ -1,8 +1,7 @@
-"""Signals that ask a training to stop or to save. Knows no steps, models or files.
+"""Signals that ask a training to stop or to save.
 
-Handlers only set flags. A signal can arrive while Python writes to standard error, and a handler that printed then
-would raise RuntimeError in the middle of a training step. The loop prints, through `Signals.synchronize` and
-`take_save_request`.
+Handlers only set flags: a signal can arrive while Python writes to standard error, and printing in a handler would then
+raise RuntimeError. The loop prints, through `synchronize` and `take_save_request`.
 """
 
 from __future__ import annotations
