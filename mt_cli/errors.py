@@ -1,26 +1,10 @@
-"""Errors that users can fix.
-
-    MtError                      exit status 1: the work failed
-    ├── InputError               exit status 2: the command line, the config or the data is wrong
-    │   ├── ConfigError          the YAML file or a `--set`
-    │   ├── CorpusError          parallel text that cannot be read or used
-    │   │   └── ColumnError      a column of it that is missing or holds no text
-    │   └── RunError             a run directory that is missing, incomplete or of another config
-    │       └── DamagedFileError a file in it that has changed since it was written
-    ├── DeviceMemoryError        a device has too little memory
-    ├── DivergenceError          training diverges
-    ├── LostProcessError         another process of the same command has ended
-    └── RunInterruptedError      exit status 130: stopped by a signal, state saved
-
-The command line prints the message of an `MtError` on one line, without a traceback. Every other exception is a bug and
-keeps its traceback.
-"""
+"""Errors that users can fix: the command line prints their message. Others are bugs, with a traceback."""
 
 import re
 
 
 class MtError(Exception):
-    """A failure whose message names the problem, its place, and what to do."""
+    """A failure whose message names the problem, its place, and what to do. The work failed."""
 
     exit_code = 1
 
@@ -84,8 +68,8 @@ def reason(error: Exception) -> str:
         place, message = ".".join(map(str, first["loc"])), first["msg"].lower()
         return f"{place}: {message}" if place else message
     text = error.strerror if isinstance(error, OSError) and error.strerror else one_line(error)
-    text = text.removeprefix("Error while serializing: I/O error: ")  # Rust adds this prefix, and a number.
-    return re.sub(r" \(os error [0-9]+\)$", "", text).lower()
+    # Rust adds a prefix and a number.
+    return re.sub(r"^Error while serializing: I/O error: | \(os error [0-9]+\)$", "", text).lower()
 
 
 def one_line(error: BaseException) -> str:

@@ -30,8 +30,9 @@ from mt_cli.cli.tokenize import tokenize
 from mt_cli.cli.train import train
 from mt_cli.cli.translate import translate
 from mt_cli.cli.tune_decoding import tune_decoding
-from mt_cli.errors import MtError, one_line, reason
+from mt_cli.errors import LostProcessError, MtError, RunInterruptedError, one_line, reason
 from mt_cli.runtime.files import is_out_of_room, is_wrong_path
+from mt_cli.runtime.group import LAUNCH_NAME
 
 _PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
     "Start": {"init": init, "doctor": doctor},
@@ -110,9 +111,20 @@ def main() -> NoReturn:
         if (explanation := _explain(error)) is None:
             raise
         message, status = explanation
-        if message:
+        if message and not _is_reported(error):
             print(f"mt: {message}", file=sys.stderr)
+        if "WORLD_SIZE" in os.environ:  # Otherwise threads of gloo that still report errors could abort this process.
+            sys.stdout.flush()
+            os._exit(status)
     sys.exit(status)
+
+
+def _is_reported(error: BaseException) -> bool:
+    """True if another process of the group, or the launcher of `--devices`, prints the message."""
+    if isinstance(error, RunInterruptedError):  # All processes raise it after the same step.
+        return os.environ.get("RANK", "0") != "0"
+    is_launched = os.environ.get("TORCHELASTIC_RUN_ID") == LAUNCH_NAME
+    return is_launched and isinstance(error, LostProcessError | KeyboardInterrupt)
 
 
 def _explain(error: BaseException) -> tuple[str, int] | None:
@@ -128,14 +140,10 @@ def _explain(error: BaseException) -> tuple[str, int] | None:
         return message and f"{message[0].lower()}{message[1:]}{advice}", 2
     if isinstance(error, OSError) and (is_out_of_room(error) or (is_wrong_path(error) and error.filename)):
         return f"{os.fsdecode(error.filename or 'output')}: {reason(error)}", 1 if is_out_of_room(error) else 2
-    if isinstance(error, MemoryError) or _is_out_of_memory(error):
-        return "out of memory" if isinstance(error, MemoryError) else one_line(error), 1
+    if isinstance(error, MemoryError):
+        return "out of memory", 1
+    if isinstance(error, RuntimeError):
+        from mt_cli.runtime.devices import is_out_of_memory  # Imports torch, which takes seconds.
+
+        return (one_line(error), 1) if is_out_of_memory(error) else None
     return None
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    if "torch" not in sys.modules:
-        return False
-    from mt_cli.runtime.devices import is_out_of_memory  # Imports torch, which takes seconds.
-
-    return isinstance(error, Exception) and is_out_of_memory(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, CallbackParam, Option
 
-from mt_cli.cli.streams import as_utf8
 from mt_cli.errors import InputError
 from mt_cli.runtime.console import say, show_progress
 from mt_cli.runtime.group import ALONE, Group
@@ -29,13 +29,11 @@ MODEL, CONFIG, SEARCH, HARDWARE, OUTPUT = "Model", "Config", "Search", "Hardware
 
 
 def utf8(parameter: CallbackParam, value: Any) -> Any:
-    """Value of an option, with texts decoded as UTF-8 in any locale; paths are only checked."""
-    if not value or isinstance(value, list | tuple):
-        if value and parameter.nargs > 1 and any(str(item).startswith("--") for item in value):
-            raise InputError(f"{parameter.opts[0]}: give {parameter.nargs} values, {parameter.metavar}, with a space")
-        return value and type(value)(utf8(parameter, item) for item in value)
-    text = as_utf8(str(value), parameter.opts[0], sys.getfilesystemencoding())
-    return text if isinstance(value, str) else value
+    """Return the value of an option; raise InputError for a text that is not UTF-8."""
+    for text in value if isinstance(value, list | tuple) else [value]:
+        if bad := re.search("[\udc80-\udcff]", str(text)):  # Python's marks for bytes that it could not decode.
+            raise InputError(f"{parameter.opts[0]}: {text!a} is not UTF-8 (0x{ord(bad[0]) - 0xDC00:02X})")
+    return value
 
 
 def option(panel: str, metavar: str, help: str, default: str | bool = True, names: str = "", **more: Any) -> Any:
@@ -106,11 +104,10 @@ def check_no_files(texts: Sequence[str], advice: str) -> None:
 
 
 @contextmanager
-def together(devices: int, if_lost: str, check: Callable[[], object]) -> Iterator[Group]:
+def together(devices: int, check: Callable[[], object]) -> Iterator[Group]:
     """Context manager that yields the group of this process; with several devices, it starts the processes first.
 
-    `if_lost` is advice for the case that a process is lost. `check` raises errors of the command line before processes
-    are started. For a single process, torch is not loaded.
+    `check` raises errors of the command line before processes are started. For a single process, torch is not loaded.
     """
     if "WORLD_SIZE" not in os.environ and devices == 1:
         yield ALONE
@@ -120,10 +117,10 @@ def together(devices: int, if_lost: str, check: Callable[[], object]) -> Iterato
     number = launched_processes()
     if number is None:
         check()
-        sys.exit(launch(devices, sys.argv[1:], if_lost))
+        sys.exit(launch(devices, sys.argv[1:]))
     if devices not in (1, number):
         raise InputError(f"--devices {devices}: the launcher of this process says {number}; leave the option out")
-    with launched_group(if_lost) as group:
+    with launched_group() as group:
         yield group
 
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from itertools import combinations
 from pathlib import Path
 from typing import TextIO
 
 import typer
 
-from mt_cli.corpus.plain_text import input_lines
 from mt_cli.errors import InputError, MtError, reason
-from mt_cli.runtime.console import say
 from mt_cli.runtime.files import refusal
 
 
@@ -42,23 +40,22 @@ class _Notices(io.TextIOWrapper):
             super().flush()
 
 
-@contextmanager
-def _failures(path: Path | None) -> Iterator[None]:
-    """Turn an error of writing results into MtError or, if the reader has gone, as `head` does, into Exit."""
+def show(*lines: str) -> None:
+    """Write the result of a command to standard output. The command continues if the reader has gone."""
+    with suppress(typer.Exit):
+        _print("\n".join(lines), sys.stdout)
+
+
+def _print(text: str, file: TextIO, path: Path | None = None) -> None:
+    """Write and flush lines; raises MtError or, if the reader has gone, as `head` does, Exit."""
     try:
-        yield
+        print(text, file=file, flush=True)
     except OSError as error:
         if path is None:  # Prevents a second attempt to write at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             raise typer.Exit from None
         raise MtError(f"{path or 'standard output'}: {reason(error)}") from None
-
-
-def show(*lines: str) -> None:
-    """Write the result of a command to standard output. The command continues if the reader has gone."""
-    with suppress(typer.Exit), _failures(None):
-        print(*lines, sep="\n", flush=True)
 
 
 class Output:
@@ -77,9 +74,7 @@ class Output:
 
     def write(self, text: str) -> None:
         """Write and flush one or several lines."""
-        file = self._opened()
-        with _failures(self._path):
-            print(text, file=file, flush=True)
+        _print(text, self._opened(), self._path)
 
     def _opened(self) -> TextIO:
         if self._file is None:
@@ -94,8 +89,10 @@ class Output:
         if error is None:
             self._opened()
         if self._file is not None and self._path is not None:
-            with _failures(self._path):
+            try:
                 self._file.close()
+            except OSError as failure:
+                raise MtError(f"{self._path}: {reason(failure)}") from None
 
 
 def check_output(path: Path | None) -> None:
@@ -121,37 +118,3 @@ def _is_same_file(one: Path | int, two: Path | int) -> bool:
         return os.path.samefile(one, two) and os.path.isfile(one)
     except (OSError, ValueError):
         return isinstance(one, Path) and isinstance(two, Path) and os.path.realpath(one) == os.path.realpath(two)
-
-
-def prompted_lines(as_lines: bool = False) -> Iterator[str]:
-    """Lines that a user types after a prompt; without a terminal, the lines of standard input."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        yield from input_lines(None, as_lines)
-        return
-    with suppress(ImportError):
-        import readline  # noqa: F401  (makes `input` handle the arrow keys)
-    say("One sentence per line; an empty line or Ctrl-D ends.")
-    with suppress(EOFError):
-        while (line := input("> ")).strip():
-            try:
-                text = as_utf8(line, "standard input", "utf-8")
-            except InputError as error:
-                say(f"mt: {error}; set the terminal to UTF-8, and give the line again")
-                continue
-            yield text
-        return
-    say()
-
-
-def as_utf8(text: str, name: str, encoding: str) -> str:
-    """Text that Python may have failed to decode with `encoding`, decoded as UTF-8.
-
-    Raises InputError, whose message begins with `name`, if it is not UTF-8.
-    """
-    if not any("\udc80" <= character <= "\udcff" for character in text):
-        return text
-    content = text.encode(encoding, "surrogateescape")
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{name}: {text!a} is not UTF-8 (0x{content[error.start]:02X})") from None

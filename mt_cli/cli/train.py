@@ -28,8 +28,7 @@ def train(
     More: docs/runs.md
     """
     interrupt_training()
-    if_lost = "what was saved last is kept, the same command resumes there"
-    with together(devices, if_lost, check=lambda: load_config(config, overrides)) as group:
+    with together(devices, check=lambda: load_config(config, overrides)) as group:
         loaded = load_config(config, overrides)
         from mt_cli.run import train as run
 

@@ -23,7 +23,7 @@ from mt_cli.cli.options import (
     search_options,
     together,
 )
-from mt_cli.cli.streams import Output, check_distinct, check_output, prompted_lines
+from mt_cli.cli.streams import Output, check_distinct, check_output
 from mt_cli.corpus.plain_text import check_plain_text, input_lines
 from mt_cli.errors import InputError
 from mt_cli.runtime.console import Progress, say
@@ -61,7 +61,7 @@ def translate(
         option(_TEXT, "NAME,...", "Keys of a .json file whose values are translated, as title or menu.*.", False),
     ] = None,
     to: options.ToOption = None,
-    interactive: Annotated[bool, flag(_TEXT, "--interactive", "Prompt for sentences, one at a time.")] = False,
+    interactive: Annotated[bool, flag(_TEXT, "--interactive", "Answer each line before the next one.")] = False,
     beam_size: options.BeamSizeOption = None,
     length_penalty: options.LengthPenaltyOption = None,
     prefix: Annotated[str, _search("TEXT", "Beginning of every translation.", False)] = "",
@@ -115,7 +115,7 @@ def translate(
     _check_sources(sentences, input_file, interactive, as_lines)
     _check_outputs(None if sentences else input_file or 0, output_file, alignment)
     check = partial(_check_shared, sentences, input_file)
-    with together(devices, if_lost="the output is not complete, start again", check=check) as group:
+    with together(devices, check) as group:
         if group.size > 1:
             check()
         from mt_cli.translation.stream import format_alignment, format_json, format_texts, translated
@@ -190,11 +190,11 @@ def _blocks(
     """Lines to translate, in blocks; single lines where a user waits for each."""
     from mt_cli.translation.stream import blocks
 
-    if sentences or interactive:
-        yield from ([line] for line in sentences or prompted_lines(as_lines))
-    elif path is None and sys.stdin.isatty():
+    is_typed = path is None and not sentences and sys.stdin.isatty()
+    if is_typed:
         say("One sentence per line; Ctrl-D ends.")
-        yield from ([line] for line in input_lines(None, as_lines))
+    if sentences or interactive or is_typed:
+        yield from ([line] for line in sentences or input_lines(None, as_lines))
     elif not has_bar:
         yield from blocks(input_lines(path, as_lines))
     else:

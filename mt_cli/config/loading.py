@@ -166,7 +166,10 @@ def section_overrides(overrides: Sequence[str], section: str) -> dict[str, Any]:
         _apply_override(tree, override)
         if [*tree] != [section] or not isinstance(tree[section], dict):
             raise ConfigError(f"--set {override}: only options of the section {section} can be set here")
-    return dict(tree.get(section, {}))
+    values = tree.get(section, {})
+    if not isinstance(values, dict):
+        raise ConfigError(f"--set {section}={values}: name an option of the section, as in {section}.KEY=VALUE")
+    return values
 
 
 def _apply_override(tree: dict[str, Any], override: str) -> None:

@@ -164,7 +164,7 @@ def _store(folder: Path, request: _Request, advance: Advance) -> None:
     files = (path for group in groups.values() for source in group for path in files_of(source) if path.is_file())
     # Text compresses to about a quarter of its size.
     num_bytes = sum(size_of([path]) * (4 if path.suffix in COMPRESSIONS else 1.2) for path in files)
-    check_free_disk(folder, num_bytes, "the prepared corpus")
+    check_free_disk(folder, num_bytes, "the prepared corpus", ", or set `streaming: true` for the corpora of train")
     evaluation_hashes: Hashes = np.empty(0, np.int64)
     for name, sources in groups.items():
         corpus, hashes = _store_rows(folder / f"{name}.arrow", sources, request, name == "train", advance)

@@ -247,7 +247,7 @@ def encode_corpora(
 
     def encode(folder: Path) -> None:
         num_bytes = sum({corpus.file: corpus.file.size() for corpus in corpora.values()}.values())
-        check_free_disk(folder, num_bytes, "the encoded corpus")
+        check_free_disk(folder, num_bytes, "the encoded corpus", ", or set `streaming: true` for the corpora of train")
         for name, corpus in corpora.items():
             with Progress(f"encoding {name}", len(corpus), "pair").counting() as advance:
                 path, most = folder / f"{name}.arrow", config.max_tokens

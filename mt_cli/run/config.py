@@ -1,30 +1,14 @@
-"""Completion of a config: the one place for values of a parent, of an earlier start, and for `auto`."""
+"""Completion of a config: the one place for values of a parent and of an earlier start."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-
-import torch
 
 from mt_cli.checkpoint.parent import ParentRun, adopt, inherited
 from mt_cli.config.sections import TUNED, Config
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.sources import with_commits
 from mt_cli.data.prepare import Data, prepare
-from mt_cli.errors import DeviceMemoryError
-from mt_cli.model.adapters import freeze
-from mt_cli.model.loss import Objective
-from mt_cli.model.transformer import Transformer, outline
-from mt_cli.runtime.console import say
-from mt_cli.runtime.devices import limited_memory, memory_of, pick_precision
-from mt_cli.runtime.files import format_bytes
-from mt_cli.training.update import fits_memory, largest_batch
-
-_SMALLEST_BATCH, _BATCHES_PER_EPOCH = 4_096, 100
-_LARGEST_BATCH = 32_768
-"""Largest micro-batch in tokens. Above it, an H100 is not faster, and a model learns more from more steps."""
-_BYTES_PER_PARAMETER = 16
 
 
 def prepare_new(
@@ -54,7 +38,7 @@ def resumed_config(config: Config, previous: Config, path: Path, is_tuned: bool)
     if config.init.run is not None:
         config = inherited(config, previous, f"{path}: this run began with another config")
     if config.training.batch_tokens == "auto":
-        config = _with_batch_tokens(config, previous.training.tokens_per_batch)
+        config = with_batch_tokens(config, previous.training.tokens_per_batch)
     if not (config.training.tune_decoding and is_tuned):
         return config, []
     if not previous.training.tune_decoding:
@@ -69,50 +53,6 @@ def resumed_config(config: Config, previous: Config, path: Path, is_tuned: bool)
     return config.model_copy(update={"decoding": config.decoding.model_copy(update=tuned)}), notes
 
 
-def _with_batch_tokens(config: Config, size: int) -> Config:
+def with_batch_tokens(config: Config, size: int) -> Config:
+    """Config with this number of tokens a micro-batch."""
     return config.model_copy(update={"training": config.training.model_copy(update={"batch_tokens": size})})
-
-
-def with_fitting_batches(config: Config, data: Data, device: torch.device) -> Config:
-    """Config with a number for `batch_tokens: auto`; raises DeviceMemoryError if the device cannot hold the model."""
-    _check_memory(config, [tokenizer.vocab_size for tokenizer in data.tokenizers], device)
-    if config.training.batch_tokens != "auto":
-        return config
-    size = _SMALLEST_BATCH
-    if device.type == "cuda":
-        size = _largest_that_fits(config, data, device)
-        torch.cuda.empty_cache()
-    say(f"training.batch_tokens: auto is {size:,} here")
-    return _with_batch_tokens(config, size)
-
-
-def _check_memory(config: Config, sizes: Sequence[int], device: torch.device) -> None:
-    """Raise DeviceMemoryError if a device cannot hold the model of a config with vocabularies of these `sizes`."""
-    num_parameters = sum(weight.numel() for weight in outline(config.model, *sizes).parameters())
-    needed, available = num_parameters * _BYTES_PER_PARAMETER, memory_of(device)
-    if needed > available:
-        raise DeviceMemoryError(
-            f"a model of {num_parameters:,} parameters takes {format_bytes(needed)} to train (weights, gradients and "
-            f"two moments of each) and {device} has {format_bytes(available)}; use smaller sizes in `model`"
-        )
-
-
-def _largest_that_fits(config: Config, data: Data, device: torch.device) -> int:
-    """Number of tokens of the largest batch of the longest pairs that a GPU has memory for, found by trying."""
-    model = Transformer(config.model, *(tokenizer.vocab_size for tokenizer in data.tokenizers))
-    freeze(model, config.init.freeze)
-    objective = Objective(model.to(device), config.training)
-    dtype = pick_precision(config.training.precision, device)
-    source = target = config.corpus.max_tokens
-    largest = _LARGEST_BATCH
-    if not config.corpus.is_streaming:
-        lengths = data.encoded["train"].lengths()
-        most = config.training.most_concatenated
-        source, target = (min(config.corpus.max_tokens, most * int(side.max())) for side in lengths)
-        largest = min(_LARGEST_BATCH, int(lengths.max(axis=0).sum()) // _BATCHES_PER_EPOCH)
-    with limited_memory(device):
-        return largest_batch(
-            lambda size: fits_memory(objective, config.training, dtype, source + 1, target + 1, size),
-            _SMALLEST_BATCH,
-            largest,
-        )

@@ -1,7 +1,4 @@
-"""Log of a training: rows of means over steps, detection of divergence, and the files that grow.
-
-The tags are explained in `docs/runs.md`. A row of `metrics.jsonl` holds what TensorBoard shows for its step.
-"""
+"""Log of a training: rows of means over steps, detection of divergence, and the files that grow."""
 
 from __future__ import annotations
 
@@ -18,7 +15,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.utils.tensorboard import SummaryWriter
-from torch.utils.tensorboard.summary import hparams
 
 from mt_cli.checkpoint.state import RunState, UnloggedStep
 from mt_cli.config.training import TrainingConfig
@@ -203,17 +199,6 @@ class Records:
         """Write the last points and end the thread that writes them."""
         with writing(self._directory):
             self._board.close()
-
-
-def write_hparams(directory: Path, step: int, options: Mapping[str, Any], scores: Mapping[str, float]) -> None:
-    """Add options and the final scores of a step to TensorBoard's table of runs; raises MtError if it cannot."""
-    kinds = (bool, int, float, str)
-    plain = {name: value if isinstance(value, kinds) else str(value) for name, value in options.items()}
-    with writing(directory), SummaryWriter(directory) as board:
-        for summary in hparams(plain, dict(scores)):
-            board.file_writer.add_summary(summary, step)
-        for tag, value in scores.items():
-            board.add_scalar(tag, value, step)
 
 
 def _plain(text: str) -> str:

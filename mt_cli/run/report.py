@@ -1,4 +1,4 @@
-"""Report of a run at its end: `report.json`, TensorBoard's table of runs, and the summary that is printed."""
+"""Report of a run at its end: `report.json`, and the summary that is printed."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from pathlib import Path
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.lineage import record_of
 from mt_cli.checkpoint.state import RunState
-from mt_cli.config.loading import flat
 from mt_cli.config.sections import Config
 from mt_cli.data.statistics import report_on_data
 from mt_cli.evaluation.evaluate import SplitScores, format_scores
 from mt_cli.evaluation.results import BestValidation, DataRow, ParentRecord, Report, notes_on_training, read_report
 from mt_cli.evaluation.scores import metric_id_of, scorer_of
-from mt_cli.run.log import write_hparams
 from mt_cli.run.setup import Run
 from mt_cli.runtime.console import clock
 from mt_cli.runtime.devices import describe_hardware, describe_versions
@@ -106,16 +104,6 @@ def write_report(run: Run, ending: Ending, scores: Mapping[str, SplitScores]) ->
         hardware=describe_hardware(run.device),
         versions=describe_versions(),
     )
-    sections = ("tokenizer", "model", "training")
-    options = {key: value for name in sections for key, value in flat(getattr(run.config, name), name).items()}
-    values = {
-        f"final/{name}_{metric}": test.scores[metric].score
-        for name, test in scores.items()
-        for metric in ("bleu", "chrf")
-    }
-    values["final/parameters"] = float(ending.num_parameters)
-    # At the next step, so that a resumed run drops these values.
-    write_hparams(run.directory.path, position.step + 1, options, values)
     write_text(run.directory.report_path, json_text(report.model_dump(mode="json", exclude_unset=True)))
     return report
 

@@ -82,6 +82,16 @@ def _created_by_this_launch(launch_id: str, directory: RunDirectory) -> bool:
     return False
 
 
+def update_finished(directory: RunDirectory, start: Start, report: Report) -> None:
+    """Save options that have changed since a run finished, and say that it is finished."""
+    write_text(directory.config_path, start.config.to_yaml())
+    if start.changes:
+        say(start.changes)
+    say(f"This run is finished ({report.stopped_because}); nothing is left to do.")
+    if start.config.training.average_checkpoints and not report.averaged_steps:
+        say(f"A mean is made at the end of training. Now: mt average --run {directory.path} --last N")
+
+
 def _resumption(config: Config, directory: RunDirectory) -> Start:
     """Start that resumes the run in a directory; raises RunError if that is impossible."""
     try:

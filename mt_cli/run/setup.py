@@ -19,15 +19,15 @@ from mt_cli.corpus.cache import Cache
 from mt_cli.data.batches import TrainingPairs
 from mt_cli.data.prepare import Data, estimate_epoch, fingerprints_of, read
 from mt_cli.data.training_pairs import training_pairs
-from mt_cli.model.adapters import add_adapters, freeze
+from mt_cli.model.adapters import add_adapters
 from mt_cli.model.loss import Objective
 from mt_cli.model.transformer import Transformer
-from mt_cli.run.config import prepare_new, with_fitting_batches
+from mt_cli.run.batch_size import new_model, with_fitting_batches
+from mt_cli.run.config import prepare_new
 from mt_cli.run.validation import Validator
 from mt_cli.runtime.console import say
-from mt_cli.runtime.devices import pick_precision, precision_of, seed_everything
+from mt_cli.runtime.devices import pick_precision, precision_of
 from mt_cli.runtime.group import Group
-from mt_cli.tokenizer.tokenizer import TokenizerPair
 from mt_cli.training.averaging import MovingAverage
 from mt_cli.training.optimizer import build_optimizer
 from mt_cli.training.steps import count_steps
@@ -199,11 +199,3 @@ def _length(config: Config, pairs: TrainingPairs, num_processes: int) -> Length:
         steps_per_epoch,
         min((limit for limit in (training.max_steps, in_epochs) if limit), default=None),
     )
-
-
-def new_model(config: Config, tokenizers: TokenizerPair) -> Transformer:
-    """Model of a config on the CPU, with frozen parts and random weights that depend only on the seed."""
-    seed_everything(config.training.seed)
-    model = Transformer(config.model, *(tokenizer.vocab_size for tokenizer in tokenizers))
-    freeze(model, config.init.freeze)
-    return model

@@ -1,4 +1,4 @@
-"""A whole run: decide, create, set up, restore, optimize, finish. Does not start processes."""
+"""A whole run: decide, create, prepare, set up, restore, optimize, finish. Does not start processes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import gc
 from pathlib import Path
 
 import pyarrow as pa
-import torch
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.parent import ParentRun
@@ -19,11 +18,10 @@ from mt_cli.run.describe import describe_training
 from mt_cli.run.finish import average_at_end, finish
 from mt_cli.run.loop import optimize
 from mt_cli.run.report import Ending, format_summary
-from mt_cli.run.resume import Start, decide, restore
+from mt_cli.run.resume import Start, decide, restore, update_finished
 from mt_cli.run.setup import Run, build_setup, create
 from mt_cli.runtime.console import say
 from mt_cli.runtime.devices import keep_memory, pick_device, release_memory, use_threads
-from mt_cli.runtime.files import write_text
 from mt_cli.runtime.group import ALONE, Group
 
 
@@ -45,56 +43,36 @@ def train(config: Config, runs: Path, fresh: bool = False, group: Group = ALONE)
         for note in start.notes:
             say(f"note: {note}")
         if start.report is not None:
-            report, tagging = start.report, start.config.corpus.tagging
-            group.on_main(lambda: _describe_finished(start, directory))
+            report = start.report
+            group.on_main(lambda: update_finished(directory, start, report))
         else:
-            run, ending = _optimized(start, directory, cache, device, group)
+            data: Data | None = None
+            parent: ParentRun | None = None
+            if start.is_new:
+                if created := group.on_main(lambda: create(start.config, directory, cache, device, start.replaces_run)):
+                    completed, data, parent = created
+                    start = start.completed(completed, data.tokenizers, parent)
+                start = group.from_main(lambda: start)
+            data = group.once_per_machine(lambda: data or prepare(start.config, cache, start.tokenizers))
+            run = Run(start.config, data, directory, device, group)
+            ending = _optimized(run, start, parent, cache)
             gc.collect()  # Model, optimizer and graphs of the training, whose objects refer to each other.
             release_memory()
-            report, tagging = group.from_main(lambda: finish(run, ending)), run.config.corpus.tagging
+            report = group.from_main(lambda: finish(run, ending))
+    tagging = start.config.corpus.tagging
     say(format_summary(report, directory.path, tagging.is_required and tagging.default is None))
     return report
 
 
-def _optimized(
-    start: Start, directory: RunDirectory, cache: Cache, device: torch.device, group: Group
-) -> tuple[Run, Ending]:
-    """Create or resume a run that is not finished, and train it to the end."""
-    data: Data | None = None
-    parent: ParentRun | None = None
-    if start.is_new:
-        if created := group.on_main(lambda: create(start.config, directory, cache, device, start.replaces_run)):
-            config, data, parent = created
-            start = start.completed(config, data.tokenizers, parent)
-        start = group.from_main(lambda: start)
-    data = group.once_per_machine(lambda: data or prepare(start.config, cache, start.tokenizers))
+def _optimized(run: Run, start: Start, parent: ParentRun | None, cache: Cache) -> Ending:
+    """Train a run to its end; model, optimizer and graphs are not needed afterwards."""
     keep_memory()
-    run = Run(start.config, data, directory, device, group)
+    pa.array([0]).to_numpy()  # Imports pandas, if installed; a stop during this import in a thread could wait forever.
     setup = build_setup(run, start.state, parent)
     state = restore(setup, start)
-    _import_now()
-    group.on_main(lambda: say("\n".join(describe_training(setup, cache))))
+    run.group.on_main(lambda: say("\n".join(describe_training(setup, cache))))
     if parent is not None:
         say(f"  begins with {parent.describe()}")
     last, stopped_because = optimize(setup, state)
-    group.on_main(lambda: average_at_end(setup, last))
-    return run, Ending(last, stopped_because, setup.num_parameters, setup.pairs.counts)
-
-
-def _describe_finished(start: Start, directory: RunDirectory) -> None:
-    """Say that a run is finished, and save options that have changed."""
-    assert start.report is not None
-    write_text(directory.config_path, start.config.to_yaml())
-    if start.changes:
-        say(start.changes)
-    say(f"This run is finished ({start.report.stopped_because}); nothing is left to do.")
-    if start.config.training.average_checkpoints and not start.report.averaged_steps:
-        say(f"A mean is made at the end of training. Now: mt average --run {directory.path} --last N")
-
-
-def _import_now() -> None:
-    """Import modules that a thread would otherwise import later.
-
-    A run that was stopped during such an import once waited forever for Python's import lock.
-    """
-    pa.array([0]).to_numpy()  # Imports pandas, if it is installed.
+    run.group.on_main(lambda: average_at_end(setup, last))
+    return Ending(last, stopped_because, setup.num_parameters, setup.pairs.counts)

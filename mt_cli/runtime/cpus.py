@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -32,13 +33,13 @@ def in_threads(work: Callable[[T], U], items: Iterable[T], num_threads: int = 2)
 
 def num_usable_cpus() -> int:
     """Number of CPUs that this process may use, which the quota of a container (cgroup v2) can limit."""
-    number = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    number = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     with suppress(OSError, ValueError):  # There is no such file, or its quota is `max`.
         quota, period = map(int, Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split())
         number = min(number, -(-quota // period))
     return max(1, number)
 
 
-def idle_cpus() -> float | None:
-    """Mean number of idle CPUs in the last minute, by the load of the machine; None on Windows."""
-    return max(0.0, (os.cpu_count() or 1) - os.getloadavg()[0]) if hasattr(os, "getloadavg") else None
+def idle_cpus() -> float:
+    """Mean number of idle CPUs in the last minute, by the load of the machine."""
+    return max(0.0, (os.cpu_count() or 1) - os.getloadavg()[0])

@@ -70,7 +70,6 @@ def _separate_workspaces() -> Iterator[None]:
     PyTorch 2.12 also frees the workspace of its stream, which other graphs of this stream still use
     (https://github.com/pytorch/pytorch/issues/193402).
     """
-    # The CUDA builds of PyTorch have this function. Without it, workspaces stay those of the stream.
     clear = getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None)
     clear()  # So that the capture allocates a workspace.
     try:

@@ -1,7 +1,7 @@
-"""Files and folders on disk: safe reading, atomic writing, sizes. Checks no content but JSON (`read_model`).
+"""Files and folders on disk: safe reading, atomic writing, sizes.
 
 A run directory may come from an untrusted source. Only regular files of limited size are read from it, because a pipe
-or a device can block for ever. A link with the name of a file that is written atomically is replaced by the file.
+or a device can block for ever.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 def is_out_of_room(error: OSError) -> bool:
     """True if a disk is full, read-only or broken: the work fails, and no other command line would help."""
-    return error.errno in (errno.ENOSPC, errno.EFBIG, errno.EROFS, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
+    return error.errno in (errno.ENOSPC, errno.EFBIG, errno.EROFS, errno.EIO, errno.EDQUOT)
 
 
 def is_wrong_path(error: OSError) -> bool:
@@ -150,37 +150,24 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_output(path: Path, content: bytes) -> None:
-    """Write a file that a user has named: atomically, with the mode of an existing file, and through links.
-
-    A pipe and a device are written to. Raises MtError if the file cannot be written.
-    """
-    with writing(path), suppress(FileNotFoundError):
-        if not stat.S_ISREG(path.stat().st_mode):
-            with path.open("ab") as stream:
-                stream.write(content)
-            return
-    path = real_path(path)
-    temporary = path.with_name(f".{os.urandom(8).hex()}.tmp")
-    _write_atomically(path, temporary, lambda name: Path(name).write_bytes(content))
+    """Write a file that a user has named: through links, and atomically unless it is a pipe or a device."""
+    if path.exists() and not path.is_file():
+        with writing(path):
+            path.write_bytes(content)
+        return
+    write_bytes(real_path(path), content)
 
 
 def write_atomically(path: Path, write: Callable[[str], object]) -> None:
     """Have `write` fill a temporary file, flush it to disk and rename it: a crash leaves the old file or the new one.
 
-    If `path` or the temporary file is a link, the link is replaced and its target stays unchanged. Raises MtError if
-    the file cannot be written; the old file then stays unchanged.
+    An existing file keeps its mode. Raises MtError if the file cannot be written.
     """
-    _write_atomically(path, path.with_name(path.name + ".tmp"), write)
-
-
-def _write_atomically(path: Path, temporary: Path, write: Callable[[str], object]) -> None:
+    temporary = path.with_name(path.name + ".tmp")
     with writing(path, "; the previous file is unchanged" if path.exists() else "", temporary):
-        if not path.is_symlink() and (path.is_char_device() or path.is_block_device()):
-            raise OSError(errno.EINVAL, "a device", str(path))
-        temporary.unlink(missing_ok=True)
-        temporary.touch(exist_ok=False)
-        is_kept = path.is_file() and not path.is_symlink()
-        mode = (path if is_kept else temporary).stat().st_mode
+        temporary.unlink(missing_ok=True)  # Left by a process that was killed.
+        temporary.touch()
+        mode = (path if path.is_file() else temporary).stat().st_mode
         try:
             write(str(temporary))
             temporary.chmod(mode)  # safetensors creates files that only the owner may read.
@@ -189,7 +176,7 @@ def _write_atomically(path: Path, temporary: Path, write: Callable[[str], object
         except BaseException:
             remove(temporary)
             raise
-    with suppress(OSError):  # Not every system can flush a folder.
+    with suppress(OSError):  # Not every file system can flush a folder.
         flush(path.parent)
 
 
@@ -198,37 +185,30 @@ def new_folder(folder: Path) -> Iterator[Path]:
     """Context manager that yields a new empty folder; renames it to `folder` at the end, or removes it after an error.
 
     Only an empty folder of this name is replaced. A killed process leaves `NAME.unfinished-XXXXXXXX`, which does not
-    prevent a second attempt. Raises InputError if the name is taken or the folder cannot be made,
-    MtError if it cannot be written.
+    prevent a second attempt. Raises InputError if the name is taken or the folder cannot be made.
     """
     if folder.name in ("", "..") or not is_free(folder):
         raise InputError(f"{folder}: exists already; give a new folder")
     unfinished = folder.with_name(f"{folder.name}.unfinished-{os.urandom(4).hex()}")
     try:
-        try:
-            unfinished.mkdir(parents=True)
-        except (OSError, ValueError) as error:
-            raise refusal(folder, error) from None
+        unfinished.mkdir(parents=True)
+    except (OSError, ValueError) as error:
+        raise refusal(folder, error) from None
+    try:
+        yield unfinished
+        mode = unfinished.stat().st_mode & 0o666
         with writing(folder):
-            try:
-                yield unfinished
-            except MtError as error:  # The message names the temporary folder, which will be gone.
-                error.args = (str(error).replace(str(unfinished), str(folder)),)
-                raise
-            mode = unfinished.stat().st_mode & 0o666
             for path in [*unfinished.rglob("*"), unfinished]:
                 if path.is_file():
                     path.chmod(mode)  # As in `write_atomically`.
                 flush(path)
-            try:
-                unfinished.rename(folder)
-            except OSError as error:
-                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
-                    raise
-                raise InputError(f"{folder}: another process has made it in the meantime; give a new folder") from None
+        try:
+            unfinished.rename(folder)
+        except OSError as error:
+            raise refusal(folder, error, "; another process may have made it") from None
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-    with suppress(OSError):
+    with suppress(OSError):  # Not every file system can flush a folder.
         flush(folder.parent)
 
 
@@ -265,13 +245,13 @@ def flush(path: Path) -> None:
         os.close(descriptor)
 
 
-def check_free_disk(folder: Path, num_bytes: float, what: str) -> None:
-    """Raise MtError if fewer than `num_bytes` are free on the disk of `folder`."""
+def check_free_disk(folder: Path, num_bytes: float, what: str, advice: str = "") -> None:
+    """Raise MtError if fewer than `num_bytes` are free on the disk of `folder`; `advice` says what else helps."""
     free = shutil.disk_usage(folder).free
     if num_bytes > free:
         raise MtError(
             f"{folder.parent}: {what} needs about {format_bytes(num_bytes)} there, and only {format_bytes(free)} are "
-            "free; make room, or set `streaming: true` for the corpora of train"
+            f"free; make room{advice}"
         )
 
 

@@ -1,4 +1,4 @@
-"""The processes that train or use one model together, as a value. Knows no models, data, runs or launchers.
+"""The processes that train or use one model together, as a value.
 
 Python values travel over gloo (CPUs); gradients travel over NCCL if they are on GPUs. Every process must call the
 methods that exchange values in the same order; they raise LostProcessError if another process has ended. PyTorch is
@@ -21,6 +21,8 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 _BUCKET_BYTES = 2**27
+LAUNCH_NAME = "mt"
+"""Value of TORCHELASTIC_RUN_ID in processes that `--devices` starts."""
 
 
 @dataclass(frozen=True)
@@ -109,15 +111,11 @@ ALONE = Group()
 
 
 def copy_all(tensors: list[Tensor], places: list[Tensor]) -> None:
-    """Copy tensors into `places` of the same shapes; on a GPU in few kernels if PyTorch has a function for that."""
+    """Copy tensors into `places` of the same shapes; on a GPU in few kernels."""
     import torch
 
     with torch.no_grad():
-        if hasattr(torch, "_foreach_copy_"):
-            torch._foreach_copy_(places, tensors)
-            return
-        for tensor, place in zip(tensors, places, strict=True):
-            place.copy_(tensor)
+        torch._foreach_copy_(places, tensors)
 
 
 @contextmanager
@@ -136,7 +134,7 @@ def _exchanging() -> Iterator[None]:
         if not is_of_backend or "Cuda failure" in str(error):
             raise
         cause = "" if "by peer" in str(error) else f" ({one_line(error)})"
-        raise LostProcessError(f"another process has ended, or cannot be reached{cause}") from None
+        raise LostProcessError(f"another process has ended{cause}; start the same command again") from None
 
 
 def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:

@@ -1,15 +1,15 @@
-"""Signals that ask a training to stop or to save. Knows no steps, models or files.
+"""Signals that ask a training to stop or to save.
 
-Handlers only set flags. A signal can arrive while Python writes to standard error, and a handler that printed then
-would raise RuntimeError in the middle of a training step. The loop prints, through `Signals.synchronize` and
-`take_save_request`.
+Handlers only set flags: a signal can arrive while Python writes to standard error, and printing in a handler would then
+raise RuntimeError. The loop prints, through `synchronize` and `take_save_request`.
 """
 
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from mt_cli.runtime.console import say
@@ -77,16 +77,14 @@ STOPS = ("SIGINT", "SIGTERM", "SIGHUP")
 def set_handlers(handlers: Mapping[str, Any]) -> dict[int, Any]:
     """Set signal handlers by name, and return the previous ones by number.
 
-    Signals to stop that are ignored stay ignored, such as SIGHUP under `nohup`. Nothing is set for signals that the
-    system does not have, and outside of the main thread.
+    Signals to stop that are ignored stay ignored, such as SIGHUP under `nohup`. Outside of the main thread, nothing is
+    set.
     """
-    previous: dict[int, Any] = {}
-    for name, handler in handlers.items():
-        number = getattr(signal, name, None)  # Windows has only SIGINT and SIGTERM.
-        if number and not (name in STOPS and signal.getsignal(number) is signal.SIG_IGN):
-            with suppress(ValueError):
-                previous[number] = signal.signal(number, handler)
-    return previous
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    numbers = {getattr(signal, name): handler for name, handler in handlers.items()}
+    ignored = {number for name in STOPS if signal.getsignal(number := getattr(signal, name)) is signal.SIG_IGN}
+    return {number: signal.signal(number, numbers[number]) for number in numbers.keys() - ignored}
 
 
 def interrupt_training() -> None:

@@ -184,7 +184,7 @@ def test_a_killed_process_loses_nothing_that_was_saved(forked, finished, tmp_pat
     body = ACT.format(rank=rank, act=KILL)
     statuses, _, err = forked(launched, None if is_launched else 2, body, is_launched)
     assert statuses == [1] if is_launched else all(statuses), err
-    assert err.count("mt: ") == 1 and "has ended" in err and "saved last is kept" in err and "Traceback" not in err
+    assert err.count("mt: ") == 1 and "has ended" in err and "same command" in err and "Traceback" not in err
     assert "Resuming from step 3" in finished("killed", 2, **options)
     finished("one", micro_batches_per_step=4, log_every_steps=1)
     assert_equal_runs(tmp_path / "runs/killed", tmp_path / "runs/one")

@@ -6,7 +6,7 @@ import sys
 import pytest
 import yaml
 
-from mt_cli.cli.streams import Output, prompted_lines
+from mt_cli.cli.streams import Output
 from mt_cli.errors import InputError
 
 COMMANDS = {
@@ -105,15 +105,6 @@ def test_an_interruption_at_the_start_leaves_no_traceback(run, tmp_path, root):
     result = run([sys.executable, "-m", "mt_cli", "--version"], env=env, capture_output=True, text=True)
     assert (result.stdout, result.stderr) == ("", "")
     assert result.returncode == 130
-
-
-def test_a_typed_line_that_is_not_utf8_is_refused(monkeypatch, capsys):
-    typed = iter(["one.", "caf\udce9", "two.", ""])
-    monkeypatch.setattr("builtins.input", lambda prompt: next(typed))
-    for stream in (sys.stdin, sys.stdout):
-        monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
-    assert list(prompted_lines()) == ["one.", "two."]
-    assert "0xE9" in capsys.readouterr().err
 
 
 def test_an_output_that_cannot_be_is_refused_before_the_work(tmp_path):

@@ -9,9 +9,7 @@ from mt_cli.runtime import devices
 from mt_cli.runtime.cpus import in_threads
 from mt_cli.runtime.devices import (
     can_compile,
-    cpu_has,
     has_fast_bf16,
-    has_varlen_attention,
     is_out_of_memory,
     is_right,
     limited_memory,
@@ -71,13 +69,6 @@ def test_compiling_needs_a_compiler_and_headers(monkeypatch, tmp_path):
     assert "compiler" in reason_against_compiling(torch.device("cuda"))
 
 
-@pytest.mark.slow  # The module takes seconds to import.
-def test_this_pytorch_has_the_variable_length_attention_that_is_used(monkeypatch):
-    pytest.importorskip("torch", "2.11")
-    monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (9, 0))
-    assert has_varlen_attention(torch.device("cuda"), torch.bfloat16)
-
-
 def test_memory_is_limited_until_the_end_or_an_error(monkeypatch):
     limits = []
     monkeypatch.setattr("torch.cuda.empty_cache", lambda: None)
@@ -90,15 +81,11 @@ def test_memory_is_limited_until_the_end_or_an_error(monkeypatch):
     assert limits[1:] == [(1.0, 1)]
 
 
-def test_private_functions_of_pytorch_exist_or_are_replaced(monkeypatch):
-    assert cpu_has("avx512_bf16") is not None, "bf16 is no longer chosen on any CPU, which halves the speed of training"
-    assert hasattr(torch, "_foreach_copy_"), "weights are now copied one by one, which takes longer on a GPU"
+def test_tensors_are_copied_into_others_of_any_dtype():
     tensors = [torch.arange(6.0).view(2, 3), torch.tensor(7.0)]
-    for _ in range(2):
-        copies = [torch.zeros(2, 3, dtype=torch.bfloat16, requires_grad=True), torch.zeros(())]
-        copy_all(tensors, copies)
-        assert [copy.tolist() for copy in copies] == [tensor.tolist() for tensor in tensors]
-        monkeypatch.delattr(torch, "_foreach_copy_", raising=False)
+    copies = [torch.zeros(2, 3, dtype=torch.bfloat16, requires_grad=True), torch.zeros(())]
+    copy_all(tensors, copies)
+    assert [copy.tolist() for copy in copies] == [tensor.tolist() for tensor in tensors]
 
 
 @pytest.mark.parametrize("is_fast", [True, False])

@@ -7,6 +7,7 @@ import pytest
 from mt_cli.errors import InputError, MtError
 from mt_cli.run.log import TooManyBadStepsError
 from mt_cli.runtime.files import (
+    check_free_disk,
     new_folder,
     read_model,
     reading,
@@ -38,9 +39,16 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path):
 
     with pytest.raises(MtError):
         write_atomically(path, fail_halfway)
-    write_output(tmp_path / ("a" * 250 + ".html"), b"1")
-    assert path.read_text() == "old"
-    assert sorted(map(len, os.listdir(tmp_path))) == [4, 255], "no temporary file, and a name may have its full length"
+    assert path.read_text() == "old" and os.listdir(tmp_path) == ["file"], "no temporary file"
+
+
+def test_an_output_is_written_through_links_and_into_pipes(tmp_path):
+    (tmp_path / "link").symlink_to("file")
+    write_output(tmp_path / "link", b"1")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "file").read_bytes() == b"1"
+    reader, writer = os.pipe()
+    write_output(Path(f"/dev/fd/{writer}"), b"2")
+    assert os.read(reader, 9) == b"2"
 
 
 def test_errors_of_a_body_about_other_things_pass(tmp_path):
@@ -69,7 +77,7 @@ def everything_in(folder):
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (OSError(28, "No space"), MtError),
+        (OSError(28, "No space"), OSError),
         (KeyboardInterrupt(), KeyboardInterrupt),
         (TooManyBadStepsError("x", None), TooManyBadStepsError),
         (FileNotFoundError(errno.ENOENT, "No such file", "elsewhere"), FileNotFoundError),
@@ -114,3 +122,10 @@ def test_only_a_full_disk_is_a_failure_of_the_work():
             error = refusal(Path("out"), OSError(number, os.strerror(number), "out"), "; give another file")
             assert error.exit_code == status
             assert str(error).startswith("out: ") and str(error).endswith("; give another file")
+
+
+def test_advice_about_a_full_disk_fits_what_is_written(tmp_path):
+    for advice in ("", ", or stream the corpus"):
+        with pytest.raises(MtError) as caught:
+            check_free_disk(tmp_path, 1e18, "the download", advice)
+        assert str(caught.value).endswith(f"make room{advice}")
