@@ -12,7 +12,7 @@ import re
 import zlib
 from functools import partial
 from pathlib import Path
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from mt_cli.corpus.xml_places import XmlError, parse_xml
 from mt_cli.documents.document import (
@@ -35,6 +35,7 @@ MAX_ARCHIVE_BYTES = 2**28
 _HIGHEST_RATIO = 200
 """Number of bytes of content for each byte of an archive, above a size that does no harm."""
 _HARMLESS = 2**24
+_READ_AT_ONCE = 2**16
 _UNREADABLE = (BadZipFile, RuntimeError, EOFError, ValueError, OSError, zlib.error, lzma.LZMAError)
 """Errors of `zipfile` for a damaged or encrypted archive, or one in an unknown compression."""
 _SEPARATOR = "\0"
@@ -85,7 +86,7 @@ def _translated_parts(path: Path, archive: bytes) -> dict[str, str]:
                 )
             if len({entry.filename for entry in entries}) < len(entries):
                 raise DocumentError(f"{path}: has two parts with the same name")
-            read = ((entry.filename, file.read(entry)) for entry in entries)  # All, because others may be damaged.
+            read = ((entry.filename, _content(file, entry)) for entry in entries)  # All, because others may be damaged.
             parts = {name: content for name, content in read if _PARTS.fullmatch(name)}
     except _UNREADABLE as error:
         raise DocumentError(f"{path}: not a readable archive: {str(error) or type(error).__name__}") from None
@@ -102,6 +103,14 @@ def _translated_parts(path: Path, archive: bytes) -> dict[str, str]:
     return contents
 
 
+def _content(archive: ZipFile, entry: ZipInfo) -> bytes:
+    """Content of a part, of which no more is unpacked than its declared size; `ZipFile.read` unpacks all at once."""
+    if entry.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
+        raise BadZipFile(f"{entry.filename:.60} is compressed in a way that word processors do not write")
+    with archive.open(entry) as part:
+        return b"".join(iter(lambda: part.read(_READ_AT_ONCE), b""))
+
+
 def _packed(archive: bytes, names: list[str], content: bytes) -> bytes:
     """Archive with new content for some parts; the same bytes if nothing is new."""
     parts = dict(zip(names, content.split(_SEPARATOR.encode()), strict=True))
@@ -109,7 +118,7 @@ def _packed(archive: bytes, names: list[str], content: bytes) -> bytes:
     with ZipFile(io.BytesIO(archive)) as old, ZipFile(packed, "w") as new:
         new.comment = old.comment
         for entry in old.infolist():
-            data = old.read(entry)
+            data = _content(old, entry)
             part = parts.get(entry.filename, data)
             is_new |= part != data
             new.writestr(copy.copy(entry), part, entry.compress_type)

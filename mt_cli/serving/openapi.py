@@ -17,7 +17,6 @@ _ERRORS = {
     "408": "The request was not sent in time.",
     "413": "The request is too large.",
     "415": "Files of this kind, or compressed requests, are not read.",
-    "421": "The server does not answer under this name.",
     "429": "Too many requests, of this client or of all; `Retry-After` says for how many seconds to wait.",
     "503": "The server has too little memory.",
     "504": "The time limit has passed.",
@@ -48,8 +47,9 @@ ANSWERS: dict[str, Any] = {
 }
 """Example of an answer, for each path whose JSON no other program defines."""
 _KEYS_OF_ANSWERS = {
-    "/translate": "For a list of texts, `translatedText` is a list. `detectedLanguage` (`language`, `confidence` in "
-    "percent) is there if `source` is `auto`, and `alternatives` if some are asked for.",
+    "/translate": "For a list of texts, all values are lists. `detectedLanguage` (`language`, `confidence` in percent) "
+    "is there if `source` is `auto`, `alternatives` if some are asked for, `pivot` if a text was translated by way of "
+    "a third language, and `lost_spans` if a translation lacks placeholders.",
     "/v1/translate": "Each sentence has `source` and `target` (`text`, with the blanks `before` and `after` it), "
     "`score`, `unknown_words` and `is_too_long`; and, if they are asked for, `alternatives` and the details.",
     "/translate_file": "`notes` is there if texts of a document need a review.",

@@ -22,10 +22,10 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
 def test_sentences_are_translated_alone_and_blanks_stay(server):
-    text = " " + "".join(f"One two.{blank}" for blank in BLANKS) + "Ten.\n"
+    text = " " + "".join(f"One two.{blank}" for blank in BLANKS) + "Two.\n"
     answer = server.json("/v1/translate", {"text": text})
     (translation,) = answer["translations"]
-    one, two = server.service.models.models[0].translator.translate(["One two.", "Ten."])
+    one, two = server.service.models.models[0].translator.translate(["One two.", "Two."])
     assert translation["text"] == " " + "".join(one + blank for blank in BLANKS) + two + "\n"
     assert (answer["source"], answer["target"], answer["detected"]) == ("en", "xx", None)
     for side, whole in (("source", text), ("target", translation["text"])):
@@ -254,4 +254,4 @@ def test_many_clients_get_the_translations_of_one(serve):
         alone = server.service.models.models[0].translator.translate(texts)
         metrics = server.ask("/metrics")[2].decode()
     assert [answer["translations"][0]["text"] for answer in together] == alone
-    assert 'mt_requests_total{path="/v1/translate",status="200"} 12' in metrics
+    assert 'mt_requests_total{path="/v1/translate",status="200"} 12.0' in metrics
