@@ -156,21 +156,17 @@ async def translate_upload(request: Request) -> Response:
     with service.uploads.opened() as upload:
 
         def keep(chunk: bytes) -> None:
-            nonlocal head
-            if not is_admitted and service.keys.digests and len(head) <= _BYTES_WITHOUT_KEY:
+            nonlocal head, is_admitted
+            if not is_admitted and service.keys.digests:
                 head += chunk
                 if len(head) > _BYTES_WITHOUT_KEY:
                     field = _KEY_FIELD.search(head)
-                    service.keys.check(field[1].decode("utf-8", "replace") if field else None)
+                    service.admit(request, field[1].decode("utf-8", "replace") if field else None)
+                    is_admitted, head = True, b""
             upload.reserve(len(chunk))
 
         max_bytes = limits.max_file_bytes + _BYTES_BESIDE_FILE
-        try:
-            content = await read_body(request, max_bytes, limits.file_seconds, keep)
-        except RequestError as error:
-            if error.status == 403:
-                service.admit(request, None)
-            raise
+        content = await read_body(request, max_bytes, limits.file_seconds, keep)
         fields = await read_fields(request, content)
         del content
         if not is_admitted:
