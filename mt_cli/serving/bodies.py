@@ -7,7 +7,7 @@ import codecs
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError, WithJsonSchema
 from starlette.datastructures import FormData
 from starlette.formparsers import FormParser, MultiPartException, MultiPartParser
 from starlette.requests import Request
@@ -61,6 +61,27 @@ class TranslateBody(KeyBody):
     details: bool = Field(False, description="Words, their alignment and their probabilities, and tokens.")
 
 
+class Upload(NamedTuple):
+    """A file of a form."""
+
+    name: str
+    content: bytes
+
+
+class FileBody(KeyBody):
+    """Form of `/translate_file`."""
+
+    file: Annotated[InstanceOf[Upload], WithJsonSchema({"type": "string", "format": "binary"})]
+    source: str | None = Field(None, description="Code of the source language; auto or nothing detects it.")
+    target: str = Field(min_length=1, description="Code of the target language.")
+    model: str | None = Field(None, description="Name of a model, where several translate this direction.")
+    column: str | None = Field(
+        None,
+        description="Of a table: the column to translate, by its name, or by its number if there is no heading. "
+        "Without it, the answer (400) has the names as `columns`.",
+    )
+
+
 async def read_body(
     request: Request, max_bytes: int, seconds: float, keep: Callable[[bytes], object] = lambda chunk: None
 ) -> bytes:
@@ -98,13 +119,6 @@ async def read_body(
     if refusal:
         raise refusal
     return b"".join(parts)
-
-
-class Upload(NamedTuple):
-    """A file of a form."""
-
-    name: str
-    content: bytes
 
 
 async def read_fields(request: Request, content: bytes) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +24,7 @@ from mt_cli.documents.tables import ColumnError
 from mt_cli.documents.translate import SPANS_LOST, Job, translated_document, translated_documents
 from mt_cli.errors import InputError, MtError
 from mt_cli.runtime.console import listed
+from mt_cli.serving.bodies import FileBody, Upload
 from mt_cli.serving.errors import RequestError
 from mt_cli.serving.models import AUTO, Route
 from mt_cli.serving.scheduling import Ticket
@@ -105,41 +107,20 @@ class FileStore:
         self._files.pop(token).path.unlink(missing_ok=True)
 
 
-class FileRequest(NamedTuple):
-    """A file to translate, and what its client asks for."""
+def suffix_of(name: str) -> str:
+    """Suffix of a file that can be translated; raises RequestError (415) for other files."""
+    suffix = Path(name.replace("\\", "/")).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise RequestError(f"files {suffix or 'without a suffix'} are not translated; send {', '.join(SUFFIXES)}", 415)
+    return suffix
 
-    name: str
-    content: bytes
-    source: str | None
-    target: str
-    model: str | None = None
-    column: str | None = None
-    """Column of a table."""
 
-    @property
-    def suffix(self) -> str:
-        """Suffix; raises RequestError (415) for files that are not translated."""
-        suffix = Path(self.name.replace("\\", "/")).suffix.lower()
-        if suffix not in SUFFIXES:
-            known = ", ".join(SUFFIXES)
-            raise RequestError(f"files {suffix or 'without a suffix'} are not translated; send {known}", 415)
-        return suffix
-
-    @property
-    def stem(self) -> str:
-        """Name without its folder and suffix."""
-        return Path(self.name.replace("\\", "/")).stem[:100] or "document"
-
-    @property
-    def num_bytes(self) -> int:
-        """Number of bytes of the content; of an archive, as many as are unpacked at most."""
-        if self.suffix not in _ARCHIVES:
-            return len(self.content)
-        try:
-            with ZipFile(io.BytesIO(self.content)) as archive:
-                return sum(entry.file_size for entry in archive.infolist())
-        except (BadZipFile, ValueError, RuntimeError, OSError):
-            return len(self.content)  # It is refused when it is read.
+def unpacked_size(file: Upload) -> int:
+    """Number of bytes of a file; of an archive, as many as are unpacked at most."""
+    if suffix_of(file.name) in _ARCHIVES:
+        with suppress(BadZipFile, ValueError, RuntimeError, OSError), ZipFile(io.BytesIO(file.content)) as archive:
+            return sum(entry.file_size for entry in archive.infolist())
+    return len(file.content)  # A damaged archive is refused when it is read.
 
 
 class FileTranslation(NamedTuple):
@@ -153,24 +134,26 @@ class FileTranslation(NamedTuple):
     """Messages on texts that need a review."""
 
 
-def translate_file(service: Service, store: FileStore, request: FileRequest, ticket: Ticket) -> FileTranslation:
+def translate_file(service: Service, store: FileStore, body: FileBody, ticket: Ticket) -> FileTranslation:
     """Translate a file.
 
     Raises RequestError for a damaged file, and for a table of which no column is chosen; its `columns` then have the
     names.
     """
-    with service.documents.turn(request.num_bytes, ticket):
-        path = store.write(request.content, request.suffix)
+    suffix = suffix_of(body.file.name)
+    stem = Path(body.file.name.replace("\\", "/")).stem[:100] or "document"
+    with service.documents.turn(unpacked_size(body.file), ticket):
+        path = store.write(body.file.content, suffix)
         try:
-            content, route, notes = _translated(service, request, path, ticket)
+            content, route, notes = _translated(service, body, path, ticket)
         except RequestError:
             raise
         except MtError as error:
-            message = str(error).replace(str(path), f"{request.stem}{request.suffix}").replace("--column", "`column`")
+            message = str(error).replace(str(path), f"{stem}{suffix}").replace("--column", "`column`")
             raise RequestError(message, columns=_columns(error)) from None
         finally:
             path.unlink(missing_ok=True)
-    return FileTranslation(content, f"{request.stem}.{route.direction.target}{request.suffix}", route, notes)
+    return FileTranslation(content, f"{stem}.{route.direction.target}{suffix}", route, notes)
 
 
 def _columns(error: MtError) -> Sequence[str]:
@@ -180,26 +163,24 @@ def _columns(error: MtError) -> Sequence[str]:
     return ()
 
 
-def _translated(
-    service: Service, request: FileRequest, path: Path, ticket: Ticket
-) -> tuple[bytes, Route, Sequence[str]]:
+def _translated(service: Service, body: FileBody, path: Path, ticket: Ticket) -> tuple[bytes, Route, Sequence[str]]:
     """Content of the translated file, its route, and notes on it."""
 
     def choose(text: str) -> tuple[Route, Job | None]:
-        route = service.choose(request.source, request.target, request.model, text)
+        route = service.choose(body.source, body.target, body.model or None, text)
         return route, service.job(route, ticket)
 
-    if request.suffix == ".txt":
+    if path.suffix == ".txt":
         text, encoding, mark = read_content(path)
         route, job = choose(text)
         (item,) = translate_texts(job, [text], route.direction, ticket)
         return mark + item.text().encode(encoding), route, _notes(item)
-    options = Options(column=request.column)
-    is_detected = request.source in (None, "", AUTO)
+    options = Options(column=body.column or None)
+    is_detected = body.source in (None, "", AUTO)
     route, job = choose(plain_text(read_document(path, options)) if is_detected else "")
     ticket.check()
     if job is None:
-        return request.content, route, ()
+        return body.file.content, route, ()
     languages = route.choices[0].direction.source, route.choices[-1].direction.target
     document = read_document(path, replace(options, languages=languages))
     content = translated_document(document, str(path), job)

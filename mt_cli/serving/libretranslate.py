@@ -12,6 +12,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 
 from mt_cli.corpus.languages import language_name
 from mt_cli.serving.bodies import (
+    FileBody,
     KeyBody,
     LibreBody,
     LibreText,
@@ -24,7 +25,6 @@ from mt_cli.serving.bodies import (
 from mt_cli.serving.errors import RequestError
 from mt_cli.serving.files import (
     SUFFIXES,
-    FileRequest,
     FileStore,
     FileTranslation,
     plain_text,
@@ -153,7 +153,7 @@ async def translate_upload(request: Request) -> Response:
     limits = service.limits
     is_admitted = _admit_by_header(request)
     head = b""
-    with service.uploads.opened() as upload:
+    with service.upload_memory.opened() as reserve:
 
         def keep(chunk: bytes) -> None:
             nonlocal head, is_admitted
@@ -163,7 +163,7 @@ async def translate_upload(request: Request) -> Response:
                     field = _KEY_FIELD.search(head)
                     service.admit(request, field[1].decode("utf-8", "replace") if field else None)
                     is_admitted, head = True, b""
-            upload.reserve(len(chunk))
+            reserve(len(chunk))
 
         max_bytes = limits.max_file_bytes + _BYTES_BESIDE_FILE
         content = await read_body(request, max_bytes, limits.file_seconds, keep)
@@ -171,33 +171,17 @@ async def translate_upload(request: Request) -> Response:
         del content
         if not is_admitted:
             service.admit(request, _key_of(fields))
-        file = _file_of(fields)
+        body = parsed(FileBody, fields)
 
         def work(ticket: Ticket) -> FileTranslation:
-            return translate_file(service, store, file, ticket)
+            return translate_file(service, store, body, ticket)
 
         translation = await service.run(request, work, limits.file_seconds)
     service.metrics.files.inc()
     token = store.add(translation.content, translation.name)
     answer: dict[str, Any] = {"translatedFileUrl": str(request.url_for("download", token=token))}
-    answer |= {key: values[0] for key, values in _routed([translation.route], file.source or AUTO).items()}
+    answer |= {key: values[0] for key, values in _routed([translation.route], body.source or AUTO).items()}
     return JSONResponse(answer | ({"notes": translation.notes} if translation.notes else {}))
-
-
-def _file_of(fields: Mapping[str, Any]) -> FileRequest:
-    """File and languages of a form; raises RequestError if one is missing or there are several."""
-    file = fields.get("file")
-    if not isinstance(file, Upload):
-        raise RequestError("file: missing; send a form (multipart/form-data) with one file")
-    names = ("source", "target", "model", "column")
-    values = [fields.get(name) for name in names]
-    if not all(isinstance(value, str | None) for value in values):
-        raise RequestError(f"{', '.join(names)}: give each once, as text")
-    source, target, model, column = (value or None for value in values)
-    request = FileRequest(file.name, file.content, source, target or "", model, column)
-    if request.suffix and target is None:
-        raise RequestError("target: missing; send the code of a language")
-    return request
 
 
 async def download(request: Request) -> Response:

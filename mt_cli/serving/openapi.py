@@ -7,7 +7,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import BaseModel
 
-from mt_cli.serving.bodies import LibreBody, LibreText, TranslateBody
+from mt_cli.serving.bodies import FileBody, LibreBody, LibreText, TranslateBody
 from mt_cli.serving.files import SUFFIXES
 from mt_cli.serving.service import Limits
 
@@ -73,24 +73,8 @@ def openapi(limits: Limits) -> dict[str, Any]:
         if path in ("/translate", "/detect"):
             content["application/x-www-form-urlencoded"] = {"schema": schema}
         paths[path] = {"post": _operation(path, summary) | {"requestBody": {"required": True, "content": content}}}
-    upload = {
-        "type": "object",
-        "properties": {
-            "file": {"type": "string", "format": "binary", "description": ", ".join(SUFFIXES)},
-            "source": {"type": "string", "description": "Code of the source language; auto or nothing detects it."},
-            "target": {"type": "string", "description": "Code of the target language."},
-            "model": {"type": "string", "description": "Name of a model, where several translate this direction."},
-            "column": {
-                "type": "string",
-                "description": "Of a table: the column to translate, by its name, or by its number if there is no "
-                "heading. Without it, the answer (400) has the names as `columns`.",
-            },
-            "api_key": {"type": "string", "description": "Key, if it is not in the header Authorization."},
-        },
-        "required": ["file", "target"],
-    }
-    form = {"required": True, "content": {"multipart/form-data": {"schema": upload}}}
-    summary = f"Translate a file of at most {limits.max_file_bytes:,} bytes."
+    form = {"required": True, "content": {"multipart/form-data": {"schema": FileBody.model_json_schema()}}}
+    summary = f"Translate a file of at most {limits.max_file_bytes:,} bytes: {', '.join(SUFFIXES)}."
     paths["/translate_file"] = {"post": _operation("/translate_file", summary) | {"requestBody": form}}
     return {
         "openapi": "3.1.0",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from mt_cli.serving.errors import RequestError
@@ -18,39 +18,31 @@ memory."""
 _SECONDS_BETWEEN_LOOKS = 0.2
 
 
-class Uploads:
+class UploadMemory:
     """Number of bytes that all uploads hold."""
 
     def __init__(self) -> None:
         self.num_bytes = 0
 
     @contextmanager
-    def opened(self) -> Iterator[Upload]:
-        """Upload that holds nothing any more at the end."""
-        upload = Upload(self)
+    def opened(self) -> Iterator[Callable[[int], None]]:
+        """Function that counts further bytes of an upload until the end.
+
+        It raises RequestError (429), and forgets those of this upload, if all uploads hold too many.
+        """
+        held = 0
+
+        def reserve(num_bytes: int) -> None:
+            nonlocal held
+            if self.num_bytes + num_bytes > _UPLOADED_BYTES:
+                self.num_bytes, held = self.num_bytes - held, 0
+                raise RequestError("the server is busy with other files; try again later", 429, RETRY_SECONDS)
+            self.num_bytes, held = self.num_bytes + num_bytes, held + num_bytes
+
         try:
-            yield upload
+            yield reserve
         finally:
-            upload.release()
-
-
-class Upload:
-    """Bytes that one upload holds."""
-
-    def __init__(self, uploads: Uploads) -> None:
-        self._uploads, self._num_bytes = uploads, 0
-
-    def reserve(self, num_bytes: int) -> None:
-        """Count further bytes; raise RequestError (429) if all uploads hold too many."""
-        if self._uploads.num_bytes + num_bytes > _UPLOADED_BYTES:
-            raise RequestError("the server is busy with other files; try again later", 429, RETRY_SECONDS)
-        self._uploads.num_bytes += num_bytes
-        self._num_bytes += num_bytes
-
-    def release(self) -> None:
-        """Forget all bytes of the upload."""
-        self._uploads.num_bytes -= self._num_bytes
-        self._num_bytes = 0
+            self.num_bytes -= held
 
 
 class Documents:

@@ -76,13 +76,6 @@ class Scheduler:
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
         self._thread.start()
 
-    def stop(self) -> None:
-        """End the thread after the calls that wait."""
-        with self._condition:
-            self._is_stopped = True
-            self._condition.notify_all()
-        self._thread.join()
-
     @property
     def num_waiting_tokens(self) -> int:
         """Number of source tokens of the rows that no batch has taken."""
@@ -96,7 +89,7 @@ class Scheduler:
             for call in [call for call in self._calls if call.ticket is ticket]:
                 self._finish(call, RequestCancelled())
 
-    def cancel_all(self, seconds: float = 5.0) -> None:
+    def stop(self, seconds: float = 5.0) -> None:
         """Drop all calls and take no more; wait for the end of the thread, but not longer than `seconds`."""
         with self._condition:
             self._is_stopped = True

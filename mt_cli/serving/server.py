@@ -71,7 +71,7 @@ def serve(load: Callable[[], Service], host: str, port: int) -> None:
             asyncio.run(_run(server, service, listener, host))
         except KeyboardInterrupt:  # Between the handlers of both.
             server.force_exit = True
-        service.scheduler.cancel_all()
+        service.scheduler.stop()
     if not server.force_exit:
         say("Stopped.")
         return

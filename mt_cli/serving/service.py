@@ -21,7 +21,7 @@ from mt_cli.serving.access import Keys, Rates, client_of
 from mt_cli.serving.errors import RequestCancelled, RequestError
 from mt_cli.serving.metrics import Metrics
 from mt_cli.serving.models import AUTO, Direction, Models, Route
-from mt_cli.serving.resources import RETRY_SECONDS, Documents, Uploads
+from mt_cli.serving.resources import RETRY_SECONDS, Documents, UploadMemory
 from mt_cli.serving.scheduling import BatchedEngine, Scheduler, Ticket
 
 T = TypeVar("T")
@@ -82,7 +82,7 @@ class Service:
         self.scheduler = Scheduler(self.max_wait_seconds, self.metrics.count_batch)
         self._executor = ThreadPoolExecutor(self.limits.max_requests, "request")
         self.num_running = 0
-        self.uploads, self.documents = Uploads(), Documents()
+        self.upload_memory, self.documents = UploadMemory(), Documents()
         self.metrics.show("mt_requests_running", "Requests that are worked on or wait.", lambda: self.num_running)
         waiting = "Source tokens of sentences that wait."
         self.metrics.show("mt_waiting_source_tokens", waiting, lambda: self.scheduler.num_waiting_tokens)

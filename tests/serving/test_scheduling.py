@@ -50,7 +50,7 @@ def work(pool):
     wait_for(lambda: not work.scheduler.num_waiting_tokens)
     yield work
     work.gate.set()
-    work.scheduler.cancel_all()
+    work.scheduler.stop()
 
 
 def test_waiting_rows_are_one_batch_and_come_back_in_order(work):
@@ -100,13 +100,13 @@ def test_a_cancelled_request_is_not_computed(work):
         work.scheduler.call(ticket, "key", work.compute, ["later"], [1], 10)
 
 
-def test_stopping_finishes_what_waits_and_takes_no_more(work, pool):
-    second = work.submit(["second"])
-    stopping = pool.submit(work.scheduler.stop)
-    wait_for(lambda: work.scheduler._is_stopped)
+def test_a_stop_drops_what_waits_and_takes_no_more(work, pool):
+    second, stopping = work.submit(["second"]), pool.submit(work.scheduler.stop)
+    with pytest.raises(RequestCancelled):
+        second.result()
     work.gate.set()
     stopping.result()
-    assert second.result() == ["secondsecond"]
+    assert work.first.exception() is not None
     with pytest.raises(RequestCancelled):
         work.scheduler.call(Ticket(), "key", work.compute, ["third"], [1], 10)
 

@@ -26,6 +26,7 @@ def test_sentences_are_translated_alone_and_blanks_stay(server):
     answer = server.json("/v1/translate", {"text": text})
     (translation,) = answer["translations"]
     one, two = server.service.models.models[0].translator.translate(["One two.", "Two."])
+    two = two if any(map(str.isalnum, two)) else "Two."  # A text stays if its translation has no words.
     assert translation["text"] == " " + "".join(one + blank for blank in BLANKS) + two + "\n"
     assert (answer["source"], answer["target"], answer["detected"]) == ("en", "xx", None)
     for side, whole in (("source", text), ("target", translation["text"])):
