@@ -80,12 +80,12 @@ async def translate(request: Request) -> Response:
             items = translate_texts(job, [texts[index] for index in indices], route.direction, ticket)
             for index, item in zip(indices, items, strict=True):
                 answers[index] = item.text(), item.alternatives(num_alternatives), item.lost_spans
-        translated, alternatives, lost = zip(*(answers[index] for index in range(len(texts))), strict=True)
-        rows: dict[str, Sequence[Any]] = {"translatedText": translated, **_routed(routes, body.source)}
+        ordered = [answers[index] for index in range(len(texts))]
+        rows = {"translatedText": [translated for translated, _, _ in ordered], **_routed(routes, body.source)}
         if num_alternatives:
-            rows["alternatives"] = alternatives
-        if any(lost):
-            rows["lost_spans"] = lost
+            rows["alternatives"] = [others for _, others, _ in ordered]
+        if any(lost for _, _, lost in ordered):
+            rows["lost_spans"] = [lost for _, _, lost in ordered]
         return rows if isinstance(body.q, list) else {key: values[0] for key, values in rows.items()}
 
     return JSONResponse(await service.run(request, work, service.limits.text_seconds))

@@ -74,6 +74,8 @@ def test_libretranslate_takes_texts_lists_forms_and_html(server):
     assert server.json("/translate", {"q": "one two.", **languages}) == {"translatedText": "ONE TWO."}
     blank = ["", " ", "\n\n", "...", "😀", "\u0000"]
     assert server.json("/translate", {"q": blank, **languages})["translatedText"] == blank
+    for path, key in (("/translate", "q"), ("/v1/translate", "text")):
+        assert [] in server.json(path, {key: [], **languages}).values()
     many = {"q": ["one two.", "", "ten."], "source": "auto", "target": "xx", "alternatives": 2}
     answer = server.json("/translate", many)
     assert answer["translatedText"] == ["ONE TWO.", "", "TEN."]
