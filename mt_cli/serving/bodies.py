@@ -77,7 +77,7 @@ class FileBody(KeyBody):
     model: str | None = Field(None, description="Name of a model, where several translate this direction.")
     column: str | None = Field(
         None,
-        description="Of a table: the column to translate, by its name, or by its number if there is no heading. "
+        description="Of a table: the column to translate, by its name, or by its number if there is no header. "
         "Without it, the answer (400) has the names as `columns`.",
     )
 

@@ -292,6 +292,6 @@ def _client_codes(codes: Iterator[str]) -> dict[str, str]:
 
 
 def is_right_to_left(code: str) -> bool:
-    """Whether a language is written from right to left."""
+    """True if a language is written from right to left."""
     scripts = scripts_of(code) or ()
     return bool(scripts) and scripts[0] in _RIGHT_TO_LEFT

@@ -24,7 +24,7 @@ _ERRORS = {
 }
 _GETS = {
     "/languages": "Languages, each with the targets that it is translated into.",
-    "/health": "Whether the server answers.",
+    "/health": "Tell that the server answers.",
     "/frontend/settings": "Limits and defaults, as LibreTranslate's programs read them.",
     "/v1/models": "Models with their directions and scores, languages, and limits.",
     "/metrics": "Counters for Prometheus.",
