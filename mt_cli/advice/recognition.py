@@ -6,7 +6,7 @@ nearly all lines agree. `mt data check` and `mt serve` use this module: training
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -57,14 +57,14 @@ def _language_by_vote(texts: Sequence[str]) -> str | None:
     return primary(label) if label not in _NOT_BELIEVED and count >= _AGREEMENT * votes.total() else None
 
 
-def rank_languages(text: str, codes: Sequence[str]) -> list[tuple[str, float]]:
-    """Language codes that `py3langid` knows, the likeliest first, with their probabilities among all its languages."""
-    by_label: dict[str, str] = {}
-    for code in codes:
-        by_label.setdefault(primary(code), code)
-    scores = {primary(label): float(score) for label, score in reversed(_ranking().rank(text))}
-    known = {code: scores[label] for label, code in by_label.items() if label in scores}
-    return sorted(known.items(), key=lambda row: -row[1])
+def rank_languages(text: str) -> list[tuple[str, float]]:
+    """All languages that `py3langid` knows, the likeliest first, with their probabilities; none without letters."""
+    scores = defaultdict[str, float](float)
+    if _LETTERS.search(text):
+        for label, score in _ranking().rank(text):
+            if label not in _NOT_BELIEVED:
+                scores[primary(label)] += float(score)
+    return sorted(scores.items(), key=lambda row: -row[1])
 
 
 @cache

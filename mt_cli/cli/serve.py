@@ -64,15 +64,17 @@ def serve(
     try:
         from mt_cli.serving.server import serve as serve_models
     except ImportError as error:
-        if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn", "python_multipart"):
+        packages = ("prometheus_client", "python_multipart", "starlette", "uvicorn")
+        if (error.name or "").partition(".")[0] not in packages:
             raise
         raise InputError(f"{error.name} is not installed; pip install 'mt-cli[serve]'") from None
     from mt_cli.config.loading import changed_section
-    from mt_cli.serving.access import Hosts, Keys, Rates
+    from mt_cli.serving.access import Keys, Rates, allowed_hosts, check_origins
     from mt_cli.serving.models import Models, Source
     from mt_cli.serving.service import Limits, Service
 
-    hosts, known_keys = Hosts.of(host, allow_host or (), cors or ()), Keys.read(keys)
+    names, origins, known_keys = allowed_hosts(host, allow_host or ()), check_origins(cors or ()), Keys.read(keys)
+    public_name = next(iter(allow_host or ()), None)
     search = search_options(overrides, beam_size=beam_size, length_penalty=length_penalty)
     sources = [Source(path, engine, device, precision, threads, checkpoint) for path in run_paths(run)]
     limits = Limits(
@@ -89,6 +91,8 @@ def serve(
         gc.freeze()  # See `load_translator`; the request that is answered then would wait.
         for model in models.models:
             changed_section(model.translator.decoding, search)  # Unknown options are refused before requests come.
-        return Service(models, limits, known_keys, rates, hosts, search, seconds, log_requests)
+        return Service(
+            *(models, limits, known_keys, rates, names, origins, public_name, search, seconds, log_requests),
+        )
 
     serve_models(load, host, port)

@@ -46,11 +46,11 @@ for _ in range(6):  # Deeper nesting would let an unclosed brace take time for e
     _FORMS = rf"(?:[^{{}}]++|\{{{_FORMS}\}})*+"
 _OF_ANY_FORMAT = regex.compile(
     rf"\{{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,{_FORMS}\}}"
-    rf"|{ENTITY}|<\d[\d:.]{{1,12}}>"
+    rf"|{ENTITY}|<\d[\d:.]{{1,12}}>|\[X\d{{1,9}}X\]"
     r"|[%#]\{\w{1,100}\}|\{%[^{}]{1,300}%\}|\{\{[^{}]{1,300}\}\}"
 )
 """Messages of ICU with several forms, which stay as they are; entities; times inside of subtitles; and placeholders of
-Ruby (`%{name}`, `#{name}`) and of templates (`{% if x %}`, `{{ x }}`)."""
+Weblate's machine translation (`[X7X]`), Ruby (`%{name}`, `#{name}`) and templates (`{% if x %}`, `{{ x }}`)."""
 _OF_QT = regex.compile(r"(?<![\d%])%L?\d{1,2}(?![\d$])")
 _WITH_NAME_IN_BRACKETS = regex.compile(r"%<\w{1,100}>[-+ 0#]{0,5}\d{0,9}(?:\.\d{1,9})?[a-zA-Z]?")
 _FORMULA = regex.compile(r"(?<!\\)(?:\$\$.{1,1000}?\$\$|\\\((.{1,500}?)\\\)|\\\[(.{1,1000}?)\\\])", regex.DOTALL)

@@ -35,6 +35,7 @@ MAX_ARCHIVE_BYTES = 2**28
 _HIGHEST_RATIO = 200
 """Number of bytes of content for each byte of an archive, above a size that does no harm."""
 _HARMLESS = 2**24
+_READ_AT_ONCE = 2**16
 _UNREADABLE = (BadZipFile, RuntimeError, EOFError, ValueError, OSError, zlib.error, lzma.LZMAError)
 """Errors of `zipfile` for a damaged or encrypted archive, or one in an unknown compression."""
 _SEPARATOR = "\0"
@@ -85,9 +86,7 @@ def _translated_parts(path: Path, archive: bytes) -> dict[str, str]:
                 )
             if len({entry.filename for entry in entries}) < len(entries):
                 raise DocumentError(f"{path}: has two parts with the same name")
-            if any(entry.compress_type not in (ZIP_STORED, ZIP_DEFLATED) for entry in entries):
-                raise DocumentError(f"{path}: is compressed in another way than .docx and .odt files are")
-            read = ((entry.filename, _read(file, entry)) for entry in entries)  # All, because others may be damaged.
+            read = ((entry.filename, _content(file, entry)) for entry in entries)  # All, because others may be damaged.
             parts = {name: content for name, content in read if _PARTS.fullmatch(name)}
     except _UNREADABLE as error:
         raise DocumentError(f"{path}: not a readable archive: {str(error) or type(error).__name__}") from None
@@ -104,10 +103,12 @@ def _translated_parts(path: Path, archive: bytes) -> dict[str, str]:
     return contents
 
 
-def _read(file: ZipFile, entry: ZipInfo) -> bytes:
-    """Content of an entry, of which no more is unpacked than the archive says that it has."""
-    with file.open(entry) as part:
-        return part.read(entry.file_size + 1)
+def _content(archive: ZipFile, entry: ZipInfo) -> bytes:
+    """Content of a part, of which no more is unpacked than its declared size; `ZipFile.read` unpacks all at once."""
+    if entry.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
+        raise BadZipFile(f"{entry.filename:.60} is compressed in a way that word processors do not write")
+    with archive.open(entry) as part:
+        return b"".join(iter(lambda: part.read(_READ_AT_ONCE), b""))
 
 
 def _packed(archive: bytes, names: list[str], content: bytes) -> bytes:
@@ -117,7 +118,7 @@ def _packed(archive: bytes, names: list[str], content: bytes) -> bytes:
     with ZipFile(io.BytesIO(archive)) as old, ZipFile(packed, "w") as new:
         new.comment = old.comment
         for entry in old.infolist():
-            data = _read(old, entry)
+            data = _content(old, entry)
             part = parts.get(entry.filename, data)
             is_new |= part != data
             new.writestr(copy.copy(entry), part, entry.compress_type)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -54,6 +54,8 @@ class Job:
     """True if texts that a document has translations of are translated anew."""
     key: str = ""
     """Value that changes when the model or the options do."""
+    then: Job | None = None
+    """Translation of the translations, by the model of a second direction."""
     counts: Counter[str] = field(default_factory=Counter)
     """Numbers for the summary."""
     places_for_review: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -71,6 +73,11 @@ class Draft(NamedTuple):
     text: str
     problem: str | None = None
     """Reason why it needs a review."""
+    item: Translation | None = None
+    """Translation by the model; of a text whose marks were placed by alignment, without them. None after a second
+    model."""
+    others: Sequence[str] = ()
+    """Texts of the other hypotheses of `item`, with the marks."""
 
 
 def translate_documents(path: Path, output: Path, job: Job, is_strict: bool) -> None:
@@ -136,18 +143,38 @@ def translated(path: Path, job: Job) -> bytes:
 
 def translated_document(document: Document, name: str, job: Job) -> bytes:
     """Bytes of a translated document; raises DocumentError, with the name, if its encoding lacks a character."""
-    chosen = {index: unit for index, unit in enumerate(document.units) if job.translates_all or not unit.is_translated}
-    lines = {index: [line for text in unit.texts for line in _lines(text, unit)] for index, unit in chosen.items()}
-    is_block = {line: chosen[index].is_block for index in chosen for line in lines[index]}
-    marks = InlineMarks(document.marks)
-    copied = {line: Draft(line) for line in is_block if not _is_language(line, marks)}
-    for line in copied:
-        del is_block[line]
-    translations = copied | _translations(is_block, document.marks, job)
-    written = {index: unit for index, unit in chosen.items() if not all(line in copied for line in lines[index])}
+    return translated_documents([document], name, job)[0]
+
+
+def translated_documents(documents: Sequence[Document], name: str, job: Job) -> list[bytes]:
+    """Bytes of translated documents of one format, whose texts are translated together."""
+    chosen = [
+        {index: unit for index, unit in enumerate(document.units) if job.translates_all or not unit.is_translated}
+        for document in documents
+    ]
+    is_block = {line: unit.is_block for units in chosen for unit in units.values() for line in _lines_of(unit)}
+    if not documents:
+        return []
+    marks = InlineMarks(documents[0].marks)
+    copied = {line for line in is_block if not _is_language(line, marks)}
+    searched = {line: is_of_block for line, is_of_block in is_block.items() if line not in copied}
+    drafts = {line: Draft(line) for line in copied} | _translations(searched, documents[0].marks, job)
+    return [_written(*row, name, drafts, copied, job) for row in zip(documents, chosen, strict=True)]
+
+
+def _written(
+    document: Document,
+    chosen: Mapping[int, Unit],
+    name: str,
+    translations: Mapping[str, Draft],
+    copied: Collection[str],
+    job: Job,
+) -> bytes:
+    """Bytes of a document with the drafts of its lines; `copied` are the lines that are no language."""
+    written = {index: unit for index, unit in chosen.items() if any(line not in copied for line in _lines_of(unit))}
     parts, places = {}, [*document.places()]
     for index, unit in written.items():
-        problems = dict.fromkeys(translations[line].problem for line in lines[index])
+        problems = dict.fromkeys(translations[line].problem for line in _lines_of(unit))
         for problem in filter(None, problems):
             place = f"{name}, {places[index]}"
             if place not in job.places_for_review[problem][-1:]:  # Several texts may be on one line.
@@ -164,6 +191,10 @@ def translated_document(document: Document, name: str, job: Job) -> bytes:
         return document.replaced(parts)
     except DocumentError as error:
         raise DocumentError(f"{name}: {error}") from None
+
+
+def _lines_of(unit: Unit) -> list[str]:
+    return [line for text in unit.texts for line in _lines(text, unit)]
 
 
 def _lines(text: str, unit: Unit) -> Iterator[str]:
@@ -196,14 +227,25 @@ def _joined(text: str, unit: Unit, translations: Mapping[str, Draft]) -> str:
 def _translations(is_block: Mapping[str, bool], kinds: Sequence[str], job: Job) -> dict[str, Draft]:
     """Translation of each line; sentences of paragraphs, whose values are True, are translated one by one."""
     drafts: dict[str, Draft] = {}
-    marks = InlineMarks(kinds, job.translator.protection)
     with Progress("translate", len(is_block), "text", is_quiet=True) as bar:
         for splits in (False, True):
             for block in blocks(line for line, is_of_block in is_block.items() if is_of_block is splits):
-                search = {**job.search, "split_sentences": splits or job.search.get("split_sentences", False)}
-                drafts.update(zip(block, _drafts(block, job.translator, marks, search), strict=True))
+                drafts.update(zip(block, drafts_of(block, kinds, job, splits), strict=True))
                 bar.advance(len(block))
     return drafts
+
+
+def drafts_of(lines: Sequence[str], kinds: Sequence[str], job: Job, split_sentences: bool = False) -> list[Draft]:
+    """Translations of lines with marks of these kinds, by the model of a job and, if it has one, by the second model.
+
+    With `split_sentences`, the sentences of each line are translated one by one, as they are if the job asks for it.
+    """
+    search = {**job.search, "split_sentences": split_sentences or job.search.get("split_sentences", False)}
+    drafts = _drafts(lines, job.translator, InlineMarks(kinds, job.translator.protection), search)
+    if job.then is None:
+        return drafts
+    nexts = drafts_of([draft.text for draft in drafts], kinds, job.then, split_sentences)
+    return [Draft(after.text, draft.problem or after.problem) for draft, after in zip(drafts, nexts, strict=True)]
 
 
 def _drafts(lines: Sequence[str], translator: Translator, marks: InlineMarks, search: Mapping[str, Any]) -> list[Draft]:
@@ -222,7 +264,7 @@ def _drafts(lines: Sequence[str], translator: Translator, marks: InlineMarks, se
     plain_marks = replace(marks, protection=UNPROTECTED)
     for row, line in enumerate(lines):
         if not _has_words(drafts[row].text, plain_marks) and _has_words(line, plain_marks):
-            drafts[row] = Draft(line, EMPTY)
+            drafts[row] = drafts[row]._replace(text=line, problem=EMPTY, others=())
     return drafts
 
 
@@ -240,12 +282,17 @@ def _placed(
     texts = {row: text for row in pieces if (text := TextWithoutTags.of(lines[row], pieces[row]))}
     sources = [texts[row].plain if row in texts else line for row, line in enumerate(lines)]
     items = translator.translate_fully(sources, **search)
-    drafts = [Draft(item.text, _problem_of(item)) for item in items]
-    for row, alignment in zip(texts, translator.word_alignments([items[row] for row in texts]), strict=True):
-        content, is_guess = texts[row].with_tags(items[row].text, alignment)
+    has_others = search.get("num_best", 1) > 1
+    ranks = [[item, *(map(item.at_rank, range(1, len(item.hypotheses))) if has_others else ())] for item in items]
+    drafts = [Draft(item.text, _problem_of(item), item, [other.text for other in others]) for item, *others in ranks]
+    ranked = [(row, item) for row in texts for item in ranks[row]]
+    placed = defaultdict[int, list[tuple[str, bool]]](list)
+    for (row, item), alignment in zip(ranked, translator.word_alignments([item for _, item in ranked]), strict=True):
+        placed[row].append(texts[row].with_tags(item.text, alignment))
+    for row, ((content, is_guess), *others) in placed.items():
         is_reordered = have_other_order(lines[row], content)  # Tags may have placeholders, too.
-        problem = SPANS_REORDERED if is_reordered else MARKS_GUESSED if is_guess else None
-        drafts[row] = Draft(content, drafts[row].problem or problem)
+        problem = drafts[row].problem or (SPANS_REORDERED if is_reordered else MARKS_GUESSED if is_guess else None)
+        drafts[row] = Draft(content, problem, items[row], [text for text, _ in others])
     return drafts
 
 

@@ -6,12 +6,12 @@ import hashlib
 import hmac
 import ipaddress
 import math
+import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from mt_cli.errors import InputError
 from mt_cli.runtime.files import read_regular, reading
@@ -20,7 +20,8 @@ from mt_cli.serving.errors import RequestError
 _SHORTEST_KEY = 16
 _MAX_KEYS_BYTES = 2**20
 _MOST_CLIENTS = 10_000
-_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+_HOST = r"(?:[\w-]+(?:\.[\w-]+)*|\[[0-9A-Fa-f:.]+\])"
+_ORIGIN = re.compile(rf"https?://{_HOST}(?::\d+)?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -48,18 +49,15 @@ class Keys:
         return cls(tuple(dict.fromkeys(map(_digest, keys.values()))))
 
     def knows(self, key: str | None) -> bool:
-        """Whether a key is one of the file; the time does not depend on the keys."""
+        """True if a key is one of the file; the time does not depend on the keys."""
         digest = _digest(key or "")
         return sum(hmac.compare_digest(digest, known) for known in self.digests) > 0
 
     def check(self, key: str | None) -> None:
         """Raise RequestError (403) unless a key is one of the file, or none is needed."""
-        if not self.digests:
-            return
-        if not key:
-            raise RequestError("a key is needed; send it in the header Authorization (Bearer KEY) or as api_key", 403)
-        if not self.knows(key):
-            raise RequestError("the key is not valid", 403)
+        if self.digests and not self.knows(key):
+            advice = "a key is needed; send it in the header Authorization (Bearer KEY) or as api_key"
+            raise RequestError("the key is not valid" if key else advice, 403)
 
 
 def _digest(key: str) -> bytes:
@@ -106,67 +104,30 @@ def client_of(address: str, key: str | None) -> str:
     return str(parsed.ipv4_mapped or ipaddress.ip_network((int(parsed), 64), strict=False))
 
 
-@dataclass(frozen=True)
-class Hosts:
-    """Names of the server that requests may use, and other origins whose pages may use it."""
+def allowed_hosts(host: str, names: Sequence[str]) -> list[str]:
+    """Names of the server for an address to listen at: those of this machine if only it is served, otherwise any.
 
-    names: frozenset[str] | None
-    """None means any name."""
-    origins: frozenset[str] = frozenset()
-    shown: str | None = None
-    """Name to show people."""
-
-    @classmethod
-    def of(cls, host: str, names: Sequence[str], origins: Sequence[str]) -> Hosts:
-        """Names for an address to listen at: by default those of this machine if only it is served, otherwise any.
-
-        Raises InputError for an origin or a name that is none.
-        """
-        for origin in origins:
-            if origin.partition("://")[0] not in ("http", "https") or _name_of(origin.partition("://")[2]) == "":
-                raise InputError(f"--cors {origin}: an origin is a scheme, a host and a port, https://example.org:8443")
-        given = [name.lower().strip("[]") for name in names]
-        for name in given:
-            if not name or "*" in name or _name_of(f"[{name}]" if ":" in name else name) != name:
-                raise InputError(f"--allow-host {name}: give a host name or an address, without a port")
-        if is_loopback(host):
-            return cls(_LOOPBACK_NAMES | {host.lower()} | {*given}, frozenset(origins))
-        return cls(frozenset(given) or None, frozenset(origins), next(iter(given), None))
-
-    def check(self, headers: Mapping[str, str], is_change: bool) -> None:
-        """Raise RequestError for a name of the server that it does not have, or for a page of another origin.
-
-        A page of another site could otherwise use a server that listens to this machine alone. `is_change` is whether
-        the request asks for work.
-        """
-        host = headers.get("host", "")
-        if self.names is not None and _name_of(host) not in self.names:
-            raise RequestError("this server does not answer under this name; see --allow-host", 421)
-        origin = headers.get("origin")
-        if is_change and origin is not None and origin not in self.origins and _place_of(origin) != host:
-            raise RequestError("pages of other sites may not use this server; see --cors", 403)
+    Raises InputError for a name with a port or a wildcard.
+    """
+    given = [f"[{name}]" if ":" in name and not name.startswith("[") else name for name in (*names, host)]
+    for name in given[:-1]:
+        if not re.fullmatch(_HOST, name, re.ASCII):
+            raise InputError(f"--allow-host {name}: give a host name or an address, without a port")
+    if is_loopback(host):
+        return ["localhost", "127.0.0.1", "[::1]", *given]
+    return given[:-1] or ["*"]
 
 
-def _place_of(origin: str) -> str | None:
-    """Host and port of an origin; None if it is not well formed."""
-    try:
-        return urlsplit(origin).netloc
-    except ValueError:
-        return None
-
-
-def _name_of(host: str) -> str:
-    """Name or address in a header `Host`, without the port; empty if it is not well formed."""
-    try:
-        parts = urlsplit(f"//{host}")
-        is_host = parts.netloc == host and not {"@", ",", "\\", " "} & {*host}
-        return (parts.hostname or "").lower() if is_host and (parts.port is None or parts.port) else ""
-    except ValueError:
-        return ""
+def check_origins(origins: Sequence[str]) -> Sequence[str]:
+    """Origins of `--cors`; raises InputError for one that has more than a scheme, a host and a port."""
+    for origin in origins:
+        if not _ORIGIN.fullmatch(origin):
+            raise InputError(f"--cors {origin}: an origin is a scheme, a host and a port, https://example.org:8443")
+    return origins
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address to listen at is reached from this machine alone."""
+    """True if an address to listen at is reached from this machine alone."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -6,16 +6,17 @@ import time
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
-import starlette.middleware
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -23,12 +24,12 @@ from mt_cli.errors import DeviceMemoryError, MtError
 from mt_cli.runtime.console import say
 from mt_cli.runtime.devices import is_out_of_memory
 from mt_cli.serving import libretranslate, native
-from mt_cli.serving.errors import GivenUpError, RequestError
+from mt_cli.serving.errors import RequestCancelled, RequestError
 from mt_cli.serving.files import FileStore
 from mt_cli.serving.libretranslate import key_of, service_of
 from mt_cli.serving.metrics import CONTENT_TYPE
 from mt_cli.serving.openapi import description_page, openapi
-from mt_cli.serving.service import COUNTED, Service
+from mt_cli.serving.service import Service
 
 PAGE = Path(__file__).with_name("page")
 _CONTENT_POLICY = "; ".join(
@@ -56,11 +57,13 @@ _CLOSED_REQUEST = 499
 
 def application(service: Service) -> Starlette:
     """Application that answers with a service."""
-    middleware = [starlette.middleware.Middleware(_Gate, service=service)]
-    if service.hosts.origins:
-        cors = {"allow_origins": sorted(service.hosts.origins), "allow_methods": ["GET", "POST"]}
-        options = {**cors, "allow_headers": ["authorization", "content-type"]}
-        middleware.append(starlette.middleware.Middleware(CORSMiddleware, **options))  # type: ignore[arg-type]
+    middleware = [Middleware(_Gate, service=service)]
+    if "*" not in service.allowed_hosts:
+        middleware.append(Middleware(TrustedHostMiddleware, allowed_hosts=service.allowed_hosts, www_redirect=False))
+    if service.origins:
+        headers = ["authorization", "content-type"]
+        cors = partial(CORSMiddleware, allow_methods=["GET", "POST"], allow_headers=headers)
+        middleware.append(Middleware(cors, allow_origins=service.origins))
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:
@@ -111,14 +114,7 @@ async def _page_file(request: Request) -> Response:
 async def _metrics(request: Request) -> Response:
     service = service_of(request)
     service.keys.check(key_of(request))
-    scheduler = service.scheduler
-    gauges = {"mt_requests_running": service.num_running, "mt_waiting_source_tokens": scheduler.num_waiting_tokens}
-    models = (
-        {"model": model.name, "source": pair.source, "target": pair.target, "engine": model.source.engine}
-        for model in service.models.models
-        for pair in service.models.directions_of(model)
-    )
-    return PlainTextResponse(service.metrics.text(gauges, models), media_type=CONTENT_TYPE)
+    return Response(service.metrics.exposition(), media_type=CONTENT_TYPE)
 
 
 async def _openapi(request: Request) -> Response:
@@ -141,8 +137,8 @@ def _answered(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Re
             return _too_little_memory()
         except MtError as error:
             return _refusal(str(error), 400)
-        except (GivenUpError, ClientDisconnect):
-            return _refusal("given up", _CLOSED_REQUEST)
+        except (RequestCancelled, ClientDisconnect):
+            return _refusal("cancelled", _CLOSED_REQUEST)
         except HTTPException:
             raise
         except Exception as error:
@@ -199,18 +195,25 @@ class _Gate:
             await send(message)
 
         try:
-            self._service.hosts.check(Headers(scope=scope), scope["method"] not in ("GET", "HEAD", "OPTIONS"))
+            self._check_origin(scope)
         except RequestError as error:
             await _refusal(str(error), error.status)(scope, receive, send_checked)
         else:
             await self._app(scope, receive, send_checked)
         finally:
-            if COUNTED in scope:
-                self._service.scheduler.count_requests(-1)
             seconds = time.monotonic() - started_at
             route = scope.get("route")
             path = route.path if route else _known_path(scope["path"])  # A request that was refused has no route.
-            self._service.metrics.count_request(path, status, seconds)
+            self._service.metrics.requests.labels(path, str(status)).inc()
+            self._service.metrics.request_seconds.observe(seconds)
             if self._service.logs_requests:
                 client = scope["client"][0] if scope.get("client") else "-"
                 say(f"{client} {scope['method']} {path} {status} {1000 * seconds:.0f} ms")
+
+    def _check_origin(self, scope: Scope) -> None:
+        """Raise RequestError if a page of another site asks for work: it could use a server of this machine alone."""
+        headers = Headers(scope=scope)
+        origin = headers.get("origin")
+        is_own = origin is None or origin.partition("://")[2] == headers.get("host", "")
+        if not is_own and origin not in self._service.origins and scope["method"] not in ("GET", "HEAD", "OPTIONS"):
+            raise RequestError("pages of other sites may not use this server; see --cors", 403)

@@ -7,7 +7,7 @@ import codecs
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError, WithJsonSchema
 from starlette.datastructures import FormData
 from starlette.formparsers import FormParser, MultiPartException, MultiPartParser
 from starlette.requests import Request
@@ -61,21 +61,42 @@ class TranslateBody(KeyBody):
     details: bool = Field(False, description="Words, their alignment and their probabilities, and tokens.")
 
 
+class Upload(NamedTuple):
+    """A file of a form."""
+
+    name: str
+    content: bytes
+
+
+class FileBody(KeyBody):
+    """Form of `/translate_file`."""
+
+    file: Annotated[InstanceOf[Upload], WithJsonSchema({"type": "string", "format": "binary"})]
+    source: str | None = Field(None, description="Code of the source language; auto or nothing detects it.")
+    target: str = Field(min_length=1, description="Code of the target language.")
+    model: str | None = Field(None, description="Name of a model, where several translate this direction.")
+    column: str | None = Field(
+        None,
+        description="Of a table: the column to translate, by its name, or by its number if there is no header. "
+        "Without it, the answer (400) has the names as `columns`.",
+    )
+
+
 async def read_body(
-    request: Request, max_bytes: int, seconds: float, count: Callable[[int], object] = lambda num_bytes: None
+    request: Request, max_bytes: int, seconds: float, keep: Callable[[bytes], object] = lambda chunk: None
 ) -> bytes:
     """Body of a request; raises RequestError (413, 408, 415) if it is too large, too slow or compressed.
 
-    A body that is too large is read to its end and dropped, up to a limit, so that clients that do not listen while
-    they send see the answer. `count` gets the number of bytes of each part that is kept, and may raise RequestError.
+    `keep` gets each part before it is kept, and may raise RequestError. A body that is refused is read to its end and
+    dropped, up to a limit, so that clients that do not listen while they send see the answer.
     """
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise RequestError("compressed requests are not read; send it without Content-Encoding", 415)
     declared = request.headers.get("content-length", "")
-    is_too_large = declared.isdigit() and int(declared) > max_bytes
-    error = RequestError(f"the request has more than {max_bytes:,} bytes", 413)
-    if is_too_large and (int(declared) > _MOST_DRAINED_BYTES or "expect" in request.headers):
-        raise error
+    too_large = RequestError(f"the request has more than {max_bytes:,} bytes", 413)
+    refusal = too_large if declared.isdigit() and int(declared) > max_bytes else None
+    if refusal and (int(declared) > _MOST_DRAINED_BYTES or "expect" in request.headers):
+        raise refusal
     parts: list[bytes] = []
     num_bytes = 0
     try:
@@ -83,25 +104,21 @@ async def read_body(
             async for chunk in request.stream():
                 num_bytes += len(chunk)
                 if num_bytes > _MOST_DRAINED_BYTES:
-                    raise error
-                if num_bytes > max_bytes:
+                    raise refusal or too_large
+                try:
+                    if refusal is None and num_bytes > max_bytes:
+                        raise too_large
+                    if refusal is None:
+                        keep(chunk)
+                        parts.append(chunk)
+                except RequestError as error:
+                    refusal = error
                     parts.clear()
-                    is_too_large = True
-                elif not is_too_large:
-                    count(len(chunk))
-                    parts.append(chunk)
     except TimeoutError:
         raise RequestError("the request was not complete in time", 408) from None
-    if is_too_large:
-        raise error
+    if refusal:
+        raise refusal
     return b"".join(parts)
-
-
-class Upload(NamedTuple):
-    """A file of a form."""
-
-    name: str
-    content: bytes
 
 
 async def read_fields(request: Request, content: bytes) -> dict[str, Any]:

@@ -21,5 +21,5 @@ class RequestError(MtError):
         """Columns of a table, one of which has to be chosen."""
 
 
-class GivenUpError(Exception):
+class RequestCancelled(Exception):  # noqa: N818
     """The client closed its connection, or the time limit of its request has passed."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
-from mt_cli.advice.recognition import rank_languages
 from mt_cli.corpus.languages import language_name
 from mt_cli.serving.bodies import (
+    FileBody,
     KeyBody,
     LibreBody,
     LibreText,
@@ -26,26 +27,29 @@ from mt_cli.serving.files import (
     SUFFIXES,
     FileStore,
     FileTranslation,
-    suffix_of,
+    plain_text,
+    read_pages,
     translate_file,
-    translate_html,
+    translate_pages,
 )
-from mt_cli.serving.models import AUTO, Choice
+from mt_cli.serving.models import AUTO, Route
 from mt_cli.serving.scheduling import Ticket
 from mt_cli.serving.service import Service
 from mt_cli.serving.translations import translate_texts
 
 _BYTES_BESIDE_FILE = 2**16
+_BYTES_WITHOUT_KEY = 2**16
+"""Bytes of a form in which its key is found, before more of it is kept."""
+_KEY_FIELD = re.compile(
+    rb'; ?name="?api_key"?[^\r\n;]{0,100}+\r\n(?:[^\r\n]{1,200}+\r\n){0,4}+\r\n([^\r\n]{0,1000}+)\r\n'
+)
 _LEAST_SHOWN = 0.01
 """Least probability of a language that is named, but for the likeliest."""
 
 
 async def languages(request: Request) -> Response:
     """All languages, each with the targets that it is translated into; Weblate asks for those of targets, too."""
-    models = service_of(request).models
-    targets: dict[str, list[str]] = {code: [] for code in models.languages()}
-    for source, target in models.directions:
-        targets[source].append(target)
+    targets = service_of(request).models.targets
     return JSONResponse([{"code": code, "name": language_name(code), "targets": targets[code]} for code in targets])
 
 
@@ -56,40 +60,47 @@ async def translate(request: Request) -> Response:
     texts = [body.q] if isinstance(body.q, str) else body.q
     service.check_texts(texts, 0)
     num_alternatives = min(body.alternatives, service.limits.max_alternatives)  # Its clients ask for any number.
+    is_html = body.format == "html"
 
     def work(ticket: Ticket) -> dict[str, Any]:
-        parts = [service.choose(body.source, body.target, None, text) for text in texts]
-        groups: dict[Choice, list[int]] = {}
-        for index, (choice, _) in enumerate(parts):
-            groups.setdefault(choice, []).append(index)
-        answers: dict[int, tuple[str, list[str]]] = {}
-        for choice, indices in groups.items():
-            of_choice = [texts[index] for index in indices]
-            results = translations(service, ticket, choice, of_choice, body.format, num_alternatives)
-            answers.update(zip(indices, results, strict=True))
-        rows: dict[str, list[Any]] = {"translatedText": [answers[index][0] for index in range(len(texts))]}
-        if body.source == AUTO:
-            rows["detectedLanguage"] = [
-                {"confidence": confidence, "language": service.models.client_code(choice.direction.source)}
-                for choice, confidence in parts
-            ]
+        pages = read_pages(texts) if is_html else []
+        routes: list[Route] = []
+        groups: dict[Route, list[int]] = {}
+        for index, text in enumerate(map(plain_text, pages) if is_html else texts):
+            ticket.check()
+            routes.append(service.choose(body.source, body.target, None, text))
+            groups.setdefault(routes[-1]._replace(confidence=None), []).append(index)
+        answers: dict[int, tuple[str, list[str], list[str]]] = {}
+        for route, indices in groups.items():
+            job = service.job(route, ticket, num_best=1 + num_alternatives * (not is_html))
+            if is_html:
+                contents = translate_pages(job, [pages[index] for index in indices])
+                answers.update((index, (content, [], [])) for index, content in zip(indices, contents, strict=True))
+                continue
+            items = translate_texts(job, [texts[index] for index in indices], route.direction, ticket)
+            for index, item in zip(indices, items, strict=True):
+                answers[index] = item.text(), item.alternatives(num_alternatives), item.lost_spans
+        ordered = [answers[index] for index in range(len(texts))]
+        rows = {"translatedText": [translated for translated, _, _ in ordered], **_routed(routes, body.source)}
         if num_alternatives:
-            rows["alternatives"] = [answers[index][1] for index in range(len(texts))]
+            rows["alternatives"] = [others for _, others, _ in ordered]
+        if any(lost for _, _, lost in ordered):
+            rows["lost_spans"] = [lost for _, _, lost in ordered]
         return rows if isinstance(body.q, list) else {key: values[0] for key, values in rows.items()}
 
     return JSONResponse(await service.run(request, work, service.limits.text_seconds))
 
 
-def translations(
-    service: Service, ticket: Ticket, choice: Choice, texts: list[str], text_format: str, num_alternatives: int
-) -> list[tuple[str, list[str]]]:
-    """Translation and alternatives of each text; HTML has no alternatives."""
-    translator = service.translator(choice.model, ticket)
-    search = {**service.search, "tag": choice.model.tag(choice.direction)}
-    if text_format == "html":
-        return [(translate_html(translator, choice, text, search), []) for text in texts]
-    items = translate_texts(translator, choice, texts, search | {"num_best": 1 + num_alternatives})
-    return [(item.text(), item.alternatives(num_alternatives)) for item in items]
+def _routed(routes: Sequence[Route], source: str | None) -> dict[str, Sequence[Any]]:
+    """Detected languages, and languages between two models, as far as there are some."""
+    rows: dict[str, Sequence[Any]] = {}
+    if source == AUTO:
+        rows["detectedLanguage"] = [
+            {"confidence": route.confidence, "language": route.direction.source} for route in routes
+        ]
+    if any(route.pivot for route in routes):
+        rows["pivot"] = [route.pivot for route in routes]
+    return rows
 
 
 async def detect(request: Request) -> Response:
@@ -97,18 +108,17 @@ async def detect(request: Request) -> Response:
     service = service_of(request)
     body = parsed(LibreText, await content_of(request))
     service.check_texts([body.q], 0)
-    sources = list(dict.fromkeys(pair.source for pair in service.models.directions))
 
     def work(ticket: Ticket) -> list[dict[str, Any]]:
-        ranked = rank_languages(body.q, sources) or [(sources[0], 0.0)]
+        ranked = service.rank_languages(body.q)
         shown = [row for row in ranked if row[1] >= _LEAST_SHOWN] or ranked[:1]
-        return [{"confidence": round(100 * confidence, 1), "language": code} for code, confidence in shown]
+        return [{"confidence": round(100 * share, 1), "language": code} for code, share in shown]
 
     return JSONResponse(await service.run(request, work, service.limits.text_seconds))
 
 
 async def health(request: Request) -> Response:
-    """Whether the server answers."""
+    """Tell that the server answers."""
     return JSONResponse({"status": "ok"})
 
 
@@ -139,46 +149,39 @@ async def suggest(request: Request) -> Response:
 
 async def translate_upload(request: Request) -> Response:
     """Address of the translation of a file."""
-    service = service_of(request)
+    service, store = service_of(request), _store_of(request)
     limits = service.limits
-    num_bytes = 0
+    is_admitted = _admit_by_header(request)
+    head = b""
+    with service.upload_memory.opened() as reserve:
 
-    def count(number: int) -> None:
-        nonlocal num_bytes
-        service.reserve(number)
-        num_bytes += number
+        def keep(chunk: bytes) -> None:
+            nonlocal head, is_admitted
+            if not is_admitted and service.keys.digests:
+                head += chunk
+                if len(head) > _BYTES_WITHOUT_KEY:
+                    field = _KEY_FIELD.search(head)
+                    service.admit(request, field[1].decode("utf-8", "replace") if field else None)
+                    is_admitted, head = True, b""
+            reserve(len(chunk))
 
-    try:
         max_bytes = limits.max_file_bytes + _BYTES_BESIDE_FILE
-        content = await read_body(request, max_bytes, limits.file_seconds, count)
+        content = await read_body(request, max_bytes, limits.file_seconds, keep)
         fields = await read_fields(request, content)
         del content
-        service.admit(request, key_of(request, fields))
-        upload = fields.get("file")
-        if not isinstance(upload, Upload):
-            raise RequestError("file: missing; send a form (multipart/form-data) with one file")
-        suffix_of(upload.name)
-        names = ("source", "target", "model", "column")
-        values = [fields.get(name) for name in names]
-        if not all(isinstance(value, str | None) for value in values):
-            raise RequestError(f"{', '.join(names)}: give each once, as text")
-        source, target, model, column = (value or None for value in values)
-        if target is None:
-            raise RequestError("target: missing; send the code of a language")
+        if not is_admitted:
+            service.admit(request, _key_of(fields))
+        body = parsed(FileBody, fields)
 
         def work(ticket: Ticket) -> FileTranslation:
-            choice, _ = service.choose(source, target, model, upload.content[:10_000].decode("utf-8", "replace"))
-            search = {**service.search, "tag": choice.model.tag(choice.direction)}
-            translator = service.translator(choice.model, ticket)
-            return translate_file(translator, choice, upload.content, upload.name, column, search)
+            return translate_file(service, store, body, ticket)
 
         translation = await service.run(request, work, limits.file_seconds)
-    finally:
-        service.release(num_bytes)
-    service.metrics.count("mt_files_total")
-    token = _store_of(request).add(translation.content, translation.name)
-    notes = {"notes": translation.notes} if translation.notes else {}
-    return JSONResponse({"translatedFileUrl": str(request.url_for("download", token=token))} | notes)
+    service.metrics.files.inc()
+    token = store.add(translation.content, translation.name)
+    answer: dict[str, Any] = {"translatedFileUrl": str(request.url_for("download", token=token))}
+    answer |= {key: values[0] for key, values in _routed([translation.route], body.source or AUTO).items()}
+    return JSONResponse(answer | ({"notes": translation.notes} if translation.notes else {}))
 
 
 async def download(request: Request) -> Response:
@@ -203,21 +206,35 @@ def _store_of(request: Request) -> FileStore:
 async def content_of(request: Request) -> bytes | dict[str, Any]:
     """Body of a request with texts, as JSON or as the fields of a form, after the key was checked."""
     service = service_of(request)
+    is_admitted = _admit_by_header(request)
     content = await read_body(request, service.limits.max_body_bytes, service.limits.body_seconds)
-    if media_type(request) in ("application/x-www-form-urlencoded", "multipart/form-data"):
-        fields = await read_fields(request, content)
-        service.admit(request, key_of(request, fields))
-        if any(isinstance(value, Upload) for value in fields.values()):
-            raise RequestError("a file is sent to /translate_file; this path takes text")
-        return fields
-    service.admit(request, key_of(request, parsed(KeyBody, content).model_dump()))
-    return content
+    is_form = media_type(request) in ("application/x-www-form-urlencoded", "multipart/form-data")
+    fields = await read_fields(request, content) if is_form else parsed(KeyBody, content).model_dump()
+    if not is_admitted:
+        service.admit(request, _key_of(fields))
+    if any(isinstance(value, Upload) for value in fields.values()):
+        raise RequestError("a file is sent to /translate_file; this path takes text")
+    return fields if is_form else content
 
 
-def key_of(request: Request, fields: Mapping[str, Any] | None = None) -> str | None:
-    """Key of a client: in the header `Authorization`, in the body or in the query."""
+def _admit_by_header(request: Request) -> bool:
+    """Admit a client by the key in the header `Authorization` or in the query, if there is one, before it sends more.
+
+    Returns False if the key may be in the body. Raises RequestError for a wrong key.
+    """
+    key = key_of(request)
+    if key is None:
+        return False
+    service_of(request).admit(request, key)
+    return True
+
+
+def key_of(request: Request) -> str | None:
+    """Key of a client in the header `Authorization` or in the query."""
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and key:
-        return key.strip()
-    given = (fields or {}).get("api_key") or request.query_params.get("api_key")
-    return given if isinstance(given, str) else None
+    return (key.strip() if scheme.lower() == "bearer" else "") or request.query_params.get("api_key") or None
+
+
+def _key_of(fields: Mapping[str, Any]) -> str | None:
+    key = fields.get("api_key")
+    return key if isinstance(key, str) else None

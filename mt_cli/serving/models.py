@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +26,8 @@ from mt_cli.translation.translator import Translator
 _RIGHT_TO_LEFT = frozenset({"Adlam", "Arabic", "Hebrew", "Mandaic", "Nko", "Samaritan", "Syriac", "Thaana"})
 AUTO = "auto"
 """Code of a source that is to be detected."""
+_PIVOT = "en"
+"""Language that is preferred between two models."""
 
 
 class Direction(NamedTuple):
@@ -56,12 +60,6 @@ class Source:
     num_threads: int | None = None
     checkpoint: str | None = None
 
-    @property
-    def _weights(self) -> Path:
-        if self.engine == "mt":
-            return RunDirectory(self.path).path_of(self.checkpoint)
-        return self.path / DESCRIPTION
-
     def load(self, name: str) -> ServedModel:
         """Load the model; raises the errors of `Translator.load`."""
         options = {"num_threads": self.num_threads, "engine": self.engine, "checkpoint": self.checkpoint}
@@ -69,7 +67,8 @@ class Source:
         keep_memory()
         run = RunSummary.read(self.path) if self.engine == "mt" else None
         pairs = _directions(translator, run.config.corpus if run else None)
-        updated_at = datetime.fromtimestamp(self._weights.stat().st_mtime, UTC)
+        weights = RunDirectory(self.path).path_of(self.checkpoint) if run else self.path / DESCRIPTION
+        updated_at = datetime.fromtimestamp(weights.stat().st_mtime, UTC)
         return ServedModel(name, self, translator, pairs, _scores(self.path, pairs) if run else (), updated_at)
 
 
@@ -147,6 +146,19 @@ class Choice(NamedTuple):
     direction: Direction
 
 
+class Route(NamedTuple):
+    """Models that translate a text one after the other: one, two by way of a third language, or none."""
+
+    direction: Direction
+    """With codes for clients."""
+    choices: tuple[Choice, ...]
+    """Empty if the text is in the target language already."""
+    pivot: str | None = None
+    """Code for clients of the language between two models."""
+    confidence: float | None = None
+    """Probability of the source language in percent; None if it was not detected."""
+
+
 @dataclass
 class Models:
     """All models of a server."""
@@ -174,8 +186,16 @@ class Models:
     @property
     def directions(self) -> list[Direction]:
         """Directions of all models, with the codes for clients."""
-        pairs = (self.for_clients(pair) for model in self.models for pair in model.directions)
-        return list(dict.fromkeys(pairs))
+        return list(dict.fromkeys(pair for model in self.models for pair in self.directions_of(model)))
+
+    @property
+    def targets(self) -> dict[str, list[str]]:
+        """Targets of each language, also those by way of a third language, with the codes for clients."""
+        direct: dict[str, list[str]] = {code: [] for code in self.languages()}
+        for source, target in self.directions:
+            direct[source].append(target)
+        reached = {code: chain(targets, *(direct[pivot] for pivot in targets)) for code, targets in direct.items()}
+        return {code: [target for target in dict.fromkeys(reached[code]) if target != code] for code in direct}
 
     def for_clients(self, direction: Direction) -> Direction:
         """Direction with the codes for clients."""
@@ -214,6 +234,24 @@ class Models:
             raise RequestError(self._refusal(choices, source, target))
         best = {key: max(row[:2] for row in rows) for key, rows in by_source.items()}
         return [row[2] for key, rows in by_source.items() for row in rows if row[:2] == best[key]]
+
+    def routes(self, source: str, target: str | None, name: str | None = None) -> list[Route]:
+        """Ways from a language to a target, the best match first; one by way of a third language if no model has both.
+
+        Raises RequestError if there is none.
+        """
+        try:
+            choices = self.choose(source, target, name)
+            return [Route(self.for_clients(choice.direction), (choice,)) for choice in choices]
+        except RequestError:
+            if target is None or name is not None or primary(source) == primary(target):
+                raise
+            for pivot in sorted(self.languages(), key=lambda code: code != _PIVOT):
+                with suppress(RequestError):
+                    hops = self.choose(source, pivot)[0], self.choose(pivot, target)[0]
+                    ends = Direction(hops[0].direction.source, hops[1].direction.target)
+                    return [Route(self.for_clients(ends), hops, pivot)]
+            raise
 
     def _refusal(self, choices: Sequence[Choice], source: str | None, target: str | None) -> str:
         """Message that names the language, or the direction, that no model has."""
@@ -254,6 +292,6 @@ def _client_codes(codes: Iterator[str]) -> dict[str, str]:
 
 
 def is_right_to_left(code: str) -> bool:
-    """Whether a language is written from right to left."""
+    """True if a language is written from right to left."""
     scripts = scripts_of(code) or ()
     return bool(scripts) and scripts[0] in _RIGHT_TO_LEFT

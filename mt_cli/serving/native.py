@@ -1,4 +1,4 @@
-"""Our own interface, `/v1`: models, and translations with scores, alignments, tokens and lost spans."""
+"""Interface `/v1`: models, and translations with scores, alignments, tokens and lost spans."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from mt_cli.corpus.languages import language_name
+from mt_cli.documents.document import Document
 from mt_cli.serving.bodies import TranslateBody, media_type, parsed
 from mt_cli.serving.errors import RequestError
-from mt_cli.serving.files import SUFFIXES, translate_html
+from mt_cli.serving.files import SUFFIXES, plain_text, read_pages, translate_pages
 from mt_cli.serving.libretranslate import content_of, service_of
-from mt_cli.serving.models import Choice, ServedModel, SplitScore, is_right_to_left
+from mt_cli.serving.models import Route, ServedModel, SplitScore, is_right_to_left
 from mt_cli.serving.scheduling import Ticket
 from mt_cli.serving.service import Service
 from mt_cli.serving.translations import described, translate_texts
@@ -24,20 +25,14 @@ async def models(request: Request) -> Response:
     limits = service.limits
     return JSONResponse(
         {
-            "models": [_described(service, model, number == 0) for number, model in enumerate(service.models.models)],
+            "models": [_described(service, model) for model in service.models.models],
             "languages": [
-                {
-                    "code": code,
-                    "name": language_name(code),
-                    "right_to_left": is_right_to_left(code),
-                }
+                {"code": code, "name": language_name(code), "right_to_left": is_right_to_left(code)}
                 for code in service.models.languages()
             ],
             "limits": {
-                "max_characters": limits.max_characters,
-                "max_texts": limits.max_texts,
-                "max_alternatives": limits.max_alternatives,
-                "max_file_bytes": limits.max_file_bytes,
+                name: getattr(limits, name)
+                for name in ("max_characters", "max_texts", "max_alternatives", "max_file_bytes")
             },
             "file_types": SUFFIXES,
             "key_required": bool(service.keys.digests),
@@ -45,17 +40,14 @@ async def models(request: Request) -> Response:
     )
 
 
-def _described(service: Service, model: ServedModel, is_default: bool) -> dict[str, Any]:
+def _described(service: Service, model: ServedModel) -> dict[str, Any]:
     directions = service.models.directions_of(model)
     return {
         "name": model.name,
-        "default": is_default,
         "engine": model.source.engine,
         "directions": [direction._asdict() for direction in directions],
         "updated_at": model.updated_at.isoformat(timespec="seconds").replace("+00:00", "Z"),
         "scores": [_score(service, part) for part in model.scores],
-        "alternatives": True,
-        "alignment": True,
     }
 
 
@@ -74,24 +66,28 @@ async def translate(request: Request) -> Response:
     service.check_texts(texts, body.alternatives)
 
     def work(ticket: Ticket) -> dict[str, Any]:
-        choice, confidence = service.choose(body.source, body.target, body.model, "\n".join(texts))
-        source, target = map(service.models.client_code, choice.direction)
-        detected = None if confidence is None else {"language": source, "confidence": confidence}
-        translations = _translations(service, ticket, choice, body, texts)
-        names = {"model": choice.model.name, "source": source, "target": target, "detected": detected}
-        return names | {"translations": translations}
+        pages = read_pages(texts) if body.format == "html" else None
+        text = "\n".join(texts if pages is None else map(plain_text, pages))
+        route = service.choose(body.source, body.target, body.model, text)
+        source, target = route.direction
+        return {
+            "model": " + ".join(choice.model.name for choice in route.choices) or None,
+            "source": source,
+            "target": target,
+            "detected": None if route.confidence is None else {"language": source, "confidence": route.confidence},
+            **({"pivot": route.pivot} if route.pivot else {}),
+            "translations": _translations(service, ticket, route, body, texts, pages),
+        }
 
     return JSONResponse(await service.run(request, work, service.limits.text_seconds))
 
 
 def _translations(
-    service: Service, ticket: Ticket, choice: Choice, body: TranslateBody, texts: list[str]
+    service: Service, ticket: Ticket, route: Route, body: TranslateBody, texts: list[str], pages: list[Document] | None
 ) -> list[dict[str, Any]]:
-    translator = service.translator(choice.model, ticket)
-    search = {**service.search, "tag": choice.model.tag(choice.direction)}
-    if body.format == "html":
-        return [{"text": translate_html(translator, choice, text, search)} for text in texts]
-    search |= {"num_best": 1 + body.alternatives, "with_details": body.details}
-    items = translate_texts(translator, choice, texts, search)
-    sentences = described(translator, items, body.alternatives, body.details)
+    if pages is not None:
+        return [{"text": text} for text in translate_pages(service.job(route, ticket), pages)]
+    job = service.job(route, ticket, num_best=1 + body.alternatives, with_details=body.details)
+    items = translate_texts(job, texts, route.direction, ticket)
+    sentences = described(items, job, body.alternatives, body.details)
     return [{"text": item.text(), "sentences": of_text} for item, of_text in zip(items, sentences, strict=True)]

@@ -7,7 +7,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import BaseModel
 
-from mt_cli.serving.bodies import LibreBody, LibreText, TranslateBody
+from mt_cli.serving.bodies import FileBody, LibreBody, LibreText, TranslateBody
 from mt_cli.serving.files import SUFFIXES
 from mt_cli.serving.service import Limits
 
@@ -17,7 +17,6 @@ _ERRORS = {
     "408": "The request was not sent in time.",
     "413": "The request is too large.",
     "415": "Files of this kind, or compressed requests, are not read.",
-    "421": "The server does not answer under this name.",
     "429": "Too many requests, of this client or of all; `Retry-After` says for how many seconds to wait.",
     "503": "The server has too little memory.",
     "504": "The time limit has passed.",
@@ -25,7 +24,7 @@ _ERRORS = {
 }
 _GETS = {
     "/languages": "Languages, each with the targets that it is translated into.",
-    "/health": "Whether the server answers.",
+    "/health": "Tell that the server answers.",
     "/frontend/settings": "Limits and defaults, as LibreTranslate's programs read them.",
     "/v1/models": "Models with their directions and scores, languages, and limits.",
     "/metrics": "Counters for Prometheus.",
@@ -48,8 +47,9 @@ ANSWERS: dict[str, Any] = {
 }
 """Example of an answer, for each path whose JSON no other program defines."""
 _KEYS_OF_ANSWERS = {
-    "/translate": "For a list of texts, `translatedText` is a list. `detectedLanguage` (`language`, `confidence` in "
-    "percent) is there if `source` is `auto`, and `alternatives` if some are asked for.",
+    "/translate": "For a list of texts, all values are lists. `detectedLanguage` (`language`, `confidence` in percent) "
+    "is there if `source` is `auto`, `alternatives` if some are asked for, `pivot` if a text was translated by way of "
+    "a third language, and `lost_spans` if a translation lacks placeholders.",
     "/v1/translate": "Each sentence has `source` and `target` (`text`, with the blanks `before` and `after` it), "
     "`score`, `unknown_words` and `is_too_long`; and, if they are asked for, `alternatives` and the details.",
     "/translate_file": "`notes` is there if texts of a document need a review.",
@@ -73,24 +73,8 @@ def openapi(limits: Limits) -> dict[str, Any]:
         if path in ("/translate", "/detect"):
             content["application/x-www-form-urlencoded"] = {"schema": schema}
         paths[path] = {"post": _operation(path, summary) | {"requestBody": {"required": True, "content": content}}}
-    upload = {
-        "type": "object",
-        "properties": {
-            "file": {"type": "string", "format": "binary", "description": ", ".join(SUFFIXES)},
-            "source": {"type": "string", "description": "Code of the source language; auto or nothing detects it."},
-            "target": {"type": "string", "description": "Code of the target language."},
-            "model": {"type": "string", "description": "Name of a model, where several translate this direction."},
-            "column": {
-                "type": "string",
-                "description": "Of a table: the column to translate, by its name, or by its number if there is no "
-                "heading. Without it, the answer (400) has the names as `columns`.",
-            },
-            "api_key": {"type": "string", "description": "Key, if it is not in the header Authorization."},
-        },
-        "required": ["file", "target"],
-    }
-    form = {"required": True, "content": {"multipart/form-data": {"schema": upload}}}
-    summary = f"Translate a file of at most {limits.max_file_bytes:,} bytes."
+    form = {"required": True, "content": {"multipart/form-data": {"schema": FileBody.model_json_schema()}}}
+    summary = f"Translate a file of at most {limits.max_file_bytes:,} bytes: {', '.join(SUFFIXES)}."
     paths["/translate_file"] = {"post": _operation("/translate_file", summary) | {"requestBody": form}}
     return {
         "openapi": "3.1.0",

@@ -1,4 +1,4 @@
-"""Batches of the searches that many requests ask for at once. Knows engines and ids; does not know text or HTTP."""
+"""Batches of the searches that many requests ask for at once."""
 
 from __future__ import annotations
 
@@ -15,20 +15,23 @@ from torch import Tensor
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.engine import Engine, ForcedDecoding, Ids, Sentence
 from mt_cli.decoding.search import Hypothesis
-from mt_cli.serving.errors import GivenUpError
+from mt_cli.serving.errors import RequestCancelled
 
-_WAITING_SHARE = 0.25
-"""Longest wait for further calls, as a share of the time of the last batch."""
 _FORCED_BATCH_TOKENS = 2048
 _MOST_ROWS_OF_CALL = 64
 """Rows of a call in a batch, so that others soon have their turn."""
 
 
 class Ticket:
-    """A request whose calls of engines are scheduled, and whether it is given up."""
+    """A request whose calls of engines are scheduled, and which can be cancelled."""
 
     def __init__(self) -> None:
-        self.is_given_up = False
+        self.is_cancelled = False
+
+    def check(self) -> None:
+        """Raise RequestCancelled if the request is cancelled."""
+        if self.is_cancelled:
+            raise RequestCancelled
 
 
 @dataclass(eq=False)
@@ -56,28 +59,22 @@ class _Call:
 class Scheduler:
     """A thread that computes the rows of waiting calls in batches.
 
-    A batch may wait until nothing has happened for `max_wait_seconds`; see `_seconds_to_wait`. It takes rows of the
-    waiting calls in turn, and begins with the call that has waited longest.
+    A batch takes some rows of each call, first come, first served; a call with further rows waits again behind the
+    others. Clients that were just answered often ask again, and a large batch is cheaper than two small ones. So a
+    batch waits up to `max_wait_seconds` for as many calls as there were after the last one.
     """
 
     def __init__(self, max_wait_seconds: float = 0.005, on_batch: Callable[[int, int, float], object] | None = None):
         self._max_wait_seconds = max_wait_seconds
         self._on_batch = on_batch or (lambda num_rows, num_tokens, seconds: None)
         self._calls: list[_Call] = []
-        """Calls that wait, the one that was served last at the end."""
         self._condition = threading.Condition()
-        self._last_seconds = self._last_ended_at = self._last_event_at = 0.0
-        self._last_num_calls = self._num_requests = 0
+        self._last_event_at = 0.0
+        """Time of the last call or of the end of the last batch."""
+        self._last_num_calls = 0
         self._is_stopped = False
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
         self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread after the calls that wait."""
-        with self._condition:
-            self._is_stopped = True
-            self._condition.notify_all()
-        self._thread.join()
 
     @property
     def num_waiting_tokens(self) -> int:
@@ -85,26 +82,19 @@ class Scheduler:
         with self._condition:
             return sum(call.lengths[row] for call in self._calls for row in call.pending)
 
-    def count_requests(self, change: int) -> None:
-        """Count a request that has begun (1) or ended (-1), so that batches wait for the calls of others."""
+    def cancel(self, ticket: Ticket) -> None:
+        """Drop the calls of a request and raise RequestCancelled in the thread that waits for them."""
         with self._condition:
-            self._num_requests += change
-            self._last_event_at = time.monotonic()
-            self._condition.notify_all()
-
-    def give_up(self, ticket: Ticket) -> None:
-        """Drop the calls of a request and raise GivenUpError in the threads that wait for them."""
-        with self._condition:
-            ticket.is_given_up = True
+            ticket.is_cancelled = True
             for call in [call for call in self._calls if call.ticket is ticket]:
-                self._finish(call, GivenUpError())
+                self._finish(call, RequestCancelled())
 
-    def give_up_all(self, seconds: float = 5.0) -> None:
+    def stop(self, seconds: float = 5.0) -> None:
         """Drop all calls and take no more; wait for the end of the thread, but not longer than `seconds`."""
         with self._condition:
             self._is_stopped = True
             for call in list(self._calls):
-                self._finish(call, GivenUpError())
+                self._finish(call, RequestCancelled())
             self._condition.notify_all()
         self._thread.join(seconds)
 
@@ -117,13 +107,14 @@ class Scheduler:
         lengths: Sequence[int],
         batch_tokens: int,
     ) -> list[Any]:
-        """Wait for the result of each row. Raises GivenUpError if the request is given up, and errors of `compute`."""
+        """Wait for the result of each row. Raises RequestCancelled, and errors of `compute`."""
+        ticket.check()
         if not rows:
             return []
         call = _Call(ticket, key, compute, rows, lengths, batch_tokens)
         with self._condition:
-            if ticket.is_given_up or self._is_stopped:
-                raise GivenUpError
+            if ticket.is_cancelled or self._is_stopped:
+                raise RequestCancelled
             self._calls.append(call)
             self._last_event_at = time.monotonic()
             self._condition.notify_all()
@@ -145,43 +136,32 @@ class Scheduler:
                     self._condition.wait()
                 if not self._calls:
                     return
-                while self._calls and (seconds := self._seconds_to_wait()) > 0:
+                while self._calls and not self._is_stopped and len(self._calls) < self._last_num_calls:
+                    seconds = self._last_event_at + self._max_wait_seconds - time.monotonic()
+                    if seconds <= 0:
+                        break
                     self._condition.wait(seconds)
                 batch = self._next_batch() if self._calls else []
             if batch:
                 self._compute(batch)
 
-    def _seconds_to_wait(self) -> float:
-        """Time until the next batch begins.
-
-        Clients that were just answered often ask again, and a large batch is cheaper than two small ones. So wait until
-        as many calls are there as at the end of the last batch, or nothing happens for a while, but only for a share of
-        the time of that batch.
-        """
-        if len(self._calls) >= self._last_num_calls or self._is_stopped:
-            return 0.0
-        until = self._last_ended_at + max(self._max_wait_seconds, _WAITING_SHARE * self._last_seconds)
-        if len({call.ticket for call in self._calls}) >= self._num_requests:  # No other request prepares a call.
-            until = min(until, self._last_event_at + self._max_wait_seconds)
-        return until - time.monotonic()
-
     def _next_batch(self) -> list[tuple[_Call, list[int]]]:
-        """Rows of the next batch, by call: a row of each call in turn until the batch is full."""
-        first = self._calls[0]
-        batch: dict[_Call, list[int]] = {call: [] for call in self._calls if call.key == first.key}
-        turns = [call for _ in range(_MOST_ROWS_OF_CALL) for call in batch]
-        num_tokens = 0
-        for call in turns:
-            if not call.pending:
-                continue
-            length = call.lengths[call.pending[0]]
-            if num_tokens and num_tokens + length > first.batch_tokens:
-                break
-            batch[call].append(call.pending.popleft())
-            num_tokens += length
-        served = [call for call, indices in batch.items() if indices]
+        """Rows of the next batch, by call."""
+        first, num_tokens = self._calls[0], 0
+        batch: list[tuple[_Call, list[int]]] = []
+        for call in [call for call in self._calls if call.key == first.key]:
+            indices: list[int] = []
+            while call.pending and len(indices) < _MOST_ROWS_OF_CALL:
+                length = call.lengths[call.pending[0]]
+                if num_tokens and num_tokens + length > first.batch_tokens:
+                    break
+                indices.append(call.pending.popleft())
+                num_tokens += length
+            if indices:
+                batch.append((call, indices))
+        served = [call for call, _ in batch]
         self._calls = [call for call in self._calls if call not in served] + served
-        return [(call, batch[call]) for call in served]
+        return batch
 
     def _compute(self, batch: Sequence[tuple[_Call, list[int]]]) -> None:
         """Compute a batch; if that fails, compute each call alone, so that only the call with the error fails."""
@@ -201,8 +181,7 @@ class Scheduler:
         self._on_batch(sum(len(indices) for _, indices in batch), num_tokens, seconds)
         with self._condition:
             self._last_num_calls = len(self._calls)
-            self._last_seconds, self._last_ended_at = seconds, time.monotonic()
-            self._last_event_at = self._last_ended_at
+            self._last_event_at = time.monotonic()
             for (call, indices), outcome in zip(batch, outcomes, strict=True):
                 if call.done.is_set():
                     continue

@@ -71,7 +71,7 @@ def serve(load: Callable[[], Service], host: str, port: int) -> None:
             asyncio.run(_run(server, service, listener, host))
         except KeyboardInterrupt:  # Between the handlers of both.
             server.force_exit = True
-        service.scheduler.give_up_all()
+        service.scheduler.stop()
     if not server.force_exit:
         say("Stopped.")
         return
@@ -133,7 +133,7 @@ def _say_start(service: Service, host: str, port: int) -> None:
         directions = service.models.directions_of(model)
         shown = ", ".join(f"{source} to {target}" for source, target in directions[:8])
         say(f"{model.name}: {shown}{', ...' if len(directions) > 8 else ''}")
-    name = service.hosts.shown or (socket.gethostname() if host in _ALL_ADDRESSES else host)
+    name = service.public_name or (socket.gethostname() if host in _ALL_ADDRESSES else host)
     name = f"[{name}]" if ":" in name else name
     say(f"Serving on http://{name}:{port} (Ctrl-C stops; interface: http://{name}:{port}/docs)")
     if not is_loopback(host) and not service.keys.digests:

@@ -7,29 +7,31 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 
-from mt_cli.advice.recognition import rank_languages
-from mt_cli.documents.document import MAX_BYTES
-from mt_cli.serving.access import Hosts, Keys, Rates, client_of
-from mt_cli.serving.errors import GivenUpError, RequestError
+from mt_cli.advice.recognition import are_near, rank_languages
+from mt_cli.corpus.languages import language_name, primary
+from mt_cli.documents.document import MAX_BYTES, Options
+from mt_cli.documents.translate import Job
+from mt_cli.errors import MtError
+from mt_cli.serving.access import Keys, Rates, client_of
+from mt_cli.serving.errors import RequestCancelled, RequestError
 from mt_cli.serving.metrics import Metrics
-from mt_cli.serving.models import AUTO, Choice, Models, ServedModel
+from mt_cli.serving.models import AUTO, Direction, Models, Route
+from mt_cli.serving.resources import RETRY_SECONDS, Documents, UploadMemory
 from mt_cli.serving.scheduling import BatchedEngine, Scheduler, Ticket
-from mt_cli.translation.translator import Translator
 
 T = TypeVar("T")
-COUNTED = "mt.is_counted"
-"""Key in the scope of a request that the scheduler counts until it is answered."""
 _ASCII_OF_CHARACTER = 6
 """Most bytes of a character in JSON, `\\u00e4`."""
 _BYTES_BESIDE_TEXT = 2**16
 _CERTAIN = 0.5
-"""Probability from which a detected language is believed against the target of a request."""
-_MOST_BYTES_AT_ONCE = 2**28
-_RETRY_SECONDS = 10
+"""Probability from which a detected language is believed although it is not translated into the target."""
+_DETECTED_CHARACTERS = 10_000
+"""Number of characters of a text of which the language is detected."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,12 @@ class Service:
     limits: Limits = Limits()
     keys: Keys = field(default_factory=Keys)
     rates: Rates = field(default_factory=Rates)
-    hosts: Hosts = field(default_factory=lambda: Hosts(None))
+    allowed_hosts: Sequence[str] = ("*",)
+    """Names of the server that requests may use."""
+    origins: Sequence[str] = ()
+    """Other origins whose pages may use the server."""
+    public_name: str | None = None
+    """Name of the server to show people."""
     search: Mapping[str, Any] = field(default_factory=dict)
     """Options of the section `decoding`, such as `beam_size`."""
     max_wait_seconds: float = 0.005
@@ -75,12 +82,17 @@ class Service:
         self.scheduler = Scheduler(self.max_wait_seconds, self.metrics.count_batch)
         self._executor = ThreadPoolExecutor(self.limits.max_requests, "request")
         self.num_running = 0
-        self._num_bytes = 0
+        self.upload_memory, self.documents = UploadMemory(), Documents()
+        self.metrics.show("mt_requests_running", "Requests that are worked on or wait.", lambda: self.num_running)
+        waiting = "Source tokens of sentences that wait."
+        self.metrics.show("mt_waiting_source_tokens", waiting, lambda: self.scheduler.num_waiting_tokens)
+        for model in self.models.models:
+            for pair in self.models.directions_of(model):
+                self.metrics.models.labels(model.name, *pair, model.source.engine).set(1)
 
     def prepare_detection(self) -> None:
-        """Load the model that detects languages in the background, if there are several to detect."""
-        if len({pair.source for pair in self.models.directions}) > 1:
-            self._executor.submit(rank_languages, "", ())
+        """Load the model that detects languages, in the background."""
+        self._executor.submit(rank_languages, "a")
 
     def close(self) -> None:
         """End the threads, after the work that has begun."""
@@ -99,16 +111,19 @@ class Service:
     async def run(self, request: Request, work: Callable[[Ticket], T], seconds: float) -> T:
         """Result of `work` in a thread.
 
-        Raises RequestError (429) if too many requests wait, and (504) after the time limit. If the client closes its
-        connection, the work is dropped and ClientDisconnect is raised.
+        Raises RequestError (429) if too many requests wait, and (504) after the time limit. After that, and if the
+        client closes its connection (ClientDisconnect), the ticket is cancelled, at which the work stops.
         """
         if self.num_running >= self.limits.max_requests:
-            raise RequestError("the server is busy; try again later", 429, _RETRY_SECONDS)
+            raise RequestError("the server is busy; try again later", 429, RETRY_SECONDS)
         ticket = Ticket()
         self.num_running += 1
-        self.scheduler.count_requests(1)
-        request.scope[COUNTED] = True
-        future = asyncio.get_running_loop().run_in_executor(self._executor, work, ticket)
+
+        def work_unless_cancelled() -> T:
+            ticket.check()
+            return work(ticket)
+
+        future = asyncio.get_running_loop().run_in_executor(self._executor, work_unless_cancelled)
         future.add_done_callback(self._end)
         watch = asyncio.create_task(_disconnected(request))
         try:
@@ -116,17 +131,14 @@ class Service:
             await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if future.done():
                 return future.result()
-            self.scheduler.give_up(ticket)
-            future.add_done_callback(_ignore)
             if watch.done():
                 raise ClientDisconnect
             raise RequestError(f"not finished after {seconds:g} seconds; send less text at once", 504)
-        except asyncio.CancelledError:
-            self.scheduler.give_up(ticket)
-            future.add_done_callback(_ignore)
-            raise
         finally:
             watch.cancel()
+            if not future.done():
+                self.scheduler.cancel(ticket)
+                future.add_done_callback(_ignore)
 
     def _end(self, future: object) -> None:
         self.num_running -= 1
@@ -140,59 +152,75 @@ class Service:
             raise RequestError(f"{num_characters:,} characters are more than {limits.max_characters:,}", 413)
         if num_alternatives > limits.max_alternatives:
             raise RequestError(f"{num_alternatives:,} alternatives are more than {limits.max_alternatives:,}")
-        self.metrics.count("mt_texts_total", len(texts))
-        self.metrics.count("mt_characters_total", num_characters)
+        self.metrics.texts.inc(len(texts))
+        self.metrics.characters.inc(num_characters)
 
-    def translator(self, model: ServedModel, ticket: Ticket) -> Translator:
-        """Translator of a model whose searches are computed together with those of other requests."""
-        return replace(model.translator, engine=BatchedEngine(model.translator.engine, self.scheduler, ticket))
+    def job(self, route: Route, ticket: Ticket, **options: Any) -> Job | None:
+        """Translation by the models of a route, computed together with other requests; None if a text stays as it is.
 
-    def choose(
-        self, source: str | None, target: str | None, name: str | None, text: str
-    ) -> tuple[Choice, float | None]:
-        """Model and direction for a request, and the confidence of the detection (0-100) if the source is detected.
+        `options` are those of the search. A model that another one follows gives its best translation alone.
+        """
+        job = None
+        for choice in reversed(route.choices):
+            model, search = choice.model, {**self.search, "tag": choice.model.tag(choice.direction)}
+            translator = replace(
+                model.translator, engine=BatchedEngine(model.translator.engine, self.scheduler, ticket)
+            )
+            search |= options if len(route.choices) == 1 else {}
+            job = Job(translator, search, Options(choice.direction), then=job)
+        return job
+
+    def choose(self, source: str | None, target: str | None, name: str | None, text: str) -> Route:
+        """Models and direction for a text, whose language is detected unless `source` names it.
 
         Raises RequestError if no model serves it, or if the target is not given and there are several.
         """
         source, target = source or None, target or None
-        if source in (None, AUTO):
+        if source is None:
             choices = self.models.choose(None, target, name)
-            if source == AUTO or len({choice.direction.source for choice in choices}) > 1:
-                source, confidence = self._detect(text, choices, name)
-                choices = [choice for choice in choices if choice.direction.source == source]
-            else:
-                confidence = None
-        else:
-            choices, confidence = self.models.choose(source, target, name), None
-        targets = list(dict.fromkeys(choice.direction.target for choice in choices))
+            if len({choice.direction.source for choice in choices}) == 1:
+                source = choices[0].direction.source
+        if source in (None, AUTO):
+            return self._detected(target, name, text)
+        return self._route(source, target, name)
+
+    def _route(self, source: str, target: str | None, name: str | None) -> Route:
+        routes = self.models.routes(source, target, name)
+        targets = list(dict.fromkeys(route.direction.target for route in routes))
         if len(targets) > 1 and target is None:
-            raise RequestError(f"choose a target: {', '.join(map(self.models.client_code, targets))}")
-        return choices[0], confidence
+            raise RequestError(f"choose a target: {', '.join(targets)}")
+        return routes[0]
 
-    def _detect(self, text: str, choices: Sequence[Choice], name: str | None) -> tuple[str, float]:
-        """Likeliest source language among the choices, and its probability in percent.
+    def _detected(self, target: str | None, name: str | None, text: str) -> Route:
+        """Route for a text whose language is detected among all languages.
 
-        Raises RequestError if the text is rather in a language that a model reads, but does not translate into the
-        target.
+        A text in the target language stays as it is. Raises RequestError, which names the language, for a text in a
+        language that is not translated into the target. A text that is not recognised well is taken for the likeliest
+        language that is; any text may be in a language that cannot be recognised.
         """
-        sources = list(dict.fromkeys(choice.direction.source for choice in choices))
-        others = [choice.direction.source for choice in self.models.choose(None, None, name)]
-        ranked = rank_languages(text, list(dict.fromkeys([*sources, *others])))
-        if ranked and ranked[0][0] not in sources and ranked[0][1] >= _CERTAIN:
-            language = self.models.client_code(ranked[0][0])
-            raise RequestError(f"the text seems to be in {language}, which is not translated into this target")
-        source, share = next((row for row in ranked if row[0] in sources), (sources[0], 0.0))
-        return source, round(100 * share, 1)
+        sources = [choice.direction.source for choice in self.models.choose(None, target, name)]
+        ranked = rank_languages(text[:_DETECTED_CHARACTERS])
+        code, share = ranked[0] if ranked else ("", 0.0)
+        source = next((known for known in sources if primary(known) == code), None)
+        if source is None and share >= _CERTAIN:
+            if target and primary(target) == code:
+                return Route(Direction(target, target), (), confidence=round(100 * share, 1))
+            source = next((known for known in sources if are_near(primary(known), code)), None)
+            if source is None and {*map(primary, sources)} <= dict(ranked).keys():
+                try:
+                    return self._route(code, target, name)._replace(confidence=round(100 * share, 1))
+                except RequestError as error:
+                    raise RequestError(f"{error}; the text seems to be in {language_name(code)}") from None
+        if source is None:
+            shares = {known: share for known in sources for label, share in ranked if label == primary(known)}
+            source, share = max(shares.items(), key=itemgetter(1), default=(sources[0], 0.0))
+        return self._route(source, target, name)._replace(confidence=round(100 * share, 1))
 
-    def reserve(self, num_bytes: int) -> None:
-        """Count bytes that a request holds in memory; raise RequestError (429) if all requests hold too many."""
-        if self._num_bytes + num_bytes > _MOST_BYTES_AT_ONCE:
-            raise RequestError("the server is busy with other files; try again later", 429, _RETRY_SECONDS)
-        self._num_bytes += num_bytes
-
-    def release(self, num_bytes: int) -> None:
-        """Forget bytes that `reserve` counted."""
-        self._num_bytes -= num_bytes
+    def rank_languages(self, text: str) -> list[tuple[str, float]]:
+        """Languages of a text with their probabilities, the likeliest first, with the codes for clients."""
+        served = {primary(code): code for code in reversed(self.models.languages())}
+        ranked = rank_languages(text[:_DETECTED_CHARACTERS])
+        return [(served.get(code, code), share) for code, share in ranked] or [(next(iter(served.values())), 0.0)]
 
 
 async def _disconnected(request: Request) -> None:
@@ -202,6 +230,6 @@ async def _disconnected(request: Request) -> None:
 
 
 def _ignore(future: asyncio.Future[Any]) -> None:
-    """Take the result of work that was given up, and raise errors that are bugs."""
-    with suppress(GivenUpError, asyncio.CancelledError):
+    """Take the result of work that was cancelled, and raise errors that are bugs."""
+    with suppress(RequestCancelled, asyncio.CancelledError, MtError):
         future.result()

@@ -42,7 +42,10 @@ class KnownSentences:
     protection: object = field(default=UNPROTECTED)
 
     def translate_fully(self, sentences, num_best=1, tag=None, with_details=False, split_sentences=False):
-        return [self._translation(sentence, direction_of(tag), num_best, with_details) for sentence in sentences]
+        return [
+            self._translation(sentence, direction_of(tag or "") or self.languages, num_best, with_details)
+            for sentence in sentences
+        ]
 
     def add_details(self, items):
         return [replace(item, details=self._details(item.source, item.text)) for item in items]

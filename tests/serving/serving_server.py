@@ -74,7 +74,7 @@ def form(**fields):
 
 def file_form(name, content, **fields):
     """Body and header of a form that asks for the translation of a file."""
-    return form(file=(name, content), source="en", target="xx", **fields)
+    return form(**({"source": "en", "target": "xx"} | fields), file=(name, content))
 
 
 def raw_socket(server):

@@ -10,7 +10,7 @@ from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.engine import Sentence, TransformerEngine
 from mt_cli.errors import InputError
-from mt_cli.serving.errors import GivenUpError
+from mt_cli.serving.errors import RequestCancelled
 from mt_cli.serving.scheduling import BatchedEngine, Scheduler, Ticket
 
 
@@ -50,7 +50,7 @@ def work(pool):
     wait_for(lambda: not work.scheduler.num_waiting_tokens)
     yield work
     work.gate.set()
-    work.scheduler.give_up_all()
+    work.scheduler.stop()
 
 
 def test_waiting_rows_are_one_batch_and_come_back_in_order(work):
@@ -91,23 +91,23 @@ def test_an_error_fails_its_call_alone(work):
 def test_a_cancelled_request_is_not_computed(work):
     ticket = Ticket()
     cancelled, wanted = work.submit(["unwanted"], ticket=ticket), work.submit(["wanted"])
-    work.scheduler.give_up(ticket)
-    with pytest.raises(GivenUpError):
+    work.scheduler.cancel(ticket)
+    with pytest.raises(RequestCancelled):
         cancelled.result()
     work.gate.set()
     assert wanted.result() == ["wantedwanted"] and work.batches == [["first"], ["wanted"]]
-    with pytest.raises(GivenUpError):
+    with pytest.raises(RequestCancelled):
         work.scheduler.call(ticket, "key", work.compute, ["later"], [1], 10)
 
 
-def test_stopping_finishes_what_waits_and_takes_no_more(work, pool):
-    second = work.submit(["second"])
-    stopping = pool.submit(work.scheduler.stop)
-    wait_for(lambda: work.scheduler._is_stopped)
+def test_a_stop_drops_what_waits_and_takes_no_more(work, pool):
+    second, stopping = work.submit(["second"]), pool.submit(work.scheduler.stop)
+    with pytest.raises(RequestCancelled):
+        second.result()
     work.gate.set()
     stopping.result()
-    assert second.result() == ["secondsecond"]
-    with pytest.raises(GivenUpError):
+    assert work.first.exception() is not None
+    with pytest.raises(RequestCancelled):
         work.scheduler.call(Ticket(), "key", work.compute, ["third"], [1], 10)
 
 

@@ -22,10 +22,11 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
 def test_sentences_are_translated_alone_and_blanks_stay(server):
-    text = " " + "".join(f"One two.{blank}" for blank in BLANKS) + "Ten.\n"
+    text = " " + "".join(f"One two.{blank}" for blank in BLANKS) + "Two.\n"
     answer = server.json("/v1/translate", {"text": text})
     (translation,) = answer["translations"]
-    one, two = server.service.models.models[0].translator.translate(["One two.", "Ten."])
+    one, two = server.service.models.models[0].translator.translate(["One two.", "Two."])
+    two = two if any(map(str.isalnum, two)) else "Two."  # A text stays if its translation has no words.
     assert translation["text"] == " " + "".join(one + blank for blank in BLANKS) + two + "\n"
     assert (answer["source"], answer["target"], answer["detected"]) == ("en", "xx", None)
     for side, whole in (("source", text), ("target", translation["text"])):
@@ -73,6 +74,8 @@ def test_libretranslate_takes_texts_lists_forms_and_html(server):
     assert server.json("/translate", {"q": "one two.", **languages}) == {"translatedText": "ONE TWO."}
     blank = ["", " ", "\n\n", "...", "😀", "\u0000"]
     assert server.json("/translate", {"q": blank, **languages})["translatedText"] == blank
+    for path, key in (("/translate", "q"), ("/v1/translate", "text")):
+        assert [] in server.json(path, {key: [], **languages}).values()
     many = {"q": ["one two.", "", "ten."], "source": "auto", "target": "xx", "alternatives": 2}
     answer = server.json("/translate", many)
     assert answer["translatedText"] == ["ONE TWO.", "", "TEN."]
@@ -254,4 +257,4 @@ def test_many_clients_get_the_translations_of_one(serve):
         alone = server.service.models.models[0].translator.translate(texts)
         metrics = server.ask("/metrics")[2].decode()
     assert [answer["translations"][0]["text"] for answer in together] == alone
-    assert 'mt_requests_total{path="/v1/translate",status="200"} 12' in metrics
+    assert 'mt_requests_total{path="/v1/translate",status="200"} 12.0' in metrics

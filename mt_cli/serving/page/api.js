@@ -11,7 +11,7 @@ export class ServerError extends Error {
     Object.assign(this, { status, retryAfter, columns });
   }
 
-  /** Whether the same request would be refused again. */
+  /** True if the same request would be refused again. */
   get isFinal() {
     return this.status >= 400 && this.status < 500 && ![403, 408, 429].includes(this.status);
   }

@@ -6,7 +6,7 @@ import { copyText, replaceText } from "./editing.js";
 import { Files } from "./files.js";
 import { Catalogue } from "./languages.js";
 import { Messages, sentence } from "./messages.js";
-import { setUpConfidence, setUpTheme } from "./preferences.js";
+import { setUpConfidence } from "./preferences.js";
 import { Result, wellFormed } from "./result.js";
 import { setUpTabs } from "./tabs.js";
 import { element } from "./words.js";
@@ -61,28 +61,22 @@ async function translate() {
     if (!isCurrent()) return;
     messages.clear();
     messages.succeeded();
+    // A text in the target language comes back as it is; then choose another target.
+    if (answer.source === answer.target && direction.followDetection(answer.source)) return;
     showAnswer(answer);
   } catch (error) {
-    if (isCurrent()) await fail(error, current);
+    if (isCurrent()) fail(error);
   } finally {
     if (isCurrent()) setBusy(false);
   }
 }
 
-async function fail(error, current) {
+function fail(error) {
   if (!(error instanceof ServerError)) throw error;
-  if (error.status === 400 && direction.detects && (await followDetection(current))) return;
-  if (current !== controller) return;
   if (error.status === 403) {
     messages.clear();
     askForKey(hasKey() ? sentence(error.message) : "This server needs a key.");
   } else messages.showError(error, translate);
-}
-
-/** With "Detect language" and a target that the text cannot go into (English into English), choose another one. */
-async function followDetection(current) {
-  const [found] = await ask("detect", { q: wellFormed(ui.source.value) }, current.signal).catch(() => []);
-  return current === controller && Boolean(found) && direction.followDetection(found.language);
 }
 
 function setBusy(busy) {
@@ -103,7 +97,7 @@ function showAnswer({ model, source, target, detected, translations: [translatio
   const { catalogue } = direction;
   result.show(translation, {
     scope: `${model}\n${source}\n${target}`,
-    alternatives: catalogue.model(model)?.alternatives && limits.max_alternatives > 0,
+    alternatives: Boolean(catalogue.model(model)) && limits.max_alternatives > 0,
     lang: target,
     dir: catalogue.writing(target),
   });
@@ -252,7 +246,6 @@ function setUpFiles(types) {
   );
 }
 
-setUpTheme(ui.theme);
 setUpConfidence(ui.confidence, ui.legendKey);
 ui.keyForm.addEventListener("submit", (event) => {
   event.preventDefault();

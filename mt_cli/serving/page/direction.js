@@ -99,7 +99,7 @@ export class Direction {
     const name = this.detected && catalogue.name(this.detected);
     const found = name && (isWide.matches ? `Detected: ${name}` : `${name} (detected)`);
     const detect = catalogue.canDetect ? [[AUTO, found || "Detect language"]] : [];
-    const named = (codes) => codes.map((code) => [code, isWide.matches ? catalogue.label(code) : catalogue.name(code)]);
+    const named = (codes) => codes.map((code) => [code, catalogue.name(code)]);
     fillSelect(ui.sourceLanguage, [...detect, ...named(catalogue.sources)], this.source);
     fillSelect(ui.targetLanguage, named(catalogue.targets(this.source)), this.target);
     ui.swap.disabled = !spoken || !catalogue.has(this.target, spoken);
@@ -119,7 +119,7 @@ export class Direction {
     const names = models.map((one) => [one.name, one.name]);
     fillSelect(ui.modelSelect, names, model?.name);
     about(ui, model, spoken && { source: spoken, target: this.target });
-    ui.legend.hidden = !model?.alignment;
+    ui.legend.hidden = !model;
   }
 
   #showAddress() {

@@ -5,7 +5,7 @@ export const AUTO = "auto";
 export class Catalogue {
   /** `answer` is what GET /v1/models gives. */
   constructor({ models, languages }) {
-    this.models = [...models].sort((a, b) => Number(b.default ?? false) - Number(a.default ?? false));
+    this.models = models;
     this.languages = new Map(languages.map((language) => [language.code, language]));
     this.directions = this.models.flatMap((model) => model.directions);
     const unique = (codes) => [...new Set(codes)].sort((a, b) => this.name(a).localeCompare(this.name(b), "en"));
@@ -15,14 +15,6 @@ export class Catalogue {
 
   name(code) {
     return this.languages.get(code)?.name ?? code;
-  }
-
-  /** Name of a language for a list: English, and in the language itself if that differs. */
-  label(code) {
-    const native = this.languages.get(code)?.native_name;
-    return native && native.toLowerCase() !== this.name(code).toLowerCase()
-      ? `${this.name(code)} (${native})`
-      : this.name(code);
   }
 
   /** Direction of writing, as in HTML; unknown languages are left to the browser. */

@@ -10,18 +10,18 @@ export const sentence = (text) => capitalized(/[.!?…]$/.test(text) ? text : `$
 
 export class Messages {
   /** `announce` tells screen readers. */
-  constructor({ message, messageText, countdown, retry }, announce) {
-    Object.assign(this, { message, messageText, countdown, retry, announce, failures: 0 });
+  constructor({ message, messageText, retry }, announce) {
+    Object.assign(this, { message, messageText, retry, announce, failures: 0 });
     retry.addEventListener("click", () => this.#again());
     window.addEventListener("online", () => this.again && this.#again());
   }
 
   /** Hide the message and give up the retry; `failures` counts on until a request succeeds. */
   clear() {
-    clearInterval(this.timer);
+    clearTimeout(this.timer);
     this.again = null;
     this.message.hidden = true;
-    this.messageText.textContent = this.countdown.textContent = "";
+    this.messageText.textContent = "";
   }
 
   succeeded() {
@@ -42,21 +42,15 @@ export class Messages {
     this.again = again;
     this.retry.hidden = isFinal;
     if (!RETRIED.has(status)) return;
-    let left = retryAfter ?? Math.min(2 ** ++this.failures, LONGEST_PAUSE);
-    this.messageText.textContent += " Trying again";
-    const tick = () => {
-      this.countdown.textContent = `in ${left} s`;
-      if (left-- <= 0) this.#again();
-    };
-    tick();
-    this.timer = setInterval(tick, 1000);
+    const seconds = retryAfter ?? Math.min(2 ** ++this.failures, LONGEST_PAUSE);
+    this.messageText.textContent += ` Trying again in ${seconds} s.`;
+    this.timer = setTimeout(() => this.#again(), 1000 * seconds);
   }
 
   #again() {
     const { again } = this;
-    clearInterval(this.timer);
+    clearTimeout(this.timer);
     this.again = null;
-    this.countdown.textContent = "…";
     again?.();
   }
 }

@@ -17,23 +17,6 @@ export function remember(name, value, storage = "localStorage") {
   }
 }
 
-/** Let a button switch between light and dark; a choice that equals the system's setting is not remembered. */
-export function setUpTheme(button) {
-  const root = document.documentElement;
-  const system = window.matchMedia("(prefers-color-scheme: dark)");
-  const isDark = () => (root.dataset.theme ?? (system.matches ? "dark" : "light")) === "dark";
-  const show = () => button.setAttribute("aria-pressed", String(isDark()));
-  button.addEventListener("click", () => {
-    const theme = isDark() ? "light" : "dark";
-    if ((theme === "dark") === system.matches) delete root.dataset.theme;
-    else root.dataset.theme = theme;
-    remember("theme", root.dataset.theme ?? null);
-    show();
-  });
-  system.addEventListener("change", show);
-  show();
-}
-
 /** Let a checkbox switch a class of the page on and off; it is on until it was switched off. */
 export function setUpConfidence(checkbox, legend) {
   const show = () => {

@@ -1,0 +1,194 @@
+"""Laws on what a stranger sends: work grows with its size, and memory with what was really unpacked."""
+
+import errno
+import io
+import threading
+import time
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from fake_model import known_models
+from linear import assert_linear
+from serving_server import file_form, raw_socket, running, wait_for
+
+from mt_cli.serving.access import Keys
+from mt_cli.serving.bodies import LibreBody, Upload, parsed
+from mt_cli.serving.errors import RequestCancelled, RequestError
+from mt_cli.serving.files import FileStore, plain_text, read_pages, translate_pages, unpacked_size
+from mt_cli.serving.libretranslate import _KEY_FIELD
+from mt_cli.serving.resources import Documents
+from mt_cli.serving.scheduling import Ticket
+from mt_cli.serving.service import Limits, Service
+from mt_cli.serving.translations import SplitText, described, translate_texts
+
+KEY = "a-key-of-people-1234"
+PATTERNS = [
+    "{}",
+    " ",
+    "/",
+    "<meta ",
+    "{{n, plural, one {{",
+    "A. ",
+    "[X1X]",
+    "%s ",
+    "{{a}} ",
+    "<b>",
+    "</b>",
+    "$",
+    "http://",
+]
+PATTERNS += ["\\", '"', "a@", "&amp;", "{{", "é", "。", "\t", "\u2028", "*", "![](", "1️⃣", "<a x=", "a-", "x.y@"]
+
+
+@pytest.fixture(scope="module")
+def service():
+    service = Service(known_models())
+    yield service
+    service.close()
+
+
+@pytest.mark.parametrize("unit", PATTERNS)
+def test_work_on_a_text_grows_with_its_length(service, unit):
+    def work(text):
+        route = service.choose("en", "de", None, text)
+        items = translate_texts(service.job(route, Ticket()), [text], route.direction, Ticket())
+        described(items, service.job(route, Ticket()), 1, False)
+        service.rank_languages(text)
+        parsed(LibreBody, {"q": text, "target": "de"})
+
+    for before, after in (("", ""), ("a ", " b."), ("<p ", ">a</p>")):
+        assert_linear(work, lambda number, ends=(before, after): ends[0] + unit * number + ends[1], 100)
+
+
+@pytest.mark.parametrize("unit", [" ", "/", "<meta ", "<b>", "<a x='", "&", "<!-- -->", "a ", "{", "<td>"])
+def test_work_on_a_page_grows_with_its_length(service, unit):
+    def work(text):
+        try:
+            pages = read_pages([text])
+        except RequestError:
+            return
+        route = service.choose("en", "de", None, plain_text(pages[0]))
+        translate_pages(service.job(route, Ticket()), pages)
+
+    for before, after in (("<p>a ", " b</p>"), ("<a ", ">x</a>"), ("", "")):
+        assert_linear(work, lambda number, ends=(before, after): ends[0] + unit * number + ends[1], 100)
+
+
+@pytest.mark.parametrize("unit", [b"; name=api_key", b"a\r\n", b"\r\n", b'; name="api_key"\r\n\r\n'])
+def test_a_key_is_found_in_time_that_grows_with_the_form(unit):
+    assert_linear(_KEY_FIELD.search, lambda number: unit * number, 1000)
+
+
+def archive_of(content):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("word/document.xml", content)
+    return file.getvalue()
+
+
+def test_an_archive_is_unpacked_up_to_its_declared_size(serve_known):
+    import tracemalloc
+
+    content = bytearray(archive_of(b"<w:document>" + b" " * 2**27))
+    size = (12 + 2**27).to_bytes(4, "little")
+    while size in content:
+        content[(place := content.index(size)) : place + 4] = (100).to_bytes(4, "little")
+    with serve_known() as server:
+        tracemalloc.start()
+        status, _, answer = server.ask("/translate_file", *file_form("a.docx", bytes(content), target="de"))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert status == 400 and "a.docx" in answer["error"]
+    assert peak < 2**25
+
+
+@pytest.fixture
+def serve_known():
+    return lambda limits=None, **options: running(Service(known_models(), Limits(**limits or {}), **options))
+
+
+def test_a_large_document_is_worked_on_alone():
+    documents, running_sizes, most = Documents(), [], []
+
+    def work(num_bytes):
+        with documents.turn(num_bytes, Ticket()):
+            running_sizes.append(num_bytes)
+            most.append(sum(running_sizes))
+            time.sleep(0.005)
+            running_sizes.remove(num_bytes)
+
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(work, [2**25, 2**20, 2**20, 10] * 8))
+    assert max(most) == 2**25 and len([total for total in most if total > 2**20]) > 8
+    ticket, held = Ticket(), threading.Event()
+    with documents.turn(2**25, Ticket()), ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(lambda: documents.turn(10, ticket).__enter__())
+        ticket.is_cancelled = True
+        assert isinstance(waiting.exception(), RequestCancelled) and not held.is_set()
+
+
+def test_an_archive_counts_as_what_it_unpacks_to():
+    content = archive_of(b"<w:document>" + b" " * 2**20)
+    assert unpacked_size(Upload("a.docx", content)) > 2**20 > 100 * len(content)
+    assert unpacked_size(Upload("a.docx", b"PK")) == 2
+
+
+def upload(key_field=b"", size=2**17):
+    head = b"--x\r\nContent-Disposition: form-data; name=target\r\n\r\nde\r\n" + key_field
+    file = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n'
+    return head + file + b"a " * (size // 2) + b"\r\n--x--\r\n", {"Content-Type": "multipart/form-data; boundary=x"}
+
+
+def test_a_key_is_looked_at_before_a_file_is_kept(serve_known, tmp_path):
+    (tmp_path / "keys.txt").write_text(KEY)
+    field = b'--x\r\nContent-Disposition: form-data; name="api_key"\r\n\r\n%s\r\n'
+    with serve_known(keys=Keys.read(tmp_path / "keys.txt")) as server:
+        memory = server.service.upload_memory
+        body, headers = upload()
+        head = f"POST /translate_file HTTP/1.1\r\nHost: localhost\r\nContent-Type: {headers['Content-Type']}\r\n"
+        with raw_socket(server) as client:  # A wrong key in the header: refused before the body is sent.
+            client.sendall(f"{head}Authorization: Bearer {KEY}x\r\nContent-Length: 1000000\r\n\r\n".encode())
+            assert client.recv(1000).startswith(b"HTTP/1.1 403")
+        with raw_socket(server) as client:  # None in the head of a form: what was kept is dropped.
+            client.sendall(f"{head}Content-Length: 1000000\r\n\r\n".encode() + body)
+            held = []
+            wait_for(lambda: held.append(memory.num_bytes) or len(held) > 100)
+            assert max(held) <= 2**16
+        for given, status in ((b"", 403), (field % b"wrong", 403), (field % KEY.encode(), 200)):
+            body, headers = upload(given)
+            assert server.ask("/translate_file", body, headers)[0] == status
+        assert server.ask("/translate_file", upload()[0], headers | {"Authorization": f"Bearer {KEY}"})[0] == 200
+        assert memory.num_bytes == 0
+
+
+def test_work_stops_after_the_time_limit(serve_known, monkeypatch):
+    texts, begun = [f"Sentence number {number}." for number in range(50)], []
+    split = SplitText.of
+
+    def slow(text, direction, protection):
+        begun.append(text)
+        time.sleep(0.05)
+        return split(text, direction, protection)
+
+    monkeypatch.setattr(SplitText, "of", slow)
+    with serve_known({"text_seconds": 0.2}) as server:
+        assert server.ask("/translate", {"q": texts, "source": "en", "target": "de"})[0] == 504
+        wait_for(lambda: server.service.num_running == 0)
+    assert len(begun) < 20
+
+
+def test_only_a_file_that_cannot_be_written_is_a_full_disk(serve_known, monkeypatch):
+    def fail(*arguments, **options):
+        raise OSError(errno.EIO, "not the disk of uploads")
+
+    monkeypatch.setattr("mt_cli.serving.files.translated_document", fail)
+    with serve_known() as server:
+        assert server.ask("/translate_file", *file_form("a.po", b'msgid "a"\nmsgstr ""\n', target="de"))[0] == 500
+    store = FileStore()
+    monkeypatch.setattr(Path, "write_bytes", fail)
+    with pytest.raises(RequestError) as refusal:
+        store.add(b"a", "a.txt")
+    assert refusal.value.status == 507
+    store.close()
