@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from mt_cli.corpus.formats import read_file
+from mt_cli.corpus.formats.table import read_file
 from mt_cli.corpus.read_report import ReadReport
 from mt_cli.errors import CorpusError
 

@@ -91,7 +91,7 @@ def _training_text(source: Mapping[str, Any]) -> Tree:
 
 def _check_sides(option: str, files: Sequence[str]) -> None:
     """Raise InputError if one of two files has both sides."""
-    from mt_cli.corpus.formats import suffix_of
+    from mt_cli.corpus.formats.table import suffix_of
 
     for file in files:
         if (suffix := suffix_of(Path(file))) is not None:
@@ -100,7 +100,7 @@ def _check_sides(option: str, files: Sequence[str]) -> None:
 
 def _folder(folder: str) -> Tree:
     """Catalogues or translation memories in a folder; raises InputError unless there is one such format."""
-    from mt_cli.corpus.formats import suffix_of
+    from mt_cli.corpus.formats.table import suffix_of
 
     suffixes = {suffix_of(path) or "" for path in Path(folder).rglob("*") if path.is_file()}
     suffixes = {suffix for suffix in suffixes if suffix.startswith(_FORMATS_OF_FOLDERS)}
@@ -120,7 +120,7 @@ def _evaluation_text(option: str, names: list[str], train: Mapping[str, Any], sk
 
     With `skip_damaged`, folders are read without their damaged files.
     """
-    from mt_cli.corpus.formats import suffix_of
+    from mt_cli.corpus.formats.table import suffix_of
 
     if len(names) > 2:
         raise InputError(f"{option} {names[2]}: give one file with both sides, or two files, the source and the target")

@@ -17,7 +17,7 @@ from mt_cli.config.sources import DatasetSource, FileSource, FilesSource, Folder
 from mt_cli.corpus.columns import columns_by_role
 from mt_cli.corpus.dataset import names_in_dataset
 from mt_cli.corpus.folder import varieties_in_folder
-from mt_cli.corpus.formats import FORMATS, format_of, names_in
+from mt_cli.corpus.formats.table import FORMATS, format_of, names_in
 from mt_cli.corpus.languages import LANGUAGE_CODE, NO_CODES, is_common, is_known, language_in, primary
 from mt_cli.corpus.lines import COMPRESSIONS
 from mt_cli.corpus.rows import Columns, Languages, Names

@@ -15,7 +15,7 @@ from mt_cli.errors import DamagedFileError, InputError, RunError
 from mt_cli.model.adapters import add_adapters, merge_adapters
 from mt_cli.model.transformer import Transformer, outline
 from mt_cli.runtime.console import say
-from mt_cli.runtime.files import new_folder
+from mt_cli.runtime.files import new_folder, writing
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 
 
@@ -120,7 +120,7 @@ def write_run(
     Raises RunError, and keeps nothing, if the run cannot be read again.
     """
     config = config.model_copy(update={"name": output.name, "init": InitConfig()})
-    with new_folder(output) as folder:
+    with new_folder(output) as folder, writing(output):
         directory = RunDirectory(folder)
         directory.create(config, tokenizers)
         try:

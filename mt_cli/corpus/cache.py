@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from mt_cli.corpus.lines import refuse_devices, unreadable
 from mt_cli.errors import CorpusError, InputError, MtError, reason
-from mt_cli.runtime.files import new_folder, remove
+from mt_cli.runtime.files import new_folder, remove, writing
 
 FORMAT = 10
 """Version of the cache; increase it when the same data gives other content."""
@@ -85,7 +85,7 @@ class Cache:
                     if time.time() - path.lstat().st_mtime > _STALE_AFTER_SECONDS:
                         _remove(path)
             try:
-                with new_folder(folder) as unfinished:
+                with new_folder(folder) as unfinished, writing(folder):
                     make(unfinished)
                     (unfinished / _CONTENTS).write_text(json.dumps(_sizes_in(unfinished)), encoding="utf-8")
             except InputError:

@@ -17,7 +17,7 @@ from typing import Any
 
 from mt_cli.config.sources import DatasetSource
 from mt_cli.corpus.cache import digest_of_file
-from mt_cli.corpus.formats import names_in, read_file
+from mt_cli.corpus.formats.table import names_in, read_file
 from mt_cli.corpus.hub import Repository, download, find_repository, is_cached, start_client
 from mt_cli.corpus.lines import folder_note
 from mt_cli.corpus.read_report import Item

@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 
 from mt_cli.config.sources import FolderSource
 from mt_cli.corpus.cache import digest_of_file
-from mt_cli.corpus.formats import FORMATS, format_of, names_in, read_file
+from mt_cli.corpus.formats.table import FORMATS, format_of, names_in, read_file
 from mt_cli.corpus.languages import primary
 from mt_cli.corpus.read_report import SKIP_HINT, Item, SkippedFile
 from mt_cli.corpus.rows import Languages

@@ -23,8 +23,8 @@ from mt_cli.config.sources import (
 from mt_cli.corpus.cache import digest_of_file
 from mt_cli.corpus.dataset import commit_of_dataset, identity_of_dataset, read_dataset
 from mt_cli.corpus.folder import content_of_folder, files_in_folder, places_in_folder, read_folder
-from mt_cli.corpus.formats import FORMATS, format_of, read_file
 from mt_cli.corpus.formats.delimited import is_quoted
+from mt_cli.corpus.formats.table import FORMATS, format_of, read_file
 from mt_cli.corpus.lines import count_lines, read_lines
 from mt_cli.corpus.misalignment import first_misaligned_line
 from mt_cli.corpus.practice import reverse_words

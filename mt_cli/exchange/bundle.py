@@ -17,7 +17,7 @@ from mt_cli.config.tags import Tagging
 from mt_cli.errors import InputError
 from mt_cli.exchange.untrusted_weights import load_model, read_safetensors
 from mt_cli.model.transformer import Transformer
-from mt_cli.runtime.files import new_folder, read_model
+from mt_cli.runtime.files import new_folder, read_model, writing
 from mt_cli.tokenizer.tokenizer import TokenizerPair, load_pair
 from mt_cli.translation.exported import DESCRIPTION, Description, describe
 
@@ -29,7 +29,7 @@ def export_bundle(run: TrainedRun, output: Path) -> None:
     it then.
     """
     weights = {name: weight.detach().float().contiguous() for name, weight in run.model.named_parameters()}
-    with new_folder(output) as folder:
+    with new_folder(output) as folder, writing(output):
         save_file(weights, folder / "model.safetensors", {"format": "pt"})
         describe(run, folder)
 

@@ -19,7 +19,7 @@ from mt_cli.exchange.destinations import obstacles
 from mt_cli.exchange.names import LAYER
 from mt_cli.exchange.sentencepiece import model_file
 from mt_cli.model.positions import fairseq_sinusoids, sinusoids
-from mt_cli.runtime.files import new_folder
+from mt_cli.runtime.files import new_folder, writing
 from mt_cli.tokenizer.special_tokens import EOS, SOS, UNK
 from mt_cli.translation.exported import describe
 
@@ -34,7 +34,7 @@ def export_ctranslate2(run: TrainedRun, output: Path, quantization: str, sentenc
     Raises InputError if ctranslate2 is not installed, or the folder exists or cannot be made. Raises MtError if the
     engines disagree or the folder cannot be written; nothing is left in it then.
     """
-    with new_folder(output) as folder:
+    with new_folder(output) as folder, writing(output):
         agreement = write_model(run, folder, quantization, sentences, output)
         describe(run, folder)
         if run.config.tokenizer.spacing == "sentencepiece" and not obstacles(run.config, "argos"):

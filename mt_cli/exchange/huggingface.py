@@ -20,7 +20,7 @@ from mt_cli.exchange.m2m100_export import export_m2m100
 from mt_cli.exchange.sentencepiece import entry_names, model_file
 from mt_cli.exchange.transformers_folder import Layout, TransformersEngine, check_folder
 from mt_cli.model.positions import sinusoids
-from mt_cli.runtime.files import json_text, new_folder
+from mt_cli.runtime.files import json_text, new_folder, writing
 from mt_cli.tokenizer.special_tokens import EOS, EOS_ID, PAD, PAD_ID, SOS, SOS_ID, UNK, UNK_ID
 
 _MARIAN_ROWS = (EOS_ID, UNK_ID, SOS_ID)
@@ -47,7 +47,7 @@ def export_huggingface(run: TrainedRun, output: Path, sentences: Sequence[str], 
     transformers, layout = _import_transformers(), _layout_of(run)
     if run.tokenizers[0].languages:
         return export_m2m100(transformers, run, output, sentences, card)
-    with new_folder(output) as folder:
+    with new_folder(output) as folder, writing(output):
         _write_config(transformers, run, layout, folder)
         transformers.GenerationConfig(**layout.generation(run.config.decoding)).save_pretrained(folder)
         save_file(_weights(run, layout), folder / "model.safetensors", {"format": "pt"})

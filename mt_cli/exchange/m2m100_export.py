@@ -25,7 +25,7 @@ from mt_cli.exchange.fast_tokenizer import LOWEST_SCORE
 from mt_cli.exchange.m2m100_vocabulary import BOS, EOS, MASK, PAD, UNK
 from mt_cli.exchange.sentencepiece import Pieces, model_file
 from mt_cli.exchange.transformers_folder import Layout, TransformersEngine, check_folder
-from mt_cli.runtime.files import json_text, new_folder
+from mt_cli.runtime.files import json_text, new_folder, writing
 from mt_cli.tokenizer.sentencepiece import all_merges
 from mt_cli.tokenizer.special_tokens import ABSENT, BYTES, EOS_ID, LANGUAGE_ENTRY, PAD_ID, SOS_ID, SPACE, UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
@@ -49,7 +49,7 @@ def export_m2m100(transformers: Any, run: TrainedRun, output: Path, sentences: S
     """
     rows = [*_FIRST, *range(len(_FIRST), run.tokenizers[0].vocab_size)]
     layout, default = Layout((rows, rows), pad=1, eos=_EOS, start=_EOS), run.config.corpus.tagging.default
-    with new_folder(output) as folder:
+    with new_folder(output) as folder, writing(output):
         special = layout.special_ids() | {"bos_token_id": 0}
         config = run.config.model
         options = {key: getattr(config, ours) for ours, keys in names.OPTIONS.items() for key in keys}

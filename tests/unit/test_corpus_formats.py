@@ -14,7 +14,7 @@ from formats import ENDINGS, LANGUAGES, TEXT, assert_refused, each_time_a_folder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mt_cli.corpus.formats import names_in, read_file
+from mt_cli.corpus.formats.table import names_in, read_file
 from mt_cli.corpus.lines import count_lines, opened, read_lines
 from mt_cli.errors import CorpusError
 

@@ -13,7 +13,7 @@ from mt_cli.cli.reference import reference as commands_page
 from mt_cli.config.loading import load_config
 from mt_cli.config.reference import reference, schema
 from mt_cli.config.sources import FilterConfig
-from mt_cli.corpus.formats import suffix_of
+from mt_cli.corpus.formats.table import suffix_of
 
 
 def read(path):
