@@ -7,8 +7,7 @@ from typing import NoReturn
 _SPINS = "10000"
 """Turns for which a thread of GNU OpenMP waits for work before it sleeps: tens of microseconds instead of milliseconds.
 
-Beside other programs, waiting threads keep the processor from the one that works: two threads on two busy cores make six
-times as many steps with this number. On an idle machine there is no difference that could be measured.
+Beside other programs, threads that wait keep the processor from the one that works.
 """
 
 
