@@ -45,7 +45,7 @@ def describe_training(setup: Setup, cache: Cache) -> list[str]:
 
 def _describe_steps(length: Length) -> str:
     steps = f"{length.steps_per_epoch:,} an epoch" if length.steps_per_epoch else "as many an epoch as the stream gives"
-    limit = f", at most {length.num_steps:,} in all" if length.num_steps else ""
+    limit = f", about {length.num_steps:,} in all" if length.num_steps else ""
     return f"{steps}{limit}; {length.step_tokens:,} tokens each at most"
 
 
