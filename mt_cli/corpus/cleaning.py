@@ -6,8 +6,9 @@ named like the options of `corpus.filters`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,17 +18,8 @@ from numpy.typing import NDArray
 from mt_cli.config.sources import FilterConfig
 from mt_cli.corpus.languages import COMMON_WORDS, primary, scripts_of, words_of
 from mt_cli.corpus.rows import Languages, Row
-from mt_cli.corpus.text_hashes import AS_WRITTEN, Hashes, Spelling, hash_of, hashes_of
+from mt_cli.corpus.text_hashes import Hashes, hash_of, hashes_of
 from mt_cli.errors import CorpusError
-
-STATUS_NAMES = (
-    *("kept", "held_out", "blank_source", "blank_target", "blank_pair", "garbled", "identical"),
-    *("max_characters", "max_length_ratio", "min_script_share", "wrong_language"),
-    *("duplicates", "overlap", "max_tokens"),
-)
-"""Statuses of pairs; the index is the code. `held_out` is for `valid: {fraction: ...}`."""
-STATUS_CODES = {name: code for code, name in enumerate(STATUS_NAMES)}
-KEPT, HELD_OUT = STATUS_CODES["kept"], STATUS_CODES["held_out"]
 
 Mask = NDArray[np.bool_]
 
@@ -48,6 +40,74 @@ _HASH_MULTIPLIER = np.int64(-7046029254386353131)
 
 
 @dataclass(frozen=True)
+class _Pairs:
+    """Both sides of a block of rows, with their languages."""
+
+    raw: Sequence[Sequence[str]]
+    """Texts as they were read."""
+    texts: Sequence[Sequence[str]]
+    """Texts with normalised white space."""
+    sides: Sequence[pa.StringArray]
+    """`texts` as columns."""
+    languages: Languages
+
+    def any_side(self, is_wrong: Callable[[int], Mask]) -> Mask:
+        """Mask of the pairs with a wrong side, of which there are number 0 and number 1."""
+        return is_wrong(0) | is_wrong(1)
+
+    def lengths(self) -> NDArray[np.int64]:
+        """Number of characters of each text, 2xN."""
+        return np.stack([pc.utf8_length(side).to_numpy(zero_copy_only=False) for side in self.sides])
+
+
+def _is_garbled(pairs: _Pairs, _: bool) -> Mask:
+    # A no-break space is a part of the damage.
+    return pairs.any_side(lambda side: _matches(pa.array(pairs.raw[side]), _GARBLED))
+
+
+def _is_identical(pairs: _Pairs, _: bool) -> Mask:
+    """Mask of the pairs whose sides are equal and have letters; a number is its own translation."""
+    source, target = pairs.sides
+    return _mask(pc.equal(source, target)) & _matches(source, r"\p{L}")
+
+
+def _is_too_long(pairs: _Pairs, most: int) -> Mask:
+    mask: Mask = pairs.lengths().max(axis=0) > most
+    return mask
+
+
+def _is_unequal(pairs: _Pairs, ratio: float) -> Mask:
+    shorter, longer = np.sort(pairs.lengths() + _ADDED_CHARACTERS, axis=0)
+    mask: Mask = longer > ratio * shorter
+    return mask
+
+
+def _is_outside_script(pairs: _Pairs, share: float) -> Mask:
+    return pairs.any_side(lambda side: _outside_script(pairs.sides[side], pairs.languages[side], share))
+
+
+def _is_in_another_language(pairs: _Pairs, _: bool) -> Mask:
+    sides, texts, languages = pairs.sides, pairs.texts, pairs.languages
+    return pairs.any_side(lambda side: _in_another_language(sides[side], texts[side], languages[side]))
+
+
+_FILTERS: Mapping[str, Callable[[_Pairs, Any], Mask]] = {
+    "garbled": _is_garbled,
+    "identical": _is_identical,
+    "max_characters": _is_too_long,
+    "max_length_ratio": _is_unequal,
+    "min_script_share": _is_outside_script,
+    "wrong_language": _is_in_another_language,
+}
+"""Filters of single pairs by option: each gets the value of the option, and returns the mask of the pairs to drop."""
+_BLANK = ("blank_source", "blank_target", "blank_pair")
+STATUS_NAMES = ("kept", "held_out", *_BLANK, *_FILTERS, "duplicates", "overlap", "max_tokens")
+"""Statuses of pairs; the index is the code. `held_out` is for `valid: {fraction: ...}`."""
+STATUS_CODES = {name: code for code, name in enumerate(STATUS_NAMES)}
+KEPT, HELD_OUT = STATUS_CODES["kept"], STATUS_CODES["held_out"]
+
+
+@dataclass(frozen=True)
 class Block:
     """Rows as columns with normalised white space, the status of each row, and hashes."""
 
@@ -57,7 +117,7 @@ class Block:
     statuses: NDArray[np.uint8]
     """Index into `STATUS_NAMES` of each row."""
     hashes: Hashes
-    """Hashes of the sources without tags, of the targets, and of the pairs with tags, as they are spelled, 3xN."""
+    """Hashes of the sources without tags, of the targets, and of the pairs with tags, 3xN."""
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -74,41 +134,20 @@ class Block:
         return self.source.filter(mask).to_pylist(), self.target.filter(mask).to_pylist()
 
 
-def clean(
-    rows: Sequence[Row], filters: FilterConfig | None, languages: Languages, spelling: Spelling = AS_WRITTEN
-) -> Block:
+def clean(rows: Sequence[Row], filters: FilterConfig | None, languages: Languages) -> Block:
     """Normalise white space and apply the filters of single rows; with `filters` None, drop only blank sides."""
-    numbers, raw_sources, raw_targets = zip(*rows, strict=True)
-    texts = [[" ".join(text.split()) for text in side] for side in (raw_sources, raw_targets)]
+    numbers, *raw = zip(*rows, strict=True)
+    texts = [[" ".join(text.split()) for text in side] for side in raw]
     source, target = sides = [pa.array(side, pa.string()) for side in texts]
-    statuses = np.zeros(len(rows), dtype=np.uint8)
-
-    def drop(status: str, mask: Mask) -> None:
-        statuses[(statuses == KEPT) & mask] = STATUS_CODES[status]
-
     blank_source, blank_target = (_mask(pc.equal(pc.binary_length(side), 0)) for side in sides)
-    drop("blank_pair", blank_source & blank_target)
-    drop("blank_source", blank_source)
-    drop("blank_target", blank_target)
-    if filters is not None:
-        if filters.garbled:
-            # A no-break space is a part of the damage.
-            drop("garbled", _any_matches(_GARBLED, [pa.array(raw_sources), pa.array(raw_targets)]))
-        if filters.identical:
-            drop("identical", _are_identical(source, target))
-        lengths = np.stack([pc.utf8_length(side).to_numpy(zero_copy_only=False) for side in sides])
-        if filters.max_characters is not None:
-            drop("max_characters", lengths.max(axis=0) > filters.max_characters)
-        if filters.max_length_ratio is not None:
-            shorter, longer = np.sort(lengths + _ADDED_CHARACTERS, axis=0)
-            drop("max_length_ratio", longer > filters.max_length_ratio * shorter)
-        if filters.min_script_share is not None:
-            for side, language in zip(sides, languages, strict=True):
-                drop("min_script_share", _outside_script(side, language, filters.min_script_share))
-        if filters.wrong_language:
-            for side, side_texts, language in zip(sides, texts, languages, strict=True):
-                drop("wrong_language", _in_another_language(side, side_texts, language))
-    hashes = [hashes_of(side, language, spelling) for side, language in zip(texts, languages, strict=True)]
+    statuses = np.zeros(len(rows), dtype=np.uint8)
+    statuses[blank_source], statuses[blank_target] = STATUS_CODES["blank_source"], STATUS_CODES["blank_target"]
+    statuses[blank_source & blank_target] = STATUS_CODES["blank_pair"]
+    pairs = _Pairs(raw, texts, sides, languages)
+    for name, find in _FILTERS.items() if filters is not None else ():
+        if value := getattr(filters, name):
+            statuses[(statuses == KEPT) & find(pairs, value)] = STATUS_CODES[name]
+    hashes = [hashes_of(side, language) for side, language in zip(texts, languages, strict=True)]
     hashes.append(hashes[0] * _HASH_MULTIPLIER + hashes[1])
     return Block(np.array(numbers, np.int64), source, target, statuses, np.stack(hashes))
 
@@ -118,17 +157,8 @@ def _mask(values: pa.BooleanArray) -> Mask:
     return mask
 
 
-def _are_identical(source: pa.StringArray, target: pa.StringArray) -> Mask:
-    """Mask of the pairs whose sides are equal and have letters; a number is its own translation."""
-    mask = _mask(pc.equal(source, target)).copy()
-    rows = np.flatnonzero(mask)
-    mask[rows] = _mask(pc.match_substring_regex(source.take(pa.array(rows)), r"\p{L}"))
-    return mask
-
-
-def _any_matches(pattern: str, sides: Sequence[pa.StringArray]) -> Mask:
-    source, target = (_mask(pc.match_substring_regex(side, pattern)) for side in sides)
-    return source | target
+def _matches(side: pa.StringArray, pattern: str) -> Mask:
+    return _mask(pc.match_substring_regex(side, pattern))
 
 
 def _outside_script(side: pa.StringArray, language: str, min_share: float) -> Mask:
@@ -138,8 +168,7 @@ def _outside_script(side: pa.StringArray, language: str, min_share: float) -> Ma
         return np.zeros(len(side), dtype=bool)
     inside = "".join(rf"\p{{{script}}}" for script in scripts)
     foreign_letter = rf"[^\P{{L}}{inside}]"
-    # Most texts pass the fast test for foreign letters; letters are counted only in the rest.
-    mask = _mask(pc.match_substring_regex(side, foreign_letter))
+    mask = _matches(side, foreign_letter)  # Fast; letters are counted only in the matches.
     if len(rows := np.flatnonzero(mask)):
         examined = side.take(pa.array(rows))
         num_letters, num_foreign = (
@@ -158,7 +187,7 @@ def _in_another_language(side: pa.StringArray, texts: Sequence[str], language: s
         return np.zeros(len(texts), dtype=bool)
     # RE2 has no Unicode word boundaries. With a space at both ends of the text, each word is between two marks.
     padded = pc.binary_join_element_wise("", side, "", " ")
-    mask = ~_mask(pc.match_substring_regex(padded, rf"(?i)[\s\pP](?:{'|'.join(sorted(expected))})[\s\pP]"))
+    mask = ~_matches(padded, rf"(?i)[\s\pP](?:{'|'.join(sorted(expected))})[\s\pP]")
     # Words that related languages share, such as Norwegian, Danish and Swedish, do not count.
     foreign = [common - expected for other, common in COMMON_WORDS.items() if other != code]
     for row in np.flatnonzero(mask).tolist():
@@ -169,12 +198,9 @@ def _in_another_language(side: pa.StringArray, texts: Sequence[str], language: s
 
 def are_foreign(sources: Sequence[str], targets: Sequence[str], languages: Languages) -> Mask:
     """Mask of the pairs with a side that seems to be in another script or language than expected."""
-    mask = np.zeros(len(sources), dtype=bool)
-    for texts, language in ((sources, languages[0]), (targets, languages[1])):
-        side = pa.array(texts, pa.string())
-        mask |= _outside_script(side, language, _DEFAULT_SCRIPT_SHARE)
-        mask |= _in_another_language(side, texts, language)
-    return mask
+    texts = (sources, targets)
+    pairs = _Pairs(texts, texts, [pa.array(side, pa.string()) for side in texts], languages)
+    return _is_outside_script(pairs, _DEFAULT_SCRIPT_SHARE) | _is_in_another_language(pairs, True)
 
 
 def seem_swapped(sources: Sequence[str], targets: Sequence[str], languages: Languages) -> bool:
@@ -198,12 +224,6 @@ def drop_repeated(
     """
     lengths = [length for length, _ in filters]
 
-    def drop(status: str, enabled: Sequence[bool], find: Callable[[NDArray[np.intp]], Mask]) -> None:
-        if any(enabled):
-            rows = np.flatnonzero(statuses == KEPT)
-            matches = rows[find(rows)]
-            statuses[matches[np.repeat(enabled, lengths)[matches]]] = STATUS_CODES[status]
-
     def repeated(rows: NDArray[np.intp]) -> Mask:
         is_repeated = np.ones(len(rows), dtype=bool)
         is_repeated[np.unique(hashes[2, rows], return_index=True)[1]] = False
@@ -214,8 +234,11 @@ def drop_repeated(
         source, target = (_mask(pc.is_in(pa.array(side[rows]), value_set=sentences)) for side in hashes[:2])
         return source | target
 
-    drop("duplicates", [options.duplicates for _, options in filters], repeated)
-    drop("overlap", [options.overlap for _, options in filters], overlapping)
+    for name, find in (("duplicates", repeated), ("overlap", overlapping)):
+        is_on = np.repeat(np.array([getattr(options, name) for _, options in filters], bool), lengths)
+        if is_on.any():
+            rows = np.flatnonzero(statuses == KEPT)
+            statuses[rows[find(rows) & is_on[rows]]] = STATUS_CODES[name]
 
 
 def hold_out(

@@ -20,8 +20,8 @@ from mt_cli.corpus.cache import digest_of_file
 from mt_cli.corpus.formats.table import names_in, read_file
 from mt_cli.corpus.hub import Repository, download, find_repository, is_cached, start_client
 from mt_cli.corpus.lines import folder_note
-from mt_cli.corpus.read_report import Item
-from mt_cli.corpus.rows import Languages, Names
+from mt_cli.corpus.read_report import ReadReport
+from mt_cli.corpus.rows import Languages, Names, Row
 from mt_cli.errors import ColumnError, CorpusError, one_line
 from mt_cli.runtime.console import say
 
@@ -48,7 +48,7 @@ class _Dataset:
         return self.root / name
 
 
-def read_dataset(source: DatasetSource, languages: Languages) -> Iterator[Item]:
+def read_dataset(source: DatasetSource, languages: Languages, report: ReadReport) -> Iterator[Row]:
     """Rows of a split, numbered consecutively; the files of a stream are downloaded one after the other.
 
     Raises CorpusError if the dataset has no such split or columns, or is damaged; InputError if there is no such
@@ -60,10 +60,10 @@ def read_dataset(source: DatasetSource, languages: Languages) -> Iterator[Item]:
         download(dataset.repository, names)
     for path in map(dataset.path, names):
         try:
-            for item in read_file(path, languages, source.columns) if path.stat().st_size else ():
-                assert isinstance(item, tuple), "no format of `datasets` has events"
+            rows = read_file(path, languages, source.columns, None, report) if path.stat().st_size else iter(())
+            for _, first, second in rows:
                 number += 1
-                yield number, item[1], item[2]
+                yield number, first, second
         except CorpusError as error:
             if dataset.repository is None or isinstance(error, ColumnError):
                 raise

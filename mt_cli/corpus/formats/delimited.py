@@ -11,6 +11,7 @@ from pathlib import Path
 
 from mt_cli.corpus.columns import columns_of, is_header
 from mt_cli.corpus.lines import LONGEST, read_lines, read_whole_lines
+from mt_cli.corpus.read_report import ReadReport
 from mt_cli.corpus.rows import Columns, Languages, Names, Row
 from mt_cli.errors import ColumnError, CorpusError
 
@@ -84,6 +85,15 @@ def _with_stand_ins(line: str, replaced: list[str]) -> str:
     replaced.append(line)
     end = "\r\n" if line.endswith("\r\n") else ""
     return line.removesuffix(end).replace("\r", _STAND_IN) + end
+
+
+def read_tsv(path: Path, languages: Languages, columns: Columns, report: ReadReport) -> Iterator[Row]:
+    """Pairs in two columns of a TSV file."""
+    has_marks = is_quoted(path)
+    if has_marks:
+        report.quoted = report.quoted or str(path)
+    records = quoted_records(path, "\t") if has_marks else plain_records(path)
+    return read_table(path, records, languages, columns, "tab")
 
 
 def first_cells(records: Iterator[Record]) -> Names:
