@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -39,67 +39,90 @@ _HASH_MULTIPLIER = np.int64(-7046029254386353131)
 """2^64 divided by the golden ratio, an odd number. It combines two hashes so that their order matters."""
 
 
-@dataclass(frozen=True)
-class _Pairs:
-    """Both sides of a block of rows, with their languages."""
+class _Side(NamedTuple):
+    """One side of a block of rows."""
 
-    raw: Sequence[Sequence[str]]
+    raw: Sequence[str]
     """Texts as they were read."""
-    texts: Sequence[Sequence[str]]
+    texts: Sequence[str]
     """Texts with normalised white space."""
-    sides: Sequence[pa.StringArray]
-    """`texts` as columns."""
-    languages: Languages
+    column: pa.StringArray
+    language: str
 
-    def any_side(self, is_wrong: Callable[[int], Mask]) -> Mask:
-        """Mask of the pairs with a wrong side, of which there are number 0 and number 1."""
-        return is_wrong(0) | is_wrong(1)
-
-    def lengths(self) -> NDArray[np.int64]:
-        """Number of characters of each text, 2xN."""
-        return np.stack([pc.utf8_length(side).to_numpy(zero_copy_only=False) for side in self.sides])
+    def lengths(self) -> NDArray[np.int32]:
+        """Number of characters of each text."""
+        return np.asarray(pc.utf8_length(self.column))
 
 
-def _is_garbled(pairs: _Pairs, _: bool) -> Mask:
-    # A no-break space is a part of the damage.
-    return pairs.any_side(lambda side: _matches(pa.array(pairs.raw[side]), _GARBLED))
+_Sides = Sequence[_Side]
 
 
-def _is_identical(pairs: _Pairs, _: bool) -> Mask:
+def _any_side(find: Callable[[_Side, Any], Mask]) -> Callable[[_Sides, Any], Mask]:
+    """Filter of the pairs with a side that is dropped."""
+    return lambda sides, value: find(sides[0], value) | find(sides[1], value)
+
+
+def _is_garbled(side: _Side, _: bool) -> Mask:
+    return _matches(pa.array(side.raw), _GARBLED)  # A no-break space is a part of the damage.
+
+
+def _are_identical(sides: _Sides, _: bool) -> Mask:
     """Mask of the pairs whose sides are equal and have letters; a number is its own translation."""
-    source, target = pairs.sides
-    return _mask(pc.equal(source, target)) & _matches(source, r"\p{L}")
+    return np.asarray(pc.equal(sides[0].column, sides[1].column)) & _matches(sides[0].column, r"\p{L}")
 
 
-def _is_too_long(pairs: _Pairs, most: int) -> Mask:
-    mask: Mask = pairs.lengths().max(axis=0) > most
+def _are_unequal(sides: _Sides, ratio: float) -> Mask:
+    shorter, longer = np.sort(np.stack([side.lengths() for side in sides]) + _ADDED_CHARACTERS, axis=0)
+    return np.asarray(longer > ratio * shorter)
+
+
+def _outside_script(side: _Side, min_share: float) -> Mask:
+    """Mask of the texts with less than `min_share` of their letters in the scripts of their language."""
+    scripts = scripts_of(side.language)
+    if scripts is None:
+        return np.zeros(len(side.texts), dtype=bool)
+    inside = "".join(rf"\p{{{script}}}" for script in scripts)
+    foreign_letter = rf"[^\P{{L}}{inside}]"
+    mask = _matches(side.column, foreign_letter)  # Fast; letters are counted only in the matches.
+    if len(rows := np.flatnonzero(mask)):
+        examined = side.column.take(pa.array(rows))
+        num_letters, num_foreign = (
+            np.asarray(pc.count_substring_regex(examined, pattern)) for pattern in (r"\p{L}", foreign_letter)
+        )
+        mask[rows] = num_letters - num_foreign < min_share * num_letters
     return mask
 
 
-def _is_unequal(pairs: _Pairs, ratio: float) -> Mask:
-    shorter, longer = np.sort(pairs.lengths() + _ADDED_CHARACTERS, axis=0)
-    mask: Mask = longer > ratio * shorter
+def _in_another_language(side: _Side, _: bool) -> Mask:
+    """Mask of the texts with three common words of another known language, and none of their own."""
+    code = primary(side.language)
+    expected = COMMON_WORDS.get(code)
+    if expected is None:
+        return np.zeros(len(side.texts), dtype=bool)
+    # RE2 has no Unicode word boundaries. With a space at both ends of the text, each word is between two marks.
+    padded = pc.binary_join_element_wise("", side.column, "", " ")
+    mask = ~_matches(padded, rf"(?i)[\s\pP](?:{'|'.join(sorted(expected))})[\s\pP]")
+    # Words that related languages share, such as Norwegian, Danish and Swedish, do not count.
+    foreign = [common - expected for other, common in COMMON_WORDS.items() if other != code]
+    for row in np.flatnonzero(mask).tolist():
+        words = words_of(side.texts[row])
+        mask[row] = not words & expected and any(len(words & common) >= 3 for common in foreign)
     return mask
 
 
-def _is_outside_script(pairs: _Pairs, share: float) -> Mask:
-    return pairs.any_side(lambda side: _outside_script(pairs.sides[side], pairs.languages[side], share))
+def _matches(column: pa.StringArray, pattern: str) -> Mask:
+    return np.array(pc.match_substring_regex(column, pattern))
 
 
-def _is_in_another_language(pairs: _Pairs, _: bool) -> Mask:
-    sides, texts, languages = pairs.sides, pairs.texts, pairs.languages
-    return pairs.any_side(lambda side: _in_another_language(sides[side], texts[side], languages[side]))
-
-
-_FILTERS: Mapping[str, Callable[[_Pairs, Any], Mask]] = {
-    "garbled": _is_garbled,
-    "identical": _is_identical,
-    "max_characters": _is_too_long,
-    "max_length_ratio": _is_unequal,
-    "min_script_share": _is_outside_script,
-    "wrong_language": _is_in_another_language,
+_FILTERS: Mapping[str, Callable[[_Sides, Any], Mask]] = {
+    "garbled": _any_side(_is_garbled),
+    "identical": _are_identical,
+    "max_characters": _any_side(lambda side, most: side.lengths() > most),
+    "max_length_ratio": _are_unequal,
+    "min_script_share": _any_side(_outside_script),
+    "wrong_language": _any_side(_in_another_language),
 }
-"""Filters of single pairs by option: each gets the value of the option, and returns the mask of the pairs to drop."""
+"""Filters of single pairs by option, in order: masks of the pairs to drop, given both sides and the option's value."""
 _BLANK = ("blank_source", "blank_target", "blank_pair")
 STATUS_NAMES = ("kept", "held_out", *_BLANK, *_FILTERS, "duplicates", "overlap", "max_tokens")
 """Statuses of pairs; the index is the code. `held_out` is for `valid: {fraction: ...}`."""
@@ -138,69 +161,25 @@ def clean(rows: Sequence[Row], filters: FilterConfig | None, languages: Language
     """Normalise white space and apply the filters of single rows; with `filters` None, drop only blank sides."""
     numbers, *raw = zip(*rows, strict=True)
     texts = [[" ".join(text.split()) for text in side] for side in raw]
-    source, target = sides = [pa.array(side, pa.string()) for side in texts]
-    blank_source, blank_target = (_mask(pc.equal(pc.binary_length(side), 0)) for side in sides)
+    source, target = columns = [pa.array(side, pa.string()) for side in texts]
+    blank_source, blank_target = (np.asarray(pc.equal(column, "")) for column in columns)
     statuses = np.zeros(len(rows), dtype=np.uint8)
     statuses[blank_source], statuses[blank_target] = STATUS_CODES["blank_source"], STATUS_CODES["blank_target"]
     statuses[blank_source & blank_target] = STATUS_CODES["blank_pair"]
-    pairs = _Pairs(raw, texts, sides, languages)
+    sides = [*map(_Side, raw, texts, columns, languages)]
     for name, find in _FILTERS.items() if filters is not None else ():
         if value := getattr(filters, name):
-            statuses[(statuses == KEPT) & find(pairs, value)] = STATUS_CODES[name]
+            statuses[(statuses == KEPT) & find(sides, value)] = STATUS_CODES[name]
     hashes = [hashes_of(side, language) for side, language in zip(texts, languages, strict=True)]
     hashes.append(hashes[0] * _HASH_MULTIPLIER + hashes[1])
     return Block(np.array(numbers, np.int64), source, target, statuses, np.stack(hashes))
 
 
-def _mask(values: pa.BooleanArray) -> Mask:
-    mask: Mask = values.to_numpy(zero_copy_only=False)
-    return mask
-
-
-def _matches(side: pa.StringArray, pattern: str) -> Mask:
-    return _mask(pc.match_substring_regex(side, pattern))
-
-
-def _outside_script(side: pa.StringArray, language: str, min_share: float) -> Mask:
-    """Mask of the texts with less than `min_share` of their letters in the scripts of their language."""
-    scripts = scripts_of(language)
-    if scripts is None:
-        return np.zeros(len(side), dtype=bool)
-    inside = "".join(rf"\p{{{script}}}" for script in scripts)
-    foreign_letter = rf"[^\P{{L}}{inside}]"
-    mask = _matches(side, foreign_letter)  # Fast; letters are counted only in the matches.
-    if len(rows := np.flatnonzero(mask)):
-        examined = side.take(pa.array(rows))
-        num_letters, num_foreign = (
-            pc.count_substring_regex(examined, pattern).to_numpy(zero_copy_only=False)
-            for pattern in (r"\p{L}", foreign_letter)
-        )
-        mask[rows] = num_letters - num_foreign < min_share * num_letters
-    return mask
-
-
-def _in_another_language(side: pa.StringArray, texts: Sequence[str], language: str) -> Mask:
-    """Mask of the texts with three common words of another known language, and none of their own."""
-    code = primary(language)
-    expected = COMMON_WORDS.get(code)
-    if expected is None:
-        return np.zeros(len(texts), dtype=bool)
-    # RE2 has no Unicode word boundaries. With a space at both ends of the text, each word is between two marks.
-    padded = pc.binary_join_element_wise("", side, "", " ")
-    mask = ~_matches(padded, rf"(?i)[\s\pP](?:{'|'.join(sorted(expected))})[\s\pP]")
-    # Words that related languages share, such as Norwegian, Danish and Swedish, do not count.
-    foreign = [common - expected for other, common in COMMON_WORDS.items() if other != code]
-    for row in np.flatnonzero(mask).tolist():
-        words = words_of(texts[row])
-        mask[row] = not words & expected and any(len(words & common) >= 3 for common in foreign)
-    return mask
-
-
 def are_foreign(sources: Sequence[str], targets: Sequence[str], languages: Languages) -> Mask:
     """Mask of the pairs with a side that seems to be in another script or language than expected."""
     texts = (sources, targets)
-    pairs = _Pairs(texts, texts, [pa.array(side, pa.string()) for side in texts], languages)
-    return _is_outside_script(pairs, _DEFAULT_SCRIPT_SHARE) | _is_in_another_language(pairs, True)
+    sides = [*map(_Side, texts, texts, [pa.array(side, pa.string()) for side in texts], languages)]
+    return _FILTERS["min_script_share"](sides, _DEFAULT_SCRIPT_SHARE) | _FILTERS["wrong_language"](sides, True)
 
 
 def seem_swapped(sources: Sequence[str], targets: Sequence[str], languages: Languages) -> bool:
@@ -231,8 +210,8 @@ def drop_repeated(
 
     def overlapping(rows: NDArray[np.intp]) -> Mask:
         sentences = pa.array(evaluation_hashes)
-        source, target = (_mask(pc.is_in(pa.array(side[rows]), value_set=sentences)) for side in hashes[:2])
-        return source | target
+        source, target = (pc.is_in(pa.array(side[rows]), value_set=sentences) for side in hashes[:2])
+        return np.asarray(pc.or_(source, target))
 
     for name, find in (("duplicates", repeated), ("overlap", overlapping)):
         is_on = np.repeat(np.array([getattr(options, name) for _, options in filters], bool), lengths)

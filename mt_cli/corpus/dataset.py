@@ -18,7 +18,7 @@ from typing import Any
 from mt_cli.config.sources import DatasetSource
 from mt_cli.corpus.cache import digest_of_file
 from mt_cli.corpus.formats.table import names_in, read_file
-from mt_cli.corpus.hub import Repository, download, find_repository, is_cached, start_client
+from mt_cli.corpus.hub import Repository, download, find_repository, start_client
 from mt_cli.corpus.lines import folder_note
 from mt_cli.corpus.read_report import ReadReport
 from mt_cli.corpus.rows import Languages, Names, Row
@@ -127,7 +127,7 @@ def _open(source: DatasetSource) -> _Dataset:
             f"dataset {path}: is a folder here, which has no revisions: remove `revision`; to read the dataset of the "
             "hub with this id, rename the folder, or run mt in another one"
         )
-    if is_cached("dataset", source.dataset):
+    if len(path.parts) == 2 and not path.is_absolute():
         say(f"dataset {path}: read from the folder of this name, not from the hub")
     if subset and (path / subset).is_dir() and not (path / "README.md").is_file():
         # If no dataset card declares the subset, it is the folder of this name.

@@ -235,6 +235,7 @@ def _open(folder: Path, name: str) -> Corpus:
     stored, code = (name, KEPT) if (folder / f"{name}.arrow").exists() else ("train", HELD_OUT)
     parts = [SourceRows(**part) for part in json.loads((folder / f"{stored}.json").read_text(encoding="utf-8"))]
     file = pa.OSFile(str(folder / f"{stored}.arrow"))
+    pa.ipc.open_file(file)  # Raises an error if the end is missing.
     return Corpus(folder.name, file, np.load(folder / f"{stored}.npy"), tuple(parts), code)
 
 
