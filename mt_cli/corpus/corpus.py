@@ -24,7 +24,7 @@ class SourceRows:
     first_row: int
     num_rows: int
     digest: str
-    """SHA-256 of the text."""
+    """SHA-256 of the hashes of the texts."""
     commit: str | None = None
     """Commit of a dataset of the hub."""
     num_skipped: int = 0

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -101,8 +100,7 @@ def _problem_of_builtin(source: BuiltinSource, languages: Languages) -> str:
     advice = f"set corpus.source to {first} and corpus.target to {second}"
     if requested == (second, first):
         advice = f"set `reverse: {str(not source.reverse).lower()}`"
-    is_reversed = " (reversed)" * source.reverse
-    return f"{source.builtin} is from {first} to {second}{is_reversed}, not from {' to '.join(languages)}; {advice}"
+    return f"{source.builtin} is from {first} to {second}, not from {' to '.join(languages)}; {advice}"
 
 
 @dataclass(frozen=True)
@@ -256,8 +254,7 @@ def _store_rows(
             for block in clean_rows(rows, source, config.languages, filters):
                 columns = [pa.array(block.numbers), block.source, block.target]
                 writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
-                for column in columns[1:]:
-                    _add_texts(digest, column)
+                digest.update(block.hashes.tobytes())
                 statuses.append(block.statuses)
                 hashes.append(block.hashes)
                 num_rows += len(block)
@@ -267,11 +264,3 @@ def _store_rows(
             parts.append(SourceRows(*place, *skipped, report.varieties, [*report.notes()]))
     corpus = Corpus(path.parent.name, pa.OSFile(str(path)), np.concatenate(statuses), tuple(parts))
     return corpus, np.concatenate(hashes, axis=1)
-
-
-def _add_texts(digest: Any, column: pa.Array) -> None:
-    """Update a digest with texts and with the offset of each."""
-    whole = pa.concat_arrays([column, pa.array([], column.type)])  # Copied: a slice keeps all buffers.
-    for buffer in whole.buffers()[1:]:
-        if buffer is not None:
-            digest.update(buffer)

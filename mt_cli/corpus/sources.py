@@ -95,18 +95,17 @@ def files_of(source: TextSource) -> list[Path]:
 
 def names_of(sources: Sequence[TextSource]) -> list[str]:
     """Names of sources in reports; duplicates get the name of the second file, or a number."""
-    names = [*map(_name_of, sources)]
+    names = [_name_of(source) for source in sources]
     names = [
-        f"{Path(source.files[1]).name}{' reversed' * source.reverse}"
-        if isinstance(source, FilesSource) and source.name is None and names.count(name) > 1
-        else name
+        _name_of(source, 1) if isinstance(source, FilesSource) and names.count(name) > 1 else name
         for source, name in zip(sources, names, strict=True)
     ]
     numbered = [f"{name} {names[:index].count(name) + 1}" for index, name in enumerate(names)]
     return [long if names.count(name) > 1 else name for name, long in zip(names, numbered, strict=True)]
 
 
-def _name_of(source: TextSource) -> str:
+def _name_of(source: TextSource, number: int = 0) -> str:
+    """Name of a source; two files have the name of the file with this number."""
     if source.name:
         return source.name
     match source:
@@ -117,7 +116,7 @@ def _name_of(source: TextSource) -> str:
         case FolderSource():
             name = Path(source.folder).name
         case _:
-            name = files_of(source)[0].name
+            name = files_of(source)[number].name
     return name + " reversed" * source.reverse
 
 

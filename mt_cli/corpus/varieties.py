@@ -125,13 +125,11 @@ def notes_on_mixtures(readings: Iterable[tuple[str, Mapping[str, str]]]) -> Iter
 
     `readings` has the name of each corpus, and the variety that was read for each language.
     """
-    corpora: dict[str, dict[str, str]] = {}
+    first: dict[str, tuple[str, str]] = {}
+    noted: set[str] = set()
     for name, varieties in readings:
         for language, code in varieties.items():
-            corpora.setdefault(language, {}).setdefault(code, name)
-    for language, names in corpora.items():
-        first, *codes = names
-        for code in codes:
-            if _contradicts(first, code):
-                yield f"`{language}` is {first} in {names[first]}, and {code} in {names[code]}"
-                break
+            earlier, where = first.setdefault(language, (code, name))
+            if _contradicts(earlier, code) and language not in noted:
+                noted.add(language)
+                yield f"`{language}` is {earlier} in {where}, and {code} in {name}"
