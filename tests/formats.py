@@ -29,7 +29,7 @@ def read(path, languages=LANGUAGES, columns=None, format_name=None):
 def numbered(path, languages=LANGUAGES, columns=None, format_name=None):
     """Rows of a file, and the report on what the reader chose and dropped."""
     report = ReadReport()
-    return list(report.rows(read_file(path, languages, columns, format_name))), report
+    return list(read_file(path, languages, columns, format_name, report)), report
 
 
 def assert_refused(path, content, place):

@@ -23,9 +23,10 @@ from mt_cli.corpus.lines import COMPRESSIONS
 from mt_cli.corpus.rows import Columns, Languages, Names
 from mt_cli.corpus.sources import files_of
 from mt_cli.corpus.varieties import (
-    Varieties,
     is_same_variety,
     is_variety_of,
+    listed,
+    merged_spellings,
     nearest_variety,
     plain_code,
 )
@@ -77,7 +78,7 @@ def resolve_sides(source: Source, given: Given, preferred: Columns = None) -> Si
     kind = format_of(path, source.format)
     if kind.varieties is not None:
         in_folder = varieties_in_folder(source) if isinstance(source, FolderSource) else None
-        return _sides_of_memory(source, in_folder or kind.varieties(path), given)
+        return _sides_of_memory(source, in_folder or merged_spellings(kind.varieties(path)), given)
     if kind is FORMATS["po"]:
         return _sides_of_catalogues(source, given)
     may_be_text = kind not in (FORMATS["json"], FORMATS["parquet"])
@@ -132,13 +133,13 @@ def _sides_of_files(source: FilesSource, given: Given) -> Sides:
     return _complete(title, given, (first, second))
 
 
-def _sides_of_memory(source: FileSource | FolderSource, varieties: Varieties, given: Given) -> Sides:
+def _sides_of_memory(source: FileSource | FolderSource, varieties: Mapping[str, int], given: Given) -> Sides:
     """Sides of a translation memory. Varieties of a language are never mixed."""
     title = title_of(source)
-    if not varieties.counts:
+    if not varieties:
         raise InputError(f"{title}: has no segment in a language that it names")
-    codes = source.columns or _chosen_codes(title, given, list(varieties.counts), varieties.listed())
-    counts = Counter(map(primary, varieties.counts))
+    codes = source.columns or _chosen_codes(title, given, list(varieties), listed(varieties))
+    counts = Counter(map(primary, varieties))
     # The plain code, if the language has no other variety.
     languages = [plain_code(code) if counts[primary(code)] == 1 else code.replace("-", "_") for code in codes]
     return _complete(title, given, languages, ("from xml:lang",) * 2)

@@ -123,14 +123,12 @@ def insert(pair: Pair, word: str, place: float) -> Pair:
 
     A side of a script without spaces has a place only after a space; the pair is unchanged if a side has none.
     """
-    sides = []
-    for text in pair:
-        starts = [match.start() for match in _WORD_START.finditer(text)]
-        if not starts:
-            return pair
-        start = starts[int(place * len(starts))]
-        sides.append(f"{text[:start]}{word} {text[start:]}")
-    return sides[0], sides[1]
+    starts = [[match.start() for match in _WORD_START.finditer(text)] for text in pair]
+    if not all(starts):
+        return pair
+    chosen = [places[int(place * len(places))] for places in starts]
+    source, target = (f"{text[:start]}{word} {text[start:]}" for text, start in zip(pair, chosen, strict=True))
+    return source, target
 
 
 def with_typos(text: str, random: np.random.Generator) -> str:

@@ -6,8 +6,9 @@ named like the options of `corpus.filters`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,17 +18,8 @@ from numpy.typing import NDArray
 from mt_cli.config.sources import FilterConfig
 from mt_cli.corpus.languages import COMMON_WORDS, primary, scripts_of, words_of
 from mt_cli.corpus.rows import Languages, Row
-from mt_cli.corpus.text_hashes import AS_WRITTEN, Hashes, Spelling, hash_of, hashes_of
+from mt_cli.corpus.text_hashes import Hashes, hash_of, hashes_of
 from mt_cli.errors import CorpusError
-
-STATUS_NAMES = (
-    *("kept", "held_out", "blank_source", "blank_target", "blank_pair", "garbled", "identical"),
-    *("max_characters", "max_length_ratio", "min_script_share", "wrong_language"),
-    *("duplicates", "overlap", "max_tokens"),
-)
-"""Statuses of pairs; the index is the code. `held_out` is for `valid: {fraction: ...}`."""
-STATUS_CODES = {name: code for code, name in enumerate(STATUS_NAMES)}
-KEPT, HELD_OUT = STATUS_CODES["kept"], STATUS_CODES["held_out"]
 
 Mask = NDArray[np.bool_]
 
@@ -47,6 +39,97 @@ _HASH_MULTIPLIER = np.int64(-7046029254386353131)
 """2^64 divided by the golden ratio, an odd number. It combines two hashes so that their order matters."""
 
 
+class _Side(NamedTuple):
+    """One side of a block of rows."""
+
+    raw: Sequence[str]
+    """Texts as they were read."""
+    texts: Sequence[str]
+    """Texts with normalised white space."""
+    column: pa.StringArray
+    language: str
+
+    def lengths(self) -> NDArray[np.int32]:
+        """Number of characters of each text."""
+        return np.asarray(pc.utf8_length(self.column))
+
+
+_Sides = Sequence[_Side]
+
+
+def _any_side(find: Callable[[_Side, Any], Mask]) -> Callable[[_Sides, Any], Mask]:
+    """Filter of the pairs with a side that is dropped."""
+    return lambda sides, value: find(sides[0], value) | find(sides[1], value)
+
+
+def _is_garbled(side: _Side, _: bool) -> Mask:
+    return _matches(pa.array(side.raw), _GARBLED)  # A no-break space is a part of the damage.
+
+
+def _are_identical(sides: _Sides, _: bool) -> Mask:
+    """Mask of the pairs whose sides are equal and have letters; a number is its own translation."""
+    return np.asarray(pc.equal(sides[0].column, sides[1].column)) & _matches(sides[0].column, r"\p{L}")
+
+
+def _are_unequal(sides: _Sides, ratio: float) -> Mask:
+    shorter, longer = np.sort(np.stack([side.lengths() for side in sides]) + _ADDED_CHARACTERS, axis=0)
+    return np.asarray(longer > ratio * shorter)
+
+
+def _outside_script(side: _Side, min_share: float) -> Mask:
+    """Mask of the texts with less than `min_share` of their letters in the scripts of their language."""
+    scripts = scripts_of(side.language)
+    if scripts is None:
+        return np.zeros(len(side.texts), dtype=bool)
+    inside = "".join(rf"\p{{{script}}}" for script in scripts)
+    foreign_letter = rf"[^\P{{L}}{inside}]"
+    mask = _matches(side.column, foreign_letter)  # Fast; letters are counted only in the matches.
+    if len(rows := np.flatnonzero(mask)):
+        examined = side.column.take(pa.array(rows))
+        num_letters, num_foreign = (
+            np.asarray(pc.count_substring_regex(examined, pattern)) for pattern in (r"\p{L}", foreign_letter)
+        )
+        mask[rows] = num_letters - num_foreign < min_share * num_letters
+    return mask
+
+
+def _in_another_language(side: _Side, _: bool) -> Mask:
+    """Mask of the texts with three common words of another known language, and none of their own."""
+    code = primary(side.language)
+    expected = COMMON_WORDS.get(code)
+    if expected is None:
+        return np.zeros(len(side.texts), dtype=bool)
+    # RE2 has no Unicode word boundaries. With a space at both ends of the text, each word is between two marks.
+    padded = pc.binary_join_element_wise("", side.column, "", " ")
+    mask = ~_matches(padded, rf"(?i)[\s\pP](?:{'|'.join(sorted(expected))})[\s\pP]")
+    # Words that related languages share, such as Norwegian, Danish and Swedish, do not count.
+    foreign = [common - expected for other, common in COMMON_WORDS.items() if other != code]
+    for row in np.flatnonzero(mask).tolist():
+        words = words_of(side.texts[row])
+        mask[row] = not words & expected and any(len(words & common) >= 3 for common in foreign)
+    return mask
+
+
+def _matches(column: pa.StringArray, pattern: str) -> Mask:
+    return np.array(pc.match_substring_regex(column, pattern))
+
+
+_FILTERS: Mapping[str, Callable[[_Sides, Any], Mask]] = {
+    "garbled": _any_side(_is_garbled),
+    "identical": _are_identical,
+    "max_characters": _any_side(lambda side, most: side.lengths() > most),
+    "max_length_ratio": _are_unequal,
+    "min_script_share": _any_side(_outside_script),
+    "wrong_language": _any_side(_in_another_language),
+}
+"""Filters of single pairs by option, in order: masks of the pairs to drop, given both sides and the option's value."""
+_BLANK = ("blank_source", "blank_target", "blank_pair")
+STATUS_NAMES = ("kept", "held_out", *_BLANK, *_FILTERS, "duplicates", "overlap", "max_tokens")
+"""Statuses of pairs; the index is the code. `held_out` is for `valid: {fraction: ...}`."""
+STATUS_CODES = {name: code for code, name in enumerate(STATUS_NAMES)}
+KEPT, HELD_OUT = STATUS_CODES["kept"], STATUS_CODES["held_out"]
+
+
 @dataclass(frozen=True)
 class Block:
     """Rows as columns with normalised white space, the status of each row, and hashes."""
@@ -57,7 +140,7 @@ class Block:
     statuses: NDArray[np.uint8]
     """Index into `STATUS_NAMES` of each row."""
     hashes: Hashes
-    """Hashes of the sources without tags, of the targets, and of the pairs with tags, as they are spelled, 3xN."""
+    """Hashes of the sources without tags, of the targets, and of the pairs with tags, 3xN."""
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -74,107 +157,29 @@ class Block:
         return self.source.filter(mask).to_pylist(), self.target.filter(mask).to_pylist()
 
 
-def clean(
-    rows: Sequence[Row], filters: FilterConfig | None, languages: Languages, spelling: Spelling = AS_WRITTEN
-) -> Block:
+def clean(rows: Sequence[Row], filters: FilterConfig | None, languages: Languages) -> Block:
     """Normalise white space and apply the filters of single rows; with `filters` None, drop only blank sides."""
-    numbers, raw_sources, raw_targets = zip(*rows, strict=True)
-    texts = [[" ".join(text.split()) for text in side] for side in (raw_sources, raw_targets)]
-    source, target = sides = [pa.array(side, pa.string()) for side in texts]
+    numbers, *raw = zip(*rows, strict=True)
+    texts = [[" ".join(text.split()) for text in side] for side in raw]
+    source, target = columns = [pa.array(side, pa.string()) for side in texts]
+    blank_source, blank_target = (np.asarray(pc.equal(column, "")) for column in columns)
     statuses = np.zeros(len(rows), dtype=np.uint8)
-
-    def drop(status: str, mask: Mask) -> None:
-        statuses[(statuses == KEPT) & mask] = STATUS_CODES[status]
-
-    blank_source, blank_target = (_mask(pc.equal(pc.binary_length(side), 0)) for side in sides)
-    drop("blank_pair", blank_source & blank_target)
-    drop("blank_source", blank_source)
-    drop("blank_target", blank_target)
-    if filters is not None:
-        if filters.garbled:
-            # A no-break space is a part of the damage.
-            drop("garbled", _any_matches(_GARBLED, [pa.array(raw_sources), pa.array(raw_targets)]))
-        if filters.identical:
-            drop("identical", _are_identical(source, target))
-        lengths = np.stack([pc.utf8_length(side).to_numpy(zero_copy_only=False) for side in sides])
-        if filters.max_characters is not None:
-            drop("max_characters", lengths.max(axis=0) > filters.max_characters)
-        if filters.max_length_ratio is not None:
-            shorter, longer = np.sort(lengths + _ADDED_CHARACTERS, axis=0)
-            drop("max_length_ratio", longer > filters.max_length_ratio * shorter)
-        if filters.min_script_share is not None:
-            for side, language in zip(sides, languages, strict=True):
-                drop("min_script_share", _outside_script(side, language, filters.min_script_share))
-        if filters.wrong_language:
-            for side, side_texts, language in zip(sides, texts, languages, strict=True):
-                drop("wrong_language", _in_another_language(side, side_texts, language))
-    hashes = [hashes_of(side, language, spelling) for side, language in zip(texts, languages, strict=True)]
+    statuses[blank_source], statuses[blank_target] = STATUS_CODES["blank_source"], STATUS_CODES["blank_target"]
+    statuses[blank_source & blank_target] = STATUS_CODES["blank_pair"]
+    sides = [*map(_Side, raw, texts, columns, languages)]
+    for name, find in _FILTERS.items() if filters is not None else ():
+        if value := getattr(filters, name):
+            statuses[(statuses == KEPT) & find(sides, value)] = STATUS_CODES[name]
+    hashes = [hashes_of(side, language) for side, language in zip(texts, languages, strict=True)]
     hashes.append(hashes[0] * _HASH_MULTIPLIER + hashes[1])
     return Block(np.array(numbers, np.int64), source, target, statuses, np.stack(hashes))
 
 
-def _mask(values: pa.BooleanArray) -> Mask:
-    mask: Mask = values.to_numpy(zero_copy_only=False)
-    return mask
-
-
-def _are_identical(source: pa.StringArray, target: pa.StringArray) -> Mask:
-    """Mask of the pairs whose sides are equal and have letters; a number is its own translation."""
-    mask = _mask(pc.equal(source, target)).copy()
-    rows = np.flatnonzero(mask)
-    mask[rows] = _mask(pc.match_substring_regex(source.take(pa.array(rows)), r"\p{L}"))
-    return mask
-
-
-def _any_matches(pattern: str, sides: Sequence[pa.StringArray]) -> Mask:
-    source, target = (_mask(pc.match_substring_regex(side, pattern)) for side in sides)
-    return source | target
-
-
-def _outside_script(side: pa.StringArray, language: str, min_share: float) -> Mask:
-    """Mask of the texts with less than `min_share` of their letters in the scripts of their language."""
-    scripts = scripts_of(language)
-    if scripts is None:
-        return np.zeros(len(side), dtype=bool)
-    inside = "".join(rf"\p{{{script}}}" for script in scripts)
-    foreign_letter = rf"[^\P{{L}}{inside}]"
-    # Most texts pass the fast test for foreign letters; letters are counted only in the rest.
-    mask = _mask(pc.match_substring_regex(side, foreign_letter))
-    if len(rows := np.flatnonzero(mask)):
-        examined = side.take(pa.array(rows))
-        num_letters, num_foreign = (
-            pc.count_substring_regex(examined, pattern).to_numpy(zero_copy_only=False)
-            for pattern in (r"\p{L}", foreign_letter)
-        )
-        mask[rows] = num_letters - num_foreign < min_share * num_letters
-    return mask
-
-
-def _in_another_language(side: pa.StringArray, texts: Sequence[str], language: str) -> Mask:
-    """Mask of the texts with three common words of another known language, and none of their own."""
-    code = primary(language)
-    expected = COMMON_WORDS.get(code)
-    if expected is None:
-        return np.zeros(len(texts), dtype=bool)
-    # RE2 has no Unicode word boundaries. With a space at both ends of the text, each word is between two marks.
-    padded = pc.binary_join_element_wise("", side, "", " ")
-    mask = ~_mask(pc.match_substring_regex(padded, rf"(?i)[\s\pP](?:{'|'.join(sorted(expected))})[\s\pP]"))
-    # Words that related languages share, such as Norwegian, Danish and Swedish, do not count.
-    foreign = [common - expected for other, common in COMMON_WORDS.items() if other != code]
-    for row in np.flatnonzero(mask).tolist():
-        words = words_of(texts[row])
-        mask[row] = not words & expected and any(len(words & common) >= 3 for common in foreign)
-    return mask
-
-
 def are_foreign(sources: Sequence[str], targets: Sequence[str], languages: Languages) -> Mask:
     """Mask of the pairs with a side that seems to be in another script or language than expected."""
-    mask = np.zeros(len(sources), dtype=bool)
-    for texts, language in ((sources, languages[0]), (targets, languages[1])):
-        side = pa.array(texts, pa.string())
-        mask |= _outside_script(side, language, _DEFAULT_SCRIPT_SHARE)
-        mask |= _in_another_language(side, texts, language)
-    return mask
+    texts = (sources, targets)
+    sides = [*map(_Side, texts, texts, [pa.array(side, pa.string()) for side in texts], languages)]
+    return _FILTERS["min_script_share"](sides, _DEFAULT_SCRIPT_SHARE) | _FILTERS["wrong_language"](sides, True)
 
 
 def seem_swapped(sources: Sequence[str], targets: Sequence[str], languages: Languages) -> bool:
@@ -198,12 +203,6 @@ def drop_repeated(
     """
     lengths = [length for length, _ in filters]
 
-    def drop(status: str, enabled: Sequence[bool], find: Callable[[NDArray[np.intp]], Mask]) -> None:
-        if any(enabled):
-            rows = np.flatnonzero(statuses == KEPT)
-            matches = rows[find(rows)]
-            statuses[matches[np.repeat(enabled, lengths)[matches]]] = STATUS_CODES[status]
-
     def repeated(rows: NDArray[np.intp]) -> Mask:
         is_repeated = np.ones(len(rows), dtype=bool)
         is_repeated[np.unique(hashes[2, rows], return_index=True)[1]] = False
@@ -211,11 +210,14 @@ def drop_repeated(
 
     def overlapping(rows: NDArray[np.intp]) -> Mask:
         sentences = pa.array(evaluation_hashes)
-        source, target = (_mask(pc.is_in(pa.array(side[rows]), value_set=sentences)) for side in hashes[:2])
-        return source | target
+        source, target = (pc.is_in(pa.array(side[rows]), value_set=sentences) for side in hashes[:2])
+        return np.asarray(pc.or_(source, target))
 
-    drop("duplicates", [options.duplicates for _, options in filters], repeated)
-    drop("overlap", [options.overlap for _, options in filters], overlapping)
+    for name, find in (("duplicates", repeated), ("overlap", overlapping)):
+        is_on = np.repeat(np.array([getattr(options, name) for _, options in filters], bool), lengths)
+        if is_on.any():
+            rows = np.flatnonzero(statuses == KEPT)
+            statuses[rows[find(rows) & is_on[rows]]] = STATUS_CODES[name]
 
 
 def hold_out(

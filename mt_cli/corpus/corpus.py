@@ -24,17 +24,22 @@ class SourceRows:
     first_row: int
     num_rows: int
     digest: str
-    """SHA-256 of the text."""
+    """SHA-256 of the hashes of the texts."""
     commit: str | None = None
     """Commit of a dataset of the hub."""
-    num_skipped: Mapping[str, int] = field(default_factory=dict)
-    """Number of skipped damaged parts by kind: `file`, `unit`."""
+    num_skipped: int = 0
+    """Number of skipped damaged files."""
     skipped: Sequence[str] = ()
-    """Place and problem of the first skipped parts."""
+    """Path and problem of the first skipped files."""
     varieties: Mapping[str, str] = field(default_factory=dict)
     """Variety read from a translation memory, by language of the config."""
     notes: Sequence[str] = ()
     """Lines for users about what was skipped, dropped or chosen in reading."""
+
+    @property
+    def span(self) -> slice:
+        """Rows of this part in the corpus."""
+        return slice(self.first_row, self.first_row + self.num_rows)
 
 
 @dataclass(frozen=True)
@@ -64,8 +69,7 @@ class Corpus:
         rows = ((part, row) for part, rows in enumerate(self.parts) for row in range(0, rows.num_rows, ROWS_PER_BLOCK))
         with pa.ipc.open_file(self.file) as reader:
             for index, (part, row) in enumerate(rows):
-                first, num_rows = self.parts[part].first_row, self.parts[part].num_rows
-                kept = mask[first + row : first + min(row + ROWS_PER_BLOCK, num_rows)]
+                kept = mask[self.parts[part].span][row : row + ROWS_PER_BLOCK]
                 if kept.any():
                     block = reader.get_batch(index)
                     yield part, block if kept.all() else block.filter(pa.array(kept))
@@ -77,14 +81,14 @@ class Corpus:
 
     def part_of(self, row: int) -> SourceRows:
         """Part of the corpus that contains a row."""
-        return next(part for part in self.parts if row < part.first_row + part.num_rows)
+        return next(part for part in self.parts if row < part.span.stop)
 
     def of_parts(self, numbers: Collection[int]) -> Corpus:
         """Copy of the corpus with only the rows of some parts."""
         statuses = self.statuses.copy()
         for number, part in enumerate(self.parts):
             if number not in numbers:
-                statuses[part.first_row : part.first_row + part.num_rows] = STATUS_CODES["blank_pair"]
+                statuses[part.span] = STATUS_CODES["blank_pair"]
         return replace(self, statuses=statuses)
 
     def languages(self, of_parts: Sequence[Languages]) -> list[Languages]:
@@ -106,7 +110,7 @@ class Corpus:
     def untagged_pairs(
         self, of_parts: Sequence[Languages], tags: Sequence[str], mask: NDArray[np.bool_] | None = None
     ) -> list[tuple[Languages, Pair]]:
-        """Pairs under a mask (default: all of the corpus) without tags, each with the languages of its part."""
+        """Pairs of `untagged_blocks`, each with the languages of its part."""
         blocks = self.untagged_blocks(of_parts, tags, mask)
         return [(languages, pair) for languages, *sides in blocks for pair in zip(*sides, strict=True)]
 
@@ -120,20 +124,16 @@ class Corpus:
         if self.code != KEPT:
             return []
         mask = np.isin(self.statuses, [STATUS_CODES[name] for name in ("blank_source", "blank_target", "blank_pair")])
-        num_before = np.cumsum(self.statuses == KEPT)
+        num_before, has_parts = np.cumsum(self.statuses == KEPT).tolist(), len(self.parts) > 1
+        rows = zip(np.flatnonzero(mask).tolist(), self.rows(mask), strict=True)
         return [
-            BlankRow(
-                int(num_before[row]),
-                number,
-                STATUS_NAMES[self.statuses[row]],
-                self.part_of(row).name if len(self.parts) > 1 else "",
-            )
-            for row, (number, _, _) in zip(np.flatnonzero(mask).tolist(), self.rows(mask), strict=True)
+            BlankRow(num_before[row], number, STATUS_NAMES[self.statuses[row]], self.part_of(row).name * has_parts)
+            for row, (number, _, _) in rows
         ]
 
     def counts(self, part: SourceRows | None = None) -> dict[str, int]:
         """Number of rows of a part, or of all, by status, in the order of `STATUS_NAMES`."""
-        rows = self.statuses if part is None else self.statuses[part.first_row : part.first_row + part.num_rows]
+        rows = self.statuses if part is None else self.statuses[part.span]
         return {STATUS_NAMES[code]: int(count) for code, count in enumerate(np.bincount(rows)) if count}
 
     def num_kept(self, part: SourceRows) -> int:

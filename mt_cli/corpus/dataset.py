@@ -18,10 +18,10 @@ from typing import Any
 from mt_cli.config.sources import DatasetSource
 from mt_cli.corpus.cache import digest_of_file
 from mt_cli.corpus.formats.table import names_in, read_file
-from mt_cli.corpus.hub import Repository, download, find_repository, is_cached, start_client
+from mt_cli.corpus.hub import Repository, download, find_repository, start_client
 from mt_cli.corpus.lines import folder_note
-from mt_cli.corpus.read_report import Item
-from mt_cli.corpus.rows import Languages, Names
+from mt_cli.corpus.read_report import ReadReport
+from mt_cli.corpus.rows import Languages, Names, Row
 from mt_cli.errors import ColumnError, CorpusError, one_line
 from mt_cli.runtime.console import say
 
@@ -34,6 +34,7 @@ _CARDS = ("README.md", "dataset_infos.json")
 class _Dataset:
     """A configuration of a dataset."""
 
+    source: DatasetSource
     root: Path
     """Folder of the files, which may still have to be downloaded."""
     splits: dict[str, list[str]]
@@ -41,29 +42,35 @@ class _Dataset:
     repository: Repository | None
     """None for a local folder."""
 
-    def path(self, name: str) -> Path:
-        """File with this name, which is downloaded if it is missing."""
+    @property
+    def names(self) -> list[str]:
+        """Names of the files of the split."""
+        if self.source.split not in self.splits:
+            problem = f"has no split {self.source.split!r}; it has {', '.join(self.splits)}"
+            raise CorpusError(f"dataset {self.source.dataset}: {problem}")
+        return self.splits[self.source.split]
+
+    def paths(self, *names: str) -> list[Path]:
+        """Files with these names; missing ones are downloaded."""
         if self.repository is not None:
-            download(self.repository, [name])
-        return self.root / name
+            download(self.repository, names)
+        return [self.root / name for name in names]
 
 
-def read_dataset(source: DatasetSource, languages: Languages) -> Iterator[Item]:
+def read_dataset(source: DatasetSource, languages: Languages, report: ReadReport) -> Iterator[Row]:
     """Rows of a split, numbered consecutively; the files of a stream are downloaded one after the other.
 
     Raises CorpusError if the dataset has no such split or columns, or is damaged; InputError if there is no such
     dataset; MtError if the hub cannot be reached.
     """
     dataset, number = _open(source), 0
-    names = _files_of_split(source, dataset)
-    if dataset.repository is not None and not source.streaming:
-        download(dataset.repository, names)
-    for path in map(dataset.path, names):
+    if not source.streaming:
+        dataset.paths(*dataset.names)
+    for path in (path for name in dataset.names for path in dataset.paths(name) if path.stat().st_size):
         try:
-            for item in read_file(path, languages, source.columns) if path.stat().st_size else ():
-                assert isinstance(item, tuple), "no format of `datasets` has events"
+            for _, first, second in read_file(path, languages, source.columns, None, report):
                 number += 1
-                yield number, item[1], item[2]
+                yield number, first, second
         except CorpusError as error:
             if dataset.repository is None or isinstance(error, ColumnError):
                 raise
@@ -79,7 +86,7 @@ def splits_of(source: DatasetSource) -> list[str]:
 def names_in_dataset(source: DatasetSource) -> Names:
     """Columns of a split, or languages of its column `translation`; raises the errors of `read_dataset`."""
     dataset = _open(source)
-    return names_in(dataset.path(_files_of_split(source, dataset)[0]))
+    return names_in(dataset.paths(dataset.names[0])[0])
 
 
 def commit_of_dataset(source: DatasetSource) -> str | None:
@@ -90,17 +97,9 @@ def commit_of_dataset(source: DatasetSource) -> str | None:
 def identity_of_dataset(source: DatasetSource) -> Any:
     """JSON value that changes when the rows of a source change; raises CorpusError if it cannot be read."""
     if not _is_local(source):
-        return [_repository(source).commit, _READER]  # Apart from the commit, only options decide the rows.
+        return [commit_of_dataset(source), _READER]  # Apart from the commit, only options decide the rows.
     dataset = _open(source)
-    names = _files_of_split(source, dataset)
-    return [_READER, *([name, digest_of_file(dataset.root / name)] for name in names)]
-
-
-def _files_of_split(source: DatasetSource, dataset: _Dataset) -> list[str]:
-    if source.split not in dataset.splits:
-        problem = f"has no split {source.split!r}; it has {', '.join(dataset.splits)}"
-        raise CorpusError(f"dataset {source.dataset}: {problem}")
-    return dataset.splits[source.split]
+    return [_READER, *([name, digest_of_file(dataset.root / name)] for name in dataset.names)]
 
 
 def _repository(source: DatasetSource) -> Repository:
@@ -113,27 +112,22 @@ def _is_local(source: DatasetSource) -> bool:
 
 
 def _open(source: DatasetSource) -> _Dataset:
-    """Open the configuration that a source names."""
     start_client()
     if not _is_local(source):
         repository = _repository(source)
         with TemporaryDirectory(prefix="mt-") as folder:
             root = Path(folder).resolve() / PurePosixPath(repository.id).name
             _make_layout(repository, root)
-            return _Dataset(repository.folder, _splits_of_folder(source, root, source.subset), repository)
+            return _Dataset(source, repository.folder, _splits_of_folder(source, root, source.subset), repository)
     path, subset = Path(source.dataset), source.subset
     if source.revision is not None:
-        raise CorpusError(
-            f"dataset {path}: is a folder here, which has no revisions: remove `revision`; to read the dataset of the "
-            "hub with this id, rename the folder, or run mt in another one"
-        )
-    if is_cached("dataset", source.dataset):
+        raise CorpusError(f"dataset {path}: is a folder here, which has no revisions: remove `revision`, or rename it")
+    if len(path.parts) == 2 and not path.is_absolute():
         say(f"dataset {path}: read from the folder of this name, not from the hub")
     if subset and (path / subset).is_dir() and not (path / "README.md").is_file():
         # If no dataset card declares the subset, it is the folder of this name.
         path, subset = path / subset, None
-    root = path.resolve()
-    return _Dataset(root, _splits_of_folder(source, root, subset), None)
+    return _Dataset(source, path.resolve(), _splits_of_folder(source, path.resolve(), subset), None)
 
 
 def _make_layout(repository: Repository, root: Path) -> None:

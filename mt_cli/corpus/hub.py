@@ -6,17 +6,19 @@ The client resolves a revision to a commit, also from its cache if the hub canno
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from json import JSONDecodeError
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from mt_cli.corpus.hub_errors import Kind, hub_errors
-from mt_cli.errors import InputError
+from mt_cli.errors import InputError, MtError
 from mt_cli.runtime.console import has_bars, say
 from mt_cli.runtime.files import check_free_disk, format_bytes, writing
 
+Kind = Literal["dataset", "model"]
 _NOTICE_BYTES = 1_000_000
 
 
@@ -53,7 +55,7 @@ def find_repository(kind: Kind, name: str, revision: str | None, note: str = "")
     """
     start_client()
     revision = revision or "main"
-    with hub_errors(kind, name, note):
+    with _hub_errors(kind, name, note):
         from huggingface_hub import snapshot_download
 
         folder = Path(snapshot_download(name, repo_type=kind, revision=revision, allow_patterns=[]))
@@ -81,13 +83,6 @@ def _files_of(kind: Kind, name: str, folder: Path) -> dict[str, int]:
     return {path.relative_to(folder).as_posix(): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
 
 
-def is_cached(kind: Kind, name: str) -> bool:
-    """True if a part of a repository with this id is in the cache."""
-    from huggingface_hub.constants import HF_HUB_CACHE
-
-    return Path(HF_HUB_CACHE, f"{kind}s--{name.replace('/', '--')}", "snapshots").is_dir()
-
-
 def download(repository: Repository, names: Sequence[str]) -> Path:
     """Download the files that are missing; return the folder of all files.
 
@@ -96,7 +91,7 @@ def download(repository: Repository, names: Sequence[str]) -> Path:
     missing = [name for name in names if not (repository.folder / name).is_file()]
     if not missing:
         return repository.folder
-    with writing(repository.folder.parents[1]), hub_errors(repository.kind, repository.id):
+    with writing(repository.folder.parents[1]), _hub_errors(repository.kind, repository.id):
         from huggingface_hub import hf_hub_download
 
         num_bytes = sum(repository.files.get(name, 0) for name in missing)
@@ -133,3 +128,52 @@ def _limit_time(request: Any) -> None:
     from huggingface_hub.constants import HF_HUB_DOWNLOAD_TIMEOUT
 
     request.extensions["timeout"] = dict.fromkeys(("connect", "read", "write", "pool"), HF_HUB_DOWNLOAD_TIMEOUT)
+
+
+@contextmanager
+def _hub_errors(kind: Kind, name: str, note: str = "") -> Iterator[None]:
+    """Context manager of calls of the client, which turns its errors into InputError or MtError.
+
+    `note` is appended if a repository was not found. Messages have no text of the client, because it may show the
+    password of a proxy.
+    """
+    from huggingface_hub import constants, errors, get_token
+
+    # The HTTP library is `httpx` or `httpx2`, depending on the version of the client.
+    http_error: Any = next(base for base in errors.HfHubHTTPError.__mro__[1:] if base.__name__ == "HTTPError")
+    title = f"{kind} {name}"
+    try:
+        yield
+    except errors.HFValidationError as error:
+        raise InputError(f"{title}: not an id of the hub, which has the form `owner/name`{note}") from error
+    except UnicodeEncodeError as error:
+        raise InputError(f"{title}: HF_TOKEN, or the saved token, has a character that no token has") from error
+    except (http_error, ConnectionError, errors.EntryNotFoundError, errors.FileMetadataError, JSONDecodeError) as error:
+        scheme, _, address = constants.ENDPOINT.rpartition("//")
+        host = address.rpartition("@")[2]  # Without a name and a password.
+        page = f"{scheme}//{host}/{'datasets/' if kind == 'dataset' else ''}{name}"
+        token = "set HF_TOKEN to a token of your account, or run `hf auth login`"
+        if get_token():
+            token = "the account of your token has no access"
+        problems: Mapping[type[Exception], str] = {
+            errors.OfflineModeIsEnabled: "not in the cache, and HF_HUB_OFFLINE is set; run the command once without it"
+            + note,
+            errors.GatedRepoError: f"its owner gives access on request, at {page}; {token}",
+            errors.RevisionNotFoundError: f"has no such revision; see {page}/commits/main",
+            errors.RepositoryNotFoundError: f"not found on the hub; check the name ({page}); if it is private, {token}"
+            + note,
+        }
+        cause: BaseException | None = error
+        while cause is not None:
+            for type_of_error, problem in problems.items():
+                if isinstance(cause, type_of_error):
+                    raise InputError(f"{title}: {problem}") from error
+            status = getattr(getattr(cause, "response", None), "status_code", None)
+            if status is not None:
+                advice = "run the command again" + ", with a token (HF_TOKEN) if you have none" * (status == 429)
+                raise MtError(f"{title}: {host} answered with status {status}; {advice}") from error
+            cause = cause.__cause__ or cause.__context__
+        raise MtError(
+            f"{title}: no usable answer from {host} ({type(error).__name__}); check the network, and run the command "
+            f"again{note}"
+        ) from error

@@ -29,7 +29,8 @@ _BEGINNINGS = {
     b"PK\x03\x04": "it is a ZIP archive, as .xlsx and .ods files are; save the text in it as UTF-8",
     b"PAR1\x15": "it is a Parquet file; end its name in .parquet",
 }
-_MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+_WIDE = (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")
+"""Byte order marks of UTF-16 and UTF-32."""
 _FEWEST_NULS = 8
 """Every eighth byte or more is NUL in UTF-16 and UTF-32, whose spaces and line ends have NUL bytes."""
 
@@ -120,15 +121,12 @@ def count_lines(path: Path) -> int:
     return count + (last != b"\n")
 
 
-def other_kind(beginning: bytes) -> str | None:
+def other_kind(prefix: bytes) -> str | None:
     """Problem of a file whose first bytes are not UTF-8 text, such as a compressed one, and advice."""
-    for magic, problem in _BEGINNINGS.items():
-        if beginning.startswith(magic):
-            return problem
-    wide = next((name for mark, name in _MARKS.items() if beginning.startswith(mark)), None)
-    if wide is None and beginning.count(b"\0") > len(beginning) // _FEWEST_NULS:
-        wide = "UTF-16 or UTF-32"
-    return f"not UTF-8 but {wide}; convert the file to UTF-8" if wide else None
+    problem = next((problem for magic, problem in _BEGINNINGS.items() if prefix.startswith(magic)), None)
+    if problem is None and (prefix.startswith(_WIDE) or prefix.count(b"\0") > len(prefix) // _FEWEST_NULS):
+        return "not UTF-8 but UTF-16 or UTF-32; convert the file to UTF-8"
+    return problem
 
 
 def not_utf8(piece: bytes, place: int) -> str:

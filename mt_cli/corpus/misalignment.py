@@ -82,19 +82,12 @@ class Alignment:
 
 def features_of(lines: Iterable[str]) -> Features:
     """Logarithm of the length of each line, hash of its numbers (0 for none), and kind of its final mark."""
-    rows = [(np.log(len(line) + 1), _hash_of_numbers(line), _end_of(line)) for line in lines]
-    lengths, numbers, ends = zip(*rows, strict=True) if rows else ((), (), ())
-    return np.array(lengths, float), np.array(numbers, np.int64), np.array(ends, np.int64)
-
-
-def _hash_of_numbers(line: str) -> int:
-    numbers = _NUMBER.findall(line)
-    return hash(tuple(sorted(map(int, numbers)))) if numbers else 0
-
-
-def _end_of(line: str) -> int:
-    last = line[-1:]
-    return _SENTENCE_ENDS.get(last, -1 if is_of_word(last) else -2)
+    lines = list(lines)
+    numbers = [sorted(map(int, _NUMBER.findall(line))) for line in lines]
+    ends = [_SENTENCE_ENDS.get(line[-1:], -1 if is_of_word(line[-1:]) else -2) for line in lines]
+    hashes = [hash(tuple(group)) if group else 0 for group in numbers]
+    lengths: Floats = np.log(np.array([len(line) + 1 for line in lines], float))
+    return lengths, np.array(hashes, np.int64), np.array(ends, np.int64)
 
 
 def find_misaligned_stretches(sources: Sequence[str], targets: Sequence[str]) -> Alignment:
@@ -106,13 +99,11 @@ def find_misaligned_stretches(sources: Sequence[str], targets: Sequence[str]) ->
     is_equal = np.fromiter(map(str.__eq__, sources, targets), bool, num_lines)
     if num_lines - np.count_nonzero(is_equal) < _MIN_LINES:
         return Alignment([], False)
-    source, target = features_of(sources), features_of(targets)
-    slips = _candidate_slips(source[0], target[0])
-    values, exists = _compare(source, target, slips)
+    features, units = (features_of(sources), features_of(targets)), (_rarest_units(sources), _rarest_units(targets))
+    slips = _candidate_slips(features[0][0], features[1][0])
+    values, exists = _compare(features, units, slips)
     exists[:, is_equal] = False  # Names that are not translated are no evidence for or against any slip.
-    units = _rarest_units(sources), _rarest_units(targets)
-    commonness = _common_units(*units, slips, exists)
-    log_odds, evidence = _log_odds(np.concatenate([values, commonness[None]]), exists)
+    log_odds, evidence = _log_odds(values, exists)
     if evidence < _WEAK_EVIDENCE:
         # Lists of words, for example, give no evidence.
         has_units = all((matrix >= 0).sum(axis=1).mean() >= _MIN_UNITS for matrix, _ in units)
@@ -131,11 +122,10 @@ def _is_clean(stretch: Stretch, log_odds: Floats, exists: Bools, straight: int) 
     lines = first - 1 + np.flatnonzero(exists[straight, first - 1 : last])
     if slip is not None or not len(lines):
         return slip is None
-    num_others = np.delete(exists[:, lines], straight, axis=0).sum(axis=0).clip(min=1)
-    mean_of_others = np.delete(log_odds[:, lines], straight, axis=0).sum(axis=0) / num_others
-    gains = log_odds[straight, lines] - mean_of_others
-    mean, error = float(gains.mean()), float(gains.std()) / float(np.sqrt(len(lines)))
-    return mean > max(_CLEAR_FIT, _CLEAR_FIT_ERRORS * error)
+    odds, fitting = log_odds[:, lines], exists[:, lines]
+    num_others = (fitting.sum(axis=0) - fitting[straight]).clip(min=1)
+    gains = odds[straight] - np.delete(odds, straight, axis=0).sum(axis=0) / num_others
+    return bool(gains.mean() > max(_CLEAR_FIT, _CLEAR_FIT_ERRORS * gains.std() / np.sqrt(len(lines))))
 
 
 def first_misaligned_line(sources: Sequence[str], targets: Sequence[str]) -> int | None:
@@ -170,18 +160,26 @@ def _overlap(slip: int, num_lines: int) -> tuple[slice, slice]:
     return slice(first, last), slice(first + slip, last + slip)
 
 
-def _compare(source: Features, target: Features, slips: Sequence[int]) -> tuple[Floats, Bools]:
-    """Similarity FxSxN of lines and partners in length, numbers and final mark; mask SxN of lines with a partner."""
-    num_lines = len(source[0])
-    values = np.zeros((3, len(slips), num_lines))
+def _compare(
+    features: tuple[Features, Features], units: tuple[Units, Units], slips: Sequence[int]
+) -> tuple[Floats, Bools]:
+    """Similarity FxSxN of lines and partners in length, numbers, final mark and words; mask SxN of the partners."""
+    num_lines = len(features[0][0])
+    overlaps = [_overlap(slip, num_lines) for slip in slips]
+    table = np.zeros(1 << _TABLE_BITS, np.float32)
+    for here, there in overlaps:
+        codes, is_pair = _pairs_of_units(units[0][0][here], units[1][0][there])
+        table += np.bincount(codes[is_pair], minlength=len(table)).astype(np.float32)
+    values = np.zeros((4, len(slips), num_lines))
     exists = np.zeros((len(slips), num_lines), dtype=bool)
-    lengths = _standardised(source[0]), _standardised(target[0])
-    for index, slip in enumerate(slips):
-        here, there = _overlap(slip, num_lines)
+    lengths = [_standardised(side[0]) for side in features]
+    for index, (here, there) in enumerate(overlaps):
         exists[index, here] = True
         values[0, index, here] = -np.abs(lengths[0][here] - lengths[1][there])
         for feature in (1, 2):
-            values[feature, index, here] = source[feature][here] == target[feature][there]
+            values[feature, index, here] = features[0][feature][here] == features[1][feature][there]
+        pair = [(matrix[rows], counts[rows]) for (matrix, counts), rows in zip(units, (here, there), strict=True)]
+        values[3, index, here] = _commonness(pair[0], pair[1], table, len(slips) / num_lines)
     return values, exists
 
 
@@ -217,33 +215,25 @@ def _rarest_units(lines: Sequence[str]) -> Units:
     return matrix, occurrences
 
 
-def _common_units(source: Units, target: Units, slips: Sequence[int], exists: Bools) -> Floats:
-    """Score SxN of how much more often than by chance the units of a line and its partner occur in corresponding lines.
+def _commonness(source: Units, target: Units, table: NDArray[np.float32], share: float) -> Floats:
+    """Score of how much more often than by chance the units of a line and its partner occur in corresponding lines.
 
     A unit is scored by its best partner: the logarithm of the observed over the expected number of pairs of lines that
-    contain both. Pairs of units are counted by hash; the pair of lines that is scored does not count.
+    contain both. `table` counts pairs of units by hash; the pair of lines that is scored does not count. `share` is the
+    number of slips per line.
     """
     (source_units, source_counts), (target_units, target_counts) = source, target
-    num_lines = len(source_units)
-    table = np.zeros(1 << _TABLE_BITS, np.float32)
-    for slip in slips:
-        codes, is_pair = _pairs_of_units(source_units, target_units, slip)
-        table += np.bincount(codes[is_pair], minlength=len(table)).astype(np.float32)
-    commonness = np.zeros(exists.shape)
-    for index, slip in enumerate(slips):
-        here, there = _overlap(slip, num_lines)
-        codes, is_pair = _pairs_of_units(source_units, target_units, slip)
-        expected = (source_counts[here, :, None] - 1) * (target_counts[there, None, :] - 1) * len(slips) / num_lines
-        gain = np.where(is_pair, np.log(np.maximum(table[codes] - 0.5, 0.5) / (expected + 0.5)), 0.0).clip(min=0.0)
-        num_units = (source_units[here] >= 0).sum(axis=1) + (target_units[there] >= 0).sum(axis=1)
-        commonness[index, here] = (gain.max(axis=2).sum(axis=1) + gain.max(axis=1).sum(axis=1)) / num_units.clip(min=1)
-    return commonness
+    codes, is_pair = _pairs_of_units(source_units, target_units)
+    expected = (source_counts[:, :, None] - 1) * (target_counts[:, None, :] - 1) * share
+    gain = np.where(is_pair, np.log(np.maximum(table[codes] - 0.5, 0.5) / (expected + 0.5)), 0.0).clip(min=0.0)
+    num_units = (source_units >= 0).sum(axis=1) + (target_units >= 0).sum(axis=1)
+    scores: Floats = (gain.max(axis=2).sum(axis=1) + gain.max(axis=1).sum(axis=1)) / num_units.clip(min=1)
+    return scores
 
 
-def _pairs_of_units(source_units: Integers, target_units: Integers, slip: int) -> tuple[Integers, Bools]:
+def _pairs_of_units(source_units: Integers, target_units: Integers) -> tuple[Integers, Bools]:
     """Hashes of all pairs of units of corresponding lines, lines x W x W, and mask of the pairs without padding."""
-    here, there = _overlap(slip, len(source_units))
-    source, target = source_units[here, :, None], target_units[there, None, :]
+    source, target = source_units[:, :, None], target_units[:, None, :]
     mixed = (source * 0x2545F491 + target * 0x9E3779B1) * 0x1B873593
     return (mixed >> 17) & ((1 << _TABLE_BITS) - 1), (source >= 0) & (target >= 0)
 

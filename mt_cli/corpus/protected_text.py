@@ -20,7 +20,6 @@ from mt_cli.errors import InputError
 
 RESERVED = tuple(chr(0x10FF00 + number) for number in range(32))
 """Reserved characters. They are for private use, and no font or standard uses them."""
-_IS_RESERVED = frozenset(RESERVED)
 _RESERVED = regex.compile(f"[{RESERVED[0]}-{RESERVED[-1]}]")
 TAG = (
     r"</?[A-Za-z][\w:.-]{0,60}"
@@ -67,28 +66,26 @@ class ProtectedText:
     contents: tuple[str, ...] = ()
     """The spans, in the order of the reserved characters."""
 
+    @cached_property
+    def _characters(self) -> list[str]:
+        """The reserved character of each span."""
+        return _RESERVED.findall(self.text) if self.contents else []
+
     def part(self, start: int, text: str) -> ProtectedText:
         """The part of this text that begins at `start`, as a protected text of its own."""
-        if not self.contents:
-            return ProtectedText(text)
-        first = len(_RESERVED.findall(self.text[:start]))
-        return ProtectedText(text, self.contents[first : first + len(_RESERVED.findall(text))])
+        first = len(_RESERVED.findall(self.text[:start])) if self.contents else 0
+        return ProtectedText(text, self.contents[first:][: len(_RESERVED.findall(text))])
 
     def protect(self, translation: str) -> str:
         """Replace the spans that a translation of this text has, as far as they are known by their content."""
-        replaced: dict[str, list[str]] = {}
-        if not self.contents:
-            return translation
-        for character, content in zip(_RESERVED.findall(self.text), self.contents, strict=True):
-            replaced.setdefault(content, []).append(character)
-        for content in sorted(replaced, key=len, reverse=True):
-            for character in replaced[content]:
-                translation = translation.replace(content, character, 1)
+        spans = zip(self.contents, self._characters, strict=True)
+        for content, character in sorted(spans, key=lambda span: (-len(span[0]), self.contents.index(span[0]))):
+            translation = translation.replace(content, character, 1)
         return translation
 
     def show(self, token: str) -> str:
         """A token with the spans that its reserved characters stand for."""
-        contents = dict(zip(_RESERVED.findall(self.text), self.contents, strict=True)) if self.contents else {}
+        contents = dict(zip(self._characters, self.contents, strict=True))
         return "".join(contents.get(character, character) for character in token)
 
     @cached_property
@@ -97,15 +94,16 @@ class ProtectedText:
 
         Empty if there are fewer than two, or if a character stands for several spans.
         """
-        characters = _RESERVED.findall(self.text) if len(self.contents) > 1 else []
-        rows = zip(characters, self.contents, strict=True) if characters else ()
-        order = tuple(RESERVED.index(character) for character, content in rows if _is_unnumbered(content))
-        return order if len(order) > 1 and len(set(characters)) == len(characters) else ()
+        if len({*self._characters}) < max(2, len(self._characters)):
+            return ()
+        spans = zip(self._characters, self.contents, strict=True)
+        order = tuple(RESERVED.index(character) for character, content in spans if _is_unnumbered(content))
+        return order if len(order) > 1 else ()
 
     @property
     def original(self) -> str:
         """The text before its spans were replaced."""
-        return self.restore(self.text).text if self.contents else self.text
+        return self.restore(self.text).text
 
     def restore(self, translation: str) -> Restored:
         """Replace the reserved characters of a translation of this text by the spans.
@@ -116,27 +114,24 @@ class ProtectedText:
             return Restored(translation)
         waiting = defaultdict[str, deque[tuple[int, bool, bool]]](deque)
         for number, match in enumerate(_RESERVED.finditer(self.text)):
-            content = self.contents[number]
-            before, after = self.text[: match.start()][-1:], self.text[match.end() :][:1]
-            starts_apart = before not in _IS_RESERVED and not _are_joined(before, content)
-            next_ends_apart = after not in _IS_RESERVED and not _are_joined(content, after)
+            content, before, after = self.contents[number], match.string[: match.start()], match.string[match.end() :]
+            starts_apart = not _RESERVED.match(before[-1:]) and not _are_joined(before, content)
+            next_ends_apart = not _RESERVED.match(after[:1]) and not _are_joined(content, after)
             waiting[match[0]].append((number, starts_apart, next_ends_apart))
-        parts, offsets, place, ends_apart, numbers = list[str](), [0], 0, False, list[int]()
+        parts, offsets, ends_apart, numbers = [""], [0], False, list[int]()
         for character in translation:
             part, starts_apart, next_ends_apart = character, False, False
-            if character in _IS_RESERVED:
+            if _RESERVED.match(character):
                 part = ""
                 if waiting[character]:
                     number, starts_apart, next_ends_apart = waiting[character].popleft()
                     part = self.contents[number]
                     numbers.append(number)
-            last = parts[-1] if parts else ""
-            if (starts_apart or ends_apart) and _are_joined(last, part):
+            if (starts_apart or ends_apart) and _are_joined(parts[-1], part):
                 part = f" {part}"
             ends_apart = next_ends_apart
             parts.append(part)
-            place += len(part)
-            offsets.append(place)
+            offsets.append(offsets[-1] + len(part))
         lost = tuple(self.contents[number] for queue in waiting.values() for number, *_ in queue)
         return Restored("".join(parts), lost, self._reordered(numbers), offsets)
 
@@ -145,15 +140,12 @@ class ProtectedText:
 
         Otherwise tags in their order, if they were nested in the source and are not any more.
         """
-        unnumbered, tags = (
-            [number for number in numbers if is_of_kind(self.contents[number])]
-            for is_of_kind in (_is_unnumbered, _TAG.fullmatch)
-        )
-        contents, expected = ([self.contents[number] for number in order] for order in (unnumbered, sorted(unnumbered)))
-        if contents != expected:
-            return tuple(contents)
-        contents, expected = ([self.contents[number] for number in order] for order in (tags, sorted(tags)))
-        return tuple(contents) if _are_nested(expected) and not _are_nested(contents) else ()
+        for is_of_kind, is_right in ((_is_unnumbered, None), (_TAG.fullmatch, _are_nested)):
+            order = [number for number in numbers if is_of_kind(self.contents[number])]
+            contents, expected = ([self.contents[number] for number in some] for some in (order, sorted(order)))
+            if contents != expected and (is_right is None or (is_right(expected) and not is_right(contents))):
+                return tuple(contents)
+        return ()
 
 
 def _is_unnumbered(content: str) -> bool:
@@ -270,13 +262,9 @@ class Protection:
         waiting = defaultdict[str, deque[int]](deque)
         for number, (start, end) in enumerate(source_spans):
             waiting[source[start:end]].append(number)
-        matches = {
-            place: waiting[content].popleft()
-            for place, (start, end) in enumerate(target_spans)
-            if waiting[content := target[start:end]]
-        }
-        kept = sorted(matches.values())
-        characters = dict(zip(kept, _characters(source, len(kept)), strict=True))
+        partners = [waiting[target[start:end]] for start, end in target_spans]
+        matches = {place: partner.popleft() for place, partner in enumerate(partners) if partner}
+        characters = dict(zip(sorted(matches.values()), _characters(source, len(matches)), strict=True))
         in_target = {place: characters[number] for place, number in matches.items()}
         return _substituted(source, source_spans, characters), _substituted(target, target_spans, in_target)
 

@@ -1,89 +1,47 @@
-"""Report on what a reader skipped, dropped or chose.
-
-A reader has no side effects: it yields rows and, between them, events. `ReadReport.rows` separates the two.
-"""
+"""Report on what a reader skipped, dropped or chose."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from mt_cli.corpus.rows import Row
-from mt_cli.corpus.varieties import ChosenVarieties
-
 SKIP_HINT = "to skip damaged files and count them, set `skip_damaged: true` (mt init: --skip-damaged)"
-_MOST_RECORDED, _MOST_IN_NOTES = 100, 3
-
-
-@dataclass(frozen=True)
-class SkippedFile:
-    """Event: a damaged file of a folder was skipped."""
-
-    problem: str
-    """Path, place and problem."""
-    num_files: int
-    """Number of files of the folder."""
-
-
-@dataclass(frozen=True)
-class DroppedCodes:
-    """Event: inline codes of a segment were dropped."""
-
-    number: int
-    content: str
-    """Content of the first code."""
-    place: str
-
-
-Item = Row | SkippedFile | DroppedCodes | ChosenVarieties
-"""Items of a reader: rows and events."""
+_MOST_IN_NOTES = 3
 
 
 @dataclass
 class ReadReport:
-    """Counts and notes of one source, for users."""
+    """Counts and notes of one source, for users. A reader adds to it while it yields rows."""
 
-    num_skipped: Counter[str] = field(default_factory=Counter)
-    """Number of skipped parts by kind, which is `file`."""
+    skipped: list[str] = field(default_factory=list)
+    """Path and problem of each skipped file."""
+    num_files: int = 0
+    """Number of files of a folder."""
     varieties: dict[str, str] = field(default_factory=dict)
     """Variety in the source that was read for each language of the config."""
-    skipped: list[str] = field(default_factory=list)
-    """Place and problem of the first skipped files."""
-    _num_files: int = 0
+    choices: list[str] = field(default_factory=list)
+    """Lines for users about what was chosen."""
+    quoted: str = ""
+    """First table whose quotation marks are those of a spreadsheet."""
     _num_codes: int = 0
-    _first_code: DroppedCodes | None = None
-    _notes: list[str] = field(default_factory=list)
+    _first_code: str = ""
 
-    def rows(self, items: Iterable[Item]) -> Iterator[Row]:
-        """Rows among the items of a reader; this report counts the events between them."""
-        for item in items:
-            if isinstance(item, tuple):
-                yield item
-            else:
-                self._add(item)
-
-    def _add(self, event: SkippedFile | DroppedCodes | ChosenVarieties) -> None:
-        if isinstance(event, SkippedFile):
-            self.num_skipped["file"] += 1
-            self._num_files = event.num_files
-            self.skipped += [event.problem] * (len(self.skipped) < _MOST_RECORDED)
-        elif isinstance(event, DroppedCodes):
-            self._num_codes += event.number
-            self._first_code = self._first_code or event
-        else:
-            self.varieties |= event.codes
-            self._notes += event.notes
+    def add_codes(self, contents: Sequence[str], place: str) -> None:
+        """Count the inline codes that were dropped from a segment."""
+        self._num_codes += len(contents)
+        if contents and not self._first_code:
+            self._first_code = f"`{contents[0][:40]}` ({place})"
 
     def notes(self) -> Iterator[str]:
         """Lines for users; none if the rows have all text of the source."""
-        if number := self.num_skipped["file"]:
-            problems = self.skipped[:_MOST_IN_NOTES]
-            more = f"; and {number - len(problems):,} more" if number > len(problems) else ""
-            files = f"file{'s' * (self._num_files != 1)} {'was' if number == 1 else 'were'}"
-            yield f"{number:,} of {self._num_files:,} {files} skipped: {'; '.join(problems)}{more}"
-        if self._first_code is not None:
+        if number := len(self.skipped):
+            more = f"; and {number - _MOST_IN_NOTES:,} more" if number > _MOST_IN_NOTES else ""
+            files = f"file{'s' * (self.num_files != 1)} {'was' if number == 1 else 'were'}"
+            problems = "; ".join(self.skipped[:_MOST_IN_NOTES])
+            yield f"{number:,} of {self.num_files:,} {files} skipped: {problems}{more}"
+        if self._num_codes:
             codes = f"{self._num_codes:,} inline code{'s' * (self._num_codes != 1)}"
-            example = f"`{self._first_code.content[:40]}` ({self._first_code.place})"
-            yield f"the content of {codes} is dropped, such as {example}"
-        yield from self._notes
+            yield f"the content of {codes} is dropped, such as {self._first_code}"
+        if self.quoted:
+            yield f"{self.quoted}: quoted as spreadsheets do; read without the quotation marks"
+        yield from self.choices

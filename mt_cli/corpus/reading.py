@@ -13,31 +13,23 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from mt_cli.config.corpora import CorpusConfig
-from mt_cli.config.sources import FilterConfig, Source, TextSource
+from mt_cli.config.sources import BuiltinSource, FilterConfig, Source, TextSource
 from mt_cli.corpus.cache import Cache, fingerprint
-from mt_cli.corpus.cleaning import (
-    HELD_OUT,
-    KEPT,
-    STATUS_NAMES,
-    Block,
-    clean,
-    drop_repeated,
-    hold_out,
-)
+from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_NAMES, Block, clean, drop_repeated, hold_out
 from mt_cli.corpus.corpus import ROWS_PER_BLOCK, Corpus, SourceRows
-from mt_cli.corpus.language_checks import check_languages, key_of
+from mt_cli.corpus.languages import primary
 from mt_cli.corpus.lines import COMPRESSIONS
 from mt_cli.corpus.read_report import ReadReport
 from mt_cli.corpus.rows import BlankRow, Languages, Pair, Row
 from mt_cli.corpus.sources import commit_of, content_of, files_of, in_blocks, names_of, read_rows
-from mt_cli.corpus.text_hashes import AS_WRITTEN, Hashes, Spelling, pair_hashes
+from mt_cli.corpus.text_hashes import Hashes, pair_hashes
+from mt_cli.corpus.varieties import is_same_variety
 from mt_cli.errors import CorpusError
 from mt_cli.runtime.console import say
 from mt_cli.runtime.cpus import in_threads
@@ -47,6 +39,14 @@ Advance = Callable[[int], object]
 """Callback with the number of rows done, for a progress bar."""
 
 _SCHEMA = pa.schema([("number", pa.int64()), ("source", pa.string()), ("target", pa.string())])
+_MOST_SKIPPED = 100
+_LANGUAGES_OF_BUILTINS = {"phrasebook-en-it": ("en", "it")}
+"""First and second language of the built-in corpora whose text is in natural languages."""
+
+
+def key_of(name: str) -> str:
+    """The key of a corpus in the config."""
+    return f"corpus.{name}" if name in ("train", "valid", "test") else f"corpus.extra_tests.{name}"
 
 
 def read_corpora(
@@ -55,19 +55,52 @@ def read_corpora(
     cache: Cache,
     advance: Advance = lambda done: None,
     stream_rows: int | None = None,
-    spelling: Spelling = AS_WRITTEN,
 ) -> dict[str, Corpus]:
     """Read `train` (unless it is a stream), `valid` and, if the config has them, `test` and the extra tests.
 
     Corpora come from the cache unless their data or options have changed. A held-out share depends only on `seed` and
-    the pairs. `spelling` is applied before texts are compared for duplicates and overlap. With `stream_rows`, the first
-    `stream_rows` rows of each stream are read as `train`. Raises CorpusError if a corpus cannot be read, holds no pair
-    or cannot be in its languages, and MtError if the disk is full.
+    the pairs. With `stream_rows`, the first `stream_rows` rows of each stream are read as `train`. Raises CorpusError
+    if a corpus cannot be read, holds no pair or cannot be in its languages, and MtError if the disk is full.
     """
-    check_languages(config)
-    request = _Request(config, seed, stream_rows if config.is_streaming else None, spelling)
-    key = config.model_dump_json(), seed, request.stream_rows, json.dumps(spelling.key)
+    _check_languages(config)
+    request = _Request(config, seed, stream_rows if config.is_streaming else None)
+    key = config.model_dump_json(), seed, request.stream_rows
     return cache.once(key, lambda: _read_corpora(request, cache, advance))
+
+
+def _check_languages(config: CorpusConfig) -> None:
+    """Raise CorpusError if both sides are one language, or a built-in corpus is in other languages."""
+    keys: dict[str, list[str]] = {}
+    for name, sources in config.groups.items():
+        for number in config.once(name):
+            source, key = sources[number], key_of(name) + f"[{number}]" * (len(sources) > 1)
+            languages = source.languages or config.languages
+            if is_same_variety(*languages):
+                key = f"{key}.languages" if source.languages else "corpus.source, corpus.target"
+                problem = (
+                    f"{languages[0]} and {languages[1]} are one language; a model translates between two, which may be "
+                    "varieties: for a task within a language, give one side a code such as en-x-plain"
+                )
+            elif isinstance(source, BuiltinSource):
+                problem = _problem_of_builtin(source, languages)
+            else:
+                continue
+            keys.setdefault(problem, []).append(key)
+    keys.pop("", None)
+    if keys:
+        raise CorpusError("; ".join(f"{', '.join(dict.fromkeys(keys[problem]))}: {problem}" for problem in keys))
+
+
+def _problem_of_builtin(source: BuiltinSource, languages: Languages) -> str:
+    """Problem if a built-in corpus is in other languages; otherwise an empty string."""
+    requested = primary(languages[0]), primary(languages[1])
+    first, second = _LANGUAGES_OF_BUILTINS.get(source.builtin, requested)[:: -1 if source.reverse else 1]
+    if requested == (first, second) or source.builtin not in _LANGUAGES_OF_BUILTINS:
+        return ""
+    advice = f"set corpus.source to {first} and corpus.target to {second}"
+    if requested == (second, first):
+        advice = f"set `reverse: {str(not source.reverse).lower()}`"
+    return f"{source.builtin} is from {first} to {second}, not from {' to '.join(languages)}; {advice}"
 
 
 @dataclass(frozen=True)
@@ -77,7 +110,6 @@ class _Request:
     config: CorpusConfig
     seed: int
     stream_rows: int | None
-    spelling: Spelling
 
     @property
     def groups(self) -> dict[str, tuple[Source, ...]]:
@@ -95,7 +127,7 @@ class _Request:
             for name, group in self.groups.items()
         }
         filters, held_out = self.config.filters.model_dump(mode="json"), self.config.held_out(self.seed)
-        return fingerprint(sources, *languages, filters, held_out, self.stream_rows, self.spelling.key)
+        return fingerprint(sources, *languages, filters, held_out, self.stream_rows)
 
 
 def _read_corpora(request: _Request, cache: Cache, advance: Advance) -> dict[str, Corpus]:
@@ -117,18 +149,18 @@ def read_evaluation_pairs(
 
     Raises CorpusError, which names the corpus by `key`, if a source cannot be read or holds no pair.
     """
-    pairs, languages_of_pairs, blank_rows = list[Pair](), list[Languages](), list[BlankRow]()
-    reports = [ReadReport() for _ in sources]
-    for source, name, direction, report in zip(sources, names_of(sources), languages_of_sources, reports, strict=True):
+    pairs, languages_of_pairs, blank_rows, notes = list[Pair](), list[Languages](), list[BlankRow](), list[str]()
+    for source, name, direction in zip(sources, names_of(sources), languages_of_sources, strict=True):
+        report, origin = ReadReport(), name if len(sources) > 1 else ""
         blocks = clean_rows(read_rows(source, languages, report), source, languages, None)
         pairs_of_source, blank = pairs_of(blocks, key)
-        origin = name if len(sources) > 1 else ""
         blank_rows += (
             replace(row, num_before=len(pairs) + row.num_before, origin=origin, languages=direction) for row in blank
         )
         pairs += pairs_of_source
         languages_of_pairs += [direction] * len(pairs_of_source)
-    for note in dict.fromkeys(note for report in reports for note in report.notes()):
+        notes += report.notes()
+    for note in dict.fromkeys(notes):
         say(f"note: {note}")
     return pairs, languages_of_pairs, blank_rows
 
@@ -146,15 +178,11 @@ def pairs_of(blocks: Iterable[Block], key: str) -> tuple[list[Pair], list[BlankR
 
 
 def clean_rows(
-    rows: Iterable[Row],
-    source: TextSource,
-    languages: Languages,
-    filters: FilterConfig | None,
-    spelling: Spelling = AS_WRITTEN,
+    rows: Iterable[Row], source: TextSource, languages: Languages, filters: FilterConfig | None
 ) -> Iterator[Block]:
     """Rows of a source as blocks with tags; each row is filtered by itself."""
     direction, blocks = source.languages or languages, in_blocks(iter(rows), ROWS_PER_BLOCK)
-    for block in in_threads(lambda block: clean(block, filters, direction, spelling), blocks):
+    for block in in_threads(lambda block: clean(block, filters, direction), blocks):
         yield block if source.tag is None else block.tagged(source.tag)
 
 
@@ -205,6 +233,7 @@ def _open(folder: Path, name: str) -> Corpus:
     stored, code = (name, KEPT) if (folder / f"{name}.arrow").exists() else ("train", HELD_OUT)
     parts = [SourceRows(**part) for part in json.loads((folder / f"{stored}.json").read_text(encoding="utf-8"))]
     file = pa.OSFile(str(folder / f"{stored}.arrow"))
+    pa.ipc.open_file(file)  # Raises an error if the end is missing.
     return Corpus(folder.name, file, np.load(folder / f"{stored}.npy"), tuple(parts), code)
 
 
@@ -222,25 +251,16 @@ def _store_rows(
             first_row, digest, report = num_rows, hashlib.sha256(), ReadReport()
             rows = islice(read_rows(source, config.languages, report), request.stream_rows if is_train else None)
             filters = config.filters_of(source) if is_train else None
-            for block in clean_rows(rows, source, config.languages, filters, request.spelling):
+            for block in clean_rows(rows, source, config.languages, filters):
                 columns = [pa.array(block.numbers), block.source, block.target]
                 writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
-                for column in columns[1:]:
-                    _add_texts(digest, column)
+                digest.update(block.hashes.tobytes())
                 statuses.append(block.statuses)
                 hashes.append(block.hashes)
                 num_rows += len(block)
                 advance(len(block))
             place = name, first_row, num_rows - first_row, digest.hexdigest(), commit_of(source)
-            losses = dict(report.num_skipped), report.skipped, report.varieties, [*report.notes()]
-            parts.append(SourceRows(*place, *losses))
+            skipped = len(report.skipped), report.skipped[:_MOST_SKIPPED]
+            parts.append(SourceRows(*place, *skipped, report.varieties, [*report.notes()]))
     corpus = Corpus(path.parent.name, pa.OSFile(str(path)), np.concatenate(statuses), tuple(parts))
     return corpus, np.concatenate(hashes, axis=1)
-
-
-def _add_texts(digest: Any, column: pa.Array) -> None:
-    """Update a digest with texts and with the offset of each."""
-    whole = pa.concat_arrays([column, pa.array([], column.type)])  # Copied: a slice keeps all buffers.
-    for buffer in whole.buffers()[1:]:
-        if buffer is not None:
-            digest.update(buffer)

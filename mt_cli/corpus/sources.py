@@ -22,13 +22,12 @@ from mt_cli.config.sources import (
 )
 from mt_cli.corpus.cache import digest_of_file
 from mt_cli.corpus.dataset import commit_of_dataset, identity_of_dataset, read_dataset
-from mt_cli.corpus.folder import content_of_folder, files_in_folder, places_in_folder, read_folder
-from mt_cli.corpus.formats.delimited import is_quoted
-from mt_cli.corpus.formats.table import FORMATS, format_of, read_file
+from mt_cli.corpus.folder import files_in_folder, places_in_folder, read_folder
+from mt_cli.corpus.formats.table import format_of, read_file
 from mt_cli.corpus.lines import count_lines, read_lines
 from mt_cli.corpus.misalignment import first_misaligned_line
 from mt_cli.corpus.practice import reverse_words
-from mt_cli.corpus.read_report import Item, ReadReport
+from mt_cli.corpus.read_report import ReadReport
 from mt_cli.corpus.rows import Languages, Row
 from mt_cli.errors import CorpusError
 
@@ -45,23 +44,22 @@ def read_rows(source: TextSource, languages: Languages, report: ReadReport | Non
 
     Raises CorpusError if the source is missing, unreadable, not UTF-8, or misaligned.
     """
-    rows = (report or ReadReport()).rows(_items_of(source, languages_in(source, languages)))
-    return ((number, second, first) for number, first, second in rows) if source.reverse else rows
-
-
-def _items_of(source: TextSource, languages: Languages) -> Iterator[Item]:
+    report = ReadReport() if report is None else report
+    in_text = languages_in(source, languages)
     match source:
         case DatasetSource():
-            return read_dataset(source, languages)
+            rows = read_dataset(source, in_text, report)
         case FilesSource():
-            return _read_files(source)
+            rows = _read_files(source)
         case FileSource():
-            return read_file(Path(source.file), languages, source.columns, source.format)
+            rows = read_file(Path(source.file), in_text, source.columns, source.format, report)
         case FolderSource():
-            return read_folder(source, languages)
+            rows = read_folder(source, in_text, report)
         case BuiltinSource():
-            return _read_builtin(source, languages)
-    raise TypeError(source)
+            rows = _read_builtin(source, in_text)
+        case _:
+            raise TypeError(source)
+    return ((number, second, first) for number, first, second in rows) if source.reverse else rows
 
 
 def languages_in(source: TextSource, languages: Languages) -> Languages:
@@ -74,14 +72,11 @@ def content_of(source: TextSource, languages: Languages) -> Any:
     """JSON value that changes when the text of the source, or the beginning of a stream, changes."""
     if source.streaming:
         return list(islice(read_rows(source, languages), _ROWS_OF_STREAM))
-    match source:
-        case DatasetSource():
-            return identity_of_dataset(source)
-        case FolderSource():
-            return content_of_folder(source)
-        case FileSource():
-            format_of(Path(source.file), source.format)  # An unknown format is reported before a missing file.
-    return [digest_of_file(path) for path in files_of(source)]
+    if isinstance(source, DatasetSource):
+        return identity_of_dataset(source)
+    if isinstance(source, FileSource):
+        format_of(Path(source.file), source.format)  # An unknown format is reported before a missing file.
+    return [(str(path), digest_of_file(path)) for path in files_of(source)]
 
 
 def files_of(source: TextSource) -> list[Path]:
@@ -98,19 +93,30 @@ def files_of(source: TextSource) -> list[Path]:
     return []
 
 
-def _name_of(source: TextSource) -> str:
-    """Name of a source in reports."""
+def names_of(sources: Sequence[TextSource]) -> list[str]:
+    """Names of sources in reports; duplicates get the name of the second file, or a number."""
+    names = [_name_of(source) for source in sources]
+    names = [
+        _name_of(source, 1) if isinstance(source, FilesSource) and names.count(name) > 1 else name
+        for source, name in zip(sources, names, strict=True)
+    ]
+    numbered = [f"{name} {names[:index].count(name) + 1}" for index, name in enumerate(names)]
+    return [long if names.count(name) > 1 else name for name, long in zip(names, numbered, strict=True)]
+
+
+def _name_of(source: TextSource, number: int = 0) -> str:
+    """Name of a source; two files have the name of the file with this number."""
     if source.name:
         return source.name
     match source:
         case DatasetSource():
             name = " ".join(filter(None, (source.dataset, source.subset)))
-        case FolderSource():
-            name = Path(source.folder).name
         case BuiltinSource():
             name = source.builtin
+        case FolderSource():
+            name = Path(source.folder).name
         case _:
-            name = files_of(source)[0].name
+            name = files_of(source)[number].name
     return name + " reversed" * source.reverse
 
 
@@ -119,31 +125,15 @@ def places_in(corpus: CorpusConfig, name: str, rows: Collection[tuple[str, int]]
     sources = corpus.groups.get(name) or corpus.train  # A held-out share is in the sources of `train`.
     places = dict[tuple[str, int], str]()
     for origin, source in zip(names_of(sources), sources, strict=True):
-        unit = _unit_of(source)
-        places |= {(name, number): f"{unit} {number:,}" for name, number in rows if name == origin}
         numbers = {number for row_origin, number in rows if row_origin == origin}
         if numbers and isinstance(source, FolderSource):
-            in_folder = places_in_folder(source, languages_in(source, corpus.languages), numbers)
-            places |= {(origin, number): place for number, place in in_folder.items()}
+            in_source = places_in_folder(source, languages_in(source, corpus.languages), numbers)
+        else:
+            unit = "row" if isinstance(source, DatasetSource) else "line"
+            unit = format_of(Path(source.file), source.format).unit if isinstance(source, FileSource) else unit
+            in_source = {number: f"{unit} {number:,}" for number in numbers}
+        places |= {(origin, number): place for number, place in in_source.items()}
     return places
-
-
-def _unit_of(source: Source) -> str:
-    """What the numbers of the rows of a source count."""
-    if isinstance(source, FileSource):
-        return format_of(Path(source.file), source.format).unit
-    return "row" if isinstance(source, DatasetSource) else "line"
-
-
-def notes_on_files(corpus: CorpusConfig) -> list[str]:
-    """Notes for users on the quotation marks in files; raises CorpusError if a file cannot be read."""
-    notes: list[str] = []
-    for source in (source for sources in corpus.groups.values() for source in sources):
-        if isinstance(source, FileSource | FolderSource):
-            tables = (path for path in files_of(source) if format_of(path, source.format) is FORMATS["tsv"])
-            quoted = next(filter(is_quoted, tables), None)
-            notes += [f"{quoted}: quoted as spreadsheets do; read without the quotation marks"] if quoted else []
-    return list(dict.fromkeys(notes))
 
 
 def commit_of(source: TextSource) -> str | None:
@@ -158,14 +148,12 @@ def with_commits(corpus: CorpusConfig, previous: CorpusConfig | None = None) -> 
     `commit_of_dataset`.
     """
     before = previous.groups if previous else {}
-
-    def group(name: str, sources: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple(map(_with_commit, sources, (*before.get(name, ()), *[None] * len(sources))))
-
-    changed = {name: group(name, sources) for name, sources in corpus.groups.items()}
-    extra = {name: changed[name] for name in corpus.extra_tests}
-    update = {name: changed[name] for name in ("train", "valid", "test") if name in changed}
-    return corpus.model_copy(update=update | {"extra_tests": extra})
+    changed: dict[str, Any] = {
+        name: tuple(map(_with_commit, sources, (*before.get(name, ()), *[None] * len(sources))))
+        for name, sources in corpus.groups.items()
+    }
+    extra = {name: changed.pop(name) for name in corpus.extra_tests}
+    return corpus.model_copy(update=changed | {"extra_tests": extra})
 
 
 def _with_commit(source: Source, before: Source | None) -> Source:
@@ -174,19 +162,6 @@ def _with_commit(source: Source, before: Source | None) -> Source:
     if isinstance(before, DatasetSource) and before.model_copy(update={"revision": None}) == source:
         return before
     return source.model_copy(update={"revision": commit_of_dataset(source)})
-
-
-def names_of(sources: Sequence[TextSource]) -> list[str]:
-    """Names of sources in reports; duplicates get the name of the second file, or a number."""
-    names = [*map(_name_of, sources)]
-    names = [
-        f"{Path(source.files[1]).name}{' reversed' * source.reverse}"
-        if isinstance(source, FilesSource) and source.name is None and names.count(name) > 1
-        else name
-        for source, name in zip(sources, names, strict=True)
-    ]
-    numbered = [f"{name} {names[:index].count(name) + 1}" for index, name in enumerate(names)]
-    return [long if names.count(name) > 1 else name for name, long in zip(names, numbered, strict=True)]
 
 
 def in_blocks(rows: Iterator[T], size: int) -> Iterator[list[T]]:
@@ -209,21 +184,21 @@ def _read_files(source: FilesSource) -> Iterator[Row]:
         ) from None
 
 
-def _check_line_counts(source_path: Path, target_path: Path) -> None:
-    num_sources, num_targets = count_lines(source_path), count_lines(target_path)
+def _check_line_counts(*paths: Path) -> None:
+    num_sources, num_targets = map(count_lines, paths)
     if num_sources == num_targets:
         return
-    for path in (source_path, target_path):
+    for path in paths:
         next(read_lines(path), None)  # Raises the error of a file that is not text.
-    sides = (in_blocks(read_lines(path), _LINES_PER_BLOCK) for path in (source_path, target_path))
-    lines = enumerate(first_misaligned_line(*blocks) for blocks in zip(*sides, strict=False))
+    blocks = zip(*(in_blocks(read_lines(path), _LINES_PER_BLOCK) for path in paths), strict=False)
+    lines = enumerate(first_misaligned_line(*block) for block in blocks)
     first = next((number * _LINES_PER_BLOCK + line for number, line in lines if line is not None), None)
     near = "" if first is None else f"; they seem to diverge near line {first:,}"
-    numbers = f"{source_path} has {num_sources:,} lines and {target_path} has {num_targets:,}"
+    numbers = f"{paths[0]} has {num_sources:,} lines and {paths[1]} has {num_targets:,}"
     raise CorpusError(f"{numbers}: {_LINES_BELONG}{near}")
 
 
-def _read_builtin(source: BuiltinSource, languages: Languages) -> Iterator[Item]:
+def _read_builtin(source: BuiltinSource, languages: Languages) -> Iterator[Row]:
     path = _practice_file(source)
     if path.suffix == ".gz":
         return read_file(path, languages, None, "plain_tsv")

@@ -1,10 +1,9 @@
-"""Hashes of texts and pairs, after a tokenizer's spelling, or without case, punctuation and letter forms."""
+"""Hashes of texts and pairs, in composed form, or without case, punctuation and letter forms."""
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable
 
 import numpy as np
 import regex
@@ -20,22 +19,10 @@ _BETWEEN_WORDS = regex.compile(r"[^\p{L}\p{M}\p{N}]+\p{M}*|[\u0591-\u05c7\u064b-
 """Also the vowel points of Hebrew and Arabic, which most texts leave out."""
 
 
-class Spelling(NamedTuple):
-    """Spelling of a text before a tokenizer splits it."""
-
-    key: Any
-    """JSON value that is equal for equal spellings."""
-    spell: Callable[[str], str] | None
-    """None: texts stay as they are."""
-
-
-AS_WRITTEN = Spelling(None, None)
-
-
-def hashes_of(texts: Iterable[str], language: str, spelling: Spelling = AS_WRITTEN) -> Hashes:
-    """64-bit hash (XXH3) of each text in a language as it is spelled, equal on all machines."""
-    spelled, seed = texts if spelling.spell is None else map(spelling.spell, texts), hash_of(primary(language))
-    return np.fromiter((hash_of(text, seed) for text in spelled), np.uint64).view(np.int64)
+def hashes_of(texts: Iterable[str], language: str) -> Hashes:
+    """64-bit hash (XXH3) of each text in a language, composed (NFC); equal on all machines."""
+    seed = hash_of(primary(language))
+    return np.fromiter((hash_of(unicodedata.normalize("NFC", text), seed) for text in texts), np.uint64).view(np.int64)
 
 
 def hash_of(text: str, seed: int = 0) -> int:

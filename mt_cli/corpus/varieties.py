@@ -6,11 +6,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from mt_cli.corpus.languages import parsed, primary, script_of
+from mt_cli.corpus.read_report import ReadReport
 from mt_cli.corpus.rows import Languages
 from mt_cli.errors import CorpusError
 
@@ -30,46 +30,21 @@ def variety_of(code: str) -> str:
     return "-".join([*filter(None, subtags), *([tag.private] if tag.private else [])])
 
 
-@dataclass
-class Varieties:
-    """Languages of the segments in a file or folder."""
-
-    counts: dict[str, int] = field(default_factory=dict)
-    """Number of segments of each variety, by its first spelling."""
-    _spellings: dict[str, str] = field(default_factory=dict)
-
-    def add(self, code: str, number: int = 1) -> None:
-        """Count segments of a language."""
-        spelling = self._spellings.setdefault(variety_of(code), code)
-        self.counts[spelling] = self.counts.get(spelling, 0) + number
-
-    def update(self, other: Varieties) -> None:
-        """Add the segments of another file."""
-        for code, number in other.counts.items():
-            self.add(code, number)
-
-    def listed(self, codes: Iterable[str] | None = None) -> str:
-        """Varieties with their number of segments, for people; by default all of them."""
-        texts = [f"{code} ({self.counts[code]:,})" for code in (self.counts if codes is None else codes)]
-        if texts:
-            texts[0] = texts[0].replace(")", " segments)")
-        return ", ".join(texts[:_LISTED] + [f"{len(texts) - _LISTED:,} more"] * (len(texts) > _LISTED))
+def merged_spellings(counts: Mapping[str, int]) -> dict[str, int]:
+    """Number of segments of each variety, by its first spelling, given the number for each spelling."""
+    merged: dict[str, tuple[str, int]] = {}
+    for code, number in counts.items():
+        spelling, earlier = merged.get(variety_of(code), (code, 0))
+        merged[variety_of(code)] = spelling, earlier + number
+    return dict(merged.values())
 
 
-@dataclass(frozen=True)
-class ChosenVarieties:
-    """Varieties in a source, chosen for the languages of a config."""
-
-    codes: Mapping[str, str]
-    """Code in the source, by language of the config."""
-    notes: Sequence[str]
-    """Lines for users."""
-
-    @property
-    def sides(self) -> tuple[str, str]:
-        """Varieties of the source and the target."""
-        source, target = map(variety_of, self.codes.values())
-        return source, target
+def listed(varieties: Mapping[str, int]) -> str:
+    """Varieties with their number of segments, for people."""
+    texts = [f"{code} ({number:,})" for code, number in varieties.items()]
+    if texts:
+        texts[0] = texts[0].replace(")", " segments)")
+    return ", ".join(texts[:_LISTED] + [f"{len(texts) - _LISTED:,} more"] * (len(texts) > _LISTED))
 
 
 def is_same_variety(code: str, second_code: str) -> bool:
@@ -114,37 +89,35 @@ def _contradicts(code: str, second_code: str) -> bool:
     return len(territories) > 1
 
 
-def chosen_varieties(varieties: Varieties, languages: Languages, where: str) -> ChosenVarieties:
-    """Choose a variety in a source for each language of a config; varieties are never mixed.
+def chosen_varieties(
+    varieties: Mapping[str, int], languages: Languages, where: str, report: ReadReport
+) -> tuple[str, str]:
+    """Choose the code in a source for each language of a config; varieties are never mixed.
 
+    `report` gets the choice, with a note if other varieties are not read, or if a variety contradicts its language.
     Raises CorpusError if a language has no segment.
     """
-    if not varieties.counts:
+    if not varieties:
         raise CorpusError(f"{where}: has no segment in a language that it names")
-    codes = {language: _chosen(varieties, language, where) for language in languages}
+    codes: dict[str, str] = {}
+    for language in languages:
+        code = nearest_variety(language, varieties)
+        if code is None:
+            raise CorpusError(f"{where}: no segment is in `{language}`; there is text in {listed(varieties)}")
+        codes[language] = code
+        chosen = listed({code: varieties[code]})
+        others = {other: number for other, number in varieties.items() if primary(other) == primary(language)}
+        others.pop(code)
+        if others:
+            report.choices.append(f"{where}: `{language}` is read from {chosen}; not read: {listed(others)}")
+        elif _contradicts(language, code):
+            report.choices.append(f"{where}: has no `{language}`; {chosen} is read instead")
     source, target = (codes[language] for language in languages)
     if source == target:
         both = " and ".join(f"`{language}`" for language in languages)
-        raise CorpusError(f"{where}: {both} are both read from {source}; there is text in {varieties.listed()}")
-    notes = (_note_on_choice(varieties, language, code, where) for language, code in codes.items())
-    return ChosenVarieties(codes, [*filter(None, notes)])
-
-
-def _chosen(varieties: Varieties, language: str, where: str) -> str:
-    code = nearest_variety(language, varieties.counts)
-    if code is None:
-        raise CorpusError(f"{where}: no segment is in `{language}`; there is text in {varieties.listed()}")
-    return code
-
-
-def _note_on_choice(varieties: Varieties, language: str, code: str, where: str) -> str:
-    """Note if other varieties are not read, or if the variety contradicts the language; otherwise empty."""
-    others = [other for other in varieties.counts if other != code and primary(other) == primary(language)]
-    if others:
-        return f"{where}: `{language}` is read from {varieties.listed([code])}; not read: {varieties.listed(others)}"
-    if _contradicts(language, code):
-        return f"{where}: has no `{language}`; {varieties.listed([code])} is read instead"
-    return ""
+        raise CorpusError(f"{where}: {both} are both read from {source}; there is text in {listed(varieties)}")
+    report.varieties |= codes
+    return source, target
 
 
 def notes_on_mixtures(readings: Iterable[tuple[str, Mapping[str, str]]]) -> Iterator[str]:
@@ -152,13 +125,11 @@ def notes_on_mixtures(readings: Iterable[tuple[str, Mapping[str, str]]]) -> Iter
 
     `readings` has the name of each corpus, and the variety that was read for each language.
     """
-    corpora: dict[str, dict[str, str]] = {}
+    first: dict[str, tuple[str, str]] = {}
+    noted: set[str] = set()
     for name, varieties in readings:
         for language, code in varieties.items():
-            corpora.setdefault(language, {}).setdefault(code, name)
-    for language, names in corpora.items():
-        first, *codes = names
-        for code in codes:
-            if _contradicts(first, code):
-                yield f"`{language}` is {first} in {names[first]}, and {code} in {names[code]}"
-                break
+            earlier, where = first.setdefault(language, (code, name))
+            if _contradicts(earlier, code) and language not in noted:
+                noted.add(language)
+                yield f"`{language}` is {earlier} in {where}, and {code} in {name}"

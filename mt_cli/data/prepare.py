@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,18 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sections import Config
 from mt_cli.corpus import languages
 from mt_cli.corpus.augmented_text import TextAugmentation
 from mt_cli.corpus.cache import Cache, fingerprint
 from mt_cli.corpus.cleaning import KEPT, STATUS_CODES, Mask
 from mt_cli.corpus.corpus import Corpus
-from mt_cli.corpus.language_checks import key_of
 from mt_cli.corpus.protected_text import Protection
-from mt_cli.corpus.reading import read_corpora
+from mt_cli.corpus.reading import key_of, read_corpora
 from mt_cli.corpus.rows import Pair, untagged
-from mt_cli.corpus.sources import content_of, names_of, notes_on_files
+from mt_cli.corpus.sources import content_of, names_of
 from mt_cli.corpus.text_hashes import Hashes, PairHashes, hashes_of, pair_hashes, seed_of
 from mt_cli.data.batches import MixedPairs, TrainingPairs, count_batches, shares_by_temperature
 from mt_cli.data.encode import EncodedPairs, Statistics, encode_corpora
@@ -32,7 +29,6 @@ from mt_cli.errors import CorpusError
 from mt_cli.runtime.console import Progress, say
 from mt_cli.runtime.devices import release_memory
 from mt_cli.runtime.group import ALONE, Group
-from mt_cli.tokenizer.spelling import spelling_of
 from mt_cli.tokenizer.tokenizer import TokenizerPair, load_tokenizers, save_tokenizers
 from mt_cli.tokenizer.training import train_tokenizers
 
@@ -68,8 +64,6 @@ def prepare(
     for note in [*notes_on_tags(config), *(notes_on_words(config) if tokenizers is None else [])]:
         say(f"note: {note}")
     corpora = read(config, cache, stream_rows)
-    for note in _notes_on_files(corpora, config.corpus, cache):
-        say(f"note: {note}")
     tokenizers = tokenizers or _trained_tokenizers(corpora, config, cache)
     encoded, statistics, is_short_enough = encode_corpora(corpora, tokenizers, config.corpus, cache)
     for name, pairs in encoded.items():
@@ -85,19 +79,7 @@ def prepare(
 def read(config: Config, cache: Cache, stream_rows: int | None = None) -> dict[str, Corpus]:
     """Read and clean all corpora except streams, with progress; takes them from the cache if it has them."""
     with Progress("reading", None, "pair").counting() as advance:
-        return read_corpora(
-            config.corpus, config.training.seed, cache, advance, stream_rows, spelling_of(config.tokenizer)
-        )
-
-
-def _notes_on_files(corpora: Mapping[str, Corpus], corpus: CorpusConfig, cache: Cache) -> list[str]:
-    """Notes on the files of the corpora; the cache keeps them, so that files are read once."""
-    key = fingerprint(next(iter(corpora.values())).fingerprint, corpus.model_dump(mode="json"))
-
-    def make(folder: Path) -> None:
-        (folder / "notes.json").write_text(json.dumps(notes_on_files(corpus)), encoding="utf-8")
-
-    return cache.entry(f"notes-{key}", make, lambda folder: list(json.loads((folder / "notes.json").read_bytes())))
+        return read_corpora(config.corpus, config.training.seed, cache, advance, stream_rows)
 
 
 def _trained_tokenizers(corpora: Mapping[str, Corpus], config: Config, cache: Cache) -> TokenizerPair:
@@ -145,7 +127,7 @@ def _tokenizer_pairs(corpora: Mapping[str, Corpus], config: Config) -> Callable[
     """Reader of the pairs as they are written, each with the number of its corpus."""
     number = config.tokenizer.sample_pairs
     if "train" not in corpora:
-        pairs = first_pairs(config.corpus, number or 0, spelling_of(config.tokenizer))
+        pairs = first_pairs(config.corpus, number or 0)
         return lambda: pairs
     train = corpora["train"]
     mask = sample(train, number, config.training.seed)
@@ -176,8 +158,7 @@ def corpus_pairs(data: Data, config: Config, group: Group = ALONE) -> TrainingPa
     """Unchanged training pairs of the corpora, in the proportions of the config, or streamed."""
     corpus, training = config.corpus, config.training
     if corpus.is_streaming:
-        spelling, hashes = spelling_of(config.tokenizer), evaluation_hashes(data, config)
-        return StreamedPairs(corpus, data.tokenizers, hashes, training.seed, group, spelling)
+        return StreamedPairs(corpus, data.tokenizers, evaluation_hashes(data, config), training.seed, group)
     return MixedPairs(data.encoded["train"], times_per_epoch(data, config), training.tokens_per_batch, training.seed)
 
 
@@ -205,9 +186,8 @@ def _times_by_temperature(part_sizes: Sequence[int], config: Config) -> list[flo
 
 def evaluation_hashes(data: Data, config: Config) -> Hashes:
     """Hashes of all sentences of validation and test sets, without tags, in their languages."""
-    spelling = spelling_of(config.tokenizer)
     hashes = [
-        hashes_of(texts, language, spelling)
+        hashes_of(texts, language)
         for name, corpus in data.corpora.items()
         if name != "train"
         for languages, *sides in corpus.untagged_blocks(config.corpus.languages_of(name), config.corpus.tags)

@@ -56,8 +56,8 @@ def _part_row(data: Data, name: str, index: int) -> dict[str, Any]:
         "num_kept": statistics.num_pairs[index],
         "num_held_out": 0 if is_share else counts.get("held_out", 0),
         "dropped": dropped,
-        # Units and files that were skipped in reading are in the rows of `train` too.
-        **({} if is_share else {f"num_skipped_{kind}s": number for kind, number in part.num_skipped.items()}),
+        # Files that were skipped in reading are in the rows of `train` too.
+        **({"num_skipped_files": part.num_skipped} if part.num_skipped and not is_share else {}),
         **({"skipped": [*part.skipped]} if part.skipped and not is_share else {}),
     }
 

@@ -20,7 +20,7 @@ from mt_cli.corpus.read_report import ReadReport
 from mt_cli.corpus.reading import clean_rows
 from mt_cli.corpus.rows import Pair, Row
 from mt_cli.corpus.sources import in_blocks, read_rows
-from mt_cli.corpus.text_hashes import AS_WRITTEN, Hashes, Spelling
+from mt_cli.corpus.text_hashes import Hashes
 from mt_cli.data.batches import Pool
 from mt_cli.data.encode import EncodedPairs, encode_block
 from mt_cli.runtime.cpus import in_threads
@@ -45,10 +45,9 @@ class StreamedPairs:
         evaluation_hashes: Hashes,
         seed: int,
         group: Group = ALONE,
-        spelling: Spelling = AS_WRITTEN,
     ) -> None:
         self._config, self._tokenizers, self._seed, self._group = config, tokenizers, seed, group
-        self._evaluation_hashes, self._spelling = evaluation_hashes, spelling
+        self._evaluation_hashes = evaluation_hashes
         self.num_pools: int | None = None
         self.counts: Sequence[Counter[str]] = [Counter() for _ in config.train]
         """Rows by status for each corpus; the key `damaged` counts skipped files and units."""
@@ -65,7 +64,7 @@ class StreamedPairs:
         reports = [ReadReport() for _ in self._config.train]
         num_skipped = [0] * len(reports)
         for number, buffer in enumerate(_buffers(self._config, reports)):
-            before, num_skipped = num_skipped, [report.num_skipped.total() for report in reports]
+            before, num_skipped = num_skipped, [len(report.skipped) for report in reports]
             if number >= first:
                 for counts, now, earlier in zip(self.counts, num_skipped, before, strict=True):
                     counts.update({"damaged": now - earlier})
@@ -74,7 +73,7 @@ class StreamedPairs:
 
     def _encode(self, buffer: Sequence[_Rows]) -> EncodedPairs:
         """Encode the rows that are kept; several processes share the blocks and exchange the ids."""
-        blocks, statuses = _filtered(buffer, self._config, self._evaluation_hashes, self._spelling, self._group)
+        blocks, statuses = _filtered(buffer, self._config, self._evaluation_hashes, self._group)
 
         def encode(numbers: Sequence[int]) -> list[tuple[pa.RecordBatch, Mask]]:
             texts = (blocks[number].kept_texts() for number in numbers)
@@ -129,11 +128,11 @@ class _Repeated:
         return readings
 
 
-def first_pairs(config: CorpusConfig, number: int, spelling: Spelling = AS_WRITTEN) -> list[tuple[int, Pair]]:
+def first_pairs(config: CorpusConfig, number: int) -> list[tuple[int, Pair]]:
     """First `number` kept pairs of a stream, each with the number of its corpus, for training tokenizers."""
     pairs: list[tuple[int, Pair]] = []
     for buffer in _buffers(config, [ReadReport() for _ in config.train]):
-        for number_of_block, block in _filtered(buffer, config, np.empty(0, np.int64), spelling)[0].items():
+        for number_of_block, block in _filtered(buffer, config, np.empty(0, np.int64))[0].items():
             part = buffer[number_of_block].part
             pairs.extend((part, pair) for pair in zip(*block.kept_texts(), strict=True))
         if len(pairs) >= number:
@@ -171,11 +170,7 @@ def _buffers(config: CorpusConfig, reports: Sequence[ReadReport]) -> Iterator[li
 
 
 def _filtered(
-    buffer: Sequence[_Rows],
-    config: CorpusConfig,
-    evaluation_hashes: Hashes,
-    spelling: Spelling,
-    group: Group = ALONE,
+    buffer: Sequence[_Rows], config: CorpusConfig, evaluation_hashes: Hashes, group: Group = ALONE
 ) -> tuple[dict[int, Block], list[_Statuses]]:
     """Blocks of this process by number, and the statuses of all blocks; the processes of a group share the filtering.
 
@@ -185,7 +180,7 @@ def _filtered(
 
     def clean(number: int) -> Block:
         part, _, rows = buffer[number]
-        (block,) = clean_rows(rows, config.train[part], config.languages, filters[part], spelling)
+        (block,) = clean_rows(rows, config.train[part], config.languages, filters[part])
         return block
 
     def clean_share(numbers: Sequence[int]) -> list[tuple[_Statuses, Hashes]]:

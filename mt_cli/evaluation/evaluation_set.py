@@ -12,9 +12,8 @@ from mt_cli.config.sections import Config
 from mt_cli.config.sources import FilesSource
 from mt_cli.config.tags import Tagging
 from mt_cli.corpus.cache import Cache
-from mt_cli.corpus.language_checks import key_of
 from mt_cli.corpus.plain_text import input_lines
-from mt_cli.corpus.reading import clean_rows, pairs_of, read_evaluation_pairs
+from mt_cli.corpus.reading import clean_rows, key_of, pairs_of, read_evaluation_pairs
 from mt_cli.corpus.rows import BlankRow, Languages, Pair, tagged_text
 from mt_cli.data.prepare import fingerprints_of, read
 from mt_cli.errors import InputError

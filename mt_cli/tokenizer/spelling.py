@@ -9,7 +9,6 @@ from unicodedata import category, is_normalized, normalize
 from tokenizers import Regex, normalizers
 
 from mt_cli.config.sections import TokenizerConfig
-from mt_cli.corpus.text_hashes import AS_WRITTEN, Spelling
 
 ALL_APOSTROPHES = "'’ʼ‘ʻ`´′ʹꞌ＇"
 """The apostrophe, and characters that are written in its place inside words."""
@@ -71,15 +70,6 @@ def _is_letter(text: str) -> bool:
     first, marks = text[:1], text[1:]
     is_first = bool(first) and (category(first)[0] == "L" or first in ALL_APOSTROPHES)
     return is_first and len(marks) < 4 and {*map(category, marks)} <= {"Mn"} and is_normalized("NFC", text)
-
-
-def spelling_of(config: TokenizerConfig) -> Spelling:
-    """Spelling that the tokenizers of a config give a text; SentencePiece models are assumed to use NFKC."""
-    if config.algorithm == "sentencepiece":
-        config = config.model_copy(update={"normalize": ("nfkc", *config.normalize)})
-    if not config.changes_of_spelling:
-        return AS_WRITTEN
-    return Spelling([*config.changes_of_spelling], normalizers.Sequence(normalization(config)).normalize_str)
 
 
 def respelled(text: str, config: TokenizerConfig) -> str:

@@ -13,7 +13,7 @@ from mt_cli.data.batches import MixedPairs
 from mt_cli.data.concatenation import concatenated_pairs
 from mt_cli.data.encode import EncodedPairs
 from mt_cli.data.made_up_words import made_up_words, usable_words
-from mt_cli.data.prepare import longest_source, prepare, read, tokenizer_pairs
+from mt_cli.data.prepare import longest_source, read, tokenizer_pairs
 from mt_cli.tokenizer.special_tokens import SPACE, UNK_ID
 from mt_cli.tokenizer.training import train_tokenizer
 
@@ -235,16 +235,3 @@ def test_capitals_of_vocabularies_are_those_of_each_direction(tmp_path):
     pairs = tokenizer_pairs(read(config, Cache(tmp_path / "cache")), config)
     turkish = "B\u0130R K\u0130\u015e\u0130"
     assert [*pairs()] == [(turkish, "THIS IS HIS"), ("THIS IS HIS", turkish)]
-
-
-def test_files_are_read_once_for_notes_on_them(tmp_path, monkeypatch, capsys):
-    for name in ("train", "valid"):
-        (tmp_path / f"{name}.tsv").write_text(f'"a ""quoted"" {name}"\tb {name}\n', encoding="utf-8")
-    files = {name: {"file": str(tmp_path / f"{name}.tsv")} for name in ("train", "valid")}
-    config = parse_config({"name": "x", "corpus": {"source": "xx", "target": "yy", **files}}, "x")
-    notes = []
-    for _ in range(2):
-        prepare(config, Cache(tmp_path / "cache"))
-        notes.append([line for line in capsys.readouterr().err.splitlines() if "spreadsheets" in line])
-        monkeypatch.setattr("mt_cli.data.prepare.notes_on_files", None)
-    assert notes[0] == notes[1] and len(notes[0]) == 2

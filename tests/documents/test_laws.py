@@ -63,7 +63,7 @@ def translations_of(folder, sample, raw):
     """Texts of a translated document, or translations if they stand beside the texts."""
     if sample.suffix == ".po":
         (folder / "b.po").write_bytes(raw.replace(b"#, fuzzy\n", b"").replace(b", fuzzy", b""))
-        pairs = [row[1:] for row in read_po(folder / "b.po", ("en", "it"), None)]
+        pairs = [row[1:] for row in read_po(folder / "b.po")]
         return [target for source, target in pairs if source != "kept"]
     if sample.suffix.startswith(".xl"):
         targets = (node for node in ElementTree.fromstring(raw).iter() if node.tag == "target")

@@ -36,6 +36,7 @@ def corpora_of(tmp_path, name):
 READ = """
 import json, time
 from mt_cli.corpus.dataset import read_dataset
+from mt_cli.corpus.read_report import ReadReport
 from mt_cli.config.sources import DatasetSource
 from mt_cli.errors import MtError
 
@@ -43,7 +44,8 @@ results, waits = {}, []
 time.sleep = waits.append
 for name, options in json.load(open("sources.json")).items():
     try:
-        rows = len(list(read_dataset(DatasetSource(dataset=f"org/{name}", **options), ("en", "de"))))
+        dataset = DatasetSource(dataset=f"org/{name}", **options)
+        rows = len(list(read_dataset(dataset, ("en", "de"), ReadReport())))
         results[name] = [0, str(rows)]
     except MtError as error:
         results[name] = [error.exit_code, str(error)]

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from mt_cli.config.corpora import CorpusConfig
-from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.augmented_text import with_typos
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.languages import words_of
@@ -16,7 +15,6 @@ from mt_cli.corpus.protected_text import Protection
 from mt_cli.corpus.reading import read_corpora
 from mt_cli.corpus.text_hashes import loose
 from mt_cli.errors import CorpusError, MtError
-from mt_cli.tokenizer.spelling import spelling_of
 
 
 def write(path, lines):
@@ -28,13 +26,12 @@ def table(path, pairs):
     return {"file": write(path, [f"{source}\t{target}" for source, target in pairs])}
 
 
-def corpora_of(tmp_path, seed=1, advance=lambda number: None, spelling=None, **corpus):
+def corpora_of(tmp_path, seed=1, advance=lambda number: None, **corpus):
     tmp_path.mkdir(exist_ok=True)
     valid = table(tmp_path / "default.tsv", [("a valid text", "its translation")])
     tree = {"source": "xx", "target": "yy", "valid": valid, **corpus}
     config = CorpusConfig.model_validate(tree, strict=False)
-    options = {} if spelling is None else {"spelling": spelling}
-    return read_corpora(config, seed, Cache(tmp_path / "cache"), advance, **options)
+    return read_corpora(config, seed, Cache(tmp_path / "cache"), advance)
 
 
 def some_pairs(first, last):
@@ -78,37 +75,20 @@ def test_held_out_pairs_do_not_depend_on_spelling(tmp_path):
     pairs = [(f"Perché {number} l'età", f"Why {number} age") for number in range(300)]
     other = [(unicodedata.normalize("NFD", one).replace("'", "’").upper(), two) for one, two in pairs]
     held_out = []
-    for rows, options in ((pairs, {}), (other, {}), (pairs, {"normalize": ("apostrophes",)})):
-        spelling = spelling_of(TokenizerConfig(**options))
+    for rows in (pairs, other):
         train, valid = table(tmp_path / "a.tsv", rows), {"fraction": 0.2, "seed": 1}
-        corpora = corpora_of(tmp_path, spelling=spelling, train=train, valid=valid)
+        corpora = corpora_of(tmp_path, train=train, valid=valid)
         held_out.append([target for _, target in corpora["valid"].pairs])
-    assert held_out[0] == held_out[1] == held_out[2]
+    assert held_out[0] == held_out[1]
 
 
-@pytest.mark.parametrize(
-    ("options", "text", "same", "other"),
-    [
-        ({"normalize": ("nfc",)}, "perché no", "perche\u0301 no", "perche no"),
-        ({"normalize": ("apostrophes",)}, "l'età", "l’età", "l età"),
-        ({"normalize": ("joined_apostrophes",)}, "ch'a", "ch ' a", "ch a"),
-        ({"letters": {"ã": "â"}}, "tetâ", "tetã", "teta"),
-        ({"algorithm": "sentencepiece"}, "ﬁne", "fine", "Fine"),
-    ],
-)
-def test_duplicates_are_found_as_the_tokenizer_spells_them(tmp_path, options, text, same, other):
-    corpus = {
-        "source": "xx",
-        "target": "yy",
-        "train": table(tmp_path / "train.tsv", [(text, "a"), (same, "a"), (other, "a"), ("held", text), ("x", "y")]),
-        "test": table(tmp_path / "test.tsv", [("t", same)]),
-        "valid": table(tmp_path / "valid.tsv", [("valid", "v")]),
-        "filters": {"identical": False},
-    }
-    for tokenizer, expected in ((options, [text, other, "x"]), ({}, [text, same, other, "held", "x"])):
-        spelling = spelling_of(TokenizerConfig(**tokenizer))
-        corpora = corpora_of(tmp_path, spelling=spelling, **corpus)
-        assert [source for source, _ in corpora["train"].pairs] == expected, tokenizer
+def test_duplicates_are_found_in_composed_text(tmp_path):
+    text, same, other = "perché no", "perche\u0301 no", "perche no"
+    train = [(text, "a"), (same, "a"), (other, "a"), ("held", text), ("x", "y")]
+    test = table(tmp_path / "test.tsv", [("t", same)])
+    filters = {"identical": False}
+    corpora = corpora_of(tmp_path, train=table(tmp_path / "train.tsv", train), test=test, filters=filters)
+    assert [source for source, _ in corpora["train"].pairs] == [text, other, "x"]
 
 
 @pytest.mark.parametrize("duplicates", [True, False])

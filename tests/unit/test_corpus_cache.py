@@ -1,6 +1,3 @@
-import os
-import time
-
 import pytest
 
 from mt_cli.corpus.cache import Cache
@@ -23,7 +20,10 @@ def write_content(folder):
 
 def read_content(folder):
     assert (folder / "empty").read_bytes() == b""
-    return (folder / "content").read_bytes()
+    content = (folder / "content").read_bytes()
+    if not content:
+        raise ValueError("damaged")
+    return content
 
 
 def names_in(folder):
@@ -47,29 +47,11 @@ def test_entries_are_made_once_and_failures_leave_nothing(cache, said):
     assert len(made) == 1 and not said and names_in(cache.path) == ["a"]
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda path: os.truncate(path, path.stat().st_size // 2),
-        lambda path: path.unlink(),
-        lambda path: path.write_bytes(b"[" * 100_000),
-    ],
-    ids=["halved", "removed", "nested"],
-)
+@pytest.mark.parametrize("damage", [lambda path: path.write_bytes(b""), lambda path: path.unlink()])
 def test_a_damaged_entry_is_reported_and_rebuilt(cache, said, damage):
-    for number, name in enumerate(("content", "contents.json"), start=1):
-        cache.entry("a", write_content, read_content)
-        damage(cache.path / "a" / name)
-        for _ in range(2):
-            again = Cache(cache.path, said.append)  # Another command.
-            assert again.entry("a", write_content, read_content) == b"some content"
-        assert len(said) == number
-        assert names_in(cache.path) == ["a"]
-
-
-def test_old_folders_of_killed_processes_are_removed(cache):
-    for name, age in (("old.unfinished-x", 2 * 86_400), ("new.unfinished-y", 10)):
-        (cache.path / name).mkdir(parents=True)
-        os.utime(cache.path / name, (time.time() - age,) * 2)
     cache.entry("a", write_content, read_content)
-    assert names_in(cache.path) == ["a", "new.unfinished-y"]
+    damage(cache.path / "a" / "content")
+    for _ in range(2):
+        again = Cache(cache.path, said.append)  # Another command.
+        assert again.entry("a", write_content, read_content) == b"some content"
+    assert len(said) == 1 and names_in(cache.path) == ["a"]

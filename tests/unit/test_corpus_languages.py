@@ -20,11 +20,12 @@ from mt_cli.corpus.languages import (
     scripts_of,
     writes_spaces,
 )
+from mt_cli.corpus.read_report import ReadReport
 from mt_cli.corpus.varieties import (
-    Varieties,
     chosen_varieties,
     is_same_variety,
     is_variety_of,
+    merged_spellings,
     nearest_variety,
     plain_code,
     variety_of,
@@ -112,12 +113,11 @@ def test_one_variety_may_have_several_spellings():
     ],
 )
 def test_several_varieties_are_never_mixed(languages, cause):
-    varieties = Varieties()
-    for code, number in {"en": 1, "pt_PT": 1_000, "pt_BR": 7, "por_PT": 200}.items():
-        varieties.add(code, number)
+    varieties, report = merged_spellings({"en": 1, "pt_PT": 1_000, "pt_BR": 7, "por_PT": 200}), ReadReport()
     with pytest.raises(CorpusError, match=f"^m: {cause}"):
-        chosen_varieties(varieties, languages, "m")
-    (note,) = chosen_varieties(varieties, ("en", "pt"), "m").notes
+        chosen_varieties(varieties, languages, "m", ReadReport())
+    chosen_varieties(varieties, ("en", "pt"), "m", report)
+    (note,) = report.notes()
     assert note.endswith("`pt` is read from pt_BR (7 segments); not read: pt_PT (1,200 segments)")
 
 

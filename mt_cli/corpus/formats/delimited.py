@@ -11,6 +11,7 @@ from pathlib import Path
 
 from mt_cli.corpus.columns import columns_of, is_header
 from mt_cli.corpus.lines import LONGEST, read_lines, read_whole_lines
+from mt_cli.corpus.read_report import ReadReport
 from mt_cli.corpus.rows import Columns, Languages, Names, Row
 from mt_cli.errors import ColumnError, CorpusError
 
@@ -86,9 +87,18 @@ def _with_stand_ins(line: str, replaced: list[str]) -> str:
     return line.removesuffix(end).replace("\r", _STAND_IN) + end
 
 
+def read_tsv(path: Path, languages: Languages, columns: Columns, report: ReadReport) -> Iterator[Row]:
+    """Pairs in two columns of a TSV file."""
+    has_marks = is_quoted(path)
+    if has_marks:
+        report.quoted = report.quoted or str(path)
+    records = quoted_records(path, "\t") if has_marks else plain_records(path)
+    return read_table(path, records, languages, columns, "tab")
+
+
 def first_cells(records: Iterator[Record]) -> Names:
     """Cells of the first record that is not blank."""
-    return Names(next((cells for _, cells in records if not _is_blank(cells)), [""]), False)
+    return Names(next((cells for _, cells in records if _width(cells)), [""]), False)
 
 
 def read_table(
@@ -96,7 +106,7 @@ def read_table(
 ) -> Iterator[Row]:
     """Pairs in two columns of records; a blank record is a blank pair."""
     for number, first in records:
-        if not _is_blank(first):
+        if _width(first):
             break
         yield number, "", ""
     else:
@@ -105,14 +115,17 @@ def read_table(
     examined = [(number, first), *islice(records, _LINES_COMPARED)]
     hint = _hint_at_separator(examined, separator) if len(first) == 1 else ""
     source, target, has_header = _place_of_pair(first, languages, columns, where, hint)
-    fewest, most = _width_of([first] if has_header else [cells for _, cells in examined])
+    rows = [cells for _, cells in examined[: 1 if has_header else None] if _width(cells)]
+    most = Counter(map(len, rows)).most_common(1)[0][0]
+    fewest = max(_width(cells) for cells in rows if len(cells) == most)
     if most <= max(source, target):
         problem = f"found {most} column{'s' * (most != 1)}"
         raise CorpusError(f"{where}: {problem}; each line needs a source, a {separator} and a target{hint}")
     for number, cells in chain(examined[has_header:], records):
-        if _is_blank(cells):
+        width = _width(cells)
+        if width == 0:
             yield number, "", ""
-        elif fewest <= len(cells) <= most or len(_without_empty_end(cells)) <= fewest < len(cells):
+        elif fewest <= len(cells) <= most or width <= fewest < len(cells):
             padded = [*cells, *[""] * (most - len(cells))]  # Empty cells at the end may be missing.
             yield number, padded[source], padded[target]
         else:
@@ -126,51 +139,35 @@ def read_table(
 
 def _hint_at_separator(records: Sequence[Record], expected: str) -> str:
     """Hint if all records have another separator than the expected one, otherwise an empty string."""
-    lines = [_SEPARATORS[expected].join(cells) for _, cells in records if not _is_blank(cells)]
+    lines = [_SEPARATORS[expected].join(cells) for _, cells in records if _width(cells)]
     for name, mark in _SEPARATORS.items():
         if name != expected and all(mark in line for line in lines):
             return f"; the columns seem to be separated by {name}s: a .tsv file has tabs, a .csv file commas"
     return ""
 
 
-def _width_of(records: Sequence[Sequence[str]]) -> tuple[int, int]:
-    """Most frequent number of cells, without those at the end that are empty in all records, and with them."""
-    rows = [cells for cells in records if not _is_blank(cells)]
-    most = Counter(map(len, rows)).most_common(1)[0][0]
-    return max(len(_without_empty_end(cells)) for cells in rows if len(cells) == most), most
-
-
-def _is_blank(cells: Sequence[str]) -> bool:
-    return not any(map(str.strip, cells))
-
-
-def _without_empty_end(cells: Sequence[str]) -> Sequence[str]:
-    end = len(cells)
-    while end and not cells[end - 1].strip():
-        end -= 1
-    return cells[:end]
+def _width(cells: Sequence[str]) -> int:
+    """Number of cells without empty ones at the end."""
+    return max((number for number, cell in enumerate(cells, start=1) if cell.strip()), default=0)
 
 
 def _place_of_pair(
     cells: Sequence[str], languages: Languages, columns: Columns, where: str, hint: str
 ) -> tuple[int, int, bool]:
     """Source and target cell by the first record, and True if that is a header; without one, the first two cells."""
-    if columns is not None and not set(columns) <= set(cells):
-        numbers = [int(column) for column in columns if re.fullmatch("[0-9]{1,9}", column)]
-        for number in numbers if len(numbers) == 2 else ():
+    numbers = [int(column) for column in columns or () if re.fullmatch("[0-9]{1,9}", column)]
+    if columns is not None and len(numbers) == 2 and not set(columns) <= set(cells):
+        for number in numbers:
             if not 1 <= number <= len(cells):
                 found = f"the line has {len(cells)} column{'s' * (len(cells) != 1)}, counted from 1"
                 raise ColumnError(f"{where}: no column {number}: {found}", hint)
-        if len(numbers) == 2:
-            source, target = (number - 1 for number in numbers)
-            return source, target, is_header([cells[source], cells[target]], languages)
+        source, target = (number - 1 for number in numbers)
+        return source, target, is_header([cells[source], cells[target]], languages)
     try:
         pair = columns_of(cells, languages, columns, where)
     except ColumnError as error:
         raise ColumnError(error.problem, hint) from None
-    if pair is not None:
-        return *pair, True
-    if is_header(cells, languages):
+    if pair is None and is_header(cells, languages):
         named = f"the header names {', '.join(cells[:20])}"
         raise ColumnError(f"{where}: {named}, and the languages are {languages[0]} and {languages[1]}")
-    return 0, 1, False
+    return (0, 1, False) if pair is None else (*pair, True)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from mt_cli.corpus.languages import is_common, parsed
 from mt_cli.corpus.lines import CHUNK_BYTES, not_utf8, opened, read_lines
-from mt_cli.corpus.rows import Columns, Languages, Names, Row
+from mt_cli.corpus.rows import Names, Row
 from mt_cli.errors import CorpusError
 
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*+)"')
@@ -110,7 +110,7 @@ def _completed(message: Message, raw: Mapping[str, bytes], name: str) -> Message
     return message
 
 
-def read_po(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
+def read_po(path: Path) -> Iterator[Row]:
     """Messages of a gettext catalogue and their translations; fuzzy translations count as missing."""
     _check_charset(path)
     for message in messages_in(read_lines(path), str(path)):

@@ -20,7 +20,7 @@ from mt_cli.errors import ColumnError, CorpusError, one_line
 
 _NESTED = "translation"
 _ROWS_PER_BATCH, _ROWS_WITH_KEYS = 10_000, 100
-_AFTER_ELEMENT = re.compile(r"\s*+([,\]]?)\s*+")
+_MARK = re.compile(r"\s*+([\[,\]]?)\s*+")
 
 
 def read_json(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
@@ -49,10 +49,8 @@ def read_parquet(path: Path, languages: Languages, columns: Columns) -> Iterator
         try:
             with pq.ParquetFile(stream, page_checksum_verification=True) as file:
                 schema = file.schema_arrow
-                names = schema.names
-                chosen = [_NESTED]
-                if not (_is_nested(schema) and not _has(names, columns)):
-                    chosen = [names[index] for index in _columns_of(names, languages, columns, str(path))]
+                is_nested = _is_nested(schema) and not _has(schema.names, columns)
+                chosen = [_NESTED] if is_nested else sides.among(tuple(schema.names), str(path))
                 for table in file.iter_batches(_ROWS_PER_BATCH, columns=chosen):
                     for record in table.to_pylist():
                         number += 1
@@ -104,20 +102,20 @@ class _Sides:
             if nested is None:
                 return "", ""
             try:
-                record = _unique_keys(nested) if isinstance(nested, list) else dict(nested)
+                record = dict(nested)
             except (TypeError, ValueError) as error:
                 raise ColumnError(f"{where}: holds {nested!r:.40}, not {{language: text}}: {error}") from None
-        names = tuple(record)
-        if names not in self._by_names:
-            pair = _columns_of(names, self._languages, self._columns, where)
-            self._by_names[names] = [names[index] for index in pair]
-        source, target = (_text(record, column, where) for column in self._by_names[names])
+        source, target = (_text(record, column, where) for column in self.among(tuple(record), where))
         return source, target
 
-
-def _columns_of(names: Sequence[str], languages: Languages, columns: Columns, where: str) -> tuple[int, int]:
-    pair = columns_of(names, languages, columns, where)
-    return pair or columns_of(names, languages, languages, where) or (0, 1)  # The second call raises the error.
+    def among(self, names: tuple[str, ...], where: str) -> list[str]:
+        """The columns of both sides among names; raises ColumnError if there are none."""
+        if names not in self._by_names:
+            pair = columns_of(names, self._languages, self._columns, where)
+            # The second call raises the error.
+            pair = pair or columns_of(names, self._languages, self._languages, where) or (0, 1)
+            self._by_names[names] = [names[index] for index in pair]
+        return self._by_names[names]
 
 
 def _text(record: dict[str, Any], column: str, where: str) -> str:
@@ -146,7 +144,7 @@ def _objects(path: Path, advice: str) -> Iterator[tuple[int, Any]]:
         lines: Iterable[str] = read_lines(path)
         for number, line in enumerate(lines, start=1):
             if line.strip():
-                yield number, json.loads(line, object_pairs_hook=_unique_keys)
+                yield number, json.loads(line)
     except (ValueError, RecursionError) as error:
         line_number = getattr(error, "lineno", number) if is_array else number
         if not is_array and number == 1:
@@ -156,25 +154,21 @@ def _objects(path: Path, advice: str) -> Iterator[tuple[int, Any]]:
 
 def _elements(text: str) -> Iterator[tuple[int, Any]]:
     """Elements of a JSON array, with the line where each begins; raises ValueError if it is damaged."""
-    decoder = json.JSONDecoder(object_pairs_hook=_unique_keys)
-    start = re.compile(r"\s*+\[\s*+").match(text)
-    assert start is not None
-    index, line, is_last = start.end(), 1 + text.count("\n", 0, start.end()), text.startswith("]", start.end())
-    index += is_last
-    while not is_last:
-        try:
-            value, end = decoder.raw_decode(text, index)
-        except json.JSONDecodeError:
-            raise
-        except ValueError as error:  # A key occurs twice.
-            raise json.JSONDecodeError(str(error), text, index) from None
+    decoder, index, line, mark = json.JSONDecoder(), 0, 1, "["
+    while True:
+        start = _MARK.match(text, index)  # The bracket, or the comma before an element.
+        assert start is not None
+        if start[1] != mark and start[1] != "]":
+            raise json.JSONDecodeError("Expecting ',' delimiter", text, start.end())
+        line += text.count("\n", index, start.end())
+        index = start.end()
+        if start[1] == "]" or (mark == "[" and text.startswith("]", index)):
+            index += start[1] != "]"
+            break
+        value, end = decoder.raw_decode(text, index)
         yield line, value
-        match = _AFTER_ELEMENT.match(text, end)
-        assert match is not None
-        if not match[1]:
-            raise json.JSONDecodeError("Expecting ',' delimiter", text, match.end())
-        line += text.count("\n", index, match.end())
-        index, is_last = match.end(), match[1] == "]"
+        line += text.count("\n", index, end)
+        index, mark = end, ","
     if text[index:].strip():
         raise json.JSONDecodeError("Extra data", text, index)
 
@@ -182,10 +176,3 @@ def _elements(text: str) -> Iterator[tuple[int, Any]]:
 def _has(names: Collection[str], columns: Columns) -> bool:
     """True if `columns` are set, and are names of the table rather than keys of `translation`."""
     return columns is not None and all(column in names for column in columns)
-
-
-def _unique_keys(items: list[tuple[str, Any]]) -> dict[str, Any]:
-    record = dict(items)
-    if len(record) < len(items):
-        raise ValueError("a key occurs twice in one object")
-    return record

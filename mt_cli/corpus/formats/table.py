@@ -13,72 +13,64 @@ from typing import NamedTuple, get_args
 from mt_cli.config.sources import FormatName
 from mt_cli.corpus.formats import delimited, gettext, structured, tmx, xliff
 from mt_cli.corpus.lines import COMPRESSIONS
-from mt_cli.corpus.read_report import Item
+from mt_cli.corpus.read_report import ReadReport
 from mt_cli.corpus.rows import Columns, Languages, Names, Row
-from mt_cli.corpus.varieties import ChosenVarieties, Varieties, chosen_varieties, plain_code
+from mt_cli.corpus.varieties import chosen_varieties, merged_spellings, plain_code
 from mt_cli.errors import CorpusError
-
-Reader = Callable[[Path, Languages, Columns, ChosenVarieties | None], Iterator[Item]]
 
 
 class Format(NamedTuple):
     """Functions that read files of a format."""
 
     suffixes: tuple[str, ...]
-    read: Reader
+    read: Callable[[Path, Languages, Columns, ReadReport], Iterator[Row]]
+    """Reader of rows. With `varieties`, the columns are codes that were chosen for the whole source."""
     names: Callable[[Path], Names]
-    varieties: Callable[[Path], Varieties] | None = None
-    """Count the varieties of languages in a file whose text has language codes."""
+    varieties: Callable[[Path], Mapping[str, int]] | None = None
+    """Count the segments of each language code in a file whose text has such codes."""
     unit: str = "line"
     """What the numbers of its rows count."""
 
 
-def _format(
-    suffixes: tuple[str, ...],
-    read: Callable[[Path, Languages, Columns], Iterator[Row]],
-    names: Callable[[Path], Names],
-    unit: str = "line",
-) -> Format:
-    return Format(suffixes, lambda path, languages, columns, _: read(path, languages, columns), names, None, unit)
-
-
 def _table(suffixes: tuple[str, ...], records: Callable[[Path], Iterator[delimited.Record]], separator: str) -> Format:
-    def read(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
-        return delimited.read_table(path, records(path), languages, columns, separator)
-
-    return _format(suffixes, read, lambda path: delimited.first_cells(records(path)))
+    return Format(
+        suffixes,
+        lambda path, languages, columns, _: delimited.read_table(path, records(path), languages, columns, separator),
+        lambda path: delimited.first_cells(records(path)),
+    )
 
 
 def _memory(
     suffixes: tuple[str, ...],
-    read: Callable[[Path, ChosenVarieties], Iterator[Item]],
-    varieties_in: Callable[[Path], Varieties],
+    read: Callable[[Path, tuple[str, str], ReadReport], Iterator[Row]],
+    varieties_in: Callable[[Path], Mapping[str, int]],
 ) -> Format:
-    """Format with language codes. The varieties are chosen by the codes of all units, so a file is read twice."""
-
-    def read_chosen(
-        path: Path, languages: Languages, columns: Columns, varieties: ChosenVarieties | None
-    ) -> Iterator[Item]:
-        if varieties is None:
-            varieties = chosen_varieties(varieties_in(path), columns or languages, str(path))
-            yield varieties
-        yield from read(path, varieties)
-
     def names(path: Path) -> Names:
-        return Names(list(dict.fromkeys(map(plain_code, varieties_in(path).counts))), True)
+        return Names(list(dict.fromkeys(map(plain_code, varieties_in(path)))), True)
 
-    return Format(suffixes, read_chosen, names, varieties_in)
+    return Format(
+        suffixes, lambda path, languages, codes, report: read(path, codes or languages, report), names, varieties_in
+    )
 
 
 FORMATS: Mapping[str, Format] = {
-    "tsv": _table((".tsv",), delimited.tsv_records, "tab"),
+    "tsv": _table((".tsv",), delimited.tsv_records, "tab")._replace(read=delimited.read_tsv),
     "plain_tsv": _table((), delimited.plain_records, "tab"),
     "csv": _table((".csv",), lambda path: delimited.quoted_records(path, ","), "comma"),
-    "json": _format((".jsonl", ".json"), structured.read_json, structured.names_in_json),
-    "parquet": _format((".parquet",), structured.read_parquet, structured.names_in_parquet, "row"),
+    "json": Format(
+        (".jsonl", ".json"),
+        lambda path, languages, columns, _: structured.read_json(path, languages, columns),
+        structured.names_in_json,
+    ),
+    "parquet": Format(
+        (".parquet",),
+        lambda path, languages, columns, _: structured.read_parquet(path, languages, columns),
+        structured.names_in_parquet,
+        unit="row",
+    ),
     "tmx": _memory((".tmx",), tmx.read_tmx, tmx.varieties_in_tmx),
     "xliff": _memory((".xlf", ".xliff"), xliff.read_xliff, xliff.varieties_in_xliff),
-    "po": _format((".po",), gettext.read_po, gettext.target_in_po),
+    "po": Format((".po",), lambda path, *_: gettext.read_po(path), gettext.target_in_po),
 }
 """Formats by name; the option `format` of a source takes the names in `FormatName`."""
 BY_SUFFIX: Mapping[str, Format] = {suffix: format for format in FORMATS.values() for suffix in format.suffixes}
@@ -110,13 +102,17 @@ def read_file(
     languages: Languages,
     columns: Columns,
     format_name: str | None = None,
-    varieties: ChosenVarieties | None = None,
-) -> Iterator[Item]:
-    """Rows and events of a file with both sides; `varieties` are chosen for all files of a folder.
+    report: ReadReport | None = None,
+) -> Iterator[Row]:
+    """Rows of a file with both sides; `report` counts what is dropped.
 
     Raises CorpusError if the format is unknown, or the file cannot be read or is not in its format.
     """
-    return format_of(path, format_name).read(path, languages, columns, varieties)
+    format, report = format_of(path, format_name), ReadReport() if report is None else report
+    if format.varieties is not None:
+        # Varieties are chosen by the codes of all units, so a memory is read twice.
+        columns = chosen_varieties(merged_spellings(format.varieties(path)), columns or languages, str(path), report)
+    yield from format.read(path, languages, columns, report)
 
 
 def names_in(path: Path, format_name: str | None = None) -> Names:

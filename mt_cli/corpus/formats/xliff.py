@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
 from mt_cli.corpus.formats.inline_codes import text_of_segment
 from mt_cli.corpus.formats.xml_elements import Found, elements
-from mt_cli.corpus.read_report import DroppedCodes, Item
-from mt_cli.corpus.varieties import ChosenVarieties, Varieties, variety_of
+from mt_cli.corpus.read_report import ReadReport
+from mt_cli.corpus.rows import Row
+from mt_cli.corpus.varieties import variety_of
 from mt_cli.errors import CorpusError
 
 _DRAFTS = frozenset(("new", "initial"))
 _MACHINE = frozenset(("mt-suggestion", "leveraged-mt"))
 
 
-def read_xliff(path: Path, varieties: ChosenVarieties) -> Iterator[Item]:
+def read_xliff(path: Path, codes: tuple[str, str], report: ReadReport) -> Iterator[Row]:
     """Segments of a file; drafts and machine translations count as missing."""
     for unit in elements(path, ("trans-unit", "segment")):
         line, element, _ = unit
@@ -26,20 +28,15 @@ def read_xliff(path: Path, varieties: ChosenVarieties) -> Iterator[Item]:
         texts = dict[str, str]()
         for code, side in zip(_codes_of(unit), (source, None if _is_draft(element, target) else target), strict=True):
             if side is not None and code and variety_of(code) not in texts:
-                texts[variety_of(code)], codes = text_of_segment(side)
-                if codes:
-                    yield DroppedCodes(len(codes), codes[0], f"{path}, line {line:,}")
-        first, second = (texts.get(side, "") for side in varieties.sides)
-        yield line, first, second
+                texts[variety_of(code)], dropped = text_of_segment(side)
+                report.add_codes(dropped, f"{path}, line {line:,}")
+        yield line, texts.get(variety_of(codes[0]), ""), texts.get(variety_of(codes[1]), "")
 
 
-def varieties_in_xliff(path: Path) -> Varieties:
-    """Languages of all segments of a file; raises CorpusError as `read_xliff` does."""
-    varieties = Varieties()
-    for unit in elements(path, ("trans-unit", "segment")):
-        for code in filter(None, _codes_of(unit)):
-            varieties.add(code)
-    return varieties
+def varieties_in_xliff(path: Path) -> Counter[str]:
+    """Number of segments of each language code in a file; raises CorpusError as `read_xliff` does."""
+    units = elements(path, ("trans-unit", "segment"))
+    return Counter(code for unit in units for code in _codes_of(unit) if code)
 
 
 def _codes_of(unit: Found) -> tuple[str, str]:
