@@ -13,7 +13,13 @@ from mt_cli.corpus.formats.table import FORMATS, format_of, names_in
 from mt_cli.corpus.languages import primary
 from mt_cli.corpus.read_report import SKIP_HINT, ReadReport
 from mt_cli.corpus.rows import Languages, Row
-from mt_cli.corpus.varieties import chosen_varieties, is_variety_of, merged_spellings, nearest_variety
+from mt_cli.corpus.varieties import (
+    chosen_varieties,
+    contradicts,
+    is_in_same_region,
+    merged_spellings,
+    nearest_variety,
+)
 from mt_cli.errors import ColumnError, CorpusError
 
 _LISTED = 20
@@ -105,12 +111,14 @@ def _catalogues_in(paths: Sequence[Path], target: str, source: FolderSource, rep
     if nearest is None and len(set(map(primary, named))) > 1:
         listed = ", ".join([*named][:_LISTED])
         raise CorpusError(f"{where}: no catalogue is in `{target}`; their headers or names say {listed}")
-    others = [code for code in named if nearest is not None and not is_variety_of(code, nearest)]
+    others = [code for code in named if nearest is not None and not is_in_same_region(code, nearest)]
     if others:
         listed = ", ".join(f"{code} ({named[code]:,})" for code in others[:_LISTED])
         report.choices.append(
             f"{where}: `{target}` is read from catalogues in {nearest}; catalogues not read: {listed}"
         )
+    elif nearest is not None and contradicts(target, nearest):
+        report.choices.append(f"{where}: no catalogue is in `{target}`; {nearest} is read instead")
     elif nearest is None and named:
         report.choices.append(
             f"{where}: the headers or names of the catalogues say {', '.join(named)}; read as `{target}`"

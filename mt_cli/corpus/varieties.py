@@ -54,7 +54,7 @@ def is_same_variety(code: str, second_code: str) -> bool:
 
 def is_variety_of(name: str, language: str) -> bool:
     """True if text called `name` is in a language: `en-US` is in `en` but not in `en-GB`, `zh-TW` not in `zh_Hans`."""
-    return _are_compatible(name, language) and not _contradicts(name, language)
+    return _are_compatible(name, language) and not contradicts(name, language)
 
 
 def plain_code(code: str) -> str:
@@ -84,7 +84,23 @@ def _are_compatible(code: str, second_code: str) -> bool:
     return primary(code) == primary(second_code) and (len(scripts) == 1 or None in scripts)
 
 
-def _contradicts(code: str, second_code: str) -> bool:
+def is_in_same_region(code: str, second_code: str) -> bool:
+    """True if two codes of catalogues are one variety: `de` and `de_DE`, `pt` and `pt_PT`, but not `pt` and `pt_BR`.
+
+    A code without a territory has the likely one; gettext uses `pt` for Portugal.
+    """
+    return _are_compatible(code, second_code) and _territory_of(code) == _territory_of(second_code)
+
+
+def _territory_of(code: str) -> str | None:
+    tag = parsed(code)
+    if tag is None or tag.territory:
+        return tag.territory if tag else None
+    return "PT" if tag.language == "pt" else tag.maximize().territory
+
+
+def contradicts(code: str, second_code: str) -> bool:
+    """True if two codes name different territories."""
     territories = {tag.territory for tag in (parsed(code), parsed(second_code)) if tag and tag.territory}
     return len(territories) > 1
 
@@ -110,7 +126,7 @@ def chosen_varieties(
         others.pop(code)
         if others:
             report.choices.append(f"{where}: `{language}` is read from {chosen}; not read: {listed(others)}")
-        elif _contradicts(language, code):
+        elif contradicts(language, code):
             report.choices.append(f"{where}: has no `{language}`; {chosen} is read instead")
     source, target = (codes[language] for language in languages)
     if source == target:
@@ -130,6 +146,6 @@ def notes_on_mixtures(readings: Iterable[tuple[str, Mapping[str, str]]]) -> Iter
     for name, varieties in readings:
         for language, code in varieties.items():
             earlier, where = first.setdefault(language, (code, name))
-            if _contradicts(earlier, code) and language not in noted:
+            if contradicts(earlier, code) and language not in noted:
                 noted.add(language)
                 yield f"`{language}` is {earlier} in {where}, and {code} in {name}"

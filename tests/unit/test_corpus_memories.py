@@ -162,6 +162,24 @@ def test_a_folder_of_catalogues_is_read_in_one_language(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("target", "expected", "note"),
+    [
+        ("pt", ["pt", "pt_PT"], "not read: pt_BR (1)"),
+        ("pt_BR", ["pt_BR"], "not read: pt (1), pt_PT (1)"),
+        ("pt_PT", ["pt", "pt_PT"], "not read: pt_BR (1)"),
+        ("pt_AO", None, "is read"),
+    ],
+)
+def test_varieties_of_catalogues_are_never_mixed(tmp_path, target, expected, note):
+    for name in ("pt", "pt_PT", "pt_BR"):
+        write_catalogue(tmp_path / "po" / f"{name}.po", name, name)
+    report = ReadReport()
+    source = FolderSource(folder=str(tmp_path / "po"), pattern="*.po")
+    rows = [row[2] for row in read_rows(source, ("en", target), report)]
+    assert note in next(report.notes()) and rows in ([expected] if expected else [["pt", "pt_PT"], ["pt_BR"]])
+
+
+@pytest.mark.parametrize(
     ("language", "code"),
     [
         ("no", "nb-NO"),
