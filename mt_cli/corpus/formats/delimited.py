@@ -63,7 +63,10 @@ def quoted_records(path: Path, separator: str) -> Iterator[Record]:
     """Records of the lines of a file, with quotation marks as in RFC 4180."""
     csv.field_size_limit(LONGEST)  # A longer field has an opening quotation mark without a closing one.
     replaced = list[str]()
-    lines = (line if line.find("\r", 0, -2) < 0 else _with_stand_ins(line, replaced) for line in read_whole_lines(path))
+    lines = (
+        _with_stand_ins(line, replaced) if "\r" in line.removesuffix("\n").removesuffix("\r") else line
+        for line in read_whole_lines(path)
+    )
     reader = csv.reader(lines, delimiter=separator, strict=True)
     before = 0
     try:
