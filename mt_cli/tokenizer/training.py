@@ -50,11 +50,12 @@ def train_tokenizer(
     cleaned = _Reread(
         lambda: (untagged(text, tags).translate(markers) for text in texts if len(text) <= MAX_ENTRY_CHARACTERS)
     )
-    reserved = [*chain(*reserved_entries(config))] if has_reserved else []
+    reserved = {*chain(*reserved_entries(config))} if has_reserved else set()
     limit = _character_limit(config, [*tags, *reserved])
     learn = partial(_trained_backend, cleaned, config, tags, has_reserved)
     backend = learn()
-    if limit is not None and (backend is None or _num_characters(backend, reserved) > limit):
+    entries = set() if backend is None else backend.get_vocab().keys() - reserved
+    if limit is not None and (backend is None or sum(len(entry) == 1 for entry in entries) > limit):
         backend = learn(limit)
     if backend is None:
         raise ConfigError(
@@ -114,11 +115,6 @@ def _character_limit(config: TokenizerConfig, tags: Sequence[str]) -> int | None
             f"use at least {num_fixed + _MIN_SUBWORDS:,} (thousands are usual), or set tokenizer.byte_fallback to false"
         )
     return int((num_entries - num_fixed) * _MAX_CHARACTERS)
-
-
-def _num_characters(backend: tokenizers.Tokenizer, reserved: Sequence[str]) -> int:
-    """Number of entries that are single characters of the text."""
-    return sum(len(entry) == 1 for entry in backend.get_vocab()) - sum(len(entry) == 1 for entry in reserved)
 
 
 def _trained_backend(
