@@ -193,8 +193,6 @@ def _explain_problem(problem: Mapping[str, Any], tree: Any, root: type[Section])
         near = difflib.get_close_matches(key, section.model_fields, n=1)
         hint = f", did you mean `{near[0]}`?" if near else f"; known here: {', '.join(section.model_fields)}"
         return f"{where}unknown key `{key}`{hint}"
-    if problem["type"] == "missing" and isinstance(problem["loc"][-1], int):
-        return f"{dotted.rpartition('.')[0]}: found {len(problem['input'])}; give two, of source and target"
     if problem["type"] == "missing":
         return f"{where}missing; a config needs it"
     message: str = problem["msg"].removeprefix("Value error, ")

@@ -90,15 +90,6 @@ class MergeDropout:
         return np.where(is_found, self._ranks[rows], _NEVER)
 
 
-def _spellings(tokenizer: Tokenizer) -> list[list[int]]:
-    """Ids of the characters of each entry; for an entry that is not a subword, its own id."""
-    subwords = tokenizer.subwords()
-    spellings = [[index] for index in range(tokenizer.vocab_size)]
-    for text, index in subwords.items():
-        spellings[index] = [subwords[character] for character in text]
-    return spellings
-
-
 def _find(ordered: Integers, numbers: Integers) -> tuple[Integers, NDArray[np.bool_]]:
     """Index of each number in an array that ends in `_END`, and mask of the numbers that the array contains."""
     places = np.searchsorted(ordered, numbers)
@@ -123,11 +114,12 @@ class Segmenter:
     ) -> None:
         self._max_remembered_ids = max_remembered_ids
         self._sampler = MergeDropout(tokenizer, rate)
-        rows, size = _spellings(tokenizer), tokenizer.vocab_size
-        ends = np.full((2, size), -1, dtype=np.int64)
-        for index in tokenizer.subwords().values():
+        subwords, size = tokenizer.subwords(), tokenizer.vocab_size
+        rows = [[index] for index in range(size)]  # Ids of the characters of each subword.
+        self._first, self._last = ends = np.full((2, size), -1, dtype=np.int64)
+        for text, index in subwords.items():
+            rows[index] = [subwords[character] for character in text]
             ends[:, index] = rows[index][0], rows[index][-1]
-        self._first, self._last = ends
         self._num_characters = np.array([len(row) for row in rows], dtype=np.int64)
         self._characters = np.array([character for row in rows for character in row], dtype=np.int64)
         neighbours = {left * size + right for row in rows for left, right in pairwise(row)}
