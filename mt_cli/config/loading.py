@@ -182,7 +182,10 @@ def _explain(error: ValidationError, tree: Any, root: type[Section]) -> list[str
     # A list whose items are all wrong is reported as too short, too; the problems of the items are more helpful.
     problems = [item for item in error.errors(include_url=False) if item["type"] != "too_short" or not item["input"]]
     single = ({**item, "msg": line} for item in problems for line in item["msg"].split("\n"))  # See `if_complete`.
-    return list(dict.fromkeys(_explain_problem(item, tree, root) for item in single))
+    expected: dict[str, dict[str, None]] = {}  # An option with several types has a problem for each of them.
+    for found, separator, text in (_explain_problem(item, tree, root).partition("; it should ") for item in single):
+        expected.setdefault(found + separator, {})[text] = None
+    return [found + " or ".join(texts) for found, texts in expected.items()]
 
 
 def _explain_problem(problem: Mapping[str, Any], tree: Any, root: type[Section]) -> str:
@@ -211,14 +214,9 @@ def _dotted_key(loc: Sequence[str | int], tree: Any, section: type[Section]) -> 
     for part in loc:
         if part in KINDS:
             section = KINDS[str(part)]
-        elif isinstance(part, int) and not isinstance(tree, list | tuple):
-            continue
-        else:
+        elif isinstance(tree, (list | tuple) if isinstance(part, int) else dict):
             parts.append(one_line(part))
-            if isinstance(tree, dict):
-                tree = tree.get(part)
-            elif isinstance(part, int) and part < len(tree):
-                tree = tree[part]
+            tree = dict(enumerate(tree) if isinstance(part, int) else tree).get(part)
             if part in section.model_fields:
                 inner = section.model_fields[str(part)].annotation
                 kinds = [kind for kind in (get_args(inner) or (inner,)) if isinstance(kind, type)]
