@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any
 
 import tokenizers
 from tokenizers import normalizers
@@ -69,15 +68,13 @@ def train_tokenizer(
         # Without training text, the space has no probability.
         state["model"]["vocab"] = [[piece, score or 0.0] for piece, score in state["model"]["vocab"]]
     if config.spacing == "sentencepiece":
-        state["model"] |= _as_sentencepiece(state["model"], {*SPECIAL_TOKENS, *tags, *BYTES})
+        vocab = state["model"]["vocab"]
+        if config.algorithm == "bpe":
+            pieces = vocab.keys() - {*SPECIAL_TOKENS, *tags, *BYTES}
+            state["model"]["merges"] = all_merges({piece: rank for piece, rank in vocab.items() if piece in pieces})
+        else:
+            state["model"]["vocab"] = [[piece, rounded_score(score)] for piece, score in vocab]
     return Tokenizer(tokenizers.Tokenizer.from_str(json.dumps(state)), tags)
-
-
-def _as_sentencepiece(model: Mapping[str, Any], special: Set[str]) -> dict[str, Any]:
-    """Scores that are summed exactly, or all merges that SentencePiece would make; `special` entries are no pieces."""
-    if "merges" not in model:
-        return {"vocab": [[piece, rounded_score(score)] for piece, score in model["vocab"]]}
-    return {"merges": all_merges({piece: rank for piece, rank in model["vocab"].items() if piece not in special})}
 
 
 @dataclass(frozen=True)
