@@ -72,6 +72,6 @@ def reason(error: Exception) -> str:
     return re.sub(r"^Error while serializing: I/O error: | \(os error [0-9]+\)$", "", text).lower()
 
 
-def one_line(error: BaseException) -> str:
-    """Message of any exception on one line of limited length, or its type if it has no message."""
+def one_line(error: object) -> str:
+    """Message of any exception, or another text, on one line of limited length; the type if it is empty."""
     return " ".join(str(error).split())[:300] or type(error).__name__

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
@@ -12,6 +14,8 @@ WILL_BE_FILLED = {"is_complete": False}
 """Validation context of a config that is not complete: options need not fit together yet, because values of
 another run will replace defaults."""
 _TOO_LARGE = 2**31
+_IN_NO_NAME = re.compile("[\0\ud800-\udc7f\udd00-\udfff]")
+"""NUL and lone surrogates, except those in which Python writes the bytes of names that are not UTF-8."""
 
 
 class Section(BaseModel):
@@ -27,33 +31,28 @@ class Section(BaseModel):
         if type(value) is int and abs(value) >= _TOO_LARGE:
             raise ValueError(f"it should be less than {_TOO_LARGE:,}")
         texts = value if isinstance(value, list | tuple) else [value]
-        if any(isinstance(text, str) and "\0" in text for text in texts):
-            raise ValueError("found a NUL character, which is not allowed in names")
+        if any(isinstance(text, str) and _IN_NO_NAME.search(text) for text in texts):
+            raise ValueError("found a character that no file can have in its name")
         return value
 
 
-def without_problems(check: Callable[[T], Iterable[str]]) -> Any:
+def without_problems(check: Callable[[T], Iterable[str]], only_if_complete: bool = False) -> Any:
     """Make a validator from a function that yields the problems of a section, one line per problem."""
-    return model_validator(mode="after")(lambda section: _checked(section, check))
-
-
-def if_complete(check: Callable[[T], Iterable[str]]) -> Any:
-    """Like `without_problems`, but skip the check if the validation context is `WILL_BE_FILLED`."""
 
     def validate(section: T, info: ValidationInfo) -> T:
-        return section if info.context == WILL_BE_FILLED else _checked(section, check)
+        is_skipped = only_if_complete and info.context == WILL_BE_FILLED
+        if not is_skipped and (problems := [*check(section)]):
+            raise ValueError("\n".join(problems))
+        return section
 
     return model_validator(mode="after")(validate)
 
 
-def _checked(section: T, check: Callable[[T], Iterable[str]]) -> T:
-    if problems := [*check(section)]:
-        raise ValueError("\n".join(problems))
-    return section
+if_complete = partial(without_problems, only_if_complete=True)
+"""Like `without_problems`, but skip the check if the validation context is `WILL_BE_FILLED`."""
 
 
 def _numbers_as_text(value: Any) -> Any:
-    """Convert numbers in a list of names to text."""
     if isinstance(value, list | tuple):
         return tuple(str(name) if type(name) is int else name for name in value)
     return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
@@ -9,15 +10,7 @@ import regex
 from pydantic import Field, model_validator
 
 from mt_cli.config.base import Changeable, Section, without_problems
-from mt_cli.config.sources import (
-    FilterConfig,
-    HeldOut,
-    Source,
-    Sources,
-    SourcesOrShare,
-    TextSource,
-    as_list,
-)
+from mt_cli.config.sources import FilterConfig, HeldOut, Source, Sources, SourcesOrShare, TextSource, as_list
 from mt_cli.config.tags import Tagging, tag_of, targets_of, written_out
 
 _LONGEST_PATTERN = 1_000
@@ -60,11 +53,6 @@ class AugmentConfig(Section):
     def changes_case(self) -> bool:
         """True if some pairs have other capitals."""
         return self.upper_case + self.title_case > 0
-
-    @property
-    def is_off(self) -> bool:
-        """True if no pair is changed."""
-        return not (self.changes_case or self.no_final_punctuation or self.typos)
 
 
 class CorpusConfig(Section):
@@ -118,7 +106,7 @@ class CorpusConfig(Section):
         for name in self.extra_tests:
             if name in ("train", "valid", "test"):
                 yield f"extra_tests: {name}: the name is taken, choose another"
-            if not name or "/" in name or "\\" in name or name.startswith("."):
+            if not re.fullmatch(r"[^./\\][^/\\]*", name):
                 yield f"extra_tests: {name!r}: use a name without slashes that does not begin with a dot"
         groups = {"valid": self.valid, "test": self.test or (), **self.extra_tests}
         options = [(name, key) for key in ("weight", "filters", "streaming") for name in groups]

@@ -24,8 +24,6 @@ from mt_cli.errors import ConfigError, one_line, reason
 S = TypeVar("S", bound=Section)
 
 MAX_CONFIG_BYTES = 1_000_000
-_LONGEST_SHOWN = 80
-"""Maximum number of characters of a key in a message."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -51,7 +49,7 @@ class _Loader(yaml.SafeLoader):
         names: set[str] = set()
         for key in [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]:
             if key.value in names:
-                problem = f"the key `{_shown(key.value)}` occurs twice"
+                problem = f"the key `{one_line(key.value)}` occurs twice"
                 raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
             names.add(key.value)
         return super().construct_mapping(node, deep)
@@ -98,16 +96,13 @@ def parse_config(tree: Mapping[str, Any], origin: str) -> Config:
     if isinstance(preset, str) and preset in PRESETS:
         tree = filled(tree, PRESETS[preset])
     try:
-        return Config.model_validate(tree, context=WILL_BE_FILLED if _is_inherited(tree) else None)
+        # With `init.run`, values of that run will replace defaults.
+        is_incomplete = begins_with_run(tree) and not {"tokenizer", "model"} <= tree.keys()
+        return Config.model_validate(tree, context=WILL_BE_FILLED if is_incomplete else None)
     except ValidationError as error:
         lines = _explain(error, tree, Config)
     heading, separator = (f"{origin}: {len(lines)} problems", "\n  ") if len(lines) > 1 else (origin, " ")
     raise ConfigError(f"{heading}:{separator}" + separator.join(lines))
-
-
-def _is_inherited(tree: Mapping[str, Any]) -> bool:
-    """True if values of another run will replace defaults."""
-    return begins_with_run(tree) and not {"tokenizer", "model"} <= set(tree)
 
 
 def with_values(config: Config, values: Values) -> Config:
@@ -164,12 +159,9 @@ def section_overrides(overrides: Sequence[str], section: str) -> dict[str, Any]:
     tree: dict[str, Any] = {}
     for override in overrides:
         _apply_override(tree, override)
-        if [*tree] != [section] or not isinstance(tree[section], dict):
+        if override.partition(".")[0].strip() != section:
             raise ConfigError(f"--set {override}: only options of the section {section} can be set here")
-    values = tree.get(section, {})
-    if not isinstance(values, dict):
-        raise ConfigError(f"--set {section}={values}: name an option of the section, as in {section}.KEY=VALUE")
-    return values
+    return dict(tree.get(section, {}))
 
 
 def _apply_override(tree: dict[str, Any], override: str) -> None:
@@ -190,7 +182,10 @@ def _explain(error: ValidationError, tree: Any, root: type[Section]) -> list[str
     # A list whose items are all wrong is reported as too short, too; the problems of the items are more helpful.
     problems = [item for item in error.errors(include_url=False) if item["type"] != "too_short" or not item["input"]]
     single = ({**item, "msg": line} for item in problems for line in item["msg"].split("\n"))  # See `if_complete`.
-    return list(dict.fromkeys(_explain_problem(item, tree, root) for item in single))
+    expected: dict[str, dict[str, None]] = {}  # An option with several types has a problem for each of them.
+    for found, separator, text in (_explain_problem(item, tree, root).partition("; it should ") for item in single):
+        expected.setdefault(found + separator, {})[text] = None
+    return [found + " or ".join(texts) for found, texts in expected.items()]
 
 
 def _explain_problem(problem: Mapping[str, Any], tree: Any, root: type[Section]) -> str:
@@ -201,8 +196,6 @@ def _explain_problem(problem: Mapping[str, Any], tree: Any, root: type[Section])
         near = difflib.get_close_matches(key, section.model_fields, n=1)
         hint = f", did you mean `{near[0]}`?" if near else f"; known here: {', '.join(section.model_fields)}"
         return f"{where}unknown key `{key}`{hint}"
-    if problem["type"] == "missing" and isinstance(problem["loc"][-1], int):
-        return f"{dotted.rpartition('.')[0]}: found {len(problem['input'])}; give two, of source and target"
     if problem["type"] == "missing":
         return f"{where}missing; a config needs it"
     message: str = problem["msg"].removeprefix("Value error, ")
@@ -215,27 +208,16 @@ def _explain_problem(problem: Mapping[str, Any], tree: Any, root: type[Section])
     return f"{where}found {shown}; {message.replace('input should', 'it should')}"
 
 
-def _shown(key: str | int) -> str:
-    """Key for a message, on one line of limited length."""
-    name = str(key)
-    return name if name.isprintable() and len(name) <= _LONGEST_SHOWN else f"{name!r:.{_LONGEST_SHOWN}}"
-
-
 def _dotted_key(loc: Sequence[str | int], tree: Any, section: type[Section]) -> tuple[str, type[Section]]:
     """Key as written in the file, without tags of unions and indices into single sources, and its section."""
     parts: list[str] = []
-    for position, part in enumerate(loc):
+    for part in loc:
         if part in KINDS:
             section = KINDS[str(part)]
-        elif isinstance(part, int) and not isinstance(tree, list | tuple):
-            continue
-        else:
-            parts.append(_shown(part))
-            if isinstance(tree, dict):
-                tree = tree.get(part)
-            elif isinstance(part, int) and part < len(tree):
-                tree = tree[part]
-            if position < len(loc) - 1 and part in section.model_fields:
+        elif isinstance(tree, (list | tuple) if isinstance(part, int) else dict):
+            parts.append(one_line(part))
+            tree = dict(enumerate(tree) if isinstance(part, int) else tree).get(part)
+            if part in section.model_fields:
                 inner = section.model_fields[str(part)].annotation
                 kinds = [kind for kind in (get_args(inner) or (inner,)) if isinstance(kind, type)]
                 section = next((kind for kind in kinds if issubclass(kind, Section)), section)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from mt_cli.config.base import MAY_CHANGE, Changeable, Section, if_complete, without_problems
-from mt_cli.config.corpora import CorpusConfig
+from mt_cli.config.corpora import AugmentConfig, CorpusConfig
 from mt_cli.config.training import TrainingConfig
 from mt_cli.config.writing import to_yaml
 
@@ -17,8 +17,9 @@ TUNED = ("length_penalty", "no_repeat_ngram")
 """Options of `decoding` that `training.tune_decoding` chooses."""
 WITHOUT_SUBWORDS = ("word_level", "char")
 """Values of `tokenizer.algorithm` whose entries are whole words or characters."""
-_Letter = Annotated[str, Field(pattern=r"^[\p{L}'’‘`´′＇]\p{Mn}{0,3}$")]
+LETTER = r"^[\p{L}'’‘`´′＇]\p{Mn}{0,3}$"
 """One letter with its marks, or an apostrophe."""
+_Letter = Annotated[str, Field(pattern=LETTER)]
 RUN_NAME = re.compile(r"[\w][\w.-]{0,99}")
 RUN_NAME_RULE = "letters, digits, dots, hyphens and underscores, at most 100, the first one no dot or hyphen"
 
@@ -53,11 +54,6 @@ class TokenizerConfig(Section):
     def is_single(self) -> bool:
         """True if both sides have one tokenizer. Two SentencePiece models may share a vocabulary and differ."""
         return self.shared and self.algorithm != "sentencepiece"
-
-    @property
-    def is_sampled(self) -> bool:
-        """True if training samples segmentations."""
-        return self.bpe_dropout > 0
 
     @property
     def changes_of_spelling(self) -> tuple[str, ...]:
@@ -280,7 +276,7 @@ class Config(Section):
     @property
     def changes_texts(self) -> bool:
         """True if texts of training pairs are changed in each epoch."""
-        return self.training.inserted_words > 0 or not self.corpus.augment.is_off
+        return self.training.inserted_words > 0 or self.corpus.augment != AugmentConfig()
 
     @property
     def greedy_decoding(self) -> DecodingConfig:

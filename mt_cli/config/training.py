@@ -5,15 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from mt_cli.config.base import Changeable, Section, if_complete
-
-
-def _checked_switch(value: object) -> object:
-    if value != "auto" and type(value) is not bool:
-        raise ValueError(f"found {value!r}; it should be true, false or auto")
-    return value
 
 
 class TrainingConfig(Section):
@@ -83,7 +77,7 @@ class TrainingConfig(Section):
     """`auto` is CUDA, then MPS, then CPU; also `cuda:1`."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Dtype of activations; `auto`: bf16 if the hardware is fast at it. `fp16` is for GPUs without bf16."""
-    compile: Changeable[Annotated[bool | Literal["auto"], BeforeValidator(_checked_switch)]] = "auto"
+    compile: Changeable[bool | Literal["auto"]] = "auto"
     """Capture steps on a GPU as CUDA graphs, which launch all kernels at once, and compile them with `torch.compile`.
     Small models train several times as fast; results are the same up to rounding and the draws of dropout. `auto`:
     compile the loss, and also the layers if the whole run takes four minutes or more, because that takes half a minute
@@ -91,13 +85,6 @@ class TrainingConfig(Section):
     `attention_dropout` and a compiler (`mt doctor`); otherwise the run says the reason, and steps are eager."""
     num_threads: Changeable[int | None] = Field(default=None, ge=1, le=1024)
     """Number of CPU threads; `null`: PyTorch's default."""
-
-    @field_validator("batch_tokens", mode="before")
-    @classmethod
-    def _batch_has_a_size(cls, value: object) -> object:
-        if value != "auto" and (type(value) is not int or value < 1):
-            raise ValueError(f"found {value!r}; it should be a number of tokens, at least 1, or auto")
-        return value
 
     @model_validator(mode="before")
     @classmethod

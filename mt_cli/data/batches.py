@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mt_cli.data.encode import EncodedPairs
-from mt_cli.data.packing import PackedLayout, Shape, pack, packed_layout, padded_layout, shape_of, shaped_layout
+from mt_cli.data.packing import PackedLayout, Shape, moved, pack, packed_layout, padded_layout, shape_of, shaped_layout
 from mt_cli.runtime.cpus import in_threads
 from mt_cli.tokenizer.special_tokens import EOS_ID, PAD_ID, SOS_ID
 
@@ -28,8 +28,6 @@ from mt_cli.tokenizer.special_tokens import EOS_ID, PAD_ID, SOS_ID
 Indices = NDArray[np.signedinteger[Any]]
 Pool = tuple[EncodedPairs, Indices]
 """Pairs, and the indices of the pairs to train on next, in random order."""
-Move = Callable[[Tensor], Tensor]
-"""Function that returns a copy of a tensor in other memory, such as on a device."""
 
 _BATCHES_PER_POOL = 200
 
@@ -45,10 +43,6 @@ class Side:
     def of_padded(cls, padded_ids: Tensor) -> Side:
         """Side of a matrix of padded ids, with a row for each sentence."""
         return cls(padded_ids.flatten(), padded_layout(padded_ids))
-
-    def moved(self, move: Move) -> Side:
-        """Side with each tensor moved."""
-        return Side(move(self.ids), self.layout.moved(move))
 
     def twice(self) -> Side:
         """Packed side followed by a copy of it."""
@@ -88,19 +82,15 @@ class Batch:
 
     def to(self, device: torch.device) -> Batch:
         """Batch on a device; copies from pinned memory are asynchronous."""
-        return self._moved(lambda tensor: tensor.to(device, non_blocking=True))
+        return moved(self, lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> Batch:
         """Batch in pinned memory."""
-        return self._moved(Tensor.pin_memory)
+        return moved(self, Tensor.pin_memory)
 
     def copy(self) -> Batch:
         """Batch in other memory of the same device."""
-        return self._moved(Tensor.clone)
-
-    def _moved(self, move: Move) -> Batch:
-        sides = self.source.moved(move), self.target.moved(move)
-        return Batch(*sides, move(self.tgt_output_ids), self.pairs, self.indices, self.shape)
+        return moved(self, Tensor.clone)
 
     def twice(self) -> Batch:
         """Batch followed by a copy of it, for two passes over its pairs."""
@@ -160,9 +150,9 @@ def pad(sequences: Sequence[Sequence[int]], start: int | None = None, end: int |
 class TrainingPairs(Protocol):
     """Source of training pairs, a pool at a time."""
 
-    num_pools: int | None
+    num_pools: int | None = None
     """Number of pools of an epoch; None if unknown."""
-    counts: Sequence[Counter[str]]
+    counts: Sequence[Counter[str]] = ()
     """For each corpus of a stream, the number of rows read since the start by status, as in `STATUS_NAMES`."""
 
     def first_place(self, pool: int) -> int:
@@ -173,10 +163,11 @@ class TrainingPairs(Protocol):
 
     def release(self) -> None:
         """Release memory of the pairs that were read; they can be read again."""
+        return
 
 
 class ChangedPairs:
-    """Training pairs whose pools are changed, each with a number and an epoch, in a thread, one pool ahead."""
+    """Training pairs whose pools are changed, each with an epoch and a number, in a thread, one pool ahead."""
 
     def __init__(self, pairs: TrainingPairs, change: Callable[[Pool, int, int], Pool]) -> None:
         self._pairs, self._change = pairs, change
@@ -184,9 +175,13 @@ class ChangedPairs:
         self.first_place, self.release = pairs.first_place, pairs.release
 
     def pools(self, epoch: int, first: int) -> Iterator[Pool]:
-        """Pools of an epoch from number `first` on."""
-        pools = enumerate(self._pairs.pools(epoch, first), start=first)
-        return in_threads(lambda item: self._change(item[1], epoch, item[0]), pools, num_threads=1)
+        """Changed pools of an epoch from number `first` on."""
+
+        def change(item: tuple[int, Pool]) -> Pool:
+            number, pool = item
+            return self._change(pool, epoch, number) if len(pool[1]) else pool
+
+        return in_threads(change, enumerate(self._pairs.pools(epoch, first), start=first), num_threads=1)
 
 
 def in_file_order(pairs: EncodedPairs, order: Indices) -> tuple[Indices, NDArray[np.int64], list[int]]:
@@ -197,7 +192,7 @@ def in_file_order(pairs: EncodedPairs, order: Indices) -> tuple[Indices, NDArray
     return indices, rank.argsort(), part_sizes.tolist()
 
 
-class MixedPairs:
+class MixedPairs(TrainingPairs):
     """Pairs of a corpus, in an order that depends on a seed and on the epoch.
 
     `times` is the number of repetitions per epoch for each part of the corpus. If it is a fraction, the next epoch
@@ -206,13 +201,12 @@ class MixedPairs:
 
     def __init__(self, pairs: EncodedPairs, times: Sequence[float], batch_tokens: int, seed: int) -> None:
         self.pairs, self._seed = pairs, seed
-        self.counts: Sequence[Counter[str]] = ()
         self._sizes = [
             max(1, round(repeats * size)) if size else 0 for repeats, size in zip(times, pairs.part_sizes, strict=True)
         ]
         sample = np.linspace(0, len(pairs) - 1, min(len(pairs), 10_000)).astype(np.int64)
         tokens = float(pairs.lengths(sample).max(axis=0).mean()) + 1 if len(pairs) else 1.0
-        self.num_pools: int | None = max(1, round(len(self) * tokens / (batch_tokens * _BATCHES_PER_POOL)))
+        self.num_pools = max(1, round(len(self) * tokens / (batch_tokens * _BATCHES_PER_POOL)))
 
     def __len__(self) -> int:
         """Number of pairs seen per epoch."""

@@ -9,8 +9,8 @@ rows from slots, at the cost of the copy that splitting heads needs anyway.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, is_dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -28,6 +28,19 @@ _TOKENS_PER_OCTAVE, _SEQUENCES_PER_OCTAVE, _MULTIPLE_OF_POSITIONS = 16, 8, 2
 sizes, shapes recur. On CPUs, a new shape of a bf16 product costs half a millisecond and some memory, and a batch has
 thirty products. An epoch of the captions has 60 shapes of matrices instead of 93, and 13 numbers of tokens instead of
 hundreds."""
+
+
+T = TypeVar("T")
+
+
+def moved(value: T, move: Callable[[Tensor], Tensor]) -> T:
+    """Copy of a dataclass with each of its tensors moved to other memory, such as that of a device."""
+    if isinstance(value, Tensor):
+        return move(value)  # type: ignore[return-value]
+    if not is_dataclass(value):
+        return value
+    fields: dict[str, Any] = {name: moved(field, move) for name, field in vars(value).items()}
+    return replace(value, **fields)  # type: ignore[type-var]
 
 
 @dataclass(frozen=True)
@@ -81,11 +94,6 @@ class PackedLayout:
         slots = torch.cat([self.slots, self.slots + self.rows.numel()])
         return replace(twice, mask=self.mask.repeat(2, 1), rows=rows, slots=slots)
 
-    def moved(self, move: Callable[[Tensor], Tensor]) -> PackedLayout:
-        """Layout with each tensor moved to another memory, such as that of a device."""
-        tensors: dict[str, Any] = {name: move(x) for name, x in vars(self).items() if isinstance(x, Tensor)}
-        return replace(self, **tensors)
-
     def without_grid(self, keeps_sequences: bool = True) -> PackedLayout:
         """Layout for variable-length kernels; unless `keeps_sequences`, for kernels that need only the starts."""
         sequences = self.sequences if keeps_sequences else None
@@ -119,51 +127,47 @@ def packed_layout(lengths: NDArray[np.integer[Any]]) -> PackedLayout:
     num_rows = round_up(num_tokens + 1, _TOKENS_PER_OCTAVE)
     num_columns = -(-int(lengths.max()) // _MULTIPLE_OF_POSITIONS) * _MULTIPLE_OF_POSITIONS
     num_all_sequences = round_up(num_sequences + 1, _SEQUENCES_PER_OCTAVE)
-    positions = np.zeros(num_rows, dtype=np.int64)
+    # The sequences of padding share its rows evenly.
+    bounds = np.linspace(num_tokens, num_rows, num_all_sequences - num_sequences + 1).astype(np.int64)
+    padding = bounds[1:] - bounds[:-1]
+    layout = _without_grid(lengths, padding, num_columns)
     slots = np.full(num_rows, num_sequences * num_columns, dtype=np.int64)
-    positions[:num_tokens] = _positions(lengths)
-    slots[:num_tokens] = np.repeat(np.arange(num_sequences) * num_columns, lengths) + positions[:num_tokens]
+    first_slots = np.repeat(np.arange(num_sequences) * num_columns, lengths)
+    slots[:num_tokens] = first_slots + layout.positions.numpy()[:num_tokens]
     rows = np.full((num_all_sequences, num_columns), num_tokens, dtype=np.int64)
     rows.reshape(-1)[slots[:num_tokens]] = np.arange(num_tokens)
     mask = rows != num_tokens
     mask[num_sequences:, 0] = True
-    # The sequences of padding share its rows evenly.
-    padding = np.diff(np.linspace(num_tokens, num_rows, num_all_sequences - num_sequences + 1).astype(np.int64))
-    all_lengths = np.append(lengths, padding)
-    return PackedLayout(
-        torch.from_numpy(positions),
-        num_columns,
-        torch.from_numpy(mask),
-        num_tokens,
-        num_sequences,
-        torch.from_numpy(rows),
-        torch.from_numpy(slots),
-        _starts(all_lengths),
-        _sequences(all_lengths),
-        max(int(lengths.max()), int(padding.max())),
-    )
+    longest = max(int(lengths.max()), int(padding.max()))
+    mask_BT, rows_BT, slots_N = map(torch.from_numpy, (mask, rows, slots))
+    return replace(layout, mask=mask_BT, rows=rows_BT, slots=slots_N, longest=longest)
 
 
 def shaped_layout(lengths: NDArray[np.integer[Any]], num_rows: int, num_sequences: int, longest: int) -> PackedLayout:
     """Packed layout of these sizes without a grid; padding rows form sequences of up to `longest` rows."""
-    num_tokens = int(lengths.sum())
-    positions = np.zeros(num_rows, dtype=np.int64)
-    positions[:num_tokens] = _positions(lengths)
-    all_lengths = np.zeros(num_sequences, dtype=np.int64)
-    all_lengths[: len(lengths)] = lengths
-    full, rest = divmod(num_rows - num_tokens, longest)
-    all_lengths[len(lengths) : len(lengths) + full] = longest
-    if rest:
-        all_lengths[len(lengths) + full] = rest
+    ends = np.arange(1, num_sequences - len(lengths) + 1) * longest
+    padding: NDArray[np.integer[Any]] = np.diff(np.minimum(ends, num_rows - lengths.sum()), prepend=0)
+    return _without_grid(lengths, padding, longest)
+
+
+def _without_grid(
+    lengths: NDArray[np.integer[Any]], padding: NDArray[np.integer[Any]], num_positions: int
+) -> PackedLayout:
+    """Packed layout of sequences with these lengths, followed by sequences of padding with the lengths `padding`."""
+    all_lengths = np.append(lengths, padding)
+    ends = np.cumsum(all_lengths)
+    sequences = np.repeat(np.arange(len(all_lengths), dtype=np.int32), all_lengths)
+    positions = np.arange(len(sequences)) - np.repeat(ends - all_lengths, all_lengths)
+    positions[int(lengths.sum()) :] = 0
     return PackedLayout(
         torch.from_numpy(positions),
-        longest,
+        num_positions,
         None,
-        num_tokens,
+        int(lengths.sum()),
         len(lengths),
-        starts=_starts(all_lengths),
-        sequences=_sequences(all_lengths),
-        longest=longest,
+        starts=torch.from_numpy(np.append(0, ends).astype(np.int32)),
+        sequences=torch.from_numpy(sequences),
+        longest=num_positions,
     )
 
 
@@ -179,24 +183,6 @@ def shape_of(lengths: NDArray[np.integer[Any]], batch_tokens: int) -> Shape:
     source_rows, target_rows = (-(-int(rows) // multiple) * multiple for rows in lengths.sum(axis=1))
     num_sequences = round_up(lengths.shape[1] + multiple // longest + 1, _SEQUENCES_OF_SHAPES_PER_OCTAVE)
     return Shape(source_rows, target_rows, num_sequences, longest)
-
-
-def _positions(lengths: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
-    """Position of each token in its sequence."""
-    positions: NDArray[np.integer[Any]] = np.arange(int(lengths.sum())) - np.repeat(
-        np.cumsum(lengths) - lengths, lengths
-    )
-    return positions
-
-
-def _starts(lengths: NDArray[np.integer[Any]]) -> Tensor:
-    """First row of each sequence, and the number of rows."""
-    return torch.from_numpy(np.append(0, np.cumsum(lengths)).astype(np.int32))
-
-
-def _sequences(lengths: NDArray[np.integer[Any]]) -> Tensor:
-    """Number of the sequence of each row."""
-    return torch.from_numpy(np.repeat(np.arange(len(lengths), dtype=np.int32), lengths))
 
 
 def round_up(number: int, sizes_per_octave: int) -> int:

@@ -109,18 +109,18 @@ def tokenizer_pairs(corpora: Mapping[str, Corpus], config: Config) -> Callable[[
     spans are replaced. Some pairs have other capitals if `corpus.augment` asks for them.
     """
     read_pairs = _tokenizer_pairs(corpora, config)
+    augmentation, protection = TextAugmentation(config.corpus.augment), Protection.of(config.corpus)
+    languages_of_parts = config.corpus.languages_of("train")
     if not config.corpus.has_protection and not config.corpus.augment.changes_case:
         return lambda: (pair for _, pair in read_pairs())
-    return lambda: _as_trained(read_pairs(), config)
 
+    def changed() -> Iterator[Pair]:
+        random = np.random.default_rng(config.training.seed)
+        for part, (source, target) in read_pairs():
+            pair = protection.protect_pair(untagged(source, config.corpus.tags), target)
+            yield augmentation.capitalised(pair, random.random(), languages_of_parts[part])
 
-def _as_trained(pairs: Iterable[tuple[int, Pair]], config: Config) -> Iterator[Pair]:
-    """Pairs without tags and protected spans, some of them with other capitals."""
-    random, augmentation = np.random.default_rng(config.training.seed), TextAugmentation(config.corpus.augment)
-    protection, languages_of_parts = Protection.of(config.corpus), config.corpus.languages_of("train")
-    for part, (source, target) in pairs:
-        pair = protection.protect_pair(untagged(source, config.corpus.tags), target)
-        yield augmentation.capitalised(pair, random.random(), languages_of_parts[part])
+    return changed
 
 
 def _tokenizer_pairs(corpora: Mapping[str, Corpus], config: Config) -> Callable[[], Iterable[tuple[int, Pair]]]:
@@ -133,10 +133,10 @@ def _tokenizer_pairs(corpora: Mapping[str, Corpus], config: Config) -> Callable[
     mask = sample(train, number, config.training.seed)
     sizes = [part.num_rows for part in train.parts]
     parts = np.repeat(np.arange(len(sizes)), sizes)[mask].tolist()
-    if config.corpus.temperature is None:
-        return lambda: ((part, row[1:]) for part, row in zip(parts, train.rows(mask), strict=True))
-    times = np.repeat(_times_by_temperature(list(map(train.num_kept, train.parts)), config), sizes)[mask]
-    repeats = np.floor(times + np.random.default_rng(config.training.seed).random(len(times))).astype(int).tolist()
+    repeats = [1] * len(parts)
+    if config.corpus.temperature is not None:
+        times = np.repeat(_times_by_temperature(list(map(train.num_kept, train.parts)), config), sizes)[mask]
+        repeats = np.floor(times + np.random.default_rng(config.training.seed).random(len(times))).astype(int).tolist()
     return lambda: (
         (part, row[1:])
         for part, row, number in zip(parts, train.rows(mask), repeats, strict=True)
@@ -164,7 +164,9 @@ def corpus_pairs(data: Data, config: Config, group: Group = ALONE) -> TrainingPa
 
 def estimate_epoch(pairs: TrainingPairs, config: Config) -> int | None:
     """Estimated number of micro-batches of the first epoch, from its first pools; None for a stream."""
-    num_counted = 1 if config.tokenizer.is_sampled or config.changes_texts else 20  # Changes take longer than counting.
+    num_counted = (
+        1 if config.tokenizer.bpe_dropout or config.changes_texts else 20
+    )  # Changes take longer than counting.
     return count_batches(pairs, config.training.tokens_per_batch, num_counted)
 
 

@@ -21,7 +21,7 @@ from mt_cli.corpus.reading import clean_rows
 from mt_cli.corpus.rows import Pair, Row
 from mt_cli.corpus.sources import in_blocks, read_rows
 from mt_cli.corpus.text_hashes import Hashes
-from mt_cli.data.batches import Pool
+from mt_cli.data.batches import Pool, TrainingPairs
 from mt_cli.data.encode import EncodedPairs, encode_block
 from mt_cli.runtime.cpus import in_threads
 from mt_cli.runtime.group import ALONE, Group
@@ -30,7 +30,7 @@ from mt_cli.tokenizer.tokenizer import Tokenizer
 _Statuses = NDArray[np.uint8]
 
 
-class StreamedPairs:
+class StreamedPairs(TrainingPairs):
     """Training pairs that are read again in every epoch; each buffer of them is a pool.
 
     In every buffer, each corpus has a share in proportion to its weight. An epoch ends when the corpus that lasts
@@ -48,16 +48,12 @@ class StreamedPairs:
     ) -> None:
         self._config, self._tokenizers, self._seed, self._group = config, tokenizers, seed, group
         self._evaluation_hashes = evaluation_hashes
-        self.num_pools: int | None = None
-        self.counts: Sequence[Counter[str]] = [Counter() for _ in config.train]
-        """Rows by status for each corpus; the key `damaged` counts skipped files and units."""
+        # The key `damaged` counts skipped files and units.
+        self.counts = [Counter() for _ in config.train]
 
     def first_place(self, pool: int) -> int:
         """Number of the first pair of a pool, which has fewer than 2^32 pairs."""
         return pool << 32
-
-    def release(self) -> None:
-        """Do nothing: pools are not kept."""
 
     def pools(self, epoch: int, first: int) -> Iterator[Pool]:
         """The pools of an epoch from number `first` on."""

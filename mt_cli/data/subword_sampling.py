@@ -6,7 +6,6 @@ ends. A special token, a tag or a byte is a word with only one segmentation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import count, pairwise
 from typing import Any
 
@@ -23,7 +22,8 @@ Words = tuple[Integers, Integers]
 NUM_SAMPLES = 128
 """Number of segmentations that are drawn for a word. Each occurrence in training takes a random one of them."""
 _STEP = np.uint64(0x9E3779B97F4A7C15)
-_NEVER = np.int64(2**62)
+_NEVER, _END = np.int64(2**62), 2**63 - 1
+"""Rank of a merge that does not exist, and the last number of every ordered array."""
 
 
 def numbered(keys: Keys, numbers: NDArray[np.integer[Any]] | int) -> Keys:
@@ -44,7 +44,7 @@ class MergeDropout:
     def __init__(self, tokenizer: Tokenizer, rate: float) -> None:
         model = tokenizer.model()
         ids, self._base = model["vocab"], tokenizer.vocab_size
-        codes = np.array([ids[left] * self._base + ids[right] for left, right in model["merges"]], dtype=np.int64)
+        codes = np.array([ids[left] * self._base + ids[right] for left, right in model["merges"]] + [_END])
         self._ranks = codes.argsort()
         self._codes = codes[self._ranks]
         self._results = np.array([ids[left + right] for left, right in model["merges"]], dtype=np.int64)
@@ -76,7 +76,10 @@ class MergeDropout:
             place = (np.cumsum(remains) - 1)[place]
             changed = np.concatenate([place, place[place > 0] - 1])
             rank[changed] = self._ranks_at(changed, ids, word)
-        return _by_word(finished, len(lengths))
+        if not finished:
+            return np.empty(0, np.int64), np.zeros(len(lengths), np.int64)
+        words, ids = (np.concatenate(side) for side in zip(*finished, strict=True))
+        return ids[words.argsort(kind="stable")], np.bincount(words, minlength=len(lengths))
 
     def _ranks_at(self, places: Integers, ids: Integers, word: Integers) -> Integers:
         """Rank of the merge of the ids at each place and after it; `_NEVER` if there is none."""
@@ -87,30 +90,10 @@ class MergeDropout:
         return np.where(is_found, self._ranks[rows], _NEVER)
 
 
-def _spellings(tokenizer: Tokenizer) -> list[list[int]]:
-    """Ids of the characters of each entry; for an entry that is not a subword, its own id."""
-    subwords = tokenizer.subwords()
-    spellings = [[index] for index in range(tokenizer.vocab_size)]
-    for text, index in subwords.items():
-        spellings[index] = [subwords[character] for character in text]
-    return spellings
-
-
-def _by_word(rounds: Sequence[tuple[Integers, Integers]], num_words: int) -> Words:
-    """Ids in the order of their words, and their number in each word; `rounds` has words and ids of each round."""
-    if not rounds:
-        return np.empty(0, np.int64), np.zeros(num_words, np.int64)
-    words, ids = (np.concatenate(side) for side in zip(*rounds, strict=True))
-    return ids[words.argsort(kind="stable")], np.bincount(words, minlength=num_words)
-
-
 def _find(ordered: Integers, numbers: Integers) -> tuple[Integers, NDArray[np.bool_]]:
-    """Index of each number in an ordered array (0 if missing), and mask of the numbers that the array contains."""
-    if not len(ordered):
-        return np.zeros(len(numbers), np.int64), np.zeros(len(numbers), bool)
-    places = np.minimum(np.searchsorted(ordered, numbers), len(ordered) - 1)
-    is_found = ordered[places] == numbers
-    return np.where(is_found, places, 0), is_found
+    """Index of each number in an array that ends in `_END`, and mask of the numbers that the array contains."""
+    places = np.searchsorted(ordered, numbers)
+    return places, ordered[places] == numbers
 
 
 class Segmenter:
@@ -131,16 +114,17 @@ class Segmenter:
     ) -> None:
         self._max_remembered_ids = max_remembered_ids
         self._sampler = MergeDropout(tokenizer, rate)
-        rows, size = _spellings(tokenizer), tokenizer.vocab_size
-        ends = np.full((2, size), -1, dtype=np.int64)
-        for index in tokenizer.subwords().values():
+        subwords, size = tokenizer.subwords(), tokenizer.vocab_size
+        rows = [[index] for index in range(size)]  # Ids of the characters of each subword.
+        self._first, self._last = ends = np.full((2, size), -1, dtype=np.int64)
+        for text, index in subwords.items():
+            rows[index] = [subwords[character] for character in text]
             ends[:, index] = rows[index][0], rows[index][-1]
-        self._first, self._last = ends
         self._num_characters = np.array([len(row) for row in rows], dtype=np.int64)
         self._characters = np.array([character for row in rows for character in row], dtype=np.int64)
         neighbours = {left * size + right for row in rows for left, right in pairwise(row)}
-        self._neighbours = np.array(sorted(neighbours), dtype=np.int64)
-        self._is_second = np.isin(self._first, self._neighbours % size)
+        self._neighbours = np.array([*sorted(neighbours), _END], dtype=np.int64)
+        self._is_second = np.isin(self._first, self._neighbours[:-1] % size)
         self._hashes = np.random.default_rng(seed).integers(2**64, size=size, dtype=np.uint64)
         self._keys, self._places = np.zeros(num_slots, np.uint64), np.zeros((2, num_slots), np.int32)
         self._remembered, self._num_remembered = np.empty(0, np.int32), 0

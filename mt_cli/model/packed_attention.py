@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mt_cli.data.packing import PackedLayout, shaped_layout
+from mt_cli.data.packing import PackedLayout, moved, shaped_layout
 from mt_cli.model.kernel_trial import Case, kernel_works
 
 _BLOCK, _INNER = 64, 32
@@ -81,7 +81,7 @@ def trial_cases(d_head: int) -> Iterator[Case]:
         layouts = [shaped_layout(side, 320, 16, 256) for side in (lengths[0], lengths[0 if is_causal else 1])]
 
         def attend(function: Any, *rows: Tensor, layouts: Any = layouts, is_causal: bool = is_causal) -> Tensor:
-            return function(*rows, *(layout.moved(lambda x: x.to(rows[0].device)) for layout in layouts), is_causal)
+            return function(*rows, *(moved(layout, lambda x: x.to(rows[0].device)) for layout in layouts), is_causal)
 
         inputs = [torch.randn(320, 2, d_head, generator=generator) for _ in range(3)]
         yield Case(partial(attend, attend_rows), partial(attend, attention_of_sequences), inputs)

@@ -49,7 +49,7 @@ def real_path(path: Path) -> Path:
 def reading(path: Path, error_class: type[MtError] = InputError) -> Iterator[None]:
     """Context manager that turns an OSError about `path` into an `error_class` that names the file and the reason.
 
-    Invalid file names raise it too, because names can come from file contents. Other errors of the body pass.
+    Other errors of the body pass.
     """
     try:
         yield
@@ -57,10 +57,6 @@ def reading(path: Path, error_class: type[MtError] = InputError) -> Iterator[Non
         if (place := _place_of(error, path)) is None:
             raise
         raise error_class(f"{place}: {reason(error)}") from None
-    except ValueError:
-        if not _is_no_name(path):
-            raise
-        raise error_class(f"{str(path)!a:.300}: no file can have this name") from None
 
 
 @contextmanager
@@ -91,14 +87,6 @@ def _place_of(error: OSError, path: Path) -> Path | None:
     if place == path or real_path(place).is_relative_to(real_path(path)):
         return place
     return place if is_out_of_room(error) or is_wrong_path(error) else None
-
-
-def _is_no_name(path: Path) -> bool:
-    """True if no file can have this path: it has a null character, or characters that the system cannot encode."""
-    try:
-        return b"\0" in os.fsencode(path)
-    except UnicodeEncodeError:
-        return True
 
 
 def check_regular(path: Path) -> int:

@@ -69,14 +69,10 @@ def untrained_backend(
             model, trainer = models.Unigram(), trainers.UnigramTrainer(unk_token=UNK, **subwords)
     replacements, pre_tokenizer, joining = spacing
     steps = normalization(config) + [normalizers.Replace(old, new) for old, new in replacements]
-    return _backend(model, steps, pre_tokenizer, joining), trainer
-
-
-def _backend(model: Any, steps: list[Any], pre_tokenizer: Any, joining: list[Any]) -> tokenizers.Tokenizer:
     backend = tokenizers.Tokenizer(model)
     backend.normalizer, backend.pre_tokenizer = normalizers.Sequence(steps), pre_tokenizer
     backend.decoder = decoders.Sequence(joining)
-    return backend
+    return backend, trainer
 
 
 _STRIP = decoders.Strip(" ", 1, 0)

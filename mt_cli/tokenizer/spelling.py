@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
-from unicodedata import category, is_normalized, normalize
+from unicodedata import is_normalized, normalize
 
+import regex
 from tokenizers import Regex, normalizers
 
-from mt_cli.config.sections import TokenizerConfig
+from mt_cli.config.sections import LETTER, TokenizerConfig
 
 ALL_APOSTROPHES = "'’ʼ‘ʻ`´′ʹꞌ＇"
 """The apostrophe, and characters that are written in its place inside words."""
@@ -62,16 +63,5 @@ def _letters_in_both_cases(letters: Mapping[str, str]) -> list[tuple[str, str]]:
 
 def is_replacement(old: str, new: str) -> bool:
     """True if `tokenizer.letters` may replace `old` by `new`: a letter or an apostrophe, by another one or nothing."""
-    return old != new and _is_letter(old) and (not new or _is_letter(new))
-
-
-def _is_letter(text: str) -> bool:
-    """True for one composed letter, with its marks, or one apostrophe."""
-    first, marks = text[:1], text[1:]
-    is_first = bool(first) and (category(first)[0] == "L" or first in ALL_APOSTROPHES)
-    return is_first and len(marks) < 4 and {*map(category, marks)} <= {"Mn"} and is_normalized("NFC", text)
-
-
-def respelled(text: str, config: TokenizerConfig) -> str:
-    """Text with the spelling of `tokenizer.normalize` and `tokenizer.letters`."""
-    return str(normalizers.Sequence(normalization(config)).normalize_str(text))
+    is_letter = [regex.fullmatch(LETTER, text) and is_normalized("NFC", text) for text in (old, new)]
+    return old != new and bool(is_letter[0] and (not new or is_letter[1]))

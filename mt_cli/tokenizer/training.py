@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any
 
 import tokenizers
 from tokenizers import normalizers
@@ -50,11 +49,12 @@ def train_tokenizer(
     cleaned = _Reread(
         lambda: (untagged(text, tags).translate(markers) for text in texts if len(text) <= MAX_ENTRY_CHARACTERS)
     )
-    reserved = [*chain(*reserved_entries(config))] if has_reserved else []
+    reserved = {*chain(*reserved_entries(config))} if has_reserved else set()
     limit = _character_limit(config, [*tags, *reserved])
     learn = partial(_trained_backend, cleaned, config, tags, has_reserved)
     backend = learn()
-    if limit is not None and (backend is None or _num_characters(backend, reserved) > limit):
+    entries = set() if backend is None else backend.get_vocab().keys() - reserved
+    if limit is not None and (backend is None or sum(len(entry) == 1 for entry in entries) > limit):
         backend = learn(limit)
     if backend is None:
         raise ConfigError(
@@ -68,15 +68,13 @@ def train_tokenizer(
         # Without training text, the space has no probability.
         state["model"]["vocab"] = [[piece, score or 0.0] for piece, score in state["model"]["vocab"]]
     if config.spacing == "sentencepiece":
-        state["model"] |= _as_sentencepiece(state["model"], {*SPECIAL_TOKENS, *tags, *BYTES})
+        vocab = state["model"]["vocab"]
+        if config.algorithm == "bpe":
+            pieces = vocab.keys() - {*SPECIAL_TOKENS, *tags, *BYTES}
+            state["model"]["merges"] = all_merges({piece: rank for piece, rank in vocab.items() if piece in pieces})
+        else:
+            state["model"]["vocab"] = [[piece, rounded_score(score)] for piece, score in vocab]
     return Tokenizer(tokenizers.Tokenizer.from_str(json.dumps(state)), tags)
-
-
-def _as_sentencepiece(model: Mapping[str, Any], special: Set[str]) -> dict[str, Any]:
-    """Scores that are summed exactly, or all merges that SentencePiece would make; `special` entries are no pieces."""
-    if "merges" not in model:
-        return {"vocab": [[piece, rounded_score(score)] for piece, score in model["vocab"]]}
-    return {"merges": all_merges({piece: rank for piece, rank in model["vocab"].items() if piece not in special})}
 
 
 @dataclass(frozen=True)
@@ -114,11 +112,6 @@ def _character_limit(config: TokenizerConfig, tags: Sequence[str]) -> int | None
             f"use at least {num_fixed + _MIN_SUBWORDS:,} (thousands are usual), or set tokenizer.byte_fallback to false"
         )
     return int((num_entries - num_fixed) * _MAX_CHARACTERS)
-
-
-def _num_characters(backend: tokenizers.Tokenizer, reserved: Sequence[str]) -> int:
-    """Number of entries that are single characters of the text."""
-    return sum(len(entry) == 1 for entry in backend.get_vocab()) - sum(len(entry) == 1 for entry in reserved)
 
 
 def _trained_backend(

@@ -8,12 +8,11 @@ from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.protected_text import RESERVED
-from mt_cli.data.augmentation import changed_texts
 from mt_cli.data.batches import MixedPairs
-from mt_cli.data.concatenation import concatenated_pairs
 from mt_cli.data.encode import EncodedPairs
 from mt_cli.data.made_up_words import made_up_words, usable_words
 from mt_cli.data.prepare import longest_source, read, tokenizer_pairs
+from mt_cli.data.training_pairs import changed_texts, concatenated_pairs
 from mt_cli.tokenizer.special_tokens import SPACE, UNK_ID
 from mt_cli.tokenizer.training import train_tokenizer
 

@@ -11,9 +11,9 @@ from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.text_hashes import hashes_of
 from mt_cli.data.batches import MixedPairs, count_batches, epoch_batches
 from mt_cli.data.encode import EncodedPairs, encode_block
-from mt_cli.data.sampled_pairs import resegmented_with
 from mt_cli.data.streams import StreamedPairs
 from mt_cli.data.subword_sampling import MergeDropout, Segmenter, numbered
+from mt_cli.data.training_pairs import resegmented as resegmented_with
 from mt_cli.tokenizer.special_tokens import BYTES
 from mt_cli.tokenizer.training import train_tokenizer
 

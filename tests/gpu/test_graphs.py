@@ -13,7 +13,7 @@ from mt_cli.config.sections import DecodingConfig
 from mt_cli.config.training import TrainingConfig
 from mt_cli.data.batches import MixedPairs
 from mt_cli.data.encode import EncodedPairs
-from mt_cli.data.packing import shape_of, shaped_layout
+from mt_cli.data.packing import moved, shape_of, shaped_layout
 from mt_cli.decoding.engine import Sentence, TransformerEngine
 from mt_cli.decoding.predictor import Predictor
 from mt_cli.model.cached_attention import has_cached_kernel
@@ -213,7 +213,7 @@ def test_attention_without_a_grid_is_that_of_its_definition(is_causal, dtype, wi
         for device, precision in ((CUDA, dtype), (torch.device("cpu"), torch.float32)):
             leaves = [x.to(dtype).to(device, precision).requires_grad_() for x in inputs]
             layouts = [
-                layout.moved(lambda x, device=device: x.to(device)).without_grid(keeps_sequences=with_row_kernels)
+                moved(layout, lambda x, device=device: x.to(device)).without_grid(keeps_sequences=with_row_kernels)
                 for layout in ((keys, keys) if is_causal else (queries, keys))
             ]
             mixed = attend_packed(*leaves, *layouts, is_causal)
