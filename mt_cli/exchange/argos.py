@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.corpora import CorpusConfig
-from mt_cli.corpus.languages import language_name, primary
+from mt_cli.corpus.languages import language_name, parsed, primary, script_of
 from mt_cli.corpus.rows import Languages, untagged
 from mt_cli.errors import InputError, MtError
 from mt_cli.evaluation.results import RunSummary
@@ -34,7 +34,7 @@ SUFFIX = ".argosmodel"
 INSTALL = "python -c \"from argostranslate import package; package.install_from_path('{path}')\""
 """Command that installs a package from a file: `argospm install` knows only names of the index of Argos Translate."""
 _VERSION = re.compile(r"\d+(\.\d+)*")
-_CODES = {"zh-hant": "zt", "zh-tw": "zt", "zh-hk": "zt", "pt-br": "pb", "no": "nb"}
+_CODES = {"zh-Hant": "zt", "pt-BR": "pb", "no": "nb"}
 """Codes of Argos Translate that differ from the language alone."""
 _ARGOS_VERSION = "1.9.0"
 """Version of Argos Translate in the metadata; none reads it."""
@@ -83,8 +83,9 @@ class Package:
 
 
 def _argos_code(language: str) -> str:
-    code = language.replace("_", "-").lower()
-    return _CODES.get(code) or _CODES.get(primary(code)) or primary(code)
+    tag, code = parsed(language), primary(language)
+    names = (f"{code}-{script_of(language)}", f"{code}-{tag.territory}" if tag else code, code)
+    return next((_CODES[name] for name in names if name in _CODES), code)
 
 
 def _is_exact(wanted: str | None, language: str) -> bool:

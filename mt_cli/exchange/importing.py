@@ -20,7 +20,7 @@ from mt_cli.corpus.languages import is_common, is_known, primary, writes_spaces
 from mt_cli.corpus.rows import Languages
 from mt_cli.errors import InputError
 from mt_cli.exchange.bundle import read_bundle, unknown_corpus
-from mt_cli.exchange.licences import licence_of
+from mt_cli.exchange.card import licence_of
 from mt_cli.exchange.m2m100 import ARCHITECTURE as M2M100
 from mt_cli.exchange.m2m100 import Selection, read_m2m100
 from mt_cli.exchange.marian import Imported, read_marian

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from mt_cli.checkpoint.trained import TrainedRun
-from mt_cli.exchange.licences import licence_of
+from mt_cli.exchange.card import licence_of
 
 LANGUAGES = {"bundle": ("en", "xx"), "nllb": ("eng_Latn", "ayr_Latn")}
 """The others are English to German."""
@@ -194,6 +194,8 @@ def test_separate_tables_of_one_vocabulary_stay_separate(copy_of, import_run, tm
     [
         ('---\nlicense: "mit"\r\n---\r\n', "mit"),
         ("---\nlanguage: en\nlicense: other\nlicense_name: seamless\n---\n", "seamless"),
+        ("---\nlicense:\n- cc-by-4.0\n---\n", "cc-by-4.0"),
+        ("---\nlicense: [mit, cc0-1.0]\n---\n", "mit, cc0-1.0"),
         ("---\nlanguage: en\n---\nlicense: mit\n", None),
         ("---\nlicense: [" + "[" * 100_000 + "\n---\n", None),
     ],
