@@ -43,6 +43,7 @@ def examine(data: Data, config: Config, problems: Sequence[Finding]) -> dict[str
             *notes_on_words(config),
             *notes_on_reading(data.corpora),
             *notes_on_overlap(rows),
+            *notes.notes_on_markers(data),
             *notes.notes_on_leaks(data, config),
             *notes.notes_on_unknown_tokens(data, config),
             *notes.notes_on_texts(data, config),

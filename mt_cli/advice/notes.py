@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import regex
 
-from mt_cli.advice.findings import MIN_SENTENCES
+from mt_cli.advice.findings import MIN_SENTENCES, shorten
 from mt_cli.advice.recognition import other_language_of_texts
 from mt_cli.advice.spellings import mixed_spellings, other_letters
 from mt_cli.config.sections import Config
+from mt_cli.corpus.cleaning import STATUS_CODES
 from mt_cli.corpus.languages import code_with_script, primary, scripts_in, writes_spaces
 from mt_cli.corpus.rows import Languages, Pair, by_language, untagged
 from mt_cli.corpus.text_hashes import pair_hashes, seed_of
@@ -22,7 +23,7 @@ from mt_cli.data.prepare import Data, sample, training_pair_hashes
 _PAIRS_EXAMINED = 200_000
 _MANY_UNKNOWN = 0.1
 _FEWEST_LEAKS, _MIN_LEAKED = 3, 0.01
-_NUM_EXAMPLES = 2
+_NUM_EXAMPLES, _NUM_MARKERS = 2, 5
 _WORD = regex.compile(r"\w+")
 _FACTOR, _MARGIN = 1.5, 0.02
 """New words that are noted: this many times the expected share, and this much above it. Later news of the same kind has
@@ -58,6 +59,19 @@ def notes_on_leaks(data: Data, config: Config) -> Iterator[str]:
                 f"{len(rows):,} of the {len(pairs):,} pairs of {name} are kept in train, too, apart from case, "
                 f"punctuation or the form of letters, so scores on {name} are too high; as in {examples}"
             )
+
+
+def notes_on_markers(data: Data) -> Iterator[str]:
+    """Note the texts that the filter of markers drops from train."""
+    mask = data.statuses("train") == STATUS_CODES["markers"]
+    pairs = [(source, target) for _, source, target in data.corpora["train"].rows(mask)] if mask.any() else []
+    counts = Counter(min(pair, key=len) for pair in pairs)
+    if counts:
+        named = ", ".join(f"`{shorten(text, 40)}` in {number:,}" for text, number in counts.most_common(_NUM_MARKERS))
+        yield (
+            f"{len(pairs):,} pairs of train have a marker in place of a text, which stands for many different texts: "
+            f"{named}; corpus.filters.markers drops them"
+        )
 
 
 def notes_on_unknown_tokens(data: Data, config: Config) -> Iterator[str]:

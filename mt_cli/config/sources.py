@@ -28,6 +28,9 @@ class FilterConfig(Section):
     """Minimum share of letters in the script of the language, on either side."""
     wrong_language: bool = True
     """Drop pairs with a side that has three common words of another language and none of its own."""
+    markers: bool = True
+    """Drop pairs with a side that stands for ten or more different and far longer texts, such as `<range>` or `...` for
+    verses that a translation joins or lacks."""
     duplicates: bool = True
     """Drop pairs that repeat a pair of this corpus or of a corpus earlier in the list, in the same direction and with
     the same tag."""

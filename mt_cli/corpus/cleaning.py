@@ -23,7 +23,7 @@ from mt_cli.errors import CorpusError
 STATUS_NAMES = (
     *("kept", "held_out", "blank_source", "blank_target", "blank_pair", "garbled", "identical"),
     *("max_characters", "max_length_ratio", "min_script_share", "wrong_language"),
-    *("duplicates", "overlap", "max_tokens"),
+    *("markers", "duplicates", "overlap", "max_tokens"),
 )
 """Statuses of pairs; the index is the code. `held_out` is for `valid: {fraction: ...}`."""
 STATUS_CODES = {name: code for code, name in enumerate(STATUS_NAMES)}
@@ -43,6 +43,10 @@ _GARBLED = "|".join(
 """Control characters, U+FFFD, and UTF-8 decoded as Latin-1 or Windows-1252."""
 _ADDED_CHARACTERS = 10
 _DEFAULT_SCRIPT_SHARE = 0.5
+_FEWEST_TEXTS, _FACTOR_OF_MARKERS = 10, 2.5
+"""A marker stands for this many different texts, which are on average this many times as long as translations of it
+would be, after adding 10 characters. In good text, a translation that is so short stands for at most three."""
+_BLANK = [STATUS_CODES[name] for name in ("blank_source", "blank_target", "blank_pair")]
 _HASH_MULTIPLIER = np.int64(-7046029254386353131)
 """2^64 divided by the golden ratio, an odd number. It combines two hashes so that their order matters."""
 
@@ -57,15 +61,16 @@ class Block:
     statuses: NDArray[np.uint8]
     """Index into `STATUS_NAMES` of each row."""
     hashes: Hashes
-    """Hashes of the sources without tags, of the targets, and of the pairs with tags, as they are spelled, 3xN."""
+    """Hashes of the sources without tags, of the targets, and of the pairs with tags, as they are spelled, and the number
+    of characters of both sides, 5xN."""
 
     def __len__(self) -> int:
         return len(self.numbers)
 
     def tagged(self, tag: str) -> Block:
         """Copy with a tag before each source sentence."""
-        source, target, pair = self.hashes
-        hashes = np.stack([source, target, pair + np.array(hash_of(tag), np.uint64).view(np.int64)])
+        hashes = self.hashes.copy()
+        hashes[2] += np.array(hash_of(tag), np.uint64).view(np.int64)
         return replace(self, source=pc.binary_join_element_wise(tag, self.source, " "), hashes=hashes)
 
     def kept_texts(self) -> tuple[list[str], list[str]]:
@@ -90,13 +95,13 @@ def clean(
     drop("blank_pair", blank_source & blank_target)
     drop("blank_source", blank_source)
     drop("blank_target", blank_target)
+    lengths = np.stack([pc.utf8_length(side).to_numpy(zero_copy_only=False) for side in sides])
     if filters is not None:
         if filters.garbled:
             # A no-break space is a part of the damage.
             drop("garbled", _any_matches(_GARBLED, [pa.array(raw_sources), pa.array(raw_targets)]))
         if filters.identical:
             drop("identical", _are_identical(source, target))
-        lengths = np.stack([pc.utf8_length(side).to_numpy(zero_copy_only=False) for side in sides])
         if filters.max_characters is not None:
             drop("max_characters", lengths.max(axis=0) > filters.max_characters)
         if filters.max_length_ratio is not None:
@@ -110,7 +115,7 @@ def clean(
                 drop("wrong_language", _in_another_language(side, side_texts, language))
     hashes = [hashes_of(side, language, spelling) for side, language in zip(texts, languages, strict=True)]
     hashes.append(hashes[0] * _HASH_MULTIPLIER + hashes[1])
-    return Block(np.array(numbers, np.int64), source, target, statuses, np.stack(hashes))
+    return Block(np.array(numbers, np.int64), source, target, statuses, np.stack([*hashes, *lengths]))
 
 
 def _mask(values: pa.BooleanArray) -> Mask:
@@ -194,7 +199,8 @@ def drop_repeated(
 ) -> None:
     """Drop kept rows because of other rows: duplicates, and sentences of evaluation sets in the same language.
 
-    `filters` has the length and the filters of each span of rows, and `hashes` those of `Block`.
+    `filters` has the length and the filters of each span of rows, and `hashes` those of `Block`. Markers are found in all
+    rows that are not blank.
     """
     lengths = [length for length, _ in filters]
 
@@ -214,8 +220,27 @@ def drop_repeated(
         source, target = (_mask(pc.is_in(pa.array(side[rows]), value_set=sentences)) for side in hashes[:2])
         return source | target
 
+    drop("markers", [options.markers for _, options in filters], lambda rows: _are_markers(statuses, hashes)[rows])
     drop("duplicates", [options.duplicates for _, options in filters], repeated)
     drop("overlap", [options.overlap for _, options in filters], overlapping)
+
+
+def _are_markers(statuses: NDArray[np.uint8], hashes: Hashes) -> Mask:
+    """Mask of the rows with a side that stands for many different texts which are far longer than it."""
+    mask = np.zeros(len(statuses), dtype=bool)
+    rows = np.flatnonzero(~np.isin(statuses, _BLANK))
+    _, first_rows = np.unique(hashes[0, rows] * _HASH_MULTIPLIER + hashes[1, rows], return_index=True)
+    distinct = rows[first_rows]
+    if len(distinct) < _FEWEST_TEXTS:
+        return mask
+    for side in (0, 1):
+        length, other_length = hashes[[3 + side, 4 - side]] + _ADDED_CHARACTERS
+        texts, numbers, counts = np.unique(hashes[side, distinct], return_inverse=True, return_counts=True)
+        usual = max(1.0, other_length[distinct].mean() / length[distinct].mean())
+        ratios = np.bincount(numbers, other_length[distinct] / length[distinct]) / counts
+        markers = texts[(counts >= _FEWEST_TEXTS) & (ratios >= _FACTOR_OF_MARKERS * usual)]
+        mask |= np.isin(hashes[side], markers)
+    return mask
 
 
 def hold_out(
@@ -238,5 +263,5 @@ def hold_out(
         raise CorpusError(f"corpus.valid: a share of {fraction} of {len(rows):,} pairs leaves `train` or `valid` empty")
     held_out = rows[is_chosen]
     statuses[held_out] = HELD_OUT
-    overlap_only = [(length, FilterConfig(duplicates=False, overlap=options.overlap)) for length, options in filters]
+    overlap_only = [(length, FilterConfig(markers=False, duplicates=False, overlap=options.overlap)) for length, options in filters]
     drop_repeated(statuses, hashes, overlap_only, np.concatenate([*hashes[:2, held_out]]))
