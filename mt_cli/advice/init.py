@@ -42,7 +42,9 @@ def write_config(
     if "example" in train:
         if len(train) > 1 or evaluation or any(languages) or request != Request():
             raise InputError("--example: an example is a whole config; give --output alone beside it")
-        return _write(output or Path(f"{train['example']}.yaml"), _example(train["example"]))
+        path = _write(output or Path(f"{train['example']}.yaml"), _example(train["example"]))
+        say(f"Next:  mt train --config {path}")
+        return path
     if output is not None or request.name is not None:
         _check_new(output or Path(f"{request.name}.yaml"))
     from mt_cli.advice.new_config import new_config
@@ -72,7 +74,10 @@ def write_config(
     _check_new(path)
     for line in new.lines:
         say(line)
-    return _write(path, new.text)
+    _write(path, new.text)
+    has_problems = any(not problem.is_note for problem in new.problems)
+    say(f"Next:  mt {'data check' if has_problems else 'train'} --config {path}")
+    return path
 
 
 def _training_text(source: Mapping[str, Any]) -> Tree:

@@ -61,8 +61,8 @@ class Block:
     statuses: NDArray[np.uint8]
     """Index into `STATUS_NAMES` of each row."""
     hashes: Hashes
-    """Hashes of the sources without tags, of the targets, and of the pairs with tags, as they are spelled, and the number
-    of characters of both sides, 5xN."""
+    """Hashes of the sources without tags, of the targets, and of the pairs with tags, as they are spelled; then the
+    numbers of characters of both sides, 5xN."""
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -199,8 +199,8 @@ def drop_repeated(
 ) -> None:
     """Drop kept rows because of other rows: duplicates, and sentences of evaluation sets in the same language.
 
-    `filters` has the length and the filters of each span of rows, and `hashes` those of `Block`. Markers are found in all
-    rows that are not blank.
+    `filters` has the length and the filters of each span of rows, and `hashes` those of `Block`. Markers are found
+    in all rows that are not blank.
     """
     lengths = [length for length, _ in filters]
 
@@ -263,5 +263,7 @@ def hold_out(
         raise CorpusError(f"corpus.valid: a share of {fraction} of {len(rows):,} pairs leaves `train` or `valid` empty")
     held_out = rows[is_chosen]
     statuses[held_out] = HELD_OUT
-    overlap_only = [(length, FilterConfig(markers=False, duplicates=False, overlap=options.overlap)) for length, options in filters]
+    overlap_only = [
+        (length, FilterConfig(markers=False, duplicates=False, overlap=options.overlap)) for length, options in filters
+    ]
     drop_repeated(statuses, hashes, overlap_only, np.concatenate([*hashes[:2, held_out]]))

@@ -82,7 +82,9 @@ def test_a_stretch_that_does_not_belong_is_a_problem(mt, config, change):
     assert status == 2 and f"PROBLEM in train: train.en, {PROBLEMS[change]}" in out
     if change is swapped:
         status, _, err = mt("train", "--config", path)
-        assert status == 0 and f"PROBLEM in train: train.en, {PROBLEMS[change]}" in err, err
+        assert status == 0 and f"PROBLEM in train: train.en, {PROBLEMS[change]}" in err.splitlines()[-1], err
+        status, _, err = mt("init", "--files", "train.en", "train.de", "--name", "new")
+        assert status == 0 and err.splitlines()[-1] == "Next:  mt data check --config new.yaml"
 
 
 @pytest.mark.parametrize("change", PROBLEMS)
