@@ -12,13 +12,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from mt_cli.checkpoint.trained import TrainedRun
-from mt_cli.errors import InputError
 from mt_cli.exchange import names
 from mt_cli.exchange.comparison import Agreement
 from mt_cli.exchange.destinations import check_destination
 from mt_cli.exchange.m2m100_export import export_m2m100
 from mt_cli.exchange.sentencepiece import entry_names, model_file
-from mt_cli.exchange.transformers_folder import Layout, TransformersEngine, check_folder
+from mt_cli.exchange.transformers_folder import Layout, TransformersEngine, check_folder, import_transformers
 from mt_cli.model.positions import sinusoids
 from mt_cli.runtime.files import json_text, new_folder, writing
 from mt_cli.tokenizer.special_tokens import EOS, EOS_ID, PAD, PAD_ID, SOS, SOS_ID, UNK, UNK_ID
@@ -44,7 +43,7 @@ def export_huggingface(run: TrainedRun, output: Path, sentences: Sequence[str], 
     the folder cannot be written; nothing is left in it then.
     """
     check_destination(run.config, "huggingface")
-    transformers, layout = _import_transformers(), _layout_of(run)
+    transformers, layout = import_transformers(), _layout_of(run)
     if run.tokenizers[0].languages:
         return export_m2m100(transformers, run, output, sentences, card)
     with new_folder(output) as folder, writing(output):
@@ -57,16 +56,6 @@ def export_huggingface(run: TrainedRun, output: Path, sentences: Sequence[str], 
         _write_json(folder / "tokenizer_config.json", settings | {"model_max_length": run.max_tokens})
         (folder / "README.md").write_text(card, encoding="utf-8")
         return check_folder(run, lambda: TransformersEngine(transformers, folder, layout), sentences, output)
-
-
-def _import_transformers() -> Any:
-    try:
-        import transformers
-    except ImportError:
-        raise InputError("transformers is not installed; pip install 'transformers>=5'") from None
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    return transformers
 
 
 def _write_config(transformers: Any, run: TrainedRun, layout: Layout, folder: Path) -> None:

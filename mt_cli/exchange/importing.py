@@ -23,6 +23,7 @@ from mt_cli.exchange.bundle import read_bundle, unknown_corpus
 from mt_cli.exchange.card import licence_of
 from mt_cli.exchange.m2m100 import ARCHITECTURE as M2M100
 from mt_cli.exchange.m2m100 import Selection, read_m2m100
+from mt_cli.exchange.m2m100_vocabulary import SPM
 from mt_cli.exchange.marian import Imported, read_marian
 from mt_cli.exchange.transformers_config import ARCHITECTURES
 from mt_cli.exchange.weights import (
@@ -44,9 +45,8 @@ _FILES = (
     *(DESCRIPTION, "config.json", "generation_config.json", "tokenizer_config.json", "vocab.json", "target_vocab.json"),
     *(
         "README.md",
-        "added_tokens.json",
         "special_tokens_map.json",
-        "sentencepiece.bpe.model",
+        *("added_tokens.json", *SPM),
         "source.spm",
         "target.spm",
         "tokenizer.json",

@@ -29,8 +29,7 @@ from mt_cli.exchange.m2m100_vocabulary import BOS, EOS, PAD, UNK, Vocabulary, pi
 from mt_cli.exchange.marian import Imported
 from mt_cli.exchange.sentencepiece import missing_pieces
 from mt_cli.exchange.transformers_config import TransformersConfig
-from mt_cli.exchange.untrusted_weights import load_model
-from mt_cli.exchange.weights import read_weights
+from mt_cli.exchange.weights import load_model, read_weights
 from mt_cli.model.transformer import Transformer
 from mt_cli.runtime.files import read_model
 

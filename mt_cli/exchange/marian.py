@@ -26,8 +26,7 @@ from mt_cli.errors import InputError, one_line
 from mt_cli.exchange import names
 from mt_cli.exchange.sentencepiece import Pieces, missing_pieces, read_pieces, tokenizer_of
 from mt_cli.exchange.transformers_config import MarianConfig
-from mt_cli.exchange.untrusted_weights import load_model
-from mt_cli.exchange.weights import read_weights
+from mt_cli.exchange.weights import load_model, read_weights
 from mt_cli.model.positions import sinusoids
 from mt_cli.model.transformer import Transformer
 from mt_cli.runtime.files import read_model, read_regular, reading
