@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt_cli.advice import notes
-from mt_cli.advice.findings import Finding, shorten
+from mt_cli.advice.problems import Finding, shorten
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_CODES, STATUS_NAMES
 from mt_cli.corpus.formats.delimited import is_quoted, quoted

@@ -15,9 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from mt_cli.advice.findings import MIN_SENTENCES, Mask
 from mt_cli.corpus.languages import COMMON_WORDS, is_common, primary, writes_spaces
 
+Mask = NDArray[np.bool_]
+MIN_SENTENCES = 3
+"""Minimum number of sentences that is reported; one or two may be a mistake."""
 Marker = Callable[[pa.StringArray, str], Mask]
 """Function from sentences and their language to the mask of the sentences with a mark."""
 

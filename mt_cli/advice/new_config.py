@@ -13,8 +13,7 @@ from typing import Any
 from mt_cli.advice.choices import expectation
 from mt_cli.advice.decisions import Decision, begun_with, decide, describe, notes_on_parents
 from mt_cli.advice.evaluation_text import text_for_evaluation
-from mt_cli.advice.findings import Finding
-from mt_cli.advice.problems import find_problems
+from mt_cli.advice.problems import Finding, find_problems
 from mt_cli.advice.request import Request
 from mt_cli.advice.sides import NAME_COLUMNS, Given, Sides, Tree, resolve_sides, title_of
 from mt_cli.checkpoint.parent import inherited

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import regex
 
-from mt_cli.advice.findings import MIN_SENTENCES, shorten
+from mt_cli.advice.marks import MIN_SENTENCES
+from mt_cli.advice.problems import shorten
 from mt_cli.advice.recognition import other_language_of_texts
 from mt_cli.advice.spellings import mixed_spellings, other_letters
 from mt_cli.config.sections import Config
