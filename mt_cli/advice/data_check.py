@@ -149,7 +149,6 @@ def _evenly_spread(statuses: NDArray[np.uint8], codes: Sequence[int], number: in
 
 
 def _write_tsv(path: Path, mode: str, data: Data, config: Config, written: Callable[[str], str]) -> None:
-    """Write the training pairs without tags, each cell as `written` gives it."""
     with path.open(mode, encoding="utf-8", newline="\n") as file:
         for _, source, target in data.corpora["train"].rows(data.statuses("train") == KEPT):
             file.write(f"{written(untagged(source, config.corpus.tags))}\t{written(target)}\n")

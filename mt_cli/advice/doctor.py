@@ -126,7 +126,6 @@ def _storage(directory: Path, runs: Path) -> Iterator[Finding]:
 
 
 def _runs(runs: Path) -> Iterator[Finding]:
-    """Findings about configs and tokenizers; checkpoints are not read."""
     num_good = 0
     for path in sorted(runs.glob("*/checkpoints")):
         try:

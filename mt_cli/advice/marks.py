@@ -75,7 +75,7 @@ class Detector:
     is_relevant: Marker | None = None
     """Function that finds the sentences that could have the mark; None means all. Shares refer to these sentences."""
     is_segmentation: bool = False
-    """Whether a tokenizer that splits at spaces needs such text."""
+    """True if a tokenizer that splits at spaces needs such text."""
 
     def level(self, num_marked: int, num_relevant: int, num_all: int) -> str | None:
         """Level of the finding for a number of marked sentences: `problem`, `note` or None."""
@@ -87,13 +87,12 @@ class Detector:
 
 
 def matches(texts: pa.StringArray, pattern: str) -> Mask:
-    """Whether each text has a match of an RE2 pattern."""
+    """Mask of the texts with a match of an RE2 pattern."""
     mask: Mask = pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False)
     return mask
 
 
 def _has(pattern: str, applies: Callable[[str], bool] = lambda language: True) -> Marker:
-    """Marker of sentences that match an RE2 pattern, in the languages that it applies to."""
     return lambda texts, language: matches(texts, pattern) & applies(language)
 
 
@@ -115,7 +114,6 @@ def _marks_without_space(language: str) -> str:
 
 
 def _count(texts: pa.StringArray, pattern: str) -> NDArray[np.int32]:
-    """Number of matches of an RE2 pattern in each text."""
     counts: NDArray[np.int32] = pc.count_substring_regex(texts, pattern).to_numpy(zero_copy_only=False)
     return counts
 

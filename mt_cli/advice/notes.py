@@ -154,7 +154,6 @@ def _scripts_of(language: str, texts: Sequence[str]) -> Counter[str]:
 
 
 def _some(texts: Sequence[str], number: int = _SENTENCES_EXAMINED) -> Sequence[str]:
-    """At most this number of texts, evenly spread."""
     return texts[:: -(-len(texts) // number) or 1]
 
 
@@ -171,7 +170,6 @@ def _notes_on_spellings(language: str, train: Sequence[str], config: Config) -> 
 def _notes_on_letters(
     language: str, train: Sequence[str], name: str, compared: Sequence[str], config: Config
 ) -> Iterator[str]:
-    """Note letters of `train` that the compared text writes as other letters."""
     for letter in other_letters(train, compared):
         is_replaced = config.tokenizer.letters.get(letter.old) == letter.new
         option = json.dumps({letter.old: letter.new}, ensure_ascii=False)

@@ -162,7 +162,6 @@ def find_damage(corpora: Mapping[str, Corpus], config: CorpusConfig) -> Iterator
 def _kept_pairs(
     corpus: Corpus, part: SourceRows, tags: Sequence[str]
 ) -> Iterator[tuple[pa.Int64Array, pa.StringArray, pa.StringArray]]:
-    """Line numbers, sources and targets of kept and held-out pairs, without tags, in blocks."""
     mask = _masked(corpus, _spread_blocks(part, _BLOCKS_OF_MARKS)) & np.isin(corpus.statuses, (KEPT, HELD_OUT))
     for block in corpus.blocks(mask) if mask.any() else ():
         numbers, source, target = block.columns
@@ -239,7 +238,6 @@ def _misaligned_spans(block: Sequence[Row]) -> Iterator[tuple[int, int, str]]:
 
 
 def _foreign_spans(block: Sequence[Row], pair: Languages) -> Iterator[tuple[int, int, str]]:
-    """Windows with many lines in another language or script."""
     expected = tuple(map(primary, pair))
     for start in range(0, len(block), _WINDOW):
         numbers, sources, targets = zip(*block[start : start + _WINDOW], strict=True)

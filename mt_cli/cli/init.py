@@ -6,8 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-from mt_cli.advice.init import write_config
-from mt_cli.advice.request import Request
+from mt_cli.advice.init import Request, write_config
 from mt_cli.cli.options import RUNS, argument, check_choice, check_languages, flag, option
 from mt_cli.cli.streams import show
 

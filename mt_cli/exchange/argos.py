@@ -93,7 +93,7 @@ def _is_exact(wanted: str | None, language: str) -> bool:
 
 
 def _is_meant(wanted: str | None, language: str) -> bool:
-    """Whether a code stands for a language: `zh` for `zh-Hans`, but no variety for another one."""
+    """True if a code stands for a language: `zh` for `zh-Hans`, but no variety for another one."""
     if wanted is None or _is_exact(wanted, language):
         return True
     has_bare_code = any(code.isalpha() for code in (wanted, language))
@@ -182,7 +182,6 @@ def _write_json(path: Path, content: object) -> None:
 
 
 def _readme(summary: RunSummary, package: Package) -> str:
-    """Text of README.md: what the package is, how to use it, its licence and its scores."""
     names = [language_name(language) for language in package.direction.languages]
     report = summary.report
     return render(

@@ -102,7 +102,6 @@ def _languages(corpus: CorpusConfig) -> list[str]:
 
 
 def _results(report: Report, tests: list[SplitScores]) -> Iterator[EvalResult]:
-    """Scores as the hub shows them beside a model."""
     for test in tests:
         corpus = ", ".join(part.name for part in report.corpora if part.corpus == test.split) or test.split
         for key, score in test.scores.items():

@@ -128,11 +128,11 @@ def _write_fast_tokenizer(run: TrainedRun, folder: Path) -> dict[str, Any]:
     )
     tokenizer.save(str(folder / "tokenizer.json"))
     # Versions 4 of transformers do not know the class that `save_pretrained` of versions 5 names.
-    return {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **special}
+    options = {"mt_tokenizer": run.config.tokenizer.model_dump(mode="json")}  # For `mt import`.
+    return {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **special, **options}
 
 
 def _write_sentencepiece(run: TrainedRun, folder: Path) -> dict[str, Any]:
-    """Write the files of MarianTokenizer; return its settings."""
     vocabularies = []
     for side, tokenizer in zip(("source", "target"), run.tokenizers, strict=True):
         (folder / f"{side}.spm").write_bytes(model_file(tokenizer))

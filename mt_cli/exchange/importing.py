@@ -59,8 +59,6 @@ T = TypeVar("T", bound=BaseModel)
 
 
 class _Architecture(BaseModel):
-    """Key of `config.json` that names the architecture."""
-
     model_type: str | None = None
 
 
@@ -151,7 +149,6 @@ def _repository(name: str, revision: str | None) -> Repository | None:
 
 
 def _parents(folder: Path, name: str, repository: Repository | None, languages: Languages) -> list[Ancestor]:
-    """Origins of a run that was imported from the hub, or from a folder that names a licence."""
     if (folder / DESCRIPTION).exists():
         licences = read_model(folder / DESCRIPTION, Description).licences
         return [Ancestor(origin, languages, 0, "", license=licence) for origin, licence in licences.items()]
@@ -167,7 +164,6 @@ def _parents(folder: Path, name: str, repository: Repository | None, languages: 
 
 
 def _download(repository: Repository, allow_pickle: bool) -> Path:
-    """Folder with the files of a model of the hub that are needed."""
     if "config.json" in repository.files and DESCRIPTION not in repository.files:
         _check_architecture(str(repository), download(repository, ["config.json"]))
     files = [file for file in _FILES if file in repository.files]
@@ -188,7 +184,6 @@ def _download(repository: Repository, allow_pickle: bool) -> Path:
 
 
 def _check_architecture(name: str, folder: Path) -> str | None:
-    """Architecture of the model in a folder; raises InputError, with advice, if it is not supported."""
     architecture = _read_optional(folder / "config.json", _Architecture).model_type
     if architecture not in (None, M2M100, *ARCHITECTURES):
         raise InputError(
@@ -201,7 +196,6 @@ def _check_architecture(name: str, folder: Path) -> str | None:
 
 
 def _read_optional(path: Path, kind: type[T]) -> T:
-    """Content of a JSON file, or the defaults if there is none; raises InputError if it is damaged."""
     return read_model(path, kind) if path.exists() else kind()
 
 

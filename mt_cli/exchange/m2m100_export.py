@@ -73,7 +73,6 @@ def export_m2m100(transformers: Any, run: TrainedRun, output: Path, sentences: S
 
 
 def _weights(run: TrainedRun, layout: Layout) -> dict[str, Tensor]:
-    """Our weights under the names of `transformers`."""
     ours = {name: weight.detach().float() for name, weight in run.model.state_dict().items()}
     weights = {
         names.transformers_name(name): weight
@@ -85,7 +84,6 @@ def _weights(run: TrainedRun, layout: Layout) -> dict[str, Tensor]:
 
 
 def _names(tokenizer: Tokenizer) -> list[str]:
-    """Name of each entry in the exported order."""
     entries = tokenizer.tokens(range(len(_FIRST), tokenizer.vocab_size))
     renamed = [
         transformers_code(match[1]) if (match := LANGUAGE_ENTRY.fullmatch(entry)) else entry.removeprefix(ABSENT)

@@ -33,8 +33,6 @@ _ASCII = frozenset(map(chr, range(33, 127)))
 
 
 class _TokenizerConfig(BaseModel):
-    """Keys of `tokenizer_config.json` that are needed."""
-
     legacy_behaviour: bool = False
     tokenizer_class: str | None = None
 

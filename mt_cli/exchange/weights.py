@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from mt_cli.config.sections import ModelConfig
 from mt_cli.corpus.cache import digest_of_file
-from mt_cli.errors import InputError, reason
+from mt_cli.errors import InputError
 from mt_cli.model.transformer import Transformer, outline
 from mt_cli.runtime.files import check_regular, read_model, reading
 
@@ -34,8 +34,6 @@ PICKLE_ADVICE = (
 
 
 class _Index(BaseModel):
-    """Key of an index: the file of each weight."""
-
     weight_map: dict[str, str]
 
 
@@ -123,9 +121,14 @@ def load_model(
                 raise ValueError(f"{name} has values that are not finite numbers")
         model = outline(config, *vocab_sizes)
         renamed = rename(model)
-        model.load_state_dict({name: weight.to("meta") for name, weight in renamed.items()})
+        expected = {name: weight.shape for name, weight in model.state_dict().items()}
+        given = {name: weight.shape for name, weight in renamed.items()}
+        if wrong := [name for name in [*expected, *given] if expected.get(name) != given.get(name)]:
+            raise ValueError(f"{wrong[0]} is missing, has another shape, or has no place in the model")
     except (KeyError, IndexError, RuntimeError, ValueError) as error:
-        raise InputError(f"{folder}: its weights do not fit its config: {reason(error)}") from None
+        problem = str(error) if isinstance(error, ValueError) else f"{error.args[0]!s:.120}"
+        problem = f"there is no {problem}" if isinstance(error, KeyError) else problem
+        raise InputError(f"{folder}: its weights do not fit its config: {problem}") from None
     for name, weight in model.named_parameters():  # A tied weight, which has several names, stays one.
         torch.utils.swap_tensors(weight, nn.Parameter(renamed[name].clone(), weight.requires_grad))
     return model
