@@ -95,9 +95,11 @@ def _training_text(source: Mapping[str, Any]) -> Tree:
 
 
 def _check_sides(option: str, files: Sequence[str]) -> None:
-    from mt_cli.corpus.formats.table import suffix_of
+    from mt_cli.corpus.formats.table import format_of, suffix_of
 
     for file in files:
+        if file.endswith(".zip"):
+            format_of(Path(file))  # Refuses archives, with the names in them.
         if (suffix := suffix_of(Path(file))) is not None:
             raise InputError(f"{file}: a {suffix} file holds both languages; give it alone ({option} {file!r})")
 

@@ -27,7 +27,7 @@ _BEGINNINGS = {
     b"\x28\xb5\x2f\xfd": "it is compressed with zstd; end its name in .zst, or decompress it",
     b"BZh91AY&SY": "it is compressed with bzip2; end its name in .bz2, or decompress it",
     b"\xfd7zXZ\x00": "it is compressed with xz; end its name in .xz, or decompress it",
-    b"PK\x03\x04": "it is a ZIP archive, as .xlsx and .ods files are; save the text in it as UTF-8",
+    b"PK\x03\x04": "it is a ZIP archive, as .xlsx and .ods files are; unpack it, or save the text in it as UTF-8",
     b"PAR1\x15": "it is a Parquet file; end its name in .parquet",
 }
 _MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}

@@ -92,11 +92,7 @@ def _weights(run: TrainedRun, layout: Layout) -> dict[str, Tensor]:
     ours = {name: weight.detach().float() for name, weight in run.model.state_dict().items()}
     config = run.config.model
     order = names.interleaved(config.d_model).argsort()
-    weights = {
-        names.transformers_name(name): names.reordered(weight, name, order)
-        for name, weight in ours.items()
-        if name.startswith(("encoder", "decoder"))
-    }
+    weights = names.their_layers(run.model, order)
     if not config.qkv_bias:
         for name in [name for name in weights if name.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight"))]:
             weights[name.replace("weight", "bias")] = torch.zeros(config.d_model)

@@ -86,14 +86,7 @@ class _GenerationConfig(BaseModel):
     length_penalty: float | None = Field(default=None, ge=0, le=10)
     no_repeat_ngram_size: int | None = Field(default=None, ge=0, lt=2**31)
     suppress_tokens: tuple[int, ...] | None = None
-    forced_bos_token_id: None = None
-    """Must be missing, because no option of `decoding` does this."""
-
-
-class _DirectedGenerationConfig(_GenerationConfig):
-    """Keys of a model whose tags name the target language, so that a default for it is not needed."""
-
-    forced_bos_token_id: int | None = None  # type: ignore[assignment]
+    forced_bos_token_id: int | None = None
 
 
 def import_model(
@@ -229,8 +222,9 @@ def _config_of(folder: Path, imported: Imported, longest: float | None, name: st
     source, target = imported.languages
     max_tokens = int(longest) if longest is not None and 1 <= longest <= _LONGEST else _MAX_TOKENS
     is_directed = imported.default_tag is not None
-    kind = _DirectedGenerationConfig if is_directed else _GenerationConfig
-    generation = _read_optional(folder / "generation_config.json", kind)
+    generation = _read_optional(folder / "generation_config.json", _GenerationConfig)
+    if generation.forced_bos_token_id is not None and not is_directed:  # No option of `decoding` does this.
+        raise InputError(f"{folder / 'generation_config.json'}: not supported: forced_bos_token_id")
     tagging = Tagging(imported.tags, imported.default_tag, True) if is_directed else _tagging(imported.tags, target)
     decoding = {
         "beam_size": generation.num_beams or imported.num_beams,

@@ -73,13 +73,8 @@ def export_m2m100(transformers: Any, run: TrainedRun, output: Path, sentences: S
 
 
 def _weights(run: TrainedRun, layout: Layout) -> dict[str, Tensor]:
-    ours = {name: weight.detach().float() for name, weight in run.model.state_dict().items()}
-    weights = {
-        names.transformers_name(name): weight
-        for name, weight in ours.items()
-        if name.startswith(("encoder", "decoder"))
-    }
-    weights[names.SHARED_TABLE] = ours["source_embedding.table.weight"][layout.rows[0]]
+    table = run.model.source_embedding.table.weight.detach().float()[layout.rows[0]]
+    weights = names.their_layers(run.model) | {names.SHARED_TABLE: table}
     return {name: weight.contiguous().clone() for name, weight in weights.items()}
 
 

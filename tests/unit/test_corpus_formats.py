@@ -219,6 +219,8 @@ def test_an_archive_is_refused_with_the_names_in_it(tmp_path):
             archive.writestr(name, "text\n")
     with pytest.raises(CorpusError, match=r"ZIP archive with Bible\.en-it\.en and Bible\.en-it\.it; unpack it"):
         read(path)
+    with pytest.raises(CorpusError, match="unpack it"):
+        list(read_lines(path))
 
 
 @pytest.mark.parametrize("kind", [".tsv", ".po", ".tmx", ".parquet", ".tsv.gz"])
