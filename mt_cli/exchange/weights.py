@@ -88,8 +88,10 @@ def read_shard(path: Path, pickled: bool = False) -> dict[str, Tensor]:
     if not isinstance(weights, dict):
         raise InputError(f"{path}: holds other values than the weights of a model")
     for name, weight in weights.items():
-        if not isinstance(weight, Tensor) or not weight.is_floating_point():
-            raise InputError(f"{path}: {name!r:.120} is no tensor of floating-point numbers")
+        is_dense = isinstance(weight, Tensor) and weight.is_cpu and weight.layout == torch.strided
+        # A view can claim more numbers than are stored.
+        if not is_dense or not weight.is_floating_point() or weight.nbytes > weight.untyped_storage().nbytes():
+            raise InputError(f"{path}: {name!r:.120} is no dense tensor of floating-point numbers")
     return {name: weight.detach().float() for name, weight in weights.items()}
 
 
