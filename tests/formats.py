@@ -1,6 +1,8 @@
 """Files of parallel text, read and compressed, for the tests of their formats."""
 
+import bz2
 import gzip
+import lzma
 import re
 
 import pyarrow as pa
@@ -14,7 +16,7 @@ from mt_cli.errors import CorpusError
 
 LANGUAGES = ("en", "it")
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-ENDINGS = st.sampled_from(["", ".gz", ".zst"])
+ENDINGS = st.sampled_from(["", ".gz", ".zst", ".bz2", ".xz"])
 
 each_time_a_folder = settings(
     max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -47,5 +49,7 @@ def packed(path, content, ending):
         content = gzip.compress(content)
     elif ending == ".zst":
         content = pa.compress(content, "zstd", asbytes=True)
+    elif ending:
+        content = {".bz2": bz2, ".xz": lzma}[ending].compress(content)
     path.write_bytes(content)
     return path

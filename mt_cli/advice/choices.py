@@ -67,7 +67,7 @@ class Recipe:
 
     @property
     def is_smaller(self) -> bool:
-        """Whether the model is smaller than the level allows."""
+        """True if the model is smaller than the level allows."""
         return _SIZES.index(self.size) < _SIZES.index(self.level.preset)
 
     @property
@@ -104,7 +104,6 @@ def recipe_for(facts: Facts) -> Recipe:
 
 
 def _size_for(level: Level, num_tokens: int, facts: Facts) -> tuple[str, str]:
-    """Name of the preset, and the reason for it."""
     for name in _SIZES:
         if PRESETS[name]["model"]["d_model"] == facts.d_model:
             return name, "that of the parent"
@@ -118,7 +117,6 @@ def _size_for(level: Level, num_tokens: int, facts: Facts) -> tuple[str, str]:
 
 
 def _num_tokens_on_cpu(size: str) -> float:
-    """Number of tokens that a model of this size can train on in the time planned for a CPU."""
     return float(DATA["cpu_minutes"] * DATA["share_of_updates"] * DATA["tokens_per_minute"][size])
 
 
@@ -206,7 +204,6 @@ def _vocabulary(facts: Facts, max_size: float) -> dict[str, Choice]:
 
 
 def _length(recipe: Recipe, epoch: Epoch, warmup_steps: int) -> dict[str, Choice]:
-    """Length of the run and interval of validations."""
     batch_tokens = epoch.training.tokens_per_batch
     num_epochs = round(recipe.num_tokens / (max(1, epoch.num_batches) * batch_tokens))
     num_epochs = min(max(num_epochs, _MIN_EPOCHS), _MAX_EPOCHS)

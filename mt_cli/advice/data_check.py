@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt_cli.advice import notes
-from mt_cli.advice.findings import Finding, shorten
+from mt_cli.advice.problems import Finding, shorten
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_CODES, STATUS_NAMES
 from mt_cli.corpus.formats.delimited import is_quoted, quoted
@@ -43,6 +43,7 @@ def examine(data: Data, config: Config, problems: Sequence[Finding]) -> dict[str
             *notes_on_words(config),
             *notes_on_reading(data.corpora),
             *notes_on_overlap(rows),
+            *notes.notes_on_markers(data),
             *notes.notes_on_leaks(data, config),
             *notes.notes_on_unknown_tokens(data, config),
             *notes.notes_on_texts(data, config),
@@ -148,7 +149,6 @@ def _evenly_spread(statuses: NDArray[np.uint8], codes: Sequence[int], number: in
 
 
 def _write_tsv(path: Path, mode: str, data: Data, config: Config, written: Callable[[str], str]) -> None:
-    """Write the training pairs without tags, each cell as `written` gives it."""
     with path.open(mode, encoding="utf-8", newline="\n") as file:
         for _, source, target in data.corpora["train"].rows(data.statuses("train") == KEPT):
             file.write(f"{written(untagged(source, config.corpus.tags))}\t{written(target)}\n")

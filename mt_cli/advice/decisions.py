@@ -144,12 +144,10 @@ def begun_with(
 
 
 def _of_child(choices: Choices) -> Choices:
-    """Choices for training and decoding; a run that begins with another takes the others from it."""
     return {section: chosen for section, chosen in choices.items() if section in ("training", "decoding")}
 
 
 def _check_fits(run: Path, parent: Config, destination: str) -> None:
-    """Raise InputError if a program cannot hold the model of a parent, whose options a child keeps."""
     if problems := obstacles(parent, destination):
         settings = ", ".join(problem.setting for problem in problems)
         raise InputError(

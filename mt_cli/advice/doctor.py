@@ -12,11 +12,9 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from mt_cli.checkpoint.checkpoint import Checkpoint
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.errors import MtError, reason
-from mt_cli.runtime.cpus import idle_cpus, num_usable_cpus
-from mt_cli.runtime.cuda_graphs import GraphPool
+from mt_cli.errors import MtError
+from mt_cli.runtime.cpus import num_usable_cpus
 from mt_cli.runtime.devices import (
     describe_versions,
     has_fast_bf16,
@@ -44,7 +42,7 @@ class Finding(NamedTuple):
 def examine(directory: Path) -> list[Finding]:
     """Findings about the machine, the disk of `directory` and the runs in it."""
     runs = directory / "runs"
-    return [*_versions(), *_devices(), *_processors(idle_cpus()), *_memory(), *_storage(directory, runs), *_runs(runs)]
+    return [*_versions(), *_devices(), _threads(), *_memory(), *_storage(directory, runs), *_runs(runs)]
 
 
 def _finding(is_good: bool, subject: str, text: str, advice: str, otherwise: _Kind = "BAD") -> Finding:
@@ -66,7 +64,7 @@ def _devices() -> Iterator[Finding]:
         text = f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB, {_bf16(torch.device('cuda', index))}"
         yield Finding("ok", f"cuda:{index}", text)
     devices = [torch.device("cuda", index) for index in range(num_gpus)]
-    yield from dict.fromkeys(finding for device in devices for finding in _means_of_training(device))
+    yield from dict.fromkeys(finding for device in devices for finding in _resources_of(device))
     if not num_gpus and shutil.which("nvidia-smi"):
         text = f"this machine has an NVIDIA driver, but PyTorch {torch.__version__} cannot use it; install a CUDA build"
         yield Finding("BAD", "cuda", text)
@@ -85,8 +83,8 @@ def _bf16(device: torch.device) -> str:
     return "bf16 in hardware (precision auto: bf16)" if has_fast_bf16(device) else "no fast bf16 (precision auto: fp32)"
 
 
-def _means_of_training(device: torch.device) -> Iterator[Finding]:
-    """Attention kernel, compiling and graphs of a GPU. Training works without each of them, but takes longer."""
+def _resources_of(device: torch.device) -> Iterator[Finding]:
+    """Attention kernel and compiling of a GPU. Training works without each of them, but takes longer."""
     is_varlen = has_varlen_attention(device, pick_precision("auto", device))
     kernel = "of variable length, without padding" if is_varlen else "grid of padded sentences"
     advice = "attention without padding needs bf16 (Ampere or newer) and PyTorch 2.11"
@@ -95,39 +93,12 @@ def _means_of_training(device: torch.device) -> Iterator[Finding]:
     yield Finding(
         "note" if problem else "ok", "compiling", f"does not work: {problem}" if problem else "works (Triton)"
     )
-    problem = problem_of_graphs(device)
-    yield Finding("note" if problem else "ok", "CUDA graphs", f"do not work: {problem}" if problem else "work")
 
 
-def problem_of_graphs(device: torch.device) -> str | None:
-    """Reason why CUDA graphs fail on a device, found by a trial; None if they work."""
-    counter = torch.zeros((), device=device)
-
-    def count() -> None:
-        counter.add_(1)
-
-    count()  # Kernels that are loaded at their first use cannot be recorded.
-    try:
-        if (replay := GraphPool(device).capture(count)) is None:
-            return "the memory does not suffice"
-        replay()
-        replay()
-    except RuntimeError as error:
-        return reason(error)
-    return None if counter.item() == 3 else f"3 additions made {counter.item():g}"
-
-
-def _processors(num_idle: float | None) -> Iterator[Finding]:
-    """Threads and CPUs, of which a mean of `num_idle` are idle, if that is known."""
+def _threads() -> Finding:
     available, used = num_usable_cpus(), torch.get_num_threads()
     advice = "more threads than CPUs slow each other down, set training.num_threads"
-    yield _finding(used <= available, "threads", f"{used} of {available} CPUs", advice)
-    if num_idle is not None:
-        num_threads = max(1, round(num_idle))
-        advice = "other programs use the rest"
-        if num_threads < used:
-            advice += f", and {used} threads would wait for them; set training.num_threads={num_threads}"
-        yield _finding(num_idle > used - 0.5, "CPUs", f"{num_idle:.1f} of {os.cpu_count()} are idle", advice, "note")
+    return _finding(used <= available, "threads", f"{used} of {available} CPUs", advice)
 
 
 def _memory() -> Iterator[Finding]:
@@ -155,23 +126,13 @@ def _storage(directory: Path, runs: Path) -> Iterator[Finding]:
 
 
 def _runs(runs: Path) -> Iterator[Finding]:
-    problems = [_problems(RunDirectory(path.parent)) for path in sorted(runs.glob("*/checkpoints"))]
-    if num_good := problems.count([]):
+    num_good = 0
+    for path in sorted(runs.glob("*/checkpoints")):
+        try:
+            run = RunDirectory(path.parent)
+            run.tokenizers(run.config())
+            num_good += 1
+        except MtError as error:
+            yield Finding("BAD", "run", str(error))
+    if num_good:
         yield Finding("ok", "runs", f"{num_good} below {runs} can be read")
-    yield from (Finding("BAD", "run", problem) for problems_of_run in problems for problem in problems_of_run)
-
-
-def _problems(run: RunDirectory) -> list[str]:
-    """Problems of the files that translating and resuming need."""
-    problems: dict[str, None] = {}
-    try:
-        run.tokenizers(run.config())
-    except MtError as error:
-        problems[str(error)] = None
-    for path in dict.fromkeys((run.best_path, run.last_path, *run.state_paths())):
-        if os.path.lexists(path):
-            try:
-                run.check_frozen_files(Checkpoint(path).state)
-            except MtError as error:
-                problems[str(error)] = None
-    return list(problems)

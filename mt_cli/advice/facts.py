@@ -59,9 +59,9 @@ class Facts:
     algorithm: str = "bpe"
     """Value of `tokenizer.algorithm` of the parent."""
     is_in_capitals: bool = False
-    """Whether at least half of the source texts are in capitals."""
+    """True if at least half of the source texts are in capitals."""
     is_short: bool = False
-    """Whether the sentences of a language are too short for BLEU."""
+    """True if the sentences of a language are too short for BLEU."""
     d_model: int | None = None
     """Width of the parent."""
     destination: str = ""
@@ -71,7 +71,7 @@ class Facts:
 
     @property
     def is_diverse(self) -> bool:
-        """Whether a word is seldom repeated."""
+        """True if a word is seldom repeated."""
         return self.diversity >= float(DATA["diverse_from"])
 
     def __str__(self) -> str:

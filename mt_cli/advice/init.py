@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import mt_cli
-from mt_cli.advice.request import Request
 from mt_cli.errors import InputError
 from mt_cli.runtime.console import say
 from mt_cli.runtime.files import refusal
@@ -21,6 +21,20 @@ _WAYS = (
 _KINDS = ("files", "file", "dataset", "example")
 _FORMATS_OF_FOLDERS = (".po", ".tmx", ".xlf", ".xliff")
 Tree = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """Options for a new config besides the text, all optional."""
+
+    name: str | None = None
+    """Name of the run; None: by the data."""
+    parent: Path | None = None
+    """Run whose weights training begins with."""
+    accept_processed: bool = False
+    """Value of `corpus.accept_processed`."""
+    destination: str | None = None
+    """Program of `DESTINATIONS` that must be able to hold the model."""
 
 
 def write_config(
@@ -46,7 +60,6 @@ def write_config(
     if output is not None or request.name is not None:
         _check_new(output or Path(f"{request.name}.yaml"))
     from mt_cli.advice.new_config import new_config
-    from mt_cli.advice.problems import refuse_processed
     from mt_cli.config.loading import parse_config
     from mt_cli.corpus.cache import Cache
 
@@ -57,22 +70,14 @@ def write_config(
     # Checks the options by the rules for configs.
     corpus: Tree = {"source": languages[0] or "source", "target": languages[1] or "target", "train": train}
     corpus |= {"valid": {"fraction": 0.1}} | trees
-    checked = parse_config({"name": request.name or "new", "corpus": corpus}, "options")
-    sources = checked.corpus.groups
-    new = new_config(
-        sources["train"][0],
-        languages,
-        Cache(runs / ".cache", say),
-        {role: sources[role][0] for role in trees},
-        runs,
-        request,
-    )
-    refuse_processed(new.problems, "add --accept-processed")
-    path = output or Path(f"{new.config.name}.yaml")
+    sources = parse_config({"name": request.name or "new", "corpus": corpus}, "options").corpus.groups
+    given = {role: sources[role][0] for role in trees}
+    new = new_config(sources["train"][0], languages, Cache(runs / ".cache", say), given, runs, request)
+    path = output or Path(f"{new.name}.yaml")
     _check_new(path)
     for line in new.lines:
         say(line)
-    return _write(path, new.text)
+    return _write(path, new.text, new.has_problems)
 
 
 def _training_text(source: Mapping[str, Any]) -> Tree:
@@ -90,10 +95,11 @@ def _training_text(source: Mapping[str, Any]) -> Tree:
 
 
 def _check_sides(option: str, files: Sequence[str]) -> None:
-    """Raise InputError if one of two files has both sides."""
-    from mt_cli.corpus.formats.table import suffix_of
+    from mt_cli.corpus.formats.table import format_of, suffix_of
 
     for file in files:
+        if file.endswith(".zip"):
+            format_of(Path(file))  # Refuses archives, with the names in them.
         if (suffix := suffix_of(Path(file))) is not None:
             raise InputError(f"{file}: a {suffix} file holds both languages; give it alone ({option} {file!r})")
 
@@ -156,8 +162,8 @@ def _check_new(path: Path) -> None:
         raise InputError(f"{path.parent}: no such folder")
 
 
-def _write(path: Path, text: str) -> Path:
-    """Write a new file, or none if an error occurs."""
+def _write(path: Path, text: str, has_problems: bool = False) -> Path:
+    """Write a new file, or none if an error occurs, and say what to do next."""
     _check_new(path)
     try:
         with ExitStack() as removal, path.open("x", encoding="utf-8") as file:
@@ -167,4 +173,5 @@ def _write(path: Path, text: str) -> Path:
             removal.pop_all()
     except OSError as error:
         raise refusal(path, error, "; give another file with --output") from None
+    say(f"Next:  mt {'data check' if has_problems else 'train'} --config {path}")
     return path

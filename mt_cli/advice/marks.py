@@ -15,9 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from mt_cli.advice.findings import MIN_SENTENCES, Mask
 from mt_cli.corpus.languages import COMMON_WORDS, is_common, primary, writes_spaces
 
+Mask = NDArray[np.bool_]
+MIN_SENTENCES = 3
+"""Minimum number of sentences that is reported; one or two may be a mistake."""
 Marker = Callable[[pa.StringArray, str], Mask]
 """Function from sentences and their language to the mask of the sentences with a mark."""
 
@@ -73,7 +75,7 @@ class Detector:
     is_relevant: Marker | None = None
     """Function that finds the sentences that could have the mark; None means all. Shares refer to these sentences."""
     is_segmentation: bool = False
-    """Whether a tokenizer that splits at spaces needs such text."""
+    """True if a tokenizer that splits at spaces needs such text."""
 
     def level(self, num_marked: int, num_relevant: int, num_all: int) -> str | None:
         """Level of the finding for a number of marked sentences: `problem`, `note` or None."""
@@ -85,13 +87,12 @@ class Detector:
 
 
 def matches(texts: pa.StringArray, pattern: str) -> Mask:
-    """Whether each text has a match of an RE2 pattern."""
+    """Mask of the texts with a match of an RE2 pattern."""
     mask: Mask = pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False)
     return mask
 
 
 def _has(pattern: str, applies: Callable[[str], bool] = lambda language: True) -> Marker:
-    """Marker of sentences that match an RE2 pattern, in the languages that it applies to."""
     return lambda texts, language: matches(texts, pattern) & applies(language)
 
 
@@ -113,7 +114,6 @@ def _marks_without_space(language: str) -> str:
 
 
 def _count(texts: pa.StringArray, pattern: str) -> NDArray[np.int32]:
-    """Number of matches of an RE2 pattern in each text."""
     counts: NDArray[np.int32] = pc.count_substring_regex(texts, pattern).to_numpy(zero_copy_only=False)
     return counts
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from textwrap import wrap
-from typing import Any
+from typing import Any, NamedTuple
 
 from mt_cli.advice.choices import expectation
 from mt_cli.advice.decisions import Decision, begun_with, decide, describe, notes_on_parents
 from mt_cli.advice.evaluation_text import text_for_evaluation
-from mt_cli.advice.findings import Finding
-from mt_cli.advice.problems import find_problems
-from mt_cli.advice.request import Request
+from mt_cli.advice.init import Request
+from mt_cli.advice.problems import find_problems, refuse_processed
 from mt_cli.advice.sides import NAME_COLUMNS, Given, Sides, Tree, resolve_sides, title_of
 from mt_cli.checkpoint.parent import inherited
 from mt_cli.config.loading import config_of_text, parse_config
@@ -40,16 +38,15 @@ _FEW_WORDS = 300_000
 """Number of target words up to which a note names another run to begin with."""
 
 
-@dataclass(frozen=True)
-class NewConfig:
+class NewConfig(NamedTuple):
     """Config with comments, and a description of the choices."""
 
-    config: Config
+    name: str
     text: str
     lines: Sequence[str]
     """Choices and their reasons, for people."""
-    problems: Sequence[Finding] = ()
-    """Problems of the text, and notes on it."""
+    has_problems: bool
+    """True if `mt data check` should be next."""
 
 
 def new_config(
@@ -81,10 +78,11 @@ def new_config(
     if (inherited(written, decision.config, "mt init") if parent else written) != decision.config:
         raise InputError(f"{title_of(source)}: its names cannot be written in a config; rename them, or use other ones")
     problems = find_problems(read(decision.config, cache), decision.config, cache)
+    refuse_processed(problems, "add --accept-processed")
     notes = [*sides.notes, *notes_on_reading(corpora), *([kinds] if kinds else [])]
     (first, second), origins = sides.languages, sides.origins
     lines = [f"languages: {first} to {second} ({first} {origins[0]}, {second} {origins[1]})"]
-    lines += [f"note: {note}" for note in notes] + [str(problem) for problem in problems if not problem.is_refused]
+    lines += [f"note: {note}" for note in notes] + [str(problem) for problem in problems]
     lines += _corpora_described(decision.config, evaluation)
     lines += describe(decision)
     lines.append(f"can be exported to: {describe_destinations(decision.config)}")
@@ -92,7 +90,7 @@ def new_config(
         lines.append(f"note: {note}")
     if parent is None and decision.facts.num_target_words <= _FEW_WORDS:
         lines += [f"note: {note}" for note in islice(notes_on_parents(runs, sides.languages), 1)]
-    return NewConfig(decision.config, text, lines, problems)
+    return NewConfig(decision.config.name, text, lines, any(not problem.is_note for problem in problems))
 
 
 def _protect(corpus: dict[str, Any], train: Corpus, tree: Mapping[str, Any], destination: str | None) -> str:
@@ -113,7 +111,6 @@ def _protect(corpus: dict[str, Any], train: Corpus, tree: Mapping[str, Any], des
 
 
 def _corpora_described(config: Config, given: Mapping[str, Source]) -> Iterator[str]:
-    """Describe the text for training and evaluation; the sources of the roles `given` are from options."""
     corpus = config.corpus
     for role, sources in {"train": corpus.train, "valid": corpus.valid, "test": corpus.test or ()}.items():
         origin = f", from --{role}" if role in given else ", found by its name" if role != "train" else ""
@@ -130,7 +127,6 @@ def _corpora_described(config: Config, given: Mapping[str, Source]) -> Iterator[
 
 
 def _corpus_of(source: Source, given: Given, evaluation: Mapping[str, Source]) -> tuple[Tree, Sides]:
-    """Section `corpus` for a source, and its languages."""
     title, sides, by_name = title_of(source), resolve_sides(source, given), text_for_evaluation(source)
     train, num_rows = _examined(source, sides)
     if num_rows < _MIN_PAIRS and "valid" not in {*by_name, *evaluation}:
@@ -174,7 +170,6 @@ def _examined(source: Source, sides: Sides) -> tuple[Tree, int]:
 
 
 def _name_of(source: Source, languages: Languages) -> str:
-    """Name for the run: the name of the file, dataset or folder, and the languages."""
     if isinstance(source, DatasetSource):
         stem = Path(source.dataset).name
     elif isinstance(source, FolderSource):
@@ -188,7 +183,6 @@ def _name_of(source: Source, languages: Languages) -> str:
 
 
 def _as_yaml(tree: Tree, decision: Decision, languages: Languages, parent: Path | None) -> str:
-    """Text of a config: a comment for each value that was chosen."""
     end = f"; begins with {parent}." if parent else f". Expect {expectation(decision.facts)}"
     destination = decision.facts.destination
     command = f"mt init --for {destination}" if destination else "mt init"

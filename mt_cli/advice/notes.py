@@ -9,10 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import regex
 
-from mt_cli.advice.findings import MIN_SENTENCES
+from mt_cli.advice.marks import MIN_SENTENCES
+from mt_cli.advice.problems import shorten
 from mt_cli.advice.recognition import other_language_of_texts
 from mt_cli.advice.spellings import mixed_spellings, other_letters
 from mt_cli.config.sections import Config
+from mt_cli.corpus.cleaning import STATUS_CODES
 from mt_cli.corpus.languages import code_with_script, primary, scripts_in, writes_spaces
 from mt_cli.corpus.rows import Languages, Pair, by_language, untagged
 from mt_cli.corpus.text_hashes import pair_hashes, seed_of
@@ -22,7 +24,7 @@ from mt_cli.data.prepare import Data, sample, training_pair_hashes
 _PAIRS_EXAMINED = 200_000
 _MANY_UNKNOWN = 0.1
 _FEWEST_LEAKS, _MIN_LEAKED = 3, 0.01
-_NUM_EXAMPLES = 2
+_NUM_EXAMPLES, _NUM_MARKERS = 2, 5
 _WORD = regex.compile(r"\w+")
 _FACTOR, _MARGIN = 1.5, 0.02
 """New words that are noted: this many times the expected share, and this much above it. Later news of the same kind has
@@ -58,6 +60,19 @@ def notes_on_leaks(data: Data, config: Config) -> Iterator[str]:
                 f"{len(rows):,} of the {len(pairs):,} pairs of {name} are kept in train, too, apart from case, "
                 f"punctuation or the form of letters, so scores on {name} are too high; as in {examples}"
             )
+
+
+def notes_on_markers(data: Data) -> Iterator[str]:
+    """Note the texts that the filter of markers drops from train."""
+    mask = data.statuses("train") == STATUS_CODES["markers"]
+    pairs = [(source, target) for _, source, target in data.corpora["train"].rows(mask)] if mask.any() else []
+    counts = Counter(min(pair, key=len) for pair in pairs)
+    if counts:
+        named = ", ".join(f"`{shorten(text, 40)}` in {number:,}" for text, number in counts.most_common(_NUM_MARKERS))
+        yield (
+            f"{len(pairs):,} pairs of train have a marker in place of a text, which stands for many different texts: "
+            f"{named}; corpus.filters.markers drops them"
+        )
 
 
 def notes_on_unknown_tokens(data: Data, config: Config) -> Iterator[str]:
@@ -139,7 +154,6 @@ def _scripts_of(language: str, texts: Sequence[str]) -> Counter[str]:
 
 
 def _some(texts: Sequence[str], number: int = _SENTENCES_EXAMINED) -> Sequence[str]:
-    """At most this number of texts, evenly spread."""
     return texts[:: -(-len(texts) // number) or 1]
 
 
@@ -156,7 +170,6 @@ def _notes_on_spellings(language: str, train: Sequence[str], config: Config) -> 
 def _notes_on_letters(
     language: str, train: Sequence[str], name: str, compared: Sequence[str], config: Config
 ) -> Iterator[str]:
-    """Note letters of `train` that the compared text writes as other letters."""
     for letter in other_letters(train, compared):
         is_replaced = config.tokenizer.letters.get(letter.old) == letter.new
         option = json.dumps({letter.old: letter.new}, ensure_ascii=False)

@@ -1,45 +1,83 @@
-"""Problems of the corpora of a run, from the cache if they were examined before.
+"""Problems of the text of a run's corpora, from the cache if it was examined before. Changes nothing.
 
-These are slipped lines, lines in another language, and text that other programs have processed or that is damaged.
-Nothing is changed here.
+These are spans of lines that have slipped or are in another language, which are found in windows of lines, and text
+that other programs have processed or that is damaged.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from mt_cli.advice.findings import Finding, Kind, shorten, spread_blocks
+from mt_cli.advice import marks
 from mt_cli.advice.marks import DAMAGED, PROCESSED, Detector
-from mt_cli.advice.stretches import find_stretches
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sections import Config
 from mt_cli.corpus import cleaning, languages, misalignment
 from mt_cli.corpus.cache import Cache, digest_of_file, fingerprint
-from mt_cli.corpus.cleaning import HELD_OUT, KEPT
-from mt_cli.corpus.corpus import Corpus, SourceRows
+from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_CODES, are_foreign, seem_swapped
+from mt_cli.corpus.corpus import ROWS_PER_BLOCK, Corpus, SourceRows
+from mt_cli.corpus.languages import COMMON_WORDS, language_of, primary, words_of
+from mt_cli.corpus.misalignment import find_misaligned_stretches
+from mt_cli.corpus.rows import Languages, Row, untagged
 from mt_cli.corpus.sources import places_in
 from mt_cli.data.encode import SIDES
 from mt_cli.errors import CorpusError, InputError
 
-_CODE = [
-    *Path(__file__).parent.glob("*.py"),
-    *(Path(str(module.__file__)) for module in (cleaning, languages, misalignment)),
-]
+_CODE = [Path(__file__), *(Path(str(module.__file__)) for module in (marks, cleaning, languages, misalignment))]
 """Files with the code that finds problems; cached results depend on them."""
-_MAX_BLOCKS, _NUM_PLACES = 20, 3
-_Block = tuple[pa.Int64Array, pa.StringArray, pa.StringArray]
-"""Numbers of lines, sources and targets."""
+_EXCLUDED = [STATUS_CODES[name] for name in ("blank_pair", "blank_source", "blank_target", "markers")]
+"""Statuses that do not count: a span with only such rows is not a problem."""
+_BLOCKS_OF_SPANS, _BLOCKS_OF_MARKS = 50, 20
+"""Maximum numbers of blocks of a source that are examined, evenly spread."""
+_WINDOW, _FOREIGN_SHARE, _MIN_LINES = 500, 0.25, 10
+_NUM_PLACES = 3
 _ACCEPT = "set corpus.accept_processed to true"
 _RAW_TEXT = "give the raw text (join subwords, detokenise, and remove tags, which the option `tag` of a corpus adds)"
+Kind = Literal["stretch", "processed", "segmented", "text"]
+_Sentences = Sequence[tuple[pa.Int64Array, pa.StringArray]]
+"""Blocks of line numbers and sentences."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Lines of a corpus that the user should check: a problem, or only a note."""
+
+    corpus: str
+    part: str
+    """Name of the source."""
+    first: int
+    last: int
+    """Numbers of the first and the last line."""
+    text: str
+    kind: Kind = "stretch"
+    """`stretch`: neighbouring lines. Other kinds: sentences anywhere, whose places are in `text`."""
+    is_note: bool = False
+    """True if the finding is no reason to stop."""
+
+    @property
+    def is_refused(self) -> bool:
+        """True if another program has processed the text, so that a new run refuses it."""
+        return self.kind in ("processed", "segmented") and not self.is_note
+
+    @property
+    def message(self) -> str:
+        """Place and text."""
+        lines = f", lines {self.first:,} to {self.last:,}" if self.kind == "stretch" else ""
+        return f"{self.corpus}: {self.part}{lines}: {self.text}"
+
+    def __str__(self) -> str:
+        return f"{'note: ' if self.is_note else 'PROBLEM in '}{self.message}"
 
 
 def find_problems(corpora: Mapping[str, Corpus], config: Config, cache: Cache) -> list[Finding]:
@@ -51,7 +89,7 @@ def find_problems(corpora: Mapping[str, Corpus], config: Config, cache: Cache) -
 
     def examine(folder: Path) -> None:
         stored = {name: corpus for name, corpus in corpora.items() if corpus.code == KEPT}
-        findings = [finding for name in stored for finding in find_stretches(name, stored[name], config.corpus)]
+        findings = [finding for name in stored for finding in find_spans(name, stored[name], config.corpus)]
         findings += find_damage(stored, config.corpus)
         (folder / "problems.json").write_text(json.dumps([asdict(finding) for finding in findings]), encoding="utf-8")
 
@@ -62,7 +100,7 @@ def find_problems(corpora: Mapping[str, Corpus], config: Config, cache: Cache) -
         is_needed = finding.kind == "segmented" and config.tokenizer.algorithm == "word_level"
         return finding.kind != "stretch" and (config.corpus.accept_processed or finding.corpus != "train" or is_needed)
 
-    digests = [digest_of_file(path) for path in [*sorted(_CODE), languages.TABLE]]
+    digests = [digest_of_file(path) for path in [*_CODE, languages.TABLE]]
     key = fingerprint(next(iter(corpora.values())).fingerprint, digests)
     findings = cache.entry(f"problems-{key}", examine, load)
     return [replace(finding, is_note=finding.is_note or is_accepted(finding)) for finding in findings]
@@ -88,35 +126,43 @@ def refuse_processed(problems: Sequence[Finding], way_out: str = _ACCEPT) -> Non
         )
 
 
-class _Side(NamedTuple):
-    """Sentences of one side of a source of a corpus, in blocks with the numbers of their lines."""
+def shorten(text: str, width: int = 150) -> str:
+    """Text of at most `width` characters, with an ellipsis for the rest."""
+    return text if len(text) <= width else f"{text[: width - 1]}…"
 
-    corpus: str
-    part: str
-    side: str
-    language: str
-    blocks: Sequence[tuple[pa.Int64Array, pa.StringArray]]
+
+def _spread_blocks(part: SourceRows, most: int) -> Iterator[slice]:
+    """Rows of at most `most` blocks of a source, evenly spread over it."""
+    num_blocks = -(-part.num_rows // ROWS_PER_BLOCK)
+    for index in np.unique(np.linspace(0, num_blocks - 1, min(num_blocks, most)).astype(int)).tolist():
+        first = part.first_row + index * ROWS_PER_BLOCK
+        yield slice(first, min(first + ROWS_PER_BLOCK, part.first_row + part.num_rows))
+
+
+def _masked(corpus: Corpus, spans: Iterable[slice]) -> NDArray[np.bool_]:
+    mask = np.zeros(len(corpus.statuses), dtype=bool)
+    for rows in spans:
+        mask[rows] = True
+    return mask
 
 
 def find_damage(corpora: Mapping[str, Corpus], config: CorpusConfig) -> Iterator[Finding]:
     """Find processed and damaged text in the kept sentences of corpora."""
     for name, corpus in corpora.items():
         for number in config.once(name):
-            part = corpus.parts[number]
-            blocks = list(_blocks(corpus, part, config.tags))
-            for index, language in enumerate(config.languages_of(name)[number]):
-                sentences = [(numbers, sides[index]) for numbers, *sides in blocks]
-                side = _Side(name, part.name, SIDES[index], language, sentences)
-                findings = (_find_marks(detector, side, config) for detector in (*PROCESSED, *DAMAGED))
-                yield from filter(None, findings)
+            part, pair = corpus.parts[number], config.languages_of(name)[number]
+            blocks = list(_kept_pairs(corpus, part, config.tags))
+            for index, (side, language) in enumerate(zip(SIDES, pair, strict=True)):
+                place, sentences = (name, part.name, side), [(numbers, sides[index]) for numbers, *sides in blocks]
+                for detector in (*PROCESSED, *DAMAGED):
+                    if finding := _find_marks(detector, place, language, sentences, config):
+                        yield finding
 
 
-def _blocks(corpus: Corpus, part: SourceRows, tags: Sequence[str]) -> Iterator[_Block]:
-    """Kept and held-out pairs of a source without these tags, in at most 20 blocks evenly spread over it."""
-    mask = np.zeros(len(corpus.statuses), dtype=bool)
-    for rows in spread_blocks(part, _MAX_BLOCKS):
-        mask[rows] = True
-    mask &= np.isin(corpus.statuses, (KEPT, HELD_OUT))
+def _kept_pairs(
+    corpus: Corpus, part: SourceRows, tags: Sequence[str]
+) -> Iterator[tuple[pa.Int64Array, pa.StringArray, pa.StringArray]]:
+    mask = _masked(corpus, _spread_blocks(part, _BLOCKS_OF_MARKS)) & np.isin(corpus.statuses, (KEPT, HELD_OUT))
     for block in corpus.blocks(mask) if mask.any() else ():
         numbers, source, target = block.columns
         if tags:
@@ -124,24 +170,117 @@ def _blocks(corpus: Corpus, part: SourceRows, tags: Sequence[str]) -> Iterator[_
         yield numbers, source, target
 
 
-def _find_marks(detector: Detector, side: _Side, config: CorpusConfig) -> Finding | None:
-    """Finding with counts, an example and the first places of a kind of mark; None if it is too rare."""
-    masks = [detector.mark(texts, side.language) for _, texts in side.blocks]
-    blocks = [(*block, mask) for block, mask in zip(side.blocks, masks, strict=True) if mask.any()]
+def _find_marks(
+    detector: Detector, place: tuple[str, str, str], language: str, sentences: _Sentences, config: CorpusConfig
+) -> Finding | None:
+    """Finding with counts, an example and the first places of a kind of mark; None if it is too rare.
+
+    `place` is a corpus, a source and a side of it.
+    """
+    corpus, part, side = place
+    masks = [detector.mark(texts, language) for _, texts in sentences]
+    blocks = [(*block, mask) for block, mask in zip(sentences, masks, strict=True) if mask.any()]
     numbers = [number for block, _, mask in blocks for number in block.filter(pa.array(mask)).to_pylist()]
     num_all = num_relevant = sum(map(len, masks))
     if detector.is_relevant is not None:
-        num_relevant = sum(int(detector.is_relevant(texts, side.language).sum()) for _, texts in side.blocks)
+        num_relevant = sum(int(detector.is_relevant(texts, language).sum()) for _, texts in sentences)
     level = detector.level(len(numbers), num_relevant, num_all)
     if level is None:
         return None
     _, texts, mask = blocks[0]
     example = shorten(texts[int(mask.argmax())].as_py(), 80)
-    rows = [(side.part, number) for number in numbers[:_NUM_PLACES]]
-    places = places_in(config, side.corpus, rows)
+    rows = [(part, number) for number in numbers[:_NUM_PLACES]]
+    places = places_in(config, corpus, rows)
     text = (
-        f"{len(numbers):,} of {num_relevant:,} {side.side} sentences ({len(numbers) / num_relevant:.1%}) have "
+        f"{len(numbers):,} of {num_relevant:,} {side} sentences ({len(numbers) / num_relevant:.1%}) have "
         f"{detector.name}, as in `{example}` ({', '.join(places[row] for row in rows)})"
     )
     kind: Kind = "segmented" if detector.is_segmentation else "processed" if detector in PROCESSED else "text"
-    return Finding(side.corpus, side.part, numbers[0], numbers[-1], text, kind, is_note=level == "note")
+    return Finding(corpus, part, numbers[0], numbers[-1], text, kind, is_note=level == "note")
+
+
+def find_spans(name: str, corpus: Corpus, config: CorpusConfig) -> Iterator[Finding]:
+    """Find spans of lines that are misaligned or in other languages, except spans of rows that are left out."""
+    findings = []
+    for part, pair in zip(corpus.parts, config.languages_of(name), strict=True):
+        for rows in _spread_blocks(part, _BLOCKS_OF_SPANS):
+            block = [
+                (number, untagged(source, config.tags), target)
+                for number, source, target in corpus.rows(_masked(corpus, [rows]))
+            ]
+            statuses = corpus.statuses[rows]
+            used = [row[0] for row, status in zip(block, statuses, strict=True) if status not in _EXCLUDED]
+            for first, last, text in [*_misaligned_spans(block), *_foreign_spans(block, pair)]:
+                if any(first <= number <= last for number in used):
+                    findings.append(Finding(name, part.name, first, last, text))
+    for finding in _joined(findings):
+        ends = [(finding.part, number) for number in (finding.first, finding.last)]
+        start, end = map(places_in(config, name, ends).__getitem__, ends)
+        is_in_one_file = start == f"line {finding.first:,}"
+        yield finding if is_in_one_file else replace(finding, text=f"{finding.text} (from {start} to {end})")
+
+
+def _misaligned_spans(block: Sequence[Row]) -> Iterator[tuple[int, int, str]]:
+    """Numbers of the first and the last line of each span, and a description."""
+    rows = [row for row in block if row[1] and row[2]]
+    if not rows:
+        return
+    numbers, sources, targets = zip(*rows, strict=True)
+    alignment = find_misaligned_stretches(sources, targets)
+    for first, last, slip in alignment.stretches:
+        text = "source and target do not seem to correspond here, nor a few lines up or down"
+        if slip is not None:
+            place = f"line N {'+' if slip > 0 else '-'} {abs(slip)} of the target"
+            text = f"line N of the source seems to belong to {place}"
+        yield numbers[first - 1], numbers[last - 1], text
+    if alignment.is_unrelated:
+        yield numbers[0], numbers[-1], "the two sides do not seem to translate each other"
+
+
+def _foreign_spans(block: Sequence[Row], pair: Languages) -> Iterator[tuple[int, int, str]]:
+    expected = tuple(map(primary, pair))
+    for start in range(0, len(block), _WINDOW):
+        numbers, sources, targets = zip(*block[start : start + _WINDOW], strict=True)
+        prevailing = _prevailing_language(sources, expected[0]), _prevailing_language(targets, expected[1])
+        num_foreign = int(are_foreign(sources, targets, pair).sum())
+        foreign = [
+            f"the {side} looks like `{code}`, not `{language}`"
+            for side, code, primary_code, language in zip(SIDES, prevailing, expected, pair, strict=True)
+            if code and code != primary_code
+        ]
+        is_foreign = bool(foreign) or num_foreign > max(_FOREIGN_SHARE * len(numbers), _MIN_LINES)
+        # A target in the source language is enough evidence, because the words of the target language may not be known.
+        is_target_in_source_language = prevailing[1] == expected[0] != expected[1] and prevailing[0] != expected[0]
+        if is_target_in_source_language or (is_foreign and seem_swapped(sources, targets, pair)):
+            yield numbers[0], numbers[-1], "the two languages seem to be swapped"
+        elif is_foreign:
+            text = " and ".join(foreign) or "many lines are not in the language or script that they should be in"
+            yield numbers[0], numbers[-1], text
+
+
+def _prevailing_language(texts: Iterable[str], expected: str) -> str | None:
+    """Language of most texts, judged by common words; None if unclear."""
+    guesses = [language_of(words_of(text)) for text in texts]
+    votes = Counter(code for code in guesses if code is not None)
+    for code, number in votes.most_common(1):
+        if COMMON_WORDS.get(expected) == COMMON_WORDS[code]:
+            return expected
+        # Related languages such as Danish and Norwegian share most of these words.
+        if number >= _MIN_LINES and number > len(guesses) / 2 and votes[expected] < len(guesses) / 10:
+            return code
+        if votes[expected] >= _MIN_LINES:
+            return expected
+    return None
+
+
+def _joined(findings: Sequence[Finding]) -> list[Finding]:
+    """Findings in the order of their lines; neighbouring spans with the same text are joined."""
+    joined: list[Finding] = []
+    for finding in sorted(findings, key=lambda item: (item.part, item.text, item.first)):
+        previous = joined[-1] if joined else None
+        is_next = previous is not None and finding.first <= previous.last + _WINDOW + 1
+        if previous and is_next and (previous.part, previous.text) == (finding.part, finding.text):
+            joined[-1] = replace(previous, last=finding.last)
+        else:
+            joined.append(finding)
+    return sorted(joined, key=lambda finding: (finding.part, finding.first))

@@ -82,7 +82,7 @@ def _identifier() -> Any:
 
 
 def are_near(language: str, second: str) -> bool:
-    """Whether one of two languages belongs to the other, as Egyptian to Arabic, or is easily taken for it."""
+    """True if one of two languages belongs to the other, as Egyptian to Arabic, or is easily taken for it."""
     import langcodes
 
     is_same = _WHOLES.get(language, language) == _WHOLES.get(second, second)

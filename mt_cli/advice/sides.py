@@ -86,7 +86,6 @@ def resolve_sides(source: Source, given: Given, preferred: Columns = None) -> Si
 
 
 def _names_in_files(source: FileSource | FolderSource) -> Iterator[Names]:
-    """Names in each file that can be read."""
     for path in files_of(source):
         with suppress(CorpusError) if getattr(source, "skip_damaged", False) else nullcontext():
             yield names_in(path, source.format)
@@ -100,7 +99,6 @@ def _complete(
     options: Mapping[str, Any] | None = None,
     notes: Sequence[str] = (),
 ) -> Sides:
-    """Sides in the given languages, otherwise in those of the names; raises InputError if they are not two."""
     source, target = (option or name for option, name in zip(given, by_name, strict=True))
     if source is None or target is None:
         missing = [side for side, language in zip(SIDES, (source, target), strict=True) if language is None]
@@ -119,7 +117,6 @@ def _complete(
 
 
 def _sides_of_files(source: FilesSource, given: Given) -> Sides:
-    """Sides of two files, whose suffixes may be languages."""
     title, paths = title_of(source), [Path(file) for file in source.files]
     suffixes = [(path.with_suffix("") if path.suffix in COMPRESSIONS else path).suffix[1:] for path in paths]
     first, second = (suffix if is_known(suffix) else None for suffix in suffixes)

@@ -119,7 +119,6 @@ def _count_apostrophes(texts: Sequence[str]) -> tuple[Counter[str], Counter[str]
 
 
 def _examples(texts: Sequence[str], pattern: regex.Pattern[str], forms: Sequence[str]) -> tuple[str, ...]:
-    """Some matches of a pattern that are one of the forms, with the characters around them."""
     matches = (match for text in texts for match in pattern.finditer(text) if match[0].strip() in forms)
     return tuple(_around(match.string, match.start()) for match in islice(matches, _NUM_EXAMPLES))
 
@@ -195,7 +194,6 @@ def _distinct_words(texts: Sequence[str]) -> set[str]:
 
 
 def _count_letters(words: Iterable[str]) -> Counter[str]:
-    """Number of each letter of words, with its marks."""
     return Counter(letter for word in words for letter in _MARKED_LETTER.findall(word))
 
 
@@ -236,7 +234,6 @@ def _substitutes(counts: Counter[str], compared_counts: Counter[str]) -> dict[st
 
 
 def _is_enough(new: str, missing: float, gains: Mapping[str, float], expected: Mapping[str, float]) -> bool:
-    """Whether the excess of a letter suffices to replace a missing letter."""
     before = expected.get(new, 0)
     least = max(_MIN_GAIN * missing, _MIN_DEVIATIONS * sqrt(max(before, missing)))
     return gains[new] >= (least if _parts(new)[1] else max(least, _MIN_GAIN_WITHOUT_MARKS * before))
@@ -266,5 +263,4 @@ def _apostrophes(words: set[str], train: Sequence[str], compared: Sequence[str])
 
 
 def _share_of_apostrophes(texts: Sequence[str]) -> float:
-    """Share of apostrophes, and of characters in their place, among all characters."""
     return sum(len(_ANY_APOSTROPHE.findall(text)) for text in texts) / max(1, sum(map(len, texts)))

@@ -6,11 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-from mt_cli.advice.init import write_config
-from mt_cli.advice.request import Request
+from mt_cli.advice.init import Request, write_config
 from mt_cli.cli.options import RUNS, argument, check_choice, check_languages, flag, option
 from mt_cli.cli.streams import show
-from mt_cli.runtime.console import say
 
 _FOUND, _WRITTEN = "Found by itself", "What it writes"
 _text, _found, _written = (partial(option, panel) for panel in ("Your text (give one)", _FOUND, _WRITTEN))
@@ -91,5 +89,4 @@ def init(
         Request(name=name, parent=begin_with, accept_processed=accept_processed, destination=destination),
         output,
     )
-    say(f"Next:  mt train --config {path}")
     show(str(path))

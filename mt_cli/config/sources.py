@@ -28,6 +28,9 @@ class FilterConfig(Section):
     """Minimum share of letters in the script of the language, on either side."""
     wrong_language: bool = True
     """Drop pairs with a side that has three common words of another language and none of its own."""
+    markers: bool = True
+    """Drop pairs with a side that stands for ten or more different and far longer texts, such as `<range>` or `...` for
+    verses that a translation joins or lacks."""
     duplicates: bool = True
     """Drop pairs that repeat a pair of this corpus or of a corpus earlier in the list, in the same direction and with
     the same tag."""
@@ -81,14 +84,15 @@ class FilesSource(TextSource):
     """Two text files. Line N of one file is the translation of line N of the other."""
 
     files: TwoTexts
-    """Source file and target file; `.gz` and `.zst` are decompressed."""
+    """Source file and target file; `.gz`, `.zst`, `.bz2` and `.xz` are decompressed."""
 
 
 class FileSource(TextSource):
     """One file with both sides."""
 
     file: str = Field(min_length=1)
-    """A `.tsv`, `.csv`, `.json`, `.jsonl`, `.parquet`, `.tmx`, `.xlf`, `.xliff` or `.po` file; also `.gz`, `.zst`."""
+    """A `.tsv`, `.csv`, `.json`, `.jsonl`, `.parquet`, `.tmx`, `.xlf`, `.xliff` or `.po` file, or one that ends in
+    `.gz`, `.zst`, `.bz2` or `.xz`, too."""
     columns: TwoColumns | None = None
     """Names, numbers from 1 or language codes of both sides; `null`: by the languages, or the first two."""
     format: FormatName | None = None

@@ -35,6 +35,9 @@ _GARBLED = "|".join(
 """Control characters, U+FFFD, and UTF-8 decoded as Latin-1 or Windows-1252."""
 _ADDED_CHARACTERS = 10
 _DEFAULT_SCRIPT_SHARE = 0.5
+_FEWEST_TEXTS, _FACTOR_OF_MARKERS = 10, 2.5
+"""A marker stands for this many different texts, which are on average this many times as long as translations of it
+would be, after adding 10 characters. In good text, a translation that is so short stands for at most three."""
 _HASH_MULTIPLIER = np.int64(-7046029254386353131)
 """2^64 divided by the golden ratio, an odd number. It combines two hashes so that their order matters."""
 
@@ -124,7 +127,7 @@ _FILTERS: Mapping[str, Callable[[_Sides, Any], Mask]] = {
 }
 """Filters of single pairs by option, in order: masks of the pairs to drop, given both sides and the option's value."""
 _BLANK = ("blank_source", "blank_target", "blank_pair")
-STATUS_NAMES = ("kept", "held_out", *_BLANK, *_FILTERS, "duplicates", "overlap", "max_tokens")
+STATUS_NAMES = ("kept", "held_out", *_BLANK, *_FILTERS, "markers", "duplicates", "overlap", "max_tokens")
 """Statuses of pairs; the index is the code. `held_out` is for `valid: {fraction: ...}`."""
 STATUS_CODES = {name: code for code, name in enumerate(STATUS_NAMES)}
 KEPT, HELD_OUT = STATUS_CODES["kept"], STATUS_CODES["held_out"]
@@ -140,15 +143,16 @@ class Block:
     statuses: NDArray[np.uint8]
     """Index into `STATUS_NAMES` of each row."""
     hashes: Hashes
-    """Hashes of the sources without tags, of the targets, and of the pairs with tags, 3xN."""
+    """Hashes of the sources without tags, of the targets, and of the pairs with tags; then the numbers of characters of
+    both sides, 5xN."""
 
     def __len__(self) -> int:
         return len(self.numbers)
 
     def tagged(self, tag: str) -> Block:
         """Copy with a tag before each source sentence."""
-        source, target, pair = self.hashes
-        hashes = np.stack([source, target, pair + np.array(hash_of(tag), np.uint64).view(np.int64)])
+        hashes = self.hashes.copy()
+        hashes[2] += np.array(hash_of(tag), np.uint64).view(np.int64)
         return replace(self, source=pc.binary_join_element_wise(tag, self.source, " "), hashes=hashes)
 
     def kept_texts(self) -> tuple[list[str], list[str]]:
@@ -172,7 +176,9 @@ def clean(rows: Sequence[Row], filters: FilterConfig | None, languages: Language
             statuses[(statuses == KEPT) & find(sides, value)] = STATUS_CODES[name]
     hashes = [hashes_of(side, language) for side, language in zip(texts, languages, strict=True)]
     hashes.append(hashes[0] * _HASH_MULTIPLIER + hashes[1])
-    return Block(np.array(numbers, np.int64), source, target, statuses, np.stack(hashes))
+    return Block(
+        np.array(numbers, np.int64), source, target, statuses, np.stack([*hashes, *(side.lengths() for side in sides)])
+    )
 
 
 def are_foreign(sources: Sequence[str], targets: Sequence[str], languages: Languages) -> Mask:
@@ -199,7 +205,8 @@ def drop_repeated(
 ) -> None:
     """Drop kept rows because of other rows: duplicates, and sentences of evaluation sets in the same language.
 
-    `filters` has the length and the filters of each span of rows, and `hashes` those of `Block`.
+    `filters` has the length and the filters of each span of rows, and `hashes` those of `Block`. Markers are found
+    in all rows that are not blank.
     """
     lengths = [length for length, _ in filters]
 
@@ -213,11 +220,30 @@ def drop_repeated(
         source, target = (pc.is_in(pa.array(side[rows]), value_set=sentences) for side in hashes[:2])
         return np.asarray(pc.or_(source, target))
 
-    for name, find in (("duplicates", repeated), ("overlap", overlapping)):
+    found = ("markers", lambda rows: _are_markers(statuses, hashes)[rows]), ("duplicates", repeated)
+    for name, find in (*found, ("overlap", overlapping)):
         is_on = np.repeat(np.array([getattr(options, name) for _, options in filters], bool), lengths)
         if is_on.any():
             rows = np.flatnonzero(statuses == KEPT)
             statuses[rows[find(rows) & is_on[rows]]] = STATUS_CODES[name]
+
+
+def _are_markers(statuses: NDArray[np.uint8], hashes: Hashes) -> Mask:
+    """Mask of the rows with a side that stands for many different texts which are far longer than it."""
+    mask = np.zeros(len(statuses), dtype=bool)
+    rows = np.flatnonzero(~np.isin(statuses, [STATUS_CODES[name] for name in _BLANK]))
+    _, first_rows = np.unique(hashes[0, rows] * _HASH_MULTIPLIER + hashes[1, rows], return_index=True)
+    distinct = rows[first_rows]
+    if len(distinct) < _FEWEST_TEXTS:
+        return mask
+    for side in (0, 1):
+        length, other_length = hashes[[3 + side, 4 - side]] + _ADDED_CHARACTERS
+        texts, numbers, counts = np.unique(hashes[side, distinct], return_inverse=True, return_counts=True)
+        usual = max(1.0, other_length[distinct].mean() / length[distinct].mean())
+        ratios = np.bincount(numbers, other_length[distinct] / length[distinct]) / counts
+        markers = texts[(counts >= _FEWEST_TEXTS) & (ratios >= _FACTOR_OF_MARKERS * usual)]
+        mask |= np.isin(hashes[side], markers)
+    return mask
 
 
 def hold_out(
@@ -240,5 +266,7 @@ def hold_out(
         raise CorpusError(f"corpus.valid: a share of {fraction} of {len(rows):,} pairs leaves `train` or `valid` empty")
     held_out = rows[is_chosen]
     statuses[held_out] = HELD_OUT
-    overlap_only = [(length, FilterConfig(duplicates=False, overlap=options.overlap)) for length, options in filters]
+    overlap_only = [
+        (length, FilterConfig(markers=False, duplicates=False, overlap=options.overlap)) for length, options in filters
+    ]
     drop_repeated(statuses, hashes, overlap_only, np.concatenate([*hashes[:2, held_out]]))

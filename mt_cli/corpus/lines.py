@@ -6,38 +6,40 @@ A line ends at a line feed, or at a carriage return and line feed, and nowhere e
 from __future__ import annotations
 
 import io
+import lzma
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from mt_cli.errors import CorpusError, reason
 
 LONGEST = 10_000_000
 """Maximum size in bytes of a line, a cell of a table or a translation unit; each is held in memory."""
 CHUNK_BYTES = 1 << 20
-COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".xz": "xz"}
 """Compression of a file by the suffix of its name."""
 
 _BEGINNINGS = {
     b"\x1f\x8b": "it is compressed with gzip; end its name in .gz, or decompress it",
     b"\x28\xb5\x2f\xfd": "it is compressed with zstd; end its name in .zst, or decompress it",
-    b"BZh91AY&SY": "it is compressed with bzip2; decompress it",
-    b"\xfd7zXZ\x00": "it is compressed with xz; decompress it",
-    b"PK\x03\x04": "it is a ZIP archive, as .xlsx and .ods files are; save the text in it as UTF-8",
+    b"BZh91AY&SY": "it is compressed with bzip2; end its name in .bz2, or decompress it",
+    b"\xfd7zXZ\x00": "it is compressed with xz; end its name in .xz, or decompress it",
+    b"PK\x03\x04": "it is a ZIP archive, as .xlsx and .ods files are; unpack it, or save the text in it as UTF-8",
     b"PAR1\x15": "it is a Parquet file; end its name in .parquet",
 }
 _WIDE = (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")
 """Byte order marks of UTF-16 and UTF-32."""
+_DAMAGED = "cannot be decompressed: it is no {} file, or it is damaged or cut off; get it again"
 _FEWEST_NULS = 8
 """Every eighth byte or more is NUL in UTF-16 and UTF-32, whose spaces and line ends have NUL bytes."""
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[io.BufferedReader]:
-    """Context manager that opens a file for reading, decompressed if its name ends in `.gz` or `.zst`.
+    """Context manager that opens a file for reading, decompressed by the suffix of its name.
 
     Raises CorpusError if it is not a file, or cannot be opened or decompressed.
     """
@@ -50,12 +52,22 @@ def opened(path: Path) -> Iterator[io.BufferedReader]:
                 return
             if not file.peek(1):
                 raise CorpusError(f"{path}: has no content, not even that of an empty {name} file")
-            import pyarrow as pa
-
-            stream = pa.CompressedInputStream(pa.PythonFile(file, "r"), name)
-            yield io.BufferedReader(cast(io.RawIOBase, stream), CHUNK_BYTES)
+            yield io.BufferedReader(cast(io.RawIOBase, _decompressed(file, name)), CHUNK_BYTES)
     except OSError as error:
+        if name is not None and error.errno is None:
+            raise CorpusError(f"{path}: {_DAMAGED.format(name)}") from None
         raise CorpusError(f"{path}: {unreadable(path, error)}") from None
+    except (lzma.LZMAError, EOFError):
+        raise CorpusError(f"{path}: {_DAMAGED.format(name)}") from None
+
+
+def _decompressed(file: BinaryIO, name: str) -> Any:
+    """Stream of the content of a compressed file."""
+    if name == "xz":
+        return lzma.LZMAFile(file)
+    import pyarrow as pa
+
+    return pa.CompressedInputStream(pa.PythonFile(file, "r"), name)
 
 
 def unreadable(path: Path, error: OSError) -> str:

@@ -33,7 +33,7 @@ _NUM_EXAMINED = 32
 def input_lines(path: Path | None, as_lines: bool = False) -> Iterator[str]:
     r"""Lines of a UTF-8 file, or of standard input, without their ends; only `\n` and `\r\n` end a line.
 
-    A file is decompressed if its name ends in `.gz` or `.zst`. Raises InputError for text that is not UTF-8 and, unless
+    A file is decompressed by its suffix, such as `.gz`. Raises InputError for text that is not UTF-8 and, unless
     `as_lines`, for a document such as a catalogue or a table.
     """
     name = "standard input" if path is None else str(path)

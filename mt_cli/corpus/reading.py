@@ -242,10 +242,10 @@ def _store_rows(
 ) -> tuple[Corpus, Hashes]:
     """Write the rows of sources, each row filtered by itself; only rows of `train` have filters and a limit.
 
-    Return the corpus, and the hashes of its rows as in `Block`, 3xN.
+    Return the corpus, and the hashes of its rows as in `Block`, 5xN.
     """
     config, num_rows = request.config, 0
-    parts, statuses, hashes = list[SourceRows](), [np.empty(0, np.uint8)], [np.empty((3, 0), np.int64)]
+    parts, statuses, hashes = list[SourceRows](), [np.empty(0, np.uint8)], [np.empty((5, 0), np.int64)]
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, _SCHEMA) as writer:
         for name, source in zip(names_of(sources), sources, strict=True):
             first_row, digest, report = num_rows, hashlib.sha256(), ReadReport()

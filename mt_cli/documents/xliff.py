@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from mt_cli.documents.document import Document, Options, Unit
@@ -31,8 +31,8 @@ def read_xliff_document(path: Path, options: Options) -> Document:
     """
     content, encoding, mark, segments = read_xml(path, lambda content: list(segments_of(content)))
     escape, units = escaper(content, encoding), list[Unit]()
+    edits: dict[int, tuple[int, int, str]] = {}
     checked: Element | None = None
-    begun: Element | None = None
     for segment in segments:
         if segment.holder is not checked:
             checked = segment.holder
@@ -45,14 +45,11 @@ def read_xliff_document(path: Path, options: Options) -> Document:
         target, is_translated = segment.target, _is_translated(content, segment)
         start = target.start if target else writer.last.end
         start = segment.element.start if segment.is_version_2 else start
-        is_unnamed = segment.holder is not begun and not segment.codes[1] and not is_translated
-        begun = segment.holder
-        if is_unnamed and options.languages[1]:
-            writer = _with_language(content, segment, writer, options.languages[1], start)
-            start = segment.holder.start
+        if options.languages[1] and not segment.codes[1]:
+            edits[segment.holder.start] = _named(content, segment, options.languages[1])
         is_block = segment.source.inherited("xml:space") != "preserve" or "\n" not in "".join(writer.texts)
         units.append(Unit(start, (target or writer.last).end, writer.texts, writer, is_translated, is_block))
-    return Document(content, units, encoding, mark)
+    return Document(content, units, encoding, mark, edits=[*edits.values()])
 
 
 def _check_languages(path: Path, segment: Segment, options: Options) -> None:
@@ -102,8 +99,6 @@ class _Writer:
     """Text of each part of the source; None for a CDATA section."""
     texts: tuple[str, ...]
     escape: Callable[[str], str]
-    prefix: str = ""
-    """Content before the segment that belongs to the part."""
 
     def __call__(self, translations: Sequence[str], needs_review: bool) -> str:
         """Content of the part."""
@@ -118,11 +113,11 @@ class _Writer:
         if target is None:
             element = indentation(content, segment.source.start) + element
         if not segment.is_version_2:
-            return self.prefix + element
+            return element
         state = "initial" if needs_review or is_damaged else "translated"
         start = with_attributes(content[segment.element.start : segment.element.inner], {"state": state})
         end = target.start if target else self.last.end
-        return self.prefix + start + content[segment.element.inner : end] + element
+        return start + content[segment.element.inner : end] + element
 
     def _inner(self, translations: Sequence[str]) -> tuple[str, bool]:
         parts, is_damaged = [self.frame[0]], False
@@ -168,8 +163,8 @@ def _marked(element: Element) -> Iterator[Element]:
             yield from _marked(child)
 
 
-def _with_language(content: str, segment: Segment, writer: _Writer, language: str, start: int) -> _Writer:
-    """Writer whose part begins at the element with the codes of the languages, and names the target language."""
+def _named(content: str, segment: Segment, language: str) -> tuple[int, int, str]:
+    """Edit that adds the target language to the element with the codes of the languages."""
     holder, name = segment.holder, "trgLang" if segment.is_version_2 else "target-language"
     tag = with_attributes(content[holder.start : holder.inner], {name: language.replace("_", "-")})
-    return replace(writer, prefix=tag + content[holder.inner : start])
+    return holder.start, holder.inner, tag

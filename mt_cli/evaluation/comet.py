@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from mt_cli.corpus.rows import Pair
-from mt_cli.errors import InputError, one_line
+from mt_cli.errors import InputError
 from mt_cli.evaluation.scores import Score
 
 
@@ -28,8 +28,8 @@ def load_comet(name: str) -> Any:
         return comet.load_from_checkpoint(name if Path(name).is_file() else comet.download_model(name))
     except Exception as error:  # Libraries for downloads and checkpoints raise errors of many types.
         raise InputError(
-            f"--comet {name}: this model is not available ({one_line(error)}); use a name on the Hugging Face hub, "
-            "from which it is downloaded once, or the path of a checkpoint file"
+            f"--comet {name}: this model is not available ({type(error).__name__}); use a name on the Hugging Face "
+            "hub, from which it is downloaded once, or the path of a checkpoint file"
         ) from None
 
 

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.corpora import CorpusConfig
-from mt_cli.corpus.languages import language_name, primary
+from mt_cli.corpus.languages import language_name, parsed, primary, script_of
 from mt_cli.corpus.rows import Languages, untagged
 from mt_cli.errors import InputError, MtError
 from mt_cli.evaluation.results import RunSummary
@@ -34,7 +34,7 @@ SUFFIX = ".argosmodel"
 INSTALL = "python -c \"from argostranslate import package; package.install_from_path('{path}')\""
 """Command that installs a package from a file: `argospm install` knows only names of the index of Argos Translate."""
 _VERSION = re.compile(r"\d+(\.\d+)*")
-_CODES = {"zh-hant": "zt", "zh-tw": "zt", "zh-hk": "zt", "pt-br": "pb", "no": "nb"}
+_CODES = {"zh-Hant": "zt", "pt-BR": "pb", "no": "nb"}
 """Codes of Argos Translate that differ from the language alone."""
 _ARGOS_VERSION = "1.9.0"
 """Version of Argos Translate in the metadata; none reads it."""
@@ -83,8 +83,9 @@ class Package:
 
 
 def _argos_code(language: str) -> str:
-    code = language.replace("_", "-").lower()
-    return _CODES.get(code) or _CODES.get(primary(code)) or primary(code)
+    tag, code = parsed(language), primary(language)
+    names = (f"{code}-{script_of(language)}", f"{code}-{tag.territory}" if tag else code, code)
+    return next((_CODES[name] for name in names if name in _CODES), code)
 
 
 def _is_exact(wanted: str | None, language: str) -> bool:
@@ -92,7 +93,7 @@ def _is_exact(wanted: str | None, language: str) -> bool:
 
 
 def _is_meant(wanted: str | None, language: str) -> bool:
-    """Whether a code stands for a language: `zh` for `zh-Hans`, but no variety for another one."""
+    """True if a code stands for a language: `zh` for `zh-Hans`, but no variety for another one."""
     if wanted is None or _is_exact(wanted, language):
         return True
     has_bare_code = any(code.isalpha() for code in (wanted, language))
@@ -181,7 +182,6 @@ def _write_json(path: Path, content: object) -> None:
 
 
 def _readme(summary: RunSummary, package: Package) -> str:
-    """Text of README.md: what the package is, how to use it, its licence and its scores."""
     names = [language_name(language) for language in package.direction.languages]
     report = summary.report
     return render(

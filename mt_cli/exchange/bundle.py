@@ -15,7 +15,7 @@ from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
 from mt_cli.config.tags import Tagging
 from mt_cli.errors import InputError
-from mt_cli.exchange.untrusted_weights import load_model, read_safetensors
+from mt_cli.exchange.weights import load_model, read_shard
 from mt_cli.model.transformer import Transformer
 from mt_cli.runtime.files import new_folder, read_model, writing
 from mt_cli.tokenizer.tokenizer import TokenizerPair, load_pair
@@ -65,7 +65,7 @@ def read_bundle(
         if target.to_json() != source.to_json():
             raise InputError(f"{folder}: tokenizer.shared is true, and its two tokenizers differ")
         target = source
-    weights = read_safetensors(weights_path)
+    weights = read_shard(weights_path)
     sizes = source.vocab_size, target.vocab_size
     model = load_model(folder, config.model, sizes, weights, lambda planned: _with_tied(planned, weights))
     return config, (source, target), model, description.max_tokens

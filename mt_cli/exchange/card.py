@@ -1,10 +1,12 @@
-"""The model card of a trained run: README.md of a folder for the Hugging Face hub, filled in from `card.md`."""
+"""The model card of a trained run: README.md of a folder for the Hugging Face hub, written and read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
-from huggingface_hub import EvalResult, ModelCardData
+import yaml
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from mt_cli.config.corpora import CorpusConfig
@@ -17,6 +19,9 @@ from mt_cli.evaluation.scores import LOWER_IS_BETTER, METRICS
 from mt_cli.exchange.destinations import describe_destinations
 from mt_cli.exchange.m2m100_export import transformers_code
 from mt_cli.exchange.transformers_folder import MAX_LENGTH
+from mt_cli.runtime.files import read_regular, reading
+
+_MAX_CARD_BYTES, _MAX_LICENCE = 2**22, 60
 
 
 def model_card(run: RunSummary, license_name: str | None, licences: Mapping[str, str] | None = None) -> str:
@@ -58,6 +63,28 @@ def model_card(run: RunSummary, license_name: str | None, licences: Mapping[str,
     )
 
 
+def licence_of(folder: Path) -> str | None:
+    """Licence in the metadata of README.md, such as `cc-by-nc-4.0`; None if the folder has no such file or key.
+
+    Raises InputError if the file cannot be read.
+    """
+    path = folder / "README.md"
+    if not path.exists():
+        return None
+    with reading(path):
+        text = read_regular(path, _MAX_CARD_BYTES).decode("utf-8-sig", "replace").replace("\r\n", "\n")
+    if not text.startswith("---\n"):
+        return None
+    try:
+        data = vars(ModelCard(text, ignore_metadata_errors=True).data)
+    except (yaml.YAMLError, ValueError, RecursionError):  # Damaged metadata.
+        return None
+    licence = data.get("license")
+    licence = data.get("license_name", licence) if licence == "other" else licence
+    names = licence if isinstance(licence, list) else [licence]
+    return ", ".join(name[:_MAX_LICENCE] for name in names if isinstance(name, str) and name) or None
+
+
 def render(template: str, **values: object) -> str:
     """Text of a template of this package, filled in."""
     loader = PackageLoader("mt_cli.exchange", "")
@@ -75,7 +102,6 @@ def _languages(corpus: CorpusConfig) -> list[str]:
 
 
 def _results(report: Report, tests: list[SplitScores]) -> Iterator[EvalResult]:
-    """Scores as the hub shows them beside a model."""
     for test in tests:
         corpus = ", ".join(part.name for part in report.corpora if part.corpus == test.split) or test.split
         for key, score in test.scores.items():

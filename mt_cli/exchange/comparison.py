@@ -62,12 +62,15 @@ class Agreement:
     def describe(self, number_format: str = "float32") -> str:
         """The result as one line."""
         num_ties, num_different = self.num_ties(number_format), len(self.gaps)
-        parts = [f"{self.num_equal} of {self.num_sentences} sentences are translated as by mt (greedy)"]
+        is_unlike = 2 * self.num_equal < self.num_sentences
+        beginning = "ONLY " if is_unlike else ""
+        parts = [f"{beginning}{self.num_equal} of {self.num_sentences} sentences are translated as by mt (greedy)"]
         if num_ties:
             parts.append(f"{num_ties} otherwise where two tokens are about equally likely")
         if num_different > num_ties:
             parts.append(f"{num_different - num_ties} otherwise because of the rounded weights")
-        return f"{', '.join(parts)}; log-probabilities differ by {self.difference:.1e} nats per token"
+        advice = "; score it before you use it, or export with another --quantization" if is_unlike else ""
+        return f"{', '.join(parts)}; log-probabilities differ by {self.difference:.1e} nats per token{advice}"
 
 
 def _tolerance(number_format: str) -> float:

@@ -60,7 +60,6 @@ def write_model(run: TrainedRun, folder: Path, quantization: str, sentences: Seq
 
 
 def _specification(specs: Any, run: TrainedRun) -> Any:
-    """CTranslate2's specification of the model of a run, with its weights and vocabularies."""
     config, model = run.config.model, run.model
     options = _options(specs, config)
     encoder = specs.TransformerEncoderSpec(config.num_encoder_layers, **options)
@@ -97,7 +96,6 @@ def _specification(specs: Any, run: TrainedRun) -> Any:
 
 
 def _options(specs: Any, config: ModelConfig) -> dict[str, Any]:
-    """Options of the encoder and the decoder."""
     return {
         "num_heads": config.num_heads,
         "pre_norm": config.ends_in_norm,
@@ -127,7 +125,6 @@ def _fill_layer(spec: Any, layer: nn.Module) -> None:
 
 
 def _fill(spec: Any, *modules: Any) -> None:
-    """Copy the weights of a norm, or of one or several linear maps."""
     weight, bias = ("gamma", "beta") if isinstance(modules[0], nn.LayerNorm) else ("weight", "bias")
     setattr(spec, weight, _array(torch.cat([module.weight for module in modules])))
     if modules[0].bias is not None:

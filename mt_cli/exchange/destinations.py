@@ -51,11 +51,10 @@ class Destination(NamedTuple):
     """Beginning of the message on obstacles."""
     obstacles: Callable[[Config], Iterator[Obstacle]]
     protects_spans: bool = True
-    """Whether `mt` runs the exported model, so that `corpus.protect` keeps spans as they are."""
+    """True if `mt` runs the exported model, so that `corpus.protect` keeps spans as they are."""
 
 
 def _unless_default(section: Section, name: str, key: str) -> Iterator[Obstacle]:
-    """Obstacle of an option that does not have its default."""
     value, default = getattr(section, key), type(section).model_fields[key].get_default(call_default_factory=True)
     if value != default:
         shown, instead = (list(value) if isinstance(value, tuple) else value for value in (value, default))

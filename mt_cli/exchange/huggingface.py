@@ -12,13 +12,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from mt_cli.checkpoint.trained import TrainedRun
-from mt_cli.errors import InputError
 from mt_cli.exchange import names
 from mt_cli.exchange.comparison import Agreement
 from mt_cli.exchange.destinations import check_destination
 from mt_cli.exchange.m2m100_export import export_m2m100
 from mt_cli.exchange.sentencepiece import entry_names, model_file
-from mt_cli.exchange.transformers_folder import Layout, TransformersEngine, check_folder
+from mt_cli.exchange.transformers_folder import Layout, TransformersEngine, check_folder, import_transformers
 from mt_cli.model.positions import sinusoids
 from mt_cli.runtime.files import json_text, new_folder, writing
 from mt_cli.tokenizer.special_tokens import EOS, EOS_ID, PAD, PAD_ID, SOS, SOS_ID, UNK, UNK_ID
@@ -44,7 +43,7 @@ def export_huggingface(run: TrainedRun, output: Path, sentences: Sequence[str], 
     the folder cannot be written; nothing is left in it then.
     """
     check_destination(run.config, "huggingface")
-    transformers, layout = _import_transformers(), _layout_of(run)
+    transformers, layout = import_transformers(), _layout_of(run)
     if run.tokenizers[0].languages:
         return export_m2m100(transformers, run, output, sentences, card)
     with new_folder(output) as folder, writing(output):
@@ -57,16 +56,6 @@ def export_huggingface(run: TrainedRun, output: Path, sentences: Sequence[str], 
         _write_json(folder / "tokenizer_config.json", settings | {"model_max_length": run.max_tokens})
         (folder / "README.md").write_text(card, encoding="utf-8")
         return check_folder(run, lambda: TransformersEngine(transformers, folder, layout), sentences, output)
-
-
-def _import_transformers() -> Any:
-    try:
-        import transformers
-    except ImportError:
-        raise InputError("transformers is not installed; pip install 'transformers>=5'") from None
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    return transformers
 
 
 def _write_config(transformers: Any, run: TrainedRun, layout: Layout, folder: Path) -> None:
@@ -103,11 +92,7 @@ def _weights(run: TrainedRun, layout: Layout) -> dict[str, Tensor]:
     ours = {name: weight.detach().float() for name, weight in run.model.state_dict().items()}
     config = run.config.model
     order = names.interleaved(config.d_model).argsort()
-    weights = {
-        names.transformers_name(name): names.reordered(weight, name, order)
-        for name, weight in ours.items()
-        if name.startswith(("encoder", "decoder"))
-    }
+    weights = names.their_layers(run.model, order)
     if not config.qkv_bias:
         for name in [name for name in weights if name.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight"))]:
             weights[name.replace("weight", "bias")] = torch.zeros(config.d_model)
@@ -139,11 +124,11 @@ def _write_fast_tokenizer(run: TrainedRun, folder: Path) -> dict[str, Any]:
     )
     tokenizer.save(str(folder / "tokenizer.json"))
     # Versions 4 of transformers do not know the class that `save_pretrained` of versions 5 names.
-    return {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **special}
+    options = {"mt_tokenizer": run.config.tokenizer.model_dump(mode="json")}  # For `mt import`.
+    return {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **special, **options}
 
 
 def _write_sentencepiece(run: TrainedRun, folder: Path) -> dict[str, Any]:
-    """Write the files of MarianTokenizer; return its settings."""
     vocabularies = []
     for side, tokenizer in zip(("source", "target"), run.tokenizers, strict=True):
         (folder / f"{side}.spm").write_bytes(model_file(tokenizer))

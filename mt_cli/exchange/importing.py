@@ -20,9 +20,10 @@ from mt_cli.corpus.languages import is_common, is_known, primary, writes_spaces
 from mt_cli.corpus.rows import Languages
 from mt_cli.errors import InputError
 from mt_cli.exchange.bundle import read_bundle, unknown_corpus
-from mt_cli.exchange.licences import licence_of
+from mt_cli.exchange.card import licence_of
 from mt_cli.exchange.m2m100 import ARCHITECTURE as M2M100
 from mt_cli.exchange.m2m100 import Selection, read_m2m100
+from mt_cli.exchange.m2m100_vocabulary import SPM
 from mt_cli.exchange.marian import Imported, read_marian
 from mt_cli.exchange.transformers_config import ARCHITECTURES
 from mt_cli.exchange.weights import (
@@ -44,9 +45,8 @@ _FILES = (
     *(DESCRIPTION, "config.json", "generation_config.json", "tokenizer_config.json", "vocab.json", "target_vocab.json"),
     *(
         "README.md",
-        "added_tokens.json",
         "special_tokens_map.json",
-        "sentencepiece.bpe.model",
+        *("added_tokens.json", *SPM),
         "source.spm",
         "target.spm",
         "tokenizer.json",
@@ -59,8 +59,6 @@ T = TypeVar("T", bound=BaseModel)
 
 
 class _Architecture(BaseModel):
-    """Key of `config.json` that names the architecture."""
-
     model_type: str | None = None
 
 
@@ -88,14 +86,7 @@ class _GenerationConfig(BaseModel):
     length_penalty: float | None = Field(default=None, ge=0, le=10)
     no_repeat_ngram_size: int | None = Field(default=None, ge=0, lt=2**31)
     suppress_tokens: tuple[int, ...] | None = None
-    forced_bos_token_id: None = None
-    """Must be missing, because no option of `decoding` does this."""
-
-
-class _DirectedGenerationConfig(_GenerationConfig):
-    """Keys of a model whose tags name the target language, so that a default for it is not needed."""
-
-    forced_bos_token_id: int | None = None  # type: ignore[assignment]
+    forced_bos_token_id: int | None = None
 
 
 def import_model(
@@ -151,7 +142,6 @@ def _repository(name: str, revision: str | None) -> Repository | None:
 
 
 def _parents(folder: Path, name: str, repository: Repository | None, languages: Languages) -> list[Ancestor]:
-    """Origins of a run that was imported from the hub, or from a folder that names a licence."""
     if (folder / DESCRIPTION).exists():
         licences = read_model(folder / DESCRIPTION, Description).licences
         return [Ancestor(origin, languages, 0, "", license=licence) for origin, licence in licences.items()]
@@ -167,7 +157,6 @@ def _parents(folder: Path, name: str, repository: Repository | None, languages: 
 
 
 def _download(repository: Repository, allow_pickle: bool) -> Path:
-    """Folder with the files of a model of the hub that are needed."""
     if "config.json" in repository.files and DESCRIPTION not in repository.files:
         _check_architecture(str(repository), download(repository, ["config.json"]))
     files = [file for file in _FILES if file in repository.files]
@@ -188,7 +177,6 @@ def _download(repository: Repository, allow_pickle: bool) -> Path:
 
 
 def _check_architecture(name: str, folder: Path) -> str | None:
-    """Architecture of the model in a folder; raises InputError, with advice, if it is not supported."""
     architecture = _read_optional(folder / "config.json", _Architecture).model_type
     if architecture not in (None, M2M100, *ARCHITECTURES):
         raise InputError(
@@ -201,7 +189,6 @@ def _check_architecture(name: str, folder: Path) -> str | None:
 
 
 def _read_optional(path: Path, kind: type[T]) -> T:
-    """Content of a JSON file, or the defaults if there is none; raises InputError if it is damaged."""
     return read_model(path, kind) if path.exists() else kind()
 
 
@@ -235,8 +222,9 @@ def _config_of(folder: Path, imported: Imported, longest: float | None, name: st
     source, target = imported.languages
     max_tokens = int(longest) if longest is not None and 1 <= longest <= _LONGEST else _MAX_TOKENS
     is_directed = imported.default_tag is not None
-    kind = _DirectedGenerationConfig if is_directed else _GenerationConfig
-    generation = _read_optional(folder / "generation_config.json", kind)
+    generation = _read_optional(folder / "generation_config.json", _GenerationConfig)
+    if generation.forced_bos_token_id is not None and not is_directed:  # No option of `decoding` does this.
+        raise InputError(f"{folder / 'generation_config.json'}: not supported: forced_bos_token_id")
     tagging = Tagging(imported.tags, imported.default_tag, True) if is_directed else _tagging(imported.tags, target)
     decoding = {
         "beam_size": generation.num_beams or imported.num_beams,

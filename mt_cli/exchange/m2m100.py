@@ -29,8 +29,7 @@ from mt_cli.exchange.m2m100_vocabulary import BOS, EOS, PAD, UNK, Vocabulary, pi
 from mt_cli.exchange.marian import Imported
 from mt_cli.exchange.sentencepiece import missing_pieces
 from mt_cli.exchange.transformers_config import TransformersConfig
-from mt_cli.exchange.untrusted_weights import load_model
-from mt_cli.exchange.weights import read_weights
+from mt_cli.exchange.weights import load_model, read_weights
 from mt_cli.model.transformer import Transformer
 from mt_cli.runtime.files import read_model
 
@@ -109,7 +108,6 @@ def read_m2m100(folder: Path, allow_pickle: bool, selection: Selection, directio
 
 
 def _check_tables(folder: Path, config: M2M100Config, weights: Mapping[str, Tensor]) -> None:
-    """Raise InputError unless all tables of embeddings have the size in the config, and are equal."""
     present, size = [name for name in names.TABLES if name in weights], (config.vocab_size, config.d_model)
     problem = None if present else f"there is no {names.SHARED_TABLE}"
     for name in present:
@@ -122,7 +120,6 @@ def _check_tables(folder: Path, config: M2M100Config, weights: Mapping[str, Tens
 
 
 def _check_languages(folder: Path, vocabulary: Vocabulary, selection: Selection, kept: Sequence[str]) -> None:
-    """Raise InputError unless the model has the languages, and new ones are new."""
     for language in (*selection.languages, *selection.new_languages.values()):
         if language not in vocabulary.languages and language not in selection.new_languages:
             raise InputError(_no_language(folder, language, vocabulary.languages))
@@ -141,7 +138,6 @@ def _check_languages(folder: Path, vocabulary: Vocabulary, selection: Selection,
 
 
 def _no_language(folder: Path, language: str, known: Iterable[str]) -> str:
-    """Message that a model does not have a language, with similar ones that it has."""
     known = sorted(known)
     near = [code for code in known if primary(code) == primary(language)] or known[:5]
     return (
@@ -153,7 +149,6 @@ def _no_language(folder: Path, language: str, known: Iterable[str]) -> str:
 def _direction(
     folder: Path, chosen: Sequence[str | None], selection: Selection, kept: Sequence[str]
 ) -> tuple[str, str]:
-    """Source and target language of the run."""
     first = [*selection.languages, *selection.new_languages] if selection.languages else []
     source, target = (code or (first[side] if side < len(first) else None) for side, code in enumerate(chosen))
     if source is None or target is None:
@@ -170,7 +165,6 @@ def _direction(
 
 
 def _notes(config: M2M100Config, num_rows: int, missing: Sequence[str]) -> tuple[str, ...]:
-    """Notes on the size before and after, and on pieces without an entry."""
     removed = (config.vocab_size - num_rows) * config.d_model
     notes = [
         f"{num_rows:,} of {config.vocab_size:,} entries are kept: {abs(removed):,} parameters "
@@ -182,7 +176,6 @@ def _notes(config: M2M100Config, num_rows: int, missing: Sequence[str]) -> tuple
 
 
 def _model(folder: Path, config: M2M100Config, weights: Mapping[str, Tensor], rows: Sequence[int]) -> Transformer:
-    """Our model with the weights, and these rows of the embeddings; raises InputError if the weights do not fit."""
 
     def rename(planned: Transformer) -> dict[str, Tensor]:
         ours = [name for name in planned.state_dict() if name.startswith(("encoder", "decoder"))]

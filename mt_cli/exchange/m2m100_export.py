@@ -21,8 +21,7 @@ from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.tags import direction_of
 from mt_cli.exchange import names
 from mt_cli.exchange.comparison import Agreement
-from mt_cli.exchange.fast_tokenizer import LOWEST_SCORE
-from mt_cli.exchange.m2m100_vocabulary import BOS, EOS, MASK, PAD, UNK
+from mt_cli.exchange.m2m100_vocabulary import BOS, EOS, MASK, PAD, SPM, UNK
 from mt_cli.exchange.sentencepiece import Pieces, model_file
 from mt_cli.exchange.transformers_folder import Layout, TransformersEngine, check_folder
 from mt_cli.runtime.files import json_text, new_folder, writing
@@ -33,6 +32,8 @@ from mt_cli.tokenizer.tokenizer import Tokenizer
 _FIRST = (SOS_ID, PAD_ID, EOS_ID, UNK_ID)
 """Our ids of the first entries of M2M100: <s>, <pad>, </s>, <unk>. All other entries have our ids."""
 _EOS = 2
+_LOWEST_SCORE = -1e6
+"""Score of entries of a unigram model that are no pieces."""
 _IN_TEXT_SAFE = re.compile(r"[a-z]{2,3}_[A-Z][a-z]{3}")
 
 
@@ -72,19 +73,12 @@ def export_m2m100(transformers: Any, run: TrainedRun, output: Path, sentences: S
 
 
 def _weights(run: TrainedRun, layout: Layout) -> dict[str, Tensor]:
-    """Our weights under the names of `transformers`."""
-    ours = {name: weight.detach().float() for name, weight in run.model.state_dict().items()}
-    weights = {
-        names.transformers_name(name): weight
-        for name, weight in ours.items()
-        if name.startswith(("encoder", "decoder"))
-    }
-    weights[names.SHARED_TABLE] = ours["source_embedding.table.weight"][layout.rows[0]]
+    table = run.model.source_embedding.table.weight.detach().float()[layout.rows[0]]
+    weights = names.their_layers(run.model) | {names.SHARED_TABLE: table}
     return {name: weight.contiguous().clone() for name, weight in weights.items()}
 
 
 def _names(tokenizer: Tokenizer) -> list[str]:
-    """Name of each entry in the exported order."""
     entries = tokenizer.tokens(range(len(_FIRST), tokenizer.vocab_size))
     renamed = [
         transformers_code(match[1]) if (match := LANGUAGE_ENTRY.fullmatch(entry)) else entry.removeprefix(ABSENT)
@@ -96,7 +90,9 @@ def _names(tokenizer: Tokenizer) -> list[str]:
 def _write_tokenizer(run: TrainedRun, layout: Layout, folder: Path) -> None:
     """Write the tokenizer of both sides, which adds the end, and its settings."""
     source, languages = run.tokenizers[0], [transformers_code(language) for language in run.tokenizers[0].languages]
-    entries, pieces = _names(source), Pieces(ModelProto.FromString(model_file(source)))
+    content = model_file(source)
+    (folder / SPM[1]).write_bytes(content)
+    entries, pieces = _names(source), Pieces(ModelProto.FromString(content))
     is_bpe, scores, has_bytes = pieces.is_bpe, pieces.scores, bool({*BYTES} & {*pieces.names})
     model: Any
     if is_bpe:
@@ -105,7 +101,7 @@ def _write_tokenizer(run: TrainedRun, layout: Layout, folder: Path) -> None:
         options = {"unk_token": UNK, "fuse_unk": True, "byte_fallback": has_bytes}
         model = tokenizers.models.BPE(ids, all_merges(ranks), **options)
     else:
-        scored = [(name, scores.get(name, LOWEST_SCORE)) for name in entries]
+        scored = [(name, scores.get(name, _LOWEST_SCORE)) for name in entries]
         model = tokenizers.models.Unigram(scored, unk_id=3, byte_fallback=has_bytes)
     tokenizer = tokenizers.Tokenizer(model)
     _set_steps(tokenizer, pieces.proto.normalizer_spec)
@@ -129,7 +125,7 @@ def _write_tokenizer(run: TrainedRun, layout: Layout, folder: Path) -> None:
 def _set_steps(tokenizer: tokenizers.Tokenizer, spec: Any) -> None:
     """Set the steps of NLLB's own `tokenizer.json`, with the options of the SentencePiece model of our tokenizer.
 
-    The file of that model is not written: `transformers` 4 would read other ids from the order in it.
+    The file of that model has a name that `transformers` does not read: version 4 would take other ids from it.
     """
     charsmap, strips = spec.precompiled_charsmap, spec.remove_extra_whitespaces
     steps: list[Any] = [normalizers.Precompiled(charsmap)] if charsmap else []

@@ -19,21 +19,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import BaseModel
 from torch import Tensor
 
 from mt_cli.config.sections import TokenizerConfig
-from mt_cli.errors import InputError, one_line
+from mt_cli.errors import InputError
 from mt_cli.exchange import names
 from mt_cli.exchange.sentencepiece import Pieces, missing_pieces, read_pieces, tokenizer_of
 from mt_cli.exchange.transformers_config import MarianConfig
-from mt_cli.exchange.untrusted_weights import load_model
-from mt_cli.exchange.weights import read_weights
+from mt_cli.exchange.weights import load_model, read_weights
 from mt_cli.model.positions import sinusoids
 from mt_cli.model.transformer import Transformer
 from mt_cli.runtime.files import read_model, read_regular, reading
-from mt_cli.tokenizer.spacing import has_spacing
 from mt_cli.tokenizer.special_tokens import EOS_ID, PAD_ID, SOS_ID, SPECIAL_TOKENS, UNK_ID
-from mt_cli.tokenizer.spelling import NORMALIZATIONS, is_replacement
 from mt_cli.tokenizer.tokenizer import MAX_FILE_BYTES, Tokenizer, TokenizerPair
 
 _NEVER = -1e4
@@ -41,7 +39,6 @@ _NEVER = -1e4
 _HALF_PRECISION = 1e-2
 """Largest difference between sinusoidal positions and the values in a file, which may be in half precision."""
 _TAG = re.compile(r">>\S+<<")
-_ALGORITHMS = {"BPE": "bpe", "Unigram": "unigram"}
 
 
 @dataclass(frozen=True)
@@ -63,10 +60,12 @@ class Imported:
     notes: tuple[str, ...] = ()
 
 
+class _ExportedConfig(BaseModel):
+    mt_tokenizer: TokenizerConfig | None = None
+
+
 @dataclass(frozen=True)
 class _Side:
-    """Vocabulary of the source or of the target."""
-
     entries: list[str]
     """Entries from id 4 on."""
     rows: list[int]
@@ -115,48 +114,33 @@ def _read_exported(
     ids = config.pad_token_id, config.decoder_start_token_id, config.eos_token_id
     if ids != (PAD_ID, SOS_ID, EOS_ID):
         raise InputError(f"{folder}: not supported: special tokens have other ids than those of mt")
-    tokenizer, tags, options = _read_exported_tokenizer(folder / "tokenizer.json")
+    tokenizer, tags, options = _read_exported_tokenizer(folder)
     size = tokenizer.vocab_size
     side = _Side(tokenizer.tokens(range(len(SPECIAL_TOKENS), size)), list(range(size)), size, size)
     model = _model(folder, config, weights, side, side)
     return Imported(model, (tokenizer, tokenizer), options, tags, config.num_beams, UNK_ID, languages)
 
 
-def _read_exported_tokenizer(path: Path) -> tuple[Tokenizer, tuple[str, ...], dict[str, Any]]:
+def _read_exported_tokenizer(folder: Path) -> tuple[Tokenizer, tuple[str, ...], dict[str, Any]]:
     """Tokenizer of both sides, its tags and the options of `tokenizer`; raises InputError if it is not one of ours.
 
     The export has added what `transformers` needs: special tokens and tags as added tokens, and the end of a sentence.
     """
+    path, options = (
+        folder / "tokenizer.json",
+        read_model(folder / "tokenizer_config.json", _ExportedConfig).mt_tokenizer,
+    )
+    if options is None:
+        raise InputError(f"{path}: not a tokenizer of `mt`, which names its options in tokenizer_config.json")
     with reading(path):
         content = read_regular(path, MAX_FILE_BYTES)
     try:
         state = json.loads(content)
         tags = tuple(str(token["content"]) for token in state["added_tokens"] if not token["special"])
         original = json.dumps(state | {"added_tokens": [], "post_processor": None})
-        options = _tokenizer_options(state)
-        config = TokenizerConfig.model_validate(options)
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(f"{path}: not a tokenizer of `mt`: {one_line(error)}") from None
-    return Tokenizer.parse(original.encode("utf-8"), path, config, tags), tags, options
-
-
-def _tokenizer_options(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of `tokenizer` that a tokenizer of `mt` was trained with, as far as its file shows them."""
-    steps = state["normalizer"]["normalizers"]
-    words = "char" if "Regex" in state["pre_tokenizer"].get("pattern", {}) else "word_level"  # Words end at a space.
-    options: dict[str, Any] = {"algorithm": _ALGORITHMS.get(state["model"]["type"], words), "shared": True}
-    if options["algorithm"] in _ALGORITHMS.values():
-        options["byte_fallback"] = bool(state["model"].get("byte_fallback"))
-        options["spacing"] = "sentencepiece" if has_spacing(state) else "lossless"
-    states = {name: [json.loads(step.__getstate__()) for step in ours] for name, ours in NORMALIZATIONS.items()}
-    normalize = [name for name, ours in states.items() if all(state in steps for state in ours)]
-    replacements = [(step["pattern"].get("String"), step["content"]) for step in steps if step["type"] == "Replace"]
-    letters: dict[str, str] = {}
-    for old, new in replacements:
-        is_other_case = (old, new) in ((lower.swapcase(), other.swapcase()) for lower, other in letters.items())
-        if isinstance(old, str) and is_replacement(old, new) and not is_other_case:
-            letters[old] = new
-    return options | {"normalize": normalize, "letters": letters}
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        raise InputError(f"{path}: not a tokenizer of `mt`, or damaged") from None
+    return Tokenizer.parse(original.encode("utf-8"), path, options, tags), tags, options.model_dump(mode="json")
 
 
 def _read_vocabulary(path: Path) -> dict[str, int]:
@@ -170,7 +154,6 @@ def _read_vocabulary(path: Path) -> dict[str, int]:
 
 
 def _check_ids(folder: Path, config: MarianConfig, target: Mapping[str, int]) -> None:
-    """Raise InputError unless the ids of the end and the padding in the config belong to these entries."""
     if config.decoder_start_token_id != config.pad_token_id:
         raise InputError(f"{folder}: not supported: translations do not begin with the padding")
     for key, name in (("eos_token_id", "</s>"), ("pad_token_id", "<pad>")):
@@ -194,7 +177,6 @@ def _side(folder: Path, vocabulary: Mapping[str, int], pieces: Sequence[Pieces],
 def _model(
     folder: Path, config: MarianConfig, weights: Mapping[str, Tensor], source: _Side, target: _Side
 ) -> Transformer:
-    """Our model with the weights; raises InputError if these do not fit it."""
 
     def rename(planned: Transformer) -> dict[str, Tensor]:
         return _our_layers(weights, planned) | _our_tables(weights, config, source, target)

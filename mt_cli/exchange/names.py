@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 class Names(NamedTuple):
@@ -78,3 +78,12 @@ def reordered(weight: Tensor, name: str, order: Tensor) -> Tensor:
     if not any(f".{module}." in name for module in ("query", "key", "value", "inner")):
         return weight[order]
     return weight[:, order] if weight.dim() == 2 else weight
+
+
+def their_layers(model: nn.Module, order: Tensor | None = None) -> dict[str, Tensor]:
+    """Weights of the layers of our model in fp32, under the names of `transformers`; see `reordered`."""
+    return {
+        transformers_name(name): weight.detach().float() if order is None else reordered(weight.float(), name, order)
+        for name, weight in model.state_dict().items()
+        if name.startswith(("encoder", "decoder"))
+    }

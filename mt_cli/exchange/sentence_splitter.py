@@ -119,7 +119,6 @@ def _varint(value: int) -> bytes:
 
 
 def _node(operator: str, inputs: tuple[str, ...], output: str, **attributes: tuple[int, ...]) -> bytes:
-    """Field of a graph with an operation; each attribute is a list of numbers."""
     parts: Iterator[bytes] = (_field(1, name) for name in inputs)
     lists = (
         _field(5, _field(1, name) + b"".join(_field(8, value) for value in values) + _field(20, 7))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 from sentencepiece import SentencePieceProcessor
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
-from mt_cli.errors import InputError, one_line
+from mt_cli.errors import InputError
 from mt_cli.runtime.files import read_regular, reading
 from mt_cli.tokenizer.sentencepiece import BPE, BYTE, CONTROL, NORMAL, UNIGRAM, UNKNOWN, USER_DEFINED, SentencePieces
 from mt_cli.tokenizer.special_tokens import ABSENT, BYTES, SPECIAL_TOKENS, UNK
@@ -51,17 +51,6 @@ class Pieces:
         return Pieces(proto)
 
 
-def pieces_of(scores: Mapping[str, float], is_bpe: bool, charsmap: bytes, adds_prefix: bool) -> Pieces:
-    """Model of pieces with these scores, which merges repeated spaces."""
-    proto = ModelProto()
-    proto.pieces.add(piece="<unk>", score=0.0, type=UNKNOWN)
-    for piece, score in scores.items():
-        proto.pieces.add(piece=piece, score=score, type=NORMAL)
-    proto.trainer_spec.model_type = BPE if is_bpe else UNIGRAM
-    proto.normalizer_spec.precompiled_charsmap, proto.normalizer_spec.add_dummy_prefix = charsmap, adds_prefix
-    return Pieces(proto)
-
-
 def read_pieces(path: Path) -> Pieces:
     """Read the model in a file; raises InputError if it cannot be read."""
     with reading(path):
@@ -69,8 +58,8 @@ def read_pieces(path: Path) -> Pieces:
     try:
         SentencePieceProcessor(model_proto=content)
         return Pieces(ModelProto.FromString(content))
-    except Exception as error:
-        raise InputError(f"{path}: not a SentencePiece model: {one_line(error)}") from None
+    except Exception as error:  # The libraries raise errors of several types.
+        raise InputError(f"{path}: not a SentencePiece model ({type(error).__name__})") from None
 
 
 def missing_pieces(sides: Sequence[Pieces], entries: Collection[str]) -> list[str]:

@@ -16,12 +16,23 @@ from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.constraints import max_length
 from mt_cli.decoding.engine import ForcedDecoding, Ids, Sentence
 from mt_cli.decoding.search import Hypothesis
-from mt_cli.errors import MtError, one_line
+from mt_cli.errors import InputError, MtError
 from mt_cli.exchange.comparison import Agreement, check_export, with_tags
 from mt_cli.tokenizer.special_tokens import PAD_ID, SOS_ID, UNK_ID
 
 MAX_LENGTH = 512
 """Default maximum length for `generate`, including the token that a translation begins with."""
+
+
+def import_transformers() -> Any:
+    """The library, without its messages; raises InputError if it is not installed."""
+    try:
+        import transformers
+    except ImportError:
+        raise InputError("transformers is not installed; pip install 'transformers>=5'") from None
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    return transformers
 
 
 @dataclass(frozen=True)
@@ -115,7 +126,7 @@ def check_folder(
     try:
         engine = load()
     except Exception as error:  # The library fails in many ways.
-        raise MtError(f"{output}: transformers cannot load the export: {one_line(error)}") from error
+        raise MtError(f"{output}: transformers cannot load the export ({type(error).__name__})") from error
     texts = with_tags(run, sentences)
     for text, ids in zip(texts, run.tokenizers[0].encode(texts), strict=True):
         if engine.source_ids(text) != list(ids):

@@ -114,7 +114,6 @@ def shown_token(token: str) -> str:
 
 @contextmanager
 def _attention(weights: Tensor, source_tokens: Tokens, target_tokens: Tokens, titles: Titles) -> Iterator[Any]:
-    """A figure with a grid of heat maps, their tokens at the left and at the top, and a colour scale."""
     maps = weights.float().cpu().numpy()
     maps = maps.reshape(-1, maps.shape[1] if maps.ndim == 4 else 1, *maps.shape[-2:])
     source_tokens, target_tokens = (list(map(shown_token, tokens)) for tokens in (source_tokens, target_tokens))
@@ -145,7 +144,6 @@ def _attention(weights: Tensor, source_tokens: Tokens, target_tokens: Tokens, ti
 
 
 def _heat_map(figure: Any, values: NDArray[Any], box: Sequence[float]) -> Any:
-    """Axes with values from 0 to 1, in a box of x, y, width and height in inches."""
     axes = figure.add_axes(np.divide(box, np.tile(figure.get_size_inches(), 2)), xticks=(), yticks=())
     axes.spines[:].set_linewidth(0.4)
     axes.imshow(values, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto", interpolation="nearest")
@@ -176,8 +174,8 @@ def _save(figure: Any, path: Path) -> None:
     kind = path.suffix.removeprefix(".").lower() or "png"
     try:
         write_atomically(path, lambda temporary: figure.savefig(temporary, format=kind))
-    except ValueError as error:
-        raise InputError(f"{path}: the picture cannot be written: {error}") from None
+    except ValueError:
+        raise InputError(f"{path}: no format of pictures; use .png, .svg or .pdf") from None
 
 
 @cache

@@ -28,8 +28,6 @@ _COLOURS = ("#3b82c4", "#d9622b", "#2f9e5b", "#8b6cf0", "#b08414", "#1596b0")
 
 
 class _Chart(NamedTuple):
-    """Curves with a title and the address of their picture."""
-
     title: str
     curves: list[Curve]
     picture: str

@@ -55,11 +55,6 @@ class Trace:
     attention: dict[str, Tensor]
     """For each of `KINDS`, weights of layers x heads x T x S."""
 
-    @property
-    def mean_cross_attention(self) -> Tensor:
-        """Cross-attention from output tokens to source tokens (T x S), mean over layers and heads."""
-        return self.attention[KINDS[2]].mean(dim=(0, 1))
-
 
 @torch.inference_mode()
 def trace_translation(translator: Translator, sentence: str, tag: str | None = None) -> Trace:
@@ -125,22 +120,15 @@ def choice_table(trace: Trace) -> Iterator[str]:
 
 
 def draw_model(model: Transformer, folder: Path, suffix: str) -> list[Path]:
-    """Draw the positional encoding that is added to embeddings; nothing if only attention knows positions.
+    """Draw the positional encodings that are added to embeddings; nothing if only attention knows positions.
 
     Raises InputError if the picture cannot be written.
     """
-    if (table := position_table(model)) is None:
+    if model.source_embedding.positions is None:
         return []
     path = folder / f"positions.{suffix}"
-    save_positions(table, path)
+    save_positions(sinusoids(_NUM_POSITIONS, model.config.d_model), path)
     return [path]
-
-
-def position_table(model: Transformer) -> Tensor | None:
-    """Positional encodings of 100 positions, P x D, that are added to embeddings; None with rotary positions."""
-    if model.source_embedding.positions is None:
-        return None
-    return sinusoids(_NUM_POSITIONS, model.config.d_model)
 
 
 def draw_attention(trace: Trace, folder: Path, suffix: str) -> list[Path]:
@@ -159,7 +147,7 @@ def draw_attention(trace: Trace, folder: Path, suffix: str) -> list[Path]:
         paths.append(folder / f"{kind.replace(' ', '_').replace('-', '_')}.{suffix}")
         save_attention(maps, *tokens, paths[-1], titles)
     paths.append(folder / f"cross_attention_mean.{suffix}")
-    save_attention(trace.mean_cross_attention, source, trace.output_tokens, paths[-1])
+    save_attention(trace.attention[KINDS[2]].mean(dim=(0, 1)), source, trace.output_tokens, paths[-1])
     return paths
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from mt_cli.advice.problems import find_problems
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.parent import ParentRun
 from mt_cli.config.sections import Config
@@ -43,7 +44,7 @@ def train(config: Config, runs: Path, fresh: bool = False, group: Group = ALONE)
         for note in start.notes:
             say(f"note: {note}")
         if start.report is not None:
-            report = start.report
+            report, problems = start.report, []
             group.on_main(lambda: update_finished(directory, start, report))
         else:
             data: Data | None = None
@@ -59,8 +60,12 @@ def train(config: Config, runs: Path, fresh: bool = False, group: Group = ALONE)
             gc.collect()  # Model, optimizer and graphs of the training, whose objects refer to each other.
             release_memory()
             report = group.from_main(lambda: finish(run, ending))
+            problems = group.on_main(lambda: find_problems(run.data.corpora, run.config, cache)) or []
     tagging = start.config.corpus.tagging
     say(format_summary(report, directory.path, tagging.is_required and tagging.default is None))
+    for problem in problems:
+        if not problem.is_note:
+            say(f"{problem}; see mt data check")
     return report
 
 

@@ -38,8 +38,3 @@ def num_usable_cpus() -> int:
         quota, period = map(int, Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split())
         number = min(number, -(-quota // period))
     return max(1, number)
-
-
-def idle_cpus() -> float:
-    """Mean number of idle CPUs in the last minute, by the load of the machine."""
-    return max(0.0, (os.cpu_count() or 1) - os.getloadavg()[0])

@@ -34,6 +34,19 @@ def test_the_report_of_a_good_corpus_adds_up(mt, config):
     assert status == 0 and "1 pair of train contains a sentence of valid" in out
 
 
+@pytest.mark.parametrize("side", [0, 1])
+def test_markers_in_place_of_verses_are_dropped_and_named(mt, config, side):
+    pairs = [(3 * source, 3 * target) for source, target in sentences(300)]
+    pairs[::15] = [tuple("<range>" if index == side else text for index, text in enumerate(row)) for row in pairs[::15]]
+    pairs[7::25] = [(f"Yes, my {name}.", "Ja.") for name in "abcdefghijkl"]
+    path = config(pairs)
+    status, out, err = mt("data", "check", "--config", path, "--set", "corpus.filters.max_length_ratio=null", "--json")
+    assert status == 0, err
+    report = json.loads(out)
+    assert report["corpora"][0]["dropped"] == {"markers": 20}
+    assert any("`<range>` in 20" in note for note in report["notes"])
+
+
 def write_tsv(folder, name, sources, targets):
     lines = (f"{source}\t{target}\n" for source, target in zip(sources, targets, strict=False))
     (folder / f"{name}.tsv").write_text("".join(lines), encoding="utf-8")
@@ -69,7 +82,9 @@ def test_a_stretch_that_does_not_belong_is_a_problem(mt, config, change):
     assert status == 2 and f"PROBLEM in train: train.en, {PROBLEMS[change]}" in out
     if change is swapped:
         status, _, err = mt("train", "--config", path)
-        assert status == 0 and f"PROBLEM in train: train.en, {PROBLEMS[change]}" in err, err
+        assert status == 0 and f"PROBLEM in train: train.en, {PROBLEMS[change]}" in err.splitlines()[-1], err
+        status, _, err = mt("init", "--files", "train.en", "train.de", "--name", "new")
+        assert status == 0 and err.splitlines()[-1] == "Next:  mt data check --config new.yaml"
 
 
 @pytest.mark.parametrize("change", PROBLEMS)

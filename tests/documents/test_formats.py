@@ -109,6 +109,15 @@ WRITTEN = {
         ),
         (XLIFF_1.format("", "<trans-unit><source>a</source></trans-unit>"), "b", '"en" target-language="pt-BR">'),
         (XLIFF_2.format("", "<source>a</source>"), "b", ' trgLang="pt-BR"><file'),
+        (
+            XLIFF_1.format(
+                "",
+                "<trans-unit><source>c</source><target>d</target></trans-unit>"
+                "<trans-unit><source>a</source></trans-unit>",
+            ),
+            "b",
+            '"en" target-language="pt-BR">',
+        ),
         (XLIFF_2.format("", "<source>a<x/>b</source>"), "b", 'state="initial"'),
     ],
 }
@@ -118,7 +127,7 @@ WRITTEN = {
 def test_translations_are_written_as_the_document_writes(tmp_path, suffix):
     for content, translation, expected in WRITTEN[suffix]:
         document = read(tmp_path, suffix, content, "text", target="pt_BR")
-        texts = {document.units[0].texts[0]: translation}
+        texts = {next(unit for unit in document.units if not unit.is_translated).texts[0]: translation}
         written = translated(document, lambda text, texts=texts: texts.get(text, text)).decode()
         assert (expected in written) if suffix == ".xlf" else (expected == written)
 

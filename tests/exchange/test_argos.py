@@ -12,7 +12,7 @@ from mt_cli.checkpoint.trained import TrainedRun, write_run
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.errors import InputError
-from mt_cli.exchange.argos import choose_direction
+from mt_cli.exchange.argos import Direction, Package, choose_direction
 from mt_cli.exchange.sentence_splitter import sentence_splitter
 from mt_cli.tokenizer.training import train_tokenizer
 from mt_cli.translation.sentences import sentences_of
@@ -124,6 +124,21 @@ def test_the_direction_of_a_package_is_the_one_asked_for(tiny_tree):
     for corpus, source, asked in ((two, None, "zh"), (two, "en", None), (two, None, "zh-TW"), (one, None, "zh-Hant")):
         with pytest.raises(InputError, match="direction"):
             choose_direction(corpus, source, asked)
+
+
+def test_varieties_have_the_codes_of_argos():
+    codes = {
+        "zho_Hant": "zt",
+        "zh-TW": "zt",
+        "zh_HK": "zt",
+        "zho_Hans": "zh",
+        "zh": "zh",
+        "pt_BR": "pb",
+        "por_Latn": "pt",
+    }
+    codes |= {"nob_Latn": "nb", "eng_Latn": "en"}
+    for language, code in codes.items():
+        assert Package(Direction((language, "it"), None)).codes == (code, "it")
 
 
 def test_what_cannot_be_written_is_refused_with_one_line(mt, run_for_argos, tmp_path):

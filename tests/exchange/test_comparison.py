@@ -49,6 +49,13 @@ def test_another_translation_is_refused_unless_tokens_are_equally_likely(transla
         unlikely.check(OUTPUT, number_format)
 
 
+def test_an_export_that_passes_with_other_translations_says_so():
+    translations = {tuple(ids): [3, *ids] for ids in SOURCES}
+    ties = agreement(Engine(), Engine(translations))
+    ties.check(OUTPUT, "int8")
+    assert ties.describe("int8").startswith("ONLY 0 of 5") and "score it" in ties.describe("int8")
+
+
 @pytest.mark.parametrize("value", [-9.0, -math.inf, math.nan])
 def test_other_probabilities_of_equal_translations_are_refused(value):
     result = agreement(Engine(), Engine(log_probs={5: value}))

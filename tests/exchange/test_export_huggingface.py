@@ -135,7 +135,7 @@ def test_an_exported_run_that_is_imported_again_is_the_same(
     export("runs/one", "huggingface", "model")
     one, two = TrainedRun.load(tmp_path / "runs/one"), run_of("model", "again")
     assert pieces.to_json() == two.tokenizers[0].to_json() == two.tokenizers[1].to_json()
-    assert one.config.tokenizer.model_copy(update={"vocab_size": None}) == two.config.tokenizer
+    assert one.config.tokenizer == two.config.tokenizer
     assert (one.config.decoding, one.max_tokens) == (two.config.decoding, two.max_tokens)
     assert one.config.corpus.languages == two.config.corpus.languages
     assert one.config.corpus.tags == two.config.corpus.tags

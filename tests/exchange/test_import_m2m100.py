@@ -1,13 +1,11 @@
 """M2M100 and NLLB as runs: whole, in part, fine-tuned and exported again, they do what `transformers` does."""
 
 import json
-import shutil
 from types import SimpleNamespace
 
 import pytest
 import torch
 from marian_files import LINES
-from safetensors.torch import load_file
 
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID
@@ -195,42 +193,3 @@ def test_a_config_without_directions_of_its_parent_is_refused(
     status, err = train_child(imported_part_of_nllb, {"a": LINES[:40], "b": LINES[40:80]}, CHILD | changes)
     assert status == 2 and named in err, err
     assert not (tmp_path / "runs").exists()
-
-
-def keep_fast_tokenizer(folder):
-    """Leave `tokenizer.json` alone, as version 4.33 of `transformers` writes it."""
-    (folder / SPM).unlink()
-    tree = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
-    tree["pre_tokenizer"] = {"type": "Metaspace", "replacement": "▁", "add_prefix_space": True}
-    spaces = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
-    tree["normalizer"]["normalizers"][1:] = [spaces]
-    tree["model"]["merges"] = [" ".join(merge) for merge in tree["model"]["merges"]]
-    (folder / "tokenizer.json").write_text(json.dumps(tree))
-
-
-def keep_pieces(folder, names):
-    """Leave the SentencePiece model, and the languages where versions before 4.34 write them."""
-    (folder / "tokenizer.json").unlink()
-    (folder / "special_tokens_map.json").write_text(json.dumps({"additional_special_tokens": names}))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "NllbTokenizer"}))
-
-
-@pytest.mark.parametrize("version", ["tokenizer.json of 4.33", "before 4.34"])
-def test_tokenizer_files_of_all_versions_are_read_alike(published, imported, run_of, tmp_path, version):
-    folder = shutil.copytree(published("nllb"), tmp_path / "nllb")
-    tree = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
-    added = {token["content"]: token["id"] for token in tree["added_tokens"]}
-    ids = {name: index for name, index in added.items() if name.endswith(("_Latn", "_Cyrl"))}
-    if version.startswith("tokenizer.json"):
-        keep_fast_tokenizer(folder)
-    else:
-        keep_pieces(folder, [*ids])
-    run, whole = run_of(folder, "again", "--languages", ",".join(ids)), TrainedRun.load(imported("nllb"))
-    texts = [*LINES, " one", "  one  two ", ""]
-    assert [*map(run.tokenizers[0].pieces, texts)] == [*map(whole.tokenizers[0].pieces, texts)]
-    assert run.tokenizers[0].languages == tuple(ids)
-    table = load_file(folder / "model.safetensors")["model.shared.weight"]
-    for name in ids.keys() - {"eng_Latn"}:
-        ((first,),) = run.tokenizers[0].first_target_ids([f"<eng_Latn>{name}>"])
-        row = table[ids[name] - (version == "before 4.34")]  # There, the mask follows the languages.
-        assert torch.equal(run.model.source_embedding.table.weight[first], row)

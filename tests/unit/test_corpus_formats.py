@@ -1,10 +1,13 @@
 """Laws of all formats: any pairs are read as they were written, and damage is one error with its place."""
 
+import bz2
 import csv
 import gzip
 import io
 import json
+import lzma
 import os
+import zipfile
 from xml.sax.saxutils import escape
 
 import pyarrow as pa
@@ -176,7 +179,10 @@ LATIN = "perché".encode("latin-1")
     [
         ("a.tsv", b"a\tb\n" + LATIN + b"\tb\n", ", line 2, byte 6"),
         ("a.tsv.gz", b"not packed", ""),
-        ("a.tsv.gz", gzip.compress(b"a\tb\n" * 10_000, mtime=0)[:-20], ": truncated"),
+        ("a.tsv.gz", gzip.compress(b"a\tb\n" * 10_000, mtime=0)[:-20], ": cannot be decompressed"),
+        ("a.tsv.xz", lzma.compress(b"a\tb\n" * 10_000)[:-20], ": cannot be decompressed: it is no xz"),
+        ("a.tsv.xz", b"not packed", ": cannot be decompressed: it is no xz"),
+        ("a.tsv.bz2", bz2.compress(b"a\tb\n" * 10_000)[:-20], ": cannot be decompressed: it is no bz2"),
         ("a.tsv", gzip.compress(b"a\tb\n", mtime=0), r": .*\.gz"),
         ("a.csv", b"PK\x03\x04...", ": .*ZIP"),
         ("a.csv", ('"one two","uno due"\n' * 20).encode("utf-16"), ".*UTF-8"),
@@ -203,6 +209,17 @@ def test_bytes_that_are_no_text_are_refused(tmp_path, name, content, place):
 )
 def test_damaged_tables_and_json_name_the_line(tmp_path, name, content, place):
     assert_refused(tmp_path / name, content, f", {place}")
+
+
+def test_an_archive_is_refused_with_the_names_in_it(tmp_path):
+    path = tmp_path / "en-it.txt.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in ("README", "LICENSE", "Bible.en-it.en", "Bible.en-it.it", "Bible.en-it.xml"):
+            archive.writestr(name, "text\n")
+    with pytest.raises(CorpusError, match=r"ZIP archive with Bible\.en-it\.en and Bible\.en-it\.it; unpack it"):
+        read(path)
+    with pytest.raises(CorpusError, match="unpack it"):
+        list(read_lines(path))
 
 
 @pytest.mark.parametrize("kind", [".tsv", ".po", ".tmx", ".parquet", ".tsv.gz"])

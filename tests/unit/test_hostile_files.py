@@ -23,7 +23,7 @@ HOSTILE_WEIGHTS = {  # A value that is saved as a pickle or, if it can be, as sa
 def test_hostile_weights_are_refused_by_every_reader(tmp_path, monkeypatch, name):
     import torch
 
-    from mt_cli.exchange.untrusted_weights import read_pickle, read_safetensors
+    from mt_cli.exchange.weights import read_shard
 
     monkeypatch.chdir(tmp_path)
     path, content = tmp_path / "weights", HOSTILE_WEIGHTS[name]
@@ -31,9 +31,9 @@ def test_hostile_weights_are_refused_by_every_reader(tmp_path, monkeypatch, name
         path.write_bytes(content) if isinstance(content, bytes) else torch.save(
             content(torch), path, _use_new_zipfile_serialization=is_zip
         )
-        for read in (read_pickle, read_safetensors):
+        for is_pickled in (True, False):
             with pytest.raises(InputError) as caught:
-                read(path)
+                read_shard(path, is_pickled)
             assert str(caught.value).startswith(f"{path}: ") and "\n" not in str(caught.value)
     assert not (tmp_path / "was_run").exists()
 
@@ -43,15 +43,15 @@ def test_weights_are_read_as_they_were_saved(tmp_path, dtype):
     import torch
     from safetensors.torch import save_file
 
-    from mt_cli.exchange.untrusted_weights import read_pickle, read_safetensors
+    from mt_cli.exchange.weights import read_shard
 
     expected = torch.arange(12.0).view(3, 4)  # All formats hold these numbers exactly.
     weight = expected.to(getattr(torch, dtype))
     save_file({"a": weight}, tmp_path / "safetensors")
     torch.save({"a": weight}, tmp_path / "zip")
     torch.save({"a": torch.nn.Parameter(weight)}, tmp_path / "older", _use_new_zipfile_serialization=False)
-    for name, read in (("safetensors", read_safetensors), ("zip", read_pickle), ("older", read_pickle)):
-        weights = read(tmp_path / name)
+    for name in ("safetensors", "zip", "older"):
+        weights = read_shard(tmp_path / name, name != "safetensors")
         assert torch.equal(weights.pop("a"), expected) and not weights
 
 
