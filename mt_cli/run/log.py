@@ -83,15 +83,13 @@ class TrainingLog:
         if not reports:
             return
         started_at = time.perf_counter()
-        cross_entropies = torch.stack([report.cross_entropy for report in reports]).tolist()
-        counts = torch.stack([report.num_correct for report in reports]).tolist()
-        finite = torch.stack([report.is_finite for report in reports]).tolist()
+        results = ((report.cross_entropy, report.num_correct, report.is_finite) for report in reports)
+        rows = torch.stack([torch.stack([value.float() for value in row]) for row in results]).tolist()
         waited = (time.perf_counter() - started_at) / len(reports)
-        for report, cross_entropy, num_correct, is_finite in zip(reports, cross_entropies, counts, finite, strict=True):
+        for report, (cross_entropy, num_correct, is_finite) in zip(reports, rows, strict=True):
             seconds = report.elapsed_seconds + waited
             if is_finite:
-                step = UnloggedStep(cross_entropy, report.num_target_tokens, seconds, int(num_correct))
-                state.unlogged.append(step)
+                state.unlogged.append(UnloggedStep(cross_entropy, report.num_target_tokens, seconds, int(num_correct)))
                 state.num_bad_steps_in_row = 0
                 continue
             state.unlogged.append(UnloggedStep(0.0, 0, seconds, 0))

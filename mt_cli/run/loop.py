@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, nullcontext
 from dataclasses import asdict
+from functools import partial
 
 from mt_cli.checkpoint.state import RunState
 from mt_cli.corpus.sources import names_of
@@ -38,7 +39,7 @@ def optimize(setup: Setup, state: RunState) -> tuple[RunState, str]:
         try:
             return state, _train_until_stop(setup, state)
         except TooManyBadStepsError as error:
-            state = go_back(setup, state, error)
+            state = setup.run.group.from_main(partial(go_back, setup, state, error))
 
 
 def _train_until_stop(setup: Setup, state: RunState) -> str:

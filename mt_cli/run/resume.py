@@ -113,15 +113,6 @@ def _resumption(config: Config, directory: RunDirectory) -> Start:
     )
 
 
-def restore(setup: Setup, start: Start) -> RunState:
-    """Load the newest usable checkpoint in the main process; return its state, or the first state of a new run.
-
-    The other processes load it with `follow`, when it has been saved again. Raises RunError if no checkpoint can be
-    used, or corpora or tokenizers have changed.
-    """
-    return setup.run.group.from_main(lambda: start.state if start.is_new else _resumed(setup, start))
-
-
 def follow(setup: Setup) -> None:
     """Load in every other process the state that the main process has saved last; each reads the file itself.
 
@@ -138,8 +129,14 @@ def follow(setup: Setup) -> None:
         newest[0].restore(setup.model, setup.optimizer, setup.average_weights)
 
 
-def _resumed(setup: Setup, start: Start) -> RunState:
-    """Load the state to resume from; make config and best checkpoint agree with it."""
+def restore(setup: Setup, start: Start) -> RunState:
+    """Load the newest usable checkpoint; return its state, or the first state of a new run.
+
+    Config and best checkpoint then agree with it. Only the main process calls it; the others load the state with `follow`, when it has been saved again. Raises
+    RunError if no checkpoint can be used, or corpora or tokenizers have changed.
+    """
+    if start.is_new:
+        return start.state
     state, run = _load(setup), setup.run
     write_text(run.directory.config_path, run.config.to_yaml())
     say(f"Resuming from step {state.position.step}.")
@@ -162,14 +159,10 @@ def save_state(setup: Setup, state: RunState, tracked_bytes: dict[str, int]) -> 
 
 
 def go_back(setup: Setup, diverged: RunState, error: TooManyBadStepsError) -> RunState:
-    """Load the last good state in the main process, as `restore` does, to continue with half the learning rate.
+    """Load the last good state, as `restore` does, to continue with half the learning rate.
 
     Raises DivergenceError if training already went back twice, RunError if no state is usable.
     """
-    return setup.run.group.from_main(lambda: _before_divergence(setup, diverged, error))
-
-
-def _before_divergence(setup: Setup, diverged: RunState, error: TooManyBadStepsError) -> RunState:
     directory = setup.run.directory
     if diverged.num_restarts >= _MAX_RESTARTS:
         _write_bad_batch(setup, error.last)
