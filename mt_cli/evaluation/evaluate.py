@@ -208,7 +208,6 @@ def _comparison(
 
 
 def _table_of_directions(result: SplitScores) -> list[str]:
-    """A table with a row for each of several directions."""
     if not result.directions:
         return []
     width = max(map(len, result.directions))

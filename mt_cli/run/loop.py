@@ -43,7 +43,6 @@ def optimize(setup: Setup, state: RunState) -> tuple[RunState, str]:
 
 
 def _train_until_stop(setup: Setup, state: RunState) -> str:
-    """Train from a state until there is a reason to stop; return that reason."""
     training, step, group = setup.run.config.training, state.position.step, setup.run.group
     seconds = None if training.max_minutes is None else 60 * training.max_minutes - state.elapsed_seconds
     records = group.on_main(lambda: Records(setup.run.directory.path, step, state.tracked_bytes))
@@ -54,7 +53,7 @@ def _train_until_stop(setup: Setup, state: RunState) -> str:
             save_state(setup, state, records.flush())
         follow(setup)
         loop = TrainingLoop(setup, state, records, bar, signals)
-        if state.begins_with_parent:
+        if state.parents and step == 0 and not state.parent_metric:  # The first weights were not validated yet.
             loop.validate_parent()
         elif state.is_validation_due(training):  # If the validation was not interrupted, this does nothing.
             loop.validate()
@@ -186,7 +185,6 @@ class TrainingLoop:
         release_memory()
 
     def _say_scores(self, validation: Validation, is_best: bool) -> None:
-        """Print a line with the scores of a validation, and some samples."""
         setup, state = self._setup, self._state
         step, per_epoch = state.position.step, setup.length.steps_per_epoch
         epoch = step / per_epoch if per_epoch else float(state.position.epoch)

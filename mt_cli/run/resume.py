@@ -65,7 +65,11 @@ def decide(config: Config, directory: RunDirectory, fresh: bool, group: Group) -
 
     Raises RunError if the run in the directory cannot be resumed with the config.
     """
-    if (not fresh or _created_by_this_launch(group.launch_id, directory)) and directory.can_resume():
+    is_restart = False  # By the launcher that began the run; it must not apply `--fresh` again.
+    if fresh and group.launch_id:
+        with suppress(RunError):
+            is_restart = directory.newest_state().launch_id == group.launch_id
+    if (not fresh or is_restart) and directory.can_resume():
         return _resumption(config, directory)
     return Start(
         config.model_copy(update={"corpus": with_commits(config.corpus)}),
@@ -73,13 +77,6 @@ def decide(config: Config, directory: RunDirectory, fresh: bool, group: Group) -
         is_new=True,
         replaces_run=fresh and not directory.is_empty(),
     )
-
-
-def _created_by_this_launch(launch_id: str, directory: RunDirectory) -> bool:
-    """True if this launch already created the run, so that a restart must not apply `--fresh` again."""
-    with suppress(RunError):
-        return bool(launch_id) and directory.newest_state().launch_id == launch_id
-    return False
 
 
 def update_finished(directory: RunDirectory, start: Start, report: Report) -> None:
@@ -132,8 +129,9 @@ def follow(setup: Setup) -> None:
 def restore(setup: Setup, start: Start) -> RunState:
     """Load the newest usable checkpoint; return its state, or the first state of a new run.
 
-    Config and best checkpoint then agree with it. Only the main process calls it; the others load the state with `follow`, when it has been saved again. Raises
-    RunError if no checkpoint can be used, or corpora or tokenizers have changed.
+    Config and best checkpoint then agree with it. Only the main process calls it; the others load the state with
+    `follow`, when it has been saved again. Raises RunError if no checkpoint can be used, or corpora or tokenizers have
+    changed.
     """
     if start.is_new:
         return start.state
@@ -185,7 +183,6 @@ def go_back(setup: Setup, diverged: RunState, error: TooManyBadStepsError) -> Ru
 
 
 def _write_bad_batch(setup: Setup, skipped: StepReport) -> None:
-    """Write the pairs of a skipped step to `bad_batch.jsonl`."""
     pairs = (batch.pairs[int(index)] for batch in skipped.placed for index in batch.indices)
     sides = [
         tokenizer.decode([ids.tolist() for ids in side])
