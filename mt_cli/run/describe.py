@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 
 from mt_cli.advice.problems import find_problems
+from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import Cache
+from mt_cli.data.prepare import Data
 from mt_cli.data.statistics import describe_data
 from mt_cli.evaluation.notes import is_short
 from mt_cli.evaluation.scores import best_metric_of, scorer_of
@@ -26,15 +28,11 @@ def describe_training(setup: Setup, cache: Cache) -> list[str]:
     learned = f", trained on {sample:,} of the pairs" if is_sample else ""
     frozen = f", {num_trained:,} trained" if num_trained < setup.num_parameters else ""
     directions = dict.fromkeys(f"{source} to {target}" for source, target in config.corpus.languages_of("train"))
-    is_bleu, references = best_metric_of(config, scorer_of(config, "valid")) == "bleu", data.corpora["valid"].pairs
-    notes = ["note: most references have fewer than four words, too few for BLEU; set training.best_metric: chrf"]
-    if not is_bleu or not is_short([target for _, target in references]):
-        notes = []
     # `mt data check` reports the problems of the kind `text`.
     problems = [problem for problem in find_problems(data.corpora, config, cache) if problem.kind != "text"]
     return [
         f"{config.name}: {', '.join(directions)}, into {setup.run.directory.path}",
-        *(f"  {line}" for line in [*describe_data(data, config), *notes, *map(str, problems)]),
+        *(f"  {line}" for line in [*describe_data(data, config), *_notes_on_metric(data, config), *map(str, problems)]),
         f"  vocabulary  {entries} ({config.tokenizer.algorithm}{learned})",
         f"  model       {setup.num_parameters:,} parameters{frozen}",
         f"  exports to  {describe_destinations(config)}",
@@ -71,3 +69,11 @@ def describe_computing(setup: Setup) -> str:
     kernel = "variable-length attention" if is_varlen else "attention over a grid of padded sentences"
     graphs = "CUDA graphs" if reason is None else f"no CUDA graphs ({reason})"
     return ", ".join([setup.run.precision, kernel, graphs, *(["compiled layers"] if setup.compiles_layers else [])])
+
+
+def _notes_on_metric(data: Data, config: Config) -> list[str]:
+    """Note that the references are too short for BLEU, if BLEU selects the best checkpoint."""
+    is_bleu = best_metric_of(config, scorer_of(config, "valid")) == "bleu"
+    if not is_bleu or not is_short([target for _, target in data.corpora["valid"].pairs]):
+        return []
+    return ["note: most references have fewer than four words, too few for BLEU; set training.best_metric: chrf"]

@@ -82,9 +82,7 @@ class TrainingLoop:
         self._log = TrainingLog(self._config, state, self._write_metrics, bar, setup.optimizer, parts)
         scaler = self._update.gradients.scaler
         scaler.load_state_dict(scaler.state_dict() | state.loss_scale)
-        self._saved = self._moment
-        self._saved_at = state.elapsed_seconds
-        """Elapsed seconds at the end of the last saved step, or at the start of training."""
+        self._saved, self._saved_at = self._moment, state.elapsed_seconds
 
     def run(self) -> str:
         """Train until there is a reason to stop, and return that reason.
@@ -126,8 +124,6 @@ class TrainingLoop:
             state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
             yield report
             state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
-            if self._saved[0] == report.step:
-                self._saved_at = state.elapsed_seconds
 
     def _is_save_due(self) -> bool:
         """True if a signal requested a save, or `save_every_minutes` have passed; all processes get the same answer."""
@@ -141,7 +137,7 @@ class TrainingLoop:
         if self._saved != self._moment:
             if self._records is not None:
                 save_state(self._setup, self._state, self._records.flush())
-            self._saved = self._moment
+            self._saved, self._saved_at = self._moment, self._state.elapsed_seconds
 
     @property
     def _moment(self) -> tuple[int, int, str]:

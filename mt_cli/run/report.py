@@ -80,25 +80,12 @@ def write_report(run: Run, ending: Ending, scores: Mapping[str, SplitScores]) ->
     state, position = ending.state, ending.state.position
     first, *others = scores.values()
     best = run.directory.best_state()
-    is_loss, metric = state.best_metric == "loss", state.best_metric  # The state holds the negated loss.
-    parent_value = state.parent_value if state.parent_metric == metric else None
-    best_score, parent_score = (
-        None if value is None else round(-value if is_loss else value, 4) for value in (state.best_value, parent_value)
-    )
-    is_below = state.is_below_parent(state.best_value, metric)
-    is_known = best_score is not None and parent_score is not None
     report = Report(
         **first.model_dump(exclude_unset=True),
         run=run.config.name,
         extra_tests={test.split: test for test in others},
         parents=[ParentRecord(**record_of(parent)) for parent in state.parents],
-        validation=BestValidation(
-            metric=metric,
-            best=best_score,
-            parent=parent_score,
-            is_below_parent=is_below,
-            is_above_parent=not is_below and best_score != parent_score if is_known else None,
-        ),
+        validation=_validation(state),
         stopped_because=ending.stopped_because,
         best_step=state.best_step,
         averaged_steps=best.averaged_steps if best else None,
@@ -119,3 +106,16 @@ def write_report(run: Run, ending: Ending, scores: Mapping[str, SplitScores]) ->
     )
     write_text(run.directory.report_path, json_text(report.model_dump(mode="json", exclude_unset=True)))
     return report
+
+
+def _validation(state: RunState) -> BestValidation:
+    is_loss = state.best_metric == "loss"  # The state holds the negated loss.
+    best, parent = (
+        None if value is None else round(-value if is_loss else value, 4)
+        for value in (state.best_value, state.parent_value if state.parent_metric == state.best_metric else None)
+    )
+    is_below = state.is_below_parent(state.best_value, state.best_metric)
+    is_above = None if best is None or parent is None else not is_below and best != parent
+    return BestValidation(
+        metric=state.best_metric, best=best, parent=parent, is_below_parent=is_below, is_above_parent=is_above
+    )

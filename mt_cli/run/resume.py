@@ -28,7 +28,7 @@ from mt_cli.runtime.console import say
 from mt_cli.runtime.files import remove, write_text
 from mt_cli.runtime.group import Group
 from mt_cli.tokenizer.tokenizer import TokenizerPair
-from mt_cli.training.steps import Position, StepReport
+from mt_cli.training.steps import Position
 
 _MAX_RESTARTS = 2
 
@@ -65,7 +65,7 @@ def decide(config: Config, directory: RunDirectory, fresh: bool, group: Group) -
 
     Raises RunError if the run in the directory cannot be resumed with the config.
     """
-    is_restart = False  # By the launcher that began the run; it must not apply `--fresh` again.
+    is_restart = False  # By the launcher that began the run: `--fresh` must not apply again.
     if fresh and group.launch_id:
         with suppress(RunError):
             is_restart = directory.newest_state().launch_id == group.launch_id
@@ -157,40 +157,29 @@ def save_state(setup: Setup, state: RunState, tracked_bytes: dict[str, int]) -> 
 
 
 def go_back(setup: Setup, diverged: RunState, error: TooManyBadStepsError) -> RunState:
-    """Load the last good state, as `restore` does, to continue with half the learning rate.
+    """Load the last good state, as `restore` does, to continue with half the learning rate; write the bad batch.
 
     Raises DivergenceError if training already went back twice, RunError if no state is usable.
     """
     directory = setup.run.directory
+    pairs = zip(*(batch.pairs[int(index)] for batch in error.last.placed for index in batch.indices), strict=True)
+    tokenizers = zip(setup.run.data.tokenizers, pairs, strict=True)
+    sides = [tokenizer.decode([ids.tolist() for ids in side]) for tokenizer, side in tokenizers]
+    rows = ({"source": source, "target": target} for source, target in zip(*sides, strict=True))
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    write_text(directory.bad_batch_path, text)
     if diverged.num_restarts >= _MAX_RESTARTS:
-        _write_bad_batch(setup, error.last)
         raise DivergenceError(
             f"{directory.path}: training diverged: in {error} the loss or the gradient was not finite, also with "
             f"{0.5**_MAX_RESTARTS:g} of the learning rate. The last batch is in {directory.bad_batch_path.name}. Lower "
             "training.learning_rate, raise training.warmup_steps, or fix these pairs, and start over with --fresh."
         ) from None
-    try:
-        state = _load(setup, has_diverged=True)
-    except RunError:
-        _write_bad_batch(setup, error.last)
-        raise
-    state = state.restarted(diverged)
+    state = _load(setup, has_diverged=True).restarted(diverged)
     say(
         f"The loss or the gradient was not finite in {error}: going back to step {state.position.step:,}, "
         f"with {0.5**state.num_restarts:g} of the learning rate."
     )
     return state
-
-
-def _write_bad_batch(setup: Setup, skipped: StepReport) -> None:
-    pairs = (batch.pairs[int(index)] for batch in skipped.placed for index in batch.indices)
-    sides = [
-        tokenizer.decode([ids.tolist() for ids in side])
-        for tokenizer, side in zip(setup.run.data.tokenizers, zip(*pairs, strict=True), strict=True)
-    ]
-    rows = ({"source": source, "target": target} for source, target in zip(*sides, strict=True))
-    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    write_text(setup.run.directory.bad_batch_path, text)
 
 
 def _load(setup: Setup, has_diverged: bool = False) -> RunState:
