@@ -26,13 +26,10 @@ def mean_of(paths: Sequence[Path], model: Transformer) -> dict[str, Tensor]:
 
     Raises RunError if a checkpoint does not fit the model, and DamagedFileError if one is damaged.
     """
-
-    def weights(path: Path) -> dict[str, Tensor]:
-        checkpoint = _opened(path)
+    checkpoints = [_opened(path) for path in paths]
+    for checkpoint in checkpoints:
         checkpoint.check_fits(model)
-        return checkpoint.weights()
-
-    return mean(map(weights, paths), len(paths))
+    return mean((checkpoint.weights() for checkpoint in checkpoints), len(paths))
 
 
 def _opened(path: Path) -> Checkpoint:

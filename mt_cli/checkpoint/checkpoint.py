@@ -139,12 +139,16 @@ class Checkpoint:
         """
         self.check_fits(model)
         optimizer_state = self._optimizer_state(optimizer)
-        python_state, numpy_state = self._random_states()
+        if self._random is None or "random.cpu" not in self._shapes:
+            raise _damaged(self.path, "no random state; it was not saved to resume training")
+        saved = json.loads(self._random)
+        version, numbers, gauss = saved["python"]
+        saved["numpy"]["state"]["key"] = np.array(saved["numpy"]["state"]["key"], np.uint32)
         self._copy("model", saved_weights(model))
         self._copy("average", average or {})
         optimizer.load_state_dict({"state": optimizer_state, "param_groups": optimizer.state_dict()["param_groups"]})
-        random.setstate(python_state)
-        np.random.set_state(numpy_state)
+        random.setstate((version, tuple(numbers), gauss))
+        np.random.set_state(saved["numpy"])
         torch.set_rng_state(self._file.get_tensor("random.cpu"))
         device = next(model.parameters()).device
         if device.type == "cuda" and "random.cuda" in self._shapes:
@@ -179,15 +183,6 @@ class Checkpoint:
                 raise _damaged(self.path, "the optimizer state is not one of these parameters")
             state[index] = {key: self._file.get_tensor(name) for key, name in names.items()}
         return state
-
-    def _random_states(self) -> tuple[Any, dict[str, Any]]:
-        """States of the generators of Python and numpy."""
-        if self._random is None or "random.cpu" not in self._shapes:
-            raise _damaged(self.path, "no random state; it was not saved to resume training")
-        saved = json.loads(self._random)
-        version, numbers, gauss = saved["python"]
-        saved["numpy"]["state"]["key"] = np.array(saved["numpy"]["state"]["key"], np.uint32)
-        return (version, tuple(numbers), gauss), saved["numpy"]
 
 
 def _damaged(path: Path, error: Exception | str) -> DamagedFileError:

@@ -124,24 +124,22 @@ class RunDirectory:
             key: f"{key}: was {_short(old)}, now {_short(new)}"
             for key, (old, new) in differences(previous, config).items()
         }
-        if refused := {key: line for key, line in changed.items() if not may_change(key)}:
-            message = "\n  ".join([f"{self.path}: this run began with another config:", *refused.values()])
-            raise RunError(f"{message}\n{self._advice_on_changes(previous, refused)}")
-        return list(changed.values())
-
-    def _advice_on_changes(self, previous: Config, refused: Collection[str]) -> str:
-        """Advice for options that may not change in this run; `refused` has their dotted keys."""
-        fresh = "To start over with random weights, use --fresh (the old run is moved aside)"
-        is_other_model = any(key.partition(".")[0] in ("model", "tokenizer", "init") for key in refused)
-        if is_other_model:
-            return f"{fresh}, or give the config another name."
-        return (
-            "To train on from the weights of this run (init.run), write these lines into the config and leave out "
-            "`tokenizer` and `model`, which are those of this run:\n"
-            f"  name: {previous.name}-2\n"
-            f"  init: {{run: {json.dumps(str(self.path), ensure_ascii=False)}}}\n"
-            f"{fresh}."
-        )
+        refused = {key: line for key, line in changed.items() if not may_change(key)}
+        if not refused:
+            return list(changed.values())
+        advice = "To start over with random weights, use --fresh (the old run is moved aside)"
+        if any(key.partition(".")[0] in ("model", "tokenizer", "init") for key in refused):
+            advice += ", or give the config another name."
+        else:
+            advice = (
+                "To train on from the weights of this run (init.run), write these lines into the config and leave out "
+                "`tokenizer` and `model`, which are those of this run:\n"
+                f"  name: {previous.name}-2\n"
+                f"  init: {{run: {json.dumps(str(self.path), ensure_ascii=False)}}}\n"
+                f"{advice}."
+            )
+        lines = "\n  ".join([f"{self.path}: this run began with another config:", *refused.values()])
+        raise RunError(f"{lines}\n{advice}")
 
     def load_frozen_weights(self, model: Transformer) -> None:
         """Fill a model with the weights below adapters; raises RunError if they are missing, damaged or do not fit."""
@@ -158,7 +156,7 @@ class RunDirectory:
 
     def state_paths(self) -> list[Path]:
         """Files from which training can resume: `last`, then older ones, newest first."""
-        return [path for path in (self.last_path, *self._older_states().values()) if path.is_file()]
+        return [path for path in (self.last_path, *reversed(self._numbered("step").values())) if path.is_file()]
 
     def newest_state(self) -> RunState:
         """State of the newest intact checkpoint; an empty state if there is none."""
@@ -180,15 +178,12 @@ class RunDirectory:
             raise RunError(f"{self.path}: no checkpoint {name}; there are {', '.join(paths) or 'none yet'}")
         return paths[name]
 
-    def _older_states(self) -> dict[int, Path]:
-        """Step and path of the states before `last`, newest first."""
-        return dict(reversed(self._numbered("step").items()))
-
     def validated(self) -> dict[int, Path]:
         """Step and path of the validated checkpoints that are kept, oldest first."""
         return self._numbered("validated")
 
     def _numbered(self, kind: str) -> dict[int, Path]:
+        """Step and path of the checkpoints of a kind, oldest first."""
         paths = self.last_path.parent.glob(f"{kind}-*.safetensors")
         matches = [(re.fullmatch(rf"{kind}-(\d{{1,15}})\.safetensors", path.name), path) for path in paths]
         return dict(sorted((int(match[1]), path) for match, path in matches if match and path.is_file()))
@@ -225,7 +220,7 @@ class RunDirectory:
         self._step_of_good_last = step if step and is_good else None
         remove(self.former_best_path)
         num_kept = keep_last if step and is_good else max(keep_last, 1)
-        for path in list(self._older_states().values())[num_kept:]:
+        for path in list(reversed(self._numbered("step").values()))[num_kept:]:
             remove(path)
 
     def set_aside(self, path: Path) -> Path:
@@ -239,9 +234,9 @@ class RunDirectory:
         self._step_of_good_last = step if path == self.last_path and is_good else None
         if path != self.last_path:
             remove(self.last_path)
-        for later, older_path in self._older_states().items():
+        for later, later_path in self._numbered("step").items():
             if later > step:
-                remove(older_path)
+                remove(later_path)
 
     def save_best(self, model: nn.Module, state: Mapping[str, Any]) -> None:
         """Write the weights of the best step; the previous best is kept until the next state is saved.

@@ -109,11 +109,6 @@ class RunState:
         best_loss = math.inf if self.best_loss is None else self.best_loss
         return self.best_value is None or (value, -loss) > (self.best_value, -best_loss)
 
-    @property
-    def begins_with_parent(self) -> bool:
-        """True if the weights come from a parent and are neither trained further nor validated yet."""
-        return bool(self.parents) and self.position.step == 0 and not self.parent_metric
-
     def is_below_parent(self, value: float | None, metric: str) -> bool:
         """True if a validation is worse than the score of the parent by the same metric."""
         if value is None or self.parent_value is None or metric != self.parent_metric:

@@ -72,19 +72,13 @@ class TrainedRun:
         saved.load_weights_into(model)
         if is_merged:
             merge_adapters(model)
-        if checkpoint is None and checkpoint_path != directory.best_path:
-            _note_missing_best(directory.best_path, saved.state)
+        if checkpoint is None and checkpoint_path != directory.best_path and saved.state.best_value is not None:
+            say(
+                f"note: {directory.best_path} is missing, the best checkpoint (step {saved.state.best_step:,}); using "
+                f"the last one (step {saved.state.position.step:,}), which may translate worse"
+            )
         max_tokens = min(config.corpus.max_tokens, saved.state.longest_source or config.corpus.max_tokens)
         return cls(config, tokenizers, model, saved, max_tokens)
-
-
-def _note_missing_best(path: Path, state: RunState) -> None:
-    """Print that the best checkpoint is missing, unless nothing was validated before the last one was saved."""
-    if state.best_value is not None:
-        say(
-            f"note: {path} is missing, the best checkpoint (step {state.best_step:,}); using the last one (step "
-            f"{state.position.step:,}), which may translate worse"
-        )
 
 
 def load_together(paths: Sequence[str | Path], purpose: str, checkpoint: str | None = None) -> list[TrainedRun]:

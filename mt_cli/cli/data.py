@@ -6,7 +6,7 @@ import json
 import os
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from mt_cli.cli import options
 from mt_cli.cli.options import OUTPUT, RUNS, file_option, load_config, option
@@ -14,7 +14,21 @@ from mt_cli.cli.streams import check_output, show
 from mt_cli.errors import InputError
 from mt_cli.runtime.console import say
 
+if TYPE_CHECKING:
+    from mt_cli.config.sections import Config
+    from mt_cli.corpus.cache import Cache
+    from mt_cli.data.prepare import Data
+
 _pairs = partial(option, "Pairs")
+
+
+def _prepared(loaded: Config) -> tuple[Config, Data, Cache]:
+    """Complete config, its data and the cache; of a stream, as many rows as its buffer has."""
+    from mt_cli.corpus.cache import Cache
+    from mt_cli.run.config import prepare_new
+
+    cache = Cache(RUNS / ".cache", say)
+    return *prepare_new(loaded, cache, stream_rows=loaded.corpus.shuffle_buffer)[:2], cache
 
 
 def data_check(
@@ -43,11 +57,8 @@ def data_check(
     check_output(clean)
     from mt_cli.advice.data_check import examine, format_examination, write_clean
     from mt_cli.advice.problems import find_problems, refuse_problems
-    from mt_cli.corpus.cache import Cache
-    from mt_cli.run.config import prepare_new
 
-    cache = Cache(RUNS / ".cache", say)
-    loaded, data, _ = prepare_new(loaded, cache, stream_rows=loaded.corpus.shuffle_buffer)
+    loaded, data, cache = _prepared(loaded)
     problems = find_problems(data.corpora, loaded, cache)
     report = examine(data, loaded, problems)
     show(*([json.dumps(report, ensure_ascii=False)] if as_json else format_examination(report)))
@@ -77,11 +88,8 @@ def data_show(
     """
     loaded = load_config(config, overrides)
     from mt_cli.advice.data_check import shown_pairs
-    from mt_cli.corpus.cache import Cache
-    from mt_cli.run.config import prepare_new
 
-    cache = Cache(RUNS / ".cache", say)
-    loaded, data, _ = prepare_new(loaded, cache, stream_rows=loaded.corpus.shuffle_buffer)
+    loaded, data, _ = _prepared(loaded)
     lines = shown_pairs(data, loaded, split, number, dropped)
     if lines:
         return show(*lines)

@@ -97,7 +97,6 @@ def evaluate(
 
 
 def _check_test_set(split: str | None, source: Path | None, reference: Path | None, engine: str) -> None:
-    """Raise InputError unless the options name one test set."""
     if (source is None) != (reference is None):
         raise InputError("--source and --reference go together")
     if source is not None and split is not None:

@@ -48,13 +48,14 @@ def export(
     More: docs/export.md
     """
     check_choice("--format", kind, "ctranslate2", "argos", "huggingface", "bundle")
-    if kind not in ("ctranslate2", "argos") and quantization:
-        raise InputError("--quantization is for --format ctranslate2 and argos; other formats hold fp32 weights")
-    if kind not in ("huggingface", "argos") and license_name:
-        raise InputError("--license is for --format huggingface and argos")
     of_argos = {"--package-version": package_version, "--from": source, "--to": to}
-    if kind != "argos" and (given := [name for name, value in of_argos.items() if value is not None]):
-        raise InputError(f"{given[0]} is for --format argos")
+    for formats, values in {
+        ("ctranslate2", "argos"): {"--quantization": quantization},
+        ("huggingface", "argos"): {"--license": license_name},
+        ("argos",): of_argos,
+    }.items():
+        if kind not in formats and (given := [name for name, value in values.items() if value is not None]):
+            raise InputError(f"{given[0]} is for --format {' and '.join(formats)}")
     from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.checkpoint.lineage import licences_of
     from mt_cli.checkpoint.trained import TrainedRun

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -54,7 +53,11 @@ def import_model(
     selection = None
     if languages is not None or vocabulary_from or new_language:
         codes = [code for part in (languages or "").split(",") if (code := part.strip())]
-        selection = Selection(codes, vocabulary_from or (), _new_languages(new_language or ()))
+        added = [option.partition("=") for option in new_language or ()]
+        for new, sign, near in added:
+            if not (new and near):
+                raise InputError(f"--new-language {new}{sign}{near}: write NEW=NEAR, such as quy_Latn=ayr_Latn")
+        selection = Selection(codes, vocabulary_from or (), {new: near for new, _, near in added})
     pair = source_language, target_language
     run = importing.import_model(model, output, pair, allow_pickle, revision, selection)
     source, target = run.config.corpus.languages
@@ -68,12 +71,3 @@ def import_model(
     say(f'Translate with it:  mt translate --run {output} "..."')
     say(f"Fine-tune it:       mt train --config FILE --set init.run={output}")
     show(str(output))
-
-
-def _new_languages(options: Sequence[str]) -> dict[str, str]:
-    """New languages, each with a near one."""
-    pairs = [option.partition("=") for option in options]
-    for new, sign, near in pairs:
-        if not (new and near):
-            raise InputError(f"--new-language {new}{sign}{near}: write NEW=NEAR, such as quy_Latn=ayr_Latn")
-    return {new: near for new, _, near in pairs}

@@ -43,12 +43,17 @@ def inspect(
     check_no_files([] if sentence is None else [sentence], "give the sentence itself")
     path = run_path(run)
     translator = load_translator(path, device, "fp32", checkpoint=checkpoint)
+    from mt_cli.checkpoint.checkpoint import Checkpoint
+    from mt_cli.checkpoint.directory import RunDirectory
+    from mt_cli.checkpoint.lineage import describe_lineage
     from mt_cli.inspection import trace as inspection
     from mt_cli.inspection.figures import font_note
 
     if sentence is None:
         pictures = inspection.draw_model(translator.model, _folder(path, output), suffix)
-        show(*_lineage(path, checkpoint), *inspection.parameter_table(translator.model))
+        state = Checkpoint(RunDirectory(path).path_of(checkpoint)).state
+        lineage = list(describe_lineage(state.parents))
+        show(*lineage, *([""] if lineage else []), *inspection.parameter_table(translator.model))
     else:
         trace = inspection.trace_translation(translator, sentence, translator.target_tag(to))
         pictures = inspection.draw_attention(trace, _folder(path, output), suffix)
@@ -64,18 +69,7 @@ def inspect(
         say(f"wrote {picture}")
 
 
-def _lineage(run: Path, checkpoint: str | None) -> list[str]:
-    """Lines about the ancestors of a run, then an empty line."""
-    from mt_cli.checkpoint.checkpoint import Checkpoint
-    from mt_cli.checkpoint.directory import RunDirectory
-    from mt_cli.checkpoint.lineage import describe_lineage
-
-    lines = list(describe_lineage(Checkpoint(RunDirectory(run).path_of(checkpoint)).state.parents))
-    return [*lines, ""] if lines else []
-
-
 def _folder(run: Path, output: Path | None) -> Path:
-    """Folder for pictures; created if it is missing."""
     from mt_cli.runtime.files import refusal
 
     folder = run / "pictures" if output is None else output

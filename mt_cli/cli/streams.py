@@ -97,11 +97,13 @@ class Output:
 
 def check_output(path: Path | None) -> None:
     """Raise InputError if a file cannot be written at this path; OSError if it is no path at all."""
-    if path is not None and not path.parent.is_dir():
+    if path is None:
+        return
+    if not path.parent.is_dir():
         raise InputError(f"{path}: there is no folder {path.parent}")
-    if path is not None and path.is_dir():
+    if path.is_dir():
         raise InputError(f"{path}: is a folder")
-    if path is not None and path.suffix.lower() in (".gz", ".zst", ".bz2", ".xz"):
+    if path.suffix.lower() in (".gz", ".zst", ".bz2", ".xz"):
         raise InputError(f"{path}: output is not compressed; give a name without {path.suffix}")
 
 

@@ -50,7 +50,7 @@ def tune_decoding(
     if not 0 <= margin <= 100:
         raise InputError(f"--margin {margin:g}: use 0 to 100")
     grid = _numbers("--beam-sizes", beam_sizes, int), _numbers("--length-penalties", length_penalties, float)
-    ngrams = None if no_repeat_ngrams is None else _numbers("--no-repeat-ngrams", no_repeat_ngrams, _ngram)
+    ngrams = None if no_repeat_ngrams is None else _numbers("--no-repeat-ngrams", no_repeat_ngrams, int, off=None)
     path = run_path(run)
     translator = load_translator(path, device, precision, num_threads=threads)
     from mt_cli.checkpoint.directory import RunDirectory
@@ -74,14 +74,10 @@ def tune_decoding(
         say(line)
 
 
-def _numbers(option: str, text: str, kind: Callable[[str], Any]) -> list[Any]:
-    """Numbers of a text such as `1,2,4`; raises InputError for any other text."""
+def _numbers(option: str, text: str, kind: Callable[[str], Any], **words: None) -> list[Any]:
+    """Numbers of a text such as `1,2,4`, or values of `words`; raises InputError for any other text."""
     try:
-        return [kind(part) for part in text.split(",")]
+        return [None if part.strip() in words else kind(part) for part in text.split(",")]
     except ValueError:
-        example = "1,2,4" if kind is int else "0,0.5,1" if kind is float else "off,3,4"
+        example = "0,0.5,1" if kind is float else ",".join([*words, "1,2,4"])
         raise InputError(f"{option} {text!r}: write numbers with commas between them, such as {example}") from None
-
-
-def _ngram(text: str) -> int | None:
-    return None if text.strip() == "off" else int(text)

@@ -117,7 +117,6 @@ class Predictor:
         self._pool, self._num_moves = GraphPool(self._arena.device), self._arena.num_moves
 
     def _tokens(self) -> Tensor:
-        """Ids R of the newest tokens."""
         return self._arena.tensor("tokens", (self._cache.shape.num_rows,), torch.int64)
 
     def _next(self, tokens_R: Tensor) -> Tensor:

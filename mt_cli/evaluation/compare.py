@@ -11,7 +11,7 @@ from mt_cli.config.sections import Config
 from mt_cli.corpus.plain_text import input_lines
 from mt_cli.corpus.rows import BlankRow, Languages, Pair, untagged
 from mt_cli.errors import InputError
-from mt_cli.evaluation.evaluate import Baseline, SplitScores, compare, evaluate, write_hypotheses
+from mt_cli.evaluation.evaluate import SplitScores, compare, evaluate, write_hypotheses
 from mt_cli.evaluation.evaluation_set import EvaluationSet
 from mt_cli.evaluation.scores import Score, Scorer, scorer_of
 from mt_cli.runtime.console import say
@@ -69,30 +69,18 @@ def evaluate_system(
     if comet is not None:
         scores.comet = comet(pairs, hypotheses)
     if against is not None:
-        scores.against = _compare(system, test_set, scorer, hypotheses, against, load)
+        sources, references = map(list, zip(*pairs, strict=True))
+        if against.is_dir():
+            baseline = _translate(against, load(against), sources, languages or [system.languages] * len(pairs), system)
+        else:
+            baseline = _read_translations(against, len(pairs), skipped)
+        scores.against = compare(str(against), scorer, hypotheses, baseline, references, languages)
     written = system.hypotheses_path(test_set)
     if written is not None and against is not None and real_path(against) == real_path(written):
         say(f"note: the new translations are not kept, because {written} is the baseline")
     elif written is not None:
         write_hypotheses(written, hypotheses)
     return scores
-
-
-def _compare(
-    system: System,
-    test_set: EvaluationSet,
-    scorer: Scorer,
-    hypotheses: Sequence[str],
-    against: Path,
-    load: Callable[[Path], Translator],
-) -> Baseline:
-    sources, references = map(list, zip(*test_set.pairs, strict=True))
-    if against.is_dir():
-        languages = test_set.languages or [system.languages] * len(sources)
-        texts = _translate(against, load(against), sources, languages, system)
-    else:
-        texts = _read_translations(against, len(sources), test_set.skipped)
-    return compare(str(against), scorer, hypotheses, texts, references, test_set.languages)
 
 
 def _read_translations(path: Path, num_pairs: int, skipped: Sequence[BlankRow]) -> list[str]:

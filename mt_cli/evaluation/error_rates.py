@@ -11,8 +11,6 @@ from sacrebleu.utils import sum_of_lists
 
 
 class _UnitSignature(Signature):  # type: ignore[misc]
-    """Signature with the unit of an error rate."""
-
     def __init__(self, args: dict[str, Any]) -> None:
         super().__init__(args)
         self.info.update({"case": "mixed", "unit": args["unit"]})

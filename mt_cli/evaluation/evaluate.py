@@ -94,24 +94,24 @@ def evaluate(
         say(f"note: {split}: {note}")
     num_tokens = sum(len(ids) + 1 for ids in translator.target_tokenizer.encode(hypotheses))
     num_equal = sum(hypothesis == reference for hypothesis, reference in zip(hypotheses, references, strict=True))
-    texts = hypotheses, references
-    scores, directions = score_directions(scorer, languages, texts, Scorer.score_with_confidence)
+    scores, directions = score_directions(scorer, languages, (hypotheses, references), Scorer.score_with_confidence)
     tree = {
         "split": split,
         "num_sentences": len(pairs),
-        **({"num_left_out": len(skipped)} if skipped else {}),
+        "num_left_out": len(skipped),
         "beam_size": decoding.get("beam_size", translator.decoding.beam_size),
         **scores,
-        **({"directions": directions} if directions else {}),
+        "directions": directions,
         "exact_match": round(100 * num_equal / len(pairs), 4),
         "speed": {
             "seconds": round(seconds, 3),
             "sentences_per_second": round(len(pairs) / seconds, 2),
             "tokens_per_second": round(num_tokens / seconds, 1),
         },
+        "notes": notes_on_texts(hypotheses, references, languages, skipped),
     }
-    notes = notes_on_texts(hypotheses, references, languages, skipped)
-    return SplitScores.model_validate(tree | ({"notes": notes} if notes else {})), hypotheses
+    absent = [key for key in ("num_left_out", "directions", "notes") if not tree[key]]
+    return SplitScores.model_validate({key: tree[key] for key in tree if key not in absent}), hypotheses
 
 
 def compare(
@@ -208,7 +208,6 @@ def _comparison(
 
 
 def _table_of_directions(result: SplitScores) -> list[str]:
-    """A table with a row for each of several directions."""
     if not result.directions:
         return []
     width = max(map(len, result.directions))

@@ -175,14 +175,10 @@ def read_rows(path: Path) -> list[dict[str, float]]:
         with suppress(ValueError, RecursionError):
             row = json.loads(line)
             items = row.items() if isinstance(row, dict) else ()
-            points = {tag: value for tag, value in items if _is_point(value)}
+            points = {tag: value for tag, value in items if type(value) in (int, float) and abs(value) < _TOO_LARGE}
             if isinstance(points.get("step"), int):
                 rows.append(points)
     return rows
-
-
-def _is_point(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _TOO_LARGE
 
 
 def _content(path: Path) -> bytes:

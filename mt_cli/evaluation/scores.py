@@ -240,22 +240,20 @@ def score_directions(
 ) -> tuple[Scores, DirectionScores]:
     """Overall scores, and scores by direction; with several directions, the overall scores are their means.
 
-    `score` is a method of `Scorer` and is called with a scorer and the texts.
+    `score` is a method of `Scorer` and is called with a scorer and the texts. Means are of the metrics that all
+    directions have; their signatures begin with the number of directions.
     """
-    directions = {}
+    directions: DirectionScores = {}
     for direction, rows in rows_by_direction(languages).items():
         rows_of_texts = ([lines[row] for row in rows] for lines in texts)
         directions[direction] = score(scorer.for_language(languages[rows[0]][1]), *rows_of_texts)
-    return (mean_scores(directions) if directions else score(scorer, *texts)), directions
-
-
-def mean_scores(directions: Mapping[str, Scores]) -> Scores:
-    """Mean of each shared metric over the directions; its signature begins with the number of directions."""
-    first, *others = directions.values()
+    if not directions:
+        return score(scorer, *texts), {}
     means = {}
-    for name in [name for name in first if all(name in scores for scores in others)]:
-        scores = [by_metric[name] for by_metric in directions.values()]
-        signatures = dict.fromkeys(score.signature for score in scores)
-        value = round(sum(score.score for score in scores) / len(scores), 4)
-        means[name] = Score.of(name, value, f"mean:{len(scores)}|{' or '.join(signatures)}")
-    return means
+    for name in METRICS:
+        values = [scores[name] for scores in directions.values() if name in scores]
+        if len(values) == len(directions):
+            signatures = dict.fromkeys(value.signature for value in values)
+            mean = round(sum(value.score for value in values) / len(values), 4)
+            means[name] = Score.of(name, mean, f"mean:{len(values)}|{' or '.join(signatures)}")
+    return means, directions

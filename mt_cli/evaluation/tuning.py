@@ -128,6 +128,10 @@ def choose(trials: Sequence[Trial], margin: float, longest: float = inf) -> Tria
     )
 
 
+class OutOfTimeError(Exception):
+    """The time for tuning is over before any setting was tried on all pairs."""
+
+
 def tune(
     translator: Translator,
     compared: TuningSet,
@@ -141,15 +145,36 @@ def tune(
     See `choose` for `margin` and `longest`. After `max_seconds`, the choice is among the settings that were tried until
     then (`num_settings` counts all). Raises OutOfTimeError if not even one was.
     """
-    trials = _trials(translator, compared, settings, max_seconds)
+    trials: dict[Trial, list[str]] = {}
+    started_at, limit = time.monotonic(), max_seconds if max_seconds < inf else None
+    with Progress("tune decoding", len(settings) * len(compared.pairs), "sentence", max_seconds=limit) as progress:
+
+        def advance(number: int) -> None:
+            progress.advance(number)
+            if time.monotonic() - started_at > max_seconds:
+                raise OutOfTimeError
+
+        for decoding in settings:
+            before = time.monotonic()
+            try:
+                texts = translations_of(replace(translator, decoding=decoding), compared.pairs, advance)
+            except OutOfTimeError:
+                if trials:
+                    break
+                raise
+            seconds, score = round(time.monotonic() - before, 3), compared.score(texts).score
+            progress.show(beam=f"{decoding.beam_size}", score=f"{score:.2f}")
+            setting = decoding.beam_size, decoding.length_penalty
+            trial = Trial(*setting, score, compared.length_ratio(texts), seconds, decoding.no_repeat_ngram)
+            trials[trial] = texts
     chosen = choose(list(trials), margin, longest)
     hypotheses, metric = trials[chosen], compared.metric
-    intervals = compared.scorer.score_with_confidence(hypotheses, compared.references, [metric])
+    interval = compared.scorer.score_with_confidence(hypotheses, compared.references, [metric])[metric]
     return {
         "num_sentences": len(compared.pairs),
         "metric": metric,
         "signature": compared.score(hypotheses).signature,
-        "confidence_95": intervals[metric].confidence_95,
+        "confidence_95": interval.confidence_95,
         "margin": margin,
         "num_settings": len(settings),
         "trials": [vars(trial) for trial in trials],
@@ -161,39 +186,6 @@ def tune(
             "score": chosen.score,
         },
     }
-
-
-class OutOfTimeError(Exception):
-    """The time for tuning is over before any setting was tried on all pairs."""
-
-
-def _trials(
-    translator: Translator, compared: TuningSet, settings: Sequence[DecodingConfig], max_seconds: float
-) -> dict[Trial, list[str]]:
-    """Trial and translations of each setting; settings not reached within `max_seconds` are omitted."""
-    trials: dict[Trial, list[str]] = {}
-    ends_at, limit = time.monotonic() + max_seconds, max_seconds if max_seconds < inf else None
-    with Progress("tune decoding", len(settings) * len(compared.pairs), "sentence", max_seconds=limit) as progress:
-
-        def advance(number: int) -> None:
-            progress.advance(number)
-            if time.monotonic() > ends_at:
-                raise OutOfTimeError
-
-        for decoding in settings:
-            started_at = time.perf_counter()
-            try:
-                texts = translations_of(replace(translator, decoding=decoding), compared.pairs, advance)
-            except OutOfTimeError:
-                break
-            seconds, score = round(time.perf_counter() - started_at, 3), compared.score(texts).score
-            progress.show(beam=f"{decoding.beam_size}", score=f"{score:.2f}")
-            setting = decoding.beam_size, decoding.length_penalty
-            trial = Trial(*setting, score, compared.length_ratio(texts), seconds, decoding.no_repeat_ngram)
-            trials[trial] = texts
-    if not trials:
-        raise OutOfTimeError
-    return trials
 
 
 def write_choice(directory: RunDirectory, config: Config, chosen: Mapping[str, Any]) -> list[str]:
@@ -210,25 +202,23 @@ def write_choice(directory: RunDirectory, config: Config, chosen: Mapping[str, A
 
 def format_tuning(result: Mapping[str, Any], longest: float = inf) -> str:
     """The settings with their scores as a table, and the choice, for people, several lines."""
-    trials, chosen = result["trials"], result["chosen"]
-    lines = [
-        f"{METRICS[result['metric']]} of {result['num_sentences']:,} sentences of {result['split']}  "
-        f"{result['signature']}",
-        f"{'beam':>4}{'no_repeat_ngram':>17}{'length penalty':>16}{'score':>8}{'length':>8}{'seconds':>9}",
-    ]
-    for trial in trials:
-        lines.append(
-            f"{trial['beam_size']:>4}{trial['no_repeat_ngram'] or 'off':>17}{trial['length_penalty']:>16g}"
-            f"{trial['score']:>8.2f}{trial['length_ratio']:>8.2f}{trial['seconds']:>9.1f}"
-            f"{'  too long' if trial['length_ratio'] > longest else ''}"
-        )
-    options = {
-        key: chosen[key] for key in ("beam_size", "length_penalty", "no_repeat_ngram") if chosen[key] is not None
-    }
-    choice = ", ".join(f"{key} {value:g}" for key, value in options.items())
-    lines.append(f"Chosen: {choice}: the smallest beam within {result['margin']:g} of the best score.")
-    lines.append(f"The 95 % confidence interval of its score is ± {result['confidence_95']:.2f}.")
-    return "\n".join(lines)
+    chosen, names = result["chosen"], ("beam_size", "length_penalty", "no_repeat_ngram")
+    choice = ", ".join(f"{name} {chosen[name]:g}" for name in names if chosen[name] is not None)
+    return "\n".join(
+        [
+            f"{METRICS[result['metric']]} of {result['num_sentences']:,} sentences of {result['split']}  "
+            f"{result['signature']}",
+            f"{'beam':>4}{'no_repeat_ngram':>17}{'length penalty':>16}{'score':>8}{'length':>8}{'seconds':>9}",
+            *(
+                f"{trial['beam_size']:>4}{trial['no_repeat_ngram'] or 'off':>17}{trial['length_penalty']:>16g}"
+                f"{trial['score']:>8.2f}{trial['length_ratio']:>8.2f}{trial['seconds']:>9.1f}"
+                f"{'  too long' if trial['length_ratio'] > longest else ''}"
+                for trial in result["trials"]
+            ),
+            f"Chosen: {choice}: the smallest beam within {result['margin']:g} of the best score.",
+            f"The 95 % confidence interval of its score is ± {result['confidence_95']:.2f}.",
+        ]
+    )
 
 
 @dataclass(frozen=True)
@@ -267,14 +257,12 @@ def tune_at_end(
         return
     if len(valid) < limits.fewest_pairs:
         return say(f"note: valid has {len(valid)} pairs, too few to tune the search by (training.tune_decoding)")
-    translator = Translator.load(directory.path, device, precision)
     length = max(40, data.statistics["valid"].target.tokens_per_sentence)
     number = max(limits.fewest_pairs, round(limits.num_pairs * 40 / length))
     compared = TuningSet.of(config, valid.pairs, valid.languages(config.corpus.languages_of("valid")))
     compared = compared.sampled(number, config.training.seed)
-    penalties = [*limits.penalties, decoding.length_penalty]
-    ngrams = [*limits.no_repeat_ngrams, decoding.no_repeat_ngram]
-    settings = search_grid(decoding, [decoding.beam_size], penalties, ngrams)
+    grid = [*limits.penalties, decoding.length_penalty], [*limits.no_repeat_ngrams, decoding.no_repeat_ngram]
+    settings = search_grid(decoding, [decoding.beam_size], *grid)
     # In this order, settings with and without `no_repeat_ngram` are tried even if the time ends early.
     settings.sort(key=lambda setting: (setting.length_penalty, setting.no_repeat_ngram or 0))
     seconds = max(limits.least_seconds, limits.share_of_time * training_seconds)
@@ -284,6 +272,7 @@ def tune_at_end(
     )
     later = f"mt tune-decoding --run {directory.path}"
     margin = limits.margin_of_chrf if compared.metric == "chrf" else limits.margin
+    translator = Translator.load(directory.path, device, precision)
     try:
         result = tune(translator, compared, settings, margin, limits.longest, seconds)
     except OutOfTimeError:

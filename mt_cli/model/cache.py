@@ -26,12 +26,7 @@ _GROWTH = 1.5
 
 def rounded_sentences(number: int) -> int:
     """Number of sentences, rounded up to a size that recurs: 1, 2, 4, 8, then four sizes an octave."""
-    return round_up(number, sizes_per_octave=4) if number > 4 else _power_of_two(number)
-
-
-def _power_of_two(number: int) -> int:
-    """Smallest power of two that is at least `number`."""
-    return 1 << (number - 1).bit_length()
+    return round_up(number, sizes_per_octave=4) if number > 4 else 1 << (number - 1).bit_length()
 
 
 @dataclass(frozen=True)
@@ -56,7 +51,7 @@ class CacheShape:
     @property
     def capacity(self) -> int:
         """Number of columns that are allocated."""
-        return max(32, _power_of_two(self.num_positions)) * self.num_beams
+        return max(32, round_up(self.num_positions, sizes_per_octave=1)) * self.num_beams
 
 
 class Arena:

@@ -129,7 +129,6 @@ def _backward(
     lse_HN: Tensor,
     is_causal: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of queries, keys and values."""
     from mt_cli.model.triton_attention import key_gradient, query_gradient
 
     query, key, value, grad = (_heads_side_by_side(x) for x in (query_NHK, key_MHK, value_MHK, grad_NHK))

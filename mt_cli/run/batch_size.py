@@ -33,7 +33,14 @@ def new_model(config: Config, tokenizers: TokenizerPair) -> Transformer:
 
 def with_fitting_batches(config: Config, data: Data, device: torch.device) -> Config:
     """Config with a number for `batch_tokens: auto`; raises DeviceMemoryError if the device cannot hold the model."""
-    _check_memory(config, data.tokenizers, device)
+    sizes = [tokenizer.vocab_size for tokenizer in data.tokenizers]
+    num_parameters = sum(weight.numel() for weight in outline(config.model, *sizes).parameters())
+    needed, available = num_parameters * _BYTES_PER_PARAMETER, memory_of(device)
+    if needed > available:
+        raise DeviceMemoryError(
+            f"a model of {num_parameters:,} parameters takes {format_bytes(needed)} to train (weights, gradients and "
+            f"two moments of each) and {device} has {format_bytes(available)}; use smaller sizes in `model`"
+        )
     if config.training.batch_tokens != "auto":
         return config
     size = _SMALLEST_BATCH
@@ -42,18 +49,6 @@ def with_fitting_batches(config: Config, data: Data, device: torch.device) -> Co
         torch.cuda.empty_cache()
     say(f"training.batch_tokens: auto is {size:,} here")
     return with_batch_tokens(config, size)
-
-
-def _check_memory(config: Config, tokenizers: TokenizerPair, device: torch.device) -> None:
-    """Raise DeviceMemoryError if a device cannot hold the model of a config with the vocabularies of `tokenizers`."""
-    sizes = [tokenizer.vocab_size for tokenizer in tokenizers]
-    num_parameters = sum(weight.numel() for weight in outline(config.model, *sizes).parameters())
-    needed, available = num_parameters * _BYTES_PER_PARAMETER, memory_of(device)
-    if needed > available:
-        raise DeviceMemoryError(
-            f"a model of {num_parameters:,} parameters takes {format_bytes(needed)} to train (weights, gradients and "
-            f"two moments of each) and {device} has {format_bytes(available)}; use smaller sizes in `model`"
-        )
 
 
 def _largest_that_fits(config: Config, data: Data, device: torch.device) -> int:

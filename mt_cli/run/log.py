@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import numpy as np
@@ -83,15 +83,13 @@ class TrainingLog:
         if not reports:
             return
         started_at = time.perf_counter()
-        cross_entropies = torch.stack([report.cross_entropy for report in reports]).tolist()
-        counts = torch.stack([report.num_correct for report in reports]).tolist()
-        finite = torch.stack([report.is_finite for report in reports]).tolist()
+        results = ((report.cross_entropy, report.num_correct, report.is_finite) for report in reports)
+        rows = torch.stack([torch.stack([value.float() for value in row]) for row in results]).tolist()
         waited = (time.perf_counter() - started_at) / len(reports)
-        for report, cross_entropy, num_correct, is_finite in zip(reports, cross_entropies, counts, finite, strict=True):
+        for report, (cross_entropy, num_correct, is_finite) in zip(reports, rows, strict=True):
             seconds = report.elapsed_seconds + waited
             if is_finite:
-                step = UnloggedStep(cross_entropy, report.num_target_tokens, seconds, int(num_correct))
-                state.unlogged.append(step)
+                state.unlogged.append(UnloggedStep(cross_entropy, report.num_target_tokens, seconds, int(num_correct)))
                 state.num_bad_steps_in_row = 0
                 continue
             state.unlogged.append(UnloggedStep(0.0, 0, seconds, 0))
@@ -169,14 +167,12 @@ class Records:
         """Add the sample sentences to `samples.txt` and TensorBoard."""
         if not samples:
             return
+        lines = (f"source     {sample[0]}\nreference  {sample[1]}\nhypothesis {sample[2]}\n\n" for sample in samples)
+        text = "".join(lines)
         with writing(self._texts), self._texts.open("a", encoding="utf-8") as file:
-            file.write(f"# step {step}\n")
-            for source, reference, hypothesis in samples:
-                file.write(f"source     {source}\nreference  {reference}\nhypothesis {hypothesis}\n\n")
-        rows = [("source", "reference", "hypothesis"), ("---", "---", "---"), *(map(_plain, row) for row in samples)]
-        table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
+            file.write(f"# step {step}\n{text}")
         with writing(self._directory):
-            self._board.add_text("samples", table, step)
+            self._board.add_text("samples", indent(text, "    "), step)  # A block of code in Markdown.
 
     def write_pictures(self, step: int, pictures: Mapping[str, NDArray[np.uint8]]) -> None:
         """Add pictures, height x width x 3, under their tags."""
@@ -199,11 +195,6 @@ class Records:
         """Write the last points and end the thread that writes them."""
         with writing(self._directory):
             self._board.close()
-
-
-def _plain(text: str) -> str:
-    """Text escaped for a cell of a Markdown table."""
-    return re.sub(r"([\\`*_\[\]<>|~#])", r"\\\1", text)
 
 
 def _truncate(path: Path, size: int) -> None:

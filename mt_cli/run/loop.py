@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, nullcontext
 from dataclasses import asdict
+from functools import partial
 
 from mt_cli.checkpoint.state import RunState
 from mt_cli.corpus.sources import names_of
@@ -38,11 +39,10 @@ def optimize(setup: Setup, state: RunState) -> tuple[RunState, str]:
         try:
             return state, _train_until_stop(setup, state)
         except TooManyBadStepsError as error:
-            state = go_back(setup, state, error)
+            state = setup.run.group.from_main(partial(go_back, setup, state, error))
 
 
 def _train_until_stop(setup: Setup, state: RunState) -> str:
-    """Train from a state until there is a reason to stop; return that reason."""
     training, step, group = setup.run.config.training, state.position.step, setup.run.group
     seconds = None if training.max_minutes is None else 60 * training.max_minutes - state.elapsed_seconds
     records = group.on_main(lambda: Records(setup.run.directory.path, step, state.tracked_bytes))
@@ -53,7 +53,7 @@ def _train_until_stop(setup: Setup, state: RunState) -> str:
             save_state(setup, state, records.flush())
         follow(setup)
         loop = TrainingLoop(setup, state, records, bar, signals)
-        if state.begins_with_parent:
+        if state.parents and step == 0 and not state.parent_metric:  # The first weights were not validated yet.
             loop.validate_parent()
         elif state.is_validation_due(training):  # If the validation was not interrupted, this does nothing.
             loop.validate()
@@ -82,9 +82,7 @@ class TrainingLoop:
         self._log = TrainingLog(self._config, state, self._write_metrics, bar, setup.optimizer, parts)
         scaler = self._update.gradients.scaler
         scaler.load_state_dict(scaler.state_dict() | state.loss_scale)
-        self._saved = self._moment
-        self._saved_at = state.elapsed_seconds
-        """Elapsed seconds at the end of the last saved step, or at the start of training."""
+        self._saved, self._saved_at = self._moment, state.elapsed_seconds
 
     def run(self) -> str:
         """Train until there is a reason to stop, and return that reason.
@@ -126,8 +124,6 @@ class TrainingLoop:
             state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
             yield report
             state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
-            if self._saved[0] == report.step:
-                self._saved_at = state.elapsed_seconds
 
     def _is_save_due(self) -> bool:
         """True if a signal requested a save, or `save_every_minutes` have passed; all processes get the same answer."""
@@ -141,7 +137,7 @@ class TrainingLoop:
         if self._saved != self._moment:
             if self._records is not None:
                 save_state(self._setup, self._state, self._records.flush())
-            self._saved = self._moment
+            self._saved, self._saved_at = self._moment, self._state.elapsed_seconds
 
     @property
     def _moment(self) -> tuple[int, int, str]:
@@ -185,7 +181,6 @@ class TrainingLoop:
         release_memory()
 
     def _say_scores(self, validation: Validation, is_best: bool) -> None:
-        """Print a line with the scores of a validation, and some samples."""
         setup, state = self._setup, self._state
         step, per_epoch = state.position.step, setup.length.steps_per_epoch
         epoch = step / per_epoch if per_epoch else float(state.position.epoch)

@@ -28,7 +28,7 @@ from mt_cli.runtime.console import say
 from mt_cli.runtime.files import remove, write_text
 from mt_cli.runtime.group import Group
 from mt_cli.tokenizer.tokenizer import TokenizerPair
-from mt_cli.training.steps import Position, StepReport
+from mt_cli.training.steps import Position
 
 _MAX_RESTARTS = 2
 
@@ -65,7 +65,11 @@ def decide(config: Config, directory: RunDirectory, fresh: bool, group: Group) -
 
     Raises RunError if the run in the directory cannot be resumed with the config.
     """
-    if (not fresh or _created_by_this_launch(group.launch_id, directory)) and directory.can_resume():
+    is_restart = False  # By the launcher that began the run: `--fresh` must not apply again.
+    if fresh and group.launch_id:
+        with suppress(RunError):
+            is_restart = directory.newest_state().launch_id == group.launch_id
+    if (not fresh or is_restart) and directory.can_resume():
         return _resumption(config, directory)
     return Start(
         config.model_copy(update={"corpus": with_commits(config.corpus)}),
@@ -73,13 +77,6 @@ def decide(config: Config, directory: RunDirectory, fresh: bool, group: Group) -
         is_new=True,
         replaces_run=fresh and not directory.is_empty(),
     )
-
-
-def _created_by_this_launch(launch_id: str, directory: RunDirectory) -> bool:
-    """True if this launch already created the run, so that a restart must not apply `--fresh` again."""
-    with suppress(RunError):
-        return bool(launch_id) and directory.newest_state().launch_id == launch_id
-    return False
 
 
 def update_finished(directory: RunDirectory, start: Start, report: Report) -> None:
@@ -113,15 +110,6 @@ def _resumption(config: Config, directory: RunDirectory) -> Start:
     )
 
 
-def restore(setup: Setup, start: Start) -> RunState:
-    """Load the newest usable checkpoint in the main process; return its state, or the first state of a new run.
-
-    The other processes load it with `follow`, when it has been saved again. Raises RunError if no checkpoint can be
-    used, or corpora or tokenizers have changed.
-    """
-    return setup.run.group.from_main(lambda: start.state if start.is_new else _resumed(setup, start))
-
-
 def follow(setup: Setup) -> None:
     """Load in every other process the state that the main process has saved last; each reads the file itself.
 
@@ -138,8 +126,15 @@ def follow(setup: Setup) -> None:
         newest[0].restore(setup.model, setup.optimizer, setup.average_weights)
 
 
-def _resumed(setup: Setup, start: Start) -> RunState:
-    """Load the state to resume from; make config and best checkpoint agree with it."""
+def restore(setup: Setup, start: Start) -> RunState:
+    """Load the newest usable checkpoint; return its state, or the first state of a new run.
+
+    Config and best checkpoint then agree with it. Only the main process calls it; the others load the state with
+    `follow`, when it has been saved again. Raises RunError if no checkpoint can be used, or corpora or tokenizers have
+    changed.
+    """
+    if start.is_new:
+        return start.state
     state, run = _load(setup), setup.run
     write_text(run.directory.config_path, run.config.to_yaml())
     say(f"Resuming from step {state.position.step}.")
@@ -162,45 +157,29 @@ def save_state(setup: Setup, state: RunState, tracked_bytes: dict[str, int]) -> 
 
 
 def go_back(setup: Setup, diverged: RunState, error: TooManyBadStepsError) -> RunState:
-    """Load the last good state in the main process, as `restore` does, to continue with half the learning rate.
+    """Load the last good state, as `restore` does, to continue with half the learning rate; write the bad batch.
 
     Raises DivergenceError if training already went back twice, RunError if no state is usable.
     """
-    return setup.run.group.from_main(lambda: _before_divergence(setup, diverged, error))
-
-
-def _before_divergence(setup: Setup, diverged: RunState, error: TooManyBadStepsError) -> RunState:
     directory = setup.run.directory
+    pairs = zip(*(batch.pairs[int(index)] for batch in error.last.placed for index in batch.indices), strict=True)
+    tokenizers = zip(setup.run.data.tokenizers, pairs, strict=True)
+    sides = [tokenizer.decode([ids.tolist() for ids in side]) for tokenizer, side in tokenizers]
+    rows = ({"source": source, "target": target} for source, target in zip(*sides, strict=True))
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    write_text(directory.bad_batch_path, text)
     if diverged.num_restarts >= _MAX_RESTARTS:
-        _write_bad_batch(setup, error.last)
         raise DivergenceError(
             f"{directory.path}: training diverged: in {error} the loss or the gradient was not finite, also with "
             f"{0.5**_MAX_RESTARTS:g} of the learning rate. The last batch is in {directory.bad_batch_path.name}. Lower "
             "training.learning_rate, raise training.warmup_steps, or fix these pairs, and start over with --fresh."
         ) from None
-    try:
-        state = _load(setup, has_diverged=True)
-    except RunError:
-        _write_bad_batch(setup, error.last)
-        raise
-    state = state.restarted(diverged)
+    state = _load(setup, has_diverged=True).restarted(diverged)
     say(
         f"The loss or the gradient was not finite in {error}: going back to step {state.position.step:,}, "
         f"with {0.5**state.num_restarts:g} of the learning rate."
     )
     return state
-
-
-def _write_bad_batch(setup: Setup, skipped: StepReport) -> None:
-    """Write the pairs of a skipped step to `bad_batch.jsonl`."""
-    pairs = (batch.pairs[int(index)] for batch in skipped.placed for index in batch.indices)
-    sides = [
-        tokenizer.decode([ids.tolist() for ids in side])
-        for tokenizer, side in zip(setup.run.data.tokenizers, zip(*pairs, strict=True), strict=True)
-    ]
-    rows = ({"source": source, "target": target} for source, target in zip(*sides, strict=True))
-    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    write_text(setup.run.directory.bad_batch_path, text)
 
 
 def _load(setup: Setup, has_diverged: bool = False) -> RunState:

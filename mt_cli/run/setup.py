@@ -160,7 +160,12 @@ def build_setup(run: Run, state: RunState, parent: ParentRun | None) -> Setup:
     new run.
     """
     config, data, training = run.config, run.data, run.config.training
-    model = _build_model(run, parent)
+    model = new_model(config, data.tokenizers).to(run.device)
+    if config.init.adapter_rank is not None:
+        run.directory.load_frozen_weights(model)
+        add_adapters(model, config.init)
+    elif parent is not None:
+        parent.load_weights_into(model)
     objective = Objective(model, training)
     pairs = training_pairs(data, config, run.group)
     fingerprints = run.group.on_main(lambda: fingerprints_of(data.corpora, config) | run.directory.tokenizer_digests())
@@ -174,17 +179,6 @@ def build_setup(run: Run, state: RunState, parent: ParentRun | None) -> Setup:
         _length(config, pairs, state.position.num_processes),
         fingerprints or {},
     )
-
-
-def _build_model(run: Run, parent: ParentRun | None) -> Transformer:
-    """Build the model, with adapters if the config has them."""
-    model = new_model(run.config, run.data.tokenizers).to(run.device)
-    if run.config.init.adapter_rank is not None:
-        run.directory.load_frozen_weights(model)
-        add_adapters(model, run.config.init)
-    elif parent is not None:
-        parent.load_weights_into(model)
-    return model
 
 
 def _length(config: Config, pairs: TrainingPairs, num_processes: int) -> Length:

@@ -74,7 +74,7 @@ def _optimized(run: Run, start: Start, parent: ParentRun | None, cache: Cache) -
     keep_memory()
     pa.array([0]).to_numpy()  # Imports pandas, if installed; a stop during this import in a thread could wait forever.
     setup = build_setup(run, start.state, parent)
-    state = restore(setup, start)
+    state = run.group.from_main(lambda: restore(setup, start))
     run.group.on_main(lambda: say("\n".join(describe_training(setup, cache))))
     if parent is not None:
         say(f"  begins with {parent.describe()}")

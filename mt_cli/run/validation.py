@@ -100,18 +100,9 @@ class Validator:
         with Progress("validate", len(sources), "sentence", leave=False) as progress:
             engine = TransformerEngine(objective.model, progress.advance, ReservedIds.of(data.tokenizers))
             max_tokens = self.longest_source or config.corpus.max_tokens
-            corpus, greedy, most = config.corpus, config.greedy_decoding, config.corpus.max_tokens
-            tagging = corpus.tagging.of_corpora
-            translator = Translator(
-                engine,
-                data.tokenizers,
-                greedy,
-                max_tokens,
-                tagging,
-                corpus.languages,
-                most,
-                Protection.of(corpus),
-            )
+            corpus, greedy = config.corpus, config.greedy_decoding
+            limits = corpus.tagging.of_corpora, corpus.languages, corpus.max_tokens, Protection.of(corpus)
+            translator = Translator(engine, data.tokenizers, greedy, max_tokens, *limits)
             hypotheses = group.map_shares(lambda share: _translated(translator, share), sources)
         languages = data.corpora["valid"].languages(corpus.languages_of("valid"))
         scores, directions = score_directions(self._scorer, languages, (hypotheses, references), _quick_scores)

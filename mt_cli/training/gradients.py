@@ -89,9 +89,8 @@ class GradientAccumulator:
             place = self.group.rank + index * self.group.size
             parts.append(self._add(_Part(batch.to(self.device), seed and (*seed, place))))
         sums = functools.reduce(LossSums.__add__, parts or [LossSums(*self.parameters[0].new_zeros(3))])
-        return sums if self.group.size == 1 else self._all_reduce(sums)
-
-    def _all_reduce(self, sums: LossSums) -> LossSums:
+        if self.group.size == 1:
+            return sums
         if self._is_empty:  # This process had no micro-batch at the end of the epoch.
             for weight in self.parameters:
                 weight.grad = torch.zeros_like(weight) if weight.grad is None else weight.grad.zero_()
@@ -202,8 +201,6 @@ class GradientAccumulator:
 
 
 class _Graph(NamedTuple):
-    """Captured work, and the memory that it reads."""
-
     memory: Batch
     work: Callable[[], None]
     buffers: list[Tensor]  # Tables of positions, which the model replaces by larger ones.
