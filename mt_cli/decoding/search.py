@@ -49,11 +49,14 @@ class LengthPenalty:
 
 
 class Pace(NamedTuple):
-    """How often a search reads which sentences are done, and when it drops them, which copies all keys and values."""
+    """When a search checks which sentences are done, and removes them from the batch (this copies keys and values)."""
 
     every_steps: int
-    largest_fraction: Fraction  # A batch keeps its size if a larger fraction of the sentences remains.
-    fewest: int  # So does a batch of at most this number of sentences.
+    """Steps between two checks."""
+    largest_fraction: Fraction
+    """Removes sentences only if at most this fraction of them remains."""
+    fewest: int
+    """Never removes from a batch of this size or less."""
 
 
 ON_CPU = Pace(1, Fraction(5, 6), 0)
@@ -224,10 +227,11 @@ class Beams:
         return cls(ids, impossible.index_fill(1, parents.new_zeros(1), 0.0), parents, ids, impossible, penalty)
 
     def extend(self, logits_RV: Tensor, mask: TokenMask) -> Beams:
-        """Continue each beam by its 2N best tokens and keep the best N of all continuations.
+        """Continue each beam by one token.
 
-        Continuations that end and are among the N best become finished hypotheses. Of the 2N best continuations, at
-        most N end, so N active hypotheses remain. The finished hypotheses of sentences that are done do not change.
+        Of the 2N best continuations of all beams, the N best that do not end in [EOS] are the new beams; those among
+        the N best that end compete with the finished hypotheses by length-penalised score. 2N suffice, because each
+        beam has only one continuation by [EOS]. The finished hypotheses of a sentence that is done do not change.
         """
         num_beams = self.ids.shape[1]
         candidates = best_tokens(logits_RV, 2 * num_beams, mask)

@@ -1,8 +1,9 @@
 """Multi-head attention (Vaswani et al. 2017, section 3.2).
 
-`attend` is scaled dot-product attention, softmax(query key^T / sqrt(K)) value, over a grid of sentences x positions;
-CPUs run it. `MultiHeadAttention` splits rows into heads around it. Packed rows are gathered into the grid, or, on a GPU
-with kernels for it, attend within their sequences (`packed_attention`). `cached_attention` is for steps of a search.
+`attend` is scaled dot-product attention, softmax(query key^T / sqrt(K)) value, over a grid of sentences x positions:
+the definition; on GPUs it calls a kernel. `MultiHeadAttention` splits rows into heads around it. Packed rows are gathered
+into the grid, or, on a GPU with kernels for it, attend within their sequences (`packed_attention`). `cached_attention` is
+for steps of a search.
 
 Legend of the shapes: N rows of queries, M rows of keys, B sentences, T query positions, S key positions, D d_model,
 H heads, K head dim.
@@ -32,10 +33,12 @@ Append = Callable[[KeysValues], KeysValues]
 
 
 class Memory(NamedTuple):
-    """Rows that may be attended to, as hidden states or as the keys and values of them."""
+    """What attention reads: hidden states, or keys and values that were already computed from them."""
 
     layout: PackedLayout
-    bias: Tensor | None  # Broadcasts to BxHxTxS, 0 for keys that may be attended to, -inf for others; None: no grid.
+    bias: Tensor | None
+    """Added to the scores, broadcast to BxHxTxS: 0 where attention is allowed, -inf elsewhere. None: packed rows for a
+    kernel, which masks by `layout.starts` and `is_causal` instead."""
     hidden: Tensor | None = None  # MxD.
     keys_values: KeysValues | None = None
 

@@ -75,8 +75,9 @@ class Arena:
 class KeyValueCache:
     """Keys and values of the source and of the target tokens read so far, so that no prefix is computed twice.
 
-    Each step adds N columns, one for each beam. All beams of a sentence read the same columns; `bias` hides those that
-    a beam does not descend from. It alone changes when beams change places.
+    Each step appends one column for each beam. Keys and values are never reordered: all beams of a sentence read all
+    its columns, and the mask `bias` is -inf at columns that are not in a beam's own history. When beams change places,
+    only rows of `bias` do.
 
     With an arena, tensors have fixed addresses and shapes that recur, so that a step can be captured and replayed.
     Sizes are rounded up by copies of the first sentence, and by positions that are masked.

@@ -197,10 +197,11 @@ def _block_sums(
         # Computed from the largest probability, which is never too small for a logarithm.
         largest_PC1, right_PC1 = scores_PCV.amax(dim=-1, keepdim=True), scores_PCV.gather(2, targets_PC1)
         log_sum_PC1 = largest_PC1 - probs_PCV.amax(dim=-1, keepdim=True).log()
-        to_all_PC1 = log_sum_PC1 - scores_PCV.mean(dim=-1, keepdim=True)
-        losses_PC3 = torch.cat([to_all_PC1, log_sum_PC1 - right_PC1, right_PC1 >= largest_PC1], dim=-1)
-        to_all_P, cross_entropy_P, num_correct_P = losses_PC3[:, :num_real].sum(dim=1).unbind(dim=-1)
-        smoothed = ((1 - loss.smoothing) * cross_entropy_P + loss.smoothing * to_all_P).mean()
+        # Label smoothing s: (1 - s) * -log p(target) + s * the mean over the vocabulary of -log p(token) (section 5.4).
+        uniform_PC1 = log_sum_PC1 - scores_PCV.mean(dim=-1, keepdim=True)
+        columns_PC3 = torch.cat([uniform_PC1, log_sum_PC1 - right_PC1, right_PC1 >= largest_PC1], dim=-1)
+        uniform_P, cross_entropy_P, num_correct_P = columns_PC3[:, :num_real].sum(dim=1).unbind(dim=-1)
+        smoothed = ((1 - loss.smoothing) * cross_entropy_P + loss.smoothing * uniform_P).mean()
         grad_PCV = None
         if num_passes == 2:
             divergence_C1, grad_PCV = _divergence(scores_PCV, log_sum_PC1, probs_PCV, loss.consistency or 0.0)

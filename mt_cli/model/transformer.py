@@ -203,7 +203,8 @@ class FeedForward(nn.Module):
 class Residual(nn.Module):
     """Residual connection around a sub-layer, with dropout and a norm.
 
-    The norm comes before the sub-layer (Xiong et al. 2020), or after the sum (section 5.4).
+    The norm comes before the sub-layer (Xiong et al. 2020), or after the sum: LayerNorm(x + Sublayer(x)) (section 3.1).
+    Dropout precedes the sum (section 5.4).
     """
 
     def __init__(self, config: ModelConfig) -> None:

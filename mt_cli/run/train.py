@@ -1,4 +1,4 @@
-"""A whole run: decide, create, prepare, set up, restore, optimize, finish. Does not start processes."""
+"""A whole run: decide, create, prepare, set up, restore, optimize, average, finish. Does not start processes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ from mt_cli.runtime.group import ALONE, Group
 def train(config: Config, runs: Path, fresh: bool = False, group: Group = ALONE) -> Report:
     """Start or resume the run that a config describes; return its report, which is also in the run directory.
 
-    An existing run is not changed before the corpora have been read and the device is available.
+    A run that goes on is not changed before the corpora have been read and the device is available; one that is
+    finished only gets the new values of its config. For a new run, `create` reads the corpora, trains the tokenizers
+    and completes the config in the main process, whose parent run and weights the others get in `optimize`.
 
     Raises InputError if the data, the device or an older run in the directory does not fit, DeviceMemoryError if the
     model or a pair does not fit in memory, DivergenceError if training diverges, and RunInterruptedError after a

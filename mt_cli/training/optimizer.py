@@ -171,9 +171,10 @@ def weight_norm(optimizer: torch.optim.Optimizer) -> Tensor:
 def learning_rate(config: TrainingConfig, step: int, num_steps: int | None, elapsed_seconds: float = 0.0) -> float:
     """Learning rate of step 1, 2, ...; `num_steps` is the number of the last step, if known.
 
-    All schedules rise linearly to the peak at `warmup_steps`. `inverse_sqrt` is equation 3 of Vaswani et al. 2017,
-    whose peak is d_model^-0.5 * warmup_steps^-0.5. `linear` and `cosine` then fall to zero at `num_steps` or when
-    `elapsed_seconds` reach `max_minutes`, whichever comes first. They never rise again.
+    It is the smaller of a linear warm-up to `config.learning_rate` and the decay of the schedule. `inverse_sqrt` is
+    equation 3 of Vaswani et al. 2017 if the peak is d_model^-0.5 * warmup_steps^-0.5. `linear` and `cosine` end at zero
+    at `num_steps` or when `elapsed_seconds` reach `max_minutes`, whichever comes first. They begin to fall halfway at
+    the latest, so a longer warm-up does not reach the peak.
     """
     warmup, peak = config.warmup_steps, config.learning_rate
     rising = peak * step / warmup if step < warmup else peak
