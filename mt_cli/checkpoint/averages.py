@@ -91,7 +91,9 @@ def average_runs(paths: Sequence[Path], output: Path) -> list[str]:
     model = runs[0].model
     model.load_state_dict(mean((run.model.state_dict() for run in runs), len(runs)))
     max_tokens = max(run.max_tokens for run in runs)
-    write_run(output, runs[0].config, runs[0].tokenizers, model, max_tokens, parents)
+    fractions = [run.state.several_sentences for run in runs if run.state.several_sentences is not None]
+    several = max(fractions, default=None)
+    write_run(output, runs[0].config, runs[0].tokenizers, model, max_tokens, parents, several)
     title = f"the mean of {len(runs)} runs" if len(runs) > 1 else "the run with merged adapters"
     return [f"{output}: {title}", *describe_lineage(parents, depth=1)]
 

@@ -88,6 +88,8 @@ class RunState:
     """With fp16, the scale of the loss and how it changes (`torch.amp.GradScaler.state_dict`)."""
     longest_source: int | None = None
     """Number of tokens of the longest training source; None if unknown, as for streams."""
+    several_sentences: float | None = None
+    """Fraction of training sources with several sentences; None if unknown, as for imported models."""
     fingerprints: dict[str, str] = field(default_factory=dict)
     """Fingerprints of corpora and tokenizers at the start of the run."""
     parents: list[Ancestor] = field(default_factory=list)

@@ -114,6 +114,7 @@ def write_run(
     model: Transformer,
     longest_source: int,
     parents: Sequence[Ancestor] = (),
+    several_sentences: float | None = None,
 ) -> TrainedRun:
     """Write a model that was trained elsewhere as a run; the new folder `output` gives the run its name.
 
@@ -125,7 +126,12 @@ def write_run(
         directory.create(config, tokenizers)
         try:
             digests = directory.tokenizer_digests()
-            state = RunState(fingerprints=digests, longest_source=longest_source, parents=list(parents))
+            state = RunState(
+                fingerprints=digests,
+                longest_source=longest_source,
+                several_sentences=several_sentences,
+                parents=list(parents),
+            )
             save_checkpoint(directory.best_path, model, asdict(state))
             return TrainedRun.load(folder)
         except InputError as error:

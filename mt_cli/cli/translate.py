@@ -47,7 +47,7 @@ def translate(
         File, file_option(_TEXT, "File with one sentence per line.", "standard input", "--input")
     ] = None,
     output_file: Annotated[File, file_option(_TEXT, "File for translations.", "standard output", "--output")] = None,
-    split_sentences: Annotated[bool, flag(_TEXT, "--split-sentences", "Split lines into sentences first.")] = False,
+    split_sentences: options.SplitSentencesOption = None,
     strict: Annotated[
         bool, flag(_TEXT, "--strict", "Exit status 1 if protected spans (corpus.protect) are lost or swapped.")
     ] = False,

@@ -255,6 +255,15 @@ def longest_source(data: Data, config: Config, before: int | None) -> int | None
     return min(config.corpus.max_tokens, max(longest, before or 0))
 
 
+def several_sentences(data: Data, config: Config, before: float | None) -> float:
+    """Fraction of training sources with several sentences; for a stream, that of the validation set.
+
+    `before` is the fraction in earlier training of the same weights; the larger number counts.
+    """
+    statistics = data.statistics.get("train") or data.statistics["valid"]
+    return max(statistics.several_sentences, config.training.concatenated_pairs, before or 0.0)
+
+
 def notes_on_tags(config: Config) -> list[str]:
     """Notes on evaluation sets without tags, if every corpus of `train` has a tag."""
     groups = config.corpus.groups.items() if config.corpus.tagging.is_required else ()

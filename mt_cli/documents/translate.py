@@ -238,9 +238,10 @@ def _translations(is_block: Mapping[str, bool], kinds: Sequence[str], job: Job) 
 def drafts_of(lines: Sequence[str], kinds: Sequence[str], job: Job, split_sentences: bool = False) -> list[Draft]:
     """Translations of lines with marks of these kinds, by the model of a job and, if it has one, by the second model.
 
-    With `split_sentences`, the sentences of each line are translated one by one, as they are if the job asks for it.
+    With `split_sentences`, the sentences of each line are translated one by one, unless the job says otherwise.
     """
-    search = {**job.search, "split_sentences": split_sentences or job.search.get("split_sentences", False)}
+    chosen = job.search.get("split_sentences")
+    search = {**job.search, "split_sentences": split_sentences or None if chosen is None else chosen}
     drafts = _drafts(lines, job.translator, InlineMarks(kinds, job.translator.protection), search)
     if job.then is None:
         return drafts

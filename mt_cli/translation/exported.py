@@ -42,6 +42,8 @@ class Description(BaseModel):
     """Number of tokens of the longest training source."""
     most_tokens: int = Field(ge=1, le=2**31)
     """`corpus.max_tokens`, the limit for a source."""
+    several_sentences: float | None = None
+    """Fraction of training sources with several sentences; None if unknown."""
     protect: tuple[str, ...] = ()
     protect_patterns: tuple[str, ...] = ()
     """`corpus.protect` and `corpus.protect_patterns`, the spans that become reserved entries."""
@@ -80,6 +82,7 @@ def describe(run: TrainedRun, folder: Path) -> None:
         is_tag_required=config.corpus.tagging.is_required,
         max_tokens=run.max_tokens,
         most_tokens=config.corpus.max_tokens,
+        several_sentences=run.state.several_sentences,
         protect=config.corpus.protect,
         protect_patterns=config.corpus.protect_patterns,
         source_vocab_size=source.vocab_size,

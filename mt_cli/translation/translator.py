@@ -37,6 +37,7 @@ from mt_cli.tokenizer.special_tokens import EOS, UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
 from mt_cli.translation.exported import digest_of_export, load_exported
 from mt_cli.translation.lines import Alignment, LineSplitter, Segment, TextHypothesis, Translation
+from mt_cli.translation.sentences import reads_single_sentences
 from mt_cli.translation.token_details import attended_words, details_of
 
 TextAndIds = tuple[str, Ids, Ids]
@@ -76,6 +77,8 @@ class Translator:
     protection: Protection = UNPROTECTED
     weights_digest: Callable[[], str] = lambda: ""
     """Digest of the weights in the dtype in which the engine computes; slow for large models."""
+    splits_sentences: bool = False
+    """True if the model has learned from single sentences, so that lines are split into sentences."""
 
     @classmethod
     def load(
@@ -104,6 +107,7 @@ class Translator:
             return cls(
                 *(exported, tokenizers, of.decoding, limits[0], of.tagging, languages, limits[1], of.protection),
                 lambda: digest_of_export(Path(paths[0])),
+                reads_single_sentences(of.several_sentences),
             )
         if engine != "mt":
             raise InputError(f"engine {engine}: use mt or ctranslate2")
@@ -118,12 +122,14 @@ class Translator:
         return cls(
             *(transformer, first.tokenizers, decoding, max_tokens, tagging, corpus.languages, most, protection),
             lambda: digest_of(model.state_dict()),
+            any(reads_single_sentences(run.state.several_sentences) for run in runs),
         )
 
     @property
     def digest(self) -> str:
         """Digest of everything that translations depend on, except the text and the options of the search."""
-        settings = self.max_tokens, self.most_tokens, self.tagging, self.languages, self.protection
+        limits = self.max_tokens, self.most_tokens, self.splits_sentences
+        settings = *limits, self.tagging, self.languages, self.protection
         return fingerprint(
             self.weights_digest(), [tokenizer.to_json() for tokenizer in self.tokenizers], repr(settings)
         )
@@ -189,14 +195,15 @@ class Translator:
         num_best: int = 1,
         tag: str | None = None,
         prefix: str = "",
-        split_sentences: bool = False,
+        split_sentences: bool | None = None,
         with_details: bool = False,
         **decoding: Any,
     ) -> list[Translation]:
         """Translate each sentence into up to `num_best` hypotheses with scores.
 
-        With `split_sentences`, each sentence of a line is translated separately. Raises InputError if the model was not
-        trained with the tag, an option is invalid, or a sentence is not a str.
+        With `split_sentences`, each sentence of a line is translated separately; None means that it is if the model has
+        learned from single sentences. Raises InputError if the model was not trained with the tag, an option is
+        invalid, or a sentence is not a str.
         """
         texts = _checked(sentences)
         if type(num_best) is not int or not 1 <= num_best <= _MOST_HYPOTHESES:
@@ -210,7 +217,8 @@ class Translator:
         )
         if self.protection and (reserved := [character for character in prefix if character in RESERVED]):
             raise InputError(f"prefix: U+{ord(reserved[0]):X} is reserved for protected spans; write the span itself")
-        split = [splitter.split(text, tag, split_sentences) for text in texts]
+        splits = self.splits_sentences if split_sentences is None else split_sentences
+        split = [splitter.split(text, tag, splits) for text in texts]
         lines = self._search(split, settings, num_best, prefix)
         return self.add_details(lines) if with_details else lines
 

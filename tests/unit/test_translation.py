@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -14,7 +15,14 @@ from mt_cli.decoding.engine import ForcedDecoding
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.training import train_tokenizer
-from mt_cli.translation.sentences import has_letters, has_words, sentences_of, split_point, units
+from mt_cli.translation.sentences import (
+    has_letters,
+    has_words,
+    reads_single_sentences,
+    sentences_of,
+    split_point,
+    units,
+)
 from mt_cli.translation.stream import repeats_itself
 from mt_cli.translation.translator import Translator
 
@@ -192,6 +200,15 @@ def test_word_alignments_refer_to_the_words_of_the_line(
     assert [tokens[0][source] for source, _ in item.details.alignment] == [
         tokens[1][target] for _, target in item.details.alignment
     ]
+
+
+@pytest.mark.parametrize(("several", "number"), [(None, 1), (0.0, 2), (0.5, 1)])
+def test_a_model_of_single_sentences_gets_single_sentences(pieces, several, number):
+    translator = Translator(Parrot(), (pieces,) * 2, DecodingConfig(), 99)
+    translator = replace(translator, splits_sentences=reads_single_sentences(several))
+    for chosen, expected in ((None, number), (True, 2), (False, 1)):
+        (item,) = translator.translate_fully(["Ab ba. Ab ba."], split_sentences=chosen)
+        assert len(item.segments) == expected
 
 
 @pytest.mark.parametrize("answer", ["ab\nab\rab\r\n", " ab  ab   ab "])
