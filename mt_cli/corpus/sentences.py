@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 
-_SENTENCE_END = re.compile(
-    r"""(?<=[.!?…])["'“”’»)\]]*\ +(?=[^\w\s]*[^\W\d_a-zà-öø-ÿ]|[^\w\s]*\d)   # a mark, a space, and no small letter
-      | (?<=[。！？។៕။])\ *(?=[^。！？។៕။」』”’）\s])                         # a mark that needs no space
-      | (?<=[।॥؟۔።፧།])\ +""",
-    re.VERBOSE,
-)
-_NO_END = re.compile(
-    r"(?:^|[\s(\"'„“«])(?:\w|Mrs?|Ms|Dr|Drs|Prof|St|Hr|Fr|Sig|Sigg|Dott|Sr|Sra|Mme|Mlle|No|Nr|Nos|Art|Abs|Bd|Vol|Fig|Abb"
-    r"|etc|vs|cf|ca|bzw|usw|vgl|z\.B|d\.h|u\.a|e\.g|i\.e|p\.es|[A-Z]\.(?:[A-Z]\.)*[A-Z]|pp?|ed|eds|Jan|Feb|Apr|Aug|Sept?"
-    r"|Oct|Okt|Nov|Dec|Dez|Inc|Ltd|Co|Corp|Jr|approx|\d{1,2})\.$"
-)
+from mt_cli.corpus.abbreviations import Abbreviations, abbreviations_of
+
+_MARKS = ".!?…"
+_ENDS = r"""(?<=[{marks}])["'“”’»)\]]*(?:[\ \u00a0]»)?\ +(?=[^\w\s]*\w)   # a mark, a space, a word
+      | (?<=[。！？។៕။])\ *(?=[^。！？។៕။」』”’）\s])          # a mark that needs no space
+      | (?<=[।॥؟۔።፧།])\ +
+      | (?<=։)\ *(?=\S)"""
+_SENTENCE_END = re.compile(_ENDS.format(marks=_MARKS), re.VERBOSE)
+_GREEK_SENTENCE_END = re.compile(_ENDS.format(marks=_MARKS + ";\u037e"), re.VERBOSE)
+_LAST_TOKEN = re.compile(r"[^\s(\[\"'“”„«]*$")
+_NEXT_WORD = re.compile(r"[^\w\s]*(\w+(?:['’]\w+)?)")
+_INITIALS = re.compile(r"(?:\w{1,2}[.-]+)+\w{1,2}|[^\W\d]")
 _LONGEST_NO_END = 16
 
 _FILLERS = "\u115f\u1160\u3164\uffa0"
@@ -46,19 +47,48 @@ def last_word(text: str) -> int:
     return len(text) - 1 - first_word(text[::-1])
 
 
-def sentences_of(text: str) -> list[tuple[str, str]]:
-    """Sentences of a text, each with the space that follows it.
+def sentences_of(text: str, language: str = "") -> list[tuple[str, str]]:
+    """Sentences of a text in a language, each with the space that follows it.
 
-    A full stop does not end a sentence after an initial, an ordinal number, or a common abbreviation of European
-    languages. Where this is wrong, two sentences stay together, which does no harm. Marks and emoji alone are not
-    a sentence.
+    A full stop does not end a sentence after an initial, an abbreviation or, in languages that write them with a full
+    stop, an ordinal number, unless the next word is one that begins sentences. Marks and emoji alone are not a
+    sentence.
     """
     sentences, start = [], 0
     first, last = first_word(text), last_word(text)
-    for match in _SENTENCE_END.finditer(text):
+    words = abbreviations_of(language)
+    pattern = _GREEK_SENTENCE_END if words.is_greek else _SENTENCE_END
+    for match in pattern.finditer(text):
         # Closing quotation marks and brackets belong to the sentence, the spaces after them do not.
         end = match.start() + len(match[0].rstrip(" "))
-        if first < end and match.end() <= last and not _NO_END.search(text[max(start, end - _LONGEST_NO_END) : end]):
+        if first < end and match.end() <= last and _is_end(text, start, match.start(), match.end(), words):
             sentences.append((text[start:end], text[end : match.end()]))
             start = match.end()
     return [*sentences, (text[start:], "")]
+
+
+def _is_end(text: str, start: int, mark_end: int, next_start: int, words: Abbreviations) -> bool:
+    """True if a mark ends the sentence that begins at `start`, by the words before and after the mark."""
+    if text[mark_end - 1] not in _MARKS and text[mark_end - 1] not in ";\u037e":
+        return True
+    following = _NEXT_WORD.match(text, next_start)
+    next_word = following[1] if following else ""
+    if next_word[:1].islower():
+        return False
+    if text[mark_end - 1] != ".":
+        return True
+    token_start = max(start, mark_end - 1 - _LONGEST_NO_END)
+    token_match = _LAST_TOKEN.search(text[token_start : mark_end - 1])
+    token = token_match[0].lower() if token_match else ""
+    if token in words.never:
+        return False
+    is_number = next_word[:1].isdigit()
+    if token.isdecimal():
+        if not text[start : mark_end - 1 - len(token)].strip():  # Of a numbered list.
+            return False
+        is_doubtful = words.has_ordinals and len(token) <= 2
+    elif token in words.before_numbers and is_number:
+        return False
+    else:
+        is_doubtful = token in words.seldom or bool(_INITIALS.fullmatch(token))
+    return not is_doubtful or next_word.lower() in words.starters

@@ -210,6 +210,7 @@ def encode_corpus(
     path: Path,
     advance: Advance = lambda done: None,
     protection: Protection = UNPROTECTED,
+    language: str = "",
 ) -> Statistics:
     """Write an Arrow file of the pairs with at most `max_tokens` on both sides, and a `.npy` file of their mask."""
     schema = encode_block([[], []], tokenizers, max_tokens, protection)[0].schema
@@ -221,7 +222,7 @@ def encode_corpus(
     def encode(block: pa.RecordBatch) -> tuple[pa.RecordBatch, Mask, list[bool]]:
         texts = [block.column(side).to_pylist() for side in SIDES]
         sample = texts[0][:: -(-len(texts[0]) // _SAMPLED_PER_BLOCK)]
-        are_several = [len(sentences_of(text)) > 1 for text in sample]
+        are_several = [len(sentences_of(text, language)) > 1 for text in sample]
         return *encode_block(texts, tokenizers, max_tokens, protection), are_several
 
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:
@@ -261,7 +262,7 @@ def encode_corpora(
         for name, corpus in corpora.items():
             with Progress(f"encoding {name}", len(corpus), "pair").counting() as advance:
                 path, most = folder / f"{name}.arrow", config.max_tokens
-                statistics = encode_corpus(corpus, tokenizers, most, path, advance, protection)
+                statistics = encode_corpus(corpus, tokenizers, most, path, advance, protection, config.source)
             (folder / f"{name}.json").write_text(json.dumps(asdict(statistics)), encoding="utf-8")
 
     def load(folder: Path) -> tuple[dict[str, EncodedPairs], dict[str, Statistics], dict[str, Mask]]:

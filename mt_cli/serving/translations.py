@@ -52,19 +52,19 @@ class SplitText:
                 continue
             start = part.index(stripped)
             before = target_before = "".join([*blanks, part[:start]])
-            for sentence, glue in _sentences(stripped, protection):
+            for sentence, glue in _sentences(stripped, direction[0], protection):
                 sentences.append(Sentence(sentence, before, target_before))
                 before, target_before = glue, glue_of_translations(glue, *direction)
             blanks = [part[start + len(stripped) :]]
         return cls(sentences, "".join(blanks))
 
 
-def _sentences(line: str, protection: Protection) -> Iterator[tuple[str, str]]:
+def _sentences(line: str, language: str, protection: Protection) -> Iterator[tuple[str, str]]:
     """Sentences of a line, each with the space after it."""
     masked, start = list(_BLANK.sub(" ", line)), 0
     for first, last in _spans(line, protection):
         masked[first:last] = _MARK * (last - first)
-    for sentence, glue in sentences_of("".join(masked)):
+    for sentence, glue in sentences_of("".join(masked), language):
         end = start + len(sentence)
         yield line[start:end], line[end : end + len(glue)]
         start = end + len(glue)

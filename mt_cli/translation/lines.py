@@ -246,7 +246,7 @@ class LineSplitter(NamedTuple):
         """
         start = len(text) - len(plain)
         segments: list[Segment] = []
-        sentences = sentences_of(plain) if split_sentences else [(plain, "")]
+        sentences = sentences_of(plain, self.languages[0]) if split_sentences else [(plain, "")]
         is_too_long = False
         for number, (sentence, glue) in enumerate(sentences, start=1):
             after = glue_of_translations(glue, *self.languages) if number < len(sentences) else ""
@@ -267,7 +267,7 @@ class LineSplitter(NamedTuple):
         (ids,) = self.tokenizer.encode([text])
         ids = ids if len(ids) > bool(before) else []  # `tokenizer.letters` may delete the whole line.
         length = len(ids) - bool(before)
-        sentences = sentences or (sentences_of(body) if length > self.max_tokens else ())
+        sentences = sentences or (sentences_of(body, self.languages[0]) if length > self.max_tokens else ())
         number = middle_of(sentences) if length > self.max_tokens else 0
         if number:
             between = sentences[number - 1][1]

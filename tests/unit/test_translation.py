@@ -83,12 +83,31 @@ def test_marks_and_emoji_alone_are_no_sentence(text, glue, tail):
         ["\u5929\u6c14\u5f88\u597d\u3002", "\u6211\u4eec\u8d70\u5427\uff01", "\u597d\u3002"],
         ["မိုးရွာသည်။", "လမ်းစိုသည်။"],
         ["ሰላም።", "እንዴት ነህ፧", "ደህና።"],
+        ["He is 5.", "She is 6.", "Das kostet 5 Mio. Euro."],
+        ["См. рис. 5 и табл. 3.", "Там всё."],
         ["Wait... no, e.g. this is one sentence.", "\u00bfY esto?", "\u00c1rboles."],
     ],
 )
 def test_a_text_is_split_into_its_sentences(sentences):
     glue = "" if re.match(f"[{SPACELESS}]", sentences[0]) else " "
     assert [sentence for sentence, _ in sentences_of(glue.join(sentences))] == sentences
+
+
+@pytest.mark.parametrize(
+    ("language", "sentences"),
+    [
+        ("el", ["Πού είναι;", "Τι λες\u037e", "Εδώ είναι ο κ. Νίκου."]),
+        ("en", ["See page 12; the rest; Then: page 12.", "The second half is here."]),
+        ("hy", ["Սա տուն է։", "Այն մեծ է։"]),
+        ("de", ["Am 3. Oktober kam er.", "Er ist 5.", "Sie ist 6."]),
+        ("it", ["Il dott. Rossi legge l'art. 5 a pag. 12.", "La casa costa 5 mln. di euro."]),
+        ("ru", ["Он дал им.", "Потом ушёл на ул. Мира."]),
+        ("pl", ["To kosztuje 5 tys. złotych.", "Prof. Nowak i dr. Kowalski idą."]),
+        ("es", ["Fuimos al mar.", "María vio los EE. UU. Ayer."]),
+    ],
+)
+def test_abbreviations_and_marks_are_those_of_the_language(language, sentences):
+    assert [sentence for sentence, _ in sentences_of(" ".join(sentences), language)] == sentences
 
 
 @pytest.mark.parametrize("part", ["A. ", "1. ", "It. ", ". ", "¿", "字。", "ab, ", "ab ab "])
