@@ -92,7 +92,7 @@ SplitSentencesOption = Annotated[
     flag(
         None,
         "--split-sentences/--no-split-sentences",
-        "Translate each sentence of a line alone; by default if the model has learned from single sentences.",
+        "Translate each sentence of a line alone; by default if training had no such lines.",
     ),
 ]
 BeamSizeOption = Annotated[int | None, _search("N", "Hypotheses kept per sentence; 1 is greedy search.", OF_RUN, min=1)]

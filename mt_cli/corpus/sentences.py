@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from mt_cli.corpus.abbreviations import Abbreviations, abbreviations_of
 
@@ -17,6 +19,9 @@ _LAST_TOKEN = re.compile(r"[^\s(\[\"'“”„«]*$")
 _NEXT_WORD = re.compile(r"[^\w\s]*(\w+(?:['’]\w+)?)")
 _INITIALS = re.compile(r"(?:\w{1,2}[.-]+)+\w{1,2}|[^\W\d]")
 _LONGEST_NO_END = 16
+_QUESTION = re.compile(r"[?？؟፧;\u037e][\"'“”’»)\]」』）]*$")
+_FEWEST = 0.01
+"""Fraction of training sources from which on a model has learned their kind."""
 
 _FILLERS = "\u115f\u1160\u3164\uffa0"
 """Letters of Unicode that are invisible."""
@@ -45,6 +50,42 @@ def first_word(text: str) -> int:
 def last_word(text: str) -> int:
     """Index of the last letter or digit; -1 if there is none."""
     return len(text) - 1 - first_word(text[::-1])
+
+
+class SentencesSeen(NamedTuple):
+    """Fractions of training sources in which a sentence is followed by another one."""
+
+    after_questions: float = 0.0
+    after_others: float = 0.0
+
+    @classmethod
+    def of(cls, texts: Sequence[str], language: str) -> SentencesSeen:
+        """Fractions for these sources."""
+        kinds = [{bool(_QUESTION.search(part)) for part, glue in sentences_of(text, language)[:-1]} for text in texts]
+        return cls(*(sum(kind in of_text for of_text in kinds) / max(1, len(texts)) for kind in (True, False)))
+
+    def with_other(self, other: SentencesSeen) -> SentencesSeen:
+        """The larger fractions of both."""
+        return SentencesSeen(*map(max, self, other))
+
+    def parts_of(self, text: str, language: str) -> list[tuple[str, str]]:
+        """Parts of a text, each with the space that follows it, that are like the training sources.
+
+        The text is whole if there are lines of several sentences in training. A question stays with its answer if there
+        are such lines.
+        """
+        if self.after_others >= _FEWEST:
+            return [(text, "")]
+        parts: list[tuple[str, str]] = []
+        has_question = False
+        for sentence, glue in sentences_of(text, language):
+            is_question = bool(_QUESTION.search(sentence))
+            if has_question and not is_question and self.after_questions >= _FEWEST:
+                question, space = parts.pop()
+                sentence = question + space + sentence
+            parts.append((sentence, glue))
+            has_question = is_question
+        return parts
 
 
 def sentences_of(text: str, language: str = "") -> list[tuple[str, str]]:

@@ -23,6 +23,7 @@ from mt_cli.corpus.language_checks import key_of
 from mt_cli.corpus.protected_text import Protection
 from mt_cli.corpus.reading import read_corpora
 from mt_cli.corpus.rows import Pair, untagged
+from mt_cli.corpus.sentences import SentencesSeen
 from mt_cli.corpus.sources import content_of, names_of, notes_on_files
 from mt_cli.corpus.text_hashes import Hashes, PairHashes, hashes_of, pair_hashes, seed_of
 from mt_cli.data.batches import MixedPairs, TrainingPairs, count_batches, shares_by_temperature
@@ -255,13 +256,14 @@ def longest_source(data: Data, config: Config, before: int | None) -> int | None
     return min(config.corpus.max_tokens, max(longest, before or 0))
 
 
-def several_sentences(data: Data, config: Config, before: float | None) -> float:
-    """Fraction of training sources with several sentences; for a stream, that of the validation set.
+def sentences_seen(data: Data, config: Config, before: SentencesSeen | None) -> SentencesSeen:
+    """Fractions of training sources with several sentences; for a stream, those of the validation set.
 
-    `before` is the fraction in earlier training of the same weights; the larger number counts.
+    `before` has the fractions in earlier training of the same weights; the larger ones count.
     """
     statistics = data.statistics.get("train") or data.statistics["valid"]
-    return max(statistics.several_sentences, config.training.concatenated_pairs, before or 0.0)
+    concatenated = SentencesSeen(config.training.concatenated_pairs, config.training.concatenated_pairs)
+    return statistics.sentences.with_other(concatenated).with_other(before or SentencesSeen())
 
 
 def notes_on_tags(config: Config) -> list[str]:

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from mt_cli.config.sections import Config
 from mt_cli.corpus.protected_text import Protection
+from mt_cli.corpus.sentences import SentencesSeen
 from mt_cli.corpus.sources import names_of
-from mt_cli.data.prepare import Data, longest_source, several_sentences
+from mt_cli.data.prepare import Data, longest_source, sentences_seen
 from mt_cli.decoding.constraints import ReservedIds
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import DivergenceError
@@ -32,7 +33,6 @@ from mt_cli.model.loss import Objective
 from mt_cli.model.transformer import Transformer, with_dtype
 from mt_cli.runtime.console import Progress, truncate
 from mt_cli.runtime.group import ALONE, Group
-from mt_cli.translation.sentences import reads_single_sentences
 from mt_cli.translation.translator import Translator
 
 _QUICK_METRICS = ("bleu", "chrf", "cer", "wer")
@@ -63,8 +63,8 @@ class Validation:
 class Validator:
     """Validates models on the validation set of a run, in the number format of training.
 
-    `longest_before` is the number of tokens of the longest source in earlier training of the model, and
-    `several_before` the fraction of sources with several sentences.
+    `longest_before` is the number of tokens of the longest source in earlier training of the model, and `seen_before`
+    has the fractions of sources with several sentences.
     """
 
     def __init__(
@@ -75,14 +75,14 @@ class Validator:
         dtype: torch.dtype,
         device: torch.device | None = None,
         longest_before: int | None = None,
-        several_before: float | None = None,
+        seen_before: SentencesSeen | None = None,
     ) -> None:
         self._objective, self._data, self._config = objective, data, config
         self._dtype, self._device = dtype, device
         self.longest_source = longest_source(data, config, longest_before)
         """Number of tokens of the longest training source; None if unknown, as for a stream."""
-        self.several_sentences = several_sentences(data, config, several_before)
-        """Fraction of training sources with several sentences."""
+        self.sentences_seen = sentences_seen(data, config, seen_before)
+        """Fractions of training sources with several sentences."""
         self._scorer = scorer_of(config, "valid")
         self.best_metric = best_metric_of(config, self._scorer)
         """Metric that selects the best checkpoint."""
@@ -116,7 +116,7 @@ class Validator:
                 corpus.languages,
                 most,
                 Protection.of(corpus),
-                splits_sentences=reads_single_sentences(self.several_sentences),
+                sentences_seen=self.sentences_seen,
             )
             hypotheses = group.map_shares(lambda share: _translated(translator, share), sources)
         languages = data.corpora["valid"].languages(corpus.languages_of("valid"))

@@ -17,6 +17,7 @@ from mt_cli.config.tags import Tagging
 from mt_cli.corpus.augmented_text import is_in_capitals, lower, upper
 from mt_cli.corpus.protected_text import NO_TEXT, UNPROTECTED, ProtectedText, Protection, Restored
 from mt_cli.corpus.rows import tagged_text, untagged
+from mt_cli.corpus.sentences import SentencesSeen
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
@@ -208,8 +209,10 @@ class LineSplitter(NamedTuple):
     protection: Protection = UNPROTECTED
     lowers_capitals: bool = False
     """True if lines in capitals are given to the model in small letters."""
+    sentences_seen: SentencesSeen | None = None
+    """Fractions of training sources with several sentences; None if unknown."""
 
-    def split(self, source: str, tag: str | None, split_sentences: bool) -> Translation:
+    def split(self, source: str, tag: str | None, split_sentences: bool | None) -> Translation:
         """Split a line into segments; each begins with the tag of the line, or with the tag that `Tagging` chooses."""
         text = " ".join(source.split())
         plain = untagged(text, self.tagging.tags)
@@ -239,14 +242,18 @@ class LineSplitter(NamedTuple):
         contents = tuple(_LINE_END.sub(" ", content) for content in body.contents)
         return ProtectedText(" ".join(body.text.split()), contents)
 
-    def _split(self, before: str, text: str, plain: str, split_sentences: bool) -> tuple[list[Segment], bool]:
+    def _split(self, before: str, text: str, plain: str, split_sentences: bool | None) -> tuple[list[Segment], bool]:
         """Segments of a line, given with its tag and without; also whether the line or a sentence of it is too long.
 
         `before` is the tag before each segment, and a space.
         """
         start = len(text) - len(plain)
         segments: list[Segment] = []
-        sentences = sentences_of(plain, self.languages[0]) if split_sentences else [(plain, "")]
+        sentences = [(plain, "")]
+        if split_sentences:
+            sentences = sentences_of(plain, self.languages[0])
+        elif split_sentences is None and self.sentences_seen is not None:
+            sentences = self.sentences_seen.parts_of(plain, self.languages[0])
         is_too_long = False
         for number, (sentence, glue) in enumerate(sentences, start=1):
             after = glue_of_translations(glue, *self.languages) if number < len(sentences) else ""

@@ -15,13 +15,11 @@ __all__ = [
     "has_letters",
     "has_words",
     "middle_of",
-    "reads_single_sentences",
     "sentences_of",
     "split_point",
     "units",
 ]
 
-_FEWEST_LINES_OF_SEVERAL = 0.01
 _BREAKS = (
     re.compile(r"(?<=[.!?…।॥؟۔።፧]) |(?<=[。！？។៕။།]) ?(?=[^。！？។៕။།」』”’）\s])"),
     re.compile(r"(?<=[,;:،؛]) |(?<=[、，；：၊]) ?(?=\S)"),
@@ -35,14 +33,6 @@ def glue_of_translations(glue: str, source: str, target: str) -> str:
     if not writes_spaces(target):
         return ""
     return glue if writes_spaces(source) else " "
-
-
-def reads_single_sentences(several: float | None) -> bool:
-    """True if a model has learned from single sentences: it would lose all but one of a line of several.
-
-    `several` is the fraction of its training sources with several sentences; None if unknown.
-    """
-    return several is not None and several < _FEWEST_LINES_OF_SEVERAL
 
 
 def middle_of(sentences: Sequence[tuple[str, str]]) -> int:

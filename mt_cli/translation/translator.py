@@ -24,6 +24,7 @@ from mt_cli.corpus.cache import fingerprint
 from mt_cli.corpus.languages import primary
 from mt_cli.corpus.protected_text import RESERVED, UNPROTECTED, Protection
 from mt_cli.corpus.rows import chosen_tag, tagged_text
+from mt_cli.corpus.sentences import SentencesSeen
 from mt_cli.decoding.constraints import ReservedIds
 from mt_cli.decoding.engine import Engine, ForcedDecoding, Ids, Sentence, TransformerEngine
 from mt_cli.decoding.search import Hypothesis
@@ -37,7 +38,6 @@ from mt_cli.tokenizer.special_tokens import EOS, UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
 from mt_cli.translation.exported import digest_of_export, load_exported
 from mt_cli.translation.lines import Alignment, LineSplitter, Segment, TextHypothesis, Translation
-from mt_cli.translation.sentences import reads_single_sentences
 from mt_cli.translation.token_details import attended_words, details_of
 
 TextAndIds = tuple[str, Ids, Ids]
@@ -77,8 +77,8 @@ class Translator:
     protection: Protection = UNPROTECTED
     weights_digest: Callable[[], str] = lambda: ""
     """Digest of the weights in the dtype in which the engine computes; slow for large models."""
-    splits_sentences: bool = False
-    """True if the model has learned from single sentences, so that lines are split into sentences."""
+    sentences_seen: SentencesSeen | None = None
+    """Fractions of training sources with several sentences, which decide how lines are split; None if unknown."""
 
     @classmethod
     def load(
@@ -107,7 +107,7 @@ class Translator:
             return cls(
                 *(exported, tokenizers, of.decoding, limits[0], of.tagging, languages, limits[1], of.protection),
                 lambda: digest_of_export(Path(paths[0])),
-                reads_single_sentences(of.several_sentences),
+                of.sentences_seen,
             )
         if engine != "mt":
             raise InputError(f"engine {engine}: use mt or ctranslate2")
@@ -122,13 +122,13 @@ class Translator:
         return cls(
             *(transformer, first.tokenizers, decoding, max_tokens, tagging, corpus.languages, most, protection),
             lambda: digest_of(model.state_dict()),
-            any(reads_single_sentences(run.state.several_sentences) for run in runs),
+            first.state.sentences_seen,
         )
 
     @property
     def digest(self) -> str:
         """Digest of everything that translations depend on, except the text and the options of the search."""
-        limits = self.max_tokens, self.most_tokens, self.splits_sentences
+        limits = self.max_tokens, self.most_tokens, self.sentences_seen
         settings = *limits, self.tagging, self.languages, self.protection
         return fingerprint(
             self.weights_digest(), [tokenizer.to_json() for tokenizer in self.tokenizers], repr(settings)
@@ -201,9 +201,9 @@ class Translator:
     ) -> list[Translation]:
         """Translate each sentence into up to `num_best` hypotheses with scores.
 
-        With `split_sentences`, each sentence of a line is translated separately; None means that it is if the model has
-        learned from single sentences. Raises InputError if the model was not trained with the tag, an option is
-        invalid, or a sentence is not a str.
+        With `split_sentences`, each sentence of a line is translated separately; None means that lines are split into
+        parts such as the model has learned from. Raises InputError if the model was not trained with the tag, an option
+        is invalid, or a sentence is not a str.
         """
         texts = _checked(sentences)
         if type(num_best) is not int or not 1 <= num_best <= _MOST_HYPOTHESES:
@@ -214,11 +214,11 @@ class Translator:
         splitter = LineSplitter(
             *(self.source_tokenizer, self.max_tokens, self.tagging, self.languages, most_tokens, self.protection),
             lowers_capitals=settings.capitals == "lower",
+            sentences_seen=self.sentences_seen,
         )
         if self.protection and (reserved := [character for character in prefix if character in RESERVED]):
             raise InputError(f"prefix: U+{ord(reserved[0]):X} is reserved for protected spans; write the span itself")
-        splits = self.splits_sentences if split_sentences is None else split_sentences
-        split = [splitter.split(text, tag, splits) for text in texts]
+        split = [splitter.split(text, tag, split_sentences) for text in texts]
         lines = self._search(split, settings, num_best, prefix)
         return self.add_details(lines) if with_details else lines
 

@@ -87,10 +87,10 @@ def test_pairs_that_are_too_long_are_counted_by_part(tmp_path):
 
 
 def test_lines_of_several_sentences_are_counted(tmp_path):
-    pairs = [("One here. Two there.", "x"), ("One", "y"), ("One.", "z"), ("One Two.", "w")]
+    pairs = [("One here. Two there.", "x"), ("One? Two.", "y"), ("One.", "z"), ("One Two.", "w")]
     config = corpus_config(tmp_path, [write(tmp_path / "a.tsv", pairs)])
     _, statistics, _ = encode(tmp_path, config, tokenizers_for(pairs))
-    assert statistics.several_sentences == 0.25
+    assert statistics.sentences == (0.25, 0.25)
 
 
 @pytest.mark.parametrize("algorithm", ["word_level", "char", "bpe"])

@@ -11,6 +11,7 @@ from linear import assert_linear
 from mt_cli.config.sections import DecodingConfig, TokenizerConfig
 from mt_cli.config.tags import Tagging
 from mt_cli.corpus.languages import SPACELESS
+from mt_cli.corpus.sentences import SentencesSeen
 from mt_cli.decoding.engine import ForcedDecoding
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.tokenizer.special_tokens import UNK_ID
@@ -18,7 +19,6 @@ from mt_cli.tokenizer.training import train_tokenizer
 from mt_cli.translation.sentences import (
     has_letters,
     has_words,
-    reads_single_sentences,
     sentences_of,
     split_point,
     units,
@@ -221,13 +221,14 @@ def test_word_alignments_refer_to_the_words_of_the_line(
     ]
 
 
-@pytest.mark.parametrize(("several", "number"), [(None, 1), (0.0, 2), (0.5, 1)])
-def test_a_model_of_single_sentences_gets_single_sentences(pieces, several, number):
+@pytest.mark.parametrize(("seen", "number"), [(None, 1), ((0.0, 0.0), 4), ((0.5, 0.0), 3), ((0.0, 0.5), 1)])
+def test_lines_are_split_into_parts_such_as_the_model_has_learned(pieces, seen, number):
     translator = Translator(Parrot(), (pieces,) * 2, DecodingConfig(), 99)
-    translator = replace(translator, splits_sentences=reads_single_sentences(several))
-    for chosen, expected in ((None, number), (True, 2), (False, 1)):
-        (item,) = translator.translate_fully(["Ab ba. Ab ba."], split_sentences=chosen)
+    translator = replace(translator, sentences_seen=seen and SentencesSeen(*seen))
+    for chosen, expected in ((None, number), (True, 4), (False, 1)):
+        (item,) = translator.translate_fully(["Ab ba. Ab ba? Ab. Ab ba?"], split_sentences=chosen)
         assert len(item.segments) == expected
+        assert item.text == "Ab ba. Ab ba? Ab. Ab ba?"
 
 
 @pytest.mark.parametrize("answer", ["ab\nab\rab\r\n", " ab  ab   ab "])
