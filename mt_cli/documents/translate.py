@@ -21,6 +21,7 @@ from mt_cli.documents.formats import check_document_size, is_document, read_docu
 from mt_cli.documents.inline_marks import InlineMarks
 from mt_cli.documents.inline_tags import Piece, Tag
 from mt_cli.documents.language import has_letters, is_identifier
+from mt_cli.documents.tables import ColumnError
 from mt_cli.errors import InputError, MtError
 from mt_cli.runtime.console import Progress, listed, say
 from mt_cli.runtime.files import read_model, real_path, write_output, write_text, writing
@@ -102,8 +103,9 @@ def translate_documents(path: Path, output: Path, job: Job, is_strict: bool) -> 
 
 def _translate_folder(path: Path, output: Path, job: Job) -> None:
     """Translate the documents of a folder that are not done."""
-    files = (file for file in path.rglob("*") if file.is_file() and is_document(file) and file.name != RECORD)
-    names = sorted(file.relative_to(path) for file in files)
+    files = [file for file in path.rglob("*") if file.is_file() and file.name != RECORD]
+    names = sorted(file.relative_to(path) for file in files if is_document(file))
+    job.counts["other files"] = len(files) - len(names)
     if not names:
         raise InputError(f"{path}: has no documents whose text can be translated")
     if real_path(output).is_relative_to(real_path(path)):
@@ -127,8 +129,15 @@ def _translate_folder(path: Path, output: Path, job: Job) -> None:
             continue
         if before and before not in known:
             raise InputError(f"{target}: was not written by this command, or has changed since; choose a new folder")
+        try:
+            document = read_document(source, job.options)
+        except ColumnError:
+            if job.options.column is not None:
+                raise
+            say(f"note: {shown}: a table with several columns, skipped; --column chooses one")
+            continue
         say(f"{shown} ({number:,} of {len(names):,})")
-        content = translated(source, job)
+        content = translated_document(document, str(source), job)
         done[shown] = key, hashlib.sha256(content).hexdigest(), before  # Before it is written, so none is unknown.
         write_text(record, json.dumps(done, indent=1, ensure_ascii=False) + "\n")
         with writing(target.parent):
@@ -305,10 +314,13 @@ def _problem_of(item: Translation) -> str | None:
 
 def _summary(counts: Counter[str]) -> str:
     """Numbers of documents and texts, as one line."""
-    documents, before, texts = (counts.pop(name, 0) for name in ("documents", "done before", "texts"))
+    names = ("documents", "done before", "texts", "other files")
+    documents, before, texts, others = (counts.pop(name, 0) for name in names)
+    were = "file of another format was" if others == 1 else "files of other formats were"
+    unread = f"; {others:,} {were} not read" if others else ""
     if before and not documents:
-        return f"all {before:,} documents were done before"
+        return f"all {before:,} documents were done before{unread}"
     rows = [("text" if texts == 1 else "texts", texts), *counts.items()]
     shown = [f"{number:,} {name}" for name, number in rows if number]
     earlier = f" ({before:,} more were done before)" if before else ""
-    return f"{documents:,} document{'s' * (documents != 1)}{earlier}: {', '.join(shown) or 'no text'}"
+    return f"{documents:,} document{'s' * (documents != 1)}{earlier}: {', '.join(shown) or 'no text'}{unread}"
