@@ -7,34 +7,28 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import RootModel
 
 from mt_cli.corpus.cache import digest_of_file
-from mt_cli.corpus.protected_text import UNPROTECTED, have_other_order
-from mt_cli.documents.aligned_tags import TextWithoutTags
 from mt_cli.documents.document import Document, DocumentError, Options, Unit
 from mt_cli.documents.formats import check_document_size, is_document, read_document
-from mt_cli.documents.inline_marks import InlineMarks
-from mt_cli.documents.inline_tags import Piece, Tag
 from mt_cli.documents.language import has_letters, is_identifier
 from mt_cli.documents.tables import ColumnError
 from mt_cli.errors import InputError, MtError
 from mt_cli.runtime.console import Progress, listed, say
 from mt_cli.runtime.files import read_model, real_path, write_output, write_text, writing
-from mt_cli.translation.lines import Translation
-from mt_cli.translation.stream import blocks
+from mt_cli.translation.drafts import SPANS_LOST, SPANS_REORDERED, Draft, drafts_with_marks
+from mt_cli.translation.inline_marks import InlineMarks
+from mt_cli.translation.stream import blocks, notices_on
 from mt_cli.translation.translator import Translator
 
 RECORD = ".mt-translated.json"
 """File of an output folder that names the documents that are done."""
-SPANS_LOST = "a protected span of the source is missing"
-SPANS_REORDERED = "placeholders such as %s are in another order than in the source"
 EMPTY = "the translation is empty, so the text stays as it is"
-MARKS_GUESSED = "the place of a tag or another mark is a guess"
 _SOFT_BREAKS = re.compile(r"(?:(?<![ \t])[ \t]++)?+(?:\r\n|\n|\r)[ \t]*")
 _LINE_ENDS = re.compile(r"(\r\n|\n|\r)")
 
@@ -66,19 +60,6 @@ class Job:
     def notes(self) -> Mapping[str, str]:
         """Message for each problem, with the places of its texts."""
         return {problem: f"review {listed(places)}: {problem}" for problem, places in self.places_for_review.items()}
-
-
-class Draft(NamedTuple):
-    """Translation of a text."""
-
-    text: str
-    problem: str | None = None
-    """Reason why it needs a review."""
-    item: Translation | None = None
-    """Translation by the model; of a text whose marks were placed by alignment, without them. None after a second
-    model."""
-    others: Sequence[str] = ()
-    """Texts of the other hypotheses of `item`, with the marks."""
 
 
 def translate_documents(path: Path, output: Path, job: Job, is_strict: bool) -> None:
@@ -184,7 +165,8 @@ def _written(
     parts, places = {}, [*document.places()]
     for index, unit in written.items():
         problems = dict.fromkeys(translations[line].problem for line in _lines_of(unit))
-        for problem in filter(None, problems):
+        items = [item for line in _lines_of(unit) if (item := translations[line].item)]
+        for problem in (*filter(None, problems), *(notice for item in items for notice in notices_on(item))):
             place = f"{name}, {places[index]}"
             if place not in job.places_for_review[problem][-1:]:  # Several texts may be on one line.
                 job.places_for_review[problem].append(place)
@@ -251,31 +233,20 @@ def drafts_of(lines: Sequence[str], kinds: Sequence[str], job: Job, split_senten
     """
     chosen = job.search.get("split_sentences")
     search = {**job.search, "split_sentences": split_sentences or None if chosen is None else chosen}
-    drafts = _drafts(lines, job.translator, InlineMarks(kinds, job.translator.protection), search)
+    drafts = drafts_with_marks(lines, job.translator, InlineMarks(kinds, job.translator.protection), search)
+    _keep_untranslated(drafts, lines, kinds)
     if job.then is None:
         return drafts
     nexts = drafts_of([draft.text for draft in drafts], kinds, job.then, split_sentences)
     return [Draft(after.text, draft.problem or after.problem) for draft, after in zip(drafts, nexts, strict=True)]
 
 
-def _drafts(lines: Sequence[str], translator: Translator, marks: InlineMarks, search: Mapping[str, Any]) -> list[Draft]:
-    """Drafts of lines. Marks that the model does not protect, or that it loses, are placed by alignment."""
-    plain = {row: pieces for row, line in enumerate(lines) if (pieces := marks.without_unprotected(line))}
-    drafts = _placed(lines, plain, translator, search)
-    broken = [row for row, line in enumerate(lines) if not marks.has_same_marks(line, drafts[row].text)]
-    again = {number: marks.without_any(lines[row]) for number, row in enumerate(broken)}
-    for row, draft in zip(broken, _placed([lines[row] for row in broken], again, translator, search), strict=True):
-        drafts[row] = draft
-    for number, row in enumerate(broken):
-        has_placeholder = any(isinstance(piece, Tag) and piece.is_placeholder for piece in again[number])
-        is_changed = drafts[row].text != lines[row]
-        if has_placeholder and is_changed and not drafts[row].problem:  # The sentence was translated without it.
-            drafts[row] = drafts[row]._replace(problem=MARKS_GUESSED)
-    plain_marks = replace(marks, protection=UNPROTECTED)
+def _keep_untranslated(drafts: list[Draft], lines: Sequence[str], kinds: Sequence[str]) -> None:
+    """Replace empty translations by their sources."""
+    marks = InlineMarks(kinds)
     for row, line in enumerate(lines):
-        if not _has_words(drafts[row].text, plain_marks) and _has_words(line, plain_marks):
+        if not _has_words(drafts[row].text, marks) and _has_words(line, marks):
             drafts[row] = drafts[row]._replace(text=line, problem=EMPTY, others=())
-    return drafts
 
 
 def _has_words(text: str, marks: InlineMarks) -> bool:
@@ -283,33 +254,6 @@ def _has_words(text: str, marks: InlineMarks) -> bool:
     if text.replace(" ", "").isalnum():  # Most texts of few words; the marks of a text take longer to find.
         return True
     return any(map(str.isalnum, "".join(piece for piece in marks.without_any(text) if isinstance(piece, str))))
-
-
-def _placed(
-    lines: Sequence[str], pieces: Mapping[int, Sequence[Piece]], translator: Translator, search: Mapping[str, Any]
-) -> list[Draft]:
-    """Drafts of lines; those with `pieces`, by their index, are translated without the tags among them."""
-    texts = {row: text for row in pieces if (text := TextWithoutTags.of(lines[row], pieces[row]))}
-    sources = [texts[row].plain if row in texts else line for row, line in enumerate(lines)]
-    items = translator.translate_fully(sources, **search)
-    has_others = search.get("num_best", 1) > 1
-    ranks = [[item, *(map(item.at_rank, range(1, len(item.hypotheses))) if has_others else ())] for item in items]
-    drafts = [Draft(item.text, _problem_of(item), item, [other.text for other in others]) for item, *others in ranks]
-    ranked = [(row, item) for row in texts for item in ranks[row]]
-    placed = defaultdict[int, list[tuple[str, bool]]](list)
-    for (row, item), alignment in zip(ranked, translator.word_alignments([item for _, item in ranked]), strict=True):
-        placed[row].append(texts[row].with_tags(item.text, alignment))
-    for row, ((content, is_guess), *others) in placed.items():
-        is_reordered = have_other_order(lines[row], content)  # Tags may have placeholders, too.
-        problem = drafts[row].problem or (SPANS_REORDERED if is_reordered else MARKS_GUESSED if is_guess else None)
-        drafts[row] = Draft(content, problem, items[row], [text for text, _ in others])
-    return drafts
-
-
-def _problem_of(item: Translation) -> str | None:
-    if item.lost_spans:
-        return SPANS_LOST
-    return SPANS_REORDERED if item.reordered_spans else None
 
 
 def _summary(counts: Counter[str]) -> str:

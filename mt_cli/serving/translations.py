@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from mt_cli.corpus.protected_text import UNPROTECTED, Protection
-from mt_cli.documents.inline_marks import PLACEHOLDERS, InlineMarks
-from mt_cli.documents.inline_tags import Tag
-from mt_cli.documents.translate import Draft, Job, drafts_of
+from mt_cli.documents.translate import Job, drafts_of
 from mt_cli.serving.models import Direction
 from mt_cli.serving.scheduling import Ticket
+from mt_cli.translation.drafts import Draft
+from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks
+from mt_cli.translation.inline_tags import Tag
 from mt_cli.translation.lines import Translation
 from mt_cli.translation.sentences import glue_of_translations, sentences_of, units
 

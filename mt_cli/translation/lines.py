@@ -95,6 +95,17 @@ class Segment:
         return self.protected.restore(self.hypotheses[rank].text) if self.text else Restored(self.protected.original)
 
 
+class MarkedTexts(NamedTuple):
+    """Translations with the marks of a line that the model does not protect."""
+
+    texts: Sequence[str]
+    """Text of each hypothesis."""
+    lost: Sequence[tuple[str, ...]]
+    """Marks that each text lacks."""
+    is_guess: bool
+    """True if no word tells where a mark of the best translation belongs."""
+
+
 @dataclass(frozen=True)
 class Translation:
     """A line and its translation, segment by segment."""
@@ -113,6 +124,8 @@ class Translation:
     details: Details | None = None
     capitals_of: str | None = None
     """Language in whose capitals the translation is written; None if it stays as the model wrote it."""
+    marked: MarkedTexts | None = None
+    """Texts with marks such as `%s`, which the other fields may lack; None for a line without."""
 
     @cached_property
     def hypotheses(self) -> list[tuple[str, float]]:
@@ -124,6 +137,8 @@ class Translation:
         hypotheses = []
         for rank in range(min((len(segment.hypotheses) for segment in self.searched), default=1)):
             texts = [segment.restored(rank).text + segment.glue for segment in self.segments]
+            if self.marked is not None:
+                texts = [self.marked.texts[rank]]
             scores = [segment.hypotheses[rank].hypothesis.score for segment in self.searched]
             hypotheses.append(("".join(texts), sum(scores) / len(scores) if scores else 0.0))
         return hypotheses
@@ -150,7 +165,8 @@ class Translation:
 
     def lost_in(self, rank: int) -> tuple[str, ...]:
         """Protected spans of the line that a hypothesis lacks, by its rank from 0."""
-        return tuple(span for segment in self.segments for span in segment.restored(rank).lost)
+        lost = (span for segment in self.segments for span in segment.restored(rank).lost)
+        return (*lost, *(self.marked.lost[rank] if self.marked is not None else ()))
 
     def reordered_in(self, rank: int) -> tuple[str, ...]:
         """Placeholders without numbers, if a hypothesis has them in another order."""
@@ -171,7 +187,8 @@ class Translation:
         segments = [
             replace(part, hypotheses=part.hypotheses[rank:][:1]) if part.text else part for part in self.segments
         ]
-        return replace(self, segments=segments, details=None)
+        marked = self.marked and MarkedTexts(self.marked.texts[rank:][:1], self.marked.lost[rank:][:1], False)
+        return replace(self, segments=segments, details=None, marked=marked)
 
     def with_hypotheses(self, hypotheses: Iterator[Sequence[TextHypothesis]]) -> Translation:
         """Copy with the next item of `hypotheses` in each segment that is not empty."""

@@ -36,7 +36,9 @@ from mt_cli.runtime.devices import pick_device, pick_precision, use_threads
 from mt_cli.runtime.group import ALONE, Group
 from mt_cli.tokenizer.special_tokens import EOS, UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
+from mt_cli.translation.drafts import translations_with_marks
 from mt_cli.translation.exported import digest_of_export, load_exported
+from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks, may_have_marks
 from mt_cli.translation.lines import Alignment, LineSplitter, Segment, TextHypothesis, Translation
 from mt_cli.translation.token_details import attended_words, details_of
 
@@ -197,18 +199,24 @@ class Translator:
         prefix: str = "",
         split_sentences: bool | None = None,
         with_details: bool = False,
+        keeps_marks: bool = True,
         **decoding: Any,
     ) -> list[Translation]:
         """Translate each sentence into up to `num_best` hypotheses with scores.
 
         With `split_sentences`, each sentence of a line is translated separately; None means that lines are split into
-        parts such as the model has learned from. Raises InputError if the model was not trained with the tag, an option
-        is invalid, or a sentence is not a str.
+        parts such as the model has learned from. With `keeps_marks`, placeholders and tags that the model does not
+        protect, or loses, are placed by alignment, unless there is a prefix. Raises InputError if the model was not
+        trained with the tag, an option is invalid, or a sentence is not a str.
         """
         texts = _checked(sentences)
         if type(num_best) is not int or not 1 <= num_best <= _MOST_HYPOTHESES:
             raise InputError(f"num_best {num_best!r}: use 1 to {_MOST_HYPOTHESES:,}")
         chosen_tag(self.tagging, tag)
+        if keeps_marks and not prefix and any(map(may_have_marks, texts)):
+            marks = InlineMarks(PLACEHOLDERS, self.protection)
+            search = {"num_best": num_best, "tag": tag, "split_sentences": split_sentences, **decoding}
+            return translations_with_marks(texts, self, marks, search | {"with_details": with_details})
         settings = changed_section(self.decoding, decoding)
         most_tokens = self.most_tokens or self.max_tokens
         splitter = LineSplitter(

@@ -373,3 +373,17 @@ def test_lines_in_capitals_are_read_in_small_letters_if_asked(tagged_pieces, tex
         item = translated(reader, tagged_pieces, text, 200, tags=TAGS, capitals=capitals, with_details=True)
         assert item.text == text.removeprefix("<2x> ") and item.source == text
         assert tagged_pieces.decode(seen[-1:]) == [expected]
+
+
+@pytest.mark.parametrize("num_best", [1, 2])
+def test_marks_that_the_model_loses_are_placed_by_alignment(num_best):
+    words = train_tokenizer(["ab ba abba"] * 3, TokenizerConfig(algorithm="word_level", min_frequency=1))
+    translator = Translator(Parrot(), (words, words), DecodingConfig(unk="avoid"), 99)
+    lines = ["ab %s ba", "ab ba", "ab [X7X] ba", "ab <b>ba</b> ${x}", "{name} ab", "ab {n}, ba %(x)d."]
+    items = translator.translate_fully(lines, num_best=num_best, with_details=True)
+    for line, item in zip(lines, items, strict=True):
+        assert (item.source, item.lost_spans) == (line, ())
+        for mark in re.findall(r"%s|\[X7X\]|</?b>|\$\{x\}|\{n\w*\}|%\(x\)d", line):
+            assert all(text.count(mark) == 1 for text, _ in item.hypotheses)
+    assert translator.translate(lines) == [item.text for item in items]
+    assert items[0].text == "ab %s ba" and items[0].details.word_alignment == [(0, 0), (2, 2)]
