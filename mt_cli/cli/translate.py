@@ -127,10 +127,21 @@ def translate(
         translator = load_translator(paths, device, precision, engine, checkpoint, threads, group)
         search |= {"prefix": prefix, "num_best": n_best, "with_details": as_json or alignment is not None}
         search["tag"] = translator.target_tag(to)
+        if group.rank == 0:
+            _note_unknown_prefix(translator, prefix)
         has_bar = bool(output_file) or not sys.stdout.isatty()
         lines = _blocks(sentences, input_file, interactive, as_lines, has_bar)
         items = (item for block in lines for item in translated(translator, block, search, group))
         _write(items, outputs if group.rank == 0 else {}, strict)
+
+
+def _note_unknown_prefix(translator: Translator, prefix: str) -> None:
+    """Print the words of a prefix that are not in the vocabulary."""
+    from mt_cli.translation.stream import unknown_words_note
+
+    (words,) = translator.unknown_words([prefix], is_target=True)
+    if words:
+        say(f"note: --prefix: {unknown_words_note(words)}")
 
 
 def _is_of_documents(path: Path) -> bool:

@@ -302,7 +302,7 @@ class LineSplitter(NamedTuple):
                 yield Segment.copied(body, start, glue)
                 return
         else:
-            yield Segment(text, ids, self._unknown_words(text, ids), start - len(before), glue)
+            yield Segment(text, ids, unknown_words(self.tokenizer, text, ids), start - len(before), glue)
             return
         next_start = end + len(between)
         halves = (sentences[:number], sentences[number:]) if number else ([(body[:end], "")], [(body[next_start:], "")])
@@ -310,8 +310,10 @@ class LineSplitter(NamedTuple):
         yield from self._segments(before, body[:end], start, glue_between, halves[0])
         yield from self._segments(before, body[next_start:], start + next_start, glue, halves[1])
 
-    def _unknown_words(self, text: str, ids: Sequence[int]) -> tuple[str, ...]:
-        if UNK_ID not in ids:
-            return ()
-        spans = zip(ids, self.tokenizer.spans(text), strict=True)
-        return tuple(text[start:end].strip() for index, (start, end) in spans if index == UNK_ID)
+
+def unknown_words(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> tuple[str, ...]:
+    """Words of a text that are not in the vocabulary, from its ids."""
+    if UNK_ID not in ids:
+        return ()
+    spans = zip(ids, tokenizer.spans(text), strict=True)
+    return tuple(text[start:end].strip() for index, (start, end) in spans if index == UNK_ID)

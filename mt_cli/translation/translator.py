@@ -39,7 +39,7 @@ from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
 from mt_cli.translation.drafts import translations_with_marks
 from mt_cli.translation.exported import digest_of_export, load_exported
 from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks, may_have_marks
-from mt_cli.translation.lines import Alignment, LineSplitter, Segment, TextHypothesis, Translation
+from mt_cli.translation.lines import Alignment, LineSplitter, Segment, TextHypothesis, Translation, unknown_words
 from mt_cli.translation.token_details import attended_words, details_of
 
 TextAndIds = tuple[str, Ids, Ids]
@@ -246,6 +246,13 @@ class Translator:
         decoded = self._force_decode(list(zip(tagged, source_ids, target_ids, strict=True)))
         tokens = ([*self.target_tokenizer.tokens(ids), EOS] for ids in target_ids)
         return [PairScore(row, forced.log_probs) for row, forced in zip(tokens, decoded, strict=True)]
+
+    def unknown_words(self, texts: Sequence[str], is_target: bool = False) -> list[tuple[str, ...]]:
+        """Words of each text that are not in the vocabulary of the source, or of the target."""
+        tokenizer = self.tokenizers[is_target]
+        protected = [self.protection.protect(text).text for text in texts] if self.protection else texts
+        rows = zip(protected, tokenizer.encode(protected), strict=True)
+        return [unknown_words(tokenizer, text, ids) for text, ids in rows]
 
     def attentions(self, pairs: Sequence[TextAndIds]) -> Iterator[tuple[list[str], list[str], Tensor]]:
         """For each pair: source tokens, target tokens, and the TxS mean over layers and heads of the cross-attention.

@@ -80,6 +80,19 @@ def test_segments_and_unknown_words_are_noted_once_a_file(mt, trained, write):
     assert err.count("lines 2 in 2 segments, 4 ") == 1 and 0 < err.count("zebra") < 20
 
 
+def test_unknown_words_are_named_with_their_lines(mt, trained, write):
+    write("a.en", ["one two.", "one zebra."])
+    write("a.it", ["ONE TWO.", "ONE OKAPI."])
+    for command, expected in (
+        (("translate", "--input", "a.en"), ["line 2: not in the vocabulary: zebra"]),
+        (("translate", "--prefix", "OKAPI", "one two."), ["--prefix: not in the vocabulary: OKAPI"]),
+        (("score", "--source", "a.en", "--target", "a.it"), ["line 2: not in the vocabulary: zebra, OKAPI"]),
+        (("evaluate", "--source", "a.en", "--reference", "a.it"), ["line 2: not in the vocabulary: zebra"]),
+    ):
+        status, _, err = mt(*command, "--run", trained)
+        assert status == 0 and all(note in err for note in expected), err
+
+
 def test_a_missing_best_checkpoint_is_noted_once(mt, trained, tmp_path, write):
     shutil.copytree(trained, tmp_path / "run")
     (tmp_path / "run/checkpoints/best.safetensors").unlink()
