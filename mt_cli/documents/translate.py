@@ -23,11 +23,13 @@ from mt_cli.runtime.console import Progress, listed, say
 from mt_cli.runtime.files import read_model, real_path, write_output, write_text, writing
 from mt_cli.translation.drafts import SPANS_LOST, SPANS_REORDERED, Draft, drafts_with_marks
 from mt_cli.translation.inline_marks import InlineMarks
-from mt_cli.translation.stream import blocks, notices_on
+from mt_cli.translation.lines import Translation
+from mt_cli.translation.stream import blocks, notices_on, unknown_words_note
 from mt_cli.translation.translator import Translator
 
 RECORD = ".mt-translated.json"
 """File of an output folder that names the documents that are done."""
+_MOST_NOTES_ON_WORDS = 5
 EMPTY = "the translation is empty, so the text stays as it is"
 _SOFT_BREAKS = re.compile(r"(?:(?<![ \t])[ \t]++)?+(?:\r\n|\n|\r)[ \t]*")
 _LINE_ENDS = re.compile(r"(\r\n|\n|\r)")
@@ -55,6 +57,15 @@ class Job:
     """Numbers for the summary."""
     places_for_review: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     """Places of texts that need a review, by problem."""
+    notes_on_words: set[str] = field(default_factory=set)
+    """The first few notes on unknown words."""
+
+    def note_unknown_words(self, item: Translation) -> Iterator[str]:
+        """Note on the unknown words of a text; one note for all texts after the first few."""
+        if item.unknown_words:
+            note = unknown_words_note(item.unknown_words)
+            self.notes_on_words.update([note] if len(self.notes_on_words) < _MOST_NOTES_ON_WORDS else ())
+            yield note if note in self.notes_on_words else "words that are not in the vocabulary"
 
     @property
     def notes(self) -> Mapping[str, str]:
@@ -166,7 +177,8 @@ def _written(
     for index, unit in written.items():
         problems = dict.fromkeys(translations[line].problem for line in _lines_of(unit))
         items = [item for line in _lines_of(unit) if (item := translations[line].item)]
-        for problem in (*filter(None, problems), *(notice for item in items for notice in notices_on(item))):
+        notices = [notice for item in items for notice in (*notices_on(item), *job.note_unknown_words(item))]
+        for problem in (*filter(None, problems), *notices):
             place = f"{name}, {places[index]}"
             if place not in job.places_for_review[problem][-1:]:  # Several texts may be on one line.
                 job.places_for_review[problem].append(place)

@@ -110,13 +110,11 @@ def unknown_words_note(words: Sequence[str]) -> str:
 
 
 def notices_on(line: Translation) -> Iterator[str]:
-    """Notices on a translation that do not depend on its marks, as text."""
+    """Notices on a translation that do not depend on its marks or the vocabulary, as text."""
     if line.is_too_long:
         yield _NOTICES["long"]
     if repeats_itself(line.plain, line.text):
         yield _NOTICES["loop"]
-    if line.unknown_words:
-        yield unknown_words_note(line.unknown_words)
 
 
 class LineNotices:
