@@ -95,6 +95,8 @@ class InlineMarks:
     kinds: Sequence[str] = ()
     """Kinds besides tags: names of `corpus.protect`, and `EMPHASIS`."""
     protection: Protection = UNPROTECTED
+    tags: Sequence[str] = ()
+    """Tags of the model, which are no marks at the beginning of a text."""
 
     def texts_of(self, text: str) -> str:
         """A text without its marks."""
@@ -163,7 +165,11 @@ class InlineMarks:
             yield from _links(text, code)
         if self.kinds:
             yield from ([_placeholder(match)] for match in _WITH_NAME_IN_BRACKETS.finditer(text))
-        yield from ([(*match.span(), _tag(match[0]))] for match in LIKE_TAG.finditer(text))
+        yield from (
+            [(*match.span(), _tag(match[0]))]
+            for match in LIKE_TAG.finditer(text)
+            if match.start() or match[0] not in self.tags
+        )
         if self.kinds:
             yield from ([_placeholder(match)] for match in _OF_ANY_FORMAT.finditer(text))
             yield from ([_placeholder(match)] for match in _NAME_OF_NETS.finditer(text))

@@ -214,7 +214,7 @@ class Translator:
             raise InputError(f"num_best {num_best!r}: use 1 to {_MOST_HYPOTHESES:,}")
         chosen_tag(self.tagging, tag)
         if keeps_marks and not prefix and any(map(may_have_marks, texts)):
-            marks = InlineMarks(PLACEHOLDERS, self.protection)
+            marks = InlineMarks(PLACEHOLDERS, self.protection, self.tags)
             search = {"num_best": num_best, "tag": tag, "split_sentences": split_sentences, **decoding}
             return translations_with_marks(texts, self, marks, search | {"with_details": with_details})
         settings = changed_section(self.decoding, decoding)
