@@ -16,6 +16,7 @@ from mt_cli.decoding.engine import ForcedDecoding
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.training import train_tokenizer
+from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks
 from mt_cli.translation.sentences import (
     has_letters,
     has_words,
@@ -387,3 +388,8 @@ def test_marks_that_the_model_loses_are_placed_by_alignment(num_best):
             assert all(text.count(mark) == 1 for text, _ in item.hypotheses)
     assert translator.translate(lines) == [item.text for item in items]
     assert items[0].text == "ab %s ba" and items[0].details.word_alignment == [(0, 0), (2, 2)]
+
+
+def test_a_tag_of_the_model_is_no_mark():
+    marks = InlineMarks(PLACEHOLDERS, tags=["<a>"])
+    assert [text for text in ("<a> ab", "ab <a> ab", "<b> ab") if marks.spans(text)] == ["ab <a> ab", "<b> ab"]
