@@ -6,6 +6,7 @@ Vaswani et al. 2017 (section 6.1) average the last checkpoints; Junczys-Dowmunt 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
 from pathlib import Path
 
 from torch import Tensor
@@ -15,6 +16,7 @@ from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.lineage import Ancestor, describe_lineage
 from mt_cli.checkpoint.state import RunState, ValidatedStep, best_of, last_of
 from mt_cli.checkpoint.trained import load_together, write_run
+from mt_cli.corpus.sentences import SentencesSeen
 from mt_cli.errors import DamagedFileError, InputError, RunError
 from mt_cli.model.transformer import Transformer
 from mt_cli.runtime.files import real_path
@@ -88,7 +90,9 @@ def average_runs(paths: Sequence[Path], output: Path) -> list[str]:
     model = runs[0].model
     model.load_state_dict(mean((run.model.state_dict() for run in runs), len(runs)))
     max_tokens = max(run.max_tokens for run in runs)
-    write_run(output, runs[0].config, runs[0].tokenizers, model, max_tokens, parents)
+    seen = [run.state.sentences_seen for run in runs if run.state.sentences_seen is not None]
+    all_seen = reduce(SentencesSeen.with_other, seen) if len(seen) == len(runs) else None
+    write_run(output, runs[0].config, runs[0].tokenizers, model, max_tokens, parents, all_seen)
     title = f"the mean of {len(runs)} runs" if len(runs) > 1 else "the run with merged adapters"
     return [f"{output}: {title}", *describe_lineage(parents, depth=1)]
 

@@ -14,6 +14,7 @@ from pydantic import Field, TypeAdapter
 
 from mt_cli.checkpoint.lineage import Ancestor
 from mt_cli.config.training import TrainingConfig
+from mt_cli.corpus.sentences import SentencesSeen
 from mt_cli.training.steps import Position
 
 _BEST = ("best_step", "best_value", "best_loss", "best_metric")
@@ -88,6 +89,8 @@ class RunState:
     """With fp16, the scale of the loss and how it changes (`torch.amp.GradScaler.state_dict`)."""
     longest_source: int | None = None
     """Number of tokens of the longest training source; None if unknown, as for streams."""
+    sentences_seen: SentencesSeen | None = None
+    """Fractions of training sources with several sentences; None if unknown, as for imported models."""
     fingerprints: dict[str, str] = field(default_factory=dict)
     """Fingerprints of corpora and tokenizers at the start of the run."""
     parents: list[Ancestor] = field(default_factory=list)

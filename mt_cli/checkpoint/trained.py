@@ -11,6 +11,7 @@ from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.lineage import Ancestor
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import Config, InitConfig
+from mt_cli.corpus.sentences import SentencesSeen
 from mt_cli.errors import DamagedFileError, InputError, RunError
 from mt_cli.model.adapters import add_adapters, merge_adapters
 from mt_cli.model.transformer import Transformer, outline
@@ -108,6 +109,7 @@ def write_run(
     model: Transformer,
     longest_source: int,
     parents: Sequence[Ancestor] = (),
+    sentences_seen: SentencesSeen | None = None,
 ) -> TrainedRun:
     """Write a model that was trained elsewhere as a run; the new folder `output` gives the run its name.
 
@@ -119,7 +121,12 @@ def write_run(
         directory.create(config, tokenizers)
         try:
             digests = directory.tokenizer_digests()
-            state = RunState(fingerprints=digests, longest_source=longest_source, parents=list(parents))
+            state = RunState(
+                fingerprints=digests,
+                longest_source=longest_source,
+                sentences_seen=sentences_seen,
+                parents=list(parents),
+            )
             save_checkpoint(directory.best_path, model, asdict(state))
             return TrainedRun.load(folder)
         except InputError as error:

@@ -34,6 +34,7 @@ def evaluate(
         int | None,
         _scores("N", "Random samples for confidence intervals.", options.OF_RUN, min=1, max=100_000),
     ] = None,
+    split_sentences: options.SplitSentencesOption = None,
     beam_size: options.BeamSizeOption = None,
     length_penalty: options.LengthPenaltyOption = None,
     overrides: options.SetDecodingOption = None,
@@ -56,6 +57,7 @@ def evaluate(
     """
     _check_test_set(split, source, reference, engine)
     search = search_options(overrides, beam_size=beam_size, length_penalty=length_penalty)
+    search |= {} if split_sentences is None else {"split_sentences": split_sentences}
     if against is not None and not against.exists():
         raise InputError(f"--against {against}: no such run directory or file")
     check_plain_text(source, reference, None if against and against.is_dir() else against, as_lines=as_lines)

@@ -87,6 +87,14 @@ ToOption = Annotated[
     str | None, _model("CODE", "Target language of a model for several, or a tag such as <2it>.", names="--to")
 ]
 AsLinesOption = Annotated[bool, flag(None, "--as-lines", "Read a file line by line also if it has markup or columns.")]
+SplitSentencesOption = Annotated[
+    bool | None,
+    flag(
+        None,
+        "--split-sentences/--no-split-sentences",
+        "Translate each sentence of a line alone; by default if training had no such lines.",
+    ),
+]
 BeamSizeOption = Annotated[int | None, _search("N", "Hypotheses kept per sentence; 1 is greedy search.", OF_RUN, min=1)]
 LengthPenaltyOption = Annotated[float | None, _search("X", "Larger values give longer translations.", OF_RUN, min=0.0)]
 

@@ -47,7 +47,7 @@ def translate(
         File, file_option(_TEXT, "File with one sentence per line.", "standard input", "--input")
     ] = None,
     output_file: Annotated[File, file_option(_TEXT, "File for translations.", "standard output", "--output")] = None,
-    split_sentences: Annotated[bool, flag(_TEXT, "--split-sentences", "Split lines into sentences first.")] = False,
+    split_sentences: options.SplitSentencesOption = None,
     strict: Annotated[
         bool, flag(_TEXT, "--strict", "Exit status 1 if protected spans (corpus.protect) are lost or swapped.")
     ] = False,
@@ -127,10 +127,21 @@ def translate(
         translator = load_translator(paths, device, precision, engine, checkpoint, threads, group)
         search |= {"prefix": prefix, "num_best": n_best, "with_details": as_json or alignment is not None}
         search["tag"] = translator.target_tag(to)
+        if group.rank == 0:
+            _note_unknown_prefix(translator, prefix)
         has_bar = bool(output_file) or not sys.stdout.isatty()
         lines = _blocks(sentences, input_file, interactive, as_lines, has_bar)
         items = (item for block in lines for item in translated(translator, block, search, group))
         _write(items, outputs if group.rank == 0 else {}, strict)
+
+
+def _note_unknown_prefix(translator: Translator, prefix: str) -> None:
+    """Print the words of a prefix that are not in the vocabulary."""
+    from mt_cli.translation.stream import unknown_words_note
+
+    (words,) = translator.unknown_words([prefix], is_target=True)
+    if words:
+        say(f"note: --prefix: {unknown_words_note(words)}")
 
 
 def _is_of_documents(path: Path) -> bool:

@@ -10,16 +10,12 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
+from mt_cli.corpus.languages import is_common, is_known, primary
 from mt_cli.corpus.lines import COMPRESSIONS, decode_lines, opened
 from mt_cli.errors import InputError, reason
 
-_DOCUMENT = re.compile(
-    r"\.(?:po|xlf|xliff|\w*xliff|tmx|html?|xhtml|md|markdown|rst|tex|epub|od[tps]|rtf|docx?|pptx?|pdf|srt|vtt|ass"
-    r"|[ct]sv|xlsx?|parquet|jsonl?|xml|ya?ml|properties|strings)",
-    re.IGNORECASE,
-)
-"""Suffix of a document."""
-# `.pot` and `.ts` are codes of languages, as in `train.ts`. Their content tells.
+_OF_LINES = ("", ".txt")
+"""Suffixes of plain text, besides codes of languages, as in `train.en`."""
 _MARKUP = re.compile(
     r"\s*<(?:\?xml|!doctype|html|xliff|tmx)\b|msgid \"|\d+:\d\d:\d\d[,.]\d+ -->|WEBVTT\s*$|\{\\rtf|%PDF-"
     r"|\\documentclass|\s*+\{?\s*+\"[^\"]+\"\s*[:=]\s*[\"\[{]",
@@ -34,13 +30,11 @@ def input_lines(path: Path | None, as_lines: bool = False) -> Iterator[str]:
     r"""Lines of a UTF-8 file, or of standard input, without their ends; only `\n` and `\r\n` end a line.
 
     A file is decompressed by its suffix, such as `.gz`. Raises InputError for text that is not UTF-8 and, unless
-    `as_lines`, for a document such as a catalogue or a table.
+    `as_lines`, for a suffix that is not known as plain text, and for a document such as a catalogue.
     """
     name = "standard input" if path is None else str(path)
-    if not as_lines and path is not None and path.exists():
-        inner = Path(path.stem) if path.suffix.lower() in COMPRESSIONS else path
-        if _DOCUMENT.fullmatch(inner.suffix):
-            raise _refusal(name)
+    if not as_lines and path is not None and path.is_file() and not has_lines(path):
+        raise InputError(f"{name}: {_suffix(path)} is not known as plain text; --as-lines reads it line by line")
     try:
         with _open(path) as stream:
             for number, line in enumerate(decode_lines(stream, name), start=1):
@@ -49,6 +43,19 @@ def input_lines(path: Path | None, as_lines: bool = False) -> Iterator[str]:
                 yield line.removesuffix("\n").removesuffix("\r")
     except OSError as error:
         raise InputError(f"{name}: {reason(error)}") from None
+
+
+def has_lines(path: Path) -> bool:
+    """True if a name says that a file has one sentence per line: `.txt`, no suffix, or a code of a language."""
+    suffix = _suffix(path)
+    code = suffix.removeprefix(".")
+    # Codes of three letters for rare languages, such as `tex` and `org`, are more often formats.
+    is_format = len(primary(code)) == len(code) == 3 and not is_common(code)
+    return suffix.lower() in _OF_LINES or (is_known(code) and not is_format)
+
+
+def _suffix(path: Path) -> str:
+    return (Path(path.stem) if path.suffix.lower() in COMPRESSIONS else path).suffix
 
 
 def check_plain_text(*paths: Path | None, as_lines: bool = False) -> None:
@@ -61,8 +68,7 @@ def check_plain_text(*paths: Path | None, as_lines: bool = False) -> None:
 
 def _refusal(where: str) -> InputError:
     return InputError(
-        f"{where}: a document, not plain text with one sentence per line; write its sentences into a file, one a line "
-        "(mt translate --input translates most documents as they are); --as-lines reads it as lines all the same"
+        f"{where}: a document, not plain text with one sentence per line; --as-lines reads it line by line"
     )
 
 

@@ -26,6 +26,7 @@ from mt_cli.corpus.cleaning import Mask
 from mt_cli.corpus.corpus import Corpus
 from mt_cli.corpus.protected_text import UNPROTECTED, Protection
 from mt_cli.corpus.reading import Advance
+from mt_cli.corpus.sentences import SentencesSeen
 from mt_cli.runtime.console import Progress
 from mt_cli.runtime.cpus import in_threads
 from mt_cli.runtime.files import check_free_disk
@@ -37,6 +38,7 @@ SIDES = ("source", "target")
 _Chunk = list[tuple[NDArray[np.int32], Ids]]
 """Offsets and ids of each side of a record batch."""
 _MAX_COUNTED_LENGTH = 1_000
+_SAMPLED_PER_BLOCK = 1_000
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ class Statistics:
     """Number of pairs in each part that are too long."""
     longest_source: int
     """Number of tokens of the longest source, without pairs that are too long."""
+    sentences: SentencesSeen
+    """Fractions of sources with several sentences, from a sample."""
 
 
 class EncodedPairs:
@@ -206,18 +210,22 @@ def encode_corpus(
     path: Path,
     advance: Advance = lambda done: None,
     protection: Protection = UNPROTECTED,
+    language: str = "",
 ) -> Statistics:
     """Write an Arrow file of the pairs with at most `max_tokens` on both sides, and a `.npy` file of their mask."""
     schema = encode_block([[], []], tokenizers, max_tokens, protection)[0].schema
     num_tokens, num_unknown = [0, 0], [0, 0]
     length_counts = np.zeros((2, _MAX_COUNTED_LENGTH + 1), dtype=np.int64)
     masks, longest_source = [np.empty(0, bool)], 0
+    seen_in_blocks: list[SentencesSeen] = []
 
-    def encode(block: pa.RecordBatch) -> tuple[pa.RecordBatch, Mask]:
-        return encode_block([block.column(side).to_pylist() for side in SIDES], tokenizers, max_tokens, protection)
+    def encode(block: pa.RecordBatch) -> tuple[pa.RecordBatch, Mask, SentencesSeen]:
+        texts = [block.column(side).to_pylist() for side in SIDES]
+        sample = texts[0][:: -(-len(texts[0]) // _SAMPLED_PER_BLOCK)]
+        return *encode_block(texts, tokenizers, max_tokens, protection), SentencesSeen.of(sample, language)
 
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:
-        for batch, is_kept in in_threads(encode, corpus.blocks()):
+        for batch, is_kept, seen in in_threads(encode, corpus.blocks()):
             writer.write_batch(batch if is_kept.all() else batch.filter(pa.array(is_kept)))
             masks.append(is_kept)
             for side, (offsets, ids) in enumerate(map(_offsets_and_ids, batch.columns)):
@@ -227,13 +235,21 @@ def encode_corpus(
                 length_counts[side] += np.bincount(lengths, minlength=_MAX_COUNTED_LENGTH + 1)
             kept_lengths = np.diff(batch.column(0).offsets.to_numpy())[is_kept]
             longest_source = max(longest_source, int(kept_lengths.max(initial=0)))
+            seen_in_blocks.append(seen)
             advance(len(is_kept))
     is_kept = np.concatenate(masks)
     np.save(path.with_suffix(".npy"), is_kept)
     parts = np.split(is_kept, np.cumsum([corpus.num_kept(part) for part in corpus.parts])[:-1])
     source, target = map(SideStatistics, num_tokens, num_unknown, map(tuple, length_counts.tolist()))
     num_too_long = tuple(int((~part).sum()) for part in parts)
-    return Statistics(source, target, tuple(int(part.sum()) for part in parts), num_too_long, longest_source)
+    weights = np.array([len(mask) for mask in masks[1:]])
+    sentences = (
+        SentencesSeen(*(weights @ np.array(seen_in_blocks) / weights.sum()).tolist())
+        if seen_in_blocks
+        else SentencesSeen()
+    )
+    num_pairs = tuple(int(part.sum()) for part in parts)
+    return Statistics(source, target, num_pairs, num_too_long, longest_source, sentences)
 
 
 def encode_corpora(
@@ -243,7 +259,7 @@ def encode_corpora(
     text_key = next(iter(corpora.values())).fingerprint
     protection = Protection.of(config)
     vocabularies = [tokenizer.to_json() for tokenizer in tokenizers]
-    key = fingerprint(text_key, vocabularies, config.max_tokens, config.tags, "longest source", *protection.key)
+    key = fingerprint(text_key, vocabularies, config.max_tokens, config.tags, "sentences seen", *protection.key)
 
     def encode(folder: Path) -> None:
         num_bytes = sum({corpus.file: corpus.file.size() for corpus in corpora.values()}.values())
@@ -251,7 +267,7 @@ def encode_corpora(
         for name, corpus in corpora.items():
             with Progress(f"encoding {name}", len(corpus), "pair").counting() as advance:
                 path, most = folder / f"{name}.arrow", config.max_tokens
-                statistics = encode_corpus(corpus, tokenizers, most, path, advance, protection)
+                statistics = encode_corpus(corpus, tokenizers, most, path, advance, protection, config.source)
             (folder / f"{name}.json").write_text(json.dumps(asdict(statistics)), encoding="utf-8")
 
     def load(folder: Path) -> tuple[dict[str, EncodedPairs], dict[str, Statistics], dict[str, Mask]]:

@@ -20,6 +20,7 @@ from mt_cli.corpus.corpus import Corpus
 from mt_cli.corpus.protected_text import Protection
 from mt_cli.corpus.reading import key_of, read_corpora
 from mt_cli.corpus.rows import Pair, untagged
+from mt_cli.corpus.sentences import SentencesSeen
 from mt_cli.corpus.sources import content_of, names_of
 from mt_cli.corpus.text_hashes import Hashes, PairHashes, hashes_of, pair_hashes, seed_of
 from mt_cli.data.batches import MixedPairs, TrainingPairs, count_batches, shares_by_temperature
@@ -235,6 +236,16 @@ def longest_source(data: Data, config: Config, before: int | None) -> int | None
     longest = data.statistics["train"].longest_source
     longest *= config.training.most_concatenated * (2 if config.corpus.augment.upper_case else 1)
     return min(config.corpus.max_tokens, max(longest, before or 0))
+
+
+def sentences_seen(data: Data, config: Config, before: SentencesSeen | None) -> SentencesSeen:
+    """Fractions of training sources with several sentences; for a stream, those of the validation set.
+
+    `before` has the fractions in earlier training of the same weights; the larger ones count.
+    """
+    statistics = data.statistics.get("train") or data.statistics["valid"]
+    concatenated = SentencesSeen(config.training.concatenated_pairs, config.training.concatenated_pairs)
+    return statistics.sentences.with_other(concatenated).with_other(before or SentencesSeen())
 
 
 def notes_on_tags(config: Config) -> list[str]:

@@ -22,8 +22,8 @@ from mt_cli.documents.document import (
     lines_with_places,
     read_content,
 )
-from mt_cli.documents.inline_marks import PLACEHOLDERS, QT
 from mt_cli.errors import CorpusError
+from mt_cli.translation.inline_marks import PLACEHOLDERS, QT
 
 _WIDTH = 79
 _NUM_PLURALS = re.compile(r"nplurals\s*=\s*(\d{1,2})")

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mt_cli.documents.inline_marks import PLACEHOLDERS
 from mt_cli.errors import InputError
 from mt_cli.runtime.files import read_regular, reading
+from mt_cli.translation.inline_marks import PLACEHOLDERS
 
 MAX_BYTES = 2**25
 """Most bytes of text in a document. Reading takes up to 60 times as much memory."""

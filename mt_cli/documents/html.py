@@ -17,9 +17,9 @@ from pathlib import Path
 
 from mt_cli.documents.document import Document, DocumentError, Options, Unit, line_of, read_content
 from mt_cli.documents.html_places import Event, HtmlError, events_of
-from mt_cli.documents.inline_marks import FORMULAS, PLACEHOLDERS
-from mt_cli.documents.inline_tags import Piece, Tag, TaggedText
 from mt_cli.documents.xml_places import allowed, declared_encoding
+from mt_cli.translation.inline_marks import FORMULAS, PLACEHOLDERS
+from mt_cli.translation.inline_tags import Piece, Tag, TaggedText
 
 _INLINE_NAMES = (
     "a abbr acronym b bdi bdo big br cite data del dfn em font i img input ins mark nobr q rb rp rt ruby s small span "

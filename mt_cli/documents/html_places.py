@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from html.parser import HTMLParser
 from itertools import accumulate, pairwise
 
-_VOID_NAMES = "area base br col embed hr img input link meta param source track wbr"
-VOID = frozenset(_VOID_NAMES.split())
+from mt_cli.translation.inline_marks import VOID
+
 _ATTRIBUTE = re.compile(r"[\s/]++(?:([^\s/>=\"'<]+)(?:\s*=\s*(\"[^\"]*+\"|'[^']*+'|[^\s>\"']+))?)?")
 _NAME = re.compile(r"<[^\s/>]+")
 _COMMENT_OR_SCRIPT = re.compile(r"<!--|-->|</?(?:script|style)\b", re.IGNORECASE)

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from mt_cli.documents.document import Document, DocumentError, Options, Unit, read_content
-from mt_cli.documents.inline_marks import CATALOGUE, PLACEHOLDERS
 from mt_cli.documents.language import is_value
 from mt_cli.documents.texts import is_translatable, split_margins
+from mt_cli.translation.inline_marks import CATALOGUE, PLACEHOLDERS
 
 _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\]]', re.DOTALL)
 _FORMS = " | "

@@ -7,33 +7,30 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import RootModel
 
 from mt_cli.corpus.cache import digest_of_file
-from mt_cli.corpus.protected_text import UNPROTECTED, have_other_order
-from mt_cli.documents.aligned_tags import TextWithoutTags
 from mt_cli.documents.document import Document, DocumentError, Options, Unit
 from mt_cli.documents.formats import check_document_size, is_document, read_document
-from mt_cli.documents.inline_marks import InlineMarks
-from mt_cli.documents.inline_tags import Piece, Tag
 from mt_cli.documents.language import has_letters, is_identifier
+from mt_cli.documents.tables import ColumnError
 from mt_cli.errors import InputError, MtError
 from mt_cli.runtime.console import Progress, listed, say
 from mt_cli.runtime.files import read_model, real_path, write_output, write_text, writing
+from mt_cli.translation.drafts import SPANS_LOST, SPANS_REORDERED, Draft, drafts_with_marks
+from mt_cli.translation.inline_marks import InlineMarks
 from mt_cli.translation.lines import Translation
-from mt_cli.translation.stream import blocks
+from mt_cli.translation.stream import blocks, notices_on, unknown_words_note
 from mt_cli.translation.translator import Translator
 
 RECORD = ".mt-translated.json"
 """File of an output folder that names the documents that are done."""
-SPANS_LOST = "a protected span of the source is missing"
-SPANS_REORDERED = "placeholders such as %s are in another order than in the source"
+_MOST_NOTES_ON_WORDS = 5
 EMPTY = "the translation is empty, so the text stays as it is"
-MARKS_GUESSED = "the place of a tag or another mark is a guess"
 _SOFT_BREAKS = re.compile(r"(?:(?<![ \t])[ \t]++)?+(?:\r\n|\n|\r)[ \t]*")
 _LINE_ENDS = re.compile(r"(\r\n|\n|\r)")
 
@@ -60,24 +57,20 @@ class Job:
     """Numbers for the summary."""
     places_for_review: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     """Places of texts that need a review, by problem."""
+    notes_on_words: set[str] = field(default_factory=set)
+    """The first few notes on unknown words."""
+
+    def note_unknown_words(self, item: Translation) -> Iterator[str]:
+        """Note on the unknown words of a text; one note for all texts after the first few."""
+        if item.unknown_words:
+            note = unknown_words_note(item.unknown_words)
+            self.notes_on_words.update([note] if len(self.notes_on_words) < _MOST_NOTES_ON_WORDS else ())
+            yield note if note in self.notes_on_words else "words that are not in the vocabulary"
 
     @property
     def notes(self) -> Mapping[str, str]:
         """Message for each problem, with the places of its texts."""
         return {problem: f"review {listed(places)}: {problem}" for problem, places in self.places_for_review.items()}
-
-
-class Draft(NamedTuple):
-    """Translation of a text."""
-
-    text: str
-    problem: str | None = None
-    """Reason why it needs a review."""
-    item: Translation | None = None
-    """Translation by the model; of a text whose marks were placed by alignment, without them. None after a second
-    model."""
-    others: Sequence[str] = ()
-    """Texts of the other hypotheses of `item`, with the marks."""
 
 
 def translate_documents(path: Path, output: Path, job: Job, is_strict: bool) -> None:
@@ -102,8 +95,9 @@ def translate_documents(path: Path, output: Path, job: Job, is_strict: bool) -> 
 
 def _translate_folder(path: Path, output: Path, job: Job) -> None:
     """Translate the documents of a folder that are not done."""
-    files = (file for file in path.rglob("*") if file.is_file() and is_document(file) and file.name != RECORD)
-    names = sorted(file.relative_to(path) for file in files)
+    files = [file for file in path.rglob("*") if file.is_file() and file.name != RECORD]
+    names = sorted(file.relative_to(path) for file in files if is_document(file))
+    job.counts["other files"] = len(files) - len(names)
     if not names:
         raise InputError(f"{path}: has no documents whose text can be translated")
     if real_path(output).is_relative_to(real_path(path)):
@@ -127,8 +121,15 @@ def _translate_folder(path: Path, output: Path, job: Job) -> None:
             continue
         if before and before not in known:
             raise InputError(f"{target}: was not written by this command, or has changed since; choose a new folder")
+        try:
+            document = read_document(source, job.options)
+        except ColumnError:
+            if job.options.column is not None:
+                raise
+            say(f"note: {shown}: a table with several columns, skipped; --column chooses one")
+            continue
         say(f"{shown} ({number:,} of {len(names):,})")
-        content = translated(source, job)
+        content = translated_document(document, str(source), job)
         done[shown] = key, hashlib.sha256(content).hexdigest(), before  # Before it is written, so none is unknown.
         write_text(record, json.dumps(done, indent=1, ensure_ascii=False) + "\n")
         with writing(target.parent):
@@ -175,7 +176,9 @@ def _written(
     parts, places = {}, [*document.places()]
     for index, unit in written.items():
         problems = dict.fromkeys(translations[line].problem for line in _lines_of(unit))
-        for problem in filter(None, problems):
+        items = [item for line in _lines_of(unit) if (item := translations[line].item)]
+        notices = [notice for item in items for notice in (*notices_on(item), *job.note_unknown_words(item))]
+        for problem in (*filter(None, problems), *notices):
             place = f"{name}, {places[index]}"
             if place not in job.places_for_review[problem][-1:]:  # Several texts may be on one line.
                 job.places_for_review[problem].append(place)
@@ -238,34 +241,24 @@ def _translations(is_block: Mapping[str, bool], kinds: Sequence[str], job: Job) 
 def drafts_of(lines: Sequence[str], kinds: Sequence[str], job: Job, split_sentences: bool = False) -> list[Draft]:
     """Translations of lines with marks of these kinds, by the model of a job and, if it has one, by the second model.
 
-    With `split_sentences`, the sentences of each line are translated one by one, as they are if the job asks for it.
+    With `split_sentences`, the sentences of each line are translated one by one, unless the job says otherwise.
     """
-    search = {**job.search, "split_sentences": split_sentences or job.search.get("split_sentences", False)}
-    drafts = _drafts(lines, job.translator, InlineMarks(kinds, job.translator.protection), search)
+    chosen = job.search.get("split_sentences")
+    search = {**job.search, "split_sentences": split_sentences or None if chosen is None else chosen}
+    drafts = drafts_with_marks(lines, job.translator, InlineMarks(kinds, job.translator.protection), search)
+    _keep_untranslated(drafts, lines, kinds)
     if job.then is None:
         return drafts
     nexts = drafts_of([draft.text for draft in drafts], kinds, job.then, split_sentences)
     return [Draft(after.text, draft.problem or after.problem) for draft, after in zip(drafts, nexts, strict=True)]
 
 
-def _drafts(lines: Sequence[str], translator: Translator, marks: InlineMarks, search: Mapping[str, Any]) -> list[Draft]:
-    """Drafts of lines. Marks that the model does not protect, or that it loses, are placed by alignment."""
-    plain = {row: pieces for row, line in enumerate(lines) if (pieces := marks.without_unprotected(line))}
-    drafts = _placed(lines, plain, translator, search)
-    broken = [row for row, line in enumerate(lines) if not marks.has_same_marks(line, drafts[row].text)]
-    again = {number: marks.without_any(lines[row]) for number, row in enumerate(broken)}
-    for row, draft in zip(broken, _placed([lines[row] for row in broken], again, translator, search), strict=True):
-        drafts[row] = draft
-    for number, row in enumerate(broken):
-        has_placeholder = any(isinstance(piece, Tag) and piece.is_placeholder for piece in again[number])
-        is_changed = drafts[row].text != lines[row]
-        if has_placeholder and is_changed and not drafts[row].problem:  # The sentence was translated without it.
-            drafts[row] = drafts[row]._replace(problem=MARKS_GUESSED)
-    plain_marks = replace(marks, protection=UNPROTECTED)
+def _keep_untranslated(drafts: list[Draft], lines: Sequence[str], kinds: Sequence[str]) -> None:
+    """Replace empty translations by their sources."""
+    marks = InlineMarks(kinds)
     for row, line in enumerate(lines):
-        if not _has_words(drafts[row].text, plain_marks) and _has_words(line, plain_marks):
+        if not _has_words(drafts[row].text, marks) and _has_words(line, marks):
             drafts[row] = drafts[row]._replace(text=line, problem=EMPTY, others=())
-    return drafts
 
 
 def _has_words(text: str, marks: InlineMarks) -> bool:
@@ -275,39 +268,15 @@ def _has_words(text: str, marks: InlineMarks) -> bool:
     return any(map(str.isalnum, "".join(piece for piece in marks.without_any(text) if isinstance(piece, str))))
 
 
-def _placed(
-    lines: Sequence[str], pieces: Mapping[int, Sequence[Piece]], translator: Translator, search: Mapping[str, Any]
-) -> list[Draft]:
-    """Drafts of lines; those with `pieces`, by their index, are translated without the tags among them."""
-    texts = {row: text for row in pieces if (text := TextWithoutTags.of(lines[row], pieces[row]))}
-    sources = [texts[row].plain if row in texts else line for row, line in enumerate(lines)]
-    items = translator.translate_fully(sources, **search)
-    has_others = search.get("num_best", 1) > 1
-    ranks = [[item, *(map(item.at_rank, range(1, len(item.hypotheses))) if has_others else ())] for item in items]
-    drafts = [Draft(item.text, _problem_of(item), item, [other.text for other in others]) for item, *others in ranks]
-    ranked = [(row, item) for row in texts for item in ranks[row]]
-    placed = defaultdict[int, list[tuple[str, bool]]](list)
-    for (row, item), alignment in zip(ranked, translator.word_alignments([item for _, item in ranked]), strict=True):
-        placed[row].append(texts[row].with_tags(item.text, alignment))
-    for row, ((content, is_guess), *others) in placed.items():
-        is_reordered = have_other_order(lines[row], content)  # Tags may have placeholders, too.
-        problem = drafts[row].problem or (SPANS_REORDERED if is_reordered else MARKS_GUESSED if is_guess else None)
-        drafts[row] = Draft(content, problem, items[row], [text for text, _ in others])
-    return drafts
-
-
-def _problem_of(item: Translation) -> str | None:
-    if item.lost_spans:
-        return SPANS_LOST
-    return SPANS_REORDERED if item.reordered_spans else None
-
-
 def _summary(counts: Counter[str]) -> str:
     """Numbers of documents and texts, as one line."""
-    documents, before, texts = (counts.pop(name, 0) for name in ("documents", "done before", "texts"))
+    names = ("documents", "done before", "texts", "other files")
+    documents, before, texts, others = (counts.pop(name, 0) for name in names)
+    were = "file of another format was" if others == 1 else "files of other formats were"
+    unread = f"; {others:,} {were} not read" if others else ""
     if before and not documents:
-        return f"all {before:,} documents were done before"
+        return f"all {before:,} documents were done before{unread}"
     rows = [("text" if texts == 1 else "texts", texts), *counts.items()]
     shown = [f"{number:,} {name}" for name, number in rows if number]
     earlier = f" ({before:,} more were done before)" if before else ""
-    return f"{documents:,} document{'s' * (documents != 1)}{earlier}: {', '.join(shown) or 'no text'}"
+    return f"{documents:,} document{'s' * (documents != 1)}{earlier}: {', '.join(shown) or 'no text'}{unread}"

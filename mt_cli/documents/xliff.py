@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mt_cli.documents.document import Document, Options, Unit
-from mt_cli.documents.inline_tags import TaggedText
 from mt_cli.documents.xliff_segments import Segment, segments_of
 from mt_cli.documents.xml_files import check_language, escaper, indentation, pieces_of, read_xml
 from mt_cli.documents.xml_places import Element, allowed, with_attributes
+from mt_cli.translation.inline_tags import TaggedText
 
 _CODES = frozenset(("bpt", "ept", "it", "ph"))
 _FINAL = frozenset(("final", "signed-off"))

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from mt_cli.corpus.languages import primary
 from mt_cli.documents.document import DocumentError, line_end_of, read_content
-from mt_cli.documents.inline_tags import Piece, Tag
 from mt_cli.documents.xml_places import Element, XmlError, declared_encoding, escaped, sections_of
+from mt_cli.translation.inline_tags import Piece, Tag
 
 T = TypeVar("T")
 

@@ -16,6 +16,7 @@ from mt_cli.evaluation.evaluation_set import EvaluationSet
 from mt_cli.evaluation.scores import Score, Scorer, scorer_of
 from mt_cli.runtime.console import say
 from mt_cli.runtime.files import real_path
+from mt_cli.translation.stream import UnknownWords
 from mt_cli.translation.translator import Translator
 
 
@@ -62,6 +63,11 @@ def evaluate_system(
     if note := test_set.note_on_changed_text(system.paths[0]):
         say(f"note: {note}")
     pairs, languages, skipped = test_set.pairs, test_set.languages, test_set.skipped
+    unknown = UnknownWords()
+    words_of_sources = system.translator.unknown_words([source for source, _ in pairs])
+    for number, words in enumerate(words_of_sources, start=1):
+        unknown.add(f"{test_set.name}, line {number:,}", words)
+    unknown.say_number()
     scores, hypotheses = evaluate(system.translator, pairs, test_set.name, scorer, languages, skipped, **system.search)
     scores.run = system.name
     if system.checkpoint:

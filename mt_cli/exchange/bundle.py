@@ -36,8 +36,8 @@ def export_bundle(run: TrainedRun, output: Path) -> None:
 
 def read_bundle(
     folder: Path, name: str, languages: Sequence[str | None]
-) -> tuple[Config, TokenizerPair, Transformer, int]:
-    """Config, tokenizers and model of a bundle, as a run of this name, and the length of its longest training source.
+) -> tuple[Config, TokenizerPair, Transformer, Description]:
+    """Config, tokenizers and model of a bundle, as a run of this name, and its description.
 
     `languages` replace those of the bundle where they are given. Raises InputError if the bundle cannot be read.
     """
@@ -68,7 +68,7 @@ def read_bundle(
     weights = read_shard(weights_path)
     sizes = source.vocab_size, target.vocab_size
     model = load_model(folder, config.model, sizes, weights, lambda planned: _with_tied(planned, weights))
-    return config, (source, target), model, description.max_tokens
+    return config, (source, target), model, description
 
 
 def _with_tied(planned: Transformer, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -114,8 +114,10 @@ def import_model(
     architecture = "" if (folder / DESCRIPTION).exists() else _check_architecture(str(folder), folder)
     if selection is not None and architecture != M2M100:
         raise InputError(f"{name}: --languages, --vocabulary-from and --new-language are for M2M100 and NLLB alone")
+    seen = None
     if (folder / DESCRIPTION).exists():
-        config, tokenizers, model, longest = read_bundle(folder, output.name, languages)
+        config, tokenizers, model, description = read_bundle(folder, output.name, languages)
+        longest, seen = description.max_tokens, description.sentences_seen
     else:
         tokenizer_config = _read_optional(folder / "tokenizer_config.json", _TokenizerConfig)
         if architecture == M2M100:
@@ -128,7 +130,7 @@ def import_model(
         for note in imported.notes:
             say(f"{name}: {note}")
     parents = _parents(folder, name, repository, config.corpus.languages)
-    return write_run(output, config, tokenizers, model, longest, parents)
+    return write_run(output, config, tokenizers, model, longest, parents, seen)
 
 
 def _repository(name: str, revision: str | None) -> Repository | None:

@@ -1,9 +1,9 @@
 """Multi-head attention (Vaswani et al. 2017, section 3.2).
 
 `attend` is scaled dot-product attention, softmax(query key^T / sqrt(K)) value, over a grid of sentences x positions:
-the definition; on GPUs it calls a kernel. `MultiHeadAttention` splits rows into heads around it. Packed rows are gathered
-into the grid, or, on a GPU with kernels for it, attend within their sequences (`packed_attention`). `cached_attention` is
-for steps of a search.
+the definition; on GPUs it calls a kernel. `MultiHeadAttention` splits rows into heads around it. Packed rows are
+gathered into the grid, or, on a GPU with kernels for it, attend within their sequences (`packed_attention`).
+`cached_attention` is for steps of a search.
 
 Legend of the shapes: N rows of queries, M rows of keys, B sentences, T query positions, S key positions, D d_model,
 H heads, K head dim.

@@ -66,7 +66,7 @@ def average_run(path: Path, last: int | None, best: int | None) -> list[str]:
         check_data(directory, fingerprints_of(data.corpora, run.config) | directory.tokenizer_digests(), state)
         objective = Objective(run.model.to(device), training)
         dtype = pick_precision(training.precision, device)
-        validator = Validator(objective, data, run.config, dtype, device, state.longest_source)
+        validator = Validator(objective, data, run.config, dtype, device, state.longest_source, state.sentences_seen)
         validation = validator.validate()
         state.set_best(state.best_step, validation.value, validation.loss, validator.metric_id)
         present = f"best so far, of step {state.best_step:,}: {validator.describe(validation)}"

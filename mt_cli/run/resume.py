@@ -56,7 +56,10 @@ class Start:
         """Start of a new run that `create` has prepared."""
         state = self.state
         if parent is not None:
-            state = replace(state, parents=[parent.run.ancestor], longest_source=parent.run.max_tokens)
+            seen = parent.run.state.sentences_seen
+            state = replace(
+                state, parents=[parent.run.ancestor], longest_source=parent.run.max_tokens, sentences_seen=seen
+            )
         return replace(self, config=config, tokenizers=tokenizers, state=state)
 
 
@@ -151,6 +154,7 @@ def save_state(setup: Setup, state: RunState, tracked_bytes: dict[str, int]) -> 
     directory, step, keep_last = setup.run.directory, state.position.step, setup.run.config.training.keep_last
     state.tracked_bytes, state.fingerprints = tracked_bytes, dict(setup.fingerprints)
     state.longest_source = setup.validator.longest_source
+    state.sentences_seen = setup.validator.sentences_seen
     is_good, average = _is_good(state, setup.model), setup.average_weights
     directory.save_state(setup.model, asdict(state), setup.optimizer, step, keep_last, is_good, average)
     directory.prune_validated([validation.step for validation in state.validations])

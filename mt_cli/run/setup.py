@@ -174,7 +174,7 @@ def build_setup(run: Run, state: RunState, parent: ParentRun | None) -> Setup:
         objective,
         build_optimizer(model, training),
         None if training.ema_decay is None else MovingAverage(model, training.ema_decay),
-        Validator(objective, data, config, run.dtype, run.device, state.longest_source),
+        Validator(objective, data, config, run.dtype, run.device, state.longest_source, state.sentences_seen),
         pairs,
         _length(config, pairs, state.position.num_processes),
         fingerprints or {},

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from mt_cli.config.sections import Config
 from mt_cli.corpus.protected_text import Protection
+from mt_cli.corpus.sentences import SentencesSeen
 from mt_cli.corpus.sources import names_of
-from mt_cli.data.prepare import Data, longest_source
+from mt_cli.data.prepare import Data, longest_source, sentences_seen
 from mt_cli.decoding.constraints import ReservedIds
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import DivergenceError
@@ -62,7 +63,8 @@ class Validation:
 class Validator:
     """Validates models on the validation set of a run, in the number format of training.
 
-    `longest_before` is the number of tokens of the longest source in earlier training of the model.
+    `longest_before` is the number of tokens of the longest source in earlier training of the model, and `seen_before`
+    has the fractions of sources with several sentences.
     """
 
     def __init__(
@@ -73,11 +75,14 @@ class Validator:
         dtype: torch.dtype,
         device: torch.device | None = None,
         longest_before: int | None = None,
+        seen_before: SentencesSeen | None = None,
     ) -> None:
         self._objective, self._data, self._config = objective, data, config
         self._dtype, self._device = dtype, device
         self.longest_source = longest_source(data, config, longest_before)
         """Number of tokens of the longest training source; None if unknown, as for a stream."""
+        self.sentences_seen = sentences_seen(data, config, seen_before)
+        """Fractions of training sources with several sentences."""
         self._scorer = scorer_of(config, "valid")
         self.best_metric = best_metric_of(config, self._scorer)
         """Metric that selects the best checkpoint."""
@@ -102,7 +107,8 @@ class Validator:
             max_tokens = self.longest_source or config.corpus.max_tokens
             corpus, greedy = config.corpus, config.greedy_decoding
             limits = corpus.tagging.of_corpora, corpus.languages, corpus.max_tokens, Protection.of(corpus)
-            translator = Translator(engine, data.tokenizers, greedy, max_tokens, *limits)
+            seen = self.sentences_seen
+            translator = Translator(engine, data.tokenizers, greedy, max_tokens, *limits, sentences_seen=seen)
             hypotheses = group.map_shares(lambda share: _translated(translator, share), sources)
         languages = data.corpora["valid"].languages(corpus.languages_of("valid"))
         scores, directions = score_directions(self._scorer, languages, (hypotheses, references), _quick_scores)

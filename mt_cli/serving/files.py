@@ -19,9 +19,8 @@ from zipfile import BadZipFile, ZipFile
 from mt_cli.documents.document import Document, Options, read_content
 from mt_cli.documents.formats import READERS, read_document
 from mt_cli.documents.html import html_document
-from mt_cli.documents.inline_tags import LIKE_TAG
 from mt_cli.documents.tables import ColumnError
-from mt_cli.documents.translate import SPANS_LOST, Job, translated_document, translated_documents
+from mt_cli.documents.translate import Job, translated_document, translated_documents
 from mt_cli.errors import InputError, MtError
 from mt_cli.runtime.console import listed
 from mt_cli.serving.bodies import FileBody, Upload
@@ -30,6 +29,8 @@ from mt_cli.serving.models import AUTO, Route
 from mt_cli.serving.scheduling import Ticket
 from mt_cli.serving.service import Service
 from mt_cli.serving.translations import TextTranslation, translate_texts
+from mt_cli.translation.drafts import SPANS_LOST
+from mt_cli.translation.inline_tags import LIKE_TAG
 
 SUFFIXES = (".txt", *READERS)
 """Suffixes of files that can be translated."""

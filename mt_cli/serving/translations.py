@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from mt_cli.corpus.protected_text import UNPROTECTED, Protection
-from mt_cli.documents.inline_marks import PLACEHOLDERS, InlineMarks
-from mt_cli.documents.inline_tags import Tag
-from mt_cli.documents.translate import Draft, Job, drafts_of
+from mt_cli.documents.translate import Job, drafts_of
 from mt_cli.serving.models import Direction
 from mt_cli.serving.scheduling import Ticket
+from mt_cli.translation.drafts import Draft
+from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks
+from mt_cli.translation.inline_tags import Tag
 from mt_cli.translation.lines import Translation
 from mt_cli.translation.sentences import glue_of_translations, sentences_of, units
 
@@ -52,19 +53,19 @@ class SplitText:
                 continue
             start = part.index(stripped)
             before = target_before = "".join([*blanks, part[:start]])
-            for sentence, glue in _sentences(stripped, protection):
+            for sentence, glue in _sentences(stripped, direction[0], protection):
                 sentences.append(Sentence(sentence, before, target_before))
                 before, target_before = glue, glue_of_translations(glue, *direction)
             blanks = [part[start + len(stripped) :]]
         return cls(sentences, "".join(blanks))
 
 
-def _sentences(line: str, protection: Protection) -> Iterator[tuple[str, str]]:
+def _sentences(line: str, language: str, protection: Protection) -> Iterator[tuple[str, str]]:
     """Sentences of a line, each with the space after it."""
     masked, start = list(_BLANK.sub(" ", line)), 0
     for first, last in _spans(line, protection):
         masked[first:last] = _MARK * (last - first)
-    for sentence, glue in sentences_of("".join(masked)):
+    for sentence, glue in sentences_of("".join(masked), language):
         end = start + len(sentence)
         yield line[start:end], line[end : end + len(glue)]
         start = end + len(glue)

@@ -15,6 +15,7 @@ from mt_cli.config.sections import DecodingConfig, TokenizerConfig
 from mt_cli.config.tags import Tagging
 from mt_cli.corpus.cache import digest_of_file, fingerprint
 from mt_cli.corpus.protected_text import Protection
+from mt_cli.corpus.sentences import SentencesSeen
 from mt_cli.decoding.ctranslate2 import CTranslate2Engine, import_ctranslate2
 from mt_cli.errors import InputError, reason
 from mt_cli.runtime.files import check_regular, json_text, read_model, reading
@@ -42,6 +43,8 @@ class Description(BaseModel):
     """Number of tokens of the longest training source."""
     most_tokens: int = Field(ge=1, le=2**31)
     """`corpus.max_tokens`, the limit for a source."""
+    sentences_seen: SentencesSeen | None = None
+    """Fractions of training sources with several sentences; None if unknown."""
     protect: tuple[str, ...] = ()
     protect_patterns: tuple[str, ...] = ()
     """`corpus.protect` and `corpus.protect_patterns`, the spans that become reserved entries."""
@@ -80,6 +83,7 @@ def describe(run: TrainedRun, folder: Path) -> None:
         is_tag_required=config.corpus.tagging.is_required,
         max_tokens=run.max_tokens,
         most_tokens=config.corpus.max_tokens,
+        sentences_seen=run.state.sentences_seen,
         protect=config.corpus.protect,
         protect_patterns=config.corpus.protect_patterns,
         source_vocab_size=source.vocab_size,

@@ -17,6 +17,7 @@ from mt_cli.config.tags import Tagging
 from mt_cli.corpus.augmented_text import is_in_capitals, lower, upper
 from mt_cli.corpus.protected_text import NO_TEXT, UNPROTECTED, ProtectedText, Protection, Restored
 from mt_cli.corpus.rows import tagged_text, untagged
+from mt_cli.corpus.sentences import SentencesSeen
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
@@ -94,6 +95,17 @@ class Segment:
         return self.protected.restore(self.hypotheses[rank].text) if self.text else Restored(self.protected.original)
 
 
+class MarkedTexts(NamedTuple):
+    """Translations with the marks of a line that the model does not protect."""
+
+    texts: Sequence[str]
+    """Text of each hypothesis."""
+    lost: Sequence[tuple[str, ...]]
+    """Marks that each text lacks."""
+    is_guess: bool
+    """True if no word tells where a mark of the best translation belongs."""
+
+
 @dataclass(frozen=True)
 class Translation:
     """A line and its translation, segment by segment."""
@@ -112,6 +124,8 @@ class Translation:
     details: Details | None = None
     capitals_of: str | None = None
     """Language in whose capitals the translation is written; None if it stays as the model wrote it."""
+    marked: MarkedTexts | None = None
+    """Texts with marks such as `%s`, which the other fields may lack; None for a line without."""
 
     @cached_property
     def hypotheses(self) -> list[tuple[str, float]]:
@@ -123,6 +137,8 @@ class Translation:
         hypotheses = []
         for rank in range(min((len(segment.hypotheses) for segment in self.searched), default=1)):
             texts = [segment.restored(rank).text + segment.glue for segment in self.segments]
+            if self.marked is not None:
+                texts = [self.marked.texts[rank]]
             scores = [segment.hypotheses[rank].hypothesis.score for segment in self.searched]
             hypotheses.append(("".join(texts), sum(scores) / len(scores) if scores else 0.0))
         return hypotheses
@@ -149,7 +165,8 @@ class Translation:
 
     def lost_in(self, rank: int) -> tuple[str, ...]:
         """Protected spans of the line that a hypothesis lacks, by its rank from 0."""
-        return tuple(span for segment in self.segments for span in segment.restored(rank).lost)
+        lost = (span for segment in self.segments for span in segment.restored(rank).lost)
+        return (*lost, *(self.marked.lost[rank] if self.marked is not None else ()))
 
     def reordered_in(self, rank: int) -> tuple[str, ...]:
         """Placeholders without numbers, if a hypothesis has them in another order."""
@@ -170,7 +187,8 @@ class Translation:
         segments = [
             replace(part, hypotheses=part.hypotheses[rank:][:1]) if part.text else part for part in self.segments
         ]
-        return replace(self, segments=segments, details=None)
+        marked = self.marked and MarkedTexts(self.marked.texts[rank:][:1], self.marked.lost[rank:][:1], False)
+        return replace(self, segments=segments, details=None, marked=marked)
 
     def with_hypotheses(self, hypotheses: Iterator[Sequence[TextHypothesis]]) -> Translation:
         """Copy with the next item of `hypotheses` in each segment that is not empty."""
@@ -208,8 +226,10 @@ class LineSplitter(NamedTuple):
     protection: Protection = UNPROTECTED
     lowers_capitals: bool = False
     """True if lines in capitals are given to the model in small letters."""
+    sentences_seen: SentencesSeen | None = None
+    """Fractions of training sources with several sentences; None if unknown."""
 
-    def split(self, source: str, tag: str | None, split_sentences: bool) -> Translation:
+    def split(self, source: str, tag: str | None, split_sentences: bool | None) -> Translation:
         """Split a line into segments; each begins with the tag of the line, or with the tag that `Tagging` chooses."""
         text = " ".join(source.split())
         plain = untagged(text, self.tagging.tags)
@@ -239,14 +259,18 @@ class LineSplitter(NamedTuple):
         contents = tuple(_LINE_END.sub(" ", content) for content in body.contents)
         return ProtectedText(" ".join(body.text.split()), contents)
 
-    def _split(self, before: str, text: str, plain: str, split_sentences: bool) -> tuple[list[Segment], bool]:
+    def _split(self, before: str, text: str, plain: str, split_sentences: bool | None) -> tuple[list[Segment], bool]:
         """Segments of a line, given with its tag and without; also whether the line or a sentence of it is too long.
 
         `before` is the tag before each segment, and a space.
         """
         start = len(text) - len(plain)
         segments: list[Segment] = []
-        sentences = sentences_of(plain) if split_sentences else [(plain, "")]
+        sentences = [(plain, "")]
+        if split_sentences:
+            sentences = sentences_of(plain, self.languages[0])
+        elif split_sentences is None and self.sentences_seen is not None:
+            sentences = self.sentences_seen.parts_of(plain, self.languages[0])
         is_too_long = False
         for number, (sentence, glue) in enumerate(sentences, start=1):
             after = glue_of_translations(glue, *self.languages) if number < len(sentences) else ""
@@ -267,7 +291,7 @@ class LineSplitter(NamedTuple):
         (ids,) = self.tokenizer.encode([text])
         ids = ids if len(ids) > bool(before) else []  # `tokenizer.letters` may delete the whole line.
         length = len(ids) - bool(before)
-        sentences = sentences or (sentences_of(body) if length > self.max_tokens else ())
+        sentences = sentences or (sentences_of(body, self.languages[0]) if length > self.max_tokens else ())
         number = middle_of(sentences) if length > self.max_tokens else 0
         if number:
             between = sentences[number - 1][1]
@@ -278,7 +302,7 @@ class LineSplitter(NamedTuple):
                 yield Segment.copied(body, start, glue)
                 return
         else:
-            yield Segment(text, ids, self._unknown_words(text, ids), start - len(before), glue)
+            yield Segment(text, ids, unknown_words(self.tokenizer, text, ids), start - len(before), glue)
             return
         next_start = end + len(between)
         halves = (sentences[:number], sentences[number:]) if number else ([(body[:end], "")], [(body[next_start:], "")])
@@ -286,8 +310,10 @@ class LineSplitter(NamedTuple):
         yield from self._segments(before, body[:end], start, glue_between, halves[0])
         yield from self._segments(before, body[next_start:], start + next_start, glue, halves[1])
 
-    def _unknown_words(self, text: str, ids: Sequence[int]) -> tuple[str, ...]:
-        if UNK_ID not in ids:
-            return ()
-        spans = zip(ids, self.tokenizer.spans(text), strict=True)
-        return tuple(text[start:end].strip() for index, (start, end) in spans if index == UNK_ID)
+
+def unknown_words(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> tuple[str, ...]:
+    """Words of a text that are not in the vocabulary, from its ids."""
+    if UNK_ID not in ids:
+        return ()
+    spans = zip(ids, tokenizer.spans(text), strict=True)
+    return tuple(text[start:end].strip() for index, (start, end) in spans if index == UNK_ID)

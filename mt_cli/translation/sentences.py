@@ -1,4 +1,4 @@
-"""Sentences and words of a text, and where to split it, by the marks of all scripts."""
+"""Where to split a text that is too long, and its words, by the marks of all scripts."""
 
 from __future__ import annotations
 
@@ -8,71 +8,24 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from mt_cli.corpus.languages import SPACELESS, writes_spaces
+from mt_cli.corpus.sentences import first_word, has_letters, has_words, last_word, sentences_of
 
-_SENTENCE_END = re.compile(
-    r"""(?<=[.!?…])["'“”’»)\]]*\ +(?=[^\w\s]*[^\W\d_a-zà-öø-ÿ]|[^\w\s]*\d)   # a mark, a space, and no small letter
-      | (?<=[。！？។៕။])\ *(?=[^。！？។៕။」』”’）\s])                         # a mark that needs no space
-      | (?<=[।॥؟۔።፧།])\ +""",
-    re.VERBOSE,
-)
+__all__ = [
+    "glue_of_translations",
+    "has_letters",
+    "has_words",
+    "middle_of",
+    "sentences_of",
+    "split_point",
+    "units",
+]
+
 _BREAKS = (
     re.compile(r"(?<=[.!?…।॥؟۔።፧]) |(?<=[。！？។៕။།]) ?(?=[^。！？។៕။།」』”’）\s])"),
     re.compile(r"(?<=[,;:،؛]) |(?<=[、，；：၊]) ?(?=\S)"),
     re.compile(r" |(?<=[་\u200b])(?=\S)"),  # Some scripts mark the end of syllables or words by other characters.
 )
 _SPACELESS = re.compile(f"[{SPACELESS}]")
-_NO_END = re.compile(
-    r"(?:^|[\s(\"'„“«])(?:\w|Mrs?|Ms|Dr|Drs|Prof|St|Hr|Fr|Sig|Sigg|Dott|Sr|Sra|Mme|Mlle|No|Nr|Nos|Art|Abs|Bd|Vol|Fig|Abb"
-    r"|etc|vs|cf|ca|bzw|usw|vgl|z\.B|d\.h|u\.a|e\.g|i\.e|p\.es|[A-Z]\.(?:[A-Z]\.)*[A-Z]|pp?|ed|eds|Jan|Feb|Apr|Aug|Sept?"
-    r"|Oct|Okt|Nov|Dec|Dez|Inc|Ltd|Co|Corp|Jr|approx|\d{1,2})\.$"
-)
-_LONGEST_NO_END = 16
-
-_FILLERS = "\u115f\u1160\u3164\uffa0"
-"""Letters of Unicode that are invisible."""
-_KEYCAP = re.compile("[0-9#*]\ufe0f?\u20e3")
-
-
-def has_letters(text: str) -> bool:
-    """True if a text has a visible letter, of any script."""
-    return any(character.isalpha() and character not in _FILLERS for character in text)
-
-
-def has_words(text: str) -> bool:
-    """True if a text has letters or digits; symbols with digits such as 1\ufe0f\u20e3 are symbols."""
-    return any(map(_is_word_character, _KEYCAP.sub("", text) if "\u20e3" in text else text))
-
-
-def _is_word_character(character: str) -> bool:
-    return character.isalnum() and character not in _FILLERS
-
-
-def _first_word(text: str) -> int:
-    """Index of the first letter or digit; the length of the text if there is none."""
-    return next((index for index, character in enumerate(text) if _is_word_character(character)), len(text))
-
-
-def _last_word(text: str) -> int:
-    """Index of the last letter or digit; -1 if there is none."""
-    return len(text) - 1 - _first_word(text[::-1])
-
-
-def sentences_of(text: str) -> list[tuple[str, str]]:
-    """Sentences of a text, each with the space that follows it.
-
-    A full stop does not end a sentence after an initial, an ordinal number, or a common abbreviation of European
-    languages. Where this is wrong, two sentences stay together, which does no harm. Marks and emoji alone are not
-    a sentence.
-    """
-    sentences, start = [], 0
-    first, last = _first_word(text), _last_word(text)
-    for match in _SENTENCE_END.finditer(text):
-        # Closing quotation marks and brackets belong to the sentence, the spaces after them do not.
-        end = match.start() + len(match[0].rstrip(" "))
-        if first < end and match.end() <= last and not _NO_END.search(text[max(start, end - _LONGEST_NO_END) : end]):
-            sentences.append((text[start:end], text[end : match.end()]))
-            start = match.end()
-    return [*sentences, (text[start:], "")]
 
 
 def glue_of_translations(glue: str, source: str, target: str) -> str:
@@ -95,7 +48,7 @@ def split_point(text: str) -> tuple[int, str]:
     best. Both parts have words, if that is possible.
     """
     middle = len(text) // 2
-    first, last = _first_word(text), _last_word(text)
+    first, last = first_word(text), last_word(text)
     breaks_by_kind = [list(pattern.finditer(text)) for pattern in _BREAKS]
     between_words = [
         [match for match in breaks if first < match.start() and match.end() <= last] for breaks in breaks_by_kind

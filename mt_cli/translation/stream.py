@@ -80,9 +80,41 @@ _NOTICES = {
     "loop": "the translation repeats itself: the model has not learned such text; --set decoding.no_repeat_ngram=3 "
     "prevents loops, not wrong words",
     "lost": "the translation lacks a protected span of the source; --json names the spans",
+    "guessed": "the place of a tag or another mark is a guess",
     "reordered": "placeholders such as %s are in another order than in the source",
 }
 _STRICT = ("lost", "reordered")
+
+
+class UnknownWords:
+    """Prints the unknown words of the first few texts."""
+
+    def __init__(self) -> None:
+        self._number = 0
+
+    def add(self, place: str, words: Sequence[str]) -> None:
+        """Record the unknown words of a text at a place, such as `line 3`."""
+        self._number += bool(words)
+        if words and self._number <= _MOST_NAMED:
+            say(f"note: {place}: {unknown_words_note(words)}")
+
+    def say_number(self) -> None:
+        """Print the number of texts, if not all of them were named."""
+        if self._number > _MOST_NAMED:
+            say(f"note: {self._number:,} lines had words that are not in the vocabulary")
+
+
+def unknown_words_note(words: Sequence[str]) -> str:
+    """Note on the words of a text that are not in the vocabulary."""
+    return f"not in the vocabulary: {', '.join(f'{word:.{_LONGEST_WORD}}' for word in dict.fromkeys(words))}"
+
+
+def notices_on(line: Translation) -> Iterator[str]:
+    """Notices on a translation that do not depend on its marks or the vocabulary, as text."""
+    if line.is_too_long:
+        yield _NOTICES["long"]
+    if repeats_itself(line.plain, line.text):
+        yield _NOTICES["loop"]
 
 
 class LineNotices:
@@ -94,7 +126,7 @@ class LineNotices:
 
     def __init__(self, is_strict: bool = False) -> None:
         self._is_strict = is_strict
-        self._num_lines = self._num_with_unknown_words = 0
+        self._num_lines, self._unknown_words = 0, UnknownWords()
         self._lines: dict[str, list[str]] = {name: [] for name in _NOTICES}
 
     def __enter__(self) -> LineNotices:
@@ -111,20 +143,16 @@ class LineNotices:
         problems = {
             "empty": bool(line.plain) and not line.text,
             "loop": repeats_itself(line.plain, line.text),
+            "guessed": line.marked is not None and line.marked.is_guess,
             "lost": any(map(line.lost_in, ranks)),
             "reordered": any(map(line.reordered_in, ranks)),
         }
         for name in filter(problems.get, problems):
             self._lines[name].append(number)
-        if words := line.unknown_words:
-            self._num_with_unknown_words += 1
-            if self._num_with_unknown_words <= _MOST_NAMED:
-                shown = ", ".join(f"{word:.{_LONGEST_WORD}}" for word in dict.fromkeys(words))
-                say(f"mt: not in the vocabulary: {shown}")
+        self._unknown_words.add(f"line {number}", line.unknown_words)
 
     def __exit__(self, *error: object) -> None:
-        if self._num_with_unknown_words > _MOST_NAMED:
-            say(f"mt: {self._num_with_unknown_words:,} lines had words that are not in the vocabulary")
+        self._unknown_words.say_number()
         messages = {name: f"{listed_lines(lines)}: {_NOTICES[name]}" for name, lines in self._lines.items() if lines}
         errors = [messages[name] for name in _STRICT if name in messages]
         is_error = bool(errors) and self._is_strict and error == (None, None, None)

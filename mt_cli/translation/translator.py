@@ -24,6 +24,7 @@ from mt_cli.corpus.cache import fingerprint
 from mt_cli.corpus.languages import primary
 from mt_cli.corpus.protected_text import RESERVED, UNPROTECTED, Protection
 from mt_cli.corpus.rows import chosen_tag, tagged_text
+from mt_cli.corpus.sentences import SentencesSeen
 from mt_cli.decoding.constraints import ReservedIds
 from mt_cli.decoding.engine import Engine, ForcedDecoding, Ids, Sentence, TransformerEngine
 from mt_cli.decoding.search import Hypothesis
@@ -35,8 +36,10 @@ from mt_cli.runtime.devices import pick_device, pick_precision, use_threads
 from mt_cli.runtime.group import ALONE, Group
 from mt_cli.tokenizer.special_tokens import EOS, UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
+from mt_cli.translation.drafts import translations_with_marks
 from mt_cli.translation.exported import digest_of_export, load_exported
-from mt_cli.translation.lines import Alignment, LineSplitter, Segment, TextHypothesis, Translation
+from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks, may_have_marks
+from mt_cli.translation.lines import Alignment, LineSplitter, Segment, TextHypothesis, Translation, unknown_words
 from mt_cli.translation.token_details import attended_words, details_of
 
 TextAndIds = tuple[str, Ids, Ids]
@@ -76,6 +79,8 @@ class Translator:
     protection: Protection = UNPROTECTED
     weights_digest: Callable[[], str] = lambda: ""
     """Digest of the weights in the dtype in which the engine computes; slow for large models."""
+    sentences_seen: SentencesSeen | None = None
+    """Fractions of training sources with several sentences, which decide how lines are split; None if unknown."""
 
     @classmethod
     def load(
@@ -104,6 +109,7 @@ class Translator:
             return cls(
                 *(exported, tokenizers, of.decoding, limits[0], of.tagging, languages, limits[1], of.protection),
                 lambda: digest_of_export(Path(paths[0])),
+                of.sentences_seen,
             )
         if engine != "mt":
             raise InputError(f"engine {engine}: use mt or ctranslate2")
@@ -118,12 +124,14 @@ class Translator:
         return cls(
             *(transformer, first.tokenizers, decoding, max_tokens, tagging, corpus.languages, most, protection),
             lambda: digest_of(model.state_dict()),
+            first.state.sentences_seen,
         )
 
     @property
     def digest(self) -> str:
         """Digest of everything that translations depend on, except the text and the options of the search."""
-        settings = self.max_tokens, self.most_tokens, self.tagging, self.languages, self.protection
+        limits = self.max_tokens, self.most_tokens, self.sentences_seen
+        settings = *limits, self.tagging, self.languages, self.protection
         return fingerprint(
             self.weights_digest(), [tokenizer.to_json() for tokenizer in self.tokenizers], repr(settings)
         )
@@ -189,24 +197,32 @@ class Translator:
         num_best: int = 1,
         tag: str | None = None,
         prefix: str = "",
-        split_sentences: bool = False,
+        split_sentences: bool | None = None,
         with_details: bool = False,
+        keeps_marks: bool = True,
         **decoding: Any,
     ) -> list[Translation]:
         """Translate each sentence into up to `num_best` hypotheses with scores.
 
-        With `split_sentences`, each sentence of a line is translated separately. Raises InputError if the model was not
+        With `split_sentences`, each sentence of a line is translated separately; None means that lines are split into
+        parts such as the model has learned from. With `keeps_marks`, placeholders and tags that the model does not
+        protect, or loses, are placed by alignment, unless there is a prefix. Raises InputError if the model was not
         trained with the tag, an option is invalid, or a sentence is not a str.
         """
         texts = _checked(sentences)
         if type(num_best) is not int or not 1 <= num_best <= _MOST_HYPOTHESES:
             raise InputError(f"num_best {num_best!r}: use 1 to {_MOST_HYPOTHESES:,}")
         chosen_tag(self.tagging, tag)
+        if keeps_marks and not prefix and any(map(may_have_marks, texts)):
+            marks = InlineMarks(PLACEHOLDERS, self.protection, self.tags)
+            search = {"num_best": num_best, "tag": tag, "split_sentences": split_sentences, **decoding}
+            return translations_with_marks(texts, self, marks, search | {"with_details": with_details})
         settings = changed_section(self.decoding, decoding)
         most_tokens = self.most_tokens or self.max_tokens
         splitter = LineSplitter(
             *(self.source_tokenizer, self.max_tokens, self.tagging, self.languages, most_tokens, self.protection),
             lowers_capitals=settings.capitals == "lower",
+            sentences_seen=self.sentences_seen,
         )
         if self.protection and (reserved := [character for character in prefix if character in RESERVED]):
             raise InputError(f"prefix: U+{ord(reserved[0]):X} is reserved for protected spans; write the span itself")
@@ -230,6 +246,13 @@ class Translator:
         decoded = self._force_decode(list(zip(tagged, source_ids, target_ids, strict=True)))
         tokens = ([*self.target_tokenizer.tokens(ids), EOS] for ids in target_ids)
         return [PairScore(row, forced.log_probs) for row, forced in zip(tokens, decoded, strict=True)]
+
+    def unknown_words(self, texts: Sequence[str], is_target: bool = False) -> list[tuple[str, ...]]:
+        """Words of each text that are not in the vocabulary of the source, or of the target."""
+        tokenizer = self.tokenizers[is_target]
+        protected = [self.protection.protect(text).text for text in texts] if self.protection else texts
+        rows = zip(protected, tokenizer.encode(protected), strict=True)
+        return [unknown_words(tokenizer, text, ids) for text, ids in rows]
 
     def attentions(self, pairs: Sequence[TextAndIds]) -> Iterator[tuple[list[str], list[str], Tensor]]:
         """For each pair: source tokens, target tokens, and the TxS mean over layers and heads of the cross-attention.

@@ -55,7 +55,10 @@ class Translator:
 
     def translate_fully(self, lines, **search):
         self.seen += lines
-        return [SimpleNamespace(text=self.translate(line), **self.spans) for line in lines]
+        return [
+            SimpleNamespace(text=self.translate(line), plain=line, is_too_long=False, unknown_words=(), **self.spans)
+            for line in lines
+        ]
 
     def word_alignments(self, items):
         return [self.align(len(item.text.split())) for item in items]

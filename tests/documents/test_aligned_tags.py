@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from round_trips import new_job
 
 from mt_cli.corpus.protected_text import UNPROTECTED, Protection
-from mt_cli.documents.aligned_tags import TextWithoutTags
-from mt_cli.documents.inline_marks import InlineMarks
-from mt_cli.documents.inline_tags import LIKE_TAG, Tag, TaggedText
-from mt_cli.documents.translate import SPANS_REORDERED, translate_documents, translated
+from mt_cli.documents.translate import translate_documents, translated
 from mt_cli.errors import MtError
+from mt_cli.translation.aligned_tags import TextWithoutTags
+from mt_cli.translation.drafts import SPANS_REORDERED
+from mt_cli.translation.inline_marks import InlineMarks
+from mt_cli.translation.inline_tags import LIKE_TAG, Tag, TaggedText
 
 some_examples = settings(max_examples=50)
 WORDS = st.lists(st.sampled_from(["click", "here,", "(now)", "é", "—", "夜", "%s", "end."]), min_size=1, max_size=4)

@@ -174,3 +174,12 @@ def test_an_interrupted_folder_is_finished_with_the_same_bytes(folder, tmp_path,
             translate_folder(folder, tmp_path / "out")
     translate_folder(folder, tmp_path / "out")
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
+def test_a_folder_names_what_it_does_not_translate(mt, trained, folder, tmp_path):
+    (folder / "a.tex").write_text("one", encoding="utf-8")
+    (folder / "b.csv").write_text("one,two\none,two\n", encoding="utf-8")
+    status, _, err = mt("translate", "--run", trained, "--input", folder, "--output", tmp_path / "out")
+    assert status == 0 and "note: b.csv" in err and "--column" in err
+    assert "2 files of other formats were not read" in err
+    assert not (tmp_path / "out" / "b.csv").exists()

@@ -7,10 +7,11 @@ from linear import assert_linear
 from round_trips import new_job, read
 
 from mt_cli.corpus.protected_text import UNPROTECTED, Protection
-from mt_cli.documents.aligned_tags import TextWithoutTags
-from mt_cli.documents.inline_marks import EMPHASIS, PLACEHOLDERS, InlineMarks
-from mt_cli.documents.inline_tags import Tag
-from mt_cli.documents.translate import MARKS_GUESSED, SPANS_LOST, translated
+from mt_cli.documents.translate import translated
+from mt_cli.translation.aligned_tags import TextWithoutTags
+from mt_cli.translation.drafts import MARKS_GUESSED, SPANS_LOST
+from mt_cli.translation.inline_marks import EMPHASIS, PLACEHOLDERS, InlineMarks
+from mt_cli.translation.inline_tags import Tag
 
 MARKDOWN = ("markdown", *PLACEHOLDERS, EMPHASIS)
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mt_cli.documents.inline_tags import LIKE_TAG, Tag, TaggedText
 from mt_cli.documents.xml_places import escaped
+from mt_cli.translation.inline_tags import LIKE_TAG, Tag, TaggedText
 
 TEXT = st.text(st.sampled_from("ab <>&\"'é/g=1"), max_size=8)
 CODES = st.sampled_from(['<x id="1"/>', '<bpt id="1">&lt;b&gt;</bpt>', '<x id="2"/>', f'<x id="{"l" * 300}"/>'])

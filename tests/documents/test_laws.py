@@ -10,11 +10,12 @@ from format_samples import CATALOGUE, DOCX, SAMPLES
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from linear import assert_linear
-from round_trips import archive, read, texts_of, translated
+from round_trips import archive, new_job, read, texts_of, translated
 
 from mt_cli.corpus.formats.gettext import read_po
 from mt_cli.documents.document import DocumentError, Options
 from mt_cli.documents.formats import READERS, read_document
+from mt_cli.documents.translate import translated_document
 from mt_cli.errors import InputError
 
 each_format = pytest.mark.parametrize("name", SAMPLES)
@@ -234,3 +235,22 @@ def test_reading_and_writing_take_linear_time(tmp_path, suffix):
             return archive("word/document.xml", whole) if suffix == ".docx" else whole
 
         assert_linear(work, content)
+
+
+@each_format
+@pytest.mark.parametrize("lost", ["", "word"])
+def test_each_segment_is_translated_copied_or_named_in_a_note(tmp_path, name, lost):
+    sample = SAMPLES[name]
+    document = read(tmp_path, sample.suffix, sample.packed(sample.content), sample.column)
+    job = new_job(lambda text: "" if lost and lost in text else text.replace("word", "wort"))
+    raw = unpacked(sample, translated_document(document, "a", job)).decode()
+    counts = job.counts
+    kinds = ("translated", "had a translation", "copied", "not translated")
+    assert counts["texts"] == len(document.units) == sum(counts[kind] for kind in kinds)
+    named = {place for places in job.places_for_review.values() for place in places}
+    for place, unit in zip(document.places(), document.units, strict=True):
+        words = {word for text in unit.texts for word in re.findall(r"\w+", re.sub(r"</?[a-z][^<>]*>|\\", " ", text))}
+        expected = words if lost or unit.is_translated else {word.replace("word", "wort") for word in words}
+        assert not [word for word in expected if word not in raw and word.isascii()]
+        if lost and not unit.is_translated and any(lost in text for text in unit.texts):
+            assert f"a, {place}" in named

@@ -96,7 +96,7 @@ def test_bytes_and_languages_reach_the_exported_model(trained, with_random_model
 
 
 def test_the_exported_model_translates_and_scores_like_the_run(mt, ours, exported, served, corpus):
-    files = ("--source", corpus / "test.en", "--reference", corpus / "test.xx")
+    files = ("--source", corpus / "test.en", "--reference", corpus / "test.xx", "--as-lines")
     status, out, _ = mt("evaluate", "--run", served, "--engine", "ctranslate2", *files, "--json")
     assert status == 0 and json.loads(out)["bleu"]["score"] > 90
     results = [translator.translate_fully(SENTENCES, beam_size=4) for translator in (ours, exported)]

@@ -32,7 +32,7 @@ def attempt(mt, run, tmp_path):
         (tmp_path / f"text.{side}").write_text(line)
     commands = {
         "translate": "translate one. --run runs/tiny",
-        "evaluate": "evaluate --run runs/tiny --source text.en --reference text.xx",
+        "evaluate": "evaluate --run runs/tiny --source text.en --reference text.xx --as-lines",
         "report": "report --run runs/tiny",
         "train": "train --config runs/tiny/config.yaml --set training.max_epochs=31",
         "doctor": "doctor",

@@ -80,6 +80,19 @@ def test_segments_and_unknown_words_are_noted_once_a_file(mt, trained, write):
     assert err.count("lines 2 in 2 segments, 4 ") == 1 and 0 < err.count("zebra") < 20
 
 
+def test_unknown_words_are_named_with_their_lines(mt, trained, write):
+    write("a.en", ["one two.", "one zebra."])
+    write("a.it", ["ONE TWO.", "ONE OKAPI."])
+    for command, expected in (
+        (("translate", "--input", "a.en"), ["line 2: not in the vocabulary: zebra"]),
+        (("translate", "--prefix", "OKAPI", "one two."), ["--prefix: not in the vocabulary: OKAPI"]),
+        (("score", "--source", "a.en", "--target", "a.it"), ["line 2: not in the vocabulary: zebra, OKAPI"]),
+        (("evaluate", "--source", "a.en", "--reference", "a.it"), ["line 2: not in the vocabulary: zebra"]),
+    ):
+        status, _, err = mt(*command, "--run", trained)
+        assert status == 0 and all(note in err for note in expected), err
+
+
 def test_a_missing_best_checkpoint_is_noted_once(mt, trained, tmp_path, write):
     shutil.copytree(trained, tmp_path / "run")
     (tmp_path / "run/checkpoints/best.safetensors").unlink()
@@ -133,7 +146,7 @@ def test_evaluate_scores_splits_and_files(mt, trained, corpus):
     scores, report = json.loads(out), report_of(trained)
     assert status == 0 and (scores["run"], scores["split"], scores["num_sentences"]) == ("tiny", "test", 40)
     assert all(report[key] == scores[key] for key in ("bleu", "chrf", "chrf++", "ter", "num_sentences"))
-    files = ["--source", corpus / "test.en", "--reference", corpus / "test.xx"]
+    files = ["--source", corpus / "test.en", "--reference", corpus / "test.xx", "--as-lines"]
     assert json.loads(mt("evaluate", "--run", trained, "--json", *files)[1])["bleu"] == scores["bleu"]
 
 
@@ -181,13 +194,13 @@ def test_rows_with_a_blank_side_are_left_out_and_counted(mt, trained, corpus, wr
 
 def test_no_evaluation_replaces_its_own_input(mt, trained, tmp_path):
     run = shutil.copytree(trained, tmp_path / "run")
-    for side, text in (("en", "one two.\nthree four.\n"), ("xx", "ONE TWO.\nTHREE FOUR.\n")):
+    for side, text in (("en", "one two.\nthree four.\n"), ("it", "ONE TWO.\nTHREE FOUR.\n")):
         (tmp_path / f"in.{side}").write_text(text)
     hypotheses = run / "hypotheses/files.txt"
     hypotheses.write_text("A.\nB.\n")
-    status, _, err = mt("evaluate", "--run", run, "--source", hypotheses, "--reference", "in.xx")
+    status, _, err = mt("evaluate", "--run", run, "--source", hypotheses, "--reference", "in.it")
     assert status == 2 and "--source" in err and hypotheses.read_text() == "A.\nB.\n"
-    options = ("--run", "run", "--source", "in.en", "--reference", "in.xx", "--num-resamples", "2")
+    options = ("--run", "run", "--source", "in.en", "--reference", "in.it", "--num-resamples", "2")
     status, _, err = mt("evaluate", *options, "--against", hypotheses)
     assert status == 0 and "is the baseline" in err and hypotheses.read_text() == "A.\nB.\n"
     assert mt("evaluate", *options)[0] == 0 and hypotheses.read_text() == "ONE TWO.\nTHREE FOUR.\n"

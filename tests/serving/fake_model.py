@@ -41,7 +41,9 @@ class KnownSentences:
     engine: object = None
     protection: object = field(default=UNPROTECTED)
 
-    def translate_fully(self, sentences, num_best=1, tag=None, with_details=False, split_sentences=False):
+    def translate_fully(
+        self, sentences, num_best=1, tag=None, with_details=False, split_sentences=False, keeps_marks=True
+    ):
         return [
             self._translation(sentence, direction_of(tag or "") or self.languages, num_best, with_details)
             for sentence in sentences

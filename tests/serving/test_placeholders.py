@@ -74,7 +74,7 @@ def test_words_are_aligned_beside_placeholders(server):
 
 
 def test_a_mark_that_cannot_be_placed_is_named(server, monkeypatch):
-    monkeypatch.setattr("mt_cli.documents.translate.TextWithoutTags.of", lambda source, pieces: None)
+    monkeypatch.setattr("mt_cli.translation.drafts.TextWithoutTags.of", lambda source, pieces: None)
     answer = server.json("/translate", {"q": ["Delete [X7X] files", "No."], "source": "en", "target": "de"})
     assert answer["lost_spans"] == [["[X7X]"], []]
     (sentence,) = server.json("/v1/translate", {"text": "Delete [X7X] files"})["translations"][0]["sentences"]

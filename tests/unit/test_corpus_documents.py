@@ -1,11 +1,12 @@
 import gzip
+from pathlib import Path
 
 import pytest
 
 from mt_cli.corpus.plain_text import check_plain_text, input_lines
 from mt_cli.errors import InputError
 
-REFUSED = r"a document.*--as-lines"
+REFUSED = r"--as-lines"
 
 
 @pytest.mark.parametrize(
@@ -22,7 +23,7 @@ REFUSED = r"a document.*--as-lines"
     ],
 )
 def test_a_document_is_recognised_by_its_first_lines(tmp_path, text):
-    for name, content in (("train.pot", text.encode()), ("a.txt.gz", gzip.compress(text.encode()))):
+    for name, content in (("train.ts", text.encode()), ("a.txt.gz", gzip.compress(text.encode()))):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(InputError, match=REFUSED):
             check_plain_text(tmp_path / name)
@@ -44,11 +45,27 @@ def test_plain_text_with_some_markup_is_no_document(tmp_path, text):
     assert list(input_lines(tmp_path / "a.txt")) == text.split("\n")
 
 
-def test_a_document_is_recognised_by_its_suffix(tmp_path):
-    for name in ("A.PO", "a.xlf", "a.htm", "a.srt", "a.csv", "a.json", "a.docx", "a.tsv.zst", "a.it.html"):
+def test_only_suffixes_of_plain_text_are_read_as_lines(tmp_path):
+    names = [
+        "A.PO",
+        "a.docx",
+        "a.tsv.zst",
+        "a.it.html",
+        "a.tex",
+        "a.org",
+        "a.vue",
+        "a.SFM",
+        "a.yml",
+        "a.gz.ini",
+        "a.text",
+        "a.strange",
+    ]
+    for name in names:
         (tmp_path / name).touch()
-        with pytest.raises(InputError, match=REFUSED):
+        with pytest.raises(InputError, match=REFUSED) as refusal:
             check_plain_text(tmp_path / name)
-    for name in ("a", "a.txt", "a.en", "a.ts", "b.pot", "a.po.txt", ".po"):  # `pot` and `ts` are codes of languages.
+        assert Path(name.removesuffix(".zst")).suffix in str(refusal.value) and "\n" not in str(refusal.value)
+        check_plain_text(tmp_path / name, as_lines=True)
+    for name in ("a", "a.txt", "a.en", "a.deu", "a.ts", "a.pt-BR", "a.po.txt", "a.quy_Latn", "a.aym", ".po"):
         (tmp_path / name).touch()
         check_plain_text(tmp_path / name)

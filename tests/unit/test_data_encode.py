@@ -86,6 +86,13 @@ def test_pairs_that_are_too_long_are_counted_by_part(tmp_path):
     assert statistics.longest_source == 1
 
 
+def test_lines_of_several_sentences_are_counted(tmp_path):
+    pairs = [("One here. Two there.", "x"), ("One? Two.", "y"), ("One.", "z"), ("One Two.", "w")]
+    config = corpus_config(tmp_path, [write(tmp_path / "a.tsv", pairs)])
+    _, statistics, _ = encode(tmp_path, config, tokenizers_for(pairs))
+    assert statistics.sentences == (0.25, 0.25)
+
+
 @pytest.mark.parametrize("algorithm", ["word_level", "char", "bpe"])
 def test_flat_ids_are_the_ids_tags_included(algorithm):
     tokenizer, _ = tokenizers_for(some_pairs(40), tags=("<bt>", "<2it>"), algorithm=algorithm)

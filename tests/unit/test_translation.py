@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -10,11 +11,19 @@ from linear import assert_linear
 from mt_cli.config.sections import DecodingConfig, TokenizerConfig
 from mt_cli.config.tags import Tagging
 from mt_cli.corpus.languages import SPACELESS
+from mt_cli.corpus.sentences import SentencesSeen
 from mt_cli.decoding.engine import ForcedDecoding
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.training import train_tokenizer
-from mt_cli.translation.sentences import has_letters, has_words, sentences_of, split_point, units
+from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks
+from mt_cli.translation.sentences import (
+    has_letters,
+    has_words,
+    sentences_of,
+    split_point,
+    units,
+)
 from mt_cli.translation.stream import repeats_itself
 from mt_cli.translation.translator import Translator
 
@@ -75,12 +84,31 @@ def test_marks_and_emoji_alone_are_no_sentence(text, glue, tail):
         ["\u5929\u6c14\u5f88\u597d\u3002", "\u6211\u4eec\u8d70\u5427\uff01", "\u597d\u3002"],
         ["မိုးရွာသည်။", "လမ်းစိုသည်။"],
         ["ሰላም።", "እንዴት ነህ፧", "ደህና።"],
+        ["He is 5.", "She is 6.", "Das kostet 5 Mio. Euro."],
+        ["См. рис. 5 и табл. 3.", "Там всё."],
         ["Wait... no, e.g. this is one sentence.", "\u00bfY esto?", "\u00c1rboles."],
     ],
 )
 def test_a_text_is_split_into_its_sentences(sentences):
     glue = "" if re.match(f"[{SPACELESS}]", sentences[0]) else " "
     assert [sentence for sentence, _ in sentences_of(glue.join(sentences))] == sentences
+
+
+@pytest.mark.parametrize(
+    ("language", "sentences"),
+    [
+        ("el", ["Πού είναι;", "Τι λες\u037e", "Εδώ είναι ο κ. Νίκου."]),
+        ("en", ["See page 12; the rest; Then: page 12.", "The second half is here."]),
+        ("hy", ["Սա տուն է։", "Այն մեծ է։"]),
+        ("de", ["Am 3. Oktober kam er.", "Er ist 5.", "Sie ist 6."]),
+        ("it", ["Il dott. Rossi legge l'art. 5 a pag. 12.", "La casa costa 5 mln. di euro."]),
+        ("ru", ["Он дал им.", "Потом ушёл на ул. Мира."]),
+        ("pl", ["To kosztuje 5 tys. złotych.", "Prof. Nowak i dr. Kowalski idą."]),
+        ("es", ["Fuimos al mar.", "María vio los EE. UU. Ayer."]),
+    ],
+)
+def test_abbreviations_and_marks_are_those_of_the_language(language, sentences):
+    assert [sentence for sentence, _ in sentences_of(" ".join(sentences), language)] == sentences
 
 
 @pytest.mark.parametrize("part", ["A. ", "1. ", "It. ", ". ", "¿", "字。", "ab, ", "ab ab "])
@@ -192,6 +220,16 @@ def test_word_alignments_refer_to_the_words_of_the_line(
     assert [tokens[0][source] for source, _ in item.details.alignment] == [
         tokens[1][target] for _, target in item.details.alignment
     ]
+
+
+@pytest.mark.parametrize(("seen", "number"), [(None, 1), ((0.0, 0.0), 4), ((0.5, 0.0), 3), ((0.0, 0.5), 1)])
+def test_lines_are_split_into_parts_such_as_the_model_has_learned(pieces, seen, number):
+    translator = Translator(Parrot(), (pieces,) * 2, DecodingConfig(), 99)
+    translator = replace(translator, sentences_seen=seen and SentencesSeen(*seen))
+    for chosen, expected in ((None, number), (True, 4), (False, 1)):
+        (item,) = translator.translate_fully(["Ab ba. Ab ba? Ab. Ab ba?"], split_sentences=chosen)
+        assert len(item.segments) == expected
+        assert item.text == "Ab ba. Ab ba? Ab. Ab ba?"
 
 
 @pytest.mark.parametrize("answer", ["ab\nab\rab\r\n", " ab  ab   ab "])
@@ -336,3 +374,22 @@ def test_lines_in_capitals_are_read_in_small_letters_if_asked(tagged_pieces, tex
         item = translated(reader, tagged_pieces, text, 200, tags=TAGS, capitals=capitals, with_details=True)
         assert item.text == text.removeprefix("<2x> ") and item.source == text
         assert tagged_pieces.decode(seen[-1:]) == [expected]
+
+
+@pytest.mark.parametrize("num_best", [1, 2])
+def test_marks_that_the_model_loses_are_placed_by_alignment(num_best):
+    words = train_tokenizer(["ab ba abba"] * 3, TokenizerConfig(algorithm="word_level", min_frequency=1))
+    translator = Translator(Parrot(), (words, words), DecodingConfig(unk="avoid"), 99)
+    lines = ["ab %s ba", "ab ba", "ab [X7X] ba", "ab <b>ba</b> ${x}", "{name} ab", "ab {n}, ba %(x)d."]
+    items = translator.translate_fully(lines, num_best=num_best, with_details=True)
+    for line, item in zip(lines, items, strict=True):
+        assert (item.source, item.lost_spans) == (line, ())
+        for mark in re.findall(r"%s|\[X7X\]|</?b>|\$\{x\}|\{n\w*\}|%\(x\)d", line):
+            assert all(text.count(mark) == 1 for text, _ in item.hypotheses)
+    assert translator.translate(lines) == [item.text for item in items]
+    assert items[0].text == "ab %s ba" and items[0].details.word_alignment == [(0, 0), (2, 2)]
+
+
+def test_a_tag_of_the_model_is_no_mark():
+    marks = InlineMarks(PLACEHOLDERS, tags=["<a>"])
+    assert [text for text in ("<a> ab", "ab <a> ab", "<b> ab") if marks.spans(text)] == ["ab <a> ab", "<b> ab"]

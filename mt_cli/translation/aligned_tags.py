@@ -18,8 +18,8 @@ from operator import itemgetter
 import regex
 
 from mt_cli.corpus.rows import is_of_word
-from mt_cli.documents.inline_marks import EMPHASIS
-from mt_cli.documents.inline_tags import Piece, Tag, TaggedText, partners_of, raw_of
+from mt_cli.translation.inline_marks import EMPHASIS
+from mt_cli.translation.inline_tags import Piece, Tag, TaggedText, partners_of, raw_of
 from mt_cli.translation.lines import Alignment
 from mt_cli.translation.sentences import units
 

@@ -15,8 +15,7 @@ import regex
 
 from mt_cli.corpus.protected_text import ENTITY, PATTERNS, UNPROTECTED, Protection, Spans
 from mt_cli.corpus.rows import is_of_word
-from mt_cli.documents.html_places import VOID
-from mt_cli.documents.inline_tags import LIKE_TAG, Piece, Tag, partners_of
+from mt_cli.translation.inline_tags import LIKE_TAG, Piece, Tag, partners_of
 
 PLACEHOLDERS = ("urls", "emails", "dollars", "braces", "printf")
 """Kinds of marks that texts of any format may have, as in `corpus.protect`."""
@@ -64,6 +63,9 @@ _OF_CATALOGUE = regex.compile(
 _NAME_OF_NETS = regex.compile(r"(?<![\w:/]):[a-z][a-z0-9_+-]{1,40}:(?![\w:])|(?<![\w&/#])#[^\W\d_][\w-]{1,60}")
 """Short codes of emoji (`:smile:`), and hashtags."""
 _EMPHASIS = re.compile(r"(?<![\\*])\*{1,3}(?!\*)|(?<![\\_])_{1,3}(?!_)|(?<![\\~])~~(?!~)")
+_VOID_NAMES = "area base br col embed hr img input link meta param source track wbr"
+VOID = frozenset(_VOID_NAMES.split())
+"""Elements of HTML without an end tag."""
 _NAME = re.compile(r"[\w:-]+")
 _ELEMENT_NAMES = (
     "a abbr b big blockquote body button c center cite code dd del details dfn div dl dt em figure font footer form h1 "
@@ -75,8 +77,15 @@ _ELEMENTS = frozenset(_ELEMENT_NAMES.split())
 
 _DEEPEST = 20
 """Number of open marks of emphasis among which the partner of a mark is searched for."""
+_MAY_HAVE_MARKS = re.compile(r"[<&%{}$@#\[\]\\`*_~]|:[\w/]")
+"""Characters of which every mark has one."""
 _Mark = tuple[int, int, Tag]
 """Start, end, and the mark as a tag: `start` and `end` for the two sides of a pair."""
+
+
+def may_have_marks(text: str) -> bool:
+    """Quick test for marks: False for a text that has none, and for few others True."""
+    return _MAY_HAVE_MARKS.search(text) is not None
 
 
 @dataclass(frozen=True)
@@ -86,6 +95,8 @@ class InlineMarks:
     kinds: Sequence[str] = ()
     """Kinds besides tags: names of `corpus.protect`, and `EMPHASIS`."""
     protection: Protection = UNPROTECTED
+    tags: Sequence[str] = ()
+    """Tags of the model, which are no marks at the beginning of a text."""
 
     def texts_of(self, text: str) -> str:
         """A text without its marks."""
@@ -122,9 +133,20 @@ class InlineMarks:
         spans = self.protection.spans(text)
         return [mark for mark in marks if not (mark[2].is_placeholder and _is_inside(mark, spans))]
 
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Start and end of each mark."""
+        return [(start, end) for start, end, _ in self._marks(text)]
+
+    def lost_in(self, source: str, translation: str) -> list[str]:
+        """Marks of a source, besides those that the model protects, that its translation lacks."""
+        marks = [tag.raw for *_, tag in self._removable_marks(source)]
+        return [raw for raw in dict.fromkeys(marks) if translation.count(raw) < source.count(raw)]
+
     def _marks(self, text: str) -> list[_Mark]:
         """All marks, in the order of their places; none of them overlap."""
         marks: list[_Mark] = []
+        if not may_have_marks(text):
+            return marks
         for group in self._groups(text):
             if all(_is_free(start, end, marks) for start, end, _ in group):
                 for mark in group:
@@ -143,7 +165,11 @@ class InlineMarks:
             yield from _links(text, code)
         if self.kinds:
             yield from ([_placeholder(match)] for match in _WITH_NAME_IN_BRACKETS.finditer(text))
-        yield from ([(*match.span(), _tag(match[0]))] for match in LIKE_TAG.finditer(text))
+        yield from (
+            [(*match.span(), _tag(match[0]))]
+            for match in LIKE_TAG.finditer(text)
+            if match.start() or match[0] not in self.tags
+        )
         if self.kinds:
             yield from ([_placeholder(match)] for match in _OF_ANY_FORMAT.finditer(text))
             yield from ([_placeholder(match)] for match in _NAME_OF_NETS.finditer(text))
