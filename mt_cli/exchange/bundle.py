@@ -54,7 +54,7 @@ def read_bundle(
         "max_tokens": description.most_tokens,
         "protect": list(description.protect),
         "protect_patterns": list(description.protect_patterns),
-        **unknown_corpus(description.tagging),
+        **unknown_corpus(description.tagging, languages[0] or description.source_language),
     }
     tokenizer = description.tokenizer.model_dump(mode="json")
     sections = {"corpus": corpus, "tokenizer": tokenizer, "model": description.model}
@@ -78,9 +78,12 @@ def _with_tied(planned: Transformer, weights: Mapping[str, Tensor]) -> dict[str,
     return {**weights, **{name: weights[first] for name, first in names.items() if first in weights}}
 
 
-def unknown_corpus(tagging: Tagging) -> dict[str, Any]:
+def unknown_corpus(tagging: Tagging, source: str) -> dict[str, Any]:
     """Keys of a section `corpus` with the tags of a model whose training text is unknown."""
-    train: list[dict[str, Any]] = [{"file": UNKNOWN_CORPUS, "tag": tag, "name": tag} for tag in tagging.tags]
+    languages = {tag: {"languages": [source, target]} for tag, target in tagging.languages.items()}
+    train: list[dict[str, Any]] = [
+        {"file": UNKNOWN_CORPUS, "tag": tag, "name": tag} | languages.get(tag, {}) for tag in tagging.tags
+    ]
     untagged: dict[str, Any] = {"file": UNKNOWN_CORPUS}
     if not tagging.is_required:
         train.append(untagged)

@@ -237,7 +237,7 @@ def _config_of(folder: Path, imported: Imported, longest: float | None, name: st
     corpus = {"source": source, "target": target, "max_tokens": max_tokens}
     tree = {
         "name": name,
-        "corpus": corpus | unknown_corpus(tagging),
+        "corpus": corpus | unknown_corpus(tagging, source),
         "tokenizer": dict(imported.options),
         "model": imported.model.config.model_dump(mode="json"),
         "decoding": {key: value for key, value in decoding.items() if value is not None},

@@ -39,6 +39,8 @@ class Description(BaseModel):
     """Tag of sentences without a tag."""
     is_tag_required: bool = False
     """True if every training sentence had a tag."""
+    languages_of_tags: dict[str, str] = {}
+    """Target languages of tags that do not name a language."""
     max_tokens: int = Field(ge=1, le=2**31)
     """Number of tokens of the longest training source."""
     most_tokens: int = Field(ge=1, le=2**31)
@@ -59,7 +61,7 @@ class Description(BaseModel):
     @property
     def tagging(self) -> Tagging:
         """Tags and the default tag."""
-        return Tagging(self.tags, self.default_tag, self.is_tag_required)
+        return Tagging(self.tags, self.default_tag, self.is_tag_required, self.languages_of_tags)
 
     @property
     def protection(self) -> Protection:
@@ -81,6 +83,7 @@ def describe(run: TrainedRun, folder: Path) -> None:
         tags=config.corpus.tags,
         default_tag=config.corpus.tagging.default,
         is_tag_required=config.corpus.tagging.is_required,
+        languages_of_tags=dict(config.corpus.tagging.languages),
         max_tokens=run.max_tokens,
         most_tokens=config.corpus.max_tokens,
         sentences_seen=run.state.sentences_seen,

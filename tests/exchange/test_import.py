@@ -8,6 +8,9 @@ import torch
 from marian_files import LINES, entries_of, write_marian, write_two_vocabularies
 
 from mt_cli.checkpoint.trained import TrainedRun
+from mt_cli.config.loading import parse_config
+from mt_cli.config.tags import Tagging
+from mt_cli.exchange.bundle import unknown_corpus
 from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID
 
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
@@ -147,3 +150,9 @@ def test_a_bundle_becomes_a_run_again(mt, run_of, export, trained, bundle, impor
     assert mt("translate", "--run", "runs/again", "one two three.")[1] == expected[1]
     export(imported("marian"), "bundle", "bundle-of-marian")
     assert_equal_runs(TrainedRun.load(imported("marian")), run_of("bundle-of-marian", "marian-again"))
+
+
+def test_an_imported_model_keeps_the_languages_of_its_tags():
+    tagging = Tagging(("<aa>", "<bb>"), "<aa>", True, {"<aa>": "it", "<bb>": "ru"})
+    corpus = {"source": "en", "target": "it", **unknown_corpus(tagging, "en")}
+    assert parse_config({"name": "a", "corpus": corpus}, "a").corpus.tagging == tagging

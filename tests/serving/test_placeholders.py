@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 from fake_model import KnownSentences
-from mt_cli.config.directions import Tagging
 from serving_server import file_form, running
 
+from mt_cli.config.tags import Tagging
 from mt_cli.serving.models import Direction, Models, ServedModel, Source
 from mt_cli.serving.service import Service
 
