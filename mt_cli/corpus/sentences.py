@@ -15,7 +15,7 @@ _ENDS = r"""(?<=[{marks}])["'“”’»)\]]*(?:[\ \u00a0]»)?\ +(?=[^\w\s]*\w) 
       | (?<=։)\ *(?=\S)"""
 _SENTENCE_END = re.compile(_ENDS.format(marks=_MARKS), re.VERBOSE)
 _GREEK_SENTENCE_END = re.compile(_ENDS.format(marks=_MARKS + ";\u037e"), re.VERBOSE)
-_LAST_TOKEN = re.compile(r"[^\s(\[\"'“”„«]*$")
+_BEFORE_TOKEN = re.compile(r"[\s(\[\"'“”„«]")
 _NEXT_WORD = re.compile(r"[^\w\s]*(\w+(?:['’]\w+)?)")
 _INITIALS = re.compile(r"(?:\w{1,2}[.-]+)+\w{1,2}|[^\W\d]")
 _LONGEST_NO_END = 16
@@ -119,8 +119,7 @@ def _is_end(text: str, start: int, mark_end: int, next_start: int, words: Abbrev
     if text[mark_end - 1] != ".":
         return True
     token_start = max(start, mark_end - 1 - _LONGEST_NO_END)
-    token_match = _LAST_TOKEN.search(text[token_start : mark_end - 1])
-    token = token_match[0].lower() if token_match else ""
+    token = _BEFORE_TOKEN.split(text[token_start : mark_end - 1])[-1].lower()
     if token in words.never:
         return False
     is_number = next_word[:1].isdigit()
