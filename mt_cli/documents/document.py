@@ -80,8 +80,11 @@ class Document:
         for number, unit in enumerate(self.units, start=1):
             line += self.content.count("\n", place, unit.start)
             place = unit.start
-            words = " ".join(unit.texts[0].split()[:5])
-            yield f"line {line:,}" if self.has_lines else f"paragraph {number:,} ({words[:60]})"
+            if self.has_lines:
+                yield f"line {line:,}"
+            else:
+                words = " ".join(unit.texts[0].split()[:5])
+                yield f"paragraph {number:,} ({words[:60]})"
 
     def replaced(self, parts: Mapping[int, str]) -> bytes:
         """Bytes of the document with new content for some units, by their index.

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from mt_cli.corpus.sentences import has_letters
 from mt_cli.documents.document import Document, DocumentError, Options, Unit, line_of, read_content
 from mt_cli.documents.html_places import Event, HtmlError, events_of
 from mt_cli.documents.xml_places import allowed, declared_encoding
@@ -174,7 +175,7 @@ def _units(content: str, run: Sequence[Event], escape: Callable[[str], str]) -> 
     places = [(event, *place) for event in run for place in _values(content, event)]
     has_text = any(event.kind == "text" for event in run)
     texts = [piece for piece in _pieces(content, run) if isinstance(piece, str)] if has_text else []
-    if not any(map(str.isalpha, "".join(texts))):
+    if not has_letters("".join(texts)):
         for event, start, end in places:
             writer = _Writer(content, start, end, None, [(event, start, end)], escape)
             yield Unit(start, end, writer.texts, writer, is_block=True)
@@ -194,7 +195,7 @@ def _values(content: str, event: Event) -> Iterator[tuple[int, int]]:
     elif event.name == "input" and kinds.get("type", "").lower() in ("submit", "button", "reset"):
         names = (*_TRANSLATED, "value")
     for start, end in sorted(event.attributes[name] for name in names if name in event.attributes):
-        if any(map(str.isalpha, html.unescape(content[start:end]))):
+        if has_letters(html.unescape(content[start:end])):
             yield start, end
 
 

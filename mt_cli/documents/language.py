@@ -42,8 +42,3 @@ def is_value(text: str, key: str) -> bool:
     """
     is_word = text[:1].islower() and not re.search(r"\s", text)
     return bool(_KEBAB.fullmatch(text)) or (is_word and bool(_KEY_OF_VALUES.fullmatch(key)))
-
-
-def has_letters(text: str) -> bool:
-    """True if a text has a letter, so that it may be language."""
-    return any(map(str.isalpha, text))

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from mt_cli.corpus.sentences import has_letters
 from mt_cli.documents.document import MAX_MARKS, Document, Options, Unit, read_content
-from mt_cli.documents.language import has_letters
 from mt_cli.documents.wrapped_lines import Line, Markup, paragraph_unit, with_text
 from mt_cli.translation.inline_marks import EMPHASIS, MARKDOWN, PLACEHOLDERS
 

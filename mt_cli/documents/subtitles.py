@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from mt_cli.corpus.sentences import has_letters
 from mt_cli.documents.document import (
     Document,
     DocumentError,
@@ -23,7 +24,6 @@ from mt_cli.documents.document import (
     line_of,
     read_content,
 )
-from mt_cli.documents.language import has_letters
 from mt_cli.documents.texts import SUBTITLE_TAG, balanced, display_width, joined, one_line
 
 _END = re.compile(r"\r\n|\n|\r")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mt_cli.corpus.formats.delimited import is_quoted
+from mt_cli.corpus.sentences import has_letters
 from mt_cli.documents.document import (
     Document,
     DocumentError,
@@ -22,7 +23,6 @@ from mt_cli.documents.document import (
     lines_with_places,
     read_content,
 )
-from mt_cli.documents.language import has_letters
 from mt_cli.documents.texts import split_margins
 from mt_cli.errors import CorpusError
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from unicodedata import category, combining, east_asian_width
 
-from mt_cli.documents.language import has_letters
+from mt_cli.corpus.sentences import has_letters
 
 SPACES = re.compile(r"[ \t\r\n\f\v]+")
 """Space that a line may be broken at; a no-break space is none."""

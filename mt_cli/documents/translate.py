@@ -14,9 +14,10 @@ from typing import Any
 from pydantic import RootModel
 
 from mt_cli.corpus.cache import digest_of_file
+from mt_cli.corpus.sentences import has_letters
 from mt_cli.documents.document import Document, DocumentError, Options, Unit
 from mt_cli.documents.formats import check_document_size, is_document, read_document
-from mt_cli.documents.language import has_letters, is_identifier
+from mt_cli.documents.language import is_identifier
 from mt_cli.documents.tables import ColumnError
 from mt_cli.errors import InputError, MtError
 from mt_cli.runtime.console import Progress, listed, say
@@ -149,34 +150,44 @@ def translated_document(document: Document, name: str, job: Job) -> bytes:
 
 def translated_documents(documents: Sequence[Document], name: str, job: Job) -> list[bytes]:
     """Bytes of translated documents of one format, whose texts are translated together."""
-    chosen = [
-        {index: unit for index, unit in enumerate(document.units) if job.translates_all or not unit.is_translated}
-        for document in documents
-    ]
-    is_block = {line: unit.is_block for units in chosen for unit in units.values() for line in _lines_of(unit)}
     if not documents:
         return []
+    lines = [
+        {
+            index: [line for text in unit.texts for line in _lines(text, unit)]
+            for index, unit in enumerate(document.units)
+            if job.translates_all or not unit.is_translated
+        }
+        for document in documents
+    ]
+    is_block = {
+        line: document.units[index].is_block
+        for document, lines_by_unit in zip(documents, lines, strict=True)
+        for index in lines_by_unit
+        for line in lines_by_unit[index]
+    }
     marks = InlineMarks(documents[0].marks)
     copied = {line for line in is_block if not _is_language(line, marks)}
     searched = {line: is_of_block for line, is_of_block in is_block.items() if line not in copied}
     drafts = {line: Draft(line) for line in copied} | _translations(searched, documents[0].marks, job)
-    return [_written(*row, name, drafts, copied, job) for row in zip(documents, chosen, strict=True)]
+    return [_written(*row, name, drafts, copied, job) for row in zip(documents, lines, strict=True)]
 
 
 def _written(
     document: Document,
-    chosen: Mapping[int, Unit],
+    lines: Mapping[int, Sequence[str]],
     name: str,
     translations: Mapping[str, Draft],
     copied: Collection[str],
     job: Job,
 ) -> bytes:
-    """Bytes of a document with the drafts of its lines; `copied` are the lines that are no language."""
-    written = {index: unit for index, unit in chosen.items() if any(line not in copied for line in _lines_of(unit))}
+    """Bytes of a document with the drafts of its chosen units, by the lines of each; `copied` are no language."""
+    written = [index for index in lines if any(line not in copied for line in lines[index])]
     parts, places = {}, [*document.places()]
-    for index, unit in written.items():
-        problems = dict.fromkeys(translations[line].problem for line in _lines_of(unit))
-        items = [item for line in _lines_of(unit) if (item := translations[line].item)]
+    for index in written:
+        unit = document.units[index]
+        problems = dict.fromkeys(translations[line].problem for line in lines[index])
+        items = [item for line in lines[index] if (item := translations[line].item)]
         notices = [notice for item in items for notice in (*notices_on(item), *job.note_unknown_words(item))]
         for problem in (*filter(None, problems), *notices):
             place = f"{name}, {places[index]}"
@@ -187,17 +198,13 @@ def _written(
     job.counts.update(document.counts)
     job.counts.update(
         {"documents": 1, "texts": len(document.units), "translated": len(parts)}
-        | {"had a translation": len(document.units) - len(chosen), "copied": len(chosen) - len(written)}
+        | {"had a translation": len(document.units) - len(lines), "copied": len(lines) - len(written)}
         | {"not translated": len(written) - len(parts)}
     )
     try:
         return document.replaced(parts)
     except DocumentError as error:
         raise DocumentError(f"{name}: {error}") from None
-
-
-def _lines_of(unit: Unit) -> list[str]:
-    return [line for text in unit.texts for line in _lines(text, unit)]
 
 
 def _lines(text: str, unit: Unit) -> Iterator[str]:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from mt_cli.corpus.sentences import has_letters
 from mt_cli.documents.document import Unit
-from mt_cli.documents.language import has_letters
 from mt_cli.documents.texts import SPACES, display_width, one_line, wrapped
 
 _LONE_TAG = re.compile(r"</?[A-Za-z][^<>]*>")

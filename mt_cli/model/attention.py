@@ -33,7 +33,7 @@ Append = Callable[[KeysValues], KeysValues]
 
 
 class Memory(NamedTuple):
-    """What attention reads: hidden states, or keys and values that were already computed from them."""
+    """Rows that attention reads: hidden states, or keys and values that were already computed from them."""
 
     layout: PackedLayout
     bias: Tensor | None

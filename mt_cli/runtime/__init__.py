@@ -1,1 +1,1 @@
-"""What a process stands on: console, files, devices, CUDA graphs, signals, several processes."""
+"""Services for a process: console, files, devices, CUDA graphs, signals, several processes."""

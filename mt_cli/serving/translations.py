@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from mt_cli.corpus.protected_text import UNPROTECTED, Protection
+from mt_cli.corpus.sentences import sentences_of
 from mt_cli.documents.translate import Job, drafts_of
 from mt_cli.serving.models import Direction
 from mt_cli.serving.scheduling import Ticket
@@ -17,7 +18,7 @@ from mt_cli.translation.drafts import Draft
 from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks
 from mt_cli.translation.inline_tags import Tag
 from mt_cli.translation.lines import Translation
-from mt_cli.translation.sentences import glue_of_translations, sentences_of, units
+from mt_cli.translation.sentences import glue_of_translations, units
 
 _ENDS = re.compile(r"(\r\n|[\n\r\t\v\f\x1c-\x1e\x85\u2028\u2029])")
 """Ends of lines, paragraphs and cells of tables."""

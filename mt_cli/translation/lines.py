@@ -17,18 +17,11 @@ from mt_cli.config.tags import Tagging
 from mt_cli.corpus.augmented_text import is_in_capitals, lower, upper
 from mt_cli.corpus.protected_text import NO_TEXT, UNPROTECTED, ProtectedText, Protection, Restored
 from mt_cli.corpus.rows import tagged_text, untagged
-from mt_cli.corpus.sentences import SentencesSeen
+from mt_cli.corpus.sentences import SentencesSeen, has_letters, has_words, sentences_of
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
-from mt_cli.translation.sentences import (
-    glue_of_translations,
-    has_letters,
-    has_words,
-    middle_of,
-    sentences_of,
-    split_point,
-)
+from mt_cli.translation.sentences import glue_of_translations, middle_of, split_point
 
 _LINE_END = re.compile(r"(?:(?<!\s)[^\S\r\n]++)?+[\r\n]\s*")
 _SHORT = 40

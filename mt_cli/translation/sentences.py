@@ -8,17 +8,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from mt_cli.corpus.languages import SPACELESS, writes_spaces
-from mt_cli.corpus.sentences import first_word, has_letters, has_words, last_word, sentences_of
-
-__all__ = [
-    "glue_of_translations",
-    "has_letters",
-    "has_words",
-    "middle_of",
-    "sentences_of",
-    "split_point",
-    "units",
-]
+from mt_cli.corpus.sentences import first_word, last_word
 
 _BREAKS = (
     re.compile(r"(?<=[.!?…।॥؟۔።፧]) |(?<=[。！？។៕။།]) ?(?=[^。！？។៕။།」』”’）\s])"),

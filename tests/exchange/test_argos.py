@@ -11,11 +11,11 @@ from texts import TEXTS
 from mt_cli.checkpoint.trained import TrainedRun, write_run
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import TokenizerConfig
+from mt_cli.corpus.sentences import sentences_of
 from mt_cli.errors import InputError
 from mt_cli.exchange.argos import Direction, Package, choose_direction
 from mt_cli.exchange.sentence_splitter import sentence_splitter
 from mt_cli.tokenizer.training import train_tokenizer
-from mt_cli.translation.sentences import sentences_of
 
 pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
 

@@ -11,19 +11,13 @@ from linear import assert_linear
 from mt_cli.config.sections import DecodingConfig, TokenizerConfig
 from mt_cli.config.tags import Tagging
 from mt_cli.corpus.languages import SPACELESS
-from mt_cli.corpus.sentences import SentencesSeen
+from mt_cli.corpus.sentences import SentencesSeen, has_letters, has_words, sentences_of
 from mt_cli.decoding.engine import ForcedDecoding
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.training import train_tokenizer
 from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks
-from mt_cli.translation.sentences import (
-    has_letters,
-    has_words,
-    sentences_of,
-    split_point,
-    units,
-)
+from mt_cli.translation.sentences import split_point, units
 from mt_cli.translation.stream import repeats_itself
 from mt_cli.translation.translator import Translator
 

@@ -34,7 +34,7 @@ class Format(NamedTuple):
     varieties: Callable[[Path], Mapping[str, int]] | None = None
     """Count the segments of each language code in a file whose text has such codes."""
     unit: str = "line"
-    """What the numbers of its rows count."""
+    """Unit that the numbers of its rows count."""
 
 
 def _table(suffixes: tuple[str, ...], records: Callable[[Path], Iterator[delimited.Record]], separator: str) -> Format:
