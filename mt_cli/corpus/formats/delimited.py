@@ -151,7 +151,10 @@ def _hint_at_separator(records: Sequence[Record], expected: str) -> str:
 
 def _width(cells: Sequence[str]) -> int:
     """Number of cells without empty ones at the end."""
-    return max((number for number, cell in enumerate(cells, start=1) if cell.strip()), default=0)
+    width = len(cells)
+    while width and not cells[width - 1].strip():
+        width -= 1
+    return width
 
 
 def _place_of_pair(
