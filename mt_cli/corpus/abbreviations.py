@@ -146,7 +146,6 @@ _BY_LANGUAGE: dict[str, Abbreviations] = {}
 
 
 def abbreviations_of(language: str) -> Abbreviations:
-    """Abbreviations of a language by its code."""
     if language not in _BY_LANGUAGE:
         code = primary(language) if language else ""
         row = _TABLE.get(_SAME_AS.get(code, code))

@@ -32,7 +32,6 @@ def columns_of(names: Sequence[str], languages: Languages, columns: Columns, whe
 
 
 def columns_by_role(names: Sequence[str]) -> tuple[str, str] | None:
-    """Names of the columns that are called source and target."""
     for rule in (_is_role, _has_role):
         source, target = ([name for name in names if rule(name, side)] for side in (0, 1))
         if len(source) == len(target) == 1:

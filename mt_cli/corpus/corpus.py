@@ -38,7 +38,6 @@ class SourceRows:
 
     @property
     def span(self) -> slice:
-        """Rows of this part in the corpus."""
         return slice(self.first_row, self.first_row + self.num_rows)
 
 
@@ -80,11 +79,9 @@ class Corpus:
             yield from zip(*(column.to_pylist() for column in block.columns), strict=True)
 
     def part_of(self, row: int) -> SourceRows:
-        """Part of the corpus that contains a row."""
         return next(part for part in self.parts if row < part.span.stop)
 
     def of_parts(self, numbers: Collection[int]) -> Corpus:
-        """Copy of the corpus with only the rows of some parts."""
         statuses = self.statuses.copy()
         for number, part in enumerate(self.parts):
             if number not in numbers:
@@ -137,5 +134,4 @@ class Corpus:
         return {STATUS_NAMES[code]: int(count) for code, count in enumerate(np.bincount(rows)) if count}
 
     def num_kept(self, part: SourceRows) -> int:
-        """Number of rows of a part that are in the corpus."""
         return self.counts(part).get(STATUS_NAMES[self.code], 0)

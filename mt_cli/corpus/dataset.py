@@ -44,7 +44,6 @@ class _Dataset:
 
     @property
     def names(self) -> list[str]:
-        """Names of the files of the split."""
         if self.source.split not in self.splits:
             problem = f"has no split {self.source.split!r}; it has {', '.join(self.splits)}"
             raise CorpusError(f"dataset {self.source.dataset}: {problem}")
@@ -79,7 +78,6 @@ def read_dataset(source: DatasetSource, languages: Languages, report: ReadReport
 
 
 def splits_of(source: DatasetSource) -> list[str]:
-    """Names of the splits of a dataset; raises the errors of `read_dataset`."""
     return list(_open(source).splits)
 
 
@@ -90,7 +88,6 @@ def names_in_dataset(source: DatasetSource) -> Names:
 
 
 def commit_of_dataset(source: DatasetSource) -> str | None:
-    """Commit of a dataset of the hub; None for a local folder."""
     return None if _is_local(source) else _repository(source).commit
 
 

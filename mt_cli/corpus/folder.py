@@ -26,7 +26,6 @@ _LISTED = 20
 
 
 def files_in_folder(source: FolderSource) -> list[Path]:
-    """Files of a folder that fit its pattern, by name; raises CorpusError if there are none."""
     folder, where = Path(source.folder), f"folder {source.folder}"
     if ".." in PurePath(source.pattern).parts or PurePath(source.pattern).is_absolute():
         raise CorpusError(f"{where}: the pattern {source.pattern} leads out of the folder")
@@ -67,7 +66,6 @@ def varieties_in_folder(source: FolderSource) -> dict[str, int] | None:
 
 
 def _rows_of_files(source: FolderSource, languages: Languages, report: ReadReport) -> Iterator[tuple[Path, Row]]:
-    """Rows of all files, each with its file."""
     paths, columns = files_in_folder(source), source.columns
     report.num_files = len(paths)
     if format_of(paths[0], source.format) is FORMATS["po"]:

@@ -62,7 +62,6 @@ def opened(path: Path) -> Iterator[io.BufferedReader]:
 
 
 def _decompressed(file: BinaryIO, name: str) -> Any:
-    """Stream of the content of a compressed file."""
     if name == "xz":
         return lzma.LZMAFile(file)
     import pyarrow as pa
@@ -99,7 +98,6 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def read_whole_lines(path: Path) -> Iterator[str]:
-    """Lines of a UTF-8 file with their ends."""
     with opened(path) as file:
         yield from decode_lines(file, str(path))
 
@@ -124,7 +122,6 @@ def decode_lines(file: BinaryIO, name: str) -> Iterator[str]:
 
 
 def count_lines(path: Path) -> int:
-    """Number of lines of a file; raises CorpusError if it cannot be read."""
     count, last = 0, b"\n"
     with opened(path) as file:
         while chunk := file.read(CHUNK_BYTES):

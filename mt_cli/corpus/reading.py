@@ -45,7 +45,6 @@ _LANGUAGES_OF_BUILTINS = {"phrasebook-en-it": ("en", "it")}
 
 
 def key_of(name: str) -> str:
-    """The key of a corpus in the config."""
     return f"corpus.{name}" if name in ("train", "valid", "test") else f"corpus.extra_tests.{name}"
 
 
@@ -120,7 +119,6 @@ class _Request:
         return groups | ({"train": train} if is_stored else {})
 
     def fingerprint(self) -> str:
-        """Fingerprint of the text and the options."""
         languages, unused = self.config.languages, {"weight", "revision"}
         sources = {
             name: [(source.model_dump(mode="json", exclude=unused), content_of(source, languages)) for source in group]

@@ -80,7 +80,6 @@ def content_of(source: TextSource, languages: Languages) -> Any:
 
 
 def files_of(source: TextSource) -> list[Path]:
-    """Files that a source is read from; none for a dataset."""
     match source:
         case FilesSource():
             return [Path(path) for path in source.files]
@@ -137,7 +136,6 @@ def places_in(corpus: CorpusConfig, name: str, rows: Collection[tuple[str, int]]
 
 
 def commit_of(source: TextSource) -> str | None:
-    """Commit of a dataset of the Hugging Face hub; None for other sources."""
     return commit_of_dataset(source) if isinstance(source, DatasetSource) else None
 
 
@@ -165,7 +163,6 @@ def _with_commit(source: Source, before: Source | None) -> Source:
 
 
 def in_blocks(rows: Iterator[T], size: int) -> Iterator[list[T]]:
-    """Lists of `size` rows; the last list may be shorter."""
     while block := list(islice(rows, size)):
         yield block
 

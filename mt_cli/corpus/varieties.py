@@ -40,7 +40,6 @@ def merged_spellings(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def listed(varieties: Mapping[str, int]) -> str:
-    """Varieties with their number of segments, for people."""
     texts = [f"{code} ({number:,})" for code, number in varieties.items()]
     if texts:
         texts[0] = texts[0].replace(")", " segments)")

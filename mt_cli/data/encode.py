@@ -57,7 +57,6 @@ class SideStatistics:
 
     @property
     def tokens_per_sentence(self) -> float:
-        """Mean number of tokens of a sentence."""
         return self.num_tokens / max(1, sum(self.length_counts))
 
 
@@ -94,7 +93,6 @@ class EncodedPairs:
 
     @classmethod
     def from_ids(cls, source: Sequence[Sequence[int]], target: Sequence[Sequence[int]]) -> EncodedPairs:
-        """Pairs in memory, all in one part."""
         columns = [pa.array(side, pa.list_(pa.uint32())) for side in (source, target)]
         return cls([pa.record_batch(columns, SIDES)], [len(source)])
 
@@ -152,7 +150,6 @@ class EncodedPairs:
 
 
 def starts_of(lengths: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
-    """Start of each of several concatenated sequences, from their lengths."""
     return np.cumsum(lengths, dtype=np.int64) - lengths
 
 

@@ -156,7 +156,6 @@ def sample(corpus: Corpus, number: int | None, seed: int) -> Mask:
 
 
 def corpus_pairs(data: Data, config: Config, group: Group = ALONE) -> TrainingPairs:
-    """Unchanged training pairs of the corpora, in the proportions of the config, or streamed."""
     corpus, training = config.corpus, config.training
     if corpus.is_streaming:
         return StreamedPairs(corpus, data.tokenizers, evaluation_hashes(data, config), training.seed, group)

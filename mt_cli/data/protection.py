@@ -77,5 +77,4 @@ def notes_on_spans(data: Data, config: Config) -> Iterator[str]:
 
 
 def _spans(protection: Protection, text: str) -> Counter[str]:
-    """How often each span occurs in a text."""
     return Counter(text[start:end] for start, end in protection.spans(text))

@@ -120,7 +120,6 @@ def _changes_of_pairs(config: Config) -> Iterator[str]:
 
 
 def notes_on_overlap(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Note on the pairs that are dropped because they contain an evaluation sentence."""
     if overlap := sum(row["dropped"].get("overlap", 0) for row in rows if "dropped" in row):
         pairs = f"{overlap:,} pairs of train contain" if overlap > 1 else "1 pair of train contains"
         contents = "a sentence of valid, test or extra_tests"

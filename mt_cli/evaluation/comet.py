@@ -34,7 +34,6 @@ def load_comet(name: str) -> Any:
 
 
 def comet_score(model: Any, pairs: Sequence[Pair], hypotheses: Sequence[str]) -> Score:
-    """The score of translations, as the model defines it."""
     both = zip(pairs, hypotheses, strict=True)
     rows = [{"src": source, "mt": hypothesis, "ref": target} for (source, target), hypothesis in both]
     found = model.predict(rows, batch_size=16, gpus=int(torch.cuda.is_available()))

@@ -37,7 +37,6 @@ class System:
 
     @property
     def name(self) -> str:
-        """Display name."""
         return " + ".join(real_path(path).name for path in self.paths)
 
     def hypotheses_path(self, test_set: EvaluationSet) -> Path | None:

@@ -168,7 +168,6 @@ def write_hypotheses(path: Path, hypotheses: Sequence[str]) -> None:
 
 
 def format_scores(result: SplitScores) -> str:
-    """The scores of one test set for people, several lines."""
     lines = [f"{result.split} ({result.num_sentences:,} sentences, beam {result.beam_size})"]
     for name, score in result.scores.items():
         interval = "" if score.confidence_95 is None else f" ± {score.confidence_95:.2f}"

@@ -89,7 +89,6 @@ def read_split(config: Config, split: str | None, cache: Cache) -> EvaluationSet
 
 
 def read_files(source: Path, reference: Path, as_lines: bool) -> EvaluationSet:
-    """Read two files or pipes that are aligned line by line."""
     files = FilesSource(files=(str(source), str(reference)))
     if all(path.is_file() or not path.exists() for path in (source, reference)):
         pairs, _, skipped = read_evaluation_pairs([files], ("", ""), [("", "")], _FILES_KEY)

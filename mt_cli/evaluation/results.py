@@ -37,7 +37,6 @@ class DataRow(BaseModel, extra="allow"):
 
     @property
     def excluded(self) -> dict[str, int]:
-        """Number of excluded pairs, by reason."""
         return self.dropped | ({"held out for valid": self.num_held_out} if self.num_held_out else {})
 
 
@@ -132,7 +131,6 @@ class RunSummary:
 
     @property
     def is_imported(self) -> bool:
-        """True if another program made the model."""
         return is_imported(self.config)
 
     @classmethod

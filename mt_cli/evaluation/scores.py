@@ -97,7 +97,6 @@ class Scorer:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Metrics that suit the language."""
         needs_spaces = () if writes_spaces(self.language) else ("wer",) if self._is_asian else ("ter", "wer")
         return tuple(name for name in METRICS if name not in needs_spaces)
 
@@ -206,7 +205,6 @@ def best_metric_of(config: Config, scorer: Scorer) -> str:
 
 
 def has_directions(config: Config) -> bool:
-    """True if the validation pairs have several directions."""
     return len(set(config.corpus.languages_of("valid"))) > 1
 
 

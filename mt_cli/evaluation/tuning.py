@@ -43,7 +43,6 @@ class Trial:
 
     @property
     def num_defaults(self) -> int:
-        """Number of options, besides the beam size, with their default value."""
         return (self.length_penalty == _DEFAULT_PENALTY) + (self.no_repeat_ngram is None)
 
 
@@ -95,7 +94,6 @@ class TuningSet:
 
     @property
     def references(self) -> list[str]:
-        """Targets of the pairs."""
         return [target for _, target in self.pairs]
 
     def score(self, hypotheses: Sequence[str]) -> Score:

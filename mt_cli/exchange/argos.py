@@ -61,7 +61,6 @@ class Package:
 
     @property
     def codes(self) -> tuple[str, str]:
-        """Codes of the languages in Argos Translate."""
         source, target = map(_argos_code, self.direction.languages)
         return source, target
 
@@ -71,7 +70,6 @@ class Package:
         return f"translate-{'_'.join(self.codes)}-{self.version.replace('.', '_')}"
 
     def metadata(self) -> dict[str, object]:
-        """Content of `metadata.json`."""
         names = map(language_name, self.direction.languages)
         return {
             "package_version": self.version,

@@ -35,12 +35,10 @@ class Obstacle(NamedTuple):
 
     @property
     def setting(self) -> str:
-        """Key and value, for messages."""
         return f"{self.key}: {self.value}"
 
     @property
     def advice(self) -> str:
-        """Key, and the value that the program can hold."""
         return f"{self.key}: {on_one_line(self.instead)}"
 
 

@@ -56,7 +56,6 @@ class M2M100Config(TransformersConfig):
     num_beams: int = Field(default=5, ge=1, le=1000)
 
     def our_options(self) -> ModelConfig:
-        """Section `model` of a config."""
         kind = {"norm_order": "pre", "positions": "fairseq", "decoder_start": "eos", "tie_embeddings": "all"}
         return ModelConfig.model_validate(self.common_options() | kind)
 

@@ -102,7 +102,6 @@ def _classes_of(unit: str) -> set[str]:
 
 
 def _field(number: int, value: int | str | bytes) -> bytes:
-    """A field of a message of Protocol Buffers, in which ONNX files are written."""
     if isinstance(value, int):
         return _varint(number << 3) + _varint(value)
     content = value.encode("utf-8") if isinstance(value, str) else value

@@ -40,7 +40,6 @@ class TransformersConfig(BaseModel):
         return self
 
     def common_options(self) -> dict[str, Any]:
-        """Options of the section `model` whose values the keys have."""
         activations = {name: ours for ours, name in ACTIVATIONS.items()}
         options = {ours: getattr(self, keys[0]) for ours, keys in OPTIONS.items()}
         return options | {"activation": activations.get(self.activation_function, self.activation_function)}
@@ -61,7 +60,6 @@ class MarianConfig(TransformersConfig):
     num_beams: int = Field(default=6, ge=1, le=1000)
 
     def our_options(self) -> ModelConfig:
-        """Section `model` of a config."""
         ties = "all" if self.share_encoder_decoder_embeddings else "target"
         return ModelConfig.model_validate(
             self.common_options()

@@ -46,11 +46,9 @@ class Layout:
     start: int
 
     def special_ids(self) -> dict[str, int]:
-        """Options of `transformers` for special tokens."""
         return {"pad_token_id": self.pad, "eos_token_id": self.eos, "decoder_start_token_id": self.start}
 
     def generation(self, decoding: DecodingConfig) -> dict[str, Any]:
-        """Options of `generate`."""
         never = {PAD_ID, SOS_ID} | ({UNK_ID} if decoding.unk == "avoid" else set())
         return self.special_ids() | {
             **{"num_beams": decoding.beam_size, "length_penalty": decoding.length_penalty, "max_length": MAX_LENGTH},
@@ -98,7 +96,6 @@ class TransformersEngine:
 
     @torch.inference_mode()
     def force_decode(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
-        """See `Engine`; the readings have no attention."""
         readings = []
         for source, target in pairs:
             ids = [self._exported_ids[1][index] for index in target]

@@ -53,7 +53,6 @@ def silence() -> None:
 
 
 def has_bars() -> bool:
-    """True if progress is shown as bars."""
     return _mode == "bar" or (_mode == "auto" and sys.stderr.isatty())
 
 
@@ -106,7 +105,6 @@ class Progress:
             self.advance()
 
     def advance(self, amount: int = 1) -> None:
-        """Count `amount` more items."""
         self.done += amount
         self._bar.update(amount)
         if self._has_lines and time.monotonic() - self._said_at > _SECONDS_BETWEEN_LINES:
@@ -131,7 +129,6 @@ class Progress:
 
 
 def say(message: str = "") -> None:
-    """Print a line on standard error, above a progress bar if there is one."""
     if not _is_silent:
         bars().write(message, file=sys.stderr)
 

@@ -105,7 +105,6 @@ def format_of(path: Path, name: str | None = None) -> Format:
 
 
 def _names_in_archive(path: Path) -> str:
-    """Names of the texts in an archive, for messages; empty if it cannot be read."""
     try:
         with ZipFile(path) as archive:
             names = [name for name in archive.namelist() if not name.endswith(_NO_TEXTS)]

@@ -49,7 +49,6 @@ def _codes_of(unit: Found) -> tuple[str, str]:
 
 
 def _is_draft(segment: Element, target: Element | None) -> bool:
-    """True if the file says that a translation is missing, unchecked, or of a machine."""
     if target is None:
         return True
     state = (segment if segment.tag == "segment" else target).get("state", "")
