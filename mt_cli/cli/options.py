@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 ENGINES = ("mt", "ctranslate2")
 RUNS = Path("runs")
 MODEL, CONFIG, SEARCH, HARDWARE, OUTPUT = "Model", "Config", "Search", "Hardware", "Output"
-"""Names of panels in the help of several commands."""
 
 
 def utf8(parameter: CallbackParam, value: Any) -> Any:

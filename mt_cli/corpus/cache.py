@@ -18,7 +18,7 @@ from mt_cli.corpus.lines import refuse_devices, unreadable
 from mt_cli.errors import CorpusError, InputError
 from mt_cli.runtime.files import new_folder, remove, writing
 
-FORMAT = 11
+FORMAT = 12
 """Version of the cache; increase it when the same data gives other content."""
 
 T = TypeVar("T")

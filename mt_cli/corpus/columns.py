@@ -11,7 +11,6 @@ from mt_cli.corpus.varieties import is_variety_of
 from mt_cli.errors import ColumnError, CorpusError
 
 _ROLES = (("source", "src"), ("target", "tgt", "trg"))
-"""Words in the headers of each side."""
 
 
 def columns_of(names: Sequence[str], languages: Languages, columns: Columns, where: str) -> tuple[int, int] | None:

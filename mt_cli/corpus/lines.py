@@ -20,7 +20,6 @@ LONGEST = 10_000_000
 """Maximum size in bytes of a line, a cell of a table or a translation unit; each is held in memory."""
 CHUNK_BYTES = 1 << 20
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".xz": "xz"}
-"""Compression of a file by the suffix of its name."""
 
 _BEGINNINGS = {
     b"\x1f\x8b": "it is compressed with gzip; end its name in .gz, or decompress it",

@@ -75,7 +75,6 @@ class Alignment:
     """Misaligned stretches of two sides, and whether the sides are unrelated."""
 
     stretches: list[Stretch]
-    """Stretches of lines with a slip."""
     is_unrelated: bool
     """True if the sides do not translate each other at any candidate slip."""
 

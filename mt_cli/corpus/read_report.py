@@ -16,11 +16,7 @@ class ReadReport:
     skipped: list[str] = field(default_factory=list)
     """Path and problem of each skipped file."""
     num_files: int = 0
-    """Number of files of a folder."""
-    varieties: dict[str, str] = field(default_factory=dict)
-    """Variety in the source that was read for each language of the config."""
     choices: list[str] = field(default_factory=list)
-    """Lines for users about what was chosen."""
     quoted: str = ""
     """First table whose quotation marks are those of a spreadsheet."""
     _num_codes: int = 0

@@ -69,7 +69,6 @@ class Statistics:
     num_pairs: tuple[int, ...]
     """Number of pairs in each part of the corpus, without pairs that are too long."""
     num_too_long: tuple[int, ...]
-    """Number of pairs in each part that are too long."""
     longest_source: int
     """Number of tokens of the longest source, without pairs that are too long."""
     sentences: SentencesSeen

@@ -123,7 +123,6 @@ class RunSummary:
     name: str
     config: Config
     rows: list[dict[str, float]]
-    """Rows of `metrics.jsonl`."""
     samples: list[Sample]
     """Samples of the last validation."""
     report: Report | None

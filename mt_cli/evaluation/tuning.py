@@ -38,7 +38,6 @@ class Trial:
     length_ratio: float
     """Characters of the translations divided by characters of the references, spaces excluded."""
     seconds: float
-    """Time of the search."""
     no_repeat_ngram: int | None = None
 
     @property
@@ -257,7 +256,7 @@ def tune_at_end(
         return say(f"note: valid has {len(valid)} pairs, too few to tune the search by (training.tune_decoding)")
     length = max(40, data.statistics["valid"].target.tokens_per_sentence)
     number = max(limits.fewest_pairs, round(limits.num_pairs * 40 / length))
-    compared = TuningSet.of(config, valid.pairs, valid.languages(config.corpus.languages_of("valid")))
+    compared = TuningSet.of(config, valid.pairs, valid.languages)
     compared = compared.sampled(number, config.training.seed)
     grid = [*limits.penalties, decoding.length_penalty], [*limits.no_repeat_ngrams, decoding.no_repeat_ngram]
     settings = search_grid(decoding, [decoding.beam_size], *grid)

@@ -70,7 +70,6 @@ class Progress:
     done: int = 0
     _: KW_ONLY
     max_seconds: float | None = None
-    """A time limit from now on."""
     is_quiet: bool = False
     leave: bool = True
 

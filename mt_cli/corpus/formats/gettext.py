@@ -35,9 +35,7 @@ class Message:
     translation: int = 0
     """Line of the first `msgstr`."""
     end: int = 0
-    """Last line."""
     texts: dict[str, str] = field(default_factory=dict)
-    """Text of each keyword."""
 
     @property
     def is_header(self) -> bool:
