@@ -18,7 +18,7 @@ from mt_cli.corpus.languages import SOUTHEAST_ASIAN, SPACELESS, scripts_in
 from mt_cli.corpus.rows import by_language
 from mt_cli.data.prepare import sample
 from mt_cli.errors import CorpusError
-from mt_cli.evaluation.notes import is_short
+from mt_cli.evaluation.scores import is_short
 from mt_cli.exchange.destinations import Obstacle
 from mt_cli.runtime.devices import pick_device
 
@@ -86,13 +86,13 @@ def find_facts(config: Config, corpora: Mapping[str, Corpus]) -> Facts:
     """Facts of the training corpus of a config; raises CorpusError if it holds no pair."""
     train = corpora["train"]
     mask = sample(train, _PAIRS_EXAMINED, config.training.seed)
-    untagged = train.untagged_pairs(config.corpus.languages_of("train"), config.corpus.tags, mask)
+    untagged = train.untagged_pairs(mask)
     if not untagged:
         raise CorpusError("corpus.train: the corpus is empty, or every pair of it is dropped")
     texts = by_language(untagged)
     sides = tuple(zip(*(pair for _, pair in untagged), strict=True))
     name = config.corpus.compared or "valid"
-    evaluated = by_language(corpora[name].untagged_pairs(config.corpus.languages_of(name), config.corpus.tags))
+    evaluated = by_language(corpora[name].untagged_pairs())
     compared = [(trained, evaluated.get(language, [])) for language, trained in texts.items()]
     words = [_WORD.findall(" ".join(side)) for side in sides]
     scripts = [frozenset(scripts_in(" ".join(side)[:_CHARACTERS_EXAMINED])) for side in sides]

@@ -29,7 +29,7 @@ from mt_cli.data.prepare import read
 from mt_cli.data.protection import proposed_kinds
 from mt_cli.data.statistics import notes_on_reading
 from mt_cli.errors import ColumnError, CorpusError, InputError
-from mt_cli.exchange.destinations import DESTINATIONS, describe_destinations, note_on_protection
+from mt_cli.exchange.destinations import describe_destinations, note_on_protection, protects_spans
 
 _ROWS_EXAMINED = 1_000
 _MIN_PAIRS = 10
@@ -103,7 +103,7 @@ def _protect(corpus: dict[str, Any], train: Corpus, tree: Mapping[str, Any], des
     if not kinds:
         return ""
     pairs = f"of {number:,} pairs: {', '.join(shown)}"
-    if destination and not DESTINATIONS[destination].protects_spans:
+    if destination and not protects_spans(destination):
         corpus["protect"] = []
         return f"corpus.protect is empty, because {destination} does not keep spans as they are; {pairs}"
     corpus["protect"] = [kind.name for kind in kinds]

@@ -44,14 +44,14 @@ def notes_on_leaks(data: Data, config: Config) -> Iterator[str]:
 
     With `corpus.filters.overlap: false`, equal pairs count too.
     """
-    trained = training_pair_hashes(data, config)
+    trained = training_pair_hashes(data)
     if trained is None:
         return
     for name, corpus in data.corpora.items():
         if name == "train":
             continue
         pairs, tags = corpus.pairs, config.corpus.tags
-        blocks = corpus.untagged_blocks(config.corpus.languages_of(name), tags)
+        blocks = corpus.untagged_blocks()
         hashes = [pair_hashes(sources, targets, seed_of(languages)) for languages, sources, targets in blocks]
         rows = np.flatnonzero(np.isin(np.concatenate(hashes), trained))
         if len(rows) >= max(_FEWEST_LEAKS, _MIN_LEAKED * len(pairs)):
@@ -110,7 +110,7 @@ def _examined(data: Data, name: str, config: Config) -> list[tuple[Languages, Pa
     """Pairs of a corpus or a sample of them, without tags, of one direction if both have the same text."""
     corpus = data.corpora[name].of_parts(config.corpus.once(name))
     mask = sample(corpus, _PAIRS_EXAMINED, config.training.seed)
-    return corpus.untagged_pairs(config.corpus.languages_of(name), config.corpus.tags, mask)
+    return corpus.untagged_pairs(mask)
 
 
 def _notes_on_languages(texts: Texts) -> Iterator[str]:

@@ -62,7 +62,6 @@ def steps_to_average(directory: RunDirectory, last: int | None, best: int | None
 
 
 def available_validations(directory: RunDirectory, state: RunState) -> list[ValidatedStep]:
-    """Validations in a state whose weights exist."""
     paths = directory.validated()
     return [validation for validation in state.validations if validation.step in paths]
 

@@ -160,7 +160,6 @@ class Checkpoint:
         return {name.removeprefix("model."): self._file.get_tensor(name) for name in names}
 
     def is_finite(self) -> bool:
-        """True if all weights are finite."""
         names = [name for name in self._shapes if name.startswith(("model.", "average."))]
         return all(bool(self._file.get_tensor(name).isfinite().all()) for name in names)
 

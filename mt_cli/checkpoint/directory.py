@@ -57,7 +57,6 @@ class RunDirectory:
         self._lock = FileLock(path / LOCK, blocking=False, **options)
 
     def create(self, config: Config, tokenizers: TokenizerPair) -> None:
-        """Make the directory, and write the complete config and the tokenizers into it."""
         try:
             self.last_path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -82,7 +81,6 @@ class RunDirectory:
         return load_config(self.config_path)
 
     def tokenizers(self, config: Config) -> TokenizerPair:
-        """Source and target tokenizer, one object if they are shared."""
         return load_tokenizers(self.path, config)
 
     def tokenizer_digests(self) -> dict[str, str]:
@@ -179,7 +177,6 @@ class RunDirectory:
         return paths[name]
 
     def validated(self) -> dict[int, Path]:
-        """Step and path of the validated checkpoints that are kept, oldest first."""
         return self._numbered("validated")
 
     def _numbered(self, kind: str) -> dict[int, Path]:
@@ -266,7 +263,6 @@ class RunDirectory:
         return self.last_path.with_name(f"step-{step}.safetensors")
 
     def is_empty(self) -> bool:
-        """True if the directory contains nothing except the lock."""
         return all(path.name == LOCK for path in self.path.iterdir())
 
     @contextmanager

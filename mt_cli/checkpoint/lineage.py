@@ -12,13 +12,11 @@ class Ancestor:
     """Run whose weights another run, or an average of runs, began with."""
 
     run: str
-    """Name of the run."""
     languages: tuple[str, str]
     step: int
     weights: str
     """SHA-256 of the checkpoint."""
     parents: list[Ancestor] = field(default_factory=list)
-    """Parents of this run."""
     license: str | None = None
     """Licence of an imported model, by its model card."""
 

@@ -56,7 +56,6 @@ class ParentRun:
         model.load_state_dict(weights)
 
     def describe(self) -> str:
-        """Describe where training begins, for people."""
         corpus = self.run.config.corpus
         directions = dict.fromkeys(corpus.languages_of("train"))
         languages = f"{len(directions)} directions" if len(directions) > 1 else " to ".join(corpus.languages)

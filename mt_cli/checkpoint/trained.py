@@ -34,7 +34,6 @@ class TrainedRun:
 
     @property
     def state(self) -> RunState:
-        """State that was saved with the weights."""
         return self.checkpoint.state
 
     @property

@@ -66,8 +66,7 @@ def evaluate(
     translator = load(paths, engine=engine, checkpoint=checkpoint)
     from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.corpus.cache import Cache
-    from mt_cli.evaluation.comet import comet_score, load_comet
-    from mt_cli.evaluation.compare import System, evaluate_system, scorer_for
+    from mt_cli.evaluation.compare import System, comet_score, evaluate_system, load_comet, scorer_for
     from mt_cli.evaluation.evaluate import format_scores
     from mt_cli.evaluation.evaluation_set import read_files, read_split
     from mt_cli.evaluation.results import notes_on_comparison, read_report

@@ -101,7 +101,6 @@ app = _command_line()
 
 
 def main() -> NoReturn:
-    """Run the command line; an error that users can fix becomes one message and an exit status."""
     use_utf8()
     try:
         status: int = app(prog_name="mt", standalone_mode=False) or 0

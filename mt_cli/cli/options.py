@@ -25,11 +25,9 @@ if TYPE_CHECKING:
 ENGINES = ("mt", "ctranslate2")
 RUNS = Path("runs")
 MODEL, CONFIG, SEARCH, HARDWARE, OUTPUT = "Model", "Config", "Search", "Hardware", "Output"
-"""Names of panels in the help of several commands."""
 
 
 def utf8(parameter: CallbackParam, value: Any) -> Any:
-    """Return the value of an option; raise InputError for a text that is not UTF-8."""
     for text in value if isinstance(value, list | tuple) else [value]:
         if bad := re.search("[\udc80-\udcff]", str(text)):  # Python's marks for bytes that it could not decode.
             raise InputError(f"{parameter.opts[0]}: {text!a} is not UTF-8 (0x{ord(bad[0]) - 0xDC00:02X})")
@@ -43,7 +41,6 @@ def option(panel: str, metavar: str, help: str, default: str | bool = True, name
 
 
 def flag(panel: str | None, name: str, help: str) -> Any:
-    """Option without a value."""
     return Option(name, help=help, rich_help_panel=panel)
 
 
@@ -53,7 +50,6 @@ def file_option(panel: str, help: str, default: str | bool = True, names: str = 
 
 
 def argument(metavar: str, help: str) -> Any:
-    """Argument that is text."""
     return Argument(metavar=metavar, help=help, callback=utf8)
 
 
@@ -100,7 +96,6 @@ LengthPenaltyOption = Annotated[float | None, _search("X", "Larger values give l
 
 
 def check_choice(option: str, value: str, *choices: str) -> None:
-    """Raise InputError unless the value of an option is one of the choices."""
     if value not in choices:
         raise InputError(f"{option} {value}: use {', '.join(choices[:-1])} or {choices[-1]}")
 
@@ -133,7 +128,6 @@ def together(devices: int, check: Callable[[], object]) -> Iterator[Group]:
 
 
 def load_config(path: Path, overrides: list[str] | None) -> Config:
-    """Config of a file, changed by `--set`."""
     from mt_cli.config import loading
 
     return loading.load_config(path, overrides or ())

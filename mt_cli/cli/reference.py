@@ -40,7 +40,6 @@ Without `--run`, commands use the newest run below `./runs` and name it on stand
 
 
 def reference() -> str:
-    """The page, in Markdown."""
     command: Any = typer.main.get_command(app)
     text = get_docs_for_click(obj=command, ctx=typer.Context(command, info_name="mt"), name="mt", indent=1)
     text = re.sub(r"docs/(\w+\.md)", r"[`\1`](\1)", text)

@@ -73,7 +73,6 @@ class Output:
         return self
 
     def write(self, text: str) -> None:
-        """Write and flush one or several lines."""
         _print(text, self._opened(), self._path)
 
     def _opened(self) -> TextIO:

@@ -51,7 +51,6 @@ class AugmentConfig(Section):
 
     @property
     def changes_case(self) -> bool:
-        """True if some pairs have other capitals."""
         return self.upper_case + self.title_case > 0
 
 
@@ -156,7 +155,6 @@ class CorpusConfig(Section):
 
     @property
     def languages(self) -> tuple[str, str]:
-        """Source and target language."""
         return self.source, self.target
 
     def languages_of(self, name: str) -> list[tuple[str, str]]:
@@ -183,11 +181,9 @@ class CorpusConfig(Section):
 
     @property
     def is_streaming(self) -> bool:
-        """True if the training corpora are streams."""
         return self.train[0].streaming
 
     def filters_of(self, source: TextSource) -> FilterConfig:
-        """Filters of a training corpus."""
         return source.filters or self.filters
 
     @property
@@ -234,6 +230,5 @@ class CorpusConfig(Section):
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """Distinct tags of all corpora, in order."""
         sources = (source for group in self.groups.values() for source in group)
         return tuple(dict.fromkeys(source.tag for source in sources if source.tag))

@@ -70,11 +70,9 @@ def filled(tree: Mapping[str, Any], values: Values) -> dict[str, Any]:
 
 
 def begins_with_run(tree: Mapping[str, Any]) -> bool:
-    """True if the tree of a config has `init.run`."""
     return _option(tree, "init", "run") is not None
 
 
 def _option(tree: Mapping[str, Any], section: str, key: str) -> Any:
-    """Value in an unchecked tree; None if there is none."""
     options = tree.get(section)
     return options.get(key) if isinstance(options, Mapping) else None

@@ -34,7 +34,6 @@ A corpus is one of these mappings, or a list of them. Each may have these keys t
 
 
 def reference() -> str:
-    """The page, in Markdown."""
     lines = [_INTRODUCTION, *_table(Config)]
     sections: list[tuple[str, Any]] = [(name, field.annotation) for name, field in Config.model_fields.items()]
     sections.insert(2, ("corpus.filters", FilterConfig))
@@ -51,7 +50,6 @@ def reference() -> str:
 
 
 def schema() -> str:
-    """The JSON schema of a config file."""
     return json.dumps(Config.model_json_schema(), indent=1, ensure_ascii=False) + "\n"
 
 

@@ -133,7 +133,6 @@ class ModelConfig(Section):
 
     @property
     def d_head(self) -> int:
-        """Width of a head."""
         return self.d_model // self.num_heads
 
     @property
@@ -176,7 +175,6 @@ class DecodingConfig(Section):
 
     @property
     def greedy(self) -> DecodingConfig:
-        """Copy for greedy search."""
         return self.model_copy(update={"beam_size": 1, "sample": False})
 
     @without_problems
@@ -275,7 +273,6 @@ class Config(Section):
 
     @property
     def changes_texts(self) -> bool:
-        """True if texts of training pairs are changed in each epoch."""
         return self.training.inserted_words > 0 or self.corpus.augment != AugmentConfig()
 
     @property
@@ -285,7 +282,6 @@ class Config(Section):
         return greedy.model_copy(update={"no_repeat_ngram": None}) if self.training.tune_decoding else greedy
 
     def to_yaml(self) -> str:
-        """Complete config as YAML."""
         return to_yaml(self.model_dump(mode="json"))
 
 

@@ -153,7 +153,6 @@ def _kind_of(value: Any) -> str | None:
 
 
 def as_list(value: Any) -> Any:
-    """Value as a list, unless it is one already."""
     return value if isinstance(value, list | tuple) else [value]
 
 

@@ -50,7 +50,6 @@ class Tagging:
 
     @property
     def targets(self) -> list[str]:
-        """Target languages that the tags ask for."""
         return list(dict.fromkeys(filter(None, map(self.target_of, self.tags))))
 
     def into(self, language: str) -> str | None:

@@ -96,13 +96,11 @@ class TrainingConfig(Section):
 
     @property
     def tokens_per_batch(self) -> int:
-        """`batch_tokens` as a number."""
         assert isinstance(self.batch_tokens, int), "auto is replaced before training"
         return self.batch_tokens
 
     @property
     def most_concatenated(self) -> int:
-        """Maximum number of pairs that become one."""
         return 2 if self.concatenated_pairs else 1
 
     @if_complete

@@ -35,11 +35,9 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def to_yaml(tree: Any) -> str:
-    """Format a tree of plain values as YAML, in its order."""
     return str(yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110))
 
 
 def on_one_line(value: Any) -> str:
-    """Format a value as YAML on one line."""
     text = yaml.dump([value], Dumper=_Dumper, default_flow_style=True, allow_unicode=True, sort_keys=False, width=10**9)
     return str(text).strip()[1:-1]

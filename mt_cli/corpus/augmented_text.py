@@ -103,7 +103,6 @@ def lower(text: str, language: str) -> str:
 
 
 def title(text: str, language: str) -> str:
-    """Text in which each word begins with a capital letter."""
     return _FIRST_LETTER.sub(lambda match: _dotted(match[0], language).title(), text)
 
 

@@ -18,7 +18,7 @@ from mt_cli.corpus.lines import refuse_devices, unreadable
 from mt_cli.errors import CorpusError, InputError
 from mt_cli.runtime.files import new_folder, remove, writing
 
-FORMAT = 11
+FORMAT = 12
 """Version of the cache; increase it when the same data gives other content."""
 
 T = TypeVar("T")
@@ -31,7 +31,6 @@ def fingerprint(*parts: Any) -> str:
 
 
 def digest_of_file(path: Path) -> str:
-    """SHA-256 of the content of a file; raises CorpusError if it cannot be read."""
     try:
         refuse_devices(path)
         with path.open("rb") as file:
@@ -52,7 +51,6 @@ class Cache:
         self._loaded: dict[Any, Any] = {}
 
     def once(self, key: Hashable, work: Callable[[], T]) -> T:
-        """Result of `work` for a key; `work` is called once per key."""
         if key not in self._loaded:
             self._loaded[key] = work()
         result: T = self._loaded[key]

@@ -11,7 +11,6 @@ from mt_cli.corpus.varieties import is_variety_of
 from mt_cli.errors import ColumnError, CorpusError
 
 _ROLES = (("source", "src"), ("target", "tgt", "trg"))
-"""Words in the headers of each side."""
 
 
 def columns_of(names: Sequence[str], languages: Languages, columns: Columns, where: str) -> tuple[int, int] | None:
@@ -32,7 +31,6 @@ def columns_of(names: Sequence[str], languages: Languages, columns: Columns, whe
 
 
 def columns_by_role(names: Sequence[str]) -> tuple[str, str] | None:
-    """Names of the columns that are called source and target."""
     for rule in (_is_role, _has_role):
         source, target = ([name for name in names if rule(name, side)] for side in (0, 1))
         if len(source) == len(target) == 1:

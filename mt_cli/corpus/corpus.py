@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -25,20 +25,18 @@ class SourceRows:
     num_rows: int
     digest: str
     """SHA-256 of the hashes of the texts."""
+    languages: Languages
+    tag: str | None
+    """Tag before each source."""
     commit: str | None = None
-    """Commit of a dataset of the hub."""
     num_skipped: int = 0
-    """Number of skipped damaged files."""
     skipped: Sequence[str] = ()
     """Path and problem of the first skipped files."""
-    varieties: Mapping[str, str] = field(default_factory=dict)
-    """Variety read from a translation memory, by language of the config."""
     notes: Sequence[str] = ()
     """Lines for users about what was skipped, dropped or chosen in reading."""
 
     @property
     def span(self) -> slice:
-        """Rows of this part in the corpus."""
         return slice(self.first_row, self.first_row + self.num_rows)
 
 
@@ -80,38 +78,33 @@ class Corpus:
             yield from zip(*(column.to_pylist() for column in block.columns), strict=True)
 
     def part_of(self, row: int) -> SourceRows:
-        """Part of the corpus that contains a row."""
         return next(part for part in self.parts if row < part.span.stop)
 
     def of_parts(self, numbers: Collection[int]) -> Corpus:
-        """Copy of the corpus with only the rows of some parts."""
         statuses = self.statuses.copy()
         for number, part in enumerate(self.parts):
             if number not in numbers:
                 statuses[part.span] = STATUS_CODES["blank_pair"]
         return replace(self, statuses=statuses)
 
-    def languages(self, of_parts: Sequence[Languages]) -> list[Languages]:
-        """Languages of each pair, given the languages of each part."""
-        counts = map(self.num_kept, self.parts)
-        return [languages for languages, count in zip(of_parts, counts, strict=True) for _ in range(count)]
+    @property
+    def languages(self) -> list[Languages]:
+        """Languages of each pair."""
+        return [part.languages for part in self.parts for _ in range(self.num_kept(part))]
 
     def untagged_blocks(
-        self, of_parts: Sequence[Languages], tags: Sequence[str], mask: NDArray[np.bool_] | None = None
+        self, mask: NDArray[np.bool_] | None = None
     ) -> Iterator[tuple[Languages, list[str], list[str]]]:
-        """Sources without tags and targets under a mask (default: all of the corpus), block by block.
-
-        A block has the languages of its part.
-        """
-        for part, block in self._blocks_of_parts(mask):
+        """Languages, sources without tags and targets under a mask (default: all of the corpus), block by block."""
+        for number, block in self._blocks_of_parts(mask):
+            part = self.parts[number]
+            tags = [part.tag] if part.tag else []
             sources, targets = (column.to_pylist() for column in block.columns[1:])
-            yield of_parts[part], [untagged(source, tags) for source in sources], targets
+            yield part.languages, [untagged(source, tags) for source in sources], targets
 
-    def untagged_pairs(
-        self, of_parts: Sequence[Languages], tags: Sequence[str], mask: NDArray[np.bool_] | None = None
-    ) -> list[tuple[Languages, Pair]]:
-        """Pairs of `untagged_blocks`, each with the languages of its part."""
-        blocks = self.untagged_blocks(of_parts, tags, mask)
+    def untagged_pairs(self, mask: NDArray[np.bool_] | None = None) -> list[tuple[Languages, Pair]]:
+        """Pairs of `untagged_blocks`, each with its languages."""
+        blocks = self.untagged_blocks(mask)
         return [(languages, pair) for languages, *sides in blocks for pair in zip(*sides, strict=True)]
 
     @cached_property
@@ -125,11 +118,11 @@ class Corpus:
             return []
         mask = np.isin(self.statuses, [STATUS_CODES[name] for name in ("blank_source", "blank_target", "blank_pair")])
         num_before, has_parts = np.cumsum(self.statuses == KEPT).tolist(), len(self.parts) > 1
-        rows = zip(np.flatnonzero(mask).tolist(), self.rows(mask), strict=True)
-        return [
-            BlankRow(num_before[row], number, STATUS_NAMES[self.statuses[row]], self.part_of(row).name * has_parts)
-            for row, (number, _, _) in rows
-        ]
+        blank = []
+        for row, (number, _, _) in zip(np.flatnonzero(mask).tolist(), self.rows(mask), strict=True):
+            part, status = self.part_of(row), STATUS_NAMES[self.statuses[row]]
+            blank.append(BlankRow(num_before[row], number, status, part.name * has_parts, part.languages))
+        return blank
 
     def counts(self, part: SourceRows | None = None) -> dict[str, int]:
         """Number of rows of a part, or of all, by status, in the order of `STATUS_NAMES`."""
@@ -137,5 +130,4 @@ class Corpus:
         return {STATUS_NAMES[code]: int(count) for code, count in enumerate(np.bincount(rows)) if count}
 
     def num_kept(self, part: SourceRows) -> int:
-        """Number of rows of a part that are in the corpus."""
         return self.counts(part).get(STATUS_NAMES[self.code], 0)

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from mt_cli.config.sources import DatasetSource
+from mt_cli.config.sources import DatasetSource, TextSource
 from mt_cli.corpus.cache import digest_of_file
 from mt_cli.corpus.formats.table import names_in, read_file
 from mt_cli.corpus.hub import Repository, download, find_repository, start_client
@@ -44,7 +44,6 @@ class _Dataset:
 
     @property
     def names(self) -> list[str]:
-        """Names of the files of the split."""
         if self.source.split not in self.splits:
             problem = f"has no split {self.source.split!r}; it has {', '.join(self.splits)}"
             raise CorpusError(f"dataset {self.source.dataset}: {problem}")
@@ -79,7 +78,6 @@ def read_dataset(source: DatasetSource, languages: Languages, report: ReadReport
 
 
 def splits_of(source: DatasetSource) -> list[str]:
-    """Names of the splits of a dataset; raises the errors of `read_dataset`."""
     return list(_open(source).splits)
 
 
@@ -89,15 +87,15 @@ def names_in_dataset(source: DatasetSource) -> Names:
     return names_in(dataset.paths(dataset.names[0])[0])
 
 
-def commit_of_dataset(source: DatasetSource) -> str | None:
-    """Commit of a dataset of the hub; None for a local folder."""
-    return None if _is_local(source) else _repository(source).commit
+def commit_of(source: TextSource) -> str | None:
+    """Commit of a dataset of the hub; None for other sources and for a local folder."""
+    return _repository(source).commit if isinstance(source, DatasetSource) and not _is_local(source) else None
 
 
 def identity_of_dataset(source: DatasetSource) -> Any:
     """JSON value that changes when the rows of a source change; raises CorpusError if it cannot be read."""
     if not _is_local(source):
-        return [commit_of_dataset(source), _READER]  # Apart from the commit, only options decide the rows.
+        return [commit_of(source), _READER]  # Apart from the commit, only options decide the rows.
     dataset = _open(source)
     return [_READER, *([name, digest_of_file(dataset.root / name)] for name in dataset.names)]
 

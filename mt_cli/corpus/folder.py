@@ -26,7 +26,6 @@ _LISTED = 20
 
 
 def files_in_folder(source: FolderSource) -> list[Path]:
-    """Files of a folder that fit its pattern, by name; raises CorpusError if there are none."""
     folder, where = Path(source.folder), f"folder {source.folder}"
     if ".." in PurePath(source.pattern).parts or PurePath(source.pattern).is_absolute():
         raise CorpusError(f"{where}: the pattern {source.pattern} leads out of the folder")
@@ -67,7 +66,6 @@ def varieties_in_folder(source: FolderSource) -> dict[str, int] | None:
 
 
 def _rows_of_files(source: FolderSource, languages: Languages, report: ReadReport) -> Iterator[tuple[Path, Row]]:
-    """Rows of all files, each with its file."""
     paths, columns = files_in_folder(source), source.columns
     report.num_files = len(paths)
     if format_of(paths[0], source.format) is FORMATS["po"]:
@@ -112,15 +110,12 @@ def _catalogues_in(paths: Sequence[Path], target: str, source: FolderSource, rep
         listed = ", ".join([*named][:_LISTED])
         raise CorpusError(f"{where}: no catalogue is in `{target}`; their headers or names say {listed}")
     others = [code for code in named if nearest is not None and not is_in_same_region(code, nearest)]
-    if others:
-        listed = ", ".join(f"{code} ({named[code]:,})" for code in others[:_LISTED])
-        report.choices.append(
-            f"{where}: `{target}` is read from catalogues in {nearest}; catalogues not read: {listed}"
-        )
-    elif nearest is not None and contradicts(target, nearest):
-        report.choices.append(f"{where}: no catalogue is in `{target}`; {nearest} is read instead")
-    elif nearest is None and named:
+    if nearest is None and named:
         report.choices.append(
             f"{where}: the headers or names of the catalogues say {', '.join(named)}; read as `{target}`"
         )
+    elif nearest is not None and (others or contradicts(target, nearest)):
+        listed = ", ".join(f"{code} ({named[code]:,})" for code in others[:_LISTED])
+        rest = f"; catalogues not read: {listed}" if others else ""
+        report.choices.append(f"{where}: `{target}` is read from catalogues in {nearest}{rest}")
     return [path for path in paths if codes[path] not in others]

@@ -41,10 +41,6 @@ class Repository:
         """The commit as 40 hexadecimal digits."""
         return self.folder.name
 
-    def checksum(self, name: str) -> str:
-        """SHA-256 of a large file that was downloaded, or the git blob hash of a small one."""
-        return (self.folder / name).resolve().name
-
 
 @cache
 def find_repository(kind: Kind, name: str, revision: str | None, note: str = "") -> Repository:

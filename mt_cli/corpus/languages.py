@@ -46,7 +46,6 @@ _OLD_SUBTAGS = {"chs": "Hans", "cht": "Hant"}
 _MODIFIERS = {"latin": "Latn", "cyrillic": "Cyrl", "devanagari": "Deva", "arabic": "Arab"}
 """Scripts in modifiers of POSIX locales, such as `sr_RS@latin`."""
 CHINESE = frozenset({"cdo", "gan", "hak", "hsn", "lzh", "nan", "wuu", "yue", "zh"})
-"""The Chinese languages."""
 _SPACELESS_LANGUAGES = CHINESE | {"bo", "dz", "ja", "km", "lo", "my", "nod", "shn", "th"}
 _SPACELESS_SCRIPTS = frozenset(
     {"Bopo", "Hani", "Hans", "Hant", "Hira", "Hrkt", "Jpan", "Kana", "Khmr", "Laoo", "Mymr", "Thai", "Tibt"}

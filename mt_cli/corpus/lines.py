@@ -20,7 +20,6 @@ LONGEST = 10_000_000
 """Maximum size in bytes of a line, a cell of a table or a translation unit; each is held in memory."""
 CHUNK_BYTES = 1 << 20
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".xz": "xz"}
-"""Compression of a file by the suffix of its name."""
 
 _BEGINNINGS = {
     b"\x1f\x8b": "it is compressed with gzip; end its name in .gz, or decompress it",
@@ -62,7 +61,6 @@ def opened(path: Path) -> Iterator[io.BufferedReader]:
 
 
 def _decompressed(file: BinaryIO, name: str) -> Any:
-    """Stream of the content of a compressed file."""
     if name == "xz":
         return lzma.LZMAFile(file)
     import pyarrow as pa
@@ -99,7 +97,6 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def read_whole_lines(path: Path) -> Iterator[str]:
-    """Lines of a UTF-8 file with their ends."""
     with opened(path) as file:
         yield from decode_lines(file, str(path))
 
@@ -124,7 +121,6 @@ def decode_lines(file: BinaryIO, name: str) -> Iterator[str]:
 
 
 def count_lines(path: Path) -> int:
-    """Number of lines of a file; raises CorpusError if it cannot be read."""
     count, last = 0, b"\n"
     with opened(path) as file:
         while chunk := file.read(CHUNK_BYTES):

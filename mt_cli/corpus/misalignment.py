@@ -75,7 +75,6 @@ class Alignment:
     """Misaligned stretches of two sides, and whether the sides are unrelated."""
 
     stretches: list[Stretch]
-    """Stretches of lines with a slip."""
     is_unrelated: bool
     """True if the sides do not translate each other at any candidate slip."""
 
@@ -155,7 +154,6 @@ def _standardised(values: Floats) -> Floats:
 
 
 def _overlap(slip: int, num_lines: int) -> tuple[slice, slice]:
-    """Source lines that have a partner at this slip, and their partners."""
     first, last = max(0, -slip), min(num_lines, num_lines - slip)
     return slice(first, last), slice(first + slip, last + slip)
 
@@ -284,7 +282,6 @@ def _likeliest_slips(log_odds: Floats, straight: int) -> list[int]:
 
 
 def _stretches(slips: Sequence[int | None], path: Sequence[int]) -> list[Stretch]:
-    """Stretches of lines whose slip is not 0."""
     changes = [0, *(line for line in range(1, len(path)) if path[line] != path[line - 1]), len(path)]
     stretches: list[Stretch] = []
     for first, end in pairwise(changes):

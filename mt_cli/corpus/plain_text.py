@@ -23,7 +23,6 @@ _MARKUP = re.compile(
 )
 """Prefix of a line that only a document has."""
 _NUM_EXAMINED = 32
-"""Number of first lines that are examined."""
 
 
 def input_lines(path: Path | None, as_lines: bool = False) -> Iterator[str]:

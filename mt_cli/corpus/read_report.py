@@ -16,24 +16,18 @@ class ReadReport:
     skipped: list[str] = field(default_factory=list)
     """Path and problem of each skipped file."""
     num_files: int = 0
-    """Number of files of a folder."""
-    varieties: dict[str, str] = field(default_factory=dict)
-    """Variety in the source that was read for each language of the config."""
     choices: list[str] = field(default_factory=list)
-    """Lines for users about what was chosen."""
     quoted: str = ""
     """First table whose quotation marks are those of a spreadsheet."""
     _num_codes: int = 0
     _first_code: str = ""
 
     def add_codes(self, contents: Sequence[str], place: str) -> None:
-        """Count the inline codes that were dropped from a segment."""
         self._num_codes += len(contents)
         if contents and not self._first_code:
             self._first_code = f"`{contents[0][:40]}` ({place})"
 
     def notes(self) -> Iterator[str]:
-        """Lines for users; none if the rows have all text of the source."""
         if number := len(self.skipped):
             more = f"; and {number - _MOST_IN_NOTES:,} more" if number > _MOST_IN_NOTES else ""
             files = f"file{'s' * (self.num_files != 1)} {'was' if number == 1 else 'were'}"

@@ -10,28 +10,29 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sources import BuiltinSource, FilterConfig, Source, TextSource
 from mt_cli.corpus.cache import Cache, fingerprint
 from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_NAMES, Block, clean, drop_repeated, hold_out
 from mt_cli.corpus.corpus import ROWS_PER_BLOCK, Corpus, SourceRows
+from mt_cli.corpus.dataset import commit_of
 from mt_cli.corpus.languages import primary
 from mt_cli.corpus.lines import COMPRESSIONS
 from mt_cli.corpus.read_report import ReadReport
 from mt_cli.corpus.rows import BlankRow, Languages, Pair, Row
-from mt_cli.corpus.sources import commit_of, content_of, files_of, in_blocks, names_of, read_rows
+from mt_cli.corpus.sources import content_of, files_of, in_blocks, names_of, read_rows
 from mt_cli.corpus.text_hashes import Hashes, pair_hashes
 from mt_cli.corpus.varieties import is_same_variety
 from mt_cli.errors import CorpusError
-from mt_cli.runtime.console import say
 from mt_cli.runtime.cpus import in_threads
 from mt_cli.runtime.files import check_free_disk, size_of
 
@@ -45,7 +46,6 @@ _LANGUAGES_OF_BUILTINS = {"phrasebook-en-it": ("en", "it")}
 
 
 def key_of(name: str) -> str:
-    """The key of a corpus in the config."""
     return f"corpus.{name}" if name in ("train", "valid", "test") else f"corpus.extra_tests.{name}"
 
 
@@ -55,16 +55,19 @@ def read_corpora(
     cache: Cache,
     advance: Advance = lambda done: None,
     stream_rows: int | None = None,
+    only: str | None = None,
 ) -> dict[str, Corpus]:
     """Read `train` (unless it is a stream), `valid` and, if the config has them, `test` and the extra tests.
+
+    With `only`, just this evaluation set is read.
 
     Corpora come from the cache unless their data or options have changed. A held-out share depends only on `seed` and
     the pairs. With `stream_rows`, the first `stream_rows` rows of each stream are read as `train`. Raises CorpusError
     if a corpus cannot be read, holds no pair or cannot be in its languages, and MtError if the disk is full.
     """
     _check_languages(config)
-    request = _Request(config, seed, stream_rows if config.is_streaming else None)
-    key = config.model_dump_json(), seed, request.stream_rows
+    request = _Request(config, seed, stream_rows if config.is_streaming else None, only)
+    key = config.model_dump_json(), seed, request.stream_rows, only
     return cache.once(key, lambda: _read_corpora(request, cache, advance))
 
 
@@ -81,26 +84,19 @@ def _check_languages(config: CorpusConfig) -> None:
                     f"{languages[0]} and {languages[1]} are one language; a model translates between two, which may be "
                     "varieties: for a task within a language, give one side a code such as en-x-plain"
                 )
-            elif isinstance(source, BuiltinSource):
-                problem = _problem_of_builtin(source, languages)
+            elif isinstance(source, BuiltinSource) and source.builtin in _LANGUAGES_OF_BUILTINS:
+                direction = _LANGUAGES_OF_BUILTINS[source.builtin][:: -1 if source.reverse else 1]
+                if direction == (primary(languages[0]), primary(languages[1])):
+                    continue
+                problem = (
+                    f"{source.builtin} is from {' to '.join(direction)}, not from {' to '.join(languages)}; set "
+                    "corpus.source and corpus.target, or `reverse`"
+                )
             else:
                 continue
             keys.setdefault(problem, []).append(key)
-    keys.pop("", None)
     if keys:
         raise CorpusError("; ".join(f"{', '.join(dict.fromkeys(keys[problem]))}: {problem}" for problem in keys))
-
-
-def _problem_of_builtin(source: BuiltinSource, languages: Languages) -> str:
-    """Problem if a built-in corpus is in other languages; otherwise an empty string."""
-    requested = primary(languages[0]), primary(languages[1])
-    first, second = _LANGUAGES_OF_BUILTINS.get(source.builtin, requested)[:: -1 if source.reverse else 1]
-    if requested == (first, second) or source.builtin not in _LANGUAGES_OF_BUILTINS:
-        return ""
-    advice = f"set corpus.source to {first} and corpus.target to {second}"
-    if requested == (second, first):
-        advice = f"set `reverse: {str(not source.reverse).lower()}`"
-    return f"{source.builtin} is from {first} to {second}, not from {' to '.join(languages)}; {advice}"
 
 
 @dataclass(frozen=True)
@@ -110,17 +106,19 @@ class _Request:
     config: CorpusConfig
     seed: int
     stream_rows: int | None
+    only: str | None = None
 
     @property
     def groups(self) -> dict[str, tuple[Source, ...]]:
         """Sources of each corpus that is stored; `train` last, because it is compared with the others."""
         groups = dict(self.config.groups)
+        if self.only is not None:
+            return {self.only: groups[self.only]}
         train = groups.pop("train")
         is_stored = not self.config.is_streaming or self.stream_rows is not None
         return groups | ({"train": train} if is_stored else {})
 
     def fingerprint(self) -> str:
-        """Fingerprint of the text and the options."""
         languages, unused = self.config.languages, {"weight", "revision"}
         sources = {
             name: [(source.model_dump(mode="json", exclude=unused), content_of(source, languages)) for source in group]
@@ -138,31 +136,9 @@ def _read_corpora(request: _Request, cache: Cache, advance: Advance) -> dict[str
         if request.fingerprint() != key:
             raise CorpusError("the corpora have changed while they were read; start again when they are complete")
 
-    names = [name for name in (*request.config.groups, "valid") if name == "valid" or name in request.groups]
+    has_share = "train" in request.groups and request.config.held_out(request.seed) is not None
+    names = [*(name for name in request.config.groups if name in request.groups), *["valid"] * has_share]
     return cache.entry(f"pairs-{key}", store, lambda folder: {name: _open(folder, name) for name in names})
-
-
-def read_evaluation_pairs(
-    sources: Sequence[Source], languages: Languages, languages_of_sources: Sequence[Languages], key: str
-) -> tuple[list[Pair], list[Languages], list[BlankRow]]:
-    """Read the pairs of an evaluation corpus, the languages of each pair, and the rows with a blank side.
-
-    Raises CorpusError, which names the corpus by `key`, if a source cannot be read or holds no pair.
-    """
-    pairs, languages_of_pairs, blank_rows, notes = list[Pair](), list[Languages](), list[BlankRow](), list[str]()
-    for source, name, direction in zip(sources, names_of(sources), languages_of_sources, strict=True):
-        report, origin = ReadReport(), name if len(sources) > 1 else ""
-        blocks = clean_rows(read_rows(source, languages, report), source, languages, None)
-        pairs_of_source, blank = pairs_of(blocks, key)
-        blank_rows += (
-            replace(row, num_before=len(pairs) + row.num_before, origin=origin, languages=direction) for row in blank
-        )
-        pairs += pairs_of_source
-        languages_of_pairs += [direction] * len(pairs_of_source)
-        notes += report.notes()
-    for note in dict.fromkeys(notes):
-        say(f"note: {note}")
-    return pairs, languages_of_pairs, blank_rows
 
 
 def pairs_of(blocks: Iterable[Block], key: str) -> tuple[list[Pair], list[BlankRow]]:
@@ -216,7 +192,7 @@ def _filter_together(train: Corpus, hashes: Hashes, request: _Request, evaluatio
     if share := config.held_out(request.seed):
         fraction, seed = share
         keys = np.zeros(len(statuses), np.uint64)
-        blocks = train.untagged_blocks(config.languages_of("train"), config.tags)
+        blocks = train.untagged_blocks()
         keys[statuses == KEPT] = np.concatenate([pair_hashes(first, second, seed) for _, first, second in blocks])
         hold_out(statuses, hashes, filters, fraction, keys)
 
@@ -231,10 +207,10 @@ def _check_not_empty(statuses: NDArray[np.uint8], key: str) -> None:
 def _open(folder: Path, name: str) -> Corpus:
     """A stored corpus; the held-out corpus shares its rows with `train`."""
     stored, code = (name, KEPT) if (folder / f"{name}.arrow").exists() else ("train", HELD_OUT)
-    parts = [SourceRows(**part) for part in json.loads((folder / f"{stored}.json").read_text(encoding="utf-8"))]
+    parts = TypeAdapter(tuple[SourceRows, ...]).validate_json((folder / f"{stored}.json").read_bytes())
     file = pa.OSFile(str(folder / f"{stored}.arrow"))
     pa.ipc.open_file(file)  # Raises an error if the end is missing.
-    return Corpus(folder.name, file, np.load(folder / f"{stored}.npy"), tuple(parts), code)
+    return Corpus(folder.name, file, np.load(folder / f"{stored}.npy"), parts, code)
 
 
 def _store_rows(
@@ -259,8 +235,9 @@ def _store_rows(
                 hashes.append(block.hashes)
                 num_rows += len(block)
                 advance(len(block))
-            place = name, first_row, num_rows - first_row, digest.hexdigest(), commit_of(source)
+            place = name, first_row, num_rows - first_row, digest.hexdigest()
+            kind = source.languages or config.languages, source.tag, commit_of(source)
             skipped = len(report.skipped), report.skipped[:_MOST_SKIPPED]
-            parts.append(SourceRows(*place, *skipped, report.varieties, [*report.notes()]))
+            parts.append(SourceRows(*place, *kind, *skipped, [*report.notes()]))
     corpus = Corpus(path.parent.name, pa.OSFile(str(path)), np.concatenate(statuses), tuple(parts))
     return corpus, np.concatenate(hashes, axis=1)

@@ -45,7 +45,6 @@ class Names(NamedTuple):
 
 
 def by_language(pairs: Iterable[tuple[Languages, Pair]]) -> dict[str, list[str]]:
-    """Texts of each language in pairs with their languages."""
     texts = defaultdict[str, list[str]](list)
     for languages, pair in pairs:
         for language, text in zip(languages, pair, strict=True):
@@ -59,7 +58,6 @@ def is_of_word(character: str) -> bool:
 
 
 def untagged(text: str, tags: Sequence[str]) -> str:
-    """Text without its tag, if it has one."""
     first, _, rest = text.partition(" ")
     return rest if first in tags else text
 

@@ -21,7 +21,7 @@ from mt_cli.config.sources import (
     TextSource,
 )
 from mt_cli.corpus.cache import digest_of_file
-from mt_cli.corpus.dataset import commit_of_dataset, identity_of_dataset, read_dataset
+from mt_cli.corpus.dataset import commit_of, identity_of_dataset, read_dataset
 from mt_cli.corpus.folder import files_in_folder, places_in_folder, read_folder
 from mt_cli.corpus.formats.table import format_of, read_file
 from mt_cli.corpus.lines import count_lines, read_lines
@@ -80,7 +80,6 @@ def content_of(source: TextSource, languages: Languages) -> Any:
 
 
 def files_of(source: TextSource) -> list[Path]:
-    """Files that a source is read from; none for a dataset."""
     match source:
         case FilesSource():
             return [Path(path) for path in source.files]
@@ -136,16 +135,11 @@ def places_in(corpus: CorpusConfig, name: str, rows: Collection[tuple[str, int]]
     return places
 
 
-def commit_of(source: TextSource) -> str | None:
-    """Commit of a dataset of the Hugging Face hub; None for other sources."""
-    return commit_of_dataset(source) if isinstance(source, DatasetSource) else None
-
-
 def with_commits(corpus: CorpusConfig, previous: CorpusConfig | None = None) -> CorpusConfig:
     """Give each dataset of the hub a revision, so that a saved config describes the same text.
 
     A missing revision comes from `previous` or, if that has none, is the current commit. Raises the errors of
-    `commit_of_dataset`.
+    `commit_of`.
     """
     before = previous.groups if previous else {}
     changed: dict[str, Any] = {
@@ -161,11 +155,10 @@ def _with_commit(source: Source, before: Source | None) -> Source:
         return source
     if isinstance(before, DatasetSource) and before.model_copy(update={"revision": None}) == source:
         return before
-    return source.model_copy(update={"revision": commit_of_dataset(source)})
+    return source.model_copy(update={"revision": commit_of(source)})
 
 
 def in_blocks(rows: Iterator[T], size: int) -> Iterator[list[T]]:
-    """Lists of `size` rows; the last list may be shorter."""
     while block := list(islice(rows, size)):
         yield block
 

@@ -26,7 +26,6 @@ def hashes_of(texts: Iterable[str], language: str) -> Hashes:
 
 
 def hash_of(text: str, seed: int = 0) -> int:
-    """Seeded 64-bit hash (XXH3) of a text."""
     return xxhash.xxh3_64_intdigest(text.encode(), seed)
 
 

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from mt_cli.corpus.languages import parsed, primary, script_of
@@ -40,7 +40,6 @@ def merged_spellings(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def listed(varieties: Mapping[str, int]) -> str:
-    """Varieties with their number of segments, for people."""
     texts = [f"{code} ({number:,})" for code, number in varieties.items()]
     if texts:
         texts[0] = texts[0].replace(")", " segments)")
@@ -132,20 +131,4 @@ def chosen_varieties(
     if source == target:
         both = " and ".join(f"`{language}`" for language in languages)
         raise CorpusError(f"{where}: {both} are both read from {source}; there is text in {listed(varieties)}")
-    report.varieties |= codes
     return source, target
-
-
-def notes_on_mixtures(readings: Iterable[tuple[str, Mapping[str, str]]]) -> Iterator[str]:
-    """Note languages of a config that are different varieties in different corpora.
-
-    `readings` has the name of each corpus, and the variety that was read for each language.
-    """
-    first: dict[str, tuple[str, str]] = {}
-    noted: set[str] = set()
-    for name, varieties in readings:
-        for language, code in varieties.items():
-            earlier, where = first.setdefault(language, (code, name))
-            if contradicts(earlier, code) and language not in noted:
-                noted.add(language)
-                yield f"`{language}` is {earlier} in {where}, and {code} in {name}"

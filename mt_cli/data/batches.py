@@ -41,11 +41,9 @@ class Side:
 
     @classmethod
     def of_padded(cls, padded_ids: Tensor) -> Side:
-        """Side of a matrix of padded ids, with a row for each sentence."""
         return cls(padded_ids.flatten(), padded_layout(padded_ids))
 
     def twice(self) -> Side:
-        """Packed side followed by a copy of it."""
         return Side(self.ids.repeat(2), self.layout.twice())
 
 
@@ -72,7 +70,6 @@ class Batch:
 
     @property
     def num_sentences(self) -> int:
-        """Number of pairs."""
         return len(self.indices)
 
     @property
@@ -85,7 +82,6 @@ class Batch:
         return moved(self, lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> Batch:
-        """Batch in pinned memory."""
         return moved(self, Tensor.pin_memory)
 
     def copy(self) -> Batch:
@@ -93,7 +89,6 @@ class Batch:
         return moved(self, Tensor.clone)
 
     def twice(self) -> Batch:
-        """Batch followed by a copy of it, for two passes over its pairs."""
         sides = self.source.twice(), self.target.twice()
         return Batch(*sides, self.tgt_output_ids.repeat(2), self.pairs, self.indices)
 
@@ -283,7 +278,6 @@ class PlacedBatch:
 
     @property
     def num_pairs(self) -> tuple[int, ...]:
-        """Number of pairs of each part of the corpus."""
         parts = np.searchsorted(np.cumsum(self.pairs.part_sizes), np.asarray(self.indices), side="right")
         return tuple(np.bincount(parts, minlength=len(self.pairs.part_sizes)).tolist())
 

@@ -57,7 +57,6 @@ class SideStatistics:
 
     @property
     def tokens_per_sentence(self) -> float:
-        """Mean number of tokens of a sentence."""
         return self.num_tokens / max(1, sum(self.length_counts))
 
 
@@ -70,7 +69,6 @@ class Statistics:
     num_pairs: tuple[int, ...]
     """Number of pairs in each part of the corpus, without pairs that are too long."""
     num_too_long: tuple[int, ...]
-    """Number of pairs in each part that are too long."""
     longest_source: int
     """Number of tokens of the longest source, without pairs that are too long."""
     sentences: SentencesSeen
@@ -94,7 +92,6 @@ class EncodedPairs:
 
     @classmethod
     def from_ids(cls, source: Sequence[Sequence[int]], target: Sequence[Sequence[int]]) -> EncodedPairs:
-        """Pairs in memory, all in one part."""
         columns = [pa.array(side, pa.list_(pa.uint32())) for side in (source, target)]
         return cls([pa.record_batch(columns, SIDES)], [len(source)])
 
@@ -152,7 +149,6 @@ class EncodedPairs:
 
 
 def starts_of(lengths: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
-    """Start of each of several concatenated sequences, from their lengths."""
     return np.cumsum(lengths, dtype=np.int64) - lengths
 
 

@@ -115,7 +115,6 @@ class PackedLayout:
 
 
 def padded_layout(ids_BT: Tensor) -> PackedLayout:
-    """Layout of padded ids."""
     num_sequences, length = ids_BT.shape
     positions = torch.arange(length, device=ids_BT.device).repeat(num_sequences)
     return PackedLayout(positions, length, ids_BT != PAD_ID, num_sequences * length, num_sequences)

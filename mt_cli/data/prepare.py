@@ -156,10 +156,9 @@ def sample(corpus: Corpus, number: int | None, seed: int) -> Mask:
 
 
 def corpus_pairs(data: Data, config: Config, group: Group = ALONE) -> TrainingPairs:
-    """Unchanged training pairs of the corpora, in the proportions of the config, or streamed."""
     corpus, training = config.corpus, config.training
     if corpus.is_streaming:
-        return StreamedPairs(corpus, data.tokenizers, evaluation_hashes(data, config), training.seed, group)
+        return StreamedPairs(corpus, data.tokenizers, evaluation_hashes(data), training.seed, group)
     return MixedPairs(data.encoded["train"], times_per_epoch(data, config), training.tokens_per_batch, training.seed)
 
 
@@ -187,24 +186,24 @@ def _times_by_temperature(part_sizes: Sequence[int], config: Config) -> list[flo
     )
 
 
-def evaluation_hashes(data: Data, config: Config) -> Hashes:
+def evaluation_hashes(data: Data) -> Hashes:
     """Hashes of all sentences of validation and test sets, without tags, in their languages."""
     hashes = [
         hashes_of(texts, language)
         for name, corpus in data.corpora.items()
         if name != "train"
-        for languages, *sides in corpus.untagged_blocks(config.corpus.languages_of(name), config.corpus.tags)
+        for languages, *sides in corpus.untagged_blocks()
         for language, texts in zip(languages, sides, strict=True)
     ]
     return np.concatenate([np.empty(0, np.int64), *hashes])
 
 
-def training_pair_hashes(data: Data, config: Config) -> PairHashes | None:
+def training_pair_hashes(data: Data) -> PairHashes | None:
     """Hashes of the pairs of `train` without tags, in their languages; None for a stream."""
     if "train" not in data.corpora:
         return None
     kept = data.statuses("train") == KEPT
-    blocks = data.corpora["train"].untagged_blocks(config.corpus.languages_of("train"), config.corpus.tags, kept)
+    blocks = data.corpora["train"].untagged_blocks(kept)
     hashes = [pair_hashes(sources, targets, seed_of(languages)) for languages, sources, targets in blocks]
     return np.concatenate([np.empty(0, np.uint64), *hashes])
 

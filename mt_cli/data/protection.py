@@ -50,8 +50,7 @@ def kinds_in(pairs: Sequence[Pair]) -> list[Kind]:
 
 def proposed_kinds(train: Corpus, config: Config) -> tuple[list[Kind], int]:
     """Kinds of span that `corpus.protect` can name, by a sample of the training pairs; also the size of the sample."""
-    mask = sample(train, _PAIRS_EXAMINED, config.training.seed)
-    pairs = [(untagged(source, config.corpus.tags), target) for _, source, target in train.rows(mask)]
+    pairs = [pair for _, pair in train.untagged_pairs(sample(train, _PAIRS_EXAMINED, config.training.seed))]
     return kinds_in(pairs), len(pairs)
 
 
@@ -77,5 +76,4 @@ def notes_on_spans(data: Data, config: Config) -> Iterator[str]:
 
 
 def _spans(protection: Protection, text: str) -> Counter[str]:
-    """How often each span occurs in a text."""
     return Counter(text[start:end] for start, end in protection.spans(text))

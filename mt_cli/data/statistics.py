@@ -11,9 +11,9 @@ from mt_cli.config.sections import Config
 from mt_cli.config.sources import TextSource
 from mt_cli.corpus.cleaning import HELD_OUT
 from mt_cli.corpus.corpus import Corpus
+from mt_cli.corpus.dataset import commit_of
 from mt_cli.corpus.languages import writes_spaces
-from mt_cli.corpus.sources import commit_of, names_of
-from mt_cli.corpus.varieties import notes_on_mixtures
+from mt_cli.corpus.sources import names_of
 from mt_cli.data.prepare import Data, times_per_epoch
 
 _MANY_DROPPED = 0.1
@@ -65,8 +65,7 @@ def _part_row(data: Data, name: str, index: int) -> dict[str, Any]:
 def notes_on_reading(corpora: Mapping[str, Corpus]) -> list[str]:
     """Notes on what the readers skipped, dropped or chose, without repetitions."""
     parts = [part for corpus in corpora.values() if corpus.code != HELD_OUT for part in corpus.parts]
-    mixtures = notes_on_mixtures((part.name, part.varieties) for part in parts)
-    return list(dict.fromkeys([*(note for part in parts for note in part.notes), *mixtures]))
+    return list(dict.fromkeys(note for part in parts for note in part.notes))
 
 
 def _stream_row(name: str, source: TextSource, counts: Mapping[str, int] | None) -> dict[str, Any]:
@@ -120,7 +119,6 @@ def _changes_of_pairs(config: Config) -> Iterator[str]:
 
 
 def notes_on_overlap(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Note on the pairs that are dropped because they contain an evaluation sentence."""
     if overlap := sum(row["dropped"].get("overlap", 0) for row in rows if "dropped" in row):
         pairs = f"{overlap:,} pairs of train contain" if overlap > 1 else "1 pair of train contains"
         contents = "a sentence of valid, test or extra_tests"

@@ -140,7 +140,6 @@ class Segmenter:
         return ragged(self._remembered, places, counts).astype(ids.dtype), new_lengths
 
     def _words(self, ids: Ids, lengths: NDArray[np.int32]) -> tuple[Integers, Integers]:
-        """Start of each word, and the number of its sentence."""
         sentences = np.repeat(np.arange(len(lengths)), lengths)
         is_start = np.ones(len(ids), bool)
         may_join = np.flatnonzero(self._is_second[ids[1:]] & (sentences[1:] == sentences[:-1]))

@@ -90,7 +90,6 @@ def changed_texts(pairs: TrainingPairs, tokenizers: TokenizerPair, config: Confi
 
 
 def _ids_of(side: _Side, rows: NDArray[np.int64]) -> list[list[int]]:
-    """Ids of the texts with these numbers."""
     ids, lengths = side
     starts = starts_of(lengths)[rows]
     return [ids[start:end].tolist() for start, end in zip(starts, starts + lengths[rows], strict=True)]

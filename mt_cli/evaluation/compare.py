@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from mt_cli.config.sections import Config
 from mt_cli.corpus.plain_text import input_lines
 from mt_cli.corpus.rows import BlankRow, Languages, Pair, untagged
@@ -37,7 +39,6 @@ class System:
 
     @property
     def name(self) -> str:
-        """Display name."""
         return " + ".join(real_path(path).name for path in self.paths)
 
     def hypotheses_path(self, test_set: EvaluationSet) -> Path | None:
@@ -135,3 +136,30 @@ def scorer_for(config: Config | None, name: str, language: str, is_chosen: bool,
         return Scorer.of(language, bleu_tokenizer or "auto")
     scorer = scorer_of(config, name, bleu_tokenizer)
     return scorer.for_language(language) if is_chosen else scorer
+
+
+def load_comet(name: str) -> Any:
+    """A COMET model (Rei et al. 2020), by its name on the Hugging Face hub or its checkpoint file.
+
+    Raises InputError if the package is not installed or the model is not available.
+    """
+    try:
+        import comet
+    except ImportError:
+        raise InputError(
+            "--comet: COMET is not installed; in the folder of mt, run pip install -e '.[comet]'"
+        ) from None
+    try:
+        return comet.load_from_checkpoint(name if Path(name).is_file() else comet.download_model(name))
+    except Exception as error:  # Libraries for downloads and checkpoints raise errors of many types.
+        raise InputError(
+            f"--comet {name}: this model is not available ({type(error).__name__}); use a name on the Hugging Face "
+            "hub, from which it is downloaded once, or the path of a checkpoint file"
+        ) from None
+
+
+def comet_score(model: Any, pairs: Sequence[Pair], hypotheses: Sequence[str]) -> Score:
+    both = zip(pairs, hypotheses, strict=True)
+    rows = [{"src": source, "mt": hypothesis, "ref": target} for (source, target), hypothesis in both]
+    found = model.predict(rows, batch_size=16, gpus=int(torch.cuda.is_available()))
+    return Score(score=round(float(found.system_score), 4))

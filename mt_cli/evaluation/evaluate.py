@@ -13,14 +13,24 @@ from pydantic import BaseModel, FiniteFloat, SerializerFunctionWrapHandler, mode
 from mt_cli.corpus.rows import BlankRow, Languages, Pair
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import MtError
-from mt_cli.evaluation.notes import FEWEST_SENTENCES, notes_on_texts
-from mt_cli.evaluation.scores import LOWER_IS_BETTER, METRICS, DirectionScores, Score, Scorer, score_directions
+from mt_cli.evaluation.scores import (
+    LOWER_IS_BETTER,
+    METRICS,
+    DirectionScores,
+    Score,
+    Scorer,
+    rows_by_direction,
+    score_directions,
+)
 from mt_cli.runtime.console import Progress, say
 from mt_cli.runtime.files import write_text
-from mt_cli.translation.stream import note_on_repetition
+from mt_cli.translation.stream import listed_lines, note_on_repetition
 from mt_cli.translation.translator import Translator
 
 _SENTENCES_AT_ONCE = 2048
+FEWEST_SENTENCES = 100
+"""Number of sentences below which the intervals and p-values of the bootstrap are too small."""
+_MISSING = {"blank_source": "no source", "blank_target": "no reference", "blank_pair": "neither side"}
 
 
 class _Scores(BaseModel):
@@ -114,6 +124,37 @@ def evaluate(
     return SplitScores.model_validate({key: tree[key] for key in tree if key not in absent}), hypotheses
 
 
+def notes_on_texts(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    languages: Sequence[Languages] = (),
+    skipped: Sequence[BlankRow] = (),
+) -> list[str]:
+    """All notes on the scores of one system; `languages` has the direction of each pair, if there are several."""
+    notes = [_note_on_skipped_rows(skipped, len(references))] if skipped else []
+    fewest = min(map(len, rows_by_direction(languages).values()), default=len(references))
+    if fewest < FEWEST_SENTENCES:
+        notes.append(
+            f"{fewest} sentence{'s' * (fewest != 1)}: intervals and p-values mean little below {FEWEST_SENTENCES} "
+            "sentences, where single ones decide"
+        )
+    sides = zip(hypotheses, references, strict=True)
+    if number := sum(not text.strip() and bool(reference.strip()) for text, reference in sides):
+        notes.append(f"{number:,} of {len(hypotheses):,} translations are empty")
+    return notes
+
+
+def _note_on_skipped_rows(skipped: Sequence[BlankRow], num_pairs: int) -> str:
+    """Note on rows that are not scored because a side is blank: number and places."""
+    parts = []
+    for status, missing in _MISSING.items():
+        rows = [row for row in skipped if row.status == status]
+        if lines := [f"{row.number:,}" + (f" of {row.origin}" if row.origin else "") for row in rows]:
+            parts.append(f"{listed_lines(lines)} {'has' if len(lines) == 1 else 'have'} {missing}")
+    are = "is" if len(skipped) == 1 else "are"
+    return f"{len(skipped):,} of {num_pairs + len(skipped):,} pairs {are} left out: {'; '.join(parts)}"
+
+
 def compare(
     system: str,
     scorer: Scorer,
@@ -168,7 +209,6 @@ def write_hypotheses(path: Path, hypotheses: Sequence[str]) -> None:
 
 
 def format_scores(result: SplitScores) -> str:
-    """The scores of one test set for people, several lines."""
     lines = [f"{result.split} ({result.num_sentences:,} sentences, beam {result.beam_size})"]
     for name, score in result.scores.items():
         interval = "" if score.confidence_95 is None else f" ± {score.confidence_95:.2f}"

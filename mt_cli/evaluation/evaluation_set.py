@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from mt_cli.checkpoint.directory import RunDirectory, is_imported
 from mt_cli.config.sections import Config
@@ -13,10 +14,11 @@ from mt_cli.config.sources import FilesSource
 from mt_cli.config.tags import Tagging
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.plain_text import input_lines
-from mt_cli.corpus.reading import clean_rows, key_of, pairs_of, read_evaluation_pairs
+from mt_cli.corpus.reading import clean_rows, pairs_of, read_corpora
 from mt_cli.corpus.rows import BlankRow, Languages, Pair, tagged_text
 from mt_cli.data.prepare import fingerprints_of, read
 from mt_cli.errors import InputError
+from mt_cli.runtime.console import say
 
 _FILES_KEY = "--source and --reference"
 
@@ -78,27 +80,26 @@ def read_split(config: Config, split: str | None, cache: Cache) -> EvaluationSet
     if sets.get(split) is None:
         names = ", ".join(name for name, value in sets.items() if value is not None)
         raise InputError(f"--split {split}: this run's config has no such corpus, only {names}")
-    languages = corpus.languages_of(split)
+    fingerprints = dict[str, str]()
     if split == "valid" and corpus.held_out(config.training.seed):
         corpora = read(config, cache)
-        valid, fingerprints = corpora[split], fingerprints_of(corpora, config)
-        return EvaluationSet(split, valid.pairs, valid.languages(languages), valid.blank_rows(), fingerprints)
-    return EvaluationSet(
-        split, *read_evaluation_pairs(corpus.groups[split], corpus.languages, languages, key_of(split))
-    )
+        pairs, fingerprints = corpora[split], fingerprints_of(corpora, config)
+    else:
+        with TemporaryDirectory(prefix="mt-") as folder:  # The files stay open.
+            pairs = read_corpora(corpus, config.training.seed, Cache(Path(folder)), only=split)[split]
+        for note in dict.fromkeys(note for part in pairs.parts for note in part.notes):
+            say(f"note: {note}")
+    return EvaluationSet(split, pairs.pairs, pairs.languages, pairs.blank_rows(), fingerprints)
 
 
 def read_files(source: Path, reference: Path, as_lines: bool) -> EvaluationSet:
-    """Read two files or pipes that are aligned line by line."""
-    files = FilesSource(files=(str(source), str(reference)))
-    if all(path.is_file() or not path.exists() for path in (source, reference)):
-        pairs, _, skipped = read_evaluation_pairs([files], ("", ""), [("", "")], _FILES_KEY)
-        return EvaluationSet("files", pairs, (), skipped)
+    """Pairs of two files or pipes, of which line N of one translates line N of the other."""
     sides = [list(input_lines(path, as_lines)) for path in (source, reference)]  # A pipe can be read only once.
     if len(sides[0]) != len(sides[1]):
         raise InputError(
             f"{_FILES_KEY}: {len(sides[0]):,} lines and {len(sides[1]):,}; line N of one translates line N of the other"
         )
     rows = zip(range(1, len(sides[0]) + 1), *sides, strict=True)
+    files = FilesSource(files=(str(source), str(reference)))
     pairs, skipped = pairs_of(clean_rows(rows, files, ("", ""), None), _FILES_KEY)
     return EvaluationSet("files", pairs, (), skipped)

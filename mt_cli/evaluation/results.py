@@ -37,7 +37,6 @@ class DataRow(BaseModel, extra="allow"):
 
     @property
     def excluded(self) -> dict[str, int]:
-        """Number of excluded pairs, by reason."""
         return self.dropped | ({"held out for valid": self.num_held_out} if self.num_held_out else {})
 
 
@@ -124,7 +123,6 @@ class RunSummary:
     name: str
     config: Config
     rows: list[dict[str, float]]
-    """Rows of `metrics.jsonl`."""
     samples: list[Sample]
     """Samples of the last validation."""
     report: Report | None
@@ -132,7 +130,6 @@ class RunSummary:
 
     @property
     def is_imported(self) -> bool:
-        """True if another program made the model."""
         return is_imported(self.config)
 
     @classmethod

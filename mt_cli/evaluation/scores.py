@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import islice, zip_longest
 from typing import Any
 
+import regex
 from pydantic import BaseModel, FiniteFloat
 
 from mt_cli.config.sections import Config, EvaluationConfig
@@ -24,9 +25,10 @@ METRICS = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER", "ce
 A metric of training is also in `_QUICK_METRICS` of `run/validation.py` and, if it may select the best checkpoint, in
 `best_metric` of `config/training.py`."""
 LOWER_IS_BETTER = ("ter", "cer", "wer")
-"""Metrics that count errors."""
 BLEU_TOKENIZERS = ("13a", "char", "zh", "intl", "none", "ja-mecab", "ko-mecab", "flores101", "flores200")
 _NUM_RESAMPLES = EvaluationConfig().num_resamples
+_TOKEN = regex.compile(r"\w+|[^\w\s]")
+_LONGEST_NGRAM = 4
 
 
 class Score(BaseModel, extra="allow"):
@@ -49,7 +51,6 @@ class Score(BaseModel, extra="allow"):
 
 
 Scores = dict[str, Score]
-"""Scores by metric."""
 DirectionScores = dict[str, Scores]
 """Scores by direction (`es-gn`) and metric."""
 
@@ -65,9 +66,7 @@ class Scorer:
     """
 
     language: str
-    """Code of the target language."""
     bleu_tokenizer: str
-    """Name of a tokenizer of sacreBLEU."""
     num_resamples: int = _NUM_RESAMPLES
     """Number of random samples for confidence intervals and p-values (bootstrap resampling, Koehn 2004)."""
     spelling: tuple[str, ...] = ()
@@ -97,7 +96,6 @@ class Scorer:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Metrics that suit the language."""
         needs_spaces = () if writes_spaces(self.language) else ("wer",) if self._is_asian else ("ter", "wer")
         return tuple(name for name in METRICS if name not in needs_spaces)
 
@@ -170,7 +168,7 @@ class Scorer:
 
         match name:
             case "bleu":
-                # `force` suppresses the advice of sacreBLEU; `notes.py` gives advice instead.
+                # `force` suppresses the advice of sacreBLEU; notes give advice instead.
                 return BLEU(tokenize=self.bleu_tokenizer, force=True)
             case "ter":
                 return TER(normalized=self._is_asian, asian_support=self._is_asian)
@@ -206,7 +204,6 @@ def best_metric_of(config: Config, scorer: Scorer) -> str:
 
 
 def has_directions(config: Config) -> bool:
-    """True if the validation pairs have several directions."""
     return len(set(config.corpus.languages_of("valid"))) > 1
 
 
@@ -257,3 +254,8 @@ def score_directions(
             mean = round(sum(value.score for value in values) / len(values), 4)
             means[name] = Score.of(name, mean, f"mean:{len(values)}|{' or '.join(signatures)}")
     return means, directions
+
+
+def is_short(texts: Sequence[str]) -> bool:
+    """True if most texts have fewer than four words and punctuation marks."""
+    return 2 * sum(len(_TOKEN.findall(text)) < _LONGEST_NGRAM for text in texts) > len(texts)

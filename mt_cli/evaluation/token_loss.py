@@ -24,7 +24,6 @@ class TokenScores:
 
     @property
     def perplexity(self) -> float:
-        """exp(loss)."""
         return math.exp(min(self.loss, 700.0))
 
 

@@ -38,12 +38,10 @@ class Trial:
     length_ratio: float
     """Characters of the translations divided by characters of the references, spaces excluded."""
     seconds: float
-    """Time of the search."""
     no_repeat_ngram: int | None = None
 
     @property
     def num_defaults(self) -> int:
-        """Number of options, besides the beam size, with their default value."""
         return (self.length_penalty == _DEFAULT_PENALTY) + (self.no_repeat_ngram is None)
 
 
@@ -95,7 +93,6 @@ class TuningSet:
 
     @property
     def references(self) -> list[str]:
-        """Targets of the pairs."""
         return [target for _, target in self.pairs]
 
     def score(self, hypotheses: Sequence[str]) -> Score:
@@ -259,7 +256,7 @@ def tune_at_end(
         return say(f"note: valid has {len(valid)} pairs, too few to tune the search by (training.tune_decoding)")
     length = max(40, data.statistics["valid"].target.tokens_per_sentence)
     number = max(limits.fewest_pairs, round(limits.num_pairs * 40 / length))
-    compared = TuningSet.of(config, valid.pairs, valid.languages(config.corpus.languages_of("valid")))
+    compared = TuningSet.of(config, valid.pairs, valid.languages)
     compared = compared.sampled(number, config.training.seed)
     grid = [*limits.penalties, decoding.length_penalty], [*limits.no_repeat_ngrams, decoding.no_repeat_ngram]
     settings = search_grid(decoding, [decoding.beam_size], *grid)

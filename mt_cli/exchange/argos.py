@@ -18,6 +18,7 @@ from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.corpus.languages import language_name, parsed, primary, script_of
 from mt_cli.corpus.rows import Languages, untagged
+from mt_cli.corpus.varieties import is_same_variety, is_variety_of
 from mt_cli.errors import InputError, MtError
 from mt_cli.evaluation.results import RunSummary
 from mt_cli.evaluation.scores import METRICS
@@ -61,7 +62,6 @@ class Package:
 
     @property
     def codes(self) -> tuple[str, str]:
-        """Codes of the languages in Argos Translate."""
         source, target = map(_argos_code, self.direction.languages)
         return source, target
 
@@ -71,7 +71,6 @@ class Package:
         return f"translate-{'_'.join(self.codes)}-{self.version.replace('.', '_')}"
 
     def metadata(self) -> dict[str, object]:
-        """Content of `metadata.json`."""
         names = map(language_name, self.direction.languages)
         return {
             "package_version": self.version,
@@ -89,15 +88,12 @@ def _argos_code(language: str) -> str:
 
 
 def _is_exact(wanted: str | None, language: str) -> bool:
-    return wanted is None or wanted.replace("_", "-").lower() == language.replace("_", "-").lower()
+    return wanted is None or is_same_variety(wanted, language)
 
 
 def _is_meant(wanted: str | None, language: str) -> bool:
     """True if a code stands for a language: `zh` for `zh-Hans`, but no variety for another one."""
-    if wanted is None or _is_exact(wanted, language):
-        return True
-    has_bare_code = any(code.isalpha() for code in (wanted, language))
-    return has_bare_code and primary(wanted) == primary(language)
+    return wanted is None or wanted == primary(language) or is_variety_of(language, wanted)
 
 
 def choose_direction(corpus: CorpusConfig, source: str | None, target: str | None) -> Direction:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import save_file
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from mt_cli.checkpoint.directory import UNKNOWN_CORPUS
@@ -14,8 +15,8 @@ from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
 from mt_cli.config.tags import Tagging
-from mt_cli.errors import InputError
-from mt_cli.exchange.weights import load_model, read_shard
+from mt_cli.errors import InputError, one_line
+from mt_cli.exchange.transformers_folder import load_model
 from mt_cli.model.transformer import Transformer
 from mt_cli.runtime.files import new_folder, read_model, writing
 from mt_cli.tokenizer.tokenizer import TokenizerPair, load_pair
@@ -65,9 +66,12 @@ def read_bundle(
         if target.to_json() != source.to_json():
             raise InputError(f"{folder}: tokenizer.shared is true, and its two tokenizers differ")
         target = source
-    weights = read_shard(weights_path)
+    try:
+        weights = load_file(weights_path)
+    except SafetensorError as error:
+        raise InputError(f"{weights_path}: damaged; get it again: {one_line(error)}") from None
     sizes = source.vocab_size, target.vocab_size
-    model = load_model(folder, config.model, sizes, weights, lambda planned: _with_tied(planned, weights))
+    model = load_model(folder, config.model, sizes, lambda planned: _with_tied(planned, weights))
     return config, (source, target), model, description
 
 

@@ -86,7 +86,6 @@ def licence_of(folder: Path) -> str | None:
 
 
 def render(template: str, **values: object) -> str:
-    """Text of a template of this package, filled in."""
     loader = PackageLoader("mt_cli.exchange", "")
     environment = Environment(loader=loader, trim_blocks=True, undefined=StrictUndefined, keep_trailing_newline=True)
     return environment.get_template(template).render(values)

@@ -37,7 +37,6 @@ class Agreement:
 
     @property
     def num_equal(self) -> int:
-        """Number of translations that are equal."""
         return self.num_sentences - len(self.gaps)
 
     def num_ties(self, number_format: str) -> int:
@@ -60,7 +59,6 @@ class Agreement:
             raise MtError(f"{output}: the exported model disagrees with ours: {problem}; nothing was exported")
 
     def describe(self, number_format: str = "float32") -> str:
-        """The result as one line."""
         num_ties, num_different = self.num_ties(number_format), len(self.gaps)
         is_unlike = 2 * self.num_equal < self.num_sentences
         beginning = "ONLY " if is_unlike else ""

@@ -27,31 +27,17 @@ class Obstacle(NamedTuple):
     """Option whose value a program cannot hold."""
 
     key: str
-    """Dotted key of the option."""
     value: str
-    """Value, for messages."""
     instead: Any
     """Value that the program can hold."""
 
     @property
     def setting(self) -> str:
-        """Key and value, for messages."""
         return f"{self.key}: {self.value}"
 
     @property
     def advice(self) -> str:
-        """Key, and the value that the program can hold."""
         return f"{self.key}: {on_one_line(self.instead)}"
-
-
-class Destination(NamedTuple):
-    """Program that a run can be exported to."""
-
-    reason: str
-    """Beginning of the message on obstacles."""
-    obstacles: Callable[[Config], Iterator[Obstacle]]
-    protects_spans: bool = True
-    """True if `mt` runs the exported model, so that `corpus.protect` keeps spans as they are."""
 
 
 def _unless_default(section: Section, name: str, key: str) -> Iterator[Obstacle]:
@@ -59,10 +45,6 @@ def _unless_default(section: Section, name: str, key: str) -> Iterator[Obstacle]
     if value != default:
         shown, instead = (list(value) if isinstance(value, tuple) else value for value in (value, default))
         yield Obstacle(f"{name}.{key}", on_one_line(shown), instead)
-
-
-def _no_obstacles(config: Config) -> Iterator[Obstacle]:
-    yield from ()
 
 
 def _obstacles_to_transformers(config: Config) -> Iterator[Obstacle]:
@@ -105,18 +87,18 @@ def _obstacles_to_argos(config: Config) -> Iterator[Obstacle]:
         yield from _unless_default(config.corpus, "corpus", key)
 
 
-DESTINATIONS: Mapping[str, Destination] = {
-    "ctranslate2": Destination("CTranslate2 cannot hold", _no_obstacles),
-    "huggingface": Destination("no class of transformers has", _obstacles_to_transformers, protects_spans=False),
-    "argos": Destination("Argos Translate cannot hold", _obstacles_to_argos, protects_spans=False),
-    "bundle": Destination("a bundle cannot hold", _no_obstacles),
+_CHECKS: Mapping[str, tuple[str, Callable[[Config], Iterator[Obstacle]]]] = {
+    "huggingface": ("no class of transformers has", _obstacles_to_transformers),
+    "argos": ("Argos Translate cannot hold", _obstacles_to_argos),
 }
-"""Programs by the value of `mt export --format`."""
+"""Beginning of the message on obstacles, and the obstacles, of programs that hold not all models."""
+DESTINATIONS = ("ctranslate2", "huggingface", "argos", "bundle")
+"""Programs that a run can be exported to: the values of `mt export --format`."""
 
 
 def obstacles(config: Config, program: str) -> list[Obstacle]:
     """Options that keep a run with this config from a program of `DESTINATIONS`."""
-    return list(DESTINATIONS[program].obstacles(config))
+    return list(_CHECKS[program][1](config)) if program in _CHECKS else []
 
 
 def check_destination(config: Config, program: str) -> None:
@@ -125,7 +107,7 @@ def check_destination(config: Config, program: str) -> None:
         settings = ", or ".join(problem.setting for problem in problems)
         possible = " or ".join(name for name in DESTINATIONS if not obstacles(config, name))
         raise InputError(
-            f"--format {program}: {DESTINATIONS[program].reason} {settings}; use --format {possible}, or train a new "
+            f"--format {program}: {_CHECKS[program][0]} {settings}; use --format {possible}, or train a new "
             f"model with {', '.join(problem.advice for problem in problems)} (mt init --for {program})"
         )
 
@@ -141,9 +123,14 @@ def describe_destinations(config: Config) -> str:
     return ", ".join(name for name, settings in problems.items() if not settings) + "".join(excluded)
 
 
+def protects_spans(program: str) -> bool:
+    """True if `mt` runs the exported model, so that `corpus.protect` keeps spans as they are."""
+    return program not in _CHECKS
+
+
 def note_on_protection(config: Config, program: str) -> str | None:
     """Note that a program gives the model spans that `mt` would protect; None if it does not, or there are none."""
-    if DESTINATIONS[program].protects_spans or not config.corpus.has_protection:
+    if protects_spans(program) or not config.corpus.has_protection:
         return None
     return (
         f"{program} does not keep the spans of corpus.protect as they are, and this model cannot copy them itself; mt "

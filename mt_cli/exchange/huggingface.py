@@ -15,9 +15,15 @@ from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.exchange import names
 from mt_cli.exchange.comparison import Agreement
 from mt_cli.exchange.destinations import check_destination
-from mt_cli.exchange.m2m100_export import export_m2m100
+from mt_cli.exchange.m2m100_export import DirectedEngine, m2m100_parts, write_m2m100_tokenizer
 from mt_cli.exchange.sentencepiece import entry_names, model_file
-from mt_cli.exchange.transformers_folder import Layout, TransformersEngine, check_folder, import_transformers
+from mt_cli.exchange.transformers_folder import (
+    Layout,
+    Parts,
+    TransformersEngine,
+    check_folder,
+    import_transformers,
+)
 from mt_cli.model.positions import sinusoids
 from mt_cli.runtime.files import json_text, new_folder, writing
 from mt_cli.tokenizer.special_tokens import EOS, EOS_ID, PAD, PAD_ID, SOS, SOS_ID, UNK, UNK_ID
@@ -43,24 +49,28 @@ def export_huggingface(run: TrainedRun, output: Path, sentences: Sequence[str], 
     the folder cannot be written; nothing is left in it then.
     """
     check_destination(run.config, "huggingface")
-    transformers, layout = import_transformers(), _layout_of(run)
-    if run.tokenizers[0].languages:
-        return export_m2m100(transformers, run, output, sentences, card)
+    transformers, is_m2m100 = import_transformers(), bool(run.tokenizers[0].languages)
+    layout, config, generation, weights = (m2m100_parts if is_m2m100 else _parts)(transformers, run)
     with new_folder(output) as folder, writing(output):
-        _write_config(transformers, run, layout, folder)
-        transformers.GenerationConfig(**layout.generation(run.config.decoding)).save_pretrained(folder)
-        save_file(_weights(run, layout), folder / "model.safetensors", {"format": "pt"})
-        is_marian = run.config.tokenizer.algorithm == "sentencepiece"
-        settings = _write_sentencepiece(run, folder) if is_marian else _write_fast_tokenizer(run, folder)
-        settings |= {"source_lang": run.config.corpus.source, "target_lang": run.config.corpus.target}
+        config.to_json_file(folder / "config.json", use_diff=False)
+        transformers.GenerationConfig(**generation).save_pretrained(folder)
+        copies = {name: weight.contiguous().clone() for name, weight in weights.items()}
+        save_file(copies, folder / "model.safetensors", {"format": "pt"})
+        if is_m2m100:
+            settings = write_m2m100_tokenizer(run, folder)
+        else:
+            is_marian = run.config.tokenizer.algorithm == "sentencepiece"
+            settings = _write_sentencepiece(run, folder) if is_marian else _write_fast_tokenizer(run, folder)
+            settings |= {"source_lang": run.config.corpus.source, "target_lang": run.config.corpus.target}
         _write_json(folder / "tokenizer_config.json", settings | {"model_max_length": run.max_tokens})
         (folder / "README.md").write_text(card, encoding="utf-8")
-        return check_folder(run, lambda: TransformersEngine(transformers, folder, layout), sentences, output)
+        engine = DirectedEngine if is_m2m100 else TransformersEngine
+        return check_folder(run, lambda: engine(transformers, folder, layout), sentences, output)
 
 
-def _write_config(transformers: Any, run: TrainedRun, layout: Layout, folder: Path) -> None:
-    """Write all keys of `config.json`, so that it does not depend on the defaults of a version."""
-    config, is_pre = run.config.model, run.config.model.norm_order == "pre"
+def _parts(transformers: Any, run: TrainedRun) -> Parts:
+    """Weights, and all keys of `config.json`, so that it does not depend on the defaults of a version."""
+    config, is_pre, layout = run.config.model, run.config.model.norm_order == "pre", _layout_of(run)
     options: dict[str, Any] = {key: getattr(config, ours) for ours, keys in names.OPTIONS.items() for key in keys}
     if not is_pre:
         options["share_encoder_decoder_embeddings"] = config.tie_embeddings == "all"
@@ -79,7 +89,7 @@ def _write_config(transformers: Any, run: TrainedRun, layout: Layout, folder: Pa
         **layout.special_ids(),
         **options,
     )
-    description.to_json_file(folder / "config.json", use_diff=False)
+    return Parts(layout, description, layout.generation(run.config.decoding), _weights(run, layout))
 
 
 def _num_positions(run: TrainedRun) -> int:
@@ -110,7 +120,7 @@ def _weights(run: TrainedRun, layout: Layout) -> dict[str, Tensor]:
     if config.norm_order == "pre":
         positions = sinusoids(_num_positions(run), config.d_model)[:, order]
         weights |= dict.fromkeys(names.POSITIONS, positions)
-    return {name: weight.contiguous().clone() for name, weight in weights.items()}
+    return weights
 
 
 def _write_fast_tokenizer(run: TrainedRun, folder: Path) -> dict[str, Any]:

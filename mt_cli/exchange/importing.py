@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, Field
 
+from mt_cli.checkpoint.checkpoint import digest_of
 from mt_cli.checkpoint.lineage import Ancestor
 from mt_cli.checkpoint.trained import TrainedRun, write_run
 from mt_cli.config.loading import parse_config
@@ -23,38 +24,24 @@ from mt_cli.exchange.bundle import read_bundle, unknown_corpus
 from mt_cli.exchange.card import licence_of
 from mt_cli.exchange.m2m100 import ARCHITECTURE as M2M100
 from mt_cli.exchange.m2m100 import Selection, read_m2m100
-from mt_cli.exchange.m2m100_vocabulary import SPM
 from mt_cli.exchange.marian import Imported, read_marian
-from mt_cli.exchange.transformers_config import ARCHITECTURES
-from mt_cli.exchange.weights import (
-    PICKLE_ADVICE,
-    WEIGHTS,
-    combined,
-    digest_of_weights,
-    is_pickled,
-    shards_of,
-    weights_file,
-)
+from mt_cli.exchange.names import ARCHITECTURES
+from mt_cli.exchange.transformers_folder import PICKLE_ADVICE
+from mt_cli.model.transformer import Transformer
 from mt_cli.runtime.console import say
 from mt_cli.runtime.files import read_model
 from mt_cli.translation.exported import DESCRIPTION, Description
 
 _MAX_TOKENS, _LONGEST = 512, 2**14
 """`corpus.max_tokens` for a model that gives no maximum length, or a length above the second number."""
-_FILES = (
-    *(DESCRIPTION, "config.json", "generation_config.json", "tokenizer_config.json", "vocab.json", "target_vocab.json"),
-    *(
-        "README.md",
-        "special_tokens_map.json",
-        *("added_tokens.json", *SPM),
-        "source.spm",
-        "target.spm",
-        "tokenizer.json",
-        "tokenizer.source.json",
-        "tokenizer.target.json",
-    ),
+_FILES = re.compile(
+    rf"{DESCRIPTION}|config\.json|generation_config\.json|tokenizer_config\.json|(target_)?vocab\.json|README\.md"
+    r"|special_tokens_map\.json|added_tokens\.json|sentencepiece(\.bpe)?\.model|(source|target)\.spm"
+    r"|tokenizer(\.source|\.target)?\.json|model(-\d+-of-\d+)?\.safetensors(\.index\.json)?"
 )
-"""Files that are downloaded besides the weights, if a repository has them."""
+"""Files that are downloaded, if a repository has them."""
+_PICKLES = re.compile(r"pytorch_model(-\d+-of-\d+)?\.bin(\.index\.json)?")
+"""Files that are downloaded if a repository has no `model.safetensors`."""
 T = TypeVar("T", bound=BaseModel)
 
 
@@ -129,7 +116,7 @@ def import_model(
         tokenizers, model, longest = imported.tokenizers, imported.model, config.corpus.max_tokens
         for note in imported.notes:
             say(f"{name}: {note}")
-    parents = _parents(folder, name, repository, config.corpus.languages)
+    parents = _parents(folder, repository, config.corpus.languages, model)
     return write_run(output, config, tokenizers, model, longest, parents, seen)
 
 
@@ -143,39 +130,33 @@ def _repository(name: str, revision: str | None) -> Repository | None:
     return find_repository("model", name, revision, note)
 
 
-def _parents(folder: Path, name: str, repository: Repository | None, languages: Languages) -> list[Ancestor]:
+def _parents(folder: Path, repository: Repository | None, languages: Languages, model: Transformer) -> list[Ancestor]:
     if (folder / DESCRIPTION).exists():
         licences = read_model(folder / DESCRIPTION, Description).licences
         return [Ancestor(origin, languages, 0, "", license=licence) for origin, licence in licences.items()]
     licence = licence_of(folder)
-    if repository is not None:
-        shards = shards_of(folder / (weights_file(repository.files) or WEIGHTS))
-        checksum = combined([repository.checksum(shard) for shard in shards])
-        origin = f"{repository.id} (commit {repository.commit})"
-        return [Ancestor(origin, languages, 0, checksum, license=licence)]
-    if licence is None:
+    if repository is None and licence is None:
         return []
-    return [Ancestor(folder.resolve().name, languages, 0, digest_of_weights(folder), license=licence)]
+    origin = folder.resolve().name if repository is None else f"{repository.id} (commit {repository.commit})"
+    return [Ancestor(origin, languages, 0, digest_of(model.state_dict()), license=licence)]
 
 
 def _download(repository: Repository, allow_pickle: bool) -> Path:
     if "config.json" in repository.files and DESCRIPTION not in repository.files:
         _check_architecture(str(repository), download(repository, ["config.json"]))
-    files = [file for file in _FILES if file in repository.files]
-    weights = weights_file(repository.files)
-    if weights is None or not {DESCRIPTION, "config.json"} & set(files):
+    files = [name for name in repository.files if _FILES.fullmatch(name)]
+    pickles = [name for name in repository.files if _PICKLES.fullmatch(name)]
+    has_weights = any(".safetensors" in name for name in files)
+    if not {DESCRIPTION, "config.json"} & {*files} or not (has_weights or pickles):
         there = ", ".join(sorted(repository.files)[:10])
         raise InputError(
-            f"{repository}: has no Marian model and no bundle of mt (config.json, {WEIGHTS}); it has {there}"
+            f"{repository}: has no Marian model and no bundle of mt (config.json, model.safetensors); it has {there}"
         )
-    if is_pickled(weights) and not allow_pickle:
+    if not has_weights and not allow_pickle:
         raise InputError(f"{repository}: {PICKLE_ADVICE}")
     if "source.spm" in files and "tokenizer.json" in files:
         files.remove("tokenizer.json")
-    shards = shards_of(download(repository, [weights]) / weights) if weights.endswith(".json") else []
-    if missing := [shard for shard in shards if shard not in repository.files]:
-        raise InputError(f"{repository}: {weights} names {missing[0]}, which is not there")
-    return download(repository, [*files, weights, *shards])
+    return download(repository, files if has_weights else [*files, *pickles])
 
 
 def _check_architecture(name: str, folder: Path) -> str | None:

@@ -15,7 +15,6 @@ from itertools import chain, permutations
 from pathlib import Path
 from typing import Literal
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -28,18 +27,15 @@ from mt_cli.exchange import names
 from mt_cli.exchange.m2m100_vocabulary import BOS, EOS, PAD, UNK, Vocabulary, pieces_for, read_vocabulary
 from mt_cli.exchange.marian import Imported
 from mt_cli.exchange.sentencepiece import missing_pieces
-from mt_cli.exchange.transformers_config import TransformersConfig
-from mt_cli.exchange.weights import load_model, read_weights
+from mt_cli.exchange.transformers_folder import load_model, read_weights
 from mt_cli.model.transformer import Transformer
 from mt_cli.runtime.files import read_model
 
 ARCHITECTURE = "m2m_100"
 _MOST_LANGUAGES, _LONGEST_CODE = 20, 20
-_POSITIONS = ("model.encoder.embed_positions.weights", "model.decoder.embed_positions.weights")
-"""Names of tables of positions in old files; `transformers` computes them again."""
 
 
-class M2M100Config(TransformersConfig):
+class M2M100Config(names.TransformersConfig):
     """Keys of M2M100 and NLLB."""
 
     model_type: Literal["m2m_100"]
@@ -56,7 +52,6 @@ class M2M100Config(TransformersConfig):
     num_beams: int = Field(default=5, ge=1, le=1000)
 
     def our_options(self) -> ModelConfig:
-        """Section `model` of a config."""
         kind = {"norm_order": "pre", "positions": "fairseq", "decoder_start": "eos", "tie_embeddings": "all"}
         return ModelConfig.model_validate(self.common_options() | kind)
 
@@ -82,7 +77,6 @@ def read_m2m100(folder: Path, allow_pickle: bool, selection: Selection, directio
     """
     config = read_model(folder / "config.json", M2M100Config)
     weights = read_weights(folder, allow_pickle)
-    _check_tables(folder, config, weights)
     vocabulary = read_vocabulary(folder, config.vocab_size)
     kept = [*dict.fromkeys([*(selection.languages or vocabulary.languages), *selection.new_languages])]
     _check_languages(folder, vocabulary, selection, kept)
@@ -105,18 +99,6 @@ def read_m2m100(folder: Path, allow_pickle: bool, selection: Selection, directio
     options = {"algorithm": "sentencepiece", "shared": True}
     notes = _notes(config, len(rows), missing)
     return Imported(model, pair, options, tags, config.num_beams, unk, (source, target), tags[0], notes)
-
-
-def _check_tables(folder: Path, config: M2M100Config, weights: Mapping[str, Tensor]) -> None:
-    present, size = [name for name in names.TABLES if name in weights], (config.vocab_size, config.d_model)
-    problem = None if present else f"there is no {names.SHARED_TABLE}"
-    for name in present:
-        if weights[name].shape != size:
-            problem = f"{name} is {[*weights[name].shape]}, and config.json says {[*size]}"
-        elif problem is None and name != present[0] and not torch.equal(weights[name], weights[present[0]]):
-            problem = f"{name} differs from {present[0]}, and config.json ties them"
-    if problem is not None:
-        raise InputError(f"{folder}: its weights do not fit its config: {problem}")
 
 
 def _check_languages(folder: Path, vocabulary: Vocabulary, selection: Selection, kept: Sequence[str]) -> None:
@@ -179,11 +161,8 @@ def _model(folder: Path, config: M2M100Config, weights: Mapping[str, Tensor], ro
 
     def rename(planned: Transformer) -> dict[str, Tensor]:
         ours = [name for name in planned.state_dict() if name.startswith(("encoder", "decoder"))]
-        layers = {names.transformers_name(name): name for name in ours}
-        if unknown := weights.keys() - layers.keys() - {*names.TABLES, *_POSITIONS}:
-            raise ValueError(f"{min(unknown)!r:.120} belongs to no layer")
-        kept = next(weights[name] for name in names.TABLES if name in weights)[rows]
         tables = ("source_embedding.table.weight", "target_embedding.table.weight", "projection.weight")
-        return dict.fromkeys(tables, kept) | {ours: weights[theirs] for theirs, ours in layers.items()}
+        kept = dict.fromkeys(tables, weights[names.SHARED_TABLE][rows])
+        return kept | {name: weights[names.transformers_name(name)] for name in ours}
 
-    return load_model(folder, config.our_options(), (len(rows), len(rows)), weights, rename)
+    return load_model(folder, config.our_options(), (len(rows), len(rows)), rename)

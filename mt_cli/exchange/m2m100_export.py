@@ -7,24 +7,19 @@ any languages for unigram; there the text begins with the language.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import tokenizers
-from safetensors.torch import save_file
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from tokenizers import decoders, normalizers, pre_tokenizers
-from torch import Tensor
 
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.tags import direction_of
 from mt_cli.exchange import names
-from mt_cli.exchange.comparison import Agreement
 from mt_cli.exchange.m2m100_vocabulary import BOS, EOS, MASK, PAD, SPM, UNK
 from mt_cli.exchange.sentencepiece import Pieces, model_file
-from mt_cli.exchange.transformers_folder import Layout, TransformersEngine, check_folder
-from mt_cli.runtime.files import json_text, new_folder, writing
+from mt_cli.exchange.transformers_folder import Layout, Parts, TransformersEngine
 from mt_cli.tokenizer.sentencepiece import all_merges
 from mt_cli.tokenizer.special_tokens import ABSENT, BYTES, EOS_ID, LANGUAGE_ENTRY, PAD_ID, SOS_ID, SPACE, UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
@@ -42,40 +37,25 @@ def transformers_code(language: str) -> str:
     return language if _IN_TEXT_SAFE.fullmatch(language) else f"__{language}__"
 
 
-def export_m2m100(transformers: Any, run: TrainedRun, output: Path, sentences: Sequence[str], card: str) -> Agreement:
-    """Write a folder for `AutoModelForSeq2SeqLM` and `AutoTokenizer`, and compare it with the run on the sentences.
-
-    Raises InputError if the folder exists or cannot be made. Raises MtError if the exported model disagrees or the
-    folder cannot be written; nothing is left in it then.
-    """
+def m2m100_parts(transformers: Any, run: TrainedRun) -> Parts:
+    """Description and weights of the run as `M2M100ForConditionalGeneration`."""
     rows = [*_FIRST, *range(len(_FIRST), run.tokenizers[0].vocab_size)]
-    layout, default = Layout((rows, rows), pad=1, eos=_EOS, start=_EOS), run.config.corpus.tagging.default
-    with new_folder(output) as folder, writing(output):
-        special = layout.special_ids() | {"bos_token_id": 0}
-        config = run.config.model
-        options = {key: getattr(config, ours) for ours, keys in names.OPTIONS.items() for key in keys}
-        transformers.M2M100Config(
-            architectures=["M2M100ForConditionalGeneration"],
-            vocab_size=run.tokenizers[0].vocab_size,
-            activation_function=names.ACTIVATIONS[config.activation],
-            **{"encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "dtype": "float32"},
-            **special,
-            **options,
-        ).to_json_file(folder / "config.json", use_diff=False)
-        generation = special | layout.generation(run.config.decoding)
-        if default is not None and (first := run.tokenizers[0].first_target_ids([default])[0]):
-            generation["forced_bos_token_id"] = first[0]  # The target language of the default tag.
-        transformers.GenerationConfig(**generation).save_pretrained(folder)
-        save_file(_weights(run, layout), folder / "model.safetensors", {"format": "pt"})
-        _write_tokenizer(run, layout, folder)
-        (folder / "README.md").write_text(card, encoding="utf-8")
-        return check_folder(run, lambda: _DirectedEngine(transformers, folder, layout), sentences, output)
-
-
-def _weights(run: TrainedRun, layout: Layout) -> dict[str, Tensor]:
-    table = run.model.source_embedding.table.weight.detach().float()[layout.rows[0]]
-    weights = names.their_layers(run.model) | {names.SHARED_TABLE: table}
-    return {name: weight.contiguous().clone() for name, weight in weights.items()}
+    layout, default, config = Layout((rows, rows), 1, _EOS, _EOS), run.config.corpus.tagging.default, run.config.model
+    special = layout.special_ids() | {"bos_token_id": 0}
+    options = {key: getattr(config, ours) for ours, keys in names.OPTIONS.items() for key in keys}
+    description = transformers.M2M100Config(
+        architectures=["M2M100ForConditionalGeneration"],
+        vocab_size=len(rows),
+        activation_function=names.ACTIVATIONS[config.activation],
+        **{"encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "dtype": "float32"},
+        **special,
+        **options,
+    )
+    generation = special | layout.generation(run.config.decoding)
+    if default is not None and (first := run.tokenizers[0].first_target_ids([default])[0]):
+        generation["forced_bos_token_id"] = first[0]  # The target language of the default tag.
+    table = run.model.source_embedding.table.weight.detach().float()[rows]
+    return Parts(layout, description, generation, names.their_layers(run.model) | {names.SHARED_TABLE: table})
 
 
 def _names(tokenizer: Tokenizer) -> list[str]:
@@ -87,8 +67,8 @@ def _names(tokenizer: Tokenizer) -> list[str]:
     return [BOS, PAD, EOS, UNK, *(MASK if name == "[mask]" else name for name in renamed)]
 
 
-def _write_tokenizer(run: TrainedRun, layout: Layout, folder: Path) -> None:
-    """Write the tokenizer of both sides, which adds the end, and its settings."""
+def write_m2m100_tokenizer(run: TrainedRun, folder: Path) -> dict[str, Any]:
+    """Write the tokenizer of both sides, which adds the end; return its settings."""
     source, languages = run.tokenizers[0], [transformers_code(language) for language in run.tokenizers[0].languages]
     content = model_file(source)
     (folder / SPM[1]).write_bytes(content)
@@ -113,13 +93,12 @@ def _write_tokenizer(run: TrainedRun, layout: Layout, folder: Path) -> None:
     tokenizer.save(str(folder / "tokenizer.json"))
     corpus = run.config.corpus
     settings: dict[str, Any] = {"bos_token": BOS, "pad_token": PAD, "eos_token": EOS, "unk_token": UNK}
-    settings |= {"clean_up_tokenization_spaces": False, "model_max_length": run.max_tokens}
-    settings |= {"tokenizer_class": "PreTrainedTokenizerFast"}
+    settings |= {"clean_up_tokenization_spaces": False, "tokenizer_class": "PreTrainedTokenizerFast"}
     if is_bpe:
         settings |= {"tokenizer_class": "NllbTokenizer", "legacy_behaviour": False, "sep_token": EOS, "cls_token": BOS}
         settings |= {"mask_token": MASK if MASK in entries else None, "extra_special_tokens": languages}
         settings |= {"src_lang": transformers_code(corpus.source), "tgt_lang": transformers_code(corpus.target)}
-    (folder / "tokenizer_config.json").write_text(json_text(settings), encoding="utf-8")
+    return settings
 
 
 def _set_steps(tokenizer: tokenizers.Tokenizer, spec: Any) -> None:
@@ -136,7 +115,7 @@ def _set_steps(tokenizer: tokenizers.Tokenizer, spec: Any) -> None:
     tokenizer.decoder = decoders.Metaspace(SPACE, scheme)
 
 
-class _DirectedEngine(TransformersEngine):
+class DirectedEngine(TransformersEngine):
     """A folder whose sources begin with their language."""
 
     def source_ids(self, text: str) -> list[int]:

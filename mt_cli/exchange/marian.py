@@ -26,8 +26,7 @@ from mt_cli.config.sections import TokenizerConfig
 from mt_cli.errors import InputError
 from mt_cli.exchange import names
 from mt_cli.exchange.sentencepiece import Pieces, missing_pieces, read_pieces, tokenizer_of
-from mt_cli.exchange.transformers_config import MarianConfig
-from mt_cli.exchange.weights import load_model, read_weights
+from mt_cli.exchange.transformers_folder import load_model, read_weights
 from mt_cli.model.positions import sinusoids
 from mt_cli.model.transformer import Transformer
 from mt_cli.runtime.files import read_model, read_regular, reading
@@ -48,13 +47,11 @@ class Imported:
     model: Transformer
     tokenizers: TokenizerPair
     options: Mapping[str, Any]
-    """Section `tokenizer` of the config."""
     tags: tuple[str, ...]
     num_beams: int
     unk: int
     """Id of the unknown token of the target in the other program."""
     languages: tuple[str, str]
-    """Source and target language."""
     default_tag: str | None = None
     """Tag of this direction, if the vocabulary has entries for languages."""
     notes: tuple[str, ...] = ()
@@ -82,7 +79,7 @@ def read_marian(folder: Path, allow_pickle: bool, languages: tuple[str, str]) ->
     Raises InputError if a file is missing or damaged, or the model has something that a run cannot have. Weights in
     `pytorch_model.bin` are read only with `allow_pickle`, by the loader of PyTorch that runs no code.
     """
-    config, weights = read_model(folder / "config.json", MarianConfig), read_weights(folder, allow_pickle)
+    config, weights = read_model(folder / "config.json", names.MarianConfig), read_weights(folder, allow_pickle)
     if (folder / "tokenizer.json").exists() and not (folder / "source.spm").exists():
         return _read_exported(folder, config, weights, languages)
     # The embedding tables may be separate although they share a vocabulary.
@@ -108,7 +105,7 @@ def read_marian(folder: Path, allow_pickle: bool, languages: tuple[str, str]) ->
 
 
 def _read_exported(
-    folder: Path, config: MarianConfig, weights: Mapping[str, Tensor], languages: tuple[str, str]
+    folder: Path, config: names.MarianConfig, weights: Mapping[str, Tensor], languages: tuple[str, str]
 ) -> Imported:
     """The model in a folder that `mt export` wrote, in which ids are those of the run."""
     ids = config.pad_token_id, config.decoder_start_token_id, config.eos_token_id
@@ -144,23 +141,21 @@ def _read_exported_tokenizer(folder: Path) -> tuple[Tokenizer, tuple[str, ...], 
 
 
 def _read_vocabulary(path: Path) -> dict[str, int]:
-    """Entries in the order of their ids; raises InputError unless these are 0, 1, 2 ... and there is `<unk>`."""
+    """Entries in the order of their ids."""
     vocabulary = read_model(path, dict[str, int])
-    if sorted(vocabulary.values()) != list(range(len(vocabulary))):
-        raise InputError(f"{path}: the ids of its entries are not 0 to {len(vocabulary) - 1:,}")
-    if "<unk>" not in vocabulary:
-        raise InputError(f"{path}: has no entry <unk>")
+    if "<unk>" not in vocabulary or sorted(vocabulary.values()) != list(range(len(vocabulary))):
+        raise InputError(f"{path}: the ids of its entries are not 0 to {len(vocabulary) - 1:,}, or there is no <unk>")
     return dict(sorted(vocabulary.items(), key=lambda item: item[1]))
 
 
-def _check_ids(folder: Path, config: MarianConfig, target: Mapping[str, int]) -> None:
-    if config.decoder_start_token_id != config.pad_token_id:
-        raise InputError(f"{folder}: not supported: translations do not begin with the padding")
-    for key, name in (("eos_token_id", "</s>"), ("pad_token_id", "<pad>")):
-        index = getattr(config, key)
-        if target.get(name) != index:
-            entry = f"{name} the id {target[name]:,}" if name in target else f"no {name}"
-            raise InputError(f"{folder}: {key} is {index:,}, and the vocabulary has {entry}")
+def _check_ids(folder: Path, config: names.MarianConfig, target: Mapping[str, int]) -> None:
+    pad, eos = target.get("<pad>"), target.get("</s>")
+    expected = {"pad_token_id": pad, "decoder_start_token_id": pad, "eos_token_id": eos}
+    for key, index in expected.items():
+        if getattr(config, key) != index:
+            raise InputError(
+                f"{folder}: not supported: {key} is {getattr(config, key):,}, and by its vocabulary {index}"
+            )
 
 
 def _side(folder: Path, vocabulary: Mapping[str, int], pieces: Sequence[Pieces], pad: int | None, eos: int) -> _Side:
@@ -175,64 +170,42 @@ def _side(folder: Path, vocabulary: Mapping[str, int], pieces: Sequence[Pieces],
 
 
 def _model(
-    folder: Path, config: MarianConfig, weights: Mapping[str, Tensor], source: _Side, target: _Side
+    folder: Path, config: names.MarianConfig, weights: Mapping[str, Tensor], source: _Side, target: _Side
 ) -> Transformer:
 
     def rename(planned: Transformer) -> dict[str, Tensor]:
         return _our_layers(weights, planned) | _our_tables(weights, config, source, target)
 
-    return load_model(folder, config.our_options(), (len(source.rows), len(target.rows)), weights, rename)
+    sizes = len(source.rows), len(target.rows)
+    return load_model(folder, config.our_options(), sizes, rename)
 
 
 def _our_layers(weights: Mapping[str, Tensor], planned: Transformer) -> dict[str, Tensor]:
-    """Weights of the layers of our model; raises ValueError for weights that have no place in it."""
     d_model = planned.config.d_model
     order = names.interleaved(d_model)
-    layers = {names.transformers_name(n): n for n in planned.state_dict() if n.startswith(("encoder", "decoder"))}
-    if unknown := weights.keys() - layers.keys() - {*names.TABLES, names.BIAS, *names.POSITIONS}:
-        raise ValueError(f"{min(unknown)!r:.120} belongs to no layer")
     for name in weights.keys() & {*names.POSITIONS}:
         table = weights[name]
-        expected = sinusoids(len(table), d_model)[:, order.argsort()] if table.shape[1:] == (d_model,) else None
-        if expected is None or not torch.allclose(table, expected, rtol=0, atol=_HALF_PRECISION):
+        expected = sinusoids(len(table), d_model)[:, order.argsort()]
+        if not torch.allclose(table, expected, rtol=0, atol=_HALF_PRECISION):
             raise ValueError(f"{name} has other values than sines and cosines")
-    return {
-        name: names.reordered(weights[transformers_name], name, order) for transformers_name, name in layers.items()
-    }
+    ours = [name for name in planned.state_dict() if name.startswith(("encoder", "decoder"))]
+    return {name: names.reordered(weights[names.transformers_name(name)], name, order) for name in ours}
 
 
-def _our_tables(weights: Mapping[str, Tensor], config: MarianConfig, source: _Side, target: _Side) -> dict[str, Tensor]:
-    """Embeddings, projection and its bias; raises ValueError if sizes or tied tables do not fit the config.
-
-    A tied table may be stored under several names. Without `tie_word_embeddings`, `transformers` ties no tables.
-    """
-    order, bias = names.interleaved(config.d_model), weights[names.BIAS].flatten()
-    for key, size in (("vocab_size", source.size), ("decoder_vocab_size", target.size)):
-        if getattr(config, key) not in (None, size):
-            raise ValueError(f"{key} is {getattr(config, key):,}, and the vocabulary has {size:,} entries")
-    if len(bias) != target.size:
-        raise ValueError(f"{names.BIAS} has {len(bias):,} values, and the vocabulary {target.size:,} entries")
-    shared = [names.SHARED_TABLE] if config.share_encoder_decoder_embeddings else []
-    is_tied = config.tie_word_embeddings
-    stored = [[names.SOURCE_TABLE, *shared], [names.TARGET_TABLE, *shared], [names.PROJECTION]]
-    if is_tied:
-        stored = [[*names.TABLES]] * 3 if shared else [stored[0], *[[names.TARGET_TABLE, names.PROJECTION]] * 2]
-    ours = {}
-    for module, candidates, side in (
-        ("source_embedding.table", stored[0], source),
-        ("target_embedding.table", stored[1], target),
-        ("projection", stored[2], target),
+def _our_tables(
+    weights: Mapping[str, Tensor], config: names.MarianConfig, source: _Side, target: _Side
+) -> dict[str, Tensor]:
+    """Embeddings, projection and its bias; raises ValueError if their sizes are not those of the vocabularies."""
+    order, ours = names.interleaved(config.d_model), dict[str, Tensor]()
+    for module, name, side in (
+        ("source_embedding.table", names.SOURCE_TABLE, source),
+        ("target_embedding.table", names.TARGET_TABLE, target),
+        ("projection", names.PROJECTION, target),
     ):
-        present = [name for name in candidates if name in weights]
-        if not present:
-            raise ValueError(f"there is no {candidates[0]}")
-        table = weights[present[0]]
-        for name in present:
-            if weights[name].shape != (side.size, config.d_model):
-                raise ValueError(f"{name} is {[*weights[name].shape]}, and the vocabulary has {side.size:,} entries")
-            if is_tied and not torch.equal(weights[name], table):
-                raise ValueError(f"{name} differs from {present[0]}, and config.json ties them")
-        ours[f"{module}.weight"] = table[side.rows][:, order]
+        if len(weights[name]) != side.size:
+            raise ValueError(f"{name} has {len(weights[name]):,} rows, and the vocabulary {side.size:,} entries")
+        ours[f"{module}.weight"] = weights[name][side.rows][:, order]
+    bias = weights[names.BIAS].flatten()
     bias = bias[target.rows]
     if target.rows[PAD_ID] == target.rows[SOS_ID]:  # Our exports have both, with their own biases.
         bias[[PAD_ID, SOS_ID]] = _NEVER

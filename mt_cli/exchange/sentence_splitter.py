@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 _CLASSES = {
     "end": ".!?…",
@@ -40,7 +40,6 @@ _RULES: tuple[tuple[float, Mapping[int, str]], ...] = (
 )
 _NEVER = -9.0
 _UNIT_FLOAT, _UNIT_INT64 = 1, 7
-"""Numbers of the types in ONNX."""
 _SENTENCE_END, _NUM_LABELS = 2, 5
 """Label of the last character of a sentence, and the number of labels in MiniSBD; label 0 is any other character."""
 
@@ -62,35 +61,28 @@ def sentence_splitter() -> bytes:
         labels[_SENTENCE_END, row] = value
     bias = np.zeros(_NUM_LABELS, dtype=np.float32)
     bias[1:] = -1.0
-    graph = b"".join(
-        (
+    tensors = {"table": table, "filters": filters, "thresholds": thresholds + 1, "labels": labels, "bias": bias}
+    graph = {
+        1: [
             _node("Gather", ("table", "units"), "classes"),
             _node("Transpose", ("classes",), "columns", perm=(0, 2, 1)),
             _node("Conv", ("columns", "filters", "thresholds"), "sums", pads=(-_FIRST, _LAST)),
             _node("Relu", ("sums",), "rules"),
             _node("Conv", ("rules", "labels", "bias"), "label_columns"),
             _node("Transpose", ("label_columns",), "scores", perm=(0, 2, 1)),
-            _field(2, "sentences"),
-            *(
-                _field(5, _tensor(name, values))
-                for name, values in (
-                    *(("table", table), ("filters", filters), ("thresholds", thresholds + 1)),
-                    *(("labels", labels), ("bias", bias)),
-                )
-            ),
-            _field(11, _value("units", _UNIT_INT64, 2)),
-            _field(11, _value("features", _UNIT_FLOAT, 3)),
-            _field(12, _value("scores", _UNIT_FLOAT, 3)),
-        )
-    )
+        ],
+        2: "sentences",
+        5: [{1: [*x.shape], 2: _UNIT_FLOAT, 8: name, 9: x.tobytes()} for name, x in tensors.items()],
+        11: [_value("units", _UNIT_INT64, 2), _value("features", _UNIT_FLOAT, 3)],
+        12: _value("scores", _UNIT_FLOAT, 3),
+    }
     numbers = {unit: number for number, unit in enumerate(units)}
     vocabulary = {"lang": "", "idx": 0, "cutoff": 0, "lower": False, "_unit2id": numbers, "_id2unit": units}
     metadata = {"lang_code": "", "config": {"feat_funcs": ["capitalized"], "max_seqlen": 1000}, "vocab": vocabulary}
-    properties = (
-        _field(14, _field(1, key) + _field(2, value if isinstance(value, str) else json.dumps(value)))
-        for key, value in metadata.items()
-    )
-    return b"".join((_field(1, 8), _field(7, graph), _field(8, _field(2, 13)), *properties))
+    properties = [
+        {1: key, 2: value if isinstance(value, str) else json.dumps(value)} for key, value in metadata.items()
+    ]
+    return _message({1: 8, 7: graph, 8: {2: 13}, 14: properties})
 
 
 def _classes_of(unit: str) -> set[str]:
@@ -101,12 +93,18 @@ def _classes_of(unit: str) -> set[str]:
     return {name for name, characters in _CLASSES.items() if unit in characters} | {category}
 
 
-def _field(number: int, value: int | str | bytes) -> bytes:
-    """A field of a message of Protocol Buffers, in which ONNX files are written."""
-    if isinstance(value, int):
-        return _varint(number << 3) + _varint(value)
-    content = value.encode("utf-8") if isinstance(value, str) else value
-    return _varint(number << 3 | 2) + _varint(len(content)) + content
+def _message(fields: Mapping[int, Any]) -> bytes:
+    """Message of Protocol Buffers, in which ONNX files are written; a list repeats its field."""
+    parts = []
+    for number, values in fields.items():
+        for value in values if isinstance(values, list) else [values]:
+            if isinstance(value, int):
+                parts += [_varint(number << 3), _varint(value)]
+            else:
+                value = _message(value) if isinstance(value, dict) else value
+                content = value.encode("utf-8") if isinstance(value, str) else value
+                parts += [_varint(number << 3 | 2), _varint(len(content)), content]
+    return b"".join(parts)
 
 
 def _varint(value: int) -> bytes:
@@ -118,21 +116,12 @@ def _varint(value: int) -> bytes:
     return bytes([*groups, value])
 
 
-def _node(operator: str, inputs: tuple[str, ...], output: str, **attributes: tuple[int, ...]) -> bytes:
-    parts: Iterator[bytes] = (_field(1, name) for name in inputs)
-    lists = (
-        _field(5, _field(1, name) + b"".join(_field(8, value) for value in values) + _field(20, 7))
-        for name, values in attributes.items()
-    )
-    return _field(1, b"".join(parts) + _field(2, output) + _field(4, operator) + b"".join(lists))
+def _node(operator: str, inputs: tuple[str, ...], output: str, **attributes: tuple[int, ...]) -> dict[int, Any]:
+    lists = [{1: name, 8: [*values], 20: 7} for name, values in attributes.items()]
+    return {1: [*inputs], 2: output, 4: operator, 5: lists}
 
 
-def _tensor(name: str, values: NDArray[np.float32]) -> bytes:
-    shape = b"".join(_field(1, size) for size in values.shape)
-    return shape + _field(2, _UNIT_FLOAT) + _field(8, name) + _field(9, values.tobytes())
-
-
-def _value(name: str, kind: int, num_dimensions: int) -> bytes:
+def _value(name: str, kind: int, num_dimensions: int) -> dict[int, Any]:
     """Name, type and shape of an input or output; the sizes are free."""
-    shape = b"".join(_field(1, _field(2, f"{name}_{index}")) for index in range(num_dimensions))
-    return _field(1, name) + _field(2, _field(1, _field(1, kind) + _field(2, shape)))
+    shape = [{2: f"{name}_{index}"} for index in range(num_dimensions)]
+    return {1: name, 2: {1: {1: kind, 2: {1: shape}}}}

@@ -29,7 +29,6 @@ class Pieces:
 
     @property
     def is_bpe(self) -> bool:
-        """True if the model merges pieces."""
         return bool(self.proto.trainer_spec.model_type == BPE)
 
     @cached_property

@@ -1,27 +1,33 @@
-"""A folder that Hugging Face `transformers` loads, whatever class its model has: numbers of entries, search, check."""
+"""Folders that Hugging Face `transformers` loads, whatever class their models have: weights, search, check."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from mt_cli.checkpoint.trained import TrainedRun
-from mt_cli.config.sections import DecodingConfig
+from mt_cli.config.sections import DecodingConfig, ModelConfig
 from mt_cli.decoding.constraints import max_length
 from mt_cli.decoding.engine import ForcedDecoding, Ids, Sentence
 from mt_cli.decoding.search import Hypothesis
-from mt_cli.errors import InputError, MtError
+from mt_cli.errors import InputError, MtError, one_line
 from mt_cli.exchange.comparison import Agreement, check_export, with_tags
+from mt_cli.model.transformer import Transformer, outline
 from mt_cli.tokenizer.special_tokens import PAD_ID, SOS_ID, UNK_ID
 
 MAX_LENGTH = 512
 """Default maximum length for `generate`, including the token that a translation begins with."""
+
+PICKLE_ADVICE = (
+    "the weights are in Python's pickle format (pytorch_model.bin), which can run code when it is read; if you trust "
+    "the source, add --allow-pickle, which reads tensors alone (weights_only of torch.load)"
+)
 
 
 def import_transformers() -> Any:
@@ -35,6 +41,52 @@ def import_transformers() -> Any:
     return transformers
 
 
+def read_weights(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
+    """Weights of a folder of `transformers` in fp32; a tied weight has all of its names.
+
+    Raises InputError if `transformers` is not installed or cannot read them, if they do not fit their config, or if
+    they are pickled and `allow_pickle` is false.
+    """
+    has_safetensors = any((folder / name).exists() for name in ("model.safetensors", "model.safetensors.index.json"))
+    if not has_safetensors and not allow_pickle and any(folder.glob("*.bin*")):
+        raise InputError(f"{folder}: {PICKLE_ADVICE}")
+    load = import_transformers().AutoModelForSeq2SeqLM.from_pretrained
+    options = {"dtype": torch.float32, "trust_remote_code": False, "local_files_only": True}
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            model, report = load(folder, use_safetensors=has_safetensors, output_loading_info=True, **options)
+    except Exception as error:  # The library fails in many ways.
+        raise InputError(f"{folder}: transformers cannot read its weights: {one_line(error)}") from None
+    if wrong := sorted({*report["missing_keys"], *report["unexpected_keys"]}):
+        raise InputError(f"{folder}: its weights do not fit its config: {wrong[0]}")
+    return {name: weight.detach() for name, weight in model.state_dict().items()}
+
+
+def load_model(
+    folder: Path,
+    config: ModelConfig,
+    vocab_sizes: tuple[int, int],
+    rename: Callable[[Transformer], Mapping[str, Tensor]],
+) -> Transformer:
+    """Model with the weights that `rename` returns for a model on the device `meta`.
+
+    Raises InputError, before memory is allocated, if the weights do not fit.
+    """
+    model = outline(config, *vocab_sizes)
+    try:
+        renamed = rename(model)
+        for name, weight in model.state_dict().items():
+            if renamed[name].shape != weight.shape:
+                raise ValueError(f"{name} has another shape")
+    except KeyError as error:
+        raise InputError(f"{folder}: its weights do not fit its config: there is no {error.args[0]}") from None
+    except (IndexError, ValueError) as error:
+        raise InputError(f"{folder}: its weights do not fit its config: {one_line(error)}") from None
+    for name, weight in model.named_parameters():  # A tied weight, which has several names, stays one.
+        torch.utils.swap_tensors(weight, nn.Parameter(renamed[name].clone(), weight.requires_grad))
+    return model
+
+
 @dataclass(frozen=True)
 class Layout:
     """Numbers of the entries in the exported folder."""
@@ -46,17 +98,24 @@ class Layout:
     start: int
 
     def special_ids(self) -> dict[str, int]:
-        """Options of `transformers` for special tokens."""
         return {"pad_token_id": self.pad, "eos_token_id": self.eos, "decoder_start_token_id": self.start}
 
     def generation(self, decoding: DecodingConfig) -> dict[str, Any]:
-        """Options of `generate`."""
         never = {PAD_ID, SOS_ID} | ({UNK_ID} if decoding.unk == "avoid" else set())
         return self.special_ids() | {
             **{"num_beams": decoding.beam_size, "length_penalty": decoding.length_penalty, "max_length": MAX_LENGTH},
             "no_repeat_ngram_size": decoding.no_repeat_ngram or 0,
             "suppress_tokens": [index for index, ours in enumerate(self.rows[1]) if ours in never],
         }
+
+
+class Parts(NamedTuple):
+    """A run in the form of a class of `transformers`."""
+
+    layout: Layout
+    config: Any
+    generation: dict[str, Any]
+    weights: dict[str, Tensor]
 
 
 class TransformersEngine:
@@ -98,7 +157,6 @@ class TransformersEngine:
 
     @torch.inference_mode()
     def force_decode(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
-        """See `Engine`; the readings have no attention."""
         readings = []
         for source, target in pairs:
             ids = [self._exported_ids[1][index] for index in target]

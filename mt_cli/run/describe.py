@@ -9,8 +9,7 @@ from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import Cache
 from mt_cli.data.prepare import Data
 from mt_cli.data.statistics import describe_data
-from mt_cli.evaluation.notes import is_short
-from mt_cli.evaluation.scores import best_metric_of, scorer_of
+from mt_cli.evaluation.scores import best_metric_of, is_short, scorer_of
 from mt_cli.exchange.destinations import describe_destinations
 from mt_cli.model.kernels import has_variable_length
 from mt_cli.run.setup import Length, Setup

@@ -111,8 +111,9 @@ def _scores(run: Run) -> dict[str, SplitScores]:
     translator = Translator.load(path, str(run.device), run.precision)
     for name in [name for name in corpora if name not in ("train", "valid")] or ["valid"]:
         scorer, corpus = scorer_of(run.config, name), corpora[name]
-        languages = corpus.languages(run.config.corpus.languages_of(name))
         say(f"Scoring {name}: {len(corpus):,} sentences (training.max_minutes does not count this)")
-        scores[name], hypotheses = evaluate(translator, corpus.pairs, name, scorer, languages, corpus.blank_rows())
+        scores[name], hypotheses = evaluate(
+            translator, corpus.pairs, name, scorer, corpus.languages, corpus.blank_rows()
+        )
         write_hypotheses(path / "hypotheses" / f"{name}.txt", hypotheses)
     return scores

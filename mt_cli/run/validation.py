@@ -110,7 +110,7 @@ class Validator:
             seen = self.sentences_seen
             translator = Translator(engine, data.tokenizers, greedy, max_tokens, *limits, sentences_seen=seen)
             hypotheses = group.map_shares(lambda share: _translated(translator, share), sources)
-        languages = data.corpora["valid"].languages(corpus.languages_of("valid"))
+        languages = data.corpora["valid"].languages
         scores, directions = score_directions(self._scorer, languages, (hypotheses, references), _quick_scores)
         samples = [(*pairs[row], hypotheses[row]) for row in sampled_rows(languages, config.training.num_samples)]
         metrics = {

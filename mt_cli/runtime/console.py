@@ -53,7 +53,6 @@ def silence() -> None:
 
 
 def has_bars() -> bool:
-    """True if progress is shown as bars."""
     return _mode == "bar" or (_mode == "auto" and sys.stderr.isatty())
 
 
@@ -71,7 +70,6 @@ class Progress:
     done: int = 0
     _: KW_ONLY
     max_seconds: float | None = None
-    """A time limit from now on."""
     is_quiet: bool = False
     leave: bool = True
 
@@ -106,7 +104,6 @@ class Progress:
             self.advance()
 
     def advance(self, amount: int = 1) -> None:
-        """Count `amount` more items."""
         self.done += amount
         self._bar.update(amount)
         if self._has_lines and time.monotonic() - self._said_at > _SECONDS_BETWEEN_LINES:
@@ -131,7 +128,6 @@ class Progress:
 
 
 def say(message: str = "") -> None:
-    """Print a line on standard error, above a progress bar if there is one."""
     if not _is_silent:
         bars().write(message, file=sys.stderr)
 

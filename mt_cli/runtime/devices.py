@@ -131,7 +131,6 @@ def is_right(name: str, is_equal: Callable[[], bool]) -> bool:
 
 
 def can_compile(device: torch.device) -> bool:
-    """True if `torch.compile` can make kernels for a device."""
     return reason_against_compiling(device) is None
 
 
@@ -244,7 +243,6 @@ def free_memory(device: torch.device) -> int:
 
 
 def describe_hardware(device: torch.device) -> dict[str, Any]:
-    """Machine, device and number of threads, for reports."""
     return {
         "machine": f"{platform.system()} {platform.machine()}",
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,

@@ -107,7 +107,6 @@ class Group:
 
 
 ALONE = Group()
-"""A process that works by itself."""
 
 
 def copy_all(tensors: list[Tensor], places: list[Tensor]) -> None:

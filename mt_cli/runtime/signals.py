@@ -71,7 +71,6 @@ class Signals:
 
 
 STOPS = ("SIGINT", "SIGTERM", "SIGHUP")
-"""Names of the signals that end a process."""
 
 
 def set_handlers(handlers: Mapping[str, Any]) -> dict[int, Any]:

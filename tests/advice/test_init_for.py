@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from mt_cli.config.loading import load_config
-from mt_cli.exchange.destinations import DESTINATIONS, obstacles
+from mt_cli.exchange.destinations import DESTINATIONS, obstacles, protects_spans
 
 ENGLISH = ["the", "dog", "and", "a", "cat", "two", "are", "in", "on", "with", "house", "who", "man", "street", "red"]
 GERMAN = ["der", "Hund", "und", "eine", "Katze", "zwei", "in", "am", "auf", "mit", "Haus", "wer", "Mann", "Weg", "rot"]
@@ -60,7 +60,7 @@ def test_a_config_for_a_program_has_what_it_holds(init_for, kind, program):
     assert obstacles(config, program) == []
     assert f"`mt init --for {program}`" in text.replace("\n# ", " ")
     assert (f"for {program}; otherwise" in text) == (program != "ctranslate2")
-    keeps_spans = DESTINATIONS[program].protects_spans
+    keeps_spans = protects_spans(program)
     assert config.corpus.has_protection == (keeps_spans and kind == "protected spans")
 
 

@@ -1,10 +1,12 @@
 """Hostile, damaged and unsupported published models: one message names the file, and nothing is written."""
 
 import json
+import pickle
 import shutil
 
 import pytest
 import torch
+from hostile_files import Program
 from safetensors.torch import load_file, save_file
 
 from mt_cli.checkpoint.trained import TrainedRun
@@ -92,18 +94,13 @@ def shard(folder):
     return names
 
 
-def in_shards(change):
-    """A damage of a model in three files."""
-    return lambda folder: (shard(folder), change(folder))
-
-
 DAMAGES = {  # By the kind of a model: the damage, and what the message names.
     "marian": [
         (keys(CONFIG, scale_embedding=False), "scale_embedding"),
         (keys(CONFIG, eos_token_id=1), "eos_token_id"),
-        (weights(lambda tensors: tensors | {TABLE: tensors[TABLE] * float("nan")}), TABLE),
         (copied(LAYER_NORM), LAYER_NORM),
-        (copied("lm_head.weight", 2), "lm_head.weight"),
+        (weights(lambda tensors: {name: tensors[name] for name in [*tensors][:-1]}), "do not fit"),
+        (text(WEIGHTS, DEEP), "cannot read its weights"),
     ],
     "bundle": [
         (keys("model.json", model={"d_model": 65536, "d_ff": 2**20}), "bundle-en-de"),
@@ -111,8 +108,7 @@ DAMAGES = {  # By the kind of a model: the damage, and what the message names.
     ],
     "m2m100": [
         (text("vocab.json", DEEP), "its tokenizer is damaged"),
-        (in_shards(text("model-00002-of-00003.safetensors", None)), "model-00002-of"),
-        (in_shards(edited(INDEX, lambda tree: tree["weight_map"].update(x="../outside.safetensors"))), "'../outside"),
+        (lambda folder: (shard(folder), text("model-00002-of-00003.safetensors", None)(folder)), "cannot read"),
     ],
     "nllb": [
         (keys(SETTINGS, tokenizer_class="SMALL100Tokenizer"), "SMALL100Tokenizer"),
@@ -130,6 +126,15 @@ def test_a_damaged_model_is_refused_by_name_and_leaves_nothing(copy_of, import_r
         status, err = import_run(folder, kind)
         assert status == 2 and name in err, name
         shutil.rmtree(folder)
+
+
+def test_pickled_weights_run_no_code(copy_of, import_run, tmp_path):
+    folder = copy_of("marian")
+    (folder / WEIGHTS).unlink()
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Program()))
+    assert "--allow-pickle" in import_run(folder, "marian")[1]
+    assert import_run(folder, "marian", "--allow-pickle")[0] == 2
+    assert not (tmp_path / "was_run").exists()
 
 
 @pytest.mark.parametrize(
@@ -158,10 +163,10 @@ def test_a_sharded_model_is_imported_as_the_whole_one(copy_of, import_run, tmp_p
     shards = shard(folder)
     assert import_run(folder, "m2m100", name="sharded")[0] == 0
     (folder / INDEX).unlink()  # From here on, as older versions of `transformers` wrote them.
-    for name in {*shards.values()}:
-        torch.save(load_file(folder / name), folder / name.replace("safetensors", "bin"))
-    names = {name: file.replace("safetensors", "bin") for name, file in shards.items()}
-    (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": names}))
+    names = {name: f"pytorch_{file.replace('safetensors', 'bin')}" for name, file in shards.items()}
+    for name, file in shards.items():
+        torch.save(load_file(folder / file), folder / names[name])
+    (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"metadata": {}, "weight_map": names}))
     status, err = import_run(folder, "m2m100", name="older")
     assert status == 2 and "--allow-pickle" in err
     assert import_run(folder, "m2m100", "--allow-pickle", name="older")[0] == 0

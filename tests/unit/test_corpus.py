@@ -208,8 +208,8 @@ PHRASEBOOK = {"builtin": "phrasebook-en-it", "split": "test"}
         (("en_GB", "ita"), {}, None),
         (("it", "en"), {"reverse": True}, None),
         (("de", "fr"), {"languages": ["en", "it"]}, None),
-        (("en", "de"), {}, "corpus.source to en and corpus.target to it"),
-        (("en", "it"), {"reverse": True}, "`reverse: false`"),
+        (("en", "de"), {}, "from en to it, not from en to de"),
+        (("en", "it"), {"reverse": True}, "from it to en, not from en to it"),
     ],
 )
 def test_a_built_in_corpus_is_read_in_its_languages_alone(tmp_path, languages, options, advice):

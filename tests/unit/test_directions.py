@@ -72,7 +72,7 @@ def test_a_held_out_share_of_both_directions_never_leaks(tmp_path):
         for name in ("valid", "train")
     )
     assert known and learned and not known & learned
-    languages = corpora["valid"].languages(corpus.languages_of("valid"))
+    languages = corpora["valid"].languages
     for (source, target), both in zip(corpora["valid"].pairs, languages, strict=True):
         assert both == (("es", "gn") if source.startswith("<2gn> uno") else ("gn", "es"))
         assert target.startswith("petei" if both == ("es", "gn") else "uno")

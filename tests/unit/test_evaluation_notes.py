@@ -2,8 +2,7 @@ import random
 
 from texts import TEXTS
 
-from mt_cli.evaluation.evaluate import SplitScores, compare, format_scores
-from mt_cli.evaluation.notes import notes_on_texts
+from mt_cli.evaluation.evaluate import SplitScores, compare, format_scores, notes_on_texts
 from mt_cli.evaluation.scores import Scorer
 
 ITALIAN = [

@@ -118,10 +118,6 @@ def test_the_score_of_several_directions_is_their_mean():
     assert result["signature"].startswith("mean:2|")
 
 
-def test_greedy_search_has_no_length_penalty_to_choose():
-    assert tune(Copying(), BOTH, grid([1, 2], size=1), 0)["chosen"]["length_penalty"] is None
-
-
 def test_after_its_time_tuning_chooses_among_settings_tried(monkeypatch):
     clock = [0.0]
     monkeypatch.setattr(tuning, "time", SimpleNamespace(monotonic=lambda: clock[0]))

@@ -7,7 +7,6 @@ import pytest
 from mt_cli.errors import InputError, MtError
 from mt_cli.run.log import TooManyBadStepsError
 from mt_cli.runtime.files import (
-    check_free_disk,
     new_folder,
     read_model,
     reading,
@@ -122,10 +121,3 @@ def test_only_a_full_disk_is_a_failure_of_the_work():
             error = refusal(Path("out"), OSError(number, os.strerror(number), "out"), "; give another file")
             assert error.exit_code == status
             assert str(error).startswith("out: ") and str(error).endswith("; give another file")
-
-
-def test_advice_about_a_full_disk_fits_what_is_written(tmp_path):
-    for advice in ("", ", or stream the corpus"):
-        with pytest.raises(MtError) as caught:
-            check_free_disk(tmp_path, 1e18, "the download", advice)
-        assert str(caught.value).endswith(f"make room{advice}")

@@ -91,7 +91,6 @@ def _with_stand_ins(line: str, replaced: list[str]) -> str:
 
 
 def read_tsv(path: Path, languages: Languages, columns: Columns, report: ReadReport) -> Iterator[Row]:
-    """Pairs in two columns of a TSV file."""
     has_marks = is_quoted(path)
     if has_marks:
         report.quoted = report.quoted or str(path)
@@ -100,7 +99,6 @@ def read_tsv(path: Path, languages: Languages, columns: Columns, report: ReadRep
 
 
 def first_cells(records: Iterator[Record]) -> Names:
-    """Cells of the first record that is not blank."""
     return Names(next((cells for _, cells in records if _width(cells)), [""]), False)
 
 

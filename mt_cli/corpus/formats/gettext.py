@@ -35,13 +35,10 @@ class Message:
     translation: int = 0
     """Line of the first `msgstr`."""
     end: int = 0
-    """Last line."""
     texts: dict[str, str] = field(default_factory=dict)
-    """Text of each keyword."""
 
     @property
     def is_header(self) -> bool:
-        """True if this is the header of the catalogue."""
         return self.texts["msgid"] == "" and "msgctxt" not in self.texts
 
     @property
@@ -90,7 +87,6 @@ class _Comments(NamedTuple):
     is_fuzzy: bool = False
 
     def with_line(self, line: str, number: int) -> _Comments:
-        """Comments with one more line."""
         if line.startswith("#|"):
             return self._replace(previous=self.previous or number)
         if not line.startswith("#,"):
@@ -143,8 +139,6 @@ def _check_charset(path: Path) -> None:
 
 
 def _unescaped(text: str, where: str) -> bytes:
-    """Bytes of a quoted string."""
-
     def byte(escape: re.Match[bytes]) -> bytes:
         octal, hexadecimal, character = escape.groups()
         code = _ESCAPED.get(ord(character), 256) if character else int(octal or hexadecimal, 8 if octal else 16)

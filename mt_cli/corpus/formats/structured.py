@@ -35,7 +35,6 @@ def read_json(path: Path, languages: Languages, columns: Columns) -> Iterator[Ro
 
 
 def names_in_json(path: Path) -> Names:
-    """Keys of the first object or of its `translation`."""
     record: Any = None
     with suppress(InvalidJsonError):  # `read_json` will explain it.
         _, record = next(_objects(path, ""), (0, None))

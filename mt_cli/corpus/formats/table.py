@@ -9,19 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, get_args
-from zipfile import BadZipFile, ZipFile
 
 from mt_cli.config.sources import FormatName
-from mt_cli.corpus.formats import delimited, gettext, structured, tmx, xliff
+from mt_cli.corpus.formats import delimited, gettext, memories, structured
 from mt_cli.corpus.lines import COMPRESSIONS
 from mt_cli.corpus.read_report import ReadReport
 from mt_cli.corpus.rows import Columns, Languages, Names, Row
 from mt_cli.corpus.varieties import chosen_varieties, merged_spellings, plain_code
 from mt_cli.errors import CorpusError
-
-_NO_TEXTS = ("/", "README", "LICENSE", ".xml", ".ids", ".info")
-"""Ends of the names of other files in the archives of OPUS."""
-_LISTED = 3
 
 
 class Format(NamedTuple):
@@ -73,8 +68,8 @@ FORMATS: Mapping[str, Format] = {
         structured.names_in_parquet,
         unit="row",
     ),
-    "tmx": _memory((".tmx",), tmx.read_tmx, tmx.varieties_in_tmx),
-    "xliff": _memory((".xlf", ".xliff"), xliff.read_xliff, xliff.varieties_in_xliff),
+    "tmx": _memory((".tmx",), memories.read_tmx, memories.varieties_in_tmx),
+    "xliff": _memory((".xlf", ".xliff"), memories.read_xliff, memories.varieties_in_xliff),
     "po": Format((".po",), lambda path, *_: gettext.read_po(path), gettext.target_in_po),
 }
 """Formats by name; the option `format` of a source takes the names in `FormatName`."""
@@ -95,23 +90,13 @@ def format_of(path: Path, name: str | None = None) -> Format:
         return FORMATS[name]
     suffix = suffix_of(path)
     if path.suffix == ".zip":
-        raise CorpusError(f"{path}: is a ZIP archive{_names_in_archive(path)}; unpack it, and give the files in it")
+        raise CorpusError(f"{path}: is a ZIP archive; unpack it, and give the files in it")
     if suffix is None:
         raise CorpusError(
             f"{path}: unknown format; use one of {', '.join(BY_SUFFIX)}, or set `format` (mt init --format) to "
             f"{', '.join(get_args(FormatName))}; of two files with a sentence per line, give both"
         )
     return BY_SUFFIX["." + suffix.split(".")[1]]
-
-
-def _names_in_archive(path: Path) -> str:
-    """Names of the texts in an archive, for messages; empty if it cannot be read."""
-    try:
-        with ZipFile(path) as archive:
-            names = [name for name in archive.namelist() if not name.endswith(_NO_TEXTS)]
-    except (OSError, BadZipFile):
-        return ""
-    return f" with {' and '.join(names[:_LISTED])}{' and others' * (len(names) > _LISTED)}" if names else ""
 
 
 def read_file(

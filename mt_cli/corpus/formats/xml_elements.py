@@ -55,7 +55,6 @@ class _Parser:
         self._line, self._tag, self._builder = 0, "", TreeBuilder()
 
     def parsed(self, piece: str, is_last: bool) -> list[Found]:
-        """Elements that end in the next piece of the file."""
         self._found, line = [], self._expat.CurrentLineNumber
         try:
             self._expat.Parse(piece, is_last)

@@ -1,21 +1,49 @@
-"""XLIFF 1.2, 2.0 and 2.1."""
+"""Translation memories: TMX 1.4b (Translation Memory eXchange) and XLIFF 1.2, 2.0 and 2.1."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
 from mt_cli.corpus.formats.inline_codes import text_of_segment
-from mt_cli.corpus.formats.xml_elements import Found, elements
+from mt_cli.corpus.formats.xml_elements import Found, elements, text_of
 from mt_cli.corpus.read_report import ReadReport
 from mt_cli.corpus.rows import Row
 from mt_cli.corpus.varieties import variety_of
 from mt_cli.errors import CorpusError
 
+_LANGUAGE = re.compile(r"<tuv\s(?:[^<>]*?\s)?(?:xml:)?lang\s*=\s*[\"']([^\"'<>]*)")
+_XML_LANG = "http://www.w3.org/XML/1998/namespace}lang"
 _DRAFTS = frozenset(("new", "initial"))
 _MACHINE = frozenset(("mt-suggestion", "leveraged-mt"))
+
+
+def read_tmx(path: Path, codes: tuple[str, str], report: ReadReport) -> Iterator[Row]:
+    """Translation units; each side is the first segment of the variety of its code."""
+    sides = first, second = variety_of(codes[0]), variety_of(codes[1])
+    for line, unit, _ in elements(path, ("tu",)):
+        texts = dict[str, str]()
+        for variant in unit:
+            variety = variety_of(variant.get(_XML_LANG) or variant.get("lang") or "") if variant.tag == "tuv" else ""
+            segment = variant.find("seg") if variety in sides and variety not in texts else None
+            if segment is not None:
+                texts[variety], dropped = text_of_segment(segment)
+                report.add_codes(dropped, f"{path}, line {line:,}")
+        yield line, texts.get(first, ""), texts.get(second, "")
+
+
+def varieties_in_tmx(path: Path) -> Counter[str]:
+    """Number of segments of each language code in a file, which is not parsed; damage is found when it is read."""
+    counts, rest = Counter[str](), ""
+    for piece in text_of(path):
+        text, bracket, rest = (rest + piece).rpartition("<")
+        counts.update(map(unescape, _LANGUAGE.findall(text)))
+        rest = bracket + rest
+    return counts
 
 
 def read_xliff(path: Path, codes: tuple[str, str], report: ReadReport) -> Iterator[Row]:
@@ -49,7 +77,6 @@ def _codes_of(unit: Found) -> tuple[str, str]:
 
 
 def _is_draft(segment: Element, target: Element | None) -> bool:
-    """True if the file says that a translation is missing, unchecked, or of a machine."""
     if target is None:
         return True
     state = (segment if segment.tag == "segment" else target).get("state", "")
