@@ -8,6 +8,7 @@ writes `docs/commands.md`. A test fails if it is not current.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,11 @@ are UTF-8 in every locale.
 
 Without `--run`, commands use the newest run below `./runs` and name it on standard error.
 
+**Options of several commands.** A command that has them names them after "also".
+
 """
+_MIN_COMMANDS = 4
+"""Options of so many commands are explained once."""
 
 
 def reference() -> str:
@@ -44,7 +49,20 @@ def reference() -> str:
     command: Any = typer.main.get_command(app)
     text = get_docs_for_click(obj=command, ctx=typer.Context(command, info_name="mt"), name="mt", indent=1)
     text = re.sub(r"docs/(\w+\.md)", r"[`\1`](\1)", text)
-    return _INTRODUCTION + re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+    text = re.sub(r"\*\*Usage\*\*:\n\n(```console\n\$ mt [\w -]+ \[OPTIONS\]\n```\n\n)?", "", text)
+    text = re.sub(r"(\*\*Options\*\*:\n\n)?\* `--help`.*\n|\*\*Commands\*\*:\n\n(\* `.*\n)+", "", text)
+    counts = Counter(re.findall(r"^\* `--.*$", text, flags=re.MULTILINE))
+    shared = sorted(line for line, count in counts.items() if count >= _MIN_COMMANDS)
+    text = re.sub(r"(?:^\* `--.*\n)+", lambda options: _shortened(options[0], shared), text, flags=re.MULTILINE)
+    return _INTRODUCTION + "\n".join(shared) + "\n\n" + re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def _shortened(options: str, shared: list[str]) -> str:
+    """Lines of a command's options; the shared ones are only named, in a last line."""
+    lines = options.splitlines()
+    names = [re.sub(r"^\* (`--[\w-]+).*", r"\1`", line) for line in lines if line in shared]
+    rest = [f"* also {', '.join(names)}"] if names else []
+    return "\n".join([line for line in lines if line not in shared] + rest) + "\n"
 
 
 if __name__ == "__main__":
