@@ -19,8 +19,8 @@ from mt_cli.cli.main import app
 
 _INTRODUCTION = """# Commands
 
-Made from the program by `python -m mt_cli.cli.reference`; `mt COMMAND -h` prints the same. Options of configs are in
-[`configuration.md`](configuration.md).
+Made from the program by `python -m mt_cli.cli.reference`; `mt COMMAND -h` prints the same, with examples. Options of
+configs are in [`configuration.md`](configuration.md).
 
 **Exit statuses.**
 
@@ -32,8 +32,7 @@ Made from the program by `python -m mt_cli.cli.reference`; `mt COMMAND -h` print
 | 130 | interrupted (Ctrl-C, and SIGTERM in training); a training has saved its state; the same command resumes it |
 
 **Streams.** Standard output has results alone: translations, scores, JSON, names of written files. Progress, notices
-and errors go to standard error; an error begins with `mt: `, and a wrong command line is answered with one line. Texts
-are UTF-8 in every locale.
+and errors (`mt: ...`) go to standard error. Texts are UTF-8 in every locale.
 
 Without `--run`, commands use the newest run below `./runs` and name it on standard error.
 
@@ -48,6 +47,7 @@ def reference() -> str:
     """The page, in Markdown."""
     command: Any = typer.main.get_command(app)
     text = get_docs_for_click(obj=command, ctx=typer.Context(command, info_name="mt"), name="mt", indent=1)
+    text = re.sub(r"Examples:\n\n( .*\n)+\n", "", text)
     text = re.sub(r"docs/(\w+\.md)", r"[`\1`](\1)", text)
     text = re.sub(r"\*\*Usage\*\*:\n\n(```console\n\$ mt [\w -]+ \[OPTIONS\]\n```\n\n)?", "", text)
     text = re.sub(r"(\*\*Options\*\*:\n\n)?\* `--help`.*\n|\*\*Commands\*\*:\n\n(\* `.*\n)+", "", text)

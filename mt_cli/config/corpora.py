@@ -71,7 +71,7 @@ class CorpusConfig(Section):
     extra_tests: dict[str, Sources] = Field(default={})
     """More test sets by name, also scored at the end."""
     filters: FilterConfig = FilterConfig()
-    """Filters of `train`."""
+    """Filters of `train` ([list](data.md#filters))."""
     accept_processed: Changeable[bool] = False
     """Train on text with marks of other programs (sub-words, spaced punctuation), which is refused otherwise."""
     tag: Literal["to_target", "direction"] | None = None
