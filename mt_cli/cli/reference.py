@@ -39,7 +39,7 @@ Without `--run`, commands use the newest run below `./runs` and name it on stand
 **Options of several commands.** A command that has them names them after "also".
 
 """
-_MIN_COMMANDS = 4
+_MIN_COMMANDS = 3
 """Options of so many commands are explained once."""
 
 
@@ -48,11 +48,12 @@ def reference() -> str:
     command: Any = typer.main.get_command(app)
     text = get_docs_for_click(obj=command, ctx=typer.Context(command, info_name="mt"), name="mt", indent=1)
     text = re.sub(r"Examples:\n\n( .*\n)+\n", "", text)
-    text = re.sub(r"docs/(\w+\.md)", r"[`\1`](\1)", text)
+    text = re.sub(r"docs/(\w+)\.md", r"[\1](\1.md)", text)
     text = re.sub(r"\*\*Usage\*\*:\n\n(```console\n\$ mt [\w -]+ \[OPTIONS\]\n```\n\n)?", "", text)
     text = re.sub(r"(\*\*Options\*\*:\n\n)?\* `--help`.*\n|\*\*Commands\*\*:\n\n(\* `.*\n)+", "", text)
     counts = Counter(re.findall(r"^\* `--.*$", text, flags=re.MULTILINE))
-    shared = sorted(line for line, count in counts.items() if count >= _MIN_COMMANDS)
+    common = [line for line, count in reversed(counts.most_common()) if count >= _MIN_COMMANDS]
+    shared = sorted({line.split("`")[1]: line for line in common}.values())  # Of two texts, the more common one.
     text = re.sub(r"(?:^\* `--.*\n)+", lambda options: _shortened(options[0], shared), text, flags=re.MULTILINE)
     return _INTRODUCTION + "\n".join(shared) + "\n\n" + re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
