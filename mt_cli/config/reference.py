@@ -73,13 +73,14 @@ def _default(field: FieldInfo) -> str:
 
 
 def _values(field: FieldInfo) -> str:
-    """The choices of an option, or its limits without those that only keep numbers finite."""
+    """The other choices of an option, or its limits without obvious ones and those that only keep numbers finite."""
     for option in (field.annotation, *get_args(field.annotation)):
         if get_origin(option) is Literal:
             return ", ".join(f"`{choice}`" for choice in get_args(option) if choice != field.default)
     words = {"ge": "from", "gt": "more than", "le": "to", "lt": "less than"}
     limits = ((word, getattr(limit, name, None)) for limit in field.metadata for name, word in words.items())
-    return " ".join(f"{word} {value:,}" for word, value in limits if value == 0 or 1e-3 <= (value or 0) <= 1e5)
+    text = " ".join(f"{word} {value:,}" for word, value in limits if value == 0 or 1e-3 <= (value or 0) <= 1e5)
+    return "" if text in ("from 0", "from 1") else text
 
 
 def _text(docstring: str | None) -> str:
