@@ -47,10 +47,10 @@ def reference() -> str:
     """The page, in Markdown."""
     command: Any = typer.main.get_command(app)
     text = get_docs_for_click(obj=command, ctx=typer.Context(command, info_name="mt"), name="mt", indent=1)
-    text = re.sub(r"Examples:\n\n( .*\n)+\n", "", text)
+    text = re.sub(r"Examples:\n\n( .*\n)+\n|\*\*(Options|Arguments)\*\*:\n\n| <(list\[)?str\]?>", "", text)
     text = re.sub(r"docs/(\w+)\.md", r"[\1](\1.md)", text)
     text = re.sub(r"\*\*Usage\*\*:\n\n(```console\n\$ mt [\w -]+ \[OPTIONS\]\n```\n\n)?", "", text)
-    text = re.sub(r"(\*\*Options\*\*:\n\n)?\* `--help`.*\n|\*\*Commands\*\*:\n\n(\* `.*\n)+", "", text)
+    text = re.sub(r"\* `--help`.*\n|\*\*Commands\*\*:\n\n(\* `.*\n)+", "", text)
     counts = Counter(re.findall(r"^\* `--.*$", text, flags=re.MULTILINE))
     common = [line for line, count in reversed(counts.most_common()) if count >= _MIN_COMMANDS]
     shared = sorted({line.split("`")[1]: line for line in common}.values())  # Of two texts, the more common one.

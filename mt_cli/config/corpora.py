@@ -78,7 +78,7 @@ class CorpusConfig(Section):
     """Give corpora a tag: `to_target` (`<2it>`, after an own one: `<bt><2it>`), or, to those without one, `direction`
     (`<en>it>`, for M2M100 and NLLB)."""
     both_directions: bool = False
-    """Train, validate and test in both directions, too: each corpus is used once more with its sides exchanged."""
+    """Use each corpus once more, with its sides exchanged."""
     temperature: float | None = Field(default=None, ge=1, le=1_000_000)
     """Sample the corpora or directions of `train` by their sizes to the power of 1/temperature; 1: by size."""
     protect: tuple[Literal["markup", "urls", "emails", "dollars", "braces", "printf", "numbers"], ...] = Field(
