@@ -21,8 +21,8 @@ from mt_cli.config.sources import KINDS, TextSource
 _INTRODUCTION = """# Configuration
 
 Every option, written by `python -m mt_cli.config.reference`. The YAML file overrides the defaults, and
-`--set SECTION.KEY=VALUE` the file. `null` means "off" or "no limit". Options marked with * may change when a run resumes.
-With [`schema.json`](../configs/schema.json), editors complete and check a file.
+`--set SECTION.KEY=VALUE` the file. `null` means "off" or "no limit". Options marked with * may change when a run
+resumes. With [`schema.json`](../configs/schema.json), editors complete and check a file.
 
 ## Outside of sections
 """
