@@ -34,7 +34,7 @@ def average(
         mt average --run runs/my_run --last 5
         mt average --run runs/a --run runs/b --output runs/mean
 
-    More: docs/recipes.md
+    More: docs/runs.md
     """
     paths = run_paths(runs)
     if len(paths) == 1 and output is None:

@@ -8,6 +8,7 @@ writes `docs/commands.md`. A test fails if it is not current.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,8 @@ from mt_cli.cli.main import app
 
 _INTRODUCTION = """# Commands
 
-Made from the program by `python -m mt_cli.cli.reference`; `mt COMMAND -h` prints the same. Options of configs are in
-[`configuration.md`](configuration.md).
+Made from the program by `python -m mt_cli.cli.reference`; `mt COMMAND -h` prints the same, with examples. Options of
+configs are in [`configuration.md`](configuration.md).
 
 **Exit statuses.**
 
@@ -31,19 +32,37 @@ Made from the program by `python -m mt_cli.cli.reference`; `mt COMMAND -h` print
 | 130 | interrupted (Ctrl-C, and SIGTERM in training); a training has saved its state; the same command resumes it |
 
 **Streams.** Standard output has results alone: translations, scores, JSON, names of written files. Progress, notices
-and errors go to standard error; an error begins with `mt: `, and a wrong command line is answered with one line. Texts
-are UTF-8 in every locale.
+and errors (`mt: ...`) go to standard error. Texts are UTF-8 in every locale.
 
 Without `--run`, commands use the newest run below `./runs` and name it on standard error.
 
+**Options of several commands.** A command that has them names them after "also".
+
 """
+_MIN_COMMANDS = 3
+"""Options of so many commands are explained once."""
 
 
 def reference() -> str:
     command: Any = typer.main.get_command(app)
     text = get_docs_for_click(obj=command, ctx=typer.Context(command, info_name="mt"), name="mt", indent=1)
-    text = re.sub(r"docs/(\w+\.md)", r"[`\1`](\1)", text)
-    return _INTRODUCTION + re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+    text = re.sub(r"Examples:\n\n( .*\n)+\n|\*\*(Options|Arguments)\*\*:\n\n| <(list\[)?str\]?>", "", text)
+    text = re.sub(r"docs/(\w+)\.md", r"[\1](\1.md)", text)
+    text = re.sub(r"\*\*Usage\*\*:\n\n(```console\n\$ mt [\w -]+ \[OPTIONS\]\n```\n\n)?", "", text)
+    text = re.sub(r"\* `--help`.*\n|\*\*Commands\*\*:\n\n(\* `.*\n)+", "", text)
+    counts = Counter(re.findall(r"^\* `--.*$", text, flags=re.MULTILINE))
+    common = [line for line, count in reversed(counts.most_common()) if count >= _MIN_COMMANDS]
+    shared = sorted({line.split("`")[1]: line for line in common}.values())  # Of two texts, the more common one.
+    text = re.sub(r"(?:^\* `--.*\n)+", lambda options: _shortened(options[0], shared), text, flags=re.MULTILINE)
+    return _INTRODUCTION + "\n".join(shared) + "\n\n" + re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def _shortened(options: str, shared: list[str]) -> str:
+    """Lines of a command's options; the shared ones are only named, in a last line."""
+    lines = options.splitlines()
+    names = [re.sub(r"^\* (`--[\w-]+).*", r"\1`", line) for line in lines if line in shared]
+    rest = [f"* also {', '.join(names)}"] if names else []
+    return "\n".join([line for line in lines if line not in shared] + rest) + "\n"
 
 
 if __name__ == "__main__":

@@ -70,14 +70,14 @@ class CorpusConfig(Section):
     extra_tests: dict[str, Sources] = Field(default={})
     """More test sets by name, also scored at the end."""
     filters: FilterConfig = FilterConfig()
-    """Filters of `train`."""
+    """Filters of `train` ([list](data.md#filters))."""
     accept_processed: Changeable[bool] = False
     """Train on text with marks of other programs (sub-words, spaced punctuation), which is refused otherwise."""
     tag: Literal["to_target", "direction"] | None = None
     """Give corpora a tag: `to_target` (`<2it>`, after an own one: `<bt><2it>`), or, to those without one, `direction`
     (`<en>it>`, for M2M100 and NLLB)."""
     both_directions: bool = False
-    """Train, validate and test in both directions, too: each corpus is used once more with its sides exchanged."""
+    """Use each corpus once more, with its sides exchanged."""
     temperature: float | None = Field(default=None, ge=1, le=1_000_000)
     """Sample the corpora or directions of `train` by their sizes to the power of 1/temperature; 1: by size."""
     protect: tuple[Literal["markup", "urls", "emails", "dollars", "braces", "printf", "numbers"], ...] = Field(

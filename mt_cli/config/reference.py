@@ -16,15 +16,15 @@ from pydantic.fields import FieldInfo
 
 from mt_cli.config.base import Section
 from mt_cli.config.sections import Config, may_change
-from mt_cli.config.sources import KINDS, FilterConfig, TextSource
+from mt_cli.config.sources import KINDS, TextSource
 
 _INTRODUCTION = """# Configuration
 
-Every option, written by `python -m mt_cli.config.reference`. The YAML file overrides the defaults, and `--set
-SECTION.KEY=VALUE` the file. `null` means "off" or "no limit". Options marked with * may change when a run resumes.
-[`schema.json`](../configs/schema.json), which the configs in `configs/` name, lets editors complete and check a file.
+Every option, written by `python -m mt_cli.config.reference`. The YAML file overrides the defaults, and
+`--set SECTION.KEY=VALUE` the file. `null` means "off" or "no limit". Options marked with * may change when a run
+resumes. With [`schema.json`](../configs/schema.json), editors complete and check a file.
 
-## The whole
+## Outside of sections
 """
 _CORPORA = """
 ## Corpora
@@ -34,9 +34,8 @@ A corpus is one of these mappings, or a list of them. Each may have these keys t
 
 
 def reference() -> str:
-    lines = [_INTRODUCTION, *_table(Config)]
+    lines = [_INTRODUCTION, *_table(Config, names=["name", "preset"])]
     sections: list[tuple[str, Any]] = [(name, field.annotation) for name, field in Config.model_fields.items()]
-    sections.insert(2, ("corpus.filters", FilterConfig))
     for name, section in sections:
         if isinstance(section, type) and issubclass(section, Section):
             lines += ["", f"## `{name}`", "", _text(section.__doc__), "", *_table(section, f"{name}.")]
@@ -54,12 +53,13 @@ def schema() -> str:
 
 
 def _table(section: type[Section], prefix: str = "", names: list[str] | None = None) -> Iterator[str]:
-    yield "| option | default | values | meaning |"
-    yield "|---|---|---|---|"
+    yield "| option | default; other values | meaning |"
+    yield "|---|---|---|"
     for name in names or section.model_fields:
         field = section.model_fields[name]
         label = f"`{name}`{' *' if may_change(prefix + name) else ''}"
-        cells = (label, _default(field), _values(field), _text(field.description))
+        values = "; ".join(filter(None, (_default(field), _values(field))))
+        cells = (label, values, _text(field.description))
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
@@ -67,17 +67,18 @@ def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     value = field.get_default(call_default_factory=True)
-    return "see below" if isinstance(value, Section) else f"`{json.dumps(value)}`"
+    return "" if isinstance(value, Section) else f"`{value if isinstance(value, str) else json.dumps(value)}`"
 
 
 def _values(field: FieldInfo) -> str:
-    """The choices of an option, or its limits without those that only keep numbers finite."""
+    """The other choices of an option, or its limits without obvious ones and those that only keep numbers finite."""
     for option in (field.annotation, *get_args(field.annotation)):
         if get_origin(option) is Literal:
-            return ", ".join(f"`{choice}`" for choice in get_args(option))
+            return ", ".join(f"`{choice}`" for choice in get_args(option) if choice != field.default)
     words = {"ge": "from", "gt": "more than", "le": "to", "lt": "less than"}
     limits = ((word, getattr(limit, name, None)) for limit in field.metadata for name, word in words.items())
-    return " ".join(f"{word} {value:,}" for word, value in limits if value == 0 or 1e-3 <= (value or 0) <= 1e5)
+    text = " ".join(f"{word} {value:,}" for word, value in limits if value == 0 or 1e-3 <= (value or 0) <= 1e5)
+    return "" if text in ("from 0", "from 1") else text
 
 
 def _text(docstring: str | None) -> str:

@@ -100,7 +100,7 @@ class ModelConfig(Section):
     norm_order: Literal["pre", "post"] = "pre"
     """Layer norm before each sub-layer, or after each residual addition (Vaswani et al. 2017)."""
     final_norm: bool | None = None
-    """Layer norm after the last layers; `null`: with `norm_order: pre`. PyTorch has one with `post`, too."""
+    """Layer norm after the last layers; `null`: with `norm_order: pre`."""
     activation: Literal["relu", "gelu", "silu", "swiglu"] = "relu"
     """Activation of the feed-forward blocks; `swiglu` is the gated form of `silu` (swish)."""
     positions: Literal["sinusoidal", "rotary", "fairseq"] = "sinusoidal"

@@ -91,8 +91,7 @@ class FileSource(TextSource):
     """One file with both sides."""
 
     file: str = Field(min_length=1)
-    """A `.tsv`, `.csv`, `.json`, `.jsonl`, `.parquet`, `.tmx`, `.xlf`, `.xliff` or `.po` file, or one that ends in
-    `.gz`, `.zst`, `.bz2` or `.xz`, too."""
+    """A `.tsv`, `.csv`, `.json`, `.jsonl`, `.parquet`, `.tmx`, `.xlf`, `.xliff` or `.po` file, perhaps compressed."""
     columns: TwoColumns | None = None
     """Names, numbers from 1 or language codes of both sides; `null`: by the languages, or the first two."""
     format: FormatName | None = None
@@ -105,7 +104,7 @@ class FolderSource(TextSource):
     folder: str = Field(min_length=1)
     """Folder, which is searched with all folders in it."""
     pattern: str = Field(min_length=1)
-    """Names of the files inside the folder, such as `**/*.po`; they are read in the order of their names."""
+    """Names of the files, such as `**/*.po`, which are read in the order of their names."""
     columns: TwoColumns | None = None
     """Source and target column, as for `file`."""
     format: FormatName | None = None

@@ -78,10 +78,8 @@ class TrainingConfig(Section):
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Dtype of activations; `auto`: bf16 if the hardware is fast at it. `fp16` is for GPUs without bf16."""
     compile: Changeable[bool | Literal["auto"]] = "auto"
-    """Capture steps on a GPU as CUDA graphs, which launch all kernels at once, and compile them with `torch.compile`.
-    Small models train several times as fast; results are the same up to rounding and the draws of dropout. `auto`:
-    compile the loss, and also the layers if the whole run takes four minutes or more, because that takes half a minute
-    and saves about a sixth of each step. `true`: always compile both. `false`: eager steps. Needs bf16, no
+    """Capture steps on a GPU as CUDA graphs, and compile them with `torch.compile`; `false`: eager steps. `auto`
+    compiles the layers, which takes half a minute, only in runs of four minutes or more. Needs bf16, no
     `attention_dropout` and a compiler (`mt doctor`); otherwise the run says the reason, and steps are eager."""
     num_threads: Changeable[int | None] = Field(default=None, ge=1, le=1024)
     """Number of CPU threads; `null`: PyTorch's default."""

@@ -68,8 +68,8 @@ def test_commands_and_files_of_the_readme_exist(root):
     text = read(root / "README.md")
     lines = re.findall(r"^\$ (mt .*)$", text, flags=re.MULTILINE)
     assert len(lines) >= 5 and all(map(parse, lines))
-    configs, pictures = re.findall(r"configs/\w+\.yaml", text), re.findall(r'<img src="([^"]+)"', text)
-    assert "configs/quickstart.yaml" in configs and len(pictures) == 2
+    configs, pictures = re.findall(r"configs/\w+\.yaml", text), re.findall(r'src(?:set)?="([^"]+)"', text)
+    assert "configs/quickstart.yaml" in configs and len(pictures) == 3
     assert all((root / path).exists() for path in configs + pictures)
 
 
