@@ -238,10 +238,8 @@ class _Writer:
         values = (html.unescape(self.content[start:end]) for _, start, end in self.places)
         return (*([self.tagged.text] if self.tagged else ()), *values)
 
-    def __call__(self, translations: Sequence[str], needs_review: bool) -> str:
-        """Content of the part; what stays the same is written as it was."""
-        if tuple(translations) == self.texts:
-            return self.content[self.start : self.end]
+    def __call__(self, translations: Sequence[str]) -> str:
+        """Content of the part; a value that stays is written as it was."""
         values = translations[1:] if self.tagged else translations
         written = [self._value(*place, value) for place, value in zip(self.places, values, strict=True)]
         if self.tagged is None:

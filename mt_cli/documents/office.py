@@ -62,7 +62,7 @@ def read_office(path: Path, options: Options) -> Document:
             num_kept += paragraph is None
             if paragraph is not None and paragraph.texts:
                 start, end = place + paragraph.start, place + paragraph.end
-                units.append(Unit(start, end, paragraph.texts, paragraph, is_block=True))
+                units.append(Unit(start, end, paragraph.texts, paragraph.write, is_block=True))
         place += len(content) + len(_SEPARATOR)
     counts = {"paragraphs in fields": num_kept} if num_kept else {}
     wrap = partial(_packed, archive, list(contents))

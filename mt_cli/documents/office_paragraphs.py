@@ -48,10 +48,8 @@ class Paragraph:
         inner = (text for _, paragraph in self.inner for text in paragraph.texts)
         return (*(segment.text for segment in self.segments if segment.has_text), *inner)
 
-    def __call__(self, translations: Sequence[str], needs_review: bool) -> str:
-        """Content of the part; what stays the same is written as it was."""
-        if tuple(translations) == self.texts:
-            return self.content[self.start : self.end]
+    def write(self, translations: Sequence[str]) -> str:
+        """Content of the part, from translations of its texts."""
         return self._written(iter(translations))
 
     def _written(self, translations: Iterator[str]) -> str:
@@ -66,7 +64,7 @@ class Paragraph:
             raws[place] = raw[:start] + written + raw[start + paragraph.end - paragraph.start :]
         before, after = self.base
         parts = [
-            segment.written_with_surroundings(text, _escaped, raws)[0]
+            segment.written_with_surroundings(text, escaped, raws)[0]
             for segment, text in zip(self.segments, texts, strict=True)
         ]
         ends = [*(end.raw for end in self.breaks), ""]
@@ -88,10 +86,6 @@ def _segments(pieces: Iterable[Piece]) -> tuple[list[TaggedText], list[Tag]]:
         else:
             segments[-1].append(piece)
     return [TaggedText.of(segment) for segment in segments], breaks
-
-
-def _escaped(text: str) -> str:
-    return escaped(text.replace("\n", " "))
 
 
 def paragraphs_of(content: str, root: Element) -> Iterator[Paragraph | None]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from mt_cli.documents.document import (
     line_of,
     read_content,
 )
-from mt_cli.documents.texts import SUBTITLE_TAG, balanced, display_width, joined, one_line
+from mt_cli.documents.texts import SUBTITLE_TAG, balanced, display_width, joined
 
 _END = re.compile(r"\r\n|\n|\r")
 _NUMBER = re.compile(r"\s*\d+\s*")
@@ -102,25 +103,17 @@ def _goes_on(cue: Sequence[_Line], following: Sequence[_Line]) -> bool:
 def _joined_unit(content: str, parts: Sequence[Unit]) -> Unit:
     """Unit of several cues that are one sentence."""
     between = [content[before.end : after.start] for before, after in pairwise(parts)]
-    write = _SentenceWriter(parts, between, joined([part.texts[0] for part in parts]))
-    return Unit(parts[0].start, parts[-1].end, (write.text,), write, is_block=True)
+    shares = [max(1, display_width(part.texts[0])) for part in parts]
 
+    def write(texts: Sequence[str]) -> str:
+        """Content from the text of the first cue to that of the last one, in each as much as it had before."""
+        lines = balanced(texts[0], shares)
+        lines += [""] * (len(parts) - len(lines))
+        written = (part.write([line]) for part, line in zip(parts, lines, strict=True))
+        return "".join(text + space for text, space in zip(written, [*between, ""], strict=True))
 
-@dataclass(frozen=True)
-class _SentenceWriter:
-    """Writes a sentence into several cues, in each as much as it had before."""
-
-    parts: Sequence[Unit]
-    between: Sequence[str]
-    text: str
-
-    def __call__(self, translations: Sequence[str], needs_review: bool) -> str:
-        """Content from the text of the first cue to that of the last one."""
-        shares = [max(1, display_width(part.texts[0])) for part in self.parts]
-        lines = balanced(one_line(translations[0]), shares) if translations[0] != self.text else []
-        texts = [*lines, *[""] * (len(shares) - len(lines))] if lines else [part.texts[0] for part in self.parts]
-        written = (part.write([text], needs_review) for part, text in zip(self.parts, texts, strict=True))
-        return "".join(text + space for text, space in zip(written, [*self.between, ""], strict=True))
+    text = joined([part.texts[0] for part in parts])
+    return Unit(parts[0].start, parts[-1].end, (text,), write, is_block=True)
 
 
 def _cues_of_srt(lines: Sequence[_Line], are_times: Sequence[bool]) -> Iterator[list[_Line]]:
@@ -166,7 +159,7 @@ def _unit(content: str, lines: Sequence[_Line], has_entities: bool) -> Unit:
     end = lines[-1][0] + len(lines[-1][1].rstrip())
     speeches = _speeches([text.strip() for _, text in lines])
     texts = tuple(_unescaped(joined(speech.lines), has_entities) for speech in speeches)
-    write = _Writer(content[start:end], texts, speeches, has_entities)
+    write = partial(_written, part=content[start:end], speeches=speeches, has_entities=has_entities)
     return Unit(start, end, texts, write, is_block=True)
 
 
@@ -196,26 +189,14 @@ def _speeches(lines: Sequence[str]) -> list[_Speech]:
     return speeches
 
 
-@dataclass(frozen=True)
-class _Writer:
-    """Writes the text of a cue."""
-
-    part: str
-    texts: tuple[str, ...]
-    speeches: Sequence[_Speech]
-    has_entities: bool
-
-    def __call__(self, translations: Sequence[str], needs_review: bool) -> str:
-        """Lines of the cue; subtitles cannot say that they need a review."""
-        if tuple(translations) == self.texts:
-            return self.part
-        lines = []
-        for speech, translation in zip(self.speeches, translations, strict=True):
-            text = _escaped(one_line(translation), self.has_entities)
-            first, *rest = balanced(text, [1] * len(speech.lines))
-            lines += [speech.dash + first, *rest]
-        end = _END.search(self.part)
-        return (end[0] if end else "\n").join(line for line in lines if line)
+def _written(texts: Sequence[str], part: str, speeches: Sequence[_Speech], has_entities: bool) -> str:
+    """Lines of a cue (`part`)."""
+    lines = []
+    for speech, text in zip(speeches, texts, strict=True):
+        first, *rest = balanced(_escaped(text, has_entities), [1] * len(speech.lines))
+        lines += [speech.dash + first, *rest]
+    end = _END.search(part)
+    return (end[0] if end else "\n").join(line for line in lines if line)
 
 
 def _unescaped(text: str, has_entities: bool) -> str:

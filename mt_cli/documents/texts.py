@@ -1,4 +1,4 @@
-"""Texts of units: margins, display width, lines of a width, and lines of equal length."""
+"""Texts of units: display width, lines of a width, and lines of equal length."""
 
 from __future__ import annotations
 
@@ -28,13 +28,6 @@ def is_translatable(text: str) -> bool:
 def with_whole_surrogates(text: str) -> str:
     """Text in which two escaped halves of a surrogate pair are one character."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass") if _SURROGATE.search(text) else text
-
-
-def split_margins(text: str) -> tuple[str, str, str]:
-    """Leading space of a text, its core, and trailing space."""
-    core = text.strip()
-    start = text.index(core)
-    return text[:start], core, text[start + len(core) :]
 
 
 def display_width(text: str) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from mt_cli.documents.document import Document, Options, Unit
@@ -48,7 +49,8 @@ def read_xliff_document(path: Path, options: Options) -> Document:
         if options.languages[1] and not segment.codes[1]:
             edits[segment.holder.start] = _named(content, segment, options.languages[1])
         is_block = segment.source.inherited("xml:space") != "preserve" or "\n" not in "".join(writer.texts)
-        units.append(Unit(start, (target or writer.last).end, writer.texts, writer, is_translated, is_block))
+        end, for_review = (target or writer.last).end, partial(writer, needs_review=True)
+        units.append(Unit(start, end, writer.texts, writer, is_translated, is_block, for_review))
     return Document(content, units, encoding, mark, edits=[*edits.values()])
 
 
@@ -100,7 +102,7 @@ class _Writer:
     texts: tuple[str, ...]
     escape: Callable[[str], str]
 
-    def __call__(self, translations: Sequence[str], needs_review: bool) -> str:
+    def __call__(self, translations: Sequence[str], needs_review: bool = False) -> str:
         """Content of the part."""
         inner, is_damaged = self._inner(translations)
         segment, target, content = self.segment, self.segment.target, self.content
