@@ -195,9 +195,4 @@ def lines_with_places(content: str) -> Iterator[tuple[int, str]]:
 
 def any_lines_with_places(content: str) -> Iterator[tuple[int, str]]:
     """Start and text of each line, without its end, which may be a carriage return alone; none after the last end."""
-    place = 0
-    while place < len(content):
-        match = _LINE.match(content, place)
-        assert match is not None  # It matches the empty text.
-        yield place, match[1]
-        place = match.end()
+    return ((match.start(), match[1]) for match in _LINE.finditer(content) if match.start() < len(content))

@@ -21,7 +21,7 @@ import yaml
 
 from mt_cli.corpus.sentences import has_letters
 from mt_cli.documents.document import MAX_MARKS, Document, Options, Unit, read_content
-from mt_cli.documents.wrapped_lines import Line, Markup, paragraph_unit, with_text
+from mt_cli.documents.wrapped_lines import Line, Markup, paragraph_unit
 from mt_cli.translation.inline_marks import EMPHASIS, MARKDOWN, PLACEHOLDERS
 
 if TYPE_CHECKING:
@@ -206,9 +206,10 @@ class _Blocks:
 
     def _with_full_links(self, unit: Unit) -> Unit:
         """Unit in whose text a link by its text names its definition, too."""
-        if not self._references:
+        text = _LINK.sub(self._full_link, unit.texts[0]) if self._references else unit.texts[0]
+        if text == unit.texts[0]:
             return unit
-        return with_text(unit, _LINK.sub(self._full_link, unit.texts[0]), _FULL_LINK, r"[\1]")
+        return replace(unit, texts=(text,), write=lambda texts: unit.write([_FULL_LINK.sub(r"[\1]", texts[0])]))
 
     def _full_link(self, match: re.Match[str]) -> str:
         from markdown_it.common.utils import normalizeReference

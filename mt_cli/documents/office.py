@@ -14,15 +14,7 @@ from functools import partial
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
-from mt_cli.documents.document import (
-    MAX_BYTES,
-    Document,
-    DocumentError,
-    Options,
-    Unit,
-    check_marks,
-    check_size,
-)
+from mt_cli.documents.document import MAX_BYTES, Document, DocumentError, Options, Unit, check_marks, check_size
 from mt_cli.documents.office_paragraphs import paragraphs_of
 from mt_cli.documents.xml_places import XmlError, parse_xml
 from mt_cli.runtime.files import read_regular, reading

@@ -12,8 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from mt_cli.documents.xml_files import pieces_of
-from mt_cli.documents.xml_places import Element, escaped, sections_of
+from mt_cli.documents.xml_places import Element, escaped, pieces_of, sections_of
 from mt_cli.translation.inline_tags import Piece, Tag, TaggedText
 
 _CONTAINERS = frozenset(("hyperlink", "ins", "smartTag", "sdt", "customXml", "moveTo"))

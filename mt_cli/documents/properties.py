@@ -13,15 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from mt_cli.documents.document import (
-    Document,
-    DocumentError,
-    Options,
-    Unit,
-    line_end_of,
-    line_of,
-    read_content,
-)
+from mt_cli.documents.document import Document, DocumentError, Options, Unit, line_end_of, line_of, read_content
 from mt_cli.documents.texts import display_width, with_whole_surrogates
 
 _LINE_END = r"(?:\r\n|\r|\n)"

@@ -158,7 +158,9 @@ def _unit(content: str, lines: Sequence[_Line], has_entities: bool) -> Unit:
     start = lines[0][0] + len(lines[0][1]) - len(lines[0][1].lstrip())
     end = lines[-1][0] + len(lines[-1][1].rstrip())
     speeches = _speeches([text.strip() for _, text in lines])
-    texts = tuple(_unescaped(joined(speech.lines), has_entities) for speech in speeches)
+    texts = tuple(joined(speech.lines) for speech in speeches)
+    if has_entities:  # `&` is written where it is clear; other entities stay, because `<` would be a tag.
+        texts = tuple(_ESCAPED_AMPERSAND.sub("&", text) for text in texts)
     write = partial(_written, part=content[start:end], speeches=speeches, has_entities=has_entities)
     return Unit(start, end, texts, write, is_block=True)
 
@@ -193,16 +195,8 @@ def _written(texts: Sequence[str], part: str, speeches: Sequence[_Speech], has_e
     """Lines of a cue (`part`)."""
     lines = []
     for speech, text in zip(speeches, texts, strict=True):
-        first, *rest = balanced(_escaped(text, has_entities), [1] * len(speech.lines))
+        escaped = _BARE_AMPERSAND.sub("&amp;", text).replace("-->", "--&gt;") if has_entities else text
+        first, *rest = balanced(escaped, [1] * len(speech.lines))
         lines += [speech.dash + first, *rest]
     end = _END.search(part)
     return (end[0] if end else "\n").join(line for line in lines if line)
-
-
-def _unescaped(text: str, has_entities: bool) -> str:
-    """Text with `&` for `&amp;` where this is clear; other entities stay, because `<` would be a tag."""
-    return _ESCAPED_AMPERSAND.sub("&", text) if has_entities else text
-
-
-def _escaped(text: str, has_entities: bool) -> str:
-    return _BARE_AMPERSAND.sub("&amp;", text).replace("-->", "--&gt;") if has_entities else text

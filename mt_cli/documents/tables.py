@@ -14,15 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from mt_cli.corpus.formats.delimited import is_quoted
-from mt_cli.documents.document import (
-    Document,
-    DocumentError,
-    Options,
-    Unit,
-    line_of,
-    lines_with_places,
-    read_content,
-)
+from mt_cli.documents.document import Document, DocumentError, Options, Unit, line_of, lines_with_places, read_content
 from mt_cli.errors import CorpusError
 
 _QUOTED = re.compile(r'"[^"]*+(?:""[^"]*+)*+"')
@@ -142,23 +134,20 @@ def _plain_records(content: str) -> Iterator[list[_Cell]]:
 
 def _quoted_records(path: Path, content: str, separator: str) -> Iterator[list[_Cell]]:
     """Cells of each record of RFC 4180; raises DocumentError where a quotation mark is missing or misplaced."""
-    bare = re.compile(rf"[^{separator}\r\n]*+")
+    pattern = re.compile(rf'({_QUOTED.pattern}|(?!")[^{separator}\r\n]*+)({separator}|\r\n|\r|\n|\Z)')
     cells: list[_Cell] = []
     place = 0
     while True:
-        pattern = _QUOTED if content.startswith('"', place) else bare
         cell = pattern.match(content, place)
-        end = cell.end() if cell else len(content)
-        following = content[end : end + 1]
-        if cell is None or following not in ("", separator, "\r", "\n"):
-            problem = "text follows a closing quotation mark" if cell else "a quotation mark is never closed"
+        if cell is None:
+            is_closed = _QUOTED.match(content, place)
+            problem = "text follows a closing quotation mark" if is_closed else "a quotation mark is never closed"
             raise DocumentError(f"{path}, line {line_of(content, place):,}: not valid CSV: {problem}")
-        cells.append((place, end))
-        place = end + 1
-        if following == separator:
+        cells.append(cell.span(1))
+        place = cell.end()
+        if cell[2] == separator:
             continue
         yield cells
-        if not following:
+        if not cell[2]:
             return
         cells = []
-        place += following == "\r" and content.startswith("\n", place)

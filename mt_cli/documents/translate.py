@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,11 +13,11 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from mt_cli.corpus.cache import digest_of_file
-from mt_cli.corpus.sentences import has_letters
-from mt_cli.documents.document import Document, DocumentError, Options, Unit
+from mt_cli.documents.document import MAX_BYTES, Document, DocumentError, Options
 from mt_cli.documents.formats import check_document_size, is_document, read_document
-from mt_cli.documents.language import is_identifier
+from mt_cli.documents.language import is_language
 from mt_cli.documents.tables import ColumnError
+from mt_cli.documents.texts import lines_of, with_lines
 from mt_cli.errors import InputError, MtError, reason
 from mt_cli.runtime.console import Progress, listed, say
 from mt_cli.runtime.files import flush, read_regular, reading, real_path, write_bytes, write_output, writing
@@ -32,11 +31,8 @@ RECORD = ".mt-translated.jsonl"
 """File of an output folder that names the documents that are done."""
 _MOST_NOTES_ON_WORDS = 5
 EMPTY = "the translation is empty, so the text stays as it is"
-_SOFT_BREAKS = re.compile(r"(?:(?<![ \t])[ \t]++)?+(?:\r\n|\n|\r)[ \t]*")
-_LINE_ENDS = re.compile(r"(\r\n|\n|\r)")
 
 
-_MAX_BYTES_OF_RECORD = 2**28
 _ROWS = TypeAdapter(list[tuple[str, str, str, str]])
 """Name of a document, key of input and options, digest of the output, and digest of the output before."""
 
@@ -147,12 +143,9 @@ def append_row(path: Path, row: Sequence[str]) -> None:
 
 
 def _read_record(path: Path) -> dict[str, tuple[str, str, str]]:
-    """Rows of a record by the name of the document; a last line that was cut off is removed.
-
-    Raises InputError if another line is damaged.
-    """
+    """Rows of a record by document; a last line that was cut off is removed. Raises InputError for another damage."""
     with reading(path):
-        content = read_regular(path, _MAX_BYTES_OF_RECORD)
+        content = read_regular(path, MAX_BYTES)
     lines = content[: content.rfind(b"\n") + 1]
     if len(lines) < len(content):
         write_bytes(path, lines)
@@ -179,7 +172,7 @@ def translated_documents(documents: Sequence[Document], name: str, job: Job) -> 
         return []
     lines = [
         {
-            index: [line for text in unit.texts for line in _lines(text, unit)]
+            index: [line for text in unit.texts for line in lines_of(text, unit.is_block)]
             for index, unit in enumerate(document.units)
             if job.translates_all or not unit.is_translated
         }
@@ -192,7 +185,7 @@ def translated_documents(documents: Sequence[Document], name: str, job: Job) -> 
         for line in lines_by_unit[index]
     }
     marks = InlineMarks(documents[0].marks)
-    copied = {line for line in is_block if not _is_language(line, marks)}
+    copied = {line for line in is_block if not is_language(line, marks)}
     searched = {line: is_of_block for line, is_of_block in is_block.items() if line not in copied}
     drafts = {line: Draft(line) for line in copied} | _translations(searched, documents[0].marks, job)
     return [_written(*row, name, drafts, copied, job) for row in zip(documents, lines, strict=True)]
@@ -221,7 +214,8 @@ def _written(
         if any(problems):
             for_review.add(index)
         if EMPTY not in problems:
-            texts[index] = [_joined(text, unit, translations) for text in unit.texts]
+            translated_lines = {line: translations[line].text for line in lines[index]}
+            texts[index] = [with_lines(text, unit.is_block, translated_lines) for text in unit.texts]
     job.counts.update(document.counts)
     job.counts.update(
         {"documents": 1, "texts": len(document.units), "translated": len(texts)}
@@ -232,35 +226,6 @@ def _written(
         return document.written(texts, for_review)
     except DocumentError as error:
         raise DocumentError(f"{name}: {error}") from None
-
-
-def _lines(text: str, unit: Unit) -> Iterator[str]:
-    """Pieces of a text that are translated: a paragraph whole, other texts line by line, without spaces at the ends."""
-    for line in [_SOFT_BREAKS.sub(" ", text)] if unit.is_block else _LINE_ENDS.split(text)[::2]:
-        if stripped := line.strip():
-            yield stripped
-
-
-def _is_language(line: str, marks: InlineMarks) -> bool:
-    """True if a line is neither an identifier nor made of marks, numbers and signs alone."""
-    words = line.split(" ")
-    if len(words) > 1 and all(map(str.isalpha, words)):
-        return True
-    return not is_identifier(line) and has_letters(marks.texts_of(line))
-
-
-def _joined(text: str, unit: Unit, translations: Mapping[str, Draft]) -> str:
-    """Translation of a text, with its line ends and the spaces at the ends of its lines."""
-    if all(translations[line].text == line for line in _lines(text, unit)):
-        return text
-    if unit.is_block:
-        return "".join(translations[line].text for line in _lines(text, unit))
-    parts = _LINE_ENDS.split(text)
-    for index, line in enumerate(parts[::2]):
-        if stripped := line.strip():
-            start = line.index(stripped)
-            parts[2 * index] = line[:start] + translations[stripped].text + line[start + len(stripped) :]
-    return "".join(parts)
 
 
 def _translations(is_block: Mapping[str, bool], kinds: Sequence[str], job: Job) -> dict[str, Draft]:

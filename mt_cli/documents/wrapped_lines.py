@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -44,13 +44,6 @@ def paragraph_unit(content: str, lines: Sequence[Line], markup: Markup) -> Unit 
         return None
     write = partial(_written, content=content, lines=lines, text=text, markup=markup)
     return Unit(lines[0].start, lines[-1].end, (text,), write, is_block=True)
-
-
-def with_text(unit: Unit, text: str, written: re.Pattern[str], replacement: str) -> Unit:
-    """Unit with a longer text, whose additions (`written`) are replaced again in translations that keep them."""
-    if text == unit.texts[0]:
-        return unit
-    return replace(unit, texts=(text,), write=lambda texts: unit.write([written.sub(replacement, texts[0])]))
 
 
 def _written(texts: Sequence[str], content: str, lines: Sequence[Line], text: str, markup: Markup) -> str:
