@@ -110,7 +110,7 @@ def test_abbreviations_and_marks_are_those_of_the_language(language, sentences):
     assert [sentence for sentence, _ in sentences_of(" ".join(sentences), language)] == sentences
 
 
-@pytest.mark.parametrize("part", ["A. ", "1. ", "It. ", ". ", "¿", "字。", "ab, ", "ab ab "])
+@pytest.mark.parametrize("part", ["A. ", "1. ", "It. ", "{a} ", ". ", "¿", "字。", "ab, ", "ab ab "])
 def test_work_on_a_line_takes_time_in_proportion_to_it(pieces, part):
     assert_linear(sentences_of, part.__mul__)
     assert_linear(split_point, part.__mul__)
@@ -260,6 +260,11 @@ def test_another_spelling_of_a_text_has_the_same_translation(random_translator, 
     (first, second) = random_translator.translate_fully(texts, split_sentences=None if len(words) % 2 else True)
     assert [part.ids for part in first.segments] == [part.ids for part in second.segments]
     assert first.hypotheses == second.hypotheses
+
+
+def test_signs_are_no_unknown_words():
+    words = train_tokenizer(["ab cd"], TokenizerConfig())
+    assert translated(Parrot(), words, "ab $ xy. 👍", 99).unknown_words == ("xy",)
 
 
 @pytest.mark.parametrize("answer", ["ab\nab\rab\r\n", " ab  ab   ab "])
