@@ -83,7 +83,7 @@ class Document:
     def of(cls, content: str, units: Iterable[Unit], encoding: str, mark: bytes, **options: Any) -> Document:
         """Document with the units that have letters; the others are counted."""
         every_unit = [*units]
-        with_text = [unit for unit in every_unit if any(map(is_translatable, unit.texts))]
+        with_text = [unit for unit in every_unit if is_translatable("".join(unit.texts))]
         counts = {"without_text": len(every_unit) - len(with_text)}
         return cls(content, with_text, encoding, mark, counts, **options)
 
@@ -180,9 +180,10 @@ def line_end_of(content: str) -> str:
     return "\r\n" if first > 0 and content[first - 1] == "\r" else "\n"
 
 
-def line_of(content: str, place: int) -> int:
-    """Number of the line of a place, from 1."""
-    return content.count("\n", 0, place) + 1
+def error_at(path: Path | str, content: str, place: int, problem: str) -> DocumentError:
+    """Error that names the line of a place."""
+    line = content.count("\n", 0, place) + 1
+    return DocumentError(f"{path}, line {line:,}: {problem}")
 
 
 def lines_with_places(content: str) -> Iterator[tuple[int, str]]:

@@ -87,22 +87,19 @@ class _JsonStyle:
 
     is_ascii: bool
     """Whether it has escapes instead of all characters beyond ASCII."""
-    escapes: Mapping[int, str]
+    escapes: Mapping[str, str]
     """Escapes of characters of ASCII that need none, such as `<` and `/`, if the file has them."""
 
     @classmethod
     def of(cls, content: str) -> _JsonStyle:
         """Style of a file. One without any character beyond ASCII gets those of the translation as they are."""
-        escapes = {
-            int(match[2], 16) if match[2] else ord(match[3]): match[1] for match in _ASCII_ESCAPE.finditer(content)
-        }
-        return cls(
-            content.isascii() and bool(_OTHER_ESCAPE.search(content)),
-            {code: escape for code, escape in escapes.items() if chr(code) not in '"\\' and not chr(code).isalnum()},
-        )
+        matches = _ASCII_ESCAPE.finditer(content)
+        escapes = {chr(int(match[2], 16)) if match[2] else match[3]: match[1] for match in matches}
+        needed = {char: escape for char, escape in escapes.items() if char not in '"\\' and not char.isalnum()}
+        return cls(content.isascii() and bool(_OTHER_ESCAPE.search(content)), needed)
 
 
 def _written(texts: Sequence[str], style: _JsonStyle) -> str:
     """String of JSON."""
     text = json.dumps(_FORMS.join(texts), ensure_ascii=style.is_ascii)
-    return _ESCAPE_OR_CHARACTER.sub(lambda match: match[1] or style.escapes.get(ord(match[2]), match[2]), text)
+    return _ESCAPE_OR_CHARACTER.sub(lambda match: match[1] or style.escapes.get(match[2], match[2]), text)

@@ -8,12 +8,12 @@ apostrophe is written twice.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from mt_cli.documents.document import Document, DocumentError, Options, Unit, line_end_of, line_of, read_content
+from mt_cli.documents.document import Document, DocumentError, Options, Unit, error_at, line_end_of, read_content
 from mt_cli.documents.texts import display_width, with_whole_surrogates
 
 _LINE_END = r"(?:\r\n|\r|\n)"
@@ -37,13 +37,15 @@ def read_properties(path: Path, options: Options) -> Document:
     except DocumentError:
         content, encoding, mark = read_content(path, lambda content: "iso-8859-1")
     if "\0" in content:
-        where = f"{path}, line {line_of(content, content.index(chr(0))):,}"
-        raise DocumentError(f"{where}: a zero byte; these are no properties")
+        raise error_at(path, content, content.index("\0"), "a zero byte; these are no properties")
     style = _Style.of(content, encoding)
     units: list[Unit] = []
     for start, end in _values(content):
         part = content[start:end]
-        text = _text(part, partial(_where, path, content, start))
+        try:
+            text = _text(part)
+        except ValueError as error:
+            raise error_at(path, content, start, str(error)) from None
         is_pattern = bool(_ARGUMENT.search(text)) and "'" not in text.replace("''", "")
         text = text.replace("''", "'") if is_pattern else text
         units.append(Unit(start, end, (text,), partial(_written, part=part, is_pattern=is_pattern, style=style)))
@@ -64,17 +66,13 @@ def _values(content: str) -> Iterator[tuple[int, int]]:
         place = pair.end()
 
 
-def _where(path: Path, content: str, place: int) -> str:
-    return f"{path}, line {line_of(content, place):,}"
-
-
-def _text(value: str, where: Callable[[], str]) -> str:
-    """Text of a value, without escapes and continuation lines; `where` names its place in a message."""
+def _text(value: str) -> str:
+    """Text of a value, without escapes and continuation lines; raises ValueError for a damaged escape."""
 
     def character(escape: re.Match[str]) -> str:
         hexadecimal, is_damaged, other = escape.groups()
         if is_damaged:
-            raise DocumentError(f"{where()}: the escape \\u needs four hexadecimal digits")
+            raise ValueError("the escape \\u needs four hexadecimal digits")
         return chr(int(hexadecimal, 16)) if hexadecimal else _ESCAPES.get(other, other) if other else ""
 
     return with_whole_surrogates(_ESCAPE.sub(character, value))

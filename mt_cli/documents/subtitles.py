@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 
 from mt_cli.corpus.sentences import has_letters
@@ -22,7 +22,7 @@ from mt_cli.documents.document import (
     Options,
     Unit,
     any_lines_with_places,
-    line_of,
+    error_at,
     read_content,
 )
 from mt_cli.documents.texts import SUBTITLE_TAG, balanced, display_width, joined
@@ -54,8 +54,7 @@ def read_srt(path: Path, options: Options) -> Document:
     for number, (place, text) in enumerate(lines):
         begins_block = number < 2 or not lines[number - 2][1].strip()
         if begins_block and not are_times[number] and _NEARLY_TIMES.match(text):
-            where = f"{path}, line {line_of(content, place):,}"
-            raise DocumentError(f"{where}: not the times of a subtitle: {text.strip()[:60]!r}")
+            raise error_at(path, content, place, f"not the times of a subtitle: {text.strip()[:60]!r}")
     if content.strip() and not any(are_times):
         raise DocumentError(f"{path}: has no subtitle with times, such as 00:00:01,000 --> 00:00:02,500")
     return _document(content, list(_cues_of_srt(lines, are_times)), encoding, mark, has_entities=False)
@@ -118,18 +117,15 @@ def _joined_unit(content: str, parts: Sequence[Unit]) -> Unit:
 
 def _cues_of_srt(lines: Sequence[_Line], are_times: Sequence[bool]) -> Iterator[list[_Line]]:
     """Lines of text of each cue, without blank ones; a cue with a blank line inside is two."""
-    cue: list[_Line] = []
-    has_begun = False
-    for number, (place, text) in enumerate(lines):
-        is_number = number + 1 < len(lines) and are_times[number + 1] and bool(_NUMBER.fullmatch(text))
-        if text.strip() and has_begun and not is_number and not are_times[number]:
-            cue.append((place, text))
-        elif cue:
-            yield cue
-            cue = []
-        has_begun |= are_times[number]
-    if cue:
-        yield cue
+    begin = are_times.index(True) if True in are_times else len(lines)
+
+    def is_text(number: int) -> bool:
+        text, is_before_times = lines[number][1], True in are_times[number + 1 : number + 2]
+        return bool(text.strip()) and not are_times[number] and not (is_before_times and _NUMBER.fullmatch(text))
+
+    for is_cue, numbers in groupby(range(begin, len(lines)), is_text):
+        if is_cue:
+            yield [lines[number] for number in numbers]
 
 
 def _cues_of_vtt(lines: Sequence[_Line]) -> Iterator[list[_Line]]:

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from mt_cli.corpus.formats.delimited import is_quoted
-from mt_cli.documents.document import Document, DocumentError, Options, Unit, line_of, lines_with_places, read_content
+from mt_cli.documents.document import Document, DocumentError, Options, Unit, error_at, lines_with_places, read_content
 from mt_cli.errors import CorpusError
 
 _QUOTED = re.compile(r'"[^"]*+(?:""[^"]*+)*+"')
@@ -91,8 +91,8 @@ def _units(path: Path, options: Options, content: str, form: _Form) -> Iterator[
             if wanted in names:
                 continue
         if used > width:
-            where = f"{path}, line {line_of(content, cells[0][0]):,}"
-            raise DocumentError(f"{where}: has {used:,} cells, and the first line has {width:,}; repair such lines")
+            problem = f"has {used:,} cells, and the first line has {width:,}; repair such lines"
+            raise error_at(path, content, cells[0][0], problem)
         if column < len(cells):
             part = content[slice(*cells[column])]
             write = partial(form.written, was_quoted=part.startswith('"'), is_alone=len(cells) == 1)
@@ -102,11 +102,8 @@ def _units(path: Path, options: Options, content: str, form: _Form) -> Iterator[
 def _column(path: Path, column: str | None, names: Sequence[str]) -> int:
     """Index of a column by its name or number; raises ColumnError if there is none, or several of the name."""
     if column is None:
-        raise ColumnError(
-            path,
-            "name the column to translate with --column (a number means that there is no heading); they are",
-            names,
-        )
+        advice = "name the column to translate with --column (a number means that there is no heading); they are"
+        raise ColumnError(path, advice, names)
     if names.count(column) == 1:
         return names.index(column)
     if column in names:
@@ -142,7 +139,7 @@ def _quoted_records(path: Path, content: str, separator: str) -> Iterator[list[_
         if cell is None:
             is_closed = _QUOTED.match(content, place)
             problem = "text follows a closing quotation mark" if is_closed else "a quotation mark is never closed"
-            raise DocumentError(f"{path}, line {line_of(content, place):,}: not valid CSV: {problem}")
+            raise error_at(path, content, place, f"not valid CSV: {problem}")
         cells.append(cell.span(1))
         place = cell.end()
         if cell[2] == separator:

@@ -170,20 +170,13 @@ def translated_documents(documents: Sequence[Document], name: str, job: Job) -> 
     """Bytes of translated documents of one format, whose texts are translated together."""
     if not documents:
         return []
-    lines = [
-        {
-            index: [line for text in unit.texts for line in lines_of(text, unit.is_block)]
-            for index, unit in enumerate(document.units)
-            if job.translates_all or not unit.is_translated
-        }
-        for document in documents
-    ]
-    is_block = {
-        line: document.units[index].is_block
-        for document, lines_by_unit in zip(documents, lines, strict=True)
-        for index in lines_by_unit
-        for line in lines_by_unit[index]
-    }
+    lines, is_block = list[dict[int, list[str]]](), dict[str, bool]()
+    for document in documents:
+        lines.append({})
+        for index, unit in enumerate(document.units):
+            if job.translates_all or not unit.is_translated:
+                lines[-1][index] = [line for text in unit.texts for line in lines_of(text, unit.is_block)]
+                is_block.update(dict.fromkeys(lines[-1][index], unit.is_block))
     marks = InlineMarks(documents[0].marks)
     copied = {line for line in is_block if not is_language(line, marks)}
     searched = {line: is_of_block for line, is_of_block in is_block.items() if line not in copied}
