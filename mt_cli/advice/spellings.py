@@ -1,8 +1,8 @@
 """Spellings that differ inside a text, or between a training text and the text that it is compared with.
 
-Inside a text, apostrophes may differ, and letters may be composed or decomposed (Unicode NFC); `tokenizer.normalize`
-makes them equal. If the compared text has other letters, `tokenizer.letters` replaces letters of the training text.
-Letters are counted in distinct words, so that a frequent name counts once. Changes nothing, and knows no language.
+Inside a text, apostrophes may differ; `tokenizer.normalize` makes them equal. If the compared text has other letters,
+`tokenizer.letters` replaces letters of the training text. Letters are counted in distinct words, so that a frequent
+name counts once. Changes nothing, and knows no language.
 """
 
 from __future__ import annotations
@@ -78,9 +78,6 @@ def mixed_spellings(texts: Sequence[str]) -> list[MixedSpelling]:
     if is_split:  # An apostrophe that begins some words, as in Wixarika, is more often inside of them.
         counts = {"inside a word": inside.total(), "after a space": spaced.total()}
         mixed.append(MixedSpelling("joined_apostrophes", counts, _examples(texts, _SPACED, [*spaced])))
-    if decomposed := [text for text in texts if not unicodedata.is_normalized("NFC", text)]:
-        counts = {"composed": len(texts) - len(decomposed), "decomposed": len(decomposed)}
-        mixed.append(MixedSpelling("nfc", counts, tuple(map(_first_decomposed, decomposed[:_NUM_EXAMPLES]))))
     return mixed
 
 
@@ -120,16 +117,8 @@ def _count_apostrophes(texts: Sequence[str]) -> tuple[Counter[str], Counter[str]
 
 def _examples(texts: Sequence[str], pattern: regex.Pattern[str], forms: Sequence[str]) -> tuple[str, ...]:
     matches = (match for text in texts for match in pattern.finditer(text) if match[0].strip() in forms)
-    return tuple(_around(match.string, match.start()) for match in islice(matches, _NUM_EXAMPLES))
-
-
-def _first_decomposed(text: str) -> str:
-    characters = zip(text, unicodedata.normalize("NFC", text), strict=False)
-    return _around(text, next((place for place, (before, after) in enumerate(characters) if before != after), 0))
-
-
-def _around(text: str, place: int) -> str:
-    return text[max(0, place - _CONTEXT) : place + _CONTEXT].strip()
+    places = ((match.string, match.start()) for match in islice(matches, _NUM_EXAMPLES))
+    return tuple(text[max(0, place - _CONTEXT) : place + _CONTEXT].strip() for text, place in places)
 
 
 @dataclass(frozen=True)

@@ -27,11 +27,11 @@ from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
 from mt_cli.tokenizer.vocabulary_extension import extended_pair, old_ids_of_entries
 
 _MAY_DIFFER: Mapping[str, frozenset[str]] = {
-    "tokenizer": frozenset({"bpe_dropout", "sample_pairs", "normalize", "letters"}),
+    "tokenizer": frozenset({"bpe_dropout", "sample_pairs", "clean", "normalize", "letters"}),
     "model": frozenset({"dropout", "attention_dropout", "feed_forward_dropout"}),
 }
 """Options that may have other values than in the parent."""
-_FIXED_BY_SENTENCEPIECE = frozenset({"normalize", "letters"})
+_FIXED_BY_SENTENCEPIECE = frozenset({"clean", "normalize", "letters"})
 """Exceptions for a SentencePiece model."""
 
 
@@ -92,7 +92,8 @@ def adopt(
             f"corpus.protect: {parent_path} has no entries for protected spans in its vocabulary; remove this option "
             "and protect_patterns, or train a new model"
         )
-    if config.tokenizer.changes_of_spelling != run.config.tokenizer.changes_of_spelling:
+    spellings = [(of.tokenizer.clean, *of.tokenizer.changes_of_spelling) for of in (config, run.config)]
+    if spellings[0] != spellings[1]:
         tags = config.corpus.tags if is_kept else run.config.corpus.tags
         tokenizers = _with_spelling(tokenizers, config.tokenizer, tags)
     if is_kept:

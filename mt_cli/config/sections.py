@@ -39,7 +39,9 @@ class TokenizerConfig(Section):
     """With bpe and unigram: keep all spaces, or read them like SentencePiece, as `mt export` to Argos needs."""
     shared: bool = False
     """Use one vocabulary for both languages instead of one each."""
-    normalize: tuple[Literal["nfc", "nfkc", "apostrophes", "joined_apostrophes", "lowercase"], ...] = Field(
+    clean: bool = True
+    """Compose letters with accents (NFC), and leave out soft hyphens and zero-width characters (except joiners)."""
+    normalize: tuple[Literal["nfkc", "apostrophes", "joined_apostrophes", "lowercase"], ...] = Field(
         default=(), strict=False
     )
     """Make spellings equal, in training and translating but not in references (see [languages](languages.md))."""
@@ -57,9 +59,8 @@ class TokenizerConfig(Section):
 
     @property
     def changes_of_spelling(self) -> tuple[str, ...]:
-        """Names of the normalisations of texts, for signatures of scores."""
-        nfc = ["nfc"] if self.letters and "nfc" not in self.normalize else []
-        return (*nfc, *self.normalize, *(f"{old}>{new}" for old, new in self.letters.items()))
+        """Names of the normalisations of texts besides `clean`, for signatures of scores."""
+        return (*self.normalize, *(f"{old}>{new}" for old, new in self.letters.items()))
 
     @if_complete
     def _replaces_letters_once(self) -> Iterator[str]:

@@ -7,6 +7,7 @@ the search, the reserved characters are replaced by the spans again.
 from __future__ import annotations
 
 import zlib
+from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from functools import cached_property
 import regex
 
 from mt_cli.config.corpora import CorpusConfig
+from mt_cli.corpus.clean_text import cleaned
 from mt_cli.corpus.rows import is_of_word
 from mt_cli.errors import InputError
 
@@ -67,14 +69,21 @@ class ProtectedText:
     """The spans, in the order of the reserved characters."""
 
     @cached_property
+    def _places(self) -> list[int]:
+        """Index of the reserved character of each span."""
+        return [match.start() for match in _RESERVED.finditer(self.text)] if self.contents else []
+
+    @property
     def _characters(self) -> list[str]:
         """The reserved character of each span."""
-        return _RESERVED.findall(self.text) if self.contents else []
+        return [self.text[place] for place in self._places]
 
     def part(self, start: int, text: str) -> ProtectedText:
         """The part of this text that begins at `start`, as a protected text of its own."""
-        first = len(_RESERVED.findall(self.text[:start])) if self.contents else 0
-        return ProtectedText(text, self.contents[first:][: len(_RESERVED.findall(text))])
+        if not self.contents:
+            return ProtectedText(text)
+        first = bisect_left(self._places, start)
+        return ProtectedText(text, self.contents[first : first + len(_RESERVED.findall(text))])
 
     def protect(self, translation: str) -> str:
         """Replace the spans that a translation of this text has, as far as they are known by their content."""
@@ -113,11 +122,11 @@ class ProtectedText:
         if not self.contents:
             return Restored(translation)
         waiting = defaultdict[str, deque[tuple[int, bool, bool]]](deque)
-        for number, match in enumerate(_RESERVED.finditer(self.text)):
-            content, before, after = self.contents[number], match.string[: match.start()], match.string[match.end() :]
-            starts_apart = not _RESERVED.match(before[-1:]) and not _are_joined(before, content)
-            next_ends_apart = not _RESERVED.match(after[:1]) and not _are_joined(content, after)
-            waiting[match[0]].append((number, starts_apart, next_ends_apart))
+        for number, (place, content) in enumerate(zip(self._places, self.contents, strict=True)):
+            before, after = self.text[max(0, place - 1) : place], self.text[place + 1 : place + 2]
+            starts_apart = not _RESERVED.match(before) and not _are_joined(before, content)
+            next_ends_apart = not _RESERVED.match(after) and not _are_joined(content, after)
+            waiting[self.text[place]].append((number, starts_apart, next_ends_apart))
         parts, offsets, ends_apart, numbers = [""], [0], False, list[int]()
         for character in translation:
             part, starts_apart, next_ends_apart = character, False, False
@@ -280,8 +289,8 @@ NO_TEXT, UNPROTECTED = ProtectedText(""), Protection()
 
 
 def _characters(text: str, number: int) -> list[str]:
-    """Reserved characters for the spans of a text; the first one depends on the text, so that all are trained."""
-    first = zlib.crc32(text.encode("utf-8", "surrogatepass"))
+    """Reserved characters for the spans of a text; the first one depends on the clean text, so that all are trained."""
+    first = zlib.crc32("".join(cleaned(text).split()).encode("utf-8", "surrogatepass")) if number else 0
     return [RESERVED[(first + index) % len(RESERVED)] for index in range(number)]
 
 

@@ -59,7 +59,7 @@ def read_catalogue(path: Path, options: Options) -> Document:
         parts = content[first:flags], content[flags:translation]
         write = _Writer(*parts, message.is_fuzzy, num_plurals, message.translations, line_end)
         is_translated = all(message.translations) and num_written >= num_plurals
-        units.append(Unit(first, last[0] + len(last[1]), texts, write, is_translated))
+        units.append(Unit(first, last[0] + len(last[1]), texts, write, is_translated, write_for_review=write))
     return Document(content, units, encoding, mark, marks=(*PLACEHOLDERS, QT))
 
 
@@ -77,7 +77,7 @@ class _Writer:
     """Translations that the message has; the forms of a plural that are there stay."""
     line_end: str
 
-    def __call__(self, translations: Sequence[str], needs_review: bool) -> str:
+    def __call__(self, translations: Sequence[str]) -> str:
         """Content of the part; a draft is always fuzzy."""
         marked = self.flags + ", fuzzy" * (not self.is_fuzzy) if self.flags else f"#, fuzzy{self.line_end}"
         before = marked + self.between

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from mt_cli.documents.texts import is_translatable, one_line
 from mt_cli.errors import InputError
 from mt_cli.runtime.files import read_regular, reading
 from mt_cli.translation.inline_marks import PLACEHOLDERS
@@ -46,12 +48,15 @@ class Unit:
     """End of this part."""
     texts: tuple[str, ...]
     """Texts to translate, without escapes; several for plural forms."""
-    write: Callable[[Sequence[str], bool], str]
-    """Content of the part, from the translations and whether they need a review."""
+    write: Callable[[Sequence[str]], str]
+    """Content of the part, from translations that differ from the texts."""
     is_translated: bool = False
-    """Whether the document has a translation already, which stays unless all units are asked for."""
+    """True if the document has a translation already, which stays unless all units are asked for."""
     is_block: bool = False
-    """Whether each text is a paragraph, whose line ends are spaces and whose sentences are translated one by one."""
+    """True if each text is a paragraph, whose line ends are spaces and whose sentences are translated one by one."""
+    write_for_review: Callable[[Sequence[str]], str] | None = None
+    """Content of the part, from translations that need a review, in a format that marks drafts. There, also a
+    translation that equals its text is written. None for other formats."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,14 @@ class Document:
     wrap: Callable[[bytes], bytes] = bytes
     """File from the encoded content; for an archive, the archive with new parts."""
 
+    @classmethod
+    def of(cls, content: str, units: Iterable[Unit], encoding: str, mark: bytes, **options: Any) -> Document:
+        """Document with the units that have letters; the others are counted."""
+        every_unit = [*units]
+        with_text = [unit for unit in every_unit if is_translatable("".join(unit.texts))]
+        counts = {"without_text": len(every_unit) - len(with_text)}
+        return cls(content, with_text, encoding, mark, counts, **options)
+
     def places(self) -> Iterator[str]:
         """Place of each unit, for messages: its line or, where nobody sees lines, its number and first words."""
         line, place = 1, 0
@@ -86,13 +99,17 @@ class Document:
                 words = " ".join(unit.texts[0].split()[:5])
                 yield f"paragraph {number:,} ({words[:60]})"
 
-    def replaced(self, parts: Mapping[int, str]) -> bytes:
-        """Bytes of the document with new content for some units, by their index.
+    def written(self, translations: Mapping[int, Sequence[str]], for_review: Container[int] = ()) -> bytes:
+        """Bytes of the document with translations of some units, by their index; `for_review` has those in doubt.
 
         Raises DocumentError if the encoding of the document lacks a character.
         """
-        pieces, place = [], 0
-        changes = [(self.units[index].start, self.units[index].end, part) for index, part in parts.items()]
+        pieces, place, changes = [], 0, list[tuple[int, int, str]]()
+        for index, texts in translations.items():
+            unit = self.units[index]
+            if unit.write_for_review is not None or (*texts,) != unit.texts:
+                write = unit.write_for_review if unit.write_for_review and index in for_review else unit.write
+                changes.append((unit.start, unit.end, write([*map(one_line, texts)] if unit.is_block else texts)))
         is_changed = any(self.content[start:end] != part for start, end, part in changes)
         for start, end, part in sorted([*changes, *(self.edits if is_changed else ())]):
             pieces += [self.content[place:start], part]
@@ -163,9 +180,10 @@ def line_end_of(content: str) -> str:
     return "\r\n" if first > 0 and content[first - 1] == "\r" else "\n"
 
 
-def line_of(content: str, place: int) -> int:
-    """Number of the line of a place, from 1."""
-    return content.count("\n", 0, place) + 1
+def error_at(path: Path | str, content: str, place: int, problem: str) -> DocumentError:
+    """Error that names the line of a place."""
+    line = content.count("\n", 0, place) + 1
+    return DocumentError(f"{path}, line {line:,}: {problem}")
 
 
 def lines_with_places(content: str) -> Iterator[tuple[int, str]]:
@@ -178,9 +196,4 @@ def lines_with_places(content: str) -> Iterator[tuple[int, str]]:
 
 def any_lines_with_places(content: str) -> Iterator[tuple[int, str]]:
     """Start and text of each line, without its end, which may be a carriage return alone; none after the last end."""
-    place = 0
-    while place < len(content):
-        match = _LINE.match(content, place)
-        assert match is not None  # It matches the empty text.
-        yield place, match[1]
-        place = match.end()
+    return ((match.start(), match[1]) for match in _LINE.finditer(content) if match.start() < len(content))

@@ -16,30 +16,20 @@ from mt_cli.documents.subtitles import read_srt, read_vtt
 from mt_cli.documents.tables import read_csv, read_tsv
 from mt_cli.documents.xliff import read_xliff_document
 
-READERS: Mapping[str, Callable[[Path, Options], Document]] = {
-    ".po": read_catalogue,
-    ".pot": read_catalogue,
-    ".html": read_html,
-    ".htm": read_html,
-    ".xhtml": read_html,
-    ".docx": read_office,
-    ".odt": read_office,
-    ".xlf": read_xliff_document,
-    ".xliff": read_xliff_document,
-    ".srt": read_srt,
-    ".vtt": read_vtt,
-    ".csv": read_csv,
-    ".tsv": read_tsv,
-    ".json": read_json,
-    ".arb": read_json,
-    ".properties": read_properties,
-    ".md": read_markdown,
-    ".markdown": read_markdown,
-    ".mdx": read_markdown,
-    ".mkd": read_markdown,
-    ".rmd": read_markdown,
-    ".qmd": read_markdown,
+_SUFFIXES: Mapping[Callable[[Path, Options], Document], str] = {
+    read_catalogue: ".po .pot",
+    read_html: ".html .htm .xhtml",
+    read_office: ".docx .odt",
+    read_xliff_document: ".xlf .xliff",
+    read_srt: ".srt",
+    read_vtt: ".vtt",
+    read_csv: ".csv",
+    read_tsv: ".tsv",
+    read_json: ".json .arb",
+    read_properties: ".properties",
+    read_markdown: ".md .markdown .mdx .mkd .rmd .qmd",
 }
+READERS = {suffix: reader for reader, suffixes in _SUFFIXES.items() for suffix in suffixes.split()}
 
 
 def is_document(path: Path) -> bool:

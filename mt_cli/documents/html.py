@@ -11,12 +11,12 @@ import html
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from mt_cli.corpus.sentences import has_letters
-from mt_cli.documents.document import Document, DocumentError, Options, Unit, line_of, read_content
+from mt_cli.documents.document import Document, Options, Unit, error_at, read_content
 from mt_cli.documents.html_places import Event, HtmlError, events_of
 from mt_cli.documents.xml_places import allowed, declared_encoding
 from mt_cli.translation.inline_marks import FORMULAS, PLACEHOLDERS
@@ -84,7 +84,7 @@ def html_document(
     try:
         events = events_of(content)
     except HtmlError as error:
-        raise DocumentError(f"{name}, line {line_of(content, error.place):,}: {error}; is it cut off?") from None
+        raise error_at(name, content, error.place, f"{error}; is it cut off?") from None
     escape = partial(_escaped, encoding=encoding, space=space)
     units = [unit for run in _runs(content, events) for unit in _units(content, run, escape)]
     edits = [(*place, languages[1]) for event in events for place in _language(event)] if languages[1] else []
@@ -173,16 +173,32 @@ def _end_of(events: Sequence[Event], first: int) -> int:
 def _units(content: str, run: Sequence[Event], escape: Callable[[str], str]) -> Iterator[Unit]:
     """Unit of a run with its attributes, or units of the attributes alone if it has no text."""
     places = [(event, *place) for event in run for place in _values(content, event)]
+    values = [html.unescape(content[start:end]) for _, start, end in places]
+    write_values = [partial(_value, content=content, start=start, end=end, escape=escape) for _, start, end in places]
     has_text = any(event.kind == "text" for event in run)
-    texts = [piece for piece in _pieces(content, run) if isinstance(piece, str)] if has_text else []
-    if not has_letters("".join(texts)):
-        for event, start, end in places:
-            writer = _Writer(content, start, end, None, [(event, start, end)], escape)
-            yield Unit(start, end, writer.texts, writer, is_block=True)
-    else:
-        tagged = TaggedText.of(list(_pieces(content, run)))
-        writer = _Writer(content, run[0].start, run[-1].end, tagged, places, escape)
-        yield Unit(run[0].start, run[-1].end, writer.texts, writer, is_block=True)
+    pieces = list(_pieces(content, run)) if has_text else []
+    if not has_letters("".join(piece for piece in pieces if isinstance(piece, str))):
+        for (_, start, end), value, write_value in zip(places, values, write_values, strict=True):
+            yield Unit(start, end, (value,), write_value, is_block=True)
+        return
+    tagged = TaggedText.of(pieces)
+
+    def write(texts: Sequence[str]) -> str:
+        raws: dict[int, str] = {}
+        for (tag, start, end), write_value, text in reversed(list(zip(places, write_values, texts[1:], strict=True))):
+            raw = raws.get(tag.start, content[tag.start : tag.end])
+            raws[tag.start] = raw[: start - tag.start] + write_value([text]) + raw[end - tag.start :]
+        return tagged.written_with_surroundings(texts[0], escape, raws)[0]
+
+    yield Unit(run[0].start, run[-1].end, (tagged.text, *values), write, is_block=True)
+
+
+def _value(texts: Sequence[str], content: str, start: int, end: int, escape: Callable[[str], str]) -> str:
+    """Value of an attribute; one that stays is written as it was."""
+    if texts[0] == html.unescape(content[start:end]):
+        return content[start:end]
+    escaped = escape(texts[0]).replace('"', "&quot;").replace("'", "&#39;")
+    return escaped if content[start - 1] in "\"'" else f'"{escaped}"'
 
 
 def _values(content: str, event: Event) -> Iterator[tuple[int, int]]:
@@ -217,44 +233,3 @@ def _pieces(content: str, run: Sequence[Event]) -> Iterator[Piece]:
         yield Tag(content[event.start : event.end], event.name, kind, event.start)
     if start is not None:
         yield html.unescape(content[start : run[-1].end])
-
-
-@dataclass(frozen=True)
-class _Writer:
-    """Writes a run of text and tags, or the value of one attribute."""
-
-    content: str
-    start: int
-    end: int
-    tagged: TaggedText | None
-    """Text of a run; None for an attribute alone."""
-    places: Sequence[tuple[Event, int, int]]
-    """Tag, and start and end of the value, of each attribute."""
-    escape: Callable[[str], str]
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """Texts to translate: the text of the run, and the values of attributes."""
-        values = (html.unescape(self.content[start:end]) for _, start, end in self.places)
-        return (*([self.tagged.text] if self.tagged else ()), *values)
-
-    def __call__(self, translations: Sequence[str], needs_review: bool) -> str:
-        """Content of the part; what stays the same is written as it was."""
-        if tuple(translations) == self.texts:
-            return self.content[self.start : self.end]
-        values = translations[1:] if self.tagged else translations
-        written = [self._value(*place, value) for place, value in zip(self.places, values, strict=True)]
-        if self.tagged is None:
-            return written[0]
-        raws: dict[int, str] = {}
-        for (tag, start, end), value in reversed(list(zip(self.places, written, strict=True))):
-            raw = raws.get(tag.start, self.content[tag.start : tag.end])
-            raws[tag.start] = raw[: start - tag.start] + value + raw[end - tag.start :]
-        return self.tagged.written_with_surroundings(translations[0], self.escape, raws)[0]
-
-    def _value(self, tag: Event, start: int, end: int, value: str) -> str:
-        raw = self.content[start:end]
-        if value == html.unescape(raw):
-            return raw
-        escaped = self.escape(value).replace('"', "&quot;").replace("'", "&#39;")
-        return escaped if self.content[start - 1] in "\"'" else f'"{escaped}"'

@@ -104,20 +104,10 @@ class _Parser(HTMLParser):
         start = self.pieces[-1][2]
         self.pieces.append(("other", "", start + len(data)))
 
-    def handle_comment(self, data: str) -> None:
-        """Keep an event."""
+    def _handle_other(self, *_: object, **__: object) -> None:
         self._add("other")
 
-    def handle_decl(self, decl: str) -> None:
-        """Keep an event."""
-        self._add("other")
-
-    def handle_pi(self, data: str) -> None:
-        """Keep an event."""
-        self._add("other")
-
-    def unknown_decl(self, data: str) -> None:
-        self._add("other")
+    handle_comment = handle_decl = handle_pi = unknown_decl = _handle_other
 
 
 def _attributes(content: str, start: int, end: int) -> dict[str, tuple[int, int]]:

@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from mt_cli.documents.document import Document, DocumentError, Options, Unit, read_content
 from mt_cli.documents.language import is_value
-from mt_cli.documents.texts import is_translatable, split_margins
 from mt_cli.translation.inline_marks import CATALOGUE, PLACEHOLDERS
 
 _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\]]', re.DOTALL)
@@ -40,19 +40,16 @@ def read_json(path: Path, options: Options) -> Document:
     style = _JsonStyle.of(content)
     is_extension = isinstance(data, dict) and bool(data) and all(map(_is_message_of_extension, data.values()))
     units: list[Unit] = []
-    num_without_text = 0
     for match, keys in _values(content):
-        before, text, after = split_margins(json.loads(match[0]))
-        is_chosen = _is_chosen(keys, options.keys) if options.keys else _is_of_people(keys, is_extension)
-        if is_chosen and is_translatable(text) and (options.keys or not is_value(text, keys[-1] if keys else "")):
+        text = json.loads(match[0])
+        is_text = _is_of_people(keys, is_extension) and not is_value(text.strip(), keys[-1] if keys else "")
+        if _is_chosen(keys, options.keys) if options.keys else is_text:
             texts = tuple(text.split(_FORMS)) if all(map(str.strip, text.split(_FORMS))) else (text,)
-            units.append(Unit(*match.span(), texts, _JsonWriter(match[0], texts, (before, after), style)))
-        else:
-            num_without_text += 1
-    if options.keys and not units:
+            units.append(Unit(*match.span(), texts, partial(_written, style=style)))
+    document = Document.of(content, units, encoding, mark, marks=(CATALOGUE, *PLACEHOLDERS))
+    if options.keys and not document.units:
         raise DocumentError(f"{path}: has no text with keys such as {', '.join(options.keys)}")
-    marks = (CATALOGUE, *PLACEHOLDERS)
-    return Document(content, units, encoding, mark, {"without_text": num_without_text}, marks)
+    return document
 
 
 def _values(content: str) -> Iterator[tuple[re.Match[str], Sequence[str]]]:
@@ -90,33 +87,19 @@ class _JsonStyle:
 
     is_ascii: bool
     """Whether it has escapes instead of all characters beyond ASCII."""
-    escapes: Mapping[int, str]
+    escapes: Mapping[str, str]
     """Escapes of characters of ASCII that need none, such as `<` and `/`, if the file has them."""
 
     @classmethod
     def of(cls, content: str) -> _JsonStyle:
         """Style of a file. One without any character beyond ASCII gets those of the translation as they are."""
-        escapes = {
-            int(match[2], 16) if match[2] else ord(match[3]): match[1] for match in _ASCII_ESCAPE.finditer(content)
-        }
-        return cls(
-            content.isascii() and bool(_OTHER_ESCAPE.search(content)),
-            {code: escape for code, escape in escapes.items() if chr(code) not in '"\\' and not chr(code).isalnum()},
-        )
+        matches = _ASCII_ESCAPE.finditer(content)
+        escapes = {chr(int(match[2], 16)) if match[2] else match[3]: match[1] for match in matches}
+        needed = {char: escape for char, escape in escapes.items() if char not in '"\\' and not char.isalnum()}
+        return cls(content.isascii() and bool(_OTHER_ESCAPE.search(content)), needed)
 
 
-@dataclass(frozen=True)
-class _JsonWriter:
-    """Writes a string of JSON."""
-
-    part: str
-    texts: tuple[str, ...]
-    margins: tuple[str, str]
-    style: _JsonStyle
-
-    def __call__(self, translations: Sequence[str], needs_review: bool) -> str:
-        """Content of the string; JSON cannot say that it needs a review."""
-        if (*translations,) == self.texts:
-            return self.part
-        text = json.dumps(_FORMS.join(translations).join(self.margins), ensure_ascii=self.style.is_ascii)
-        return _ESCAPE_OR_CHARACTER.sub(lambda match: match[1] or self.style.escapes.get(ord(match[2]), match[2]), text)
+def _written(texts: Sequence[str], style: _JsonStyle) -> str:
+    """String of JSON."""
+    text = json.dumps(_FORMS.join(texts), ensure_ascii=style.is_ascii)
+    return _ESCAPE_OR_CHARACTER.sub(lambda match: match[1] or style.escapes.get(match[2], match[2]), text)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 
+from mt_cli.corpus.sentences import has_letters
+from mt_cli.translation.inline_marks import InlineMarks
+
 _IDENTIFIER = re.compile(
     r"""
     \#[0-9A-Fa-f]{3,8}                                                          # colour
@@ -30,9 +33,16 @@ _KEY_OF_VALUES = re.compile(
 _LONGEST = 200
 
 
-def is_identifier(text: str) -> bool:
-    """True if a whole text is a name for programs, such as a path, a colour or `MENU_OPEN`, or a time or its form."""
-    return len(text) <= _LONGEST and bool(_IDENTIFIER.fullmatch(text))
+def is_language(text: str, marks: InlineMarks) -> bool:
+    """True if a line has letters outside of its marks, and is no identifier.
+
+    An identifier is a name for programs, such as a path, a colour or `MENU_OPEN`, or a time or its form.
+    """
+    words = text.split(" ")
+    if len(words) > 1 and all(map(str.isalpha, words)):
+        return True
+    is_identifier = len(text) <= _LONGEST and _IDENTIFIER.fullmatch(text)
+    return not is_identifier and has_letters(marks.texts_of(text))
 
 
 def is_value(text: str, key: str) -> bool:

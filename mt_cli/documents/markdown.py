@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ import yaml
 
 from mt_cli.corpus.sentences import has_letters
 from mt_cli.documents.document import MAX_MARKS, Document, Options, Unit, read_content
-from mt_cli.documents.wrapped_lines import Line, Markup, paragraph_unit, with_text
+from mt_cli.documents.wrapped_lines import Line, Markup, paragraph_unit
 from mt_cli.translation.inline_marks import EMPHASIS, MARKDOWN, PLACEHOLDERS
 
 if TYPE_CHECKING:
@@ -115,22 +116,17 @@ def _units_of_front_matter(front: str, places: Sequence[int], content: str) -> l
         except yaml.YAMLError:
             text = None
         is_text = isinstance(text, str) and has_letters(text)
-        units.append(Unit(start, start + len(match[1]), (text,), _FrontWriter(match[1])) if is_text else None)
+        write = partial(_front_value, part=match[1])
+        units.append(Unit(start, start + len(match[1]), (text,), write) if is_text else None)
     return units
 
 
-@dataclass(frozen=True)
-class _FrontWriter:
-    """Writes a value of YAML or TOML."""
-
-    part: str
-
-    def __call__(self, translations: Sequence[str], needs_review: bool) -> str:
-        """Content of the value, in quotation marks if it needs them or had them."""
-        is_plain = self.part[0] not in "\"'"
-        if is_plain and _PLAIN_SCALAR.fullmatch(translations[0]) and yaml.safe_load(translations[0]) == translations[0]:
-            return translations[0]
-        return json.dumps(translations[0], ensure_ascii=False)
+def _front_value(texts: Sequence[str], part: str) -> str:
+    """Value of YAML or TOML, in quotation marks if it needs them or had them (`part`)."""
+    text = texts[0]
+    if part[0] not in "\"'" and _PLAIN_SCALAR.fullmatch(text) and yaml.safe_load(text) == text:
+        return text
+    return json.dumps(text, ensure_ascii=False)
 
 
 class _Blocks:
@@ -168,8 +164,8 @@ class _Blocks:
         unit = paragraph_unit(self._content, [Line(line.begin, start, self._place)], _MARKUP)
         if unit is None:
             return None
-        unit = self._with_full_links(unit)
-        return replace(unit, write=_CellWriter(unit.write))
+        linked = self._with_full_links(unit)
+        return replace(linked, write=lambda texts: _BARE_BAR.sub(r"\|", linked.write(texts)))
 
     def _runs(self, before: Token, token: Token) -> list[list[Line]]:
         """Lines of a block, divided at hard line breaks, labels, and lines that stay."""
@@ -210,9 +206,10 @@ class _Blocks:
 
     def _with_full_links(self, unit: Unit) -> Unit:
         """Unit in whose text a link by its text names its definition, too."""
-        if not self._references:
+        text = _LINK.sub(self._full_link, unit.texts[0]) if self._references else unit.texts[0]
+        if text == unit.texts[0]:
             return unit
-        return with_text(unit, _LINK.sub(self._full_link, unit.texts[0]), _FULL_LINK, r"[\1]")
+        return replace(unit, texts=(text,), write=lambda texts: unit.write([_FULL_LINK.sub(r"[\1]", texts[0])]))
 
     def _full_link(self, match: re.Match[str]) -> str:
         from markdown_it.common.utils import normalizeReference
@@ -221,14 +218,3 @@ class _Blocks:
         if not label or match["rest"] not in ("", "[]") or normalizeReference(label) not in self._references:
             return match[0]
         return f"[{label}][{label}]"
-
-
-@dataclass(frozen=True)
-class _CellWriter:
-    """Writes a cell of a table."""
-
-    write: Callable[[Sequence[str], bool], str]
-
-    def __call__(self, translations: Sequence[str], needs_review: bool) -> str:
-        """Content of the cell, in which a bar needs an escape."""
-        return _BARE_BAR.sub(r"\|", self.write(translations, needs_review))

@@ -14,15 +14,7 @@ from functools import partial
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
-from mt_cli.documents.document import (
-    MAX_BYTES,
-    Document,
-    DocumentError,
-    Options,
-    Unit,
-    check_marks,
-    check_size,
-)
+from mt_cli.documents.document import MAX_BYTES, Document, DocumentError, Options, Unit, check_marks, check_size
 from mt_cli.documents.office_paragraphs import paragraphs_of
 from mt_cli.documents.xml_places import XmlError, parse_xml
 from mt_cli.runtime.files import read_regular, reading
@@ -62,7 +54,7 @@ def read_office(path: Path, options: Options) -> Document:
             num_kept += paragraph is None
             if paragraph is not None and paragraph.texts:
                 start, end = place + paragraph.start, place + paragraph.end
-                units.append(Unit(start, end, paragraph.texts, paragraph, is_block=True))
+                units.append(Unit(start, end, paragraph.texts, paragraph.write, is_block=True))
         place += len(content) + len(_SEPARATOR)
     counts = {"paragraphs in fields": num_kept} if num_kept else {}
     wrap = partial(_packed, archive, list(contents))

@@ -10,10 +10,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from mt_cli.documents.xml_files import pieces_of
-from mt_cli.documents.xml_places import Element, escaped, sections_of
+from mt_cli.documents.xml_places import Element, escaped, pieces_of, sections_of
 from mt_cli.translation.inline_tags import Piece, Tag, TaggedText
 
 _CONTAINERS = frozenset(("hyperlink", "ins", "smartTag", "sdt", "customXml", "moveTo"))
@@ -48,15 +47,14 @@ class Paragraph:
         inner = (text for _, paragraph in self.inner for text in paragraph.texts)
         return (*(segment.text for segment in self.segments if segment.has_text), *inner)
 
-    def __call__(self, translations: Sequence[str], needs_review: bool) -> str:
-        """Content of the part; what stays the same is written as it was."""
-        if tuple(translations) == self.texts:
-            return self.content[self.start : self.end]
+    def write(self, translations: Sequence[str]) -> str:
+        """Content of the part, from translations of its texts."""
         return self._written(iter(translations))
 
     def _written(self, translations: Iterator[str]) -> str:
         texts = [next(translations) if segment.has_text else segment.text for segment in self.segments]
-        tags = {piece.place: piece for piece in self._tags()}
+        pieces = (piece for part in self.segments for piece in (*part.before, *part.pieces, *part.after))
+        tags = {piece.place: piece for piece in pieces if isinstance(piece, Tag)}
         raws: dict[int, str] = {}
         changed = [(place, paragraph, paragraph._written(translations)) for place, paragraph in self.inner]
         for place, paragraph, written in reversed(changed):
@@ -66,16 +64,12 @@ class Paragraph:
             raws[place] = raw[:start] + written + raw[start + paragraph.end - paragraph.start :]
         before, after = self.base
         parts = [
-            segment.written_with_surroundings(text, _escaped, raws)[0]
+            segment.written_with_surroundings(text, escaped, raws)[0]
             for segment, text in zip(self.segments, texts, strict=True)
         ]
         ends = [*(end.raw for end in self.breaks), ""]
         content = before + "".join(part + end for part, end in zip(parts, ends, strict=True)) + after
         return content.replace(before + after, "") if before else content
-
-    def _tags(self) -> Iterator[Tag]:
-        pieces = (piece for segment in self.segments for piece in (*segment.before, *segment.pieces, *segment.after))
-        return (piece for piece in pieces if isinstance(piece, Tag))
 
 
 def _segments(pieces: Iterable[Piece]) -> tuple[list[TaggedText], list[Tag]]:
@@ -88,10 +82,6 @@ def _segments(pieces: Iterable[Piece]) -> tuple[list[TaggedText], list[Tag]]:
         else:
             segments[-1].append(piece)
     return [TaggedText.of(segment) for segment in segments], breaks
-
-
-def _escaped(text: str) -> str:
-    return escaped(text.replace("\n", " "))
 
 
 def paragraphs_of(content: str, root: Element) -> Iterator[Paragraph | None]:
@@ -137,16 +127,6 @@ class _Text:
     text: str
 
 
-@dataclass(frozen=True)
-class _Bounds:
-    """Start or end of an element around runs, or something that stands alone."""
-
-    raw: str
-    kind: str
-    name: str = ""
-    place: int = -1
-
-
 def _word_paragraph(content: str, element: Element) -> Paragraph | None:
     """Paragraph of WordprocessingML; None if a field begins or ends in another paragraph."""
     kept: _Kept = []
@@ -182,7 +162,7 @@ def _run(properties: str) -> tuple[str, str]:
     return f'<w:r>{properties}<w:t xml:space="preserve">', "</w:t></w:r>"
 
 
-def _parts(content: str, children: Sequence[Element], kept: _Kept) -> Iterator[_Text | _Bounds]:
+def _parts(content: str, children: Sequence[Element], kept: _Kept) -> Iterator[_Text | Tag]:
     index = 0
     while index < len(children):
         child, first = children[index], index
@@ -195,27 +175,27 @@ def _parts(content: str, children: Sequence[Element], kept: _Kept) -> Iterator[_
             if depth:
                 raise _FieldError
             if runs := _text_of_link(content, children[first:index]):
-                yield _Bounds(content[child.start : runs[0].start], "start", "field")
+                yield Tag(content[child.start : runs[0].start], "field", "start")
                 yield from _parts(content, runs, kept)
-                yield _Bounds(content[runs[-1].end : children[index - 1].end], "end", "field")
+                yield Tag(content[runs[-1].end : children[index - 1].end], "field", "end")
                 continue
             raw = content[child.start : children[index - 1].end]
             kept += ((child.start, part) for part in children[first:index])
-            yield _Bounds(raw, "", place=child.start)
+            yield Tag(raw, "", place=child.start)
         elif child.name == "r":
             yield from _parts_of_run(content, child, kept)
         elif _is_container(child) and not any(_field_depth(part) for part in child.walk()):
             inner = child.child("sdtContent") if child.name == "sdt" else child
             runs = [] if inner is None else [part for part in inner.children if not part.name.endswith("Pr")]
             if not runs:
-                yield _Bounds(content[child.start : child.end], "", place=child.start)
+                yield Tag(content[child.start : child.end], "", place=child.start)
                 continue
-            yield _Bounds(content[child.start : runs[0].start], "start", child.name)
+            yield Tag(content[child.start : runs[0].start], child.name, "start")
             yield from _parts(content, runs, kept)
-            yield _Bounds(content[runs[-1].end : child.end], "end", child.name)
+            yield Tag(content[runs[-1].end : child.end], child.name, "end")
         elif child.name != "proofErr":
             kept.append((child.start, child))
-            yield _Bounds(content[child.start : child.end], "", place=child.start)
+            yield Tag(content[child.start : child.end], "", place=child.start)
 
 
 def _is_container(element: Element) -> bool:
@@ -243,7 +223,7 @@ def _field_depth(element: Element) -> int:
     return types.count("begin") - types.count("end") if element.name == "r" else 0
 
 
-def _parts_of_run(content: str, run: Element, kept: _Kept) -> Iterator[_Text | _Bounds]:
+def _parts_of_run(content: str, run: Element, kept: _Kept) -> Iterator[_Text | Tag]:
     properties = run.child("rPr")
     raw = content[properties.start : properties.end] if properties else ""
     for child in run.children:
@@ -254,22 +234,22 @@ def _parts_of_run(content: str, run: Element, kept: _Kept) -> Iterator[_Text | _
             yield _Text(raw, text)
         elif len(run.children) == 1 + (properties is not None):
             kept.append((run.start, run))
-            yield _Bounds(content[run.start : run.end], "", child.name, run.start)
+            yield Tag(content[run.start : run.end], child.name, place=run.start)
         else:
-            yield _Bounds(f"<w:r>{raw}{content[child.start : child.end]}</w:r>", "", child.name)
+            yield Tag(f"<w:r>{raw}{content[child.start : child.end]}</w:r>", child.name)
 
 
-def _pieces(parts: Sequence[_Text | _Bounds], most: str, base: tuple[str, str]) -> Iterator[Piece]:
+def _pieces(parts: Sequence[_Text | Tag], most: str, base: tuple[str, str]) -> Iterator[Piece]:
     """Text of the formatting that most has, and all else as tags between two texts of it."""
     before, after = base
     current: str | None = None
     for part in parts:
         style = _visible(part.format) if isinstance(part, _Text) else most
-        if current is not None and (style != current or isinstance(part, _Bounds)):
+        if current is not None and (style != current or isinstance(part, Tag)):
             yield Tag(after + before, "r", "end")
             current = None
-        if isinstance(part, _Bounds):
-            yield Tag(after + part.raw + before, part.name, part.kind, part.place)
+        if isinstance(part, Tag):
+            yield replace(part, raw=after + part.raw + before)
             continue
         if style != most and current is None and part.text:
             yield Tag(after + _run(part.format)[0], "r", "start")

@@ -8,21 +8,13 @@ apostrophe is written twice.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from mt_cli.documents.document import (
-    Document,
-    DocumentError,
-    Options,
-    Unit,
-    line_end_of,
-    line_of,
-    read_content,
-)
-from mt_cli.documents.texts import display_width, is_translatable, split_margins, with_whole_surrogates
+from mt_cli.documents.document import Document, DocumentError, Options, Unit, error_at, line_end_of, read_content
+from mt_cli.documents.texts import display_width, with_whole_surrogates
 
 _LINE_END = r"(?:\r\n|\r|\n)"
 _GAP = rf"(?:[ \t\f]|\\{_LINE_END})*+"
@@ -45,21 +37,19 @@ def read_properties(path: Path, options: Options) -> Document:
     except DocumentError:
         content, encoding, mark = read_content(path, lambda content: "iso-8859-1")
     if "\0" in content:
-        where = f"{path}, line {line_of(content, content.index(chr(0))):,}"
-        raise DocumentError(f"{where}: a zero byte; these are no properties")
+        raise error_at(path, content, content.index("\0"), "a zero byte; these are no properties")
     style = _Style.of(content, encoding)
     units: list[Unit] = []
-    num_without_text = 0
     for start, end in _values(content):
         part = content[start:end]
-        before, text, after = split_margins(_text(part, partial(_where, path, content, start)))
-        if is_translatable(text):
-            is_pattern = bool(_ARGUMENT.search(text)) and "'" not in text.replace("''", "")
-            text = text.replace("''", "'") if is_pattern else text
-            units.append(Unit(start, end, (text,), _Writer(part, text, (before, after), is_pattern, style)))
-        else:
-            num_without_text += 1
-    return Document(content, units, encoding, mark, {"without_text": num_without_text})
+        try:
+            text = _text(part)
+        except ValueError as error:
+            raise error_at(path, content, start, str(error)) from None
+        is_pattern = bool(_ARGUMENT.search(text)) and "'" not in text.replace("''", "")
+        text = text.replace("''", "'") if is_pattern else text
+        units.append(Unit(start, end, (text,), partial(_written, part=part, is_pattern=is_pattern, style=style)))
+    return Document.of(content, units, encoding, mark)
 
 
 def _values(content: str) -> Iterator[tuple[int, int]]:
@@ -76,17 +66,13 @@ def _values(content: str) -> Iterator[tuple[int, int]]:
         place = pair.end()
 
 
-def _where(path: Path, content: str, place: int) -> str:
-    return f"{path}, line {line_of(content, place):,}"
-
-
-def _text(value: str, where: Callable[[], str]) -> str:
-    """Text of a value, without escapes and continuation lines; `where` names its place in a message."""
+def _text(value: str) -> str:
+    """Text of a value, without escapes and continuation lines; raises ValueError for a damaged escape."""
 
     def character(escape: re.Match[str]) -> str:
         hexadecimal, is_damaged, other = escape.groups()
         if is_damaged:
-            raise DocumentError(f"{where()}: the escape \\u needs four hexadecimal digits")
+            raise ValueError("the escape \\u needs four hexadecimal digits")
         return chr(int(hexadecimal, 16)) if hexadecimal else _ESCAPES.get(other, other) if other else ""
 
     return with_whole_surrogates(_ESCAPE.sub(character, value))
@@ -123,28 +109,16 @@ class _Style:
         return char
 
 
-@dataclass(frozen=True)
-class _Writer:
-    """Writes a value, on several lines if it had several."""
-
-    part: str
-    text: str
-    margins: tuple[str, str]
-    is_pattern: bool
-    style: _Style
-
-    def __call__(self, translations: Sequence[str], needs_review: bool) -> str:
-        """Content of the value; properties cannot say that it needs a review."""
-        if translations[0] == self.text:
-            return self.part
-        text = translations[0].replace("'", "''") if self.is_pattern else translations[0]
-        pieces = [self.style.escaped(piece) for piece in _PARTS.findall(text.join(self.margins))]
-        continuation = _CONTINUATION.search(self.part)
-        width = max(display_width(line.rstrip(" ")) for line in _CONTINUATION.sub("\n", self.part).split("\n"))
-        lines = list(_lines(pieces, width)) if continuation else ["".join(pieces)]
-        lines = [f"\\{line}" if line.startswith(" ") else line for line in lines]
-        indentation = continuation[1] if continuation else ""
-        return f"\\{self.style.line_end}{indentation}".join(lines)
+def _written(texts: Sequence[str], part: str, is_pattern: bool, style: _Style) -> str:
+    """Content of a value, on several lines if it had several (`part`)."""
+    text = texts[0].replace("'", "''") if is_pattern else texts[0]
+    pieces = [style.escaped(piece) for piece in _PARTS.findall(text)]
+    continuation = _CONTINUATION.search(part)
+    width = max(display_width(line.rstrip(" ")) for line in _CONTINUATION.sub("\n", part).split("\n"))
+    lines = list(_lines(pieces, width)) if continuation else ["".join(pieces)]
+    lines = [f"\\{line}" if line.startswith(" ") else line for line in lines]
+    indentation = continuation[1] if continuation else ""
+    return f"\\{style.line_end}{indentation}".join(lines)
 
 
 def _lines(pieces: Sequence[str], width: int) -> Iterator[str]:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import partial
+from itertools import groupby, pairwise
 from pathlib import Path
 
 from mt_cli.corpus.sentences import has_letters
@@ -21,10 +22,10 @@ from mt_cli.documents.document import (
     Options,
     Unit,
     any_lines_with_places,
-    line_of,
+    error_at,
     read_content,
 )
-from mt_cli.documents.texts import SUBTITLE_TAG, balanced, display_width, joined, one_line
+from mt_cli.documents.texts import SUBTITLE_TAG, balanced, display_width, joined
 
 _END = re.compile(r"\r\n|\n|\r")
 _NUMBER = re.compile(r"\s*\d+\s*")
@@ -53,8 +54,7 @@ def read_srt(path: Path, options: Options) -> Document:
     for number, (place, text) in enumerate(lines):
         begins_block = number < 2 or not lines[number - 2][1].strip()
         if begins_block and not are_times[number] and _NEARLY_TIMES.match(text):
-            where = f"{path}, line {line_of(content, place):,}"
-            raise DocumentError(f"{where}: not the times of a subtitle: {text.strip()[:60]!r}")
+            raise error_at(path, content, place, f"not the times of a subtitle: {text.strip()[:60]!r}")
     if content.strip() and not any(are_times):
         raise DocumentError(f"{path}: has no subtitle with times, such as 00:00:01,000 --> 00:00:02,500")
     return _document(content, list(_cues_of_srt(lines, are_times)), encoding, mark, has_entities=False)
@@ -102,41 +102,30 @@ def _goes_on(cue: Sequence[_Line], following: Sequence[_Line]) -> bool:
 def _joined_unit(content: str, parts: Sequence[Unit]) -> Unit:
     """Unit of several cues that are one sentence."""
     between = [content[before.end : after.start] for before, after in pairwise(parts)]
-    write = _SentenceWriter(parts, between, joined([part.texts[0] for part in parts]))
-    return Unit(parts[0].start, parts[-1].end, (write.text,), write, is_block=True)
+    shares = [max(1, display_width(part.texts[0])) for part in parts]
 
+    def write(texts: Sequence[str]) -> str:
+        """Content from the text of the first cue to that of the last one, in each as much as it had before."""
+        lines = balanced(texts[0], shares)
+        lines += [""] * (len(parts) - len(lines))
+        written = (part.write([line]) for part, line in zip(parts, lines, strict=True))
+        return "".join(text + space for text, space in zip(written, [*between, ""], strict=True))
 
-@dataclass(frozen=True)
-class _SentenceWriter:
-    """Writes a sentence into several cues, in each as much as it had before."""
-
-    parts: Sequence[Unit]
-    between: Sequence[str]
-    text: str
-
-    def __call__(self, translations: Sequence[str], needs_review: bool) -> str:
-        """Content from the text of the first cue to that of the last one."""
-        shares = [max(1, display_width(part.texts[0])) for part in self.parts]
-        lines = balanced(one_line(translations[0]), shares) if translations[0] != self.text else []
-        texts = [*lines, *[""] * (len(shares) - len(lines))] if lines else [part.texts[0] for part in self.parts]
-        written = (part.write([text], needs_review) for part, text in zip(self.parts, texts, strict=True))
-        return "".join(text + space for text, space in zip(written, [*self.between, ""], strict=True))
+    text = joined([part.texts[0] for part in parts])
+    return Unit(parts[0].start, parts[-1].end, (text,), write, is_block=True)
 
 
 def _cues_of_srt(lines: Sequence[_Line], are_times: Sequence[bool]) -> Iterator[list[_Line]]:
     """Lines of text of each cue, without blank ones; a cue with a blank line inside is two."""
-    cue: list[_Line] = []
-    has_begun = False
-    for number, (place, text) in enumerate(lines):
-        is_number = number + 1 < len(lines) and are_times[number + 1] and bool(_NUMBER.fullmatch(text))
-        if text.strip() and has_begun and not is_number and not are_times[number]:
-            cue.append((place, text))
-        elif cue:
-            yield cue
-            cue = []
-        has_begun |= are_times[number]
-    if cue:
-        yield cue
+    begin = are_times.index(True) if True in are_times else len(lines)
+
+    def is_text(number: int) -> bool:
+        text, is_before_times = lines[number][1], True in are_times[number + 1 : number + 2]
+        return bool(text.strip()) and not are_times[number] and not (is_before_times and _NUMBER.fullmatch(text))
+
+    for is_cue, numbers in groupby(range(begin, len(lines)), is_text):
+        if is_cue:
+            yield [lines[number] for number in numbers]
 
 
 def _cues_of_vtt(lines: Sequence[_Line]) -> Iterator[list[_Line]]:
@@ -165,8 +154,10 @@ def _unit(content: str, lines: Sequence[_Line], has_entities: bool) -> Unit:
     start = lines[0][0] + len(lines[0][1]) - len(lines[0][1].lstrip())
     end = lines[-1][0] + len(lines[-1][1].rstrip())
     speeches = _speeches([text.strip() for _, text in lines])
-    texts = tuple(_unescaped(joined(speech.lines), has_entities) for speech in speeches)
-    write = _Writer(content[start:end], texts, speeches, has_entities)
+    texts = tuple(joined(speech.lines) for speech in speeches)
+    if has_entities:  # `&` is written where it is clear; other entities stay, because `<` would be a tag.
+        texts = tuple(_ESCAPED_AMPERSAND.sub("&", text) for text in texts)
+    write = partial(_written, part=content[start:end], speeches=speeches, has_entities=has_entities)
     return Unit(start, end, texts, write, is_block=True)
 
 
@@ -196,32 +187,12 @@ def _speeches(lines: Sequence[str]) -> list[_Speech]:
     return speeches
 
 
-@dataclass(frozen=True)
-class _Writer:
-    """Writes the text of a cue."""
-
-    part: str
-    texts: tuple[str, ...]
-    speeches: Sequence[_Speech]
-    has_entities: bool
-
-    def __call__(self, translations: Sequence[str], needs_review: bool) -> str:
-        """Lines of the cue; subtitles cannot say that they need a review."""
-        if tuple(translations) == self.texts:
-            return self.part
-        lines = []
-        for speech, translation in zip(self.speeches, translations, strict=True):
-            text = _escaped(one_line(translation), self.has_entities)
-            first, *rest = balanced(text, [1] * len(speech.lines))
-            lines += [speech.dash + first, *rest]
-        end = _END.search(self.part)
-        return (end[0] if end else "\n").join(line for line in lines if line)
-
-
-def _unescaped(text: str, has_entities: bool) -> str:
-    """Text with `&` for `&amp;` where this is clear; other entities stay, because `<` would be a tag."""
-    return _ESCAPED_AMPERSAND.sub("&", text) if has_entities else text
-
-
-def _escaped(text: str, has_entities: bool) -> str:
-    return _BARE_AMPERSAND.sub("&amp;", text).replace("-->", "--&gt;") if has_entities else text
+def _written(texts: Sequence[str], part: str, speeches: Sequence[_Speech], has_entities: bool) -> str:
+    """Lines of a cue (`part`)."""
+    lines = []
+    for speech, text in zip(speeches, texts, strict=True):
+        escaped = _BARE_AMPERSAND.sub("&amp;", text).replace("-->", "--&gt;") if has_entities else text
+        first, *rest = balanced(escaped, [1] * len(speech.lines))
+        lines += [speech.dash + first, *rest]
+    end = _END.search(part)
+    return (end[0] if end else "\n").join(line for line in lines if line)

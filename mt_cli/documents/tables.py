@@ -10,20 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from mt_cli.corpus.formats.delimited import is_quoted
-from mt_cli.corpus.sentences import has_letters
-from mt_cli.documents.document import (
-    Document,
-    DocumentError,
-    Options,
-    Unit,
-    line_of,
-    lines_with_places,
-    read_content,
-)
-from mt_cli.documents.texts import split_margins
+from mt_cli.documents.document import Document, DocumentError, Options, Unit, error_at, lines_with_places, read_content
 from mt_cli.errors import CorpusError
 
 _QUOTED = re.compile(r'"[^"]*+(?:""[^"]*+)*+"')
@@ -39,8 +30,7 @@ def read_csv(path: Path, options: Options) -> Document:
     """Cells of a column of a CSV file; raises DocumentError if the column or a quotation mark is missing."""
     content, encoding, mark = read_content(path)
     form = _Form(_separator_of(content), has_quotes=True)
-    units, num_without_text = _units(path, options, content, form)
-    return Document(content, units, encoding, mark, {"without_text": num_without_text})
+    return Document.of(content, _units(path, options, content, form), encoding, mark)
 
 
 def read_tsv(path: Path, options: Options) -> Document:
@@ -50,8 +40,7 @@ def read_tsv(path: Path, options: Options) -> Document:
         form = _Form("\t", has_quotes=is_quoted(path))
     except CorpusError as error:
         raise DocumentError(str(error)) from None
-    units, num_without_text = _units(path, options, content, form)
-    return Document(content, units, encoding, mark, {"without_text": num_without_text})
+    return Document.of(content, _units(path, options, content, form), encoding, mark)
 
 
 class ColumnError(DocumentError):
@@ -76,39 +65,21 @@ class _Form:
         """Text of a cell."""
         return cell[1:-1].replace('""', '"') if self.has_quotes and cell.startswith('"') else cell
 
-    def cell(self, text: str, was_quoted: bool, is_alone: bool) -> str:
-        """Cell with a text, quoted if it was or if it must be; line ends and tabs become spaces in TSV."""
-        if self.separator == "\t":
-            text = _UNSAFE.sub(" ", text)
+    def written(self, texts: Sequence[str], was_quoted: bool, is_alone: bool) -> str:
+        """Cell with a text, quoted if it was or if it must be; line ends and tabs become spaces in TSV.
+
+        `is_alone` is true for the only cell of a record.
+        """
+        text = _UNSAFE.sub(" ", texts[0]) if self.separator == "\t" else texts[0]
         is_special = any(char in text for char in ('"', "\r", "\n", self.separator)) or (is_alone and not text)
         if self.has_quotes and (was_quoted or is_special):
             return '"' + text.replace('"', '""') + '"'
         return text
 
 
-@dataclass(frozen=True)
-class _Writer:
-    """Writes a cell."""
-
-    part: str
-    text: str
-    margins: tuple[str, str]
-    form: _Form
-    is_alone: bool
-    """Whether the record has no other cell."""
-
-    def __call__(self, translations: Sequence[str], needs_review: bool) -> str:
-        """Content of the cell; tables cannot say that it needs a review."""
-        if translations[0] == self.text:
-            return self.part
-        text = translations[0].join(self.margins)
-        return self.form.cell(text, self.part.startswith('"'), self.is_alone)
-
-
-def _units(path: Path, options: Options, content: str, form: _Form) -> tuple[Sequence[Unit], int]:
-    """Units of a column, and the number of its cells without text."""
-    units: list[Unit] = []
-    num_without_text, column, width = 0, -1, 0
+def _units(path: Path, options: Options, content: str, form: _Form) -> Iterator[Unit]:
+    """Units of a column."""
+    column, width = -1, 0
     for cells in _quoted_records(path, content, form.separator) if form.has_quotes else _plain_records(content):
         used = max((number for number, cell in enumerate(cells, start=1) if content[slice(*cell)].strip()), default=0)
         if not used:
@@ -120,33 +91,19 @@ def _units(path: Path, options: Options, content: str, form: _Form) -> tuple[Seq
             if wanted in names:
                 continue
         if used > width:
-            where = f"{path}, line {line_of(content, cells[0][0]):,}"
-            raise DocumentError(f"{where}: has {used:,} cells, and the first line has {width:,}; repair such lines")
-        unit = _unit(content, cells[column], form, len(cells) == 1) if column < len(cells) else None
-        if unit is not None:
-            units.append(unit)
-        else:
-            num_without_text += 1
-    return units, num_without_text
-
-
-def _unit(content: str, cell: _Cell, form: _Form, is_alone: bool) -> Unit | None:
-    """Unit of a cell, if it has text."""
-    part = content[slice(*cell)]
-    before, text, after = split_margins(form.text(part))
-    if not has_letters(text):
-        return None
-    return Unit(*cell, (text,), _Writer(part, text, (before, after), form, is_alone))
+            problem = f"has {used:,} cells, and the first line has {width:,}; repair such lines"
+            raise error_at(path, content, cells[0][0], problem)
+        if column < len(cells):
+            part = content[slice(*cells[column])]
+            write = partial(form.written, was_quoted=part.startswith('"'), is_alone=len(cells) == 1)
+            yield Unit(*cells[column], (form.text(part),), write)
 
 
 def _column(path: Path, column: str | None, names: Sequence[str]) -> int:
     """Index of a column by its name or number; raises ColumnError if there is none, or several of the name."""
     if column is None:
-        raise ColumnError(
-            path,
-            "name the column to translate with --column (a number means that there is no heading); they are",
-            names,
-        )
+        advice = "name the column to translate with --column (a number means that there is no heading); they are"
+        raise ColumnError(path, advice, names)
     if names.count(column) == 1:
         return names.index(column)
     if column in names:
@@ -174,23 +131,20 @@ def _plain_records(content: str) -> Iterator[list[_Cell]]:
 
 def _quoted_records(path: Path, content: str, separator: str) -> Iterator[list[_Cell]]:
     """Cells of each record of RFC 4180; raises DocumentError where a quotation mark is missing or misplaced."""
-    bare = re.compile(rf"[^{separator}\r\n]*+")
+    pattern = re.compile(rf'({_QUOTED.pattern}|(?!")[^{separator}\r\n]*+)({separator}|\r\n|\r|\n|\Z)')
     cells: list[_Cell] = []
     place = 0
     while True:
-        pattern = _QUOTED if content.startswith('"', place) else bare
         cell = pattern.match(content, place)
-        end = cell.end() if cell else len(content)
-        following = content[end : end + 1]
-        if cell is None or following not in ("", separator, "\r", "\n"):
-            problem = "text follows a closing quotation mark" if cell else "a quotation mark is never closed"
-            raise DocumentError(f"{path}, line {line_of(content, place):,}: not valid CSV: {problem}")
-        cells.append((place, end))
-        place = end + 1
-        if following == separator:
+        if cell is None:
+            is_closed = _QUOTED.match(content, place)
+            problem = "text follows a closing quotation mark" if is_closed else "a quotation mark is never closed"
+            raise error_at(path, content, place, f"not valid CSV: {problem}")
+        cells.append(cell.span(1))
+        place = cell.end()
+        if cell[2] == separator:
             continue
         yield cells
-        if not following:
+        if not cell[2]:
             return
         cells = []
-        place += following == "\r" and content.startswith("\n", place)

@@ -1,9 +1,9 @@
-"""Texts of units: margins, display width, lines of a width, and lines of equal length."""
+"""Texts of units: display width, lines of a width, and lines of equal length."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from unicodedata import category, combining, east_asian_width
 
@@ -11,6 +11,8 @@ from mt_cli.corpus.sentences import has_letters
 
 SPACES = re.compile(r"[ \t\r\n\f\v]+")
 """Space that a line may be broken at; a no-break space is none."""
+_SOFT_BREAKS = re.compile(r"(?:(?<![ \t])[ \t]++)?+(?:\r\n|\n|\r)[ \t]*")
+_LINE_ENDS = re.compile(r"(\r\n|\n|\r)")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _NO_WIDTH = ("Mn", "Me", "Cf")
 SUBTITLE_TAG = re.compile(r"<[^<>]*+>|\{\\[^{}]*+\}")
@@ -30,11 +32,24 @@ def with_whole_surrogates(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass") if _SURROGATE.search(text) else text
 
 
-def split_margins(text: str) -> tuple[str, str, str]:
-    """Leading space of a text, its core, and trailing space."""
-    core = text.strip()
-    start = text.index(core)
-    return text[:start], core, text[start + len(core) :]
+def lines_of(text: str, is_block: bool) -> list[str]:
+    """Pieces of a text that are translated: a block whole, other texts line by line, without spaces at the ends."""
+    lines = [_SOFT_BREAKS.sub(" ", text)] if is_block else _LINE_ENDS.split(text)[::2]
+    return [stripped for line in lines if (stripped := line.strip())]
+
+
+def with_lines(text: str, is_block: bool, translations: Mapping[str, str]) -> str:
+    """Translation of a text from those of its lines, with its line ends and the spaces at the ends of its lines."""
+    lines = lines_of(text, is_block)
+    if all(translations[line] == line for line in lines):
+        return text
+    if is_block:
+        return "".join(translations[line] for line in lines)
+    parts = _LINE_ENDS.split(text)
+    for index, line in enumerate(parts[::2]):
+        if stripped := line.strip():
+            parts[2 * index] = line.replace(stripped, translations[stripped])
+    return "".join(parts)
 
 
 def display_width(text: str) -> int:

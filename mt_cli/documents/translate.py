@@ -4,40 +4,37 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import RootModel
+from pydantic import TypeAdapter
 
 from mt_cli.corpus.cache import digest_of_file
-from mt_cli.corpus.sentences import has_letters
-from mt_cli.documents.document import Document, DocumentError, Options, Unit
+from mt_cli.documents.document import MAX_BYTES, Document, DocumentError, Options
 from mt_cli.documents.formats import check_document_size, is_document, read_document
-from mt_cli.documents.language import is_identifier
+from mt_cli.documents.language import is_language
 from mt_cli.documents.tables import ColumnError
-from mt_cli.errors import InputError, MtError
+from mt_cli.documents.texts import lines_of, with_lines
+from mt_cli.errors import InputError, MtError, reason
 from mt_cli.runtime.console import Progress, listed, say
-from mt_cli.runtime.files import read_model, real_path, write_output, write_text, writing
+from mt_cli.runtime.files import flush, read_regular, reading, real_path, write_bytes, write_output, writing
 from mt_cli.translation.drafts import SPANS_LOST, SPANS_REORDERED, Draft, drafts_with_marks
 from mt_cli.translation.inline_marks import InlineMarks
 from mt_cli.translation.lines import Translation
 from mt_cli.translation.stream import blocks, notices_on, unknown_words_note
 from mt_cli.translation.translator import Translator
 
-RECORD = ".mt-translated.json"
+RECORD = ".mt-translated.jsonl"
 """File of an output folder that names the documents that are done."""
 _MOST_NOTES_ON_WORDS = 5
 EMPTY = "the translation is empty, so the text stays as it is"
-_SOFT_BREAKS = re.compile(r"(?:(?<![ \t])[ \t]++)?+(?:\r\n|\n|\r)[ \t]*")
-_LINE_ENDS = re.compile(r"(\r\n|\n|\r)")
 
 
-class _Done(RootModel[dict[str, tuple[str, str, str]]]):
-    """For each document by name: key of input and options, digest of the output, and digest of the output before."""
+_ROWS = TypeAdapter(list[tuple[str, str, str, str]])
+"""Name of a document, key of input and options, digest of the output, and digest of the output before."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +107,7 @@ def _translate_folder(path: Path, output: Path, job: Job) -> None:
     with writing(output):
         output.mkdir(exist_ok=True)
     record = output / RECORD
-    done = read_model(record, _Done).root if record.exists() else {}
+    done = _read_record(record) if record.exists() else {}
     for number, name in enumerate(names, start=1):
         source, target = path / name, output / name
         key = hashlib.sha256(job.key.encode() + source.read_bytes()).hexdigest()
@@ -131,11 +128,32 @@ def _translate_folder(path: Path, output: Path, job: Job) -> None:
             continue
         say(f"{shown} ({number:,} of {len(names):,})")
         content = translated_document(document, str(source), job)
-        done[shown] = key, hashlib.sha256(content).hexdigest(), before  # Before it is written, so none is unknown.
-        write_text(record, json.dumps(done, indent=1, ensure_ascii=False) + "\n")
+        # Before the output is written, so none is unknown.
+        append_row(record, (shown, key, hashlib.sha256(content).hexdigest(), before))
         with writing(target.parent):
             target.parent.mkdir(parents=True, exist_ok=True)
         write_output(target, content)
+
+
+def append_row(path: Path, row: Sequence[str]) -> None:
+    """Add a row to a record, so that it survives a crash of the machine."""
+    with writing(path), path.open("ab") as file:
+        file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+    flush(path)
+
+
+def _read_record(path: Path) -> dict[str, tuple[str, str, str]]:
+    """Rows of a record by document; a last line that was cut off is removed. Raises InputError for another damage."""
+    with reading(path):
+        content = read_regular(path, MAX_BYTES)
+    lines = content[: content.rfind(b"\n") + 1]
+    if len(lines) < len(content):
+        write_bytes(path, lines)
+    try:
+        rows = _ROWS.validate_json(b"[%s]" % b",".join(lines.splitlines()))
+    except ValueError as error:
+        raise InputError(f"{path}: cannot be used: {reason(error)}") from None
+    return {name: (key, digest, before) for name, key, digest, before in rows}
 
 
 def translated(path: Path, job: Job) -> bytes:
@@ -152,22 +170,15 @@ def translated_documents(documents: Sequence[Document], name: str, job: Job) -> 
     """Bytes of translated documents of one format, whose texts are translated together."""
     if not documents:
         return []
-    lines = [
-        {
-            index: [line for text in unit.texts for line in _lines(text, unit)]
-            for index, unit in enumerate(document.units)
-            if job.translates_all or not unit.is_translated
-        }
-        for document in documents
-    ]
-    is_block = {
-        line: document.units[index].is_block
-        for document, lines_by_unit in zip(documents, lines, strict=True)
-        for index in lines_by_unit
-        for line in lines_by_unit[index]
-    }
+    lines, is_block = list[dict[int, list[str]]](), dict[str, bool]()
+    for document in documents:
+        lines.append({})
+        for index, unit in enumerate(document.units):
+            if job.translates_all or not unit.is_translated:
+                lines[-1][index] = [line for text in unit.texts for line in lines_of(text, unit.is_block)]
+                is_block.update(dict.fromkeys(lines[-1][index], unit.is_block))
     marks = InlineMarks(documents[0].marks)
-    copied = {line for line in is_block if not _is_language(line, marks)}
+    copied = {line for line in is_block if not is_language(line, marks)}
     searched = {line: is_of_block for line, is_of_block in is_block.items() if line not in copied}
     drafts = {line: Draft(line) for line in copied} | _translations(searched, documents[0].marks, job)
     return [_written(*row, name, drafts, copied, job) for row in zip(documents, lines, strict=True)]
@@ -183,7 +194,7 @@ def _written(
 ) -> bytes:
     """Bytes of a document with the drafts of its chosen units, by the lines of each; `copied` are no language."""
     written = [index for index in lines if any(line not in copied for line in lines[index])]
-    parts, places = {}, [*document.places()]
+    texts, for_review, places = dict[int, list[str]](), set[int](), [*document.places()]
     for index in written:
         unit = document.units[index]
         problems = dict.fromkeys(translations[line].problem for line in lines[index])
@@ -193,45 +204,21 @@ def _written(
             place = f"{name}, {places[index]}"
             if place not in job.places_for_review[problem][-1:]:  # Several texts may be on one line.
                 job.places_for_review[problem].append(place)
+        if any(problems):
+            for_review.add(index)
         if EMPTY not in problems:
-            parts[index] = unit.write([_joined(text, unit, translations) for text in unit.texts], any(problems))
+            translated_lines = {line: translations[line].text for line in lines[index]}
+            texts[index] = [with_lines(text, unit.is_block, translated_lines) for text in unit.texts]
     job.counts.update(document.counts)
     job.counts.update(
-        {"documents": 1, "texts": len(document.units), "translated": len(parts)}
+        {"documents": 1, "texts": len(document.units), "translated": len(texts)}
         | {"had a translation": len(document.units) - len(lines), "copied": len(lines) - len(written)}
-        | {"not translated": len(written) - len(parts)}
+        | {"not translated": len(written) - len(texts)}
     )
     try:
-        return document.replaced(parts)
+        return document.written(texts, for_review)
     except DocumentError as error:
         raise DocumentError(f"{name}: {error}") from None
-
-
-def _lines(text: str, unit: Unit) -> Iterator[str]:
-    """Pieces of a text that are translated: a paragraph whole, other texts line by line, without spaces at the ends."""
-    for line in [_SOFT_BREAKS.sub(" ", text)] if unit.is_block else _LINE_ENDS.split(text)[::2]:
-        if stripped := line.strip():
-            yield stripped
-
-
-def _is_language(line: str, marks: InlineMarks) -> bool:
-    """True if a line is neither an identifier nor made of marks, numbers and signs alone."""
-    words = line.split(" ")
-    if len(words) > 1 and all(map(str.isalpha, words)):
-        return True
-    return not is_identifier(line) and has_letters(marks.texts_of(line))
-
-
-def _joined(text: str, unit: Unit, translations: Mapping[str, Draft]) -> str:
-    """Translation of a text, with its line ends and the spaces at the ends of its lines."""
-    if unit.is_block:
-        return "".join(translations[line].text for line in _lines(text, unit)) or text
-    parts = _LINE_ENDS.split(text)
-    for index, line in enumerate(parts[::2]):
-        if stripped := line.strip():
-            start = line.index(stripped)
-            parts[2 * index] = line[:start] + translations[stripped].text + line[start + len(stripped) :]
-    return "".join(parts)
 
 
 def _translations(is_block: Mapping[str, bool], kinds: Sequence[str], job: Job) -> dict[str, Draft]:

@@ -10,12 +10,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from mt_cli.documents.document import Document, Options, Unit
-from mt_cli.documents.xliff_segments import Segment, segments_of
-from mt_cli.documents.xml_files import check_language, escaper, indentation, pieces_of, read_xml
-from mt_cli.documents.xml_places import Element, allowed, with_attributes
+from mt_cli.corpus.languages import primary
+from mt_cli.documents.document import Document, DocumentError, Options, Unit, line_end_of, read_content
+from mt_cli.documents.xml_places import (
+    Element,
+    XmlError,
+    allowed,
+    declared_encoding,
+    escaped,
+    parse_xml,
+    pieces_of,
+    with_attributes,
+)
 from mt_cli.translation.inline_tags import TaggedText
 
 _CODES = frozenset(("bpt", "ept", "it", "ph"))
@@ -29,8 +38,13 @@ def read_xliff_document(path: Path, options: Options) -> Document:
 
     Raises DocumentError if it is damaged, not XLIFF, or in other languages than `options`.
     """
-    content, encoding, mark, segments = read_xml(path, lambda content: list(segments_of(content)))
-    escape, units = escaper(content, encoding), list[Unit]()
+    content, encoding, mark = read_content(path, declared_encoding)
+    try:
+        segments = list(_segments_of(content))
+    except XmlError as error:
+        raise DocumentError(f"{path}, {error}") from None
+    escape = partial(escaped, encoding=encoding, line_end=line_end_of(content))
+    units = list[Unit]()
     edits: dict[int, tuple[int, int, str]] = {}
     checked: Element | None = None
     for segment in segments:
@@ -48,26 +62,30 @@ def read_xliff_document(path: Path, options: Options) -> Document:
         if options.languages[1] and not segment.codes[1]:
             edits[segment.holder.start] = _named(content, segment, options.languages[1])
         is_block = segment.source.inherited("xml:space") != "preserve" or "\n" not in "".join(writer.texts)
-        units.append(Unit(start, (target or writer.last).end, writer.texts, writer, is_translated, is_block))
+        end, for_review = (target or writer.last).end, partial(writer, needs_review=True)
+        units.append(Unit(start, end, writer.texts, writer, is_translated, is_block, for_review))
     return Document(content, units, encoding, mark, edits=[*edits.values()])
 
 
-def _check_languages(path: Path, segment: Segment, options: Options) -> None:
+def _check_languages(path: Path, segment: _Segment, options: Options) -> None:
     """Raise DocumentError for other languages; a target language that repeats the source language is a template's."""
-    names = ("srcLang", "trgLang") if segment.is_version_2 else ("source-language", "target-language")
     source, target = segment.codes
-    check_language(path, segment.holder.line, names[0], source, options.languages[0])
-    if target != source:
-        check_language(path, segment.holder.line, names[1], target, options.languages[1])
+    codes = (source, "" if target == source else target)
+    for name, code, language in zip(segment.names, codes, options.languages, strict=True):
+        if code and language and primary(code) != primary(language):
+            raise DocumentError(
+                f"{path}, line {segment.holder.line:,}: its {name} is {code}, but the model has `{language}`; use "
+                "another model, or correct the code if it is wrong"
+            )
 
 
-def _is_kept(segment: Segment) -> bool:
+def _is_kept(segment: _Segment) -> bool:
     """Whether a segment stays as it is even if all are translated."""
     is_final = segment.state in _FINAL or segment.element.attributes.get("approved") == "yes"
     return is_final or segment.element.inherited("translate") == "no"
 
 
-def _is_translated(content: str, segment: Segment) -> bool:
+def _is_translated(content: str, segment: _Segment) -> bool:
     """Whether a segment has a translation; a copy of its source in a fresh state is none."""
     target, source = segment.target, segment.source
     if target is None or not content[target.inner : target.inner_end].strip():
@@ -86,11 +104,56 @@ def _is_code(element: Element) -> bool:
 
 
 @dataclass(frozen=True)
+class _Segment:
+    """A `trans-unit` of XLIFF 1.2, or a `segment` of XLIFF 2."""
+
+    element: Element
+    source: Element
+    target: Element | None
+    holder: Element
+    """Element with the codes of the languages: `file` in XLIFF 1.2, `xliff` in XLIFF 2."""
+    is_version_2: bool
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Attributes with the codes of the source and the target language."""
+        return ("srcLang", "trgLang") if self.is_version_2 else ("source-language", "target-language")
+
+    @property
+    def codes(self) -> tuple[str, str]:
+        """Codes of the source and the target language; empty if the file does not name them."""
+        return self.holder.attributes.get(self.names[0], ""), self.holder.attributes.get(self.names[1], "")
+
+    @property
+    def state(self) -> str:
+        """State of the translation; empty if the file does not say it."""
+        holder = self.element if self.is_version_2 else self.target
+        return "" if holder is None else holder.attributes.get("state", "")
+
+
+def _segments_of(content: str) -> Iterator[_Segment]:
+    """Segments of an XLIFF file in their order; raises XmlError if it is damaged or not XLIFF."""
+    root = parse_xml(content)
+    if root.name != "xliff":
+        raise XmlError(root.line, f"its first element is <{root.tag[:60]}>, not <xliff>")
+    is_version_2 = root.attributes.get("version", "").startswith("2")
+    for element in root.walk():
+        if element.name != ("segment" if is_version_2 else "trans-unit"):
+            continue
+        source, holder = element.child("source"), element
+        if source is None:
+            raise XmlError(element.line, f"this <{element.tag}> has no <source>")
+        while holder.parent is not None and (is_version_2 or holder.name != "file"):
+            holder = holder.parent
+        yield _Segment(element, source, element.child("target"), holder, is_version_2)
+
+
+@dataclass(frozen=True)
 class _Writer:
     """Writes the target of a segment, with what stands between the segment's start and the target."""
 
     content: str
-    segment: Segment
+    segment: _Segment
     last: Element
     """Element after which a new target stands."""
     frame: Sequence[str]
@@ -100,7 +163,7 @@ class _Writer:
     texts: tuple[str, ...]
     escape: Callable[[str], str]
 
-    def __call__(self, translations: Sequence[str], needs_review: bool) -> str:
+    def __call__(self, translations: Sequence[str], needs_review: bool = False) -> str:
         """Content of the part."""
         inner, is_damaged = self._inner(translations)
         segment, target, content = self.segment, self.segment.target, self.content
@@ -111,7 +174,7 @@ class _Writer:
             tag = with_attributes(tag, {"state": "needs-review-translation", "state-qualifier": "mt-suggestion"})
         element = f"{tag}{inner}</{qualifier}target>"
         if target is None:
-            element = indentation(content, segment.source.start) + element
+            element = _indentation(content, segment.source.start) + element
         if not segment.is_version_2:
             return element
         state = "initial" if needs_review or is_damaged else "translated"
@@ -133,7 +196,7 @@ class _Writer:
         return "".join(parts), is_damaged
 
 
-def _writer(content: str, segment: Segment, escape: Callable[[str], str]) -> _Writer:
+def _writer(content: str, segment: _Segment, escape: Callable[[str], str]) -> _Writer:
     """Writer of a segment, with the texts to translate: one, or one for each part that a CAT tool has marked."""
     segmented = None if segment.is_version_2 else segment.element.child("seg-source")
     last = segmented or segment.source
@@ -163,8 +226,18 @@ def _marked(element: Element) -> Iterator[Element]:
             yield from _marked(child)
 
 
-def _named(content: str, segment: Segment, language: str) -> tuple[int, int, str]:
+def _named(content: str, segment: _Segment, language: str) -> tuple[int, int, str]:
     """Edit that adds the target language to the element with the codes of the languages."""
-    holder, name = segment.holder, "trgLang" if segment.is_version_2 else "target-language"
-    tag = with_attributes(content[holder.start : holder.inner], {name: language.replace("_", "-")})
+    holder = segment.holder
+    tag = with_attributes(content[holder.start : holder.inner], {segment.names[1]: language.replace("_", "-")})
     return holder.start, holder.inner, tag
+
+
+def _indentation(content: str, place: int) -> str:
+    """White space before a place, from the last line end on."""
+    start = place
+    while start > 0 and content[start - 1].isspace():
+        start -= 1
+    space = content[start:place]
+    last = space.rfind("\n")
+    return space[last - (space[last - 1 : last] == "\r") :] if last >= 0 else space

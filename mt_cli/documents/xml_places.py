@@ -7,9 +7,11 @@ read.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from xml.parsers import expat
+
+from mt_cli.translation.inline_tags import Piece, Tag
 
 _DECLARED = re.compile(rb"\s*<\?xml[^>]*\bencoding\s*=\s*[\"']([\w.:-]+)")
 _WIDE = {b"<\0": "utf-16-le", b"\0<": "utf-16-be"}
@@ -170,10 +172,10 @@ def escaped_value(value: str) -> str:
     return escaped(value).replace('"', "&quot;").replace("\n", "&#10;").replace("\t", "&#9;")
 
 
-def escaped(text: str, encoding: str = "utf-8") -> str:
-    """Text as content of an element; characters that the encoding lacks become numbers."""
+def escaped(text: str, encoding: str = "utf-8", line_end: str = "\n") -> str:
+    """Text as content of an element, with these line ends; characters that the encoding lacks become numbers."""
     text = allowed(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    text = text.replace("\r", "&#13;")
+    text = text.replace("\r", "&#13;").replace("\n", line_end)
     return text.encode(encoding, "xmlcharrefreplace").decode(encoding)
 
 
@@ -202,3 +204,24 @@ def sections_of(raw: str) -> Iterator[tuple[str, bool]]:
             yield _LINE_END.sub("\n", match[1]), True
         place = match.end()
     yield unescaped(raw[place:]), True
+
+
+def pieces_of(content: str, element: Element, is_code: Callable[[Element], bool]) -> Iterator[Piece]:
+    """Text and tags within an element; `is_code` says which elements are kept whole."""
+    place = element.inner
+    for child in element.children:
+        yield from _texts(content[place : child.start])
+        if is_code(child) or child.inner == child.end:
+            yield Tag(content[child.start : child.end], child.tag, place=child.start)
+        else:
+            yield Tag(content[child.start : child.inner], child.tag, "start")
+            yield from pieces_of(content, child, is_code)
+            yield Tag(content[child.inner_end : child.end], child.tag, "end")
+        place = child.end
+    yield from _texts(content[place : element.inner_end])
+
+
+def _texts(raw: str) -> Iterator[Piece]:
+    for piece, is_text in sections_of(raw):
+        if piece:
+            yield piece if is_text else Tag(piece, "")

@@ -14,6 +14,7 @@ import regex
 from pydantic import BaseModel, FiniteFloat
 
 from mt_cli.config.sections import Config, EvaluationConfig
+from mt_cli.corpus.clean_text import cleaned
 from mt_cli.corpus.languages import CHINESE, primary, writes_spaces
 from mt_cli.corpus.languages import bleu_tokenizer as tokenizer_of
 from mt_cli.corpus.rows import Languages
@@ -71,6 +72,8 @@ class Scorer:
     """Number of random samples for confidence intervals and p-values (bootstrap resampling, Koehn 2004)."""
     spelling: tuple[str, ...] = ()
     """Changes that the tokenizer makes to hypotheses; signatures name them, because references are not changed."""
+    cleans: bool = False
+    """True if both sides are compared as `tokenizer.clean` writes them; signatures say so if it changes a reference."""
 
     @classmethod
     def of(cls, language: str, bleu_tokenizer: str = "auto", num_resamples: int = _NUM_RESAMPLES) -> Scorer:
@@ -112,8 +115,10 @@ class Scorer:
         """
         _check_lengths(hypotheses, references)
         metrics = {name: self._metric(name) for name in names or self.names}
-        results = {name: metric.corpus_score(list(hypotheses), [list(references)]) for name, metric in metrics.items()}
-        return {name: Score.of(name, round(results[name].score, 4), self._signature(metrics[name])) for name in metrics}
+        sides = self._cleaned(hypotheses), [self._cleaned(references)]
+        results = {name: metric.corpus_score(*sides) for name, metric in metrics.items()}
+        signatures = {name: self._signature(metric, references) for name, metric in metrics.items()}
+        return {name: Score.of(name, round(results[name].score, 4), signatures[name]) for name in metrics}
 
     def score_with_confidence(
         self, hypotheses: Sequence[str], references: Sequence[str], names: Sequence[str] = ()
@@ -125,8 +130,9 @@ class Scorer:
         metrics = {name: self._metric(name) for name in names or self.names}
         (results,) = self._resampled([hypotheses], references, metrics)
         intervals = {name: round(float(result.ci), 4) for name, result in results.items()}
+        signatures = {name: self._signature(metric, references) for name, metric in metrics.items()}
         return {
-            name: Score.of(name, round(result.score, 4), self._signature(metrics[name]), confidence_95=intervals[name])
+            name: Score.of(name, round(result.score, 4), signatures[name], confidence_95=intervals[name])
             for name, result in results.items()
         }
 
@@ -149,13 +155,18 @@ class Scorer:
 
         for system in systems:
             _check_lengths(system, references)
-        named = [(str(number), list(system)) for number, system in enumerate(systems)]
-        test = PairedTest(named, metrics, [list(references)], test_type="bs", n_samples=self.num_resamples)
+        named = [(str(number), self._cleaned(system)) for number, system in enumerate(systems)]
+        sides = named, metrics, [self._cleaned(references)]
+        test = PairedTest(*sides, test_type="bs", n_samples=self.num_resamples)
         columns = [column for title, column in test()[1].items() if title != "System"]
         return [dict(zip(metrics, row, strict=True)) for row in zip(*columns, strict=True)]
 
-    def _signature(self, metric: Any) -> str:
-        return str(metric.get_signature()) + (f"|normalize:{'+'.join(self.spelling)}" if self.spelling else "")
+    def _cleaned(self, texts: Sequence[str]) -> list[str]:
+        return [*map(cleaned, texts)] if self.cleans else [*texts]
+
+    def _signature(self, metric: Any, references: Sequence[str]) -> str:
+        changes = [*(["clean"] if self._cleaned(references) != [*references] else []), *self.spelling]
+        return str(metric.get_signature()) + (f"|normalize:{'+'.join(changes)}" if changes else "")
 
     @property
     def _is_asian(self) -> bool:
@@ -192,7 +203,8 @@ def scorer_of(config: Config, name: str, bleu_tokenizer: str | None = None) -> S
     language = targets.pop() if len(targets) == 1 else config.corpus.target
     options = config.evaluation
     tokenizer = options.bleu_tokenizer if bleu_tokenizer is None else bleu_tokenizer
-    return replace(Scorer.of(language, tokenizer, options.num_resamples), spelling=config.tokenizer.changes_of_spelling)
+    scorer = Scorer.of(language, tokenizer, options.num_resamples)
+    return replace(scorer, spelling=config.tokenizer.changes_of_spelling, cleans=config.tokenizer.clean)
 
 
 def best_metric_of(config: Config, scorer: Scorer) -> str:

@@ -10,6 +10,7 @@ import regex
 from tokenizers import Regex, normalizers
 
 from mt_cli.config.sections import LETTER, TokenizerConfig
+from mt_cli.corpus.clean_text import NOISE
 
 ALL_APOSTROPHES = "'’ʼ‘ʻ`´′ʹꞌ＇"
 """The apostrophe, and characters that are written in its place inside words."""
@@ -30,8 +31,8 @@ def _replace(pattern: str, content: str) -> Any:
 
 
 NORMALIZATIONS: Mapping[str, Sequence[Any]] = {
+    "clean": (_replace(NOISE, ""), normalizers.NFC()),
     "nfkc": (normalizers.NFKC(),),
-    "nfc": (normalizers.NFC(),),
     "joined_apostrophes": (
         _replace(rf"(?<={_AFTER_LETTER} [{JOINED_APOSTROPHES}]) (?=\p{{L}})", ""),  # The second space of `ch ' a`.
         _replace(rf"(?<={_AFTER_LETTER}) (?={_BEGINNING_OF_WORD})", ""),
@@ -39,15 +40,15 @@ NORMALIZATIONS: Mapping[str, Sequence[Any]] = {
     "apostrophes": (_replace(rf"(?<={_AFTER_LETTER})[{APOSTROPHES}](?=\p{{L}})", "'"),),
     "lowercase": (normalizers.Lowercase(),),
 }
-"""Steps for each value of `tokenizer.normalize`, in the order in which they are applied."""
+"""Steps for `tokenizer.clean` and each value of `tokenizer.normalize`, in the order in which they are applied."""
 
 
 def normalization(config: TokenizerConfig) -> list[Any]:
-    """Steps of `tokenizer.normalize` and `tokenizer.letters`, which change a text before it is split.
+    """Steps of `tokenizer.clean`, `normalize` and `letters`, which change a text before it is split.
 
     Letters are composed before they are replaced, and put in lower case after that.
     """
-    names = config.changes_of_spelling
+    names = {*config.normalize, *(["clean"] if config.clean or config.letters else [])}
     steps = [step for name, some in NORMALIZATIONS.items() if name in names and name != "lowercase" for step in some]
     steps += [normalizers.Replace(old, new) for old, new in _letters_in_both_cases(config.letters)]
     return steps + [normalizers.Lowercase()] * ("lowercase" in names)

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from mt_cli.config.sections import Config, TokenizerConfig
 from mt_cli.config.tags import direction_of
+from mt_cli.corpus.clean_text import composed, without_noise
 from mt_cli.corpus.protected_text import RESERVED
 from mt_cli.errors import RunError, one_line
 from mt_cli.runtime.files import read_regular, reading, write_text
@@ -42,6 +43,8 @@ from mt_cli.tokenizer.special_tokens import (
     UNK,
 )
 
+_SPELLINGS = (("a\u00adb", without_noise), ("e\u0301", composed))
+"""A text and a change of it, which a tokenizer that makes no difference between both makes, too."""
 MAX_FILE_BYTES = 2**28
 MAX_ENTRY_CHARACTERS = 2**16
 """Maximum length of a text that vocabularies are trained on, and of an entry."""
@@ -68,6 +71,7 @@ class Tokenizer:
         """Languages that have entries."""
         marks = [index for text, index in absent.items() if text[1:2] in ("<", "[")] if languages else []
         self._never_text = {PAD_ID, SOS_ID, EOS_ID, *marks}
+        self._spellings = [spell for text, spell in _SPELLINGS if self.normalized(text) == self.normalized(spell(text))]
         self._first_ids: dict[str, tuple[int, ...]] = {}
         for tag, direction in ((tag, direction_of(tag)) for tag, index in self._tag_ids.items() if index is None):
             if direction is not None and languages.keys() >= {*direction}:
@@ -94,6 +98,18 @@ class Tokenizer:
         if missing := [tag for tag, index in tokenizer._tag_ids.items() if index is None]:
             raise RunError(f"{path}: has no entry for the tag {missing[0]!r} of the config")
         return tokenizer
+
+    def normalized(self, text: str) -> str:
+        """Text as it is split into tokens."""
+        if isinstance(self.backend, SentencePieces):
+            return self.backend.normalize(text)
+        return str(self.backend.normalizer.normalize_str(text))
+
+    def cleaned(self, text: str) -> str:
+        """Composed text without soft hyphens and zero-width characters, if these make no difference to the tokens."""
+        for spell in self._spellings:
+            text = spell(text)
+        return text
 
     def model(self) -> dict[str, Any]:
         """Vocabulary of the library `tokenizers`, with the merges of `bpe` and the scores of `unigram`."""

@@ -122,11 +122,10 @@ def _units(tokenizer: Tokenizer, known: set[str], kind: str, texts: Iterable[str
     """Counts of the units with unknown characters that are segmented separately, such as words."""
     backend, counts = tokenizer.backend, Counter[str]()
     for text in texts:
+        normal = tokenizer.normalized(text)
         if isinstance(backend, SentencePieces):
-            normal = backend.normalize(text)
             units = _WORD.findall(normal)
         else:
-            normal = backend.normalizer.normalize_str(text)
             units = [unit for unit, _ in backend.pre_tokenizer.pre_tokenize_str(normal)]
         if kind == "WordLevel" or not known.issuperset(normal):
             counts.update(units)

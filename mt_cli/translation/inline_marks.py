@@ -9,6 +9,7 @@ import re
 from bisect import bisect_right, insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from operator import itemgetter
 
 import regex
@@ -75,6 +76,8 @@ _ELEMENT_NAMES = (
 _ELEMENTS = frozenset(_ELEMENT_NAMES.split())
 """Elements of HTML and WebVTT whose start tags are tags even where their end tags are missing, or in another text."""
 
+_MOST_CACHED = 64
+"""Number of texts whose marks are kept in memory."""
 _DEEPEST = 20
 """Number of open marks of emphasis among which the partner of a mark is searched for."""
 _MAY_HAVE_MARKS = re.compile(r"[<&%{}$@#\[\]\\`*_~]|:[\w/]")
@@ -126,7 +129,7 @@ class InlineMarks:
         tags = [sorted(piece.raw for piece in of_text if isinstance(piece, Tag)) for of_text in pieces]
         return tags[0] == tags[1] and len(partners_of(pieces[0])) == len(partners_of(pieces[1]))
 
-    def _removable_marks(self, text: str) -> list[_Mark]:
+    def _removable_marks(self, text: str) -> Sequence[_Mark]:
         marks = self._marks(text)
         if not marks or not self.protection:
             return marks
@@ -142,45 +145,48 @@ class InlineMarks:
         marks = [tag.raw for *_, tag in self._removable_marks(source)]
         return [raw for raw in dict.fromkeys(marks) if translation.count(raw) < source.count(raw)]
 
-    def _marks(self, text: str) -> list[_Mark]:
+    def _marks(self, text: str) -> Sequence[_Mark]:
         """All marks, in the order of their places; none of them overlap."""
-        marks: list[_Mark] = []
-        if not may_have_marks(text):
-            return marks
-        for group in self._groups(text):
-            if all(_is_free(start, end, marks) for start, end, _ in group):
-                for mark in group:
-                    insort(marks, mark, key=itemgetter(0))
-        return marks
+        return _marks_of(text, (*self.kinds,), (*self.tags,)) if may_have_marks(text) else ()
 
-    def _groups(self, text: str) -> Iterator[list[_Mark]]:
-        """Marks that stand alone and pairs of marks, those first that hold others."""
-        if MARKDOWN in self.kinds:
-            code = [_placeholder(match) for match in _CODE_OF_MARKDOWN.finditer(text)]
-            yield from ([mark] for mark in code)
-            yield from ([_placeholder(match)] for match in _SHORT_FORMULA.finditer(text))
-        if MARKDOWN in self.kinds or FORMULAS in self.kinds:
-            yield from ([_placeholder(match)] for match in _FORMULA.finditer(text) if _is_formula(match))
-        if MARKDOWN in self.kinds:
-            yield from _links(text, code)
-        if self.kinds:
-            yield from ([_placeholder(match)] for match in _WITH_NAME_IN_BRACKETS.finditer(text))
-        yield from (
-            [(*match.span(), _tag(match[0]))]
-            for match in LIKE_TAG.finditer(text)
-            if match.start() or match[0] not in self.tags
-        )
-        if self.kinds:
-            yield from ([_placeholder(match)] for match in _OF_ANY_FORMAT.finditer(text))
-            yield from ([_placeholder(match)] for match in _NAME_OF_NETS.finditer(text))
-        if CATALOGUE in self.kinds:
-            yield from ([_placeholder(match)] for match in _OF_CATALOGUE.finditer(text))
-        if QT in self.kinds:
-            yield from ([_placeholder(match)] for match in _OF_QT.finditer(text))
-        for kind in filter(self.kinds.__contains__, PLACEHOLDERS):
-            yield from ([_placeholder(match)] for match in _COMPILED[kind].finditer(text))
-        if EMPHASIS in self.kinds:
-            yield from _emphasis(text)
+
+@lru_cache(maxsize=_MOST_CACHED)
+def _marks_of(text: str, kinds: tuple[str, ...], tags: tuple[str, ...]) -> Sequence[_Mark]:
+    """All marks of these kinds; a text is asked for its marks several times."""
+    marks: list[_Mark] = []
+    for group in _groups(text, kinds, tags):
+        if all(_is_free(start, end, marks) for start, end, _ in group):
+            for mark in group:
+                insort(marks, mark, key=itemgetter(0))
+    return tuple(marks)
+
+
+def _groups(text: str, kinds: Sequence[str], tags: Sequence[str]) -> Iterator[list[_Mark]]:
+    """Marks that stand alone and pairs of marks, those first that hold others."""
+    if MARKDOWN in kinds:
+        code = [_placeholder(match) for match in _CODE_OF_MARKDOWN.finditer(text)]
+        yield from ([mark] for mark in code)
+        yield from ([_placeholder(match)] for match in _SHORT_FORMULA.finditer(text))
+    if MARKDOWN in kinds or FORMULAS in kinds:
+        yield from ([_placeholder(match)] for match in _FORMULA.finditer(text) if _is_formula(match))
+    if MARKDOWN in kinds:
+        yield from _links(text, code)
+    if kinds:
+        yield from ([_placeholder(match)] for match in _WITH_NAME_IN_BRACKETS.finditer(text))
+    yield from (
+        [(*match.span(), _tag(match[0]))] for match in LIKE_TAG.finditer(text) if match.start() or match[0] not in tags
+    )
+    if kinds:
+        yield from ([_placeholder(match)] for match in _OF_ANY_FORMAT.finditer(text))
+        yield from ([_placeholder(match)] for match in _NAME_OF_NETS.finditer(text))
+    if CATALOGUE in kinds:
+        yield from ([_placeholder(match)] for match in _OF_CATALOGUE.finditer(text))
+    if QT in kinds:
+        yield from ([_placeholder(match)] for match in _OF_QT.finditer(text))
+    for kind in filter(kinds.__contains__, PLACEHOLDERS):
+        yield from ([_placeholder(match)] for match in _COMPILED[kind].finditer(text))
+    if EMPHASIS in kinds:
+        yield from _emphasis(text)
 
 
 def _is_formula(match: regex.Match[str]) -> bool:

@@ -106,7 +106,7 @@ class Translation:
     source: str
     """The line before any change."""
     normalised: str
-    """The line with one space between words and none at the ends."""
+    """The line, cleaned by the tokenizer, with one space between words and none at the ends."""
     segments: Sequence[Segment]
     is_too_long: bool
     """True if the line, or one of its sentences, is longer than the model was trained for."""
@@ -229,6 +229,8 @@ class LineSplitter(NamedTuple):
         if not has_letters(plain):
             is_whole = plain and plain == text and not {"\r", "\n"} & set(source)
             return Translation(source, text, [], False, source if is_whole else plain).copied()
+        text = " ".join(self.tokenizer.cleaned(text).split())
+        plain = untagged(text, self.tagging.tags)
         protected = self._protected(source)
         if not has_letters(protected.text):
             return Translation(source, text, [], False, protected.original).copied()
@@ -246,11 +248,11 @@ class LineSplitter(NamedTuple):
         return Translation(source, text, segments, is_too_long, plain, line, capitals_of=capitals_of)
 
     def _protected(self, source: str) -> ProtectedText:
-        """The line without its tag, with one space between words, but for those in protected spans."""
+        """The line without its tag, cleaned and with one space between words, but for those in protected spans."""
         first, *rest = source.split(maxsplit=1)
         body = self.protection.protect((rest[0] if rest else "") if first in self.tagging.tags else source)
         contents = tuple(_LINE_END.sub(" ", content) for content in body.contents)
-        return ProtectedText(" ".join(body.text.split()), contents)
+        return ProtectedText(" ".join(self.tokenizer.cleaned(body.text).split()), contents)
 
     def _split(self, before: str, text: str, plain: str, split_sentences: bool | None) -> tuple[list[Segment], bool]:
         """Segments of a line, given with its tag and without; also whether the line or a sentence of it is too long.
@@ -305,8 +307,9 @@ class LineSplitter(NamedTuple):
 
 
 def unknown_words(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> tuple[str, ...]:
-    """Words of a text that are not in the vocabulary, from its ids."""
+    """Words of a text that are not in the vocabulary, from its ids; signs such as `$` are no words."""
     if UNK_ID not in ids:
         return ()
     spans = zip(ids, tokenizer.spans(text), strict=True)
-    return tuple(text[start:end].strip() for index, (start, end) in spans if index == UNK_ID)
+    unknown = (text[start:end].strip() for index, (start, end) in spans if index == UNK_ID)
+    return tuple(filter(has_words, unknown))

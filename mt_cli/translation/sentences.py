@@ -15,6 +15,7 @@ _BREAKS = (
     re.compile(r"(?<=[,;:،؛]) |(?<=[、，；：၊]) ?(?=\S)"),
     re.compile(r" |(?<=[་\u200b])(?=\S)"),  # Some scripts mark the end of syllables or words by other characters.
 )
+_FIRST_RADIUS, _LONGEST_BREAK = 64, 3
 _SPACELESS = re.compile(f"[{SPACELESS}]")
 
 
@@ -37,18 +38,27 @@ def split_point(text: str) -> tuple[int, str]:
     Ends of sentences are preferred to commas, and commas to spaces. Among equals, the index nearest to the middle is
     best. Both parts have words, if that is possible.
     """
-    middle = len(text) // 2
-    first, last = first_word(text), last_word(text)
-    breaks_by_kind = [list(pattern.finditer(text)) for pattern in _BREAKS]
-    between_words = [
-        [match for match in breaks if first < match.start() and match.end() <= last] for breaks in breaks_by_kind
-    ]
-    for is_last, breaks in zip((False, False, True) * 2, [*between_words, *breaks_by_kind], strict=True):
-        if breaks:
-            nearest = min(breaks, key=lambda match: abs(match.start() - middle))
-            if is_last or len(text) // 8 <= nearest.start() <= len(text) - len(text) // 8:
+    middle, first, last = len(text) // 2, first_word(text), last_word(text)
+    for start, end in ((first + 1, last), (0, len(text))):
+        for pattern in _BREAKS:
+            nearest = _nearest_match(pattern, text, middle, start, end)
+            is_last = pattern is _BREAKS[-1]
+            if nearest and (is_last or len(text) // 8 <= nearest.start() <= len(text) - len(text) // 8):
                 return nearest.start(), nearest[0]
     return middle, ""
+
+
+def _nearest_match(pattern: re.Pattern[str], text: str, middle: int, start: int, end: int) -> re.Match[str] | None:
+    """Match within a part of a text that begins nearest to the middle, which is searched in growing parts."""
+    radius = _FIRST_RADIUS
+    while True:
+        # Matches are short, and are not cut off before their end or what must follow it.
+        matches = pattern.finditer(text, max(0, middle - radius), middle + radius + _LONGEST_BREAK)
+        inside = (match for match in matches if start <= match.start() and match.end() <= end)
+        nearest = min(inside, key=lambda match: abs(match.start() - middle), default=None)
+        if (nearest and abs(nearest.start() - middle) <= radius) or radius > len(text):
+            return nearest
+        radius *= 4
 
 
 def units(text: str) -> list[tuple[int, int]]:

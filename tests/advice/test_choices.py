@@ -50,7 +50,7 @@ FACTS_OF_ANY_CORPUS = st.builds(
     st.integers(0, 10**7),
     st.tuples(*[st.sampled_from([LATIN, GREEK, frozenset()])] * 2),
     st.sampled_from(["cpu", "gpu"]),
-    st.sampled_from([(), ("nfc",)]),
+    st.sampled_from([(), ("nfkc",)]),
     st.floats(0, 1),
 )
 

@@ -34,13 +34,12 @@ def translated(document: Document, translate=lambda text: text, has_all=False, n
     """Bytes of a document whose texts without a translation, or all texts, are translated by a function."""
     places = [0, *(place for unit in document.units for place in (unit.start, unit.end)), len(document.content)]
     assert places == sorted(places)
-    return document.replaced(
-        {
-            index: unit.write([*map(translate, unit.texts)], needs_review)
-            for index, unit in enumerate(document.units)
-            if has_all or not unit.is_translated
-        }
-    )
+    texts = {
+        index: [*map(translate, unit.texts)]
+        for index, unit in enumerate(document.units)
+        if has_all or not unit.is_translated
+    }
+    return document.written(texts, texts if needs_review else ())
 
 
 class Translator:

@@ -66,7 +66,7 @@ def test_texts_are_divided_as_the_format_says(tmp_path, suffix):
     for content, texts in TEXTS[suffix].items():
         document = read(tmp_path, suffix, content, "text")
         assert [text for unit in document.units for text in unit.texts] == texts
-        assert document.replaced({}) == content.encode()
+        assert document.written({}) == content.encode()
 
 
 WRITTEN = {
@@ -138,7 +138,7 @@ def test_characters_that_an_encoding_lacks_become_numbers(tmp_path, suffix, enco
     content = "<p>a</p>" if suffix == ".xhtml" else XLIFF_2.format("", "<source>a</source>")
     raw = f'<?xml version="1.0" encoding="{encoding}"?>\n{content}'.encode(encoding)
     document = read(tmp_path, suffix, raw)
-    assert document.replaced({}) == raw and expected in translated(document, lambda text: "\u1234").decode(encoding)
+    assert document.written({}) == raw and expected in translated(document, lambda text: "\u1234").decode(encoding)
 
 
 def test_a_catalogue_keeps_its_encoding_or_names_it(tmp_path):
@@ -242,7 +242,7 @@ def test_any_table_is_read_as_the_csv_module_reads_it(tmp_path, pairs, separator
         [("key", "text"), *((f"k{key}", f"x{text}") for key, text in pairs)]
     )
     document = read(tmp_path, ".csv", table.getvalue().encode(), "text")
-    assert [text for (text,) in texts_of(document)] == [f"x{text}".strip() for _, text in pairs]
+    assert [text for (text,) in texts_of(document)] == [f"x{text}" for _, text in pairs]
     written = translated(document, lambda text: f'{text},;"\n')
     rows = list(csv.reader(io.StringIO(written.decode(), newline=""), delimiter=separator, strict=True))
     assert [row[0] for row in rows] == ["key", *(f"k{key}" for key, _ in pairs)]

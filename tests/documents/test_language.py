@@ -5,8 +5,9 @@ import json
 import pytest
 from round_trips import new_job, read
 
-from mt_cli.documents.language import is_identifier
+from mt_cli.documents.language import is_language
 from mt_cli.documents.translate import translated_document
+from mt_cli.translation.inline_marks import InlineMarks
 
 IDENTIFIERS = (
     "#ff0000 /img/house.png icons/menu.svg text/html a1b2c3 YYYY-MM-DD 2024-01-02T10:00:00Z en-US es-419 MENU_OPEN "
@@ -29,7 +30,9 @@ def test_names_for_programs_are_copied_and_words_translated(tmp_path, suffix):
         return "\n".join(lines.get(suffix, ["text", *texts])) + "\n"
 
     names = [text for text in IDENTIFIERS.split() if suffix != ".md" or "\\" not in text]
-    assert all(map(is_identifier, names)) and not any(map(is_identifier, WORDS.split()))
+    marks = InlineMarks()
+    assert not [name for name in names if is_language(name, marks)]
+    assert all(is_language(word, marks) for word in WORDS.split())
     column = "text" if suffix == ".csv" else None
     for texts, expected in ((names, names), (WORDS.split(), WORDS.upper().split())):
         original = read(tmp_path, suffix, document(texts), column)

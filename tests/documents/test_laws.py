@@ -46,14 +46,14 @@ def test_a_document_keeps_each_byte(tmp_path, name):
         for encoding in ("utf-8",) if sample.part else ("utf-8", "utf-8-sig"):
             raw = sample.packed(sample.content.replace("\n", line_end).encode(encoding))
             document = read(tmp_path, sample.suffix, raw, sample.column)
-            assert document.replaced({}) == raw and ("«" in sample.text or translated(document) == raw)
+            assert document.written({}) == raw and ("«" in sample.text or translated(document) == raw)
             sizes.add(len(document.units))
     assert len(sizes) == 1
 
 
 def test_other_parts_of_an_archive_stay(tmp_path):
     document = read(tmp_path, ".docx", archive("word/document.xml", DOCX))
-    old, new = (zipfile.ZipFile(io.BytesIO(raw)) for raw in (document.replaced({}), translated(document, in_german)))
+    old, new = (zipfile.ZipFile(io.BytesIO(raw)) for raw in (document.written({}), translated(document, in_german)))
     assert [(entry.filename, entry.compress_type) for entry in new.infolist()] == [
         (entry.filename, entry.compress_type) for entry in old.infolist()
     ]
@@ -116,7 +116,7 @@ def test_a_changed_document_comes_back_or_is_one_error(tmp_path, name, data):
     except DocumentError as error:
         assert str(error).startswith(f"{tmp_path}/a{sample.suffix}") and "\n" not in str(error)
     else:
-        assert document.replaced({}) == raw and ("«" in sample.text or translated(document) == raw)
+        assert document.written({}) == raw and ("«" in sample.text or translated(document) == raw)
 
 
 def xliff(content):
@@ -225,7 +225,7 @@ LONG = {
 def test_reading_and_writing_take_linear_time(tmp_path, suffix):
     def work(raw):
         document = read(tmp_path, suffix, raw, "text")
-        assert document.replaced({}) == (raw if isinstance(raw, bytes) else raw.encode())
+        assert document.written({}) == (raw if isinstance(raw, bytes) else raw.encode())
         translated(document, str.upper)
 
     for before, part, after in LONG[suffix]:

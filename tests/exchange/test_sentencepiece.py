@@ -1,5 +1,7 @@
 """SentencePiece models read as tokenizers, untrusted ones among them, and tokenizers written as such models."""
 
+import io
+
 import pytest
 import sentencepiece
 from marian_files import train_pieces
@@ -11,7 +13,7 @@ from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.errors import ConfigError
 from mt_cli.exchange.sentencepiece import model_file, read_pieces, tokenizer_of
-from mt_cli.tokenizer.sentencepiece import BPE, BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED
+from mt_cli.tokenizer.sentencepiece import BPE, BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, SentencePieces
 from mt_cli.tokenizer.special_tokens import BYTES
 from mt_cli.tokenizer.tokenizer import Tokenizer
 from mt_cli.tokenizer.training import train_tokenizer
@@ -40,9 +42,20 @@ def imported(path):
     return theirs, ours, [1 if index == unknown else 4 + index - (index > unknown) for index in range(len(names))]
 
 
+@pytest.mark.parametrize(("rule", "accent"), [("identity", "e\u0301"), ("nmt_nfkc", "é")])
+def test_text_is_cleaned_as_far_as_it_makes_no_difference(rule, accent):
+    model, options = io.BytesIO(), {"vocab_size": 20, "hard_vocab_limit": False, "minloglevel": 2}
+    sentences = iter(["un café noir"] * 20)
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=sentences, model_writer=model, normalization_rule_name=rule, **options
+    )
+    tokenizer = Tokenizer(SentencePieces(model.getvalue(), ["▁"]))
+    assert tokenizer.cleaned("cafe\u0301 no\u00adir") == f"caf{accent} no\u00adir"
+
+
 @pytest.mark.parametrize("algorithm", ["bpe", "unigram"])
 def test_a_vocabulary_with_its_spaces_is_a_sentencepiece_model(processor, algorithm):
-    config = TokenizerConfig(algorithm=algorithm, vocab_size=900, spacing="sentencepiece")
+    config = TokenizerConfig(algorithm=algorithm, vocab_size=900, spacing="sentencepiece", clean=False)
     ours = reread(train_tokenizer(LINES, config, ["<2de>"]), config, ["<2de>"])
     theirs = processor(model_file(ours))
     assert [theirs.id_to_piece(index) for index in range(theirs.vocab_size())] == ours.tokens(range(ours.vocab_size))
@@ -58,7 +71,7 @@ def test_a_vocabulary_with_its_spaces_is_a_sentencepiece_model(processor, algori
 
 @pytest.mark.parametrize("key", ["normalize", "letters", "byte_fallback", "algorithm"])
 def test_what_sentencepiece_cannot_do_is_refused_by_name(tiny_tree, key):
-    wrong = {"normalize": ("nfc",), "letters": {"a": "e"}, "byte_fallback": False, "algorithm": "word_level"}
+    wrong = {"normalize": ("nfkc",), "letters": {"a": "e"}, "byte_fallback": False, "algorithm": "word_level"}
     tiny_tree["tokenizer"] = {"algorithm": "bpe", "spacing": "sentencepiece", key: wrong[key]}
     with pytest.raises(ConfigError, match=rf"tokenizer\.{key}: |bpe or unigram"):
         parse_config(tiny_tree, "x.yaml")

@@ -210,7 +210,7 @@ def test_letters_of_a_child_are_its_own_for_one_language(child, mt, tmp_path):
     assert tokenizer.decode(tokenizer.encode(["xo É"])) == ["xö E"]
     assert before.decode(before.encode(["xo É"])) == ["xo É"]
     report = json.loads((tmp_path / "runs/lettered/report.json").read_text(encoding="utf-8"))
-    assert "normalize:nfc+é>e+o>ö" in report["bleu"]["signature"]
+    assert "normalize:é>e+o>ö" in report["bleu"]["signature"]
     for target, expected in (("xx", {"é": "e", "o": "ö"}), ("yy", {})):
         settings = f"corpus.target={target}", f"name=child-{target}", "init.run=runs/lettered", "training.max_steps=1"
         status, _, err = child(*settings)

@@ -200,6 +200,8 @@ def test_bytes_that_are_no_text_are_refused(tmp_path, name, content, place):
         ("a.csv", b"sep=;\na;b\n", "line 1: .*semicolons"),
         ("a.jsonl", b'{"en": "a", "it": "b"}\n{"en": \n', "line 2"),
         ("a.jsonl", b'{"en": "a", "de": "b"}\n', "line 1: .*'it'.*`columns`"),
+        ("a.jsonl", b'{"en": "a", "it": "b", "en": "c"}\n', "line 1: .*'en' is twice"),
+        ("a.json", b'[{"en": "a", "it": "b"},\n {"en": "a", "it": "b", "it": "c"}]', "line [12]: .*'it' is twice"),
         ("a.jsonl", b'{"a":' * 100_000 + b"\n", "line 1"),
         ("a.json", b'[{"en": "a",\n "it"}]', "line 2"),
         ("a.json", b'[\n{"en": "a", "it": "b"},\n\n{"en": "c"}]', "line 4: no column 'it'"),

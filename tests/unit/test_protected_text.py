@@ -3,6 +3,7 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from linear import assert_linear
 
 from mt_cli.config.sections import Config, DecodingConfig, ModelConfig, TokenizerConfig
 from mt_cli.corpus.protected_text import PATTERNS, RESERVED, Protection
@@ -192,3 +193,13 @@ def test_without_protection_reserved_characters_are_ordinary_text():
     tokenizer = train_tokenizer(WORDS, TokenizerConfig(algorithm="bpe", vocab_size=400))
     texts = [f"a {RESERVED[0]} file", RESERVED[1]]
     assert tokenizer.decode(tokenizer.encode(texts)) == texts and tokenizer.reserved_ids == []
+
+
+def test_spans_come_back_in_linear_time():
+    def work(text):
+        protected = ALL.protect(text)
+        assert protected.original == text
+        for place in range(0, len(protected.text), 10):
+            protected.part(place, protected.text[place : place + 10])
+
+    assert_linear(work, "{a} b ".__mul__, size=2000)

@@ -21,7 +21,7 @@ few_examples = settings(max_examples=30)
 
 
 def trained(algorithm, texts=TEXTS, **options):
-    options.setdefault("vocab_size", 500 if algorithm in SUBWORDS else None)
+    options = {"vocab_size": 500 if algorithm in SUBWORDS else None, "clean": False} | options
     return train_tokenizer(texts, TokenizerConfig(algorithm=algorithm, **options))
 
 

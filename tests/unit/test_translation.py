@@ -1,18 +1,23 @@
 import re
+import unicodedata
 from dataclasses import replace
 from itertools import product
 
 import pytest
 import torch
-from hypothesis import assume, example, given
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from linear import assert_linear
+from tiny_models import tiny_model
 
 from mt_cli.config.sections import DecodingConfig, TokenizerConfig
 from mt_cli.config.tags import Tagging
+from mt_cli.corpus.clean_text import cleaned
 from mt_cli.corpus.languages import SPACELESS
+from mt_cli.corpus.protected_text import Protection
 from mt_cli.corpus.sentences import SentencesSeen, has_letters, has_words, sentences_of
-from mt_cli.decoding.engine import ForcedDecoding
+from mt_cli.decoding.constraints import ReservedIds
+from mt_cli.decoding.engine import ForcedDecoding, TransformerEngine
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.training import train_tokenizer
@@ -105,7 +110,7 @@ def test_abbreviations_and_marks_are_those_of_the_language(language, sentences):
     assert [sentence for sentence, _ in sentences_of(" ".join(sentences), language)] == sentences
 
 
-@pytest.mark.parametrize("part", ["A. ", "1. ", "It. ", ". ", "¿", "字。", "ab, ", "ab ab "])
+@pytest.mark.parametrize("part", ["A. ", "1. ", "It. ", "{a} ", ". ", "¿", "字。", "ab, ", "ab ab "])
 def test_work_on_a_line_takes_time_in_proportion_to_it(pieces, part):
     assert_linear(sentences_of, part.__mul__)
     assert_linear(split_point, part.__mul__)
@@ -181,7 +186,7 @@ def tagged_pieces():
 def test_what_is_repeated_is_aligned_with_itself(pieces, text, max_tokens):
     assume(has_letters(text))
     item = translated(Parrot(), pieces, text, max_tokens, with_details=True)
-    line = " ".join(text.split())
+    line = " ".join(cleaned(text).split())
     assert item.text == line
     every_pair = product(range(len(units(line))), repeat=2)
     with_words = {(row, row) for row, (start, end) in enumerate(units(line)) if has_words(line[start:end])}
@@ -224,6 +229,42 @@ def test_lines_are_split_into_parts_such_as_the_model_has_learned(pieces, seen, 
         (item,) = translator.translate_fully(["Ab ba. Ab ba? Ab. Ab ba?"], split_sentences=chosen)
         assert len(item.segments) == expected
         assert item.text == "Ab ba. Ab ba? Ab. Ab ba?"
+
+
+WORDS = ["Un", "été", "à", "PRÉS.", "Où?", "(l’élève)", "réf.", "12.", "{été}", "می\u200cروم"]
+NOISE = st.sampled_from(["\u00ad", "\u200b", "\ufeff", "\u2060\u00ad", " \u200b ", "\ufeff ", ""])
+
+
+@pytest.fixture(scope="module", params=["word_level", "bpe"])
+def random_translator(request):
+    """Translator with random weights that protects what is in braces."""
+    config = TokenizerConfig(algorithm=request.param, vocab_size=400, shared=True)
+    tokenizer = train_tokenizer([" ".join(WORDS), " ".join(WORDS).lower()] * 3, config, has_reserved=True)
+    model = tiny_model(vocab_size=tokenizer.vocab_size, spread=20.0).eval()
+    engine = TransformerEngine(model, reserved=ReservedIds.of((tokenizer, tokenizer)))
+    options = DecodingConfig(beam_size=1, max_length=6, capitals="lower")
+    settings = {"languages": ("fr", "fr"), "protection": Protection(("braces",))}
+    return Translator(engine, (tokenizer, tokenizer), options, 12, **settings)
+
+
+@settings(max_examples=15)
+@given(words=st.lists(st.sampled_from(WORDS), min_size=1, max_size=14), data=st.data())
+def test_another_spelling_of_a_text_has_the_same_translation(random_translator, words, data):
+    written = []
+    for word in words:
+        spelled = word if word[0] == "{" else unicodedata.normalize("NFD", word)
+        noise, place = data.draw(NOISE), data.draw(st.integers(0, len(spelled)))
+        is_apart = " " in noise or word[0] == "{"
+        written.append(noise + " " + spelled if is_apart else spelled[:place] + noise + spelled[place:])
+    texts = " ".join(words), " ".join(written)
+    (first, second) = random_translator.translate_fully(texts, split_sentences=None if len(words) % 2 else True)
+    assert [part.ids for part in first.segments] == [part.ids for part in second.segments]
+    assert first.hypotheses == second.hypotheses
+
+
+def test_signs_are_no_unknown_words():
+    words = train_tokenizer(["ab cd"], TokenizerConfig())
+    assert translated(Parrot(), words, "ab $ xy. 👍", 99).unknown_words == ("xy",)
 
 
 @pytest.mark.parametrize("answer", ["ab\nab\rab\r\n", " ab  ab   ab "])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -129,6 +130,18 @@ class InvalidJsonError(CorpusError):
     """A file is not JSON, or not of the expected form."""
 
 
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Object of JSON; raises ValueError if it has a key twice, because one of the values would be lost."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        ((key, _),) = Counter(key for key, _ in pairs).most_common(1)
+        raise ValueError(f"the key {key!r:.60} is twice in one object")
+    return values
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object)
+
+
 def _objects(path: Path, advice: str) -> Iterator[tuple[int, Any]]:
     """Values of a JSON lines file or of an array, which is read at once, with the line where each begins."""
     with opened(path) as file:
@@ -143,7 +156,7 @@ def _objects(path: Path, advice: str) -> Iterator[tuple[int, Any]]:
         lines: Iterable[str] = read_lines(path)
         for number, line in enumerate(lines, start=1):
             if line.strip():
-                yield number, json.loads(line)
+                yield number, _DECODER.decode(line)
     except (ValueError, RecursionError) as error:
         line_number = getattr(error, "lineno", number) if is_array else number
         if not is_array and number == 1:
@@ -153,7 +166,7 @@ def _objects(path: Path, advice: str) -> Iterator[tuple[int, Any]]:
 
 def _elements(text: str) -> Iterator[tuple[int, Any]]:
     """Elements of a JSON array, with the line where each begins; raises ValueError if it is damaged."""
-    decoder, index, line, mark = json.JSONDecoder(), 0, 1, "["
+    index, line, mark = 0, 1, "["
     while True:
         start = _MARK.match(text, index)  # The bracket, or the comma before an element.
         assert start is not None
@@ -164,7 +177,7 @@ def _elements(text: str) -> Iterator[tuple[int, Any]]:
         if start[1] == "]" or (mark == "[" and text.startswith("]", index)):
             index += start[1] != "]"
             break
-        value, end = decoder.raw_decode(text, index)
+        value, end = _DECODER.raw_decode(text, index)
         yield line, value
         line += text.count("\n", index, end)
         index, mark = end, ","
