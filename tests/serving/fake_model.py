@@ -41,6 +41,9 @@ class KnownSentences:
     engine: object = None
     protection: object = field(default=UNPROTECTED)
 
+    def with_engine(self, engine):
+        return replace(self, engine=engine)
+
     def translate_fully(
         self, sentences, num_best=1, tag=None, with_details=False, split_sentences=False, keeps_marks=True
     ):
