@@ -305,8 +305,8 @@ class LineSplitter(NamedTuple):
 
 
 def unknown_words(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> tuple[str, ...]:
-    """Words of a text that are not in the vocabulary, from its ids."""
+    """Words of a text that are not in the vocabulary, from its ids; signs such as `%` are no words."""
     if UNK_ID not in ids:
         return ()
-    spans = zip(ids, tokenizer.spans(text), strict=True)
-    return tuple(text[start:end].strip() for index, (start, end) in spans if index == UNK_ID)
+    unknown = (span for index, span in zip(ids, tokenizer.spans(text), strict=True) if index == UNK_ID)
+    return tuple(text[start:end].strip() for start, end in unknown if has_words(text[start:end]))

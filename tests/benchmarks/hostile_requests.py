@@ -13,8 +13,9 @@ import json
 import sys
 import time
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -74,22 +75,26 @@ def requests(num_bytes: int) -> Iterator[tuple[str, Request]]:
     yield file("a.html of 2 million marks", b"<b>a</b>" * 2**20)
 
 
-def longest_wait(server: serving_server.Running, pid: int, request: Request, senders: int) -> str:
-    """Longest wait of a client while some send a request, CPU time of the server in it, memory, and answers."""
+def answers(server: serving_server.Running, request: Request, senders: int) -> list[int]:
+    """Status of each answer to a request that some clients send at once."""
     path, body, headers = request
-    waits, memory, short = [], 0, next(requests(1))[1]
     with ThreadPoolExecutor(senders) as pool:
-        sent = [pool.submit(server.ask, path, body, headers) for _ in range(senders)]
-        while not (waits and all(answer.done() for answer in sent)):
-            begun_at, used = time.monotonic(), time.clock_gettime((~pid << 3) | 2)  # The CPU clock of a process.
-            assert server.ask(*short)[0] == 200
-            waits.append((time.monotonic() - begun_at, time.clock_gettime((~pid << 3) | 2) - used))
-            memory = max(memory, memory_of(pid))
-            time.sleep(0.01)
-    statuses = [answer.result()[0] for answer in sent]
-    shown = ", ".join(f"{statuses.count(status)} x {status}" for status in sorted({*statuses}))
+        return [status for status, _, _ in pool.map(lambda _: server.ask(path, body, headers), range(senders))]
+
+
+def longest_wait(server: serving_server.Running, pid: int, request: Request, pool: Executor, senders: int) -> str:
+    """Longest wait of a client while some send a request, CPU time of the server in it, memory, and answers."""
+    (path, body, headers), waits, memory = next(requests(1))[1], [], 0
+    sent = pool.submit(answers, server, request, senders)
+    while not (waits and sent.done()):
+        begun_at, used = time.monotonic(), time.clock_gettime((~pid << 3) | 2)  # The CPU clock of a process.
+        assert server.ask(path, body, headers)[0] == 200
+        waits.append((time.monotonic() - begun_at, time.clock_gettime((~pid << 3) | 2) - used))
+        memory = max(memory, memory_of(pid))
+        time.sleep(0.01)
+    counts = ", ".join(f"{number} x {status}" for status, number in sorted(Counter(sent.result()).items()))
     wait, cpu = (1000 * max(values) for values in zip(*waits, strict=True))
-    return f"{wait:6,.0f} ms, {cpu:5,.0f} ms CPU, {memory / 2**20:6,.0f} MiB, {shown}"
+    return f"{wait:6,.0f} ms, {cpu:5,.0f} ms CPU, {memory / 2**20:6,.0f} MiB, {counts}"
 
 
 def memory_of(pid: int) -> int:
@@ -112,9 +117,10 @@ def main() -> None:
     process = get_context("spawn").Process(target=serve, args=(theirs,))
     process.start()
     server = serving_server.Running(None, int(ours.recv().rpartition(":")[2]))
-    for name, request in requests(options.file_mb * 2**20 - 100):
-        if options.only in name or name == "short text":
-            print(f"{name:28} {longest_wait(server, process.pid, request, options.senders)}", flush=True)
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:  # Clients do not wait for each other.
+        for name, request in requests(options.file_mb * 2**20 - 100):
+            if options.only in name or name == "short text":
+                print(f"{name:28} {longest_wait(server, process.pid, request, pool, options.senders)}", flush=True)
     ours.send(None)
 
 
