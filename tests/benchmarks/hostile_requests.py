@@ -75,26 +75,24 @@ def requests(num_bytes: int) -> Iterator[tuple[str, Request]]:
     yield file("a.html of 2 million marks", b"<b>a</b>" * 2**20)
 
 
-def answers(server: serving_server.Running, request: Request, senders: int) -> list[int]:
-    """Status of each answer to a request that some clients send at once."""
-    path, body, headers = request
+def statuses(server: serving_server.Running, request: Request, senders: int) -> Counter[int]:
+    """Number of answers with each status to a request that some clients send at once."""
     with ThreadPoolExecutor(senders) as pool:
-        return [status for status, _, _ in pool.map(lambda _: server.ask(path, body, headers), range(senders))]
+        return Counter(status for status, _, _ in pool.map(server.ask, *zip(*[request] * senders, strict=True)))
 
 
 def longest_wait(server: serving_server.Running, pid: int, request: Request, pool: Executor, senders: int) -> str:
     """Longest wait of a client while some send a request, CPU time of the server in it, memory, and answers."""
     (path, body, headers), waits, memory = next(requests(1))[1], [], 0
-    sent = pool.submit(answers, server, request, senders)
+    sent = pool.submit(statuses, server, request, senders)
     while not (waits and sent.done()):
         begun_at, used = time.monotonic(), time.clock_gettime((~pid << 3) | 2)  # The CPU clock of a process.
         assert server.ask(path, body, headers)[0] == 200
         waits.append((time.monotonic() - begun_at, time.clock_gettime((~pid << 3) | 2) - used))
         memory = max(memory, memory_of(pid))
         time.sleep(0.01)
-    counts = ", ".join(f"{number} x {status}" for status, number in sorted(Counter(sent.result()).items()))
     wait, cpu = (1000 * max(values) for values in zip(*waits, strict=True))
-    return f"{wait:6,.0f} ms, {cpu:5,.0f} ms CPU, {memory / 2**20:6,.0f} MiB, {counts}"
+    return f"{wait:6,.0f} ms, {cpu:5,.0f} ms CPU, {memory / 2**20:6,.0f} MiB, {dict(sent.result())}"
 
 
 def memory_of(pid: int) -> int:

@@ -315,7 +315,7 @@ def test_a_picture_of_the_page_is_small(page, visit, tmp_path, scheme):
     path.write_bytes(page.picture())
     with Image.open(path) as picture:
         assert picture.width == 1800
-        picture.convert("RGB").quantize(96, dither=Image.Dither.NONE).save(path, optimize=True)
+        picture.convert("RGB").quantize(224, dither=Image.Dither.NONE).save(path, optimize=True)
     assert path.stat().st_size <= 60 * 1024
 
 
