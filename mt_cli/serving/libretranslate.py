@@ -154,7 +154,8 @@ async def translate_upload(request: Request) -> Response:
 
         max_bytes = limits.max_file_bytes + _BYTES_BESIDE_FILE
         content = await read_body(request, max_bytes, limits.file_seconds, keep)
-        fields = await read_fields(request, content)
+        async with service.upload_memory.parsing:
+            fields = await read_fields(request, content)
         del content
         if not is_admitted:
             service.admit(request, _key_of(fields))
