@@ -5,13 +5,17 @@ Only the search is computed by the server, whose scheduler puts it in batches wi
 
 from __future__ import annotations
 
+import os
 import pickle
 import signal
+import sys
+import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from multiprocessing import get_all_start_methods, get_context
+from multiprocessing import get_all_start_methods, get_context, parent_process
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -42,8 +46,11 @@ class Server:
 
     def ask(self, name: str, *arguments: Any) -> Any:
         """Answer to a question; raises RequestError if that is the answer."""
-        self._pipe.send_bytes(pickle.dumps((name, arguments)))
-        answer = pickle.loads(self._pipe.recv_bytes())
+        try:
+            self._pipe.send_bytes(pickle.dumps((name, arguments)))
+            answer = pickle.loads(self._pipe.recv_bytes())
+        except (EOFError, ConnectionError):  # The server has ended.
+            sys.exit(1)
         if isinstance(answer, RequestError):
             raise answer
         return answer
@@ -147,8 +154,16 @@ def _answer(question: Callable[[], Any]) -> Any:
         return error if isinstance(error, RequestError) else RequestError(str(error))
 
 
+def _end_with_server() -> None:
+    server = parent_process()
+    assert server is not None
+    server.join()
+    os._exit(1)
+
+
 def _work(pipe: Connection, work: Callable[..., Any], arguments: Sequence[Any]) -> None:
     set_handlers(dict.fromkeys(STOPS, signal.SIG_IGN))  # The server finishes what it has begun.
+    threading.Thread(target=_end_with_server, daemon=True).start()
     outcome: tuple[str, Any]
     try:
         outcome = "done", work(Server(pipe), *arguments)
@@ -159,4 +174,5 @@ def _work(pipe: Connection, work: Callable[..., Any], arguments: Sequence[Any]) 
     except Exception as error:
         say(f"mt: a file failed:\n{''.join(traceback.format_tb(error.__traceback__))}{type(error).__name__}")
         outcome = "failed", RequestError("the server has a problem; its log says more", 500)
-    pipe.send_bytes(pickle.dumps(outcome))
+    with suppress(ConnectionError):
+        pipe.send_bytes(pickle.dumps(outcome))
