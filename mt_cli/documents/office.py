@@ -21,7 +21,7 @@ from mt_cli.runtime.files import read_regular, reading
 
 _PARTS = re.compile(r"word/(?:document|header\d*|footer\d*|footnotes|endnotes)\.xml|content\.xml|styles\.xml")
 _PREFIXES = ("w:", "office:")
-_MOST_PARTS = 10_000
+MAX_PARTS = 10_000
 MAX_ARCHIVE_BYTES = 2**28
 """Most bytes of an archive, which may have pictures, and of its content."""
 _HIGHEST_RATIO = 200
@@ -68,7 +68,7 @@ def _translated_parts(path: Path, archive: bytes) -> dict[str, str]:
             entries = file.infolist()
             size = sum(entry.file_size for entry in entries)
             most_bytes = min(MAX_ARCHIVE_BYTES, max(_HARMLESS, _HIGHEST_RATIO * len(archive)))
-            if size > most_bytes or len(entries) > _MOST_PARTS:
+            if size > most_bytes or len(entries) > MAX_PARTS:
                 raise DocumentError(f"{path}: its {len(entries):,} parts have {size:,} bytes, which is too much")
             size_of_text = sum(entry.file_size for entry in entries if _PARTS.fullmatch(entry.filename))
             if size_of_text > MAX_BYTES:

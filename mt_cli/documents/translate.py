@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
@@ -21,10 +22,11 @@ from mt_cli.documents.texts import lines_of, with_lines
 from mt_cli.errors import InputError, MtError, reason
 from mt_cli.runtime.console import Progress, listed, say
 from mt_cli.runtime.files import flush, read_regular, reading, real_path, write_bytes, write_output, writing
-from mt_cli.translation.drafts import SPANS_LOST, SPANS_REORDERED, Draft, drafts_with_marks
-from mt_cli.translation.inline_marks import InlineMarks
+from mt_cli.translation.drafts import SPANS_LOST, SPANS_REORDERED, Draft, drafts_with_marks, lost_spans
+from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks
 from mt_cli.translation.lines import Translation
 from mt_cli.translation.stream import blocks, notices_on, unknown_words_note
+from mt_cli.translation.texts import TextTranslation, translations_of
 from mt_cli.translation.translator import Translator
 
 RECORD = ".mt-translated.jsonl"
@@ -64,6 +66,11 @@ class Job:
             note = unknown_words_note(item.unknown_words)
             self.notes_on_words.update([note] if len(self.notes_on_words) < _MOST_NOTES_ON_WORDS else ())
             yield note if note in self.notes_on_words else "words that are not in the vocabulary"
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """Source language, and target language of the last model."""
+        return self.options.languages[0], (self.then.languages if self.then else self.options.languages)[1]
 
     @property
     def notes(self) -> Mapping[str, str]:
@@ -163,11 +170,19 @@ def translated(path: Path, job: Job) -> bytes:
 
 def translated_document(document: Document, name: str, job: Job) -> bytes:
     """Bytes of a translated document; raises DocumentError, with the name, if its encoding lacks a character."""
-    return translated_documents([document], name, job)[0]
+    return translated_documents([document], name, job)[0].content
 
 
-def translated_documents(documents: Sequence[Document], name: str, job: Job) -> list[bytes]:
-    """Bytes of translated documents of one format, whose texts are translated together."""
+class TranslatedDocument(NamedTuple):
+    """Bytes of a translated document."""
+
+    content: bytes
+    lost_spans: Sequence[str]
+    """Marks and protected spans that the translations lack."""
+
+
+def translated_documents(documents: Sequence[Document], name: str, job: Job) -> list[TranslatedDocument]:
+    """Translations of documents of one format, whose texts are translated together."""
     if not documents:
         return []
     lines, is_block = list[dict[int, list[str]]](), dict[str, bool]()
@@ -191,8 +206,12 @@ def _written(
     translations: Mapping[str, Draft],
     copied: Collection[str],
     job: Job,
-) -> bytes:
-    """Bytes of a document with the drafts of its chosen units, by the lines of each; `copied` are no language."""
+) -> TranslatedDocument:
+    """A document with the drafts of its chosen units, by the lines of each; `copied` are no language."""
+    marks = InlineMarks(document.marks, job.translator.protection)
+    lost = [
+        span for of_unit in lines.values() for line in of_unit for span in lost_spans(line, translations[line], marks)
+    ]
     written = [index for index in lines if any(line not in copied for line in lines[index])]
     texts, for_review, places = dict[int, list[str]](), set[int](), [*document.places()]
     for index in written:
@@ -216,7 +235,7 @@ def _written(
         | {"not translated": len(written) - len(texts)}
     )
     try:
-        return document.written(texts, for_review)
+        return TranslatedDocument(document.written(texts, for_review), lost)
     except DocumentError as error:
         raise DocumentError(f"{name}: {error}") from None
 
@@ -230,6 +249,14 @@ def _translations(is_block: Mapping[str, bool], kinds: Sequence[str], job: Job) 
                 drafts.update(zip(block, drafts_of(block, kinds, job, splits), strict=True))
                 bar.advance(len(block))
     return drafts
+
+
+def translate_texts(job: Job | None, texts: Iterable[str]) -> list[TextTranslation]:
+    """Translations of plain texts, sentence by sentence; without a job, they stay as they are."""
+    if job is None:
+        return translations_of(texts, ("", ""), lambda sentences: [Draft(sentence) for sentence in sentences])
+    draft = partial(drafts_of, kinds=PLACEHOLDERS, job=job)
+    return translations_of(texts, job.languages, draft, job.translator.protection)
 
 
 def drafts_of(lines: Sequence[str], kinds: Sequence[str], job: Job, split_sentences: bool = False) -> list[Draft]:

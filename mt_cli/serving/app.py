@@ -16,7 +16,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -24,7 +24,7 @@ from mt_cli.errors import DeviceMemoryError, MtError
 from mt_cli.runtime.console import say
 from mt_cli.runtime.devices import is_out_of_memory
 from mt_cli.serving import libretranslate, native
-from mt_cli.serving.errors import RequestCancelled, RequestError
+from mt_cli.serving.errors import Answer, RequestCancelled, RequestError
 from mt_cli.serving.files import FileStore
 from mt_cli.serving.libretranslate import key_of, service_of
 from mt_cli.serving.metrics import CONTENT_TYPE
@@ -118,7 +118,7 @@ async def _metrics(request: Request) -> Response:
 
 
 async def _openapi(request: Request) -> Response:
-    return JSONResponse(openapi(service_of(request).limits))
+    return Answer(openapi(service_of(request).limits))
 
 
 async def _docs(request: Request) -> Response:
@@ -157,7 +157,7 @@ def _too_little_memory() -> Response:
 
 def _refusal(message: str, status: int, retry_seconds: int | None = None, columns: Sequence[str] = ()) -> Response:
     headers = {"Retry-After": str(retry_seconds)} if retry_seconds is not None else {}
-    return JSONResponse({"error": message} | ({"columns": columns} if columns else {}), status, headers)
+    return Answer({"error": message} | ({"columns": columns} if columns else {}), status, headers)
 
 
 def _answer_without_route(request: Request, error: Exception) -> Response:

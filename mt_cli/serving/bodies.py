@@ -18,6 +18,8 @@ from mt_cli.serving.models import AUTO
 Body = TypeVar("Body", bound=BaseModel)
 _MOST_DRAINED_BYTES = 2**26
 _MAX_FIELDS = 32
+_PARSED_AT_ONCE = 2**14
+"""Bytes of a form that are parsed without a break, which takes some milliseconds at most."""
 
 
 _Format = Annotated[
@@ -125,7 +127,10 @@ async def read_fields(request: Request, content: bytes) -> dict[str, Any]:
     """Fields of a form; files are `Upload` objects. Raises RequestError for a form that is not well formed."""
 
     async def stream() -> AsyncGenerator[bytes, None]:
-        yield content
+        for start in range(0, len(content), _PARSED_AT_ONCE):
+            yield content[start : start + _PARSED_AT_ONCE]
+            await asyncio.sleep(0)  # Other requests have their turn.
+        yield b""
 
     kind = media_type(request)
     try:

@@ -16,25 +16,28 @@ from pathlib import Path
 from typing import NamedTuple
 from zipfile import BadZipFile, ZipFile
 
-from mt_cli.documents.document import Document, Options, read_content
+from mt_cli.documents.document import MAX_BYTES, Options, read_content
 from mt_cli.documents.formats import READERS, read_document
-from mt_cli.documents.html import html_document
+from mt_cli.documents.office import MAX_PARTS
 from mt_cli.documents.tables import ColumnError
-from mt_cli.documents.translate import Job, translated_document, translated_documents
-from mt_cli.errors import InputError, MtError
+from mt_cli.documents.translate import Job, translate_texts, translated_document
+from mt_cli.errors import MtError
 from mt_cli.runtime.console import listed
 from mt_cli.serving.bodies import FileBody, Upload
 from mt_cli.serving.errors import RequestError
 from mt_cli.serving.models import AUTO, Route
+from mt_cli.serving.processes import Engines, Server, in_process
 from mt_cli.serving.scheduling import Ticket
-from mt_cli.serving.service import Service
-from mt_cli.serving.translations import TextTranslation, translate_texts
+from mt_cli.serving.service import DETECTED_CHARACTERS, Service
+from mt_cli.serving.texts import plain_text
 from mt_cli.translation.drafts import SPANS_LOST
-from mt_cli.translation.inline_tags import LIKE_TAG
+from mt_cli.translation.texts import TextTranslation
 
 SUFFIXES = (".txt", *READERS)
 """Suffixes of files that can be translated."""
 _ARCHIVES = (".docx", ".odt")
+_ENTRY = b"PK\1\2"
+"""First bytes of each entry of an archive's table of contents."""
 _SECONDS_KEPT = 3600.0
 _MOST_FILES = 200
 _MOST_BYTES = 2**29
@@ -69,27 +72,20 @@ class FileStore:
         """Remove the files."""
         self._folder.cleanup()
 
-    def write(self, content: bytes, suffix: str) -> Path:
-        """Write a file under a name that cannot be guessed; raises RequestError (507) if that is not possible."""
-        path = Path(self._folder.name) / (secrets.token_urlsafe(24) + suffix)
-        try:
-            path.parent.mkdir(0o700, exist_ok=True)  # Systems remove temporary folders that nobody uses for days.
-            path.write_bytes(content)
-        except OSError:
-            path.unlink(missing_ok=True)
-            raise RequestError("the file cannot be stored; the disk of the server may be full", 507) from None
-        return path
+    def path(self, suffix: str) -> Path:
+        """Path for a new file, with a name that cannot be guessed."""
+        return Path(self._folder.name) / (secrets.token_urlsafe(24) + suffix)
 
-    def add(self, content: bytes, name: str) -> str:
-        """Store a file; return the name to fetch it by. The oldest files make room for it."""
+    def add(self, path: Path, name: str) -> str:
+        """Keep a file of the folder; return the name to fetch it by. The oldest files make room for it."""
         self._remove_expired()
+        num_bytes = path.stat().st_size
         while self._files and (
             len(self._files) >= _MOST_FILES
-            or sum(file.num_bytes for file in self._files.values()) + len(content) > _MOST_BYTES
+            or sum(file.num_bytes for file in self._files.values()) + num_bytes > _MOST_BYTES
         ):
             self._remove(next(iter(self._files)))
-        path = self.write(content, Path(name).suffix.lower())
-        self._files[path.name] = StoredFile(path, name, len(content), time.monotonic() + _SECONDS_KEPT)
+        self._files[path.name] = StoredFile(path, name, num_bytes, time.monotonic() + _SECONDS_KEPT)
         return path.name
 
     def get(self, token: str) -> StoredFile:
@@ -108,6 +104,17 @@ class FileStore:
         self._files.pop(token).path.unlink(missing_ok=True)
 
 
+def written(path: Path, content: bytes, notes: Sequence[str] = ()) -> Sequence[str]:
+    """Write a file of the store and return the notes on it; raises RequestError (507) if that is not possible."""
+    try:
+        path.parent.mkdir(0o700, exist_ok=True)  # Systems remove temporary folders that nobody uses for days.
+        path.write_bytes(content)
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise RequestError("the file cannot be stored; the disk of the server may be full", 507) from None
+    return notes
+
+
 def suffix_of(name: str) -> str:
     """Suffix of a file that can be translated; raises RequestError (415) for other files."""
     suffix = Path(name.replace("\\", "/")).suffix.lower()
@@ -119,6 +126,8 @@ def suffix_of(name: str) -> str:
 def unpacked_size(file: Upload) -> int:
     """Number of bytes of a file; of an archive, as many as are unpacked at most."""
     if suffix_of(file.name) in _ARCHIVES:
+        if file.content.count(_ENTRY) > MAX_PARTS:  # Its table of contents takes much memory.
+            return MAX_BYTES
         with suppress(BadZipFile, ValueError, RuntimeError, OSError), ZipFile(io.BytesIO(file.content)) as archive:
             return sum(entry.file_size for entry in archive.infolist())
     return len(file.content)  # A damaged archive is refused when it is read.
@@ -127,7 +136,7 @@ def unpacked_size(file: Upload) -> int:
 class FileTranslation(NamedTuple):
     """Translation of a file."""
 
-    content: bytes
+    path: Path
     name: str
     """Name of the translated file, such as `report.de.docx`."""
     route: Route
@@ -136,25 +145,56 @@ class FileTranslation(NamedTuple):
 
 
 def translate_file(service: Service, store: FileStore, body: FileBody, ticket: Ticket) -> FileTranslation:
-    """Translate a file.
+    """Translate a file in a process of its own.
 
     Raises RequestError for a damaged file, and for a table of which no column is chosen; its `columns` then have the
     names.
     """
     suffix = suffix_of(body.file.name)
     stem = Path(body.file.name.replace("\\", "/")).stem[:100] or "document"
+    engines, routes = Engines(), list[Route]()
+
+    def choose(text: str) -> Job | None:
+        routes[:] = [service.choose(body.source, body.target, body.model or None, text)]
+        return engines.sent(service.job(routes[0], ticket))
+
+    is_detected = body.source in (None, "", AUTO)
     with service.documents.turn(unpacked_size(body.file), ticket):
-        path = store.write(body.file.content, suffix)
+        path = store.path(suffix)
+        output = store.path(suffix)
         try:
-            content, route, notes = _translated(service, body, path, ticket)
-        except RequestError:
+            written(path, body.file.content)
+            arguments = path, output, f"{stem}{suffix}", body.column or None, is_detected
+            notes = in_process(translated_file, arguments, {"choose": choose, "compute": engines.compute}, ticket)
+        except BaseException:
+            output.unlink(missing_ok=True)
             raise
-        except MtError as error:
-            message = str(error).replace(str(path), f"{stem}{suffix}").replace("--column", "`column`")
-            raise RequestError(message, columns=_columns(error)) from None
         finally:
             path.unlink(missing_ok=True)
-    return FileTranslation(content, f"{stem}.{route.direction.target}{suffix}", route, notes)
+    return FileTranslation(output, f"{stem}.{routes[0].direction.target}{suffix}", routes[0], notes)
+
+
+def translated_file(
+    server: Server, path: Path, output: Path, name: str, column: str | None, is_detected: bool
+) -> Sequence[str]:
+    """Write the translation of a file, in a process of its own; return notes on it."""
+    try:
+        if path.suffix == ".txt":
+            text, encoding, mark = read_content(path)
+            (item,) = translate_texts(server.job(server.ask("choose", text[:DETECTED_CHARACTERS])), [text])
+            return written(output, mark + item.text().encode(encoding), _notes(item))
+        options = Options(column=column)
+        document = read_document(path, options) if is_detected else None
+        job = server.job(server.ask("choose", plain_text(document)[:DETECTED_CHARACTERS] if document else ""))
+        if job is None:
+            return written(output, path.read_bytes())
+        content = translated_document(read_document(path, replace(options, languages=job.languages)), str(path), job)
+        return written(output, content, [note.replace(f"{path}, ", "") for note in job.notes.values()])
+    except RequestError:
+        raise
+    except MtError as error:
+        message = str(error).replace(str(path), name).replace("--column", "`column`")
+        raise RequestError(message, columns=_columns(error)) from None
 
 
 def _columns(error: MtError) -> Sequence[str]:
@@ -162,30 +202,6 @@ def _columns(error: MtError) -> Sequence[str]:
     if isinstance(error, ColumnError) and sum(len(name) + 1 for name in error.names) <= _MOST_CHARACTERS_OF_NAMES:
         return error.names
     return ()
-
-
-def _translated(service: Service, body: FileBody, path: Path, ticket: Ticket) -> tuple[bytes, Route, Sequence[str]]:
-    """Content of the translated file, its route, and notes on it."""
-
-    def choose(text: str) -> tuple[Route, Job | None]:
-        route = service.choose(body.source, body.target, body.model or None, text)
-        return route, service.job(route, ticket)
-
-    if path.suffix == ".txt":
-        text, encoding, mark = read_content(path)
-        route, job = choose(text)
-        (item,) = translate_texts(job, [text], route.direction, ticket)
-        return mark + item.text().encode(encoding), route, _notes(item)
-    options = Options(column=body.column or None)
-    is_detected = body.source in (None, "", AUTO)
-    route, job = choose(plain_text(read_document(path, options)) if is_detected else "")
-    ticket.check()
-    if job is None:
-        return body.file.content, route, ()
-    languages = route.choices[0].direction.source, route.choices[-1].direction.target
-    document = read_document(path, replace(options, languages=languages))
-    content = translated_document(document, str(path), job)
-    return content, route, [note.replace(f"{path}, ", "") for note in job.notes.values()]
 
 
 def _notes(item: TextTranslation) -> list[str]:
@@ -196,23 +212,3 @@ def _notes(item: TextTranslation) -> list[str]:
         if problem := draft.problem or (SPANS_LOST if item.lost.get(row.text) else None):
             places[problem].append(f"line {line:,}")
     return [f"review {listed(list(dict.fromkeys(lines)))}: {problem}" for problem, lines in places.items()]
-
-
-def plain_text(document: Document) -> str:
-    """Texts of a document without tags."""
-    return LIKE_TAG.sub(" ", "\n".join(text for unit in document.units for text in unit.texts))
-
-
-def read_pages(texts: Sequence[str]) -> list[Document]:
-    """Pages of HTML, or parts of pages; raises RequestError if a tag is cut off."""
-    try:
-        return [html_document(text) for text in texts]
-    except InputError as error:
-        raise RequestError(str(error)) from None
-
-
-def translate_pages(job: Job | None, documents: Sequence[Document]) -> list[str]:
-    """Translations of pages, all in one search."""
-    if job is None:
-        return [document.content for document in documents]
-    return [content.decode("utf-8") for content in translated_documents(documents, "html", job)]

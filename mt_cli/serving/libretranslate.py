@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import FileResponse, Response
 
 from mt_cli.corpus.languages import language_name
 from mt_cli.serving.bodies import (
@@ -22,20 +22,13 @@ from mt_cli.serving.bodies import (
     read_body,
     read_fields,
 )
-from mt_cli.serving.errors import RequestError
-from mt_cli.serving.files import (
-    SUFFIXES,
-    FileStore,
-    FileTranslation,
-    plain_text,
-    read_pages,
-    translate_file,
-    translate_pages,
-)
+from mt_cli.serving.errors import Answer, RequestError
+from mt_cli.serving.files import SUFFIXES, FileStore, FileTranslation, translate_file
 from mt_cli.serving.models import AUTO, Route
 from mt_cli.serving.scheduling import Ticket
 from mt_cli.serving.service import Service
-from mt_cli.serving.translations import translate_texts
+from mt_cli.serving.texts import Page, plain_text, read_texts, translations
+from mt_cli.translation.texts import TextTranslation
 
 _BYTES_BESIDE_FILE = 2**16
 _BYTES_WITHOUT_KEY = 2**16
@@ -50,7 +43,7 @@ _LEAST_SHOWN = 0.01
 async def languages(request: Request) -> Response:
     """All languages, each with the targets that it is translated into; Weblate asks for those of targets, too."""
     targets = service_of(request).models.targets
-    return JSONResponse([{"code": code, "name": language_name(code), "targets": targets[code]} for code in targets])
+    return Answer([{"code": code, "name": language_name(code), "targets": targets[code]} for code in targets])
 
 
 async def translate(request: Request) -> Response:
@@ -60,35 +53,29 @@ async def translate(request: Request) -> Response:
     texts = [body.q] if isinstance(body.q, str) else body.q
     service.check_texts(texts, 0)
     num_alternatives = min(body.alternatives, service.limits.max_alternatives)  # Its clients ask for any number.
-    is_html = body.format == "html"
 
     def work(ticket: Ticket) -> dict[str, Any]:
-        pages = read_pages(texts) if is_html else []
+        given = read_texts(texts, body.format)
         routes: list[Route] = []
         groups: dict[Route, list[int]] = {}
-        for index, text in enumerate(map(plain_text, pages) if is_html else texts):
+        for index, text in enumerate(given):
             ticket.check()
-            routes.append(service.choose(body.source, body.target, None, text))
+            routes.append(service.choose(body.source, body.target, None, plain_text(text)))
             groups.setdefault(routes[-1]._replace(confidence=None), []).append(index)
-        answers: dict[int, tuple[str, list[str], list[str]]] = {}
+        by_index: dict[int, TextTranslation | Page] = {}
         for route, indices in groups.items():
-            job = service.job(route, ticket, num_best=1 + num_alternatives * (not is_html))
-            if is_html:
-                contents = translate_pages(job, [pages[index] for index in indices])
-                answers.update((index, (content, [], [])) for index, content in zip(indices, contents, strict=True))
-                continue
-            items = translate_texts(job, [texts[index] for index in indices], route.direction, ticket)
-            for index, item in zip(indices, items, strict=True):
-                answers[index] = item.text(), item.alternatives(num_alternatives), item.lost_spans
-        ordered = [answers[index] for index in range(len(texts))]
-        rows = {"translatedText": [translated for translated, _, _ in ordered], **_routed(routes, body.source)}
+            job = service.job(route, ticket, num_best=1 + num_alternatives * (body.format == "text"))
+            of_route = translations(job, [given[index] for index in indices], ticket)
+            by_index.update(zip(indices, of_route, strict=True))
+        items = [by_index[index] for index in range(len(texts))]
+        rows = {"translatedText": [item.text() for item in items], **_routed(routes, body.source)}
         if num_alternatives:
-            rows["alternatives"] = [others for _, others, _ in ordered]
-        if any(lost for _, _, lost in ordered):
-            rows["lost_spans"] = [lost for _, _, lost in ordered]
+            rows["alternatives"] = [item.alternatives(num_alternatives) for item in items]
+        if any(item.lost_spans for item in items):
+            rows["lost_spans"] = [item.lost_spans for item in items]
         return rows if isinstance(body.q, list) else {key: values[0] for key, values in rows.items()}
 
-    return JSONResponse(await service.run(request, work, service.limits.text_seconds))
+    return Answer(await service.run(request, work, service.limits.text_seconds))
 
 
 def _routed(routes: Sequence[Route], source: str | None) -> dict[str, Sequence[Any]]:
@@ -114,12 +101,12 @@ async def detect(request: Request) -> Response:
         shown = [row for row in ranked if row[1] >= _LEAST_SHOWN] or ranked[:1]
         return [{"confidence": round(100 * share, 1), "language": code} for code, share in shown]
 
-    return JSONResponse(await service.run(request, work, service.limits.text_seconds))
+    return Answer(await service.run(request, work, service.limits.text_seconds))
 
 
 async def health(request: Request) -> Response:
     """Tell that the server answers."""
-    return JSONResponse({"status": "ok"})
+    return Answer({"status": "ok"})
 
 
 async def frontend_settings(request: Request) -> Response:
@@ -128,7 +115,7 @@ async def frontend_settings(request: Request) -> Response:
     source, target = service.models.directions[0]
     needs_key = bool(service.keys.digests)
     shown = {code: {"code": code, "name": language_name(code)} for code in (source, target)}
-    return JSONResponse(
+    return Answer(
         {
             "apiKeys": needs_key,
             "charLimit": service.limits.max_characters,
@@ -167,7 +154,8 @@ async def translate_upload(request: Request) -> Response:
 
         max_bytes = limits.max_file_bytes + _BYTES_BESIDE_FILE
         content = await read_body(request, max_bytes, limits.file_seconds, keep)
-        fields = await read_fields(request, content)
+        async with service.upload_memory.parsing:
+            fields = await read_fields(request, content)
         del content
         if not is_admitted:
             service.admit(request, _key_of(fields))
@@ -178,10 +166,10 @@ async def translate_upload(request: Request) -> Response:
 
         translation = await service.run(request, work, limits.file_seconds)
     service.metrics.files.inc()
-    token = store.add(translation.content, translation.name)
+    token = store.add(translation.path, translation.name)
     answer: dict[str, Any] = {"translatedFileUrl": str(request.url_for("download", token=token))}
     answer |= {key: values[0] for key, values in _routed([translation.route], body.source or AUTO).items()}
-    return JSONResponse(answer | ({"notes": translation.notes} if translation.notes else {}))
+    return Answer(answer | ({"notes": translation.notes} if translation.notes else {}))
 
 
 async def download(request: Request) -> Response:

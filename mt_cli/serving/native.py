@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from mt_cli.corpus.languages import language_name
 from mt_cli.documents.document import Document
 from mt_cli.serving.bodies import TranslateBody, media_type, parsed
-from mt_cli.serving.errors import RequestError
-from mt_cli.serving.files import SUFFIXES, plain_text, read_pages, translate_pages
+from mt_cli.serving.described import described
+from mt_cli.serving.errors import Answer, RequestError
+from mt_cli.serving.files import SUFFIXES
 from mt_cli.serving.libretranslate import content_of, service_of
 from mt_cli.serving.models import Route, ServedModel, SplitScore, is_right_to_left
 from mt_cli.serving.scheduling import Ticket
 from mt_cli.serving.service import Service
-from mt_cli.serving.translations import described, translate_texts
+from mt_cli.serving.texts import plain_text, read_texts, translations
+from mt_cli.translation.texts import TextTranslation
 
 
 async def models(request: Request) -> Response:
     """Models with their directions and scores, languages, and limits."""
     service = service_of(request)
     limits = service.limits
-    return JSONResponse(
+    return Answer(
         {
             "models": [_described(service, model) for model in service.models.models],
             "languages": [
@@ -66,9 +69,8 @@ async def translate(request: Request) -> Response:
     service.check_texts(texts, body.alternatives)
 
     def work(ticket: Ticket) -> dict[str, Any]:
-        pages = read_pages(texts) if body.format == "html" else None
-        text = "\n".join(texts if pages is None else map(plain_text, pages))
-        route = service.choose(body.source, body.target, body.model, text)
+        given = read_texts(texts, body.format)
+        route = service.choose(body.source, body.target, body.model, "\n".join(map(plain_text, given)))
         source, target = route.direction
         return {
             "model": " + ".join(choice.model.name for choice in route.choices) or None,
@@ -76,18 +78,21 @@ async def translate(request: Request) -> Response:
             "target": target,
             "detected": None if route.confidence is None else {"language": source, "confidence": route.confidence},
             **({"pivot": route.pivot} if route.pivot else {}),
-            "translations": _translations(service, ticket, route, body, texts, pages),
+            "translations": _translations(service, ticket, route, body, given),
         }
 
-    return JSONResponse(await service.run(request, work, service.limits.text_seconds))
+    return Answer(await service.run(request, work, service.limits.text_seconds))
 
 
 def _translations(
-    service: Service, ticket: Ticket, route: Route, body: TranslateBody, texts: list[str], pages: list[Document] | None
+    service: Service, ticket: Ticket, route: Route, body: TranslateBody, texts: Sequence[str | Document]
 ) -> list[dict[str, Any]]:
-    if pages is not None:
-        return [{"text": text} for text in translate_pages(service.job(route, ticket), pages)]
-    job = service.job(route, ticket, num_best=1 + body.alternatives, with_details=body.details)
-    items = translate_texts(job, texts, route.direction, ticket)
-    sentences = described(items, job, body.alternatives, body.details)
-    return [{"text": item.text(), "sentences": of_text} for item, of_text in zip(items, sentences, strict=True)]
+    is_text = body.format == "text"
+    options = {"num_best": 1 + body.alternatives, "with_details": body.details} if is_text else {}
+    job = service.job(route, ticket, **options)
+    items = translations(job, texts, ticket)
+    split = [item for item in items if isinstance(item, TextTranslation)]
+    if not is_text:
+        return [{"text": item.text(), "lost_spans": item.lost_spans} for item in items]
+    sentences = described(split, job, body.alternatives, body.details)
+    return [{"text": item.text(), "sentences": of_text} for item, of_text in zip(split, sentences, strict=True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -15,6 +16,8 @@ _UPLOADED_BYTES = 2**28
 _DOCUMENT_BYTES = 2**22
 """Bytes of the documents that are worked on at once; a larger one is worked on alone. Each takes up to 60 times as much
 memory."""
+_LEAST_BYTES = 2**19
+"""Bytes that a document counts as at least: the process that works on it needs some memory, too."""
 _SECONDS_BETWEEN_LOOKS = 0.2
 
 
@@ -23,6 +26,8 @@ class UploadMemory:
 
     def __init__(self) -> None:
         self.num_bytes = 0
+        self.parsing = asyncio.Lock()
+        """Held while a form is parsed, which copies its file: one at a time, between other requests."""
 
     @contextmanager
     def opened(self) -> Iterator[Callable[[int], None]]:
@@ -56,7 +61,7 @@ class Documents:
     @contextmanager
     def turn(self, num_bytes: int, ticket: Ticket) -> Iterator[None]:
         """Wait until a document of this unpacked size can be worked on; raises RequestCancelled."""
-        num_bytes = min(num_bytes, _DOCUMENT_BYTES)
+        num_bytes = min(max(num_bytes, _LEAST_BYTES), _DOCUMENT_BYTES)
         with self._condition:
             self._queue.append(ticket)
             try:

@@ -65,7 +65,7 @@ def serve(load: Callable[[], Service], host: str, port: int) -> None:
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # It warns of each damaged request.
     with bound(host, port) as listener:
         service = load()
-        service.prepare_detection()
+        service.prepare()
         server = _Server(server_config(service), service)
         try:
             asyncio.run(_run(server, service, listener, host))

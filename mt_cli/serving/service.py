@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -21,6 +22,7 @@ from mt_cli.serving.access import Keys, Rates, client_of
 from mt_cli.serving.errors import RequestCancelled, RequestError
 from mt_cli.serving.metrics import Metrics
 from mt_cli.serving.models import AUTO, Direction, Models, Route
+from mt_cli.serving.processes import start_processes
 from mt_cli.serving.resources import RETRY_SECONDS, Documents, UploadMemory
 from mt_cli.serving.scheduling import BatchedEngine, Scheduler, Ticket
 
@@ -28,9 +30,11 @@ T = TypeVar("T")
 _ASCII_OF_CHARACTER = 6
 """Most bytes of a character in JSON, `\\u00e4`."""
 _BYTES_BESIDE_TEXT = 2**16
+_TURN_SECONDS = 0.0005
+"""Longest turn of a thread, 5 ms by default. A request needs some ten, and waits for others before each of them."""
 _CERTAIN = 0.5
 """Probability from which a detected language is believed although it is not translated into the target."""
-_DETECTED_CHARACTERS = 10_000
+DETECTED_CHARACTERS = 10_000
 """Number of characters of a text of which the language is detected."""
 
 
@@ -90,9 +94,11 @@ class Service:
             for pair in self.models.directions_of(model):
                 self.metrics.models.labels(model.name, *pair, model.source.engine).set(1)
 
-    def prepare_detection(self) -> None:
-        """Load the model that detects languages, in the background."""
+    def prepare(self) -> None:
+        """Let threads take short turns, and load what detects languages and what starts processes in the background."""
+        sys.setswitchinterval(_TURN_SECONDS)
         self._executor.submit(rank_languages, "a")
+        self._executor.submit(start_processes)
 
     def close(self) -> None:
         """End the threads, after the work that has begun."""
@@ -163,9 +169,7 @@ class Service:
         job = None
         for choice in reversed(route.choices):
             model, search = choice.model, {**self.search, "tag": choice.model.tag(choice.direction)}
-            translator = replace(
-                model.translator, engine=BatchedEngine(model.translator.engine, self.scheduler, ticket)
-            )
+            translator = model.translator.with_engine(BatchedEngine(model.translator.engine, self.scheduler, ticket))
             search |= options if len(route.choices) == 1 else {}
             job = Job(translator, search, Options(choice.direction), then=job)
         return job
@@ -199,7 +203,7 @@ class Service:
         language that is; any text may be in a language that cannot be recognised.
         """
         sources = [choice.direction.source for choice in self.models.choose(None, target, name)]
-        ranked = rank_languages(text[:_DETECTED_CHARACTERS])
+        ranked = rank_languages(text[:DETECTED_CHARACTERS])
         code, share = ranked[0] if ranked else ("", 0.0)
         source = next((known for known in sources if primary(known) == code), None)
         if source is None and share >= _CERTAIN:
@@ -219,7 +223,7 @@ class Service:
     def rank_languages(self, text: str) -> list[tuple[str, float]]:
         """Languages of a text with their probabilities, the likeliest first, with the codes for clients."""
         served = {primary(code): code for code in reversed(self.models.languages())}
-        ranked = rank_languages(text[:_DETECTED_CHARACTERS])
+        ranked = rank_languages(text[:DETECTED_CHARACTERS])
         return [(served.get(code, code), share) for code, share in ranked] or [(next(iter(served.values())), 0.0)]
 
 

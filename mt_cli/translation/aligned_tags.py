@@ -271,7 +271,7 @@ def _emitted(node: _Node, text: str, places: Mapping[int, tuple[int, int]], star
 
     A placeholder is beside a letter only if it was so in the source.
     """
-    content, needs_space = "", False
+    content, needs_space, previous = "", False, None
     for child in sorted(node.children, key=lambda child: places.get(id(child), (start, start))):
         first, last = (min(max(start, place), end) for place in places.get(id(child), (start, start)))
         last = max(first, last)
@@ -287,12 +287,19 @@ def _emitted(node: _Node, text: str, places: Mapping[int, tuple[int, int]], star
         if child.end_tag.endswith(" "):
             inside = inside.rstrip(" ") + " " * (last < len(text) and not text[last].isspace())
         before, after = ("a", "a") if child.after is None else (child.before, child.after)
-        has_space = content[-1:].isspace() or not content
+        has_space = content[-1:].isspace() or not content or (first == start and _are_joined(previous, child))
         if not has_space and (needs_space or before.isspace() or (is_of_word(content[-1]) and not is_of_word(before))):
             content += " "
         content += inside
-        start, needs_space = last, not after.isalnum()
+        start, needs_space, previous = last, not after.isalnum(), child
     return content + _spaced(needs_space, text[start:end])
+
+
+def _are_joined(first: _Node | None, second: _Node) -> bool:
+    """True for two placeholders side by side in the source, such as `%d%%`."""
+    if first is None or first.after is None or second.after is None:
+        return False
+    return first.end == second.start and second.before == first.start_tag[-1:] != " "
 
 
 def _spaced(needs_space: bool, text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -34,6 +34,16 @@ class Draft(NamedTuple):
     model."""
     others: Sequence[str] = ()
     """Texts of the other hypotheses of `item`, with the marks."""
+
+
+def lost_spans(source: str, draft: Draft, marks: InlineMarks) -> list[str]:
+    """Marks and protected spans of a text that its draft lacks."""
+    target = draft.text
+    if source == target:
+        return []
+    before, after = (Counter(text[start:end] for start, end in marks.kept_spans(text)) for text in (source, target))
+    missing = [*(before - after), *(draft.item.lost_spans if draft.item else ())]
+    return [span for span in dict.fromkeys(missing) if target.count(span) < source.count(span)]
 
 
 def translations_with_marks(

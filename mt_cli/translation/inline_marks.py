@@ -140,6 +140,15 @@ class InlineMarks:
         """Start and end of each mark."""
         return [(start, end) for start, end, _ in self._marks(text)]
 
+    def kept_spans(self, text: str) -> list[tuple[int, int]]:
+        """Start and end of each mark and protected span; what looks like a start tag but has no end tag is none."""
+        spans, start = list(self.protection.spans(text)), 0
+        for piece in self.without_any(text):
+            end = start + len(piece.raw if isinstance(piece, Tag) else piece)
+            spans += [(start, end)] if isinstance(piece, Tag) else []
+            start = end
+        return spans
+
     def lost_in(self, source: str, translation: str) -> list[str]:
         """Marks of a source, besides those that the model protects, that its translation lacks."""
         marks = [tag.raw for *_, tag in self._removable_marks(source)]

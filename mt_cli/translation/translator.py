@@ -127,6 +127,10 @@ class Translator:
             first.state.sentences_seen,
         )
 
+    def with_engine(self, engine: Engine) -> Translator:
+        """Copy that computes with another engine; it has no digest, and can be pickled if the engine can."""
+        return replace(self, engine=engine, weights_digest=str)
+
     @property
     def digest(self) -> str:
         """Digest of everything that translations depend on, except the text and the options of the search."""

@@ -188,8 +188,13 @@ class Page:
     def wait_for_text(self, selector, text):
         self.wait_until(f"document.querySelector({json.dumps(selector)})?.innerText", text)
 
-    def resize(self, width, height=800):
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+    def resize(self, width, height=800, scale=1):
+        size = {"width": width, "height": height, "deviceScaleFactor": scale}
+        self.call("Emulation.setDeviceMetricsOverride", mobile=False, **size)
+
+    def picture(self):
+        """Bytes of a PNG of the window."""
+        return base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"])
 
     def emulate(self, **features):
         """Set media features, such as `prefers_color_scheme="dark"`."""

@@ -41,6 +41,9 @@ class KnownSentences:
     engine: object = None
     protection: object = field(default=UNPROTECTED)
 
+    def with_engine(self, engine):
+        return replace(self, engine=engine)
+
     def translate_fully(
         self, sentences, num_best=1, tag=None, with_details=False, split_sentences=False, keeps_marks=True
     ):
@@ -66,7 +69,8 @@ class KnownSentences:
         best, confidence, others = KNOWN.get((*direction, text), (text.upper(), None, []))
         rows = enumerate([best, *others][:num_best])
         hypotheses = [TextHypothesis(other, Hypothesis([], -0.3 - rank / 10)) for rank, other in rows]
-        segments = [Segment(text, [1], (), 0, "", hypotheses)]
+        unknown = tuple(word for word in text.split() if word.startswith("zz"))
+        segments = [Segment(text, [1], unknown, 0, "", hypotheses)]
         is_too_long = "very" in text
         details = self._details(text, best, confidence) if with_details else None
         return KnownTranslation(text, text, segments, is_too_long, text, details=details)

@@ -29,7 +29,7 @@ class Running:
             sent = {"Content-Type": "application/json"} | sent
         request = urllib.request.Request(self.url + path, data, sent, method=method)
         try:
-            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=60) as answer:
+            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=900) as answer:
                 status, received, content = answer.status, answer.headers, answer.read()
         except urllib.error.HTTPError as error:
             with error:

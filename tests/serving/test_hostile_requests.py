@@ -1,27 +1,30 @@
 """Laws on what a stranger sends: work grows with its size, and memory with what was really unpacked."""
 
-import errno
 import io
+import multiprocessing
+import os
 import threading
 import time
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from fake_model import known_models
 from linear import assert_linear
-from serving_server import file_form, raw_socket, running, wait_for
+from serving_server import raw_socket, running, wait_for
 
 from mt_cli.serving.access import Keys
 from mt_cli.serving.bodies import LibreBody, Upload, parsed
+from mt_cli.serving.described import described
 from mt_cli.serving.errors import RequestCancelled, RequestError
-from mt_cli.serving.files import FileStore, plain_text, read_pages, translate_pages, unpacked_size
+from mt_cli.serving.files import unpacked_size, written
 from mt_cli.serving.libretranslate import _KEY_FIELD
+from mt_cli.serving.processes import in_process
 from mt_cli.serving.resources import Documents
 from mt_cli.serving.scheduling import Ticket
 from mt_cli.serving.service import Limits, Service
-from mt_cli.serving.translations import SplitText, described, translate_texts
+from mt_cli.serving.texts import plain_text, read_texts, translations
+from mt_cli.translation.texts import SplitText
 
 KEY = "a-key-of-people-1234"
 PATTERNS = [
@@ -53,7 +56,7 @@ def service():
 def test_work_on_a_text_grows_with_its_length(service, unit):
     def work(text):
         route = service.choose("en", "de", None, text)
-        items = translate_texts(service.job(route, Ticket()), [text], route.direction, Ticket())
+        items = translations(service.job(route, Ticket()), [text], Ticket())
         described(items, service.job(route, Ticket()), 1, False)
         service.rank_languages(text)
         parsed(LibreBody, {"q": text, "target": "de"})
@@ -66,11 +69,11 @@ def test_work_on_a_text_grows_with_its_length(service, unit):
 def test_work_on_a_page_grows_with_its_length(service, unit):
     def work(text):
         try:
-            pages = read_pages([text])
+            pages = read_texts([text], "html")
         except RequestError:
             return
         route = service.choose("en", "de", None, plain_text(pages[0]))
-        translate_pages(service.job(route, Ticket()), pages)
+        translations(service.job(route, Ticket()), pages, Ticket())
 
     for before, after in (("<p>a ", " b</p>"), ("<a ", ">x</a>"), ("", "")):
         assert_linear(work, lambda number, ends=(before, after): ends[0] + unit * number + ends[1], 100)
@@ -163,16 +166,30 @@ def test_work_stops_after_the_time_limit(serve_known, monkeypatch):
     assert len(begun) < 20
 
 
-def test_only_a_file_that_cannot_be_written_is_a_full_disk(serve_known, monkeypatch):
-    def fail(*arguments, **options):
-        raise OSError(errno.EIO, "not the disk of uploads")
+def broken(server, kind):
+    if kind == "killed":
+        os._exit(9)
+    if kind == "waiting":
+        server.ask("begin")
+        time.sleep(600)
+    raise {"of the system": OSError("not the disk of uploads"), "of memory": MemoryError()}[kind]
 
-    monkeypatch.setattr("mt_cli.serving.files.translated_document", fail)
-    with serve_known() as server:
-        assert server.ask("/translate_file", *file_form("a.po", b'msgid "a"\nmsgstr ""\n', target="de"))[0] == 500
-    store = FileStore()
-    monkeypatch.setattr(Path, "write_bytes", fail)
+
+@pytest.mark.parametrize(("kind", "status"), [("of the system", 500), ("of memory", 503), ("killed", 503)])
+def test_a_process_that_fails_fails_its_file_alone(kind, status):
     with pytest.raises(RequestError) as refusal:
-        store.add(b"a", "a.txt")
+        in_process(broken, (kind,), {}, Ticket())
+    assert refusal.value.status == status
+
+
+def test_a_file_of_a_cancelled_request_ends_its_process():
+    ticket = Ticket()
+    with pytest.raises(RequestCancelled):
+        in_process(broken, ("waiting",), {"begin": lambda: setattr(ticket, "is_cancelled", True)}, ticket)
+    assert multiprocessing.active_children() == []
+
+
+def test_only_a_file_that_cannot_be_written_is_a_full_disk(tmp_path):
+    with pytest.raises(RequestError) as refusal:
+        written(tmp_path / "none" / "none" / "a.txt", b"a")
     assert refusal.value.status == 507
-    store.close()

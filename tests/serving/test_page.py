@@ -2,10 +2,12 @@
 
 import json
 import os
+import urllib.request
 from pathlib import Path
 
 import pytest
 from chromium import EXECUTABLE, Chromium, Page
+from PIL import Image
 
 pytestmark = pytest.mark.slow
 
@@ -282,6 +284,41 @@ def test_the_model_and_what_to_check_are_named(page, visit):
     assert any("very long dog" in note for note in notes)
 
 
+def test_the_request_for_programs_is_shown_with_its_answer(page, visit):
+    visit()
+    assert page.evaluate("[program, legend].map(node => node.hidden)") == [True, True]
+    enter(page, "A zzdog runs. A zzcat runs.")
+    page.wait_until(TRANSLATED)
+    notes = page.evaluate("[...document.querySelectorAll('#notes li')].map(item => item.textContent)")
+    assert len(notes) == 1 and notes[0].endswith(": zzdog, zzcat")
+    page.click("document.querySelector('#program summary')")
+    page.wait_until("document.getElementById('program-answer').textContent !== ''")
+    head, request = page.evaluate("document.getElementById('program-request').textContent").split("\n\n")
+    path = head.split()[1]
+    sent = urllib.request.Request(path, request.encode(), {"Content-Type": "application/json"})
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(sent, timeout=60) as answer:
+        assert json.load(answer) == json.loads(page.evaluate("document.getElementById('program-answer').textContent"))
+    replace(page, "")
+    page.wait_until("[program, legend].map(node => node.hidden)", [True, True])
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_picture_of_the_page_is_small(page, visit, tmp_path, scheme):
+    """`PICTURES=docs` keeps the pictures for the README."""
+    page.resize(900, 520, scale=2)
+    page.emulate(prefers_color_scheme=scheme)
+    visit("#en-de", TEXT)
+    page.hover("document.querySelector('h1')")
+    page.evaluate("source.setSelectionRange(3, 3)")
+    page.wait_until(LIT, ["dog", "Hund"])
+    path = Path(os.environ.get("PICTURES", tmp_path)) / f"page_{scheme}.png"
+    path.write_bytes(page.picture())
+    with Image.open(path) as picture:
+        assert picture.width == 1800
+        picture.convert("RGB").quantize(224, dither=Image.Dither.NONE).save(path, optimize=True)
+    assert path.stat().st_size <= 60 * 1024
+
+
 @pytest.fixture(scope="module")
 def axe(root):
     """Source of axe-core (`npm install axe-core`), from `AXE_CORE` or a folder `node_modules`."""
@@ -290,6 +327,10 @@ def axe(root):
     if path is None:
         pytest.skip("axe-core is not installed: `npm install axe-core`, or set AXE_CORE to its axe.min.js")
     return Path(path).read_text(encoding="utf-8")
+
+
+def open_program(page):
+    page.click("document.querySelector('#program summary')")
 
 
 def refused(page):
@@ -310,7 +351,10 @@ def busy(page):
 def test_no_state_of_the_page_is_a_barrier(page, visit, axe, width, scheme):
     page.resize(width)
     page.emulate(prefers_color_scheme=scheme)
-    acts = {"#en-de": (lambda page: None, open_menu, open_files, refused), "#en-ar": (lambda page: None, busy)}
+    acts = {
+        "#en-de": (lambda page: None, open_program, open_menu, open_files, refused),
+        "#en-ar": (lambda page: None, busy),
+    }
     for fragment, act in [(fragment, act) for fragment, of_fragment in acts.items() for act in of_fragment]:
         page.answers.clear()
         visit(fragment, TEXT + " Somebody came. {name} " + "verylongword" * 9)

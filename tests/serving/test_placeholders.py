@@ -54,6 +54,12 @@ def test_each_mark_of_a_list_of_texts_is_in_its_translation(server):
         assert sorted(marks_of(translation["text"])) == sorted(marks_of(text))
 
 
+@pytest.mark.parametrize("kind", ["text", "html"])
+def test_placeholders_side_by_side_stay_so(server, kind):
+    body = {"q": "Use [X1X][X2X] of %d%% and {a} {b} now.", "source": "en", "target": "de", "format": kind}
+    assert server.json("/translate", body)["translatedText"] == "USE [X1X][X2X] OF %d%% AND {a} {b} NOW."
+
+
 def test_plain_text_html_and_files_have_the_same_placeholders(server):
     text = "Delete %s files from {name}."
     plain = server.json("/translate", {"q": text, "source": "en", "target": "de"})["translatedText"]
@@ -75,8 +81,9 @@ def test_words_are_aligned_beside_placeholders(server):
 
 def test_a_mark_that_cannot_be_placed_is_named(server, monkeypatch):
     monkeypatch.setattr("mt_cli.translation.drafts.TextWithoutTags.of", lambda source, pieces: None)
-    answer = server.json("/translate", {"q": ["Delete [X7X] files", "No."], "source": "en", "target": "de"})
-    assert answer["lost_spans"] == [["[X7X]"], []]
+    for kind in ("text", "html"):
+        body = {"q": ["Delete [X7X] files", "No."], "source": "en", "target": "de", "format": kind}
+        assert server.json("/translate", body)["lost_spans"] == [["[X7X]"], []]
     (sentence,) = server.json("/v1/translate", {"text": "Delete [X7X] files"})["translations"][0]["sentences"]
     assert sentence["lost_spans"] == ["[X7X]"]
     answer = server.json("/translate_file", *file_form("a.txt", b"No.\nDelete [X7X] files\n", target="de"))

@@ -12,10 +12,10 @@ from serving_server import file_form, form
 from mt_cli.config.tags import Tagging
 from mt_cli.corpus.protected_text import UNPROTECTED
 from mt_cli.serving.errors import RequestError
-from mt_cli.serving.files import FileStore
+from mt_cli.serving.files import FileStore, written
 from mt_cli.serving.models import Direction, Models, ServedModel, Source, tag_of_direction
 from mt_cli.serving.openapi import ANSWERS
-from mt_cli.serving.translations import SplitText
+from mt_cli.translation.texts import SplitText
 
 BLANKS = ["\t\t", "\u2028", "\v", "\u00a0", "\u3000", "\r\n\n\t", "  "]
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -155,11 +155,16 @@ def test_damaged_forms_are_refused(server):
 def test_files_make_room_vanish_and_end_with_the_store(monkeypatch):
     monkeypatch.setattr("mt_cli.serving.files._MOST_FILES", 3)
     store = FileStore()
-    tokens = [store.add(b"text", "a.txt") for _ in range(5)]
+
+    def add(content):
+        written(path := store.path(".txt"), content)
+        return store.add(path, "a.txt")
+
+    tokens = [add(b"text") for _ in range(5)]
     paths = [store.get(token).path for token in tokens[2:]]
     assert sorted(paths[0].parent.iterdir()) == sorted(paths)
     shutil.rmtree(paths[0].parent)  # As systems do with temporary folders that nobody uses.
-    assert store.get(store.add(b"more", "a.txt")).path.read_bytes() == b"more"
+    assert store.get(add(b"more")).path.read_bytes() == b"more"
     for token in tokens:
         with pytest.raises(RequestError, match="no such file"):
             store.get(token)

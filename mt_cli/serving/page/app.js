@@ -7,6 +7,7 @@ import { Files } from "./files.js";
 import { Catalogue } from "./languages.js";
 import { Messages, sentence } from "./messages.js";
 import { setUpConfidence } from "./preferences.js";
+import { Program } from "./program.js";
 import { Result, wellFormed } from "./result.js";
 import { setUpTabs } from "./tabs.js";
 import { element } from "./words.js";
@@ -14,6 +15,7 @@ import { element } from "./words.js";
 const PAUSE = 300;
 const NUM_ALTERNATIVES = 5;
 const MAX_NOTES = 8;
+const MAX_WORDS = 12;
 const LONGEST_QUOTE = 60;
 const ui = Object.fromEntries(
   [...document.querySelectorAll("[id]")].map((node) => [node.id.replace(/-(.)/g, (_, c) => c.toUpperCase()), node]),
@@ -30,6 +32,7 @@ const result = new Result(
   { source: ui.source, mirror: ui.mirror, result: ui.result, info: ui.info },
   { onOpen: openMenu, announce },
 );
+const program = new Program(ui);
 const menu = new AlternativesMenu(ui.menu, { ask: askAlternatives, choose });
 
 // --- Requests
@@ -53,17 +56,15 @@ async function translate() {
   const isCurrent = () => current === controller;
   setBusy(true);
   try {
-    const answer = await ask(
-      "v1/translate",
-      { text: wellFormed(ui.source.value), ...direction.fields, details: true },
-      current.signal,
-    );
+    const request = { text: wellFormed(ui.source.value), ...direction.fields, details: true };
+    const answer = await ask("v1/translate", request, current.signal);
     if (!isCurrent()) return;
     messages.clear();
     messages.succeeded();
     // A text in the target language comes back as it is; then choose another target.
     if (answer.source === answer.target && direction.followDetection(answer.source)) return;
     showAnswer(answer);
+    program.show("v1/translate", request, answer, hasKey());
   } catch (error) {
     if (isCurrent()) fail(error);
   } finally {
@@ -88,6 +89,7 @@ function showNothing() {
   result.clear();
   ui.result.classList.remove("old", "small");
   direction.showDetected(null);
+  program.show("", null);
   showNotes();
 }
 
@@ -113,15 +115,18 @@ function showNotes() {
     const text = choice?.text ?? data.target.text;
     return [
       ...(data.is_too_long ? [["Longer than the sentences of training, so check: ", data.source.text]] : []),
-      ...(data.unknown_words ?? []).map((word) => ["Unknown to the model: ", word]),
       ...lost.filter((span) => !text.includes(span)).map((span) => ["Missing in the translation: ", span]),
       ...reordered.map((span) => ["Not in the order of the text: ", span]),
     ];
   });
-  const item = ([label, span]) => element("li", {}, label, element("code", {}, shortened(span)));
+  const unknown = [...new Set(result.sentences.flatMap(({ data }) => data.unknown_words ?? []))];
+  if (unknown.length) notes.unshift(["Not in the vocabulary of the model: ", ...unknown.slice(0, MAX_WORDS)]);
+  const words = (spans) => spans.flatMap((span, i) => [i ? ", " : "", element("code", {}, shortened(span))]);
+  const item = ([label, ...spans]) => element("li", {}, label, ...words(spans), spans.length < MAX_WORDS ? "" : " …");
   ui.notes.replaceChildren(...notes.slice(0, MAX_NOTES).map(item));
   if (notes.length > MAX_NOTES) ui.notes.append(element("li", {}, `and ${notes.length - MAX_NOTES} more`));
   ui.notes.hidden = !notes.length;
+  ui.legend.hidden = !result.hasConfidence;
   ui.copy.disabled = !result.text;
 }
 

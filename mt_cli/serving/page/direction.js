@@ -103,6 +103,9 @@ export class Direction {
     fillSelect(ui.sourceLanguage, [...detect, ...named(catalogue.sources)], this.source);
     fillSelect(ui.targetLanguage, named(catalogue.targets(this.source)), this.target);
     ui.swap.disabled = !spoken || !catalogue.has(this.target, spoken);
+    const back = `${this.targetName} into ${spoken ? catalogue.name(spoken) : "a language that is not known yet"}`;
+    const note = ui.swap.disabled ? `No model translates ${back}` : `The translation becomes the text: ${back}`;
+    ui.swap.title = ui.swapNote.textContent = note;
     const look = { dir: this.detects ? "auto" : catalogue.writing(spoken), lang: spoken ?? "" };
     Object.assign(ui.source, look);
     Object.assign(ui.mirror, look);
@@ -119,7 +122,6 @@ export class Direction {
     const names = models.map((one) => [one.name, one.name]);
     fillSelect(ui.modelSelect, names, model?.name);
     about(ui, model, spoken && { source: spoken, target: this.target });
-    ui.legend.hidden = !model;
   }
 
   #showAddress() {

@@ -22,6 +22,10 @@ export class Result {
     );
   }
 
+  get hasConfidence() {
+    return this.sentences.some(({ view }) => view.confidence?.length);
+  }
+
   /** Text below the textarea without words; it gives the textarea its height. */
   mirrorText() {
     this.light(null);

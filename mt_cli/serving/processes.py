@@ -1,0 +1,178 @@
+"""Work on a document in a process of its own: it holds up no other request, and its memory and its time end with it.
+
+Only the search is computed by the server, whose scheduler puts it in batches with those of other requests.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing import get_all_start_methods, get_context, parent_process
+from multiprocessing.connection import Connection
+from typing import Any
+
+from torch import Tensor
+
+from mt_cli.config.sections import DecodingConfig
+from mt_cli.decoding.engine import Engine, ForcedDecoding, Ids, Sentence
+from mt_cli.decoding.search import Hypothesis
+from mt_cli.documents.translate import Job
+from mt_cli.errors import MtError
+from mt_cli.runtime.console import say
+from mt_cli.runtime.signals import STOPS, set_handlers
+from mt_cli.serving.errors import RequestError
+from mt_cli.serving.scheduling import Ticket
+
+_CONTEXT = get_context("forkserver") if "forkserver" in get_all_start_methods() else get_context("spawn")
+_CONTEXT.set_forkserver_preload([__name__])
+_SECONDS_BETWEEN_LOOKS = 0.2
+_ROWS_AT_ONCE = 512
+"""Rows of a search that are sent at once; unpickling them takes the server some milliseconds."""
+
+
+class Server:
+    """The server, as a process of it sees it: a pipe for questions and their answers."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+
+    def ask(self, name: str, *arguments: Any) -> Any:
+        """Answer to a question; raises RequestError if that is the answer."""
+        try:
+            self._pipe.send_bytes(pickle.dumps((name, arguments)))
+            answer = pickle.loads(self._pipe.recv_bytes())
+        except (EOFError, ConnectionError):  # The server has ended.
+            sys.exit(1)
+        if isinstance(answer, RequestError):
+            raise answer
+        return answer
+
+    def job(self, job: Job | None) -> Job | None:
+        """Job that the server has sent, whose searches are computed by the server."""
+        if job is None:
+            return None
+        assert isinstance(job.translator.engine, RemoteEngine)
+        engine = replace(job.translator.engine, server=self)
+        return replace(job, translator=job.translator.with_engine(engine), then=self.job(job.then))
+
+
+@dataclass(frozen=True)
+class RemoteEngine:
+    """Engine of the server, by its number; see `Engine`."""
+
+    number: int
+    server: Server | None = None
+    """None on the way from the server."""
+
+    def search(
+        self, sentences: Sequence[Sentence], decoding: DecodingConfig, num_best: int = 1
+    ) -> list[list[Hypothesis]]:
+        """See `Engine`."""
+        return self._compute("search", sentences, decoding, num_best)
+
+    def force_decode(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
+        """See `Engine`."""
+        return self._compute("force_decode", pairs)
+
+    def attend(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Tensor]:
+        """See `Engine`."""
+        return self._compute("attend", pairs)
+
+    def _compute(self, method: str, rows: Sequence[Any], *options: Any) -> list[Any]:
+        assert self.server is not None
+        blocks = (rows[start : start + _ROWS_AT_ONCE] for start in range(0, len(rows), _ROWS_AT_ONCE))
+        return [row for block in blocks for row in self.server.ask("compute", self.number, method, block, *options)]
+
+
+class Engines:
+    """Engines of the jobs that were sent to a process."""
+
+    def __init__(self) -> None:
+        self._engines: list[Engine] = []
+
+    def sent(self, job: Job | None) -> Job | None:
+        """Copy of a job for a process."""
+        if job is None:
+            return None
+        self._engines.append(job.translator.engine)
+        engine = RemoteEngine(len(self._engines) - 1)
+        return replace(job, translator=job.translator.with_engine(engine), then=self.sent(job.then))
+
+    def compute(self, number: int, method: str, *arguments: Any) -> Any:
+        """Answer to the question of a `RemoteEngine`."""
+        return getattr(self._engines[number], method)(*arguments)
+
+
+def start_processes() -> None:
+    """Start what starts processes, which imports PyTorch once for all of them."""
+    _CONTEXT.Process(target=int).start()
+
+
+def in_process(
+    work: Callable[..., Any], arguments: Sequence[Any], answers: Mapping[str, Callable[..., Any]], ticket: Ticket
+) -> Any:
+    """Result of `work(server, *arguments)` in a process, whose questions to the `Server` get their answers by name.
+
+    Raises RequestError if the work does, and RequestCancelled if the request is cancelled, which ends the process.
+    """
+    ours, theirs = _CONTEXT.Pipe()
+    process = _CONTEXT.Process(target=_work, args=(theirs, work, arguments), daemon=True)
+    try:
+        process.start()
+        theirs.close()
+        while True:
+            while not ours.poll(_SECONDS_BETWEEN_LOOKS):
+                ticket.check()
+            try:
+                name, values = pickle.loads(ours.recv_bytes())
+            except (EOFError, ConnectionError):  # The system has ended it.
+                raise RequestError("the server has too little memory for this file", 503, 10) from None
+            if name in ("done", "failed"):
+                if name == "failed":
+                    raise values
+                return values
+            ours.send_bytes(pickle.dumps(_answer(partial(answers[name], *values))))
+    finally:
+        ours.close()
+        if process.pid is not None:
+            process.kill()
+            process.join()
+
+
+def _answer(question: Callable[[], Any]) -> Any:
+    try:
+        return question()
+    except MtError as error:
+        return error if isinstance(error, RequestError) else RequestError(str(error))
+
+
+def _end_with_server() -> None:
+    server = parent_process()
+    assert server is not None
+    server.join()
+    os._exit(1)
+
+
+def _work(pipe: Connection, work: Callable[..., Any], arguments: Sequence[Any]) -> None:
+    set_handlers(dict.fromkeys(STOPS, signal.SIG_IGN))  # The server finishes what it has begun.
+    threading.Thread(target=_end_with_server, daemon=True).start()
+    outcome: tuple[str, Any]
+    try:
+        outcome = "done", work(Server(pipe), *arguments)
+    except MtError as error:
+        outcome = "failed", error if isinstance(error, RequestError) else RequestError(str(error))
+    except MemoryError:
+        outcome = "failed", RequestError("the server has too little memory for this file", 503, 10)
+    except Exception as error:
+        say(f"mt: a file failed:\n{''.join(traceback.format_tb(error.__traceback__))}{type(error).__name__}")
+        outcome = "failed", RequestError("the server has a problem; its log says more", 500)
+    with suppress(ConnectionError):
+        pipe.send_bytes(pickle.dumps(outcome))
