@@ -14,7 +14,7 @@ from typing import Any
 import typer
 from typer.cli import get_docs_for_click
 
-from mt_cli.cli.main import app
+from mt_cli.cli.main import command_line
 
 _INTRODUCTION = """# Commands
 
@@ -41,7 +41,7 @@ Without `--run`, commands use the newest run below `./runs` and name it on stand
 
 def reference() -> str:
     """The page, in Markdown."""
-    command: Any = typer.main.get_command(app)
+    command: Any = typer.main.get_command(command_line())
     text = get_docs_for_click(obj=command, ctx=typer.Context(command, info_name="mt"), name="mt", indent=1)
     text = re.sub(r"docs/(\w+\.md)", r"[`\1`](\1)", text)
     return _INTRODUCTION + re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
