@@ -1,5 +1,6 @@
 """`mt`, the same as `python -m mt_cli`."""
 
+import gc
 import os
 import sys
 from typing import NoReturn
@@ -10,11 +11,15 @@ _SPINS = "10000"
 Beside other programs, threads that wait keep the processor from the one that works.
 """
 
+_OBJECTS_BEFORE_GARBAGE = 20_000
+"""New objects after which Python searches for garbage. With its default, 700, PyTorch is imported 0.1 s later."""
+
 
 def main() -> NoReturn:
     """Run the command line; Ctrl-C ends it with status 130, also while modules are imported."""
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", _SPINS)  # Read when PyTorch is loaded.
+    gc.set_threshold(_OBJECTS_BEFORE_GARBAGE)
     try:
         from mt_cli.cli.main import main as run
 

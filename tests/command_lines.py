@@ -10,7 +10,7 @@ from mt_cli.cli import main as cli
 def commands():
     """Every command by its words, such as ("data", "check")."""
     found = {}
-    for name, command in typer.main.get_command(cli.app).commands.items():
+    for name, command in typer.main.get_command(cli.command_line()).commands.items():
         inner = getattr(command, "commands", None)
         found |= {
             (name, *rest): each

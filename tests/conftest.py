@@ -8,11 +8,9 @@ import signal
 import sys
 import tempfile
 import time
-from functools import cache
 from pathlib import Path
 
 import pytest
-import typer
 import yaml
 from child_processes import Children, ForkServer
 from filelock import FileLock
@@ -22,8 +20,6 @@ from texts import TEXTS
 from mt_cli.cli import main as cli
 
 ROOT = Path(__file__).parent.parent
-
-command_of = cache(typer.main.get_command)  # Typer builds the commands anew in each call.
 
 settings.register_profile(
     "any machine", deadline=None, database=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
@@ -193,7 +189,6 @@ def mt(tmp_path, monkeypatch, capsys):
     """Runs the command line in an empty folder: (exit status, standard output, standard error)."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("mt_cli.runtime.console._mode", "auto")  # `--progress` sets it for one command only.
-    monkeypatch.setattr("typer.main.get_command", command_of)
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["mt", *map(str, arguments)])

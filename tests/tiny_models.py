@@ -3,7 +3,7 @@
 import torch
 
 from mt_cli.config.sections import ModelConfig
-from mt_cli.data.batches import pad
+from mt_cli.data.batch import pad
 from mt_cli.data.encode import EncodedPairs
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special_tokens import EOS_ID

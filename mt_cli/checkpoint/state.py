@@ -15,7 +15,7 @@ from pydantic import Field, TypeAdapter
 from mt_cli.checkpoint.lineage import Ancestor
 from mt_cli.config.training import TrainingConfig
 from mt_cli.corpus.sentences import SentencesSeen
-from mt_cli.training.steps import Position
+from mt_cli.training.position import Position
 
 _BEST = ("best_step", "best_value", "best_loss", "best_metric")
 Count = Annotated[int, Field(ge=0, lt=10**15)]

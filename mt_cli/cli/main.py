@@ -1,48 +1,35 @@
 """The command line: parse, call, print. Results go to standard output, everything else to standard error.
 
-Commands import heavy modules inside their functions, so that `mt --help` is fast.
+Commands import heavy modules inside their functions, and a command line that begins with a command imports only its
+module, so that `mt --help`, completion and the first word of a translation are fast.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from inspect import cleandoc
 from typing import Annotated, Any, NoReturn
 
 import typer
 from typer import Option
 
-from mt_cli.cli.average import average
-from mt_cli.cli.data import data_check, data_show
-from mt_cli.cli.doctor import doctor
-from mt_cli.cli.evaluate import evaluate
-from mt_cli.cli.export import export
-from mt_cli.cli.import_model import import_model
-from mt_cli.cli.init import init
-from mt_cli.cli.inspect import inspect
-from mt_cli.cli.report import report
-from mt_cli.cli.score import score
-from mt_cli.cli.serve import serve
 from mt_cli.cli.streams import show, use_utf8
-from mt_cli.cli.tokenize import tokenize
-from mt_cli.cli.train import train
-from mt_cli.cli.translate import translate
-from mt_cli.cli.tune_decoding import tune_decoding
 from mt_cli.errors import LostProcessError, MtError, RunInterruptedError, one_line, reason
 from mt_cli.runtime.files import is_out_of_room, is_wrong_path
 from mt_cli.runtime.group import LAUNCH_NAME
 
-_PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
-    "Start": {"init": init, "doctor": doctor},
-    "Train": {"train": train, "average": average, "tune-decoding": tune_decoding},
-    "Use": {"translate": translate, "serve": serve, "evaluate": evaluate, "score": score},
-    "Look inside": {"inspect": inspect, "report": report, "tokenize": tokenize},
-    "Exchange": {"import": import_model, "export": export},
+_PANELS: Mapping[str, Sequence[str]] = {
+    "Start": ("init", "doctor", "data check", "data show"),
+    "Train": ("train", "average", "tune-decoding"),
+    "Use": ("translate", "serve", "evaluate", "score"),
+    "Look inside": ("inspect", "report", "tokenize"),
+    "Exchange": ("import", "export"),
 }
-"""Commands by panel of the help and by name. `data` is a group of commands."""
-_DATA_COMMANDS: Mapping[str, Callable[..., None]] = {"check": data_check, "show": data_show}
+"""Commands by panel of the help. `data` is a group of commands."""
 _UsageError: Any = typer.BadParameter.__base__
 """Base class of Typer's exceptions for wrong command lines; Typer has no public name for it."""
 
@@ -83,27 +70,50 @@ def _help_of(function: Callable[..., None]) -> dict[str, Any]:
     return {"help": "\n\n".join(paragraphs)} | ({"epilog": f"Examples:\n\n{examples}"} if examples else {})
 
 
-def _command_line() -> typer.Typer:
+def _function_of(command: str) -> Callable[..., None]:
+    """Function of a command; imports its module."""
+    name = "import_model" if command == "import" else re.sub("[ -]", "_", command)  # `import` is a keyword.
+    module = import_module(f"mt_cli.cli.{'data' if command.startswith('data ') else name}")
+    function: Callable[..., None] = getattr(module, name)
+    return function
+
+
+def _typed_command() -> str:
+    """First word of the command line, or of the one that the shell completes; empty if there is none."""
+    words = sys.argv
+    if "_MT_COMPLETE" in os.environ:  # Typer's script for bash sets COMP_WORDS, those for other shells the other name.
+        words = (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")).split()
+    return "".join(words[1:2])
+
+
+def command_line(typed: str | None = None) -> typer.Typer:
+    """Command line with all commands and their options, or only with a command that was typed.
+
+    If another word was typed, such as `--help`, all commands are there without options, which take time to make.
+    """
     settings: dict[str, Any] = {"no_args_is_help": True, "pretty_exceptions_enable": False}
     settings["context_settings"] = {"help_option_names": ["-h", "--help"]}
     program = typer.Typer(name="mt", callback=mt, **_help_of(mt), **settings)
     corpora = typer.Typer(callback=data, no_args_is_help=True)
-    for name, function in _DATA_COMMANDS.items():
-        corpora.command(name, **_help_of(function))(function)
-    for panel, commands in _PANELS.items():
-        for name, function in commands.items():
-            program.command(name, rich_help_panel=panel, **_help_of(function))(function)
-    program.add_typer(corpora, name="data", rich_help_panel="Start")
+    panels = {command: panel for panel, commands in _PANELS.items() for command in commands}
+    chosen = [command for command in panels if command.split()[0] == typed] or panels
+    for command in chosen:
+        function = _function_of(command)
+        options: dict[str, Any] = {"name": command.removeprefix("data "), **_help_of(function)}
+        run = function if typed is None or chosen is not panels else lambda: None
+        if command.startswith("data "):
+            corpora.command(**options)(run)
+        else:
+            program.command(rich_help_panel=panels[command], **options)(run)
+    if corpora.registered_commands:
+        program.add_typer(corpora, name="data", rich_help_panel="Start")
     return program
-
-
-app = _command_line()
 
 
 def main() -> NoReturn:
     use_utf8()
     try:
-        status: int = app(prog_name="mt", standalone_mode=False) or 0
+        status: int = command_line(_typed_command())(prog_name="mt", standalone_mode=False) or 0
         if status == 130:  # Typer returns it for a KeyboardInterrupt.
             raise KeyboardInterrupt
     except (Exception, KeyboardInterrupt) as error:

@@ -15,7 +15,7 @@ from typing import Any
 import typer
 from typer.cli import get_docs_for_click
 
-from mt_cli.cli.main import app
+from mt_cli.cli.main import command_line
 
 _INTRODUCTION = """# Commands
 
@@ -44,7 +44,7 @@ _MIN_COMMANDS = 3
 
 
 def reference() -> str:
-    command: Any = typer.main.get_command(app)
+    command: Any = typer.main.get_command(command_line())
     text = get_docs_for_click(obj=command, ctx=typer.Context(command, info_name="mt"), name="mt", indent=1)
     text = re.sub(r"Examples:\n\n( .*\n)+\n|\*\*(Options|Arguments)\*\*:\n\n| <(list\[)?str\]?>", "", text)
     text = re.sub(r"docs/(\w+)\.md", r"[\1](\1.md)", text)

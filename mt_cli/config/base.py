@@ -21,9 +21,7 @@ _IN_NO_NAME = re.compile("[\0\ud800-\udc7f\udd00-\udfff]")
 class Section(BaseModel):
     """A section of a config: immutable, complete, without unknown keys."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     @field_validator("*", mode="before")
     @classmethod

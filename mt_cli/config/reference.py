@@ -7,8 +7,12 @@ writes `docs/configuration.md` and `configs/schema.json`. A test fails if they a
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -34,6 +38,7 @@ A corpus is one of these mappings, or a list of them. Each may have these keys t
 
 
 def reference() -> str:
+    _describe_options()
     lines = [_INTRODUCTION, *_table(Config, names=["name", "preset"])]
     sections: list[tuple[str, Any]] = [(name, field.annotation) for name, field in Config.model_fields.items()]
     for name, section in sections:
@@ -49,7 +54,34 @@ def reference() -> str:
 
 
 def schema() -> str:
+    _describe_options()
     return json.dumps(Config.model_json_schema(), indent=1, ensure_ascii=False) + "\n"
+
+
+@cache
+def _describe_options(section: type[Section] = Section) -> None:
+    """Make the docstrings of options their descriptions, in all sections.
+
+    Pydantic's `use_attribute_docstrings` does so when a class is made, and every command would wait for it.
+    """
+    for kind in section.__subclasses__():
+        for base in kind.__mro__[: kind.__mro__.index(Section)]:
+            for name, text in _docstrings(base).items():
+                kind.model_fields[name].description = text
+        kind.model_rebuild(force=True)
+        _describe_options(kind)
+
+
+def _docstrings(section: type) -> dict[str, str]:
+    """Docstring of each option that a class defines."""
+    (tree,) = ast.parse(inspect.getsource(section)).body
+    assert isinstance(tree, ast.ClassDef)
+    return {
+        option.target.id: inspect.cleandoc(text.value.value)
+        for option, text in pairwise(tree.body)
+        if isinstance(option, ast.AnnAssign) and isinstance(option.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
+    }
 
 
 def _table(section: type[Section], prefix: str = "", names: list[str] | None = None) -> Iterator[str]:

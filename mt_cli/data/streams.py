@@ -23,7 +23,7 @@ from mt_cli.corpus.sources import in_blocks, read_rows
 from mt_cli.corpus.text_hashes import Hashes
 from mt_cli.data.batches import Pool, TrainingPairs
 from mt_cli.data.encode import EncodedPairs, encode_block
-from mt_cli.runtime.cpus import in_threads
+from mt_cli.runtime.cpus import in_threads, one_ahead
 from mt_cli.runtime.group import ALONE, Group
 from mt_cli.tokenizer.tokenizer import Tokenizer
 
@@ -56,19 +56,29 @@ class StreamedPairs(TrainingPairs):
         return pool << 32
 
     def pools(self, epoch: int, first: int) -> Iterator[Pool]:
-        """The pools of an epoch from number `first` on."""
+        """The pools of an epoch from number `first` on; a process alone prepares the next one in a thread.
+
+        The processes of a group exchange ids, and several threads that exchange something would confuse them.
+        """
+        prepared = self._prepared(first)
+        prepared = one_ahead(prepared) if self._group.size == 1 else prepared
+        for number, (pairs, counts) in enumerate(prepared, start=first):
+            for total, of_pool in zip(self.counts, counts, strict=True):
+                total.update(of_pool)
+            yield pairs, np.random.default_rng([self._seed, epoch, number]).permutation(len(pairs))
+
+    def _prepared(self, first: int) -> Iterator[tuple[EncodedPairs, list[Counter[str]]]]:
+        """Pairs of each buffer from number `first` on, and the numbers of its rows by status, for each corpus."""
         reports = [ReadReport() for _ in self._config.train]
         num_skipped = [0] * len(reports)
         for number, buffer in enumerate(_buffers(self._config, reports)):
             before, num_skipped = num_skipped, [len(report.skipped) for report in reports]
             if number >= first:
-                for counts, now, earlier in zip(self.counts, num_skipped, before, strict=True):
-                    counts.update({"damaged": now - earlier})
-                pairs = self._encode(buffer)
-                yield pairs, np.random.default_rng([self._seed, epoch, number]).permutation(len(pairs))
+                counts = [Counter({"damaged": now - old}) for now, old in zip(num_skipped, before, strict=True)]
+                yield self._encode(buffer, counts), counts
 
-    def _encode(self, buffer: Sequence[_Rows]) -> EncodedPairs:
-        """Encode the rows that are kept; several processes share the blocks and exchange the ids."""
+    def _encode(self, buffer: Sequence[_Rows], counts: Sequence[Counter[str]]) -> EncodedPairs:
+        """Encode the rows that are kept, and count all; several processes share the blocks and exchange the ids."""
         blocks, statuses = _filtered(buffer, self._config, self._evaluation_hashes, self._group)
 
         def encode(numbers: Sequence[int]) -> list[tuple[pa.RecordBatch, Mask]]:
@@ -82,8 +92,8 @@ class StreamedPairs(TrainingPairs):
             batches.append(batch.filter(pa.array(is_kept)))
             num_kept = len(batches[-1])
             part_sizes[part] += num_kept
-            self.counts[part].update(STATUS_NAMES[code] for code in codes.tolist())
-            self.counts[part].update({"kept": num_kept - len(batch), "max_tokens": len(batch) - num_kept})
+            counts[part].update(STATUS_NAMES[code] for code in codes.tolist())
+            counts[part].update({"kept": num_kept - len(batch), "max_tokens": len(batch) - num_kept})
         return EncodedPairs(batches, part_sizes)
 
 

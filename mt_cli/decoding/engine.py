@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.data.batches import batches_in_order, pad
+from mt_cli.data.batch import batches_in_order, pad
 from mt_cli.decoding.constraints import ReservedIds
 from mt_cli.decoding.predictor import Predictor
 from mt_cli.decoding.search import Hypothesis, search

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from mt_cli.data.batches import batches_in_order, collate
+from mt_cli.data.batch import batches_in_order, collate
 from mt_cli.data.encode import EncodedPairs
 from mt_cli.model.loss import Objective
 from mt_cli.runtime.group import ALONE, Group

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mt_cli.corpus.rows import tagged_text
-from mt_cli.data.batches import pad
+from mt_cli.data.batch import pad
 from mt_cli.decoding.engine import Sentence
 from mt_cli.errors import InputError
 from mt_cli.evaluation.results import Sample

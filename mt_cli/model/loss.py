@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mt_cli.config.training import TrainingConfig
-from mt_cli.data.batches import Batch
+from mt_cli.data.batch import Batch
 from mt_cli.model.kernels import is_cpu, mark_rows
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special_tokens import PAD_ID

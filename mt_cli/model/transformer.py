@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from mt_cli.config.sections import ModelConfig
-from mt_cli.data.batches import Batch, Side
+from mt_cli.data.batch import Batch, Side
 from mt_cli.data.packing import PackedLayout
 from mt_cli.model.attention import Append, AttentionMaps, Memory, MultiHeadAttention, bias_of, recorded_maps
 from mt_cli.model.cache import Arena, KeyValueCache

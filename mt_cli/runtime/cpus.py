@@ -7,8 +7,9 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -23,12 +24,25 @@ def in_threads(work: Callable[[T], U], items: Iterable[T], num_threads: int = 2)
 
     with ThreadPoolExecutor(num_threads) as pool:
         waiting: deque[Future[U]] = deque()
-        for item in items:
-            waiting.append(pool.submit(work, item))
-            if len(waiting) > num_threads:
+        try:
+            for item in items:
+                waiting.append(pool.submit(work, item))
+                if len(waiting) > num_threads:
+                    yield waiting.popleft().result()
+            while waiting:
                 yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+        finally:  # The caller may need no more results.
+            for future in waiting:
+                future.cancel()
+
+
+def one_ahead(items: Iterator[T]) -> Iterator[T]:
+    """Items in order; the next one is made in a thread while the caller works on one."""
+    end = object()
+    for item in in_threads(lambda _: next(items, end), repeat(None), num_threads=1):
+        if item is end:
+            return
+        yield cast("T", item)
 
 
 def num_usable_cpus() -> int:

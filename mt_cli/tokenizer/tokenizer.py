@@ -17,7 +17,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import tokenizers
@@ -29,7 +29,6 @@ from mt_cli.corpus.clean_text import composed, without_noise
 from mt_cli.corpus.protected_text import RESERVED
 from mt_cli.errors import RunError, one_line
 from mt_cli.runtime.files import read_regular, reading, write_text
-from mt_cli.tokenizer.sentencepiece import SentencePieces
 from mt_cli.tokenizer.spacing import joined
 from mt_cli.tokenizer.special_tokens import (
     ABSENT,
@@ -43,6 +42,9 @@ from mt_cli.tokenizer.special_tokens import (
     UNK,
 )
 
+if TYPE_CHECKING:
+    from mt_cli.tokenizer.sentencepiece import SentencePieces
+
 _SPELLINGS = (("a\u00adb", without_noise), ("e\u0301", composed))
 """A text and a change of it, which a tokenizer that makes no difference between both makes, too."""
 MAX_FILE_BYTES = 2**28
@@ -50,7 +52,15 @@ MAX_ENTRY_CHARACTERS = 2**16
 """Maximum length of a text that vocabularies are trained on, and of an entry."""
 
 
-Backend = tokenizers.Tokenizer | SentencePieces
+Backend: TypeAlias = "tokenizers.Tokenizer | SentencePieces"
+
+
+def _backend(content: str, config: TokenizerConfig) -> Backend:
+    if config.algorithm != "sentencepiece":
+        return tokenizers.Tokenizer.from_str(content)
+    from mt_cli.tokenizer.sentencepiece import SentencePieces  # Only imported models need the library.
+
+    return SentencePieces.from_str(content)
 
 
 class Tokenizer:
@@ -88,9 +98,8 @@ class Tokenizer:
     @classmethod
     def parse(cls, content: bytes, path: Path, config: TokenizerConfig, tags: Sequence[str] = ()) -> Tokenizer:
         """Tokenizer in the content of a file; raises RunError as `load` does."""
-        read = SentencePieces.from_str if config.algorithm == "sentencepiece" else tokenizers.Tokenizer.from_str
         try:
-            tokenizer = cls(read(content.decode("utf-8")), tags)
+            tokenizer = cls(_backend(content.decode("utf-8"), config), tags)
             if (first := tokenizer.tokens(range(len(SPECIAL_TOKENS)))) != [*SPECIAL_TOKENS]:
                 raise ValueError(f"its first entries are {' '.join(first):.60}, not {' '.join(SPECIAL_TOKENS)}")
         except Exception as error:  # The library raises bare `Exception`s.

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.amp import GradScaler
 
-from mt_cli.data.batches import Batch
+from mt_cli.data.batch import Batch
 from mt_cli.errors import DeviceMemoryError
 from mt_cli.model.loss import LossSums, Objective
 from mt_cli.model.transformer import with_dtype

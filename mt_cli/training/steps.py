@@ -13,32 +13,13 @@ from itertools import islice, zip_longest
 from torch import Tensor
 
 from mt_cli.config.training import TrainingConfig
-from mt_cli.data.batches import Batch, PlacedBatch, TrainingPairs, collate, epoch_batches
+from mt_cli.data.batch import Batch, collate
+from mt_cli.data.batches import PlacedBatch, TrainingPairs, epoch_batches
 from mt_cli.errors import CorpusError
 from mt_cli.runtime.cpus import in_threads
 from mt_cli.training.gradients import GradientAccumulator
+from mt_cli.training.position import Position
 from mt_cli.training.update import Update
-
-
-@dataclass
-class Position:
-    """Position of a run in its data."""
-
-    num_processes: int = 1  # At the first start. With another number, a run keeps the size of its steps.
-    step: int = 0  # Optimizer updates done.
-    epoch: int = 0  # Epochs completed.
-    pool: int = 0  # The current pool of batches of the epoch.
-    num_batches: int = 0  # Micro-batches of this pool done.
-    num_target_tokens: int = 0  # Target tokens seen, [EOS] counted.
-    num_pairs: list[int] = field(default_factory=list)  # Pairs seen of each part of the corpus, with repetitions.
-
-    def advance(self, step: _Step) -> None:
-        """Move to the end of a step."""
-        self.step, self.epoch = self.step + 1, self.epoch + step.ends_epoch
-        self.pool, self.num_batches = (0, 0) if step.ends_epoch else (step.placed[-1].pool, step.placed[-1].num_batches)
-        self.num_target_tokens += step.num_target_tokens
-        for placed in step.placed:
-            self.num_pairs = [sum(pair) for pair in zip_longest(self.num_pairs, placed.num_pairs, fillvalue=0)]
 
 
 @dataclass(frozen=True)
@@ -81,7 +62,7 @@ def optimization_steps(
             sums = gradients.accumulate(step.micro_batches, step.num_target_tokens, (config.seed, number))
             rate = schedule(number)
             grad_norm, is_finite = update.apply(sums.cross_entropy, rate)
-            position.advance(step)
+            _advance(position, step)
             yield StepReport(
                 step=position.step,
                 learning_rate=rate,
@@ -120,6 +101,16 @@ class _Step:
             batches = [batch.pin_memory() for batch in batches]
         num_target_tokens = sum(placed.num_target_tokens for placed in self.placed)
         return replace(self, num_target_tokens=num_target_tokens, micro_batches=batches)
+
+
+def _advance(position: Position, step: _Step) -> None:
+    """Move a position to the end of a step."""
+    last = step.placed[-1]
+    position.step, position.epoch = position.step + 1, position.epoch + step.ends_epoch
+    position.pool, position.num_batches = (0, 0) if step.ends_epoch else (last.pool, last.num_batches)
+    position.num_target_tokens += step.num_target_tokens
+    for placed in step.placed:
+        position.num_pairs = [sum(pair) for pair in zip_longest(position.num_pairs, placed.num_pairs, fillvalue=0)]
 
 
 def _steps(batches: Iterator[PlacedBatch], config: TrainingConfig, position: Position) -> Iterator[_Step]:

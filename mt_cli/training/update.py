@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mt_cli.config.sections import ModelConfig
 from mt_cli.config.training import TrainingConfig
-from mt_cli.data.batches import collate
+from mt_cli.data.batch import collate
 from mt_cli.data.encode import EncodedPairs
 from mt_cli.model.kernels import has_variable_length
 from mt_cli.model.loss import Objective

@@ -19,7 +19,8 @@ import numpy as np
 import torch
 
 from mt_cli.config.training import TrainingConfig
-from mt_cli.data.batches import MixedPairs, TrainingPairs, epoch_batches, pad
+from mt_cli.data.batch import pad
+from mt_cli.data.batches import MixedPairs, TrainingPairs, epoch_batches
 from mt_cli.data.encode import EncodedPairs
 from mt_cli.model.loss import Objective
 from mt_cli.model.transformer import Transformer

@@ -12,7 +12,8 @@ from run_content import checkpoint_content
 from tiny_models import some_pairs, tiny_model
 
 from mt_cli.config.training import TrainingConfig
-from mt_cli.data.batches import MixedPairs, collate
+from mt_cli.data.batch import collate
+from mt_cli.data.batches import MixedPairs
 from mt_cli.model.loss import Objective
 from mt_cli.training.gradients import GradientAccumulator
 from mt_cli.training.optimizer import build_optimizer

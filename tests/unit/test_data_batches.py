@@ -5,14 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mt_cli.data.batches import (
-    MixedPairs,
-    batches_in_order,
-    collate,
-    count_batches,
-    epoch_batches,
-    shares_by_temperature,
-)
+from mt_cli.data.batch import batches_in_order, collate
+from mt_cli.data.batches import MixedPairs, count_batches, epoch_batches, shares_by_temperature
 from mt_cli.data.encode import EncodedPairs
 from mt_cli.tokenizer.special_tokens import EOS_ID, PAD_ID, SOS_ID
 

@@ -2,7 +2,7 @@ import json
 import pickle
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier, Lock
+from threading import Barrier, Lock, Semaphore
 
 import numpy as np
 import pytest
@@ -124,6 +124,15 @@ def test_a_stream_gives_every_pair_once_and_resumes_anywhere(tmp_path):
     assert pools[0] != expected[:16] and pairs.counts[0]["kept"] == 100
     assert texts_of(pairs.pools(1, 3), tokenizer) == pools[3:]
     assert texts_of(pairs.pools(2, 0), tokenizer) != pools, "each epoch has another order"
+
+
+def test_a_stream_prepares_one_buffer_ahead(tmp_path, monkeypatch):
+    begun, encode = Semaphore(0), StreamedPairs._encode
+    monkeypatch.setattr(StreamedPairs, "_encode", lambda *arguments: begun.release() or encode(*arguments))
+    pairs, _ = streamed(tmp_path, stream(write(tmp_path / "a.tsv", some_pairs(100))))
+    next(pools := pairs.pools(0, 0))
+    assert begun.acquire(timeout=60) and begun.acquire(timeout=60), "the caller waits for one, and has the other"
+    assert pairs.counts[0]["kept"] == 16 and sum(len(order) for _, order in pools) == 84
 
 
 def test_streams_are_mixed_by_weight_until_all_have_ended(tmp_path):

@@ -12,7 +12,7 @@ def test_token_scores_are_those_of_one_large_batch():
     from tiny_models import some_pairs, tiny_model
 
     from mt_cli.config.training import TrainingConfig
-    from mt_cli.data.batches import collate
+    from mt_cli.data.batch import collate
     from mt_cli.evaluation.token_loss import score_tokens
     from mt_cli.model.loss import Objective
 

@@ -12,7 +12,8 @@ from tiny_models import SIZES, padded, some_pairs, some_sources, tiny_model, wei
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import DecodingConfig, ModelConfig
 from mt_cli.config.training import TrainingConfig
-from mt_cli.data.batches import MixedPairs, collate
+from mt_cli.data.batch import collate
+from mt_cli.data.batches import MixedPairs
 from mt_cli.decoding import predictor as predictor_module
 from mt_cli.decoding import search as search_module
 from mt_cli.decoding.constraints import FREE, Constraints
@@ -30,7 +31,8 @@ from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID
 from mt_cli.training.averaging import MovingAverage
 from mt_cli.training.gradients import GradientAccumulator
 from mt_cli.training.optimizer import build_optimizer
-from mt_cli.training.steps import Position, StepReport, optimization_steps
+from mt_cli.training.position import Position
+from mt_cli.training.steps import StepReport, optimization_steps
 from mt_cli.training.update import Update
 
 META = torch.device("meta")

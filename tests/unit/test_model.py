@@ -9,7 +9,7 @@ from tiny_models import padded
 from torch import nn
 
 from mt_cli.config.sections import ModelConfig
-from mt_cli.data.batches import collate
+from mt_cli.data.batch import collate
 from mt_cli.data.encode import EncodedPairs
 from mt_cli.data.packing import padded_layout
 from mt_cli.model.positions import rotary_factors, rotate, sinusoids

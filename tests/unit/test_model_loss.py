@@ -4,7 +4,7 @@ import torch.nn.functional as F
 from tiny_models import some_pairs, tiny_model
 
 from mt_cli.config.training import TrainingConfig
-from mt_cli.data.batches import collate
+from mt_cli.data.batch import collate
 from mt_cli.model import loss as module
 from mt_cli.model.loss import Loss, Objective
 

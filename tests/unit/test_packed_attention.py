@@ -12,15 +12,15 @@ import pytest
 import torch
 
 from mt_cli.data.packing import packed_layout, shaped_layout
-from mt_cli.model import kernel_trial, packed_attention
+from mt_cli.model import kernel_trial, row_attention
 from mt_cli.model.kernel_trial import LARGEST_ERROR, error_of
 from mt_cli.model.packed_attention import (
     attend_packed,
-    attend_rows,
     attention_of_sequences,
     has_row_kernels,
     trial_cases,
 )
+from mt_cli.model.row_attention import attend_rows
 
 # Lengths of the sequences of queries and of keys, with empty ones on both sides; and numbers of rows, with padding.
 LENGTHS = [
@@ -74,7 +74,7 @@ def test_the_trial_of_the_kernels_tells_rounding_from_errors(monkeypatch, dtype)
     """It allows what half precision rounds; not a row that sees a neighbour too many, nor one sequence too few."""
     for kernel in (attention_of_sequences, shifted, silent):
         with monkeypatch.context() as patch:
-            patch.setattr(packed_attention, "attend_rows", kernel)
+            patch.setattr(row_attention, "attend_rows", kernel)
             errors = [error_of(case, torch.device("cpu"), dtype) for case in trial_cases(32)]
         if kernel is attention_of_sequences:
             assert max(errors) < LARGEST_ERROR / 2

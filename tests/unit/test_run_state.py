@@ -12,7 +12,7 @@ from mt_cli.checkpoint.lineage import Ancestor
 from mt_cli.checkpoint.state import RunState, UnloggedStep, ValidatedStep, best_of, last_of
 from mt_cli.config.training import TrainingConfig
 from mt_cli.corpus.sentences import SentencesSeen
-from mt_cli.training.steps import Position
+from mt_cli.training.position import Position
 
 
 def test_a_state_is_read_back_as_it_was():

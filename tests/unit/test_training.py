@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from tiny_models import some_pairs, tiny_model, weights_of
 
 from mt_cli.config.training import TrainingConfig
-from mt_cli.data.batches import MixedPairs, collate, epoch_batches
+from mt_cli.data.batch import collate
+from mt_cli.data.batches import MixedPairs, epoch_batches
 from mt_cli.errors import DeviceMemoryError
 from mt_cli.evaluation.token_loss import score_tokens
 from mt_cli.model import loss as loss_module
@@ -16,7 +17,8 @@ from mt_cli.model.loss import Objective
 from mt_cli.training import update as update_module
 from mt_cli.training.gradients import GradientAccumulator
 from mt_cli.training.optimizer import build_optimizer
-from mt_cli.training.steps import Position, count_steps, optimization_steps
+from mt_cli.training.position import Position
+from mt_cli.training.steps import count_steps, optimization_steps
 from mt_cli.training.update import Update, fits_memory, largest_batch
 
 
