@@ -24,7 +24,8 @@ def report_on_data(
 ) -> list[dict[str, Any]]:
     """One row per part of a corpus: its name, and the number of pairs read, kept, held out and dropped.
 
-    Rows of `train` also have `times_per_epoch`, the reason if no pair is held out from them and, with `num_seen`, `num_pairs_seen`. For streams, `streamed` counts
+    Rows of `train` also have `times_per_epoch`, the reason if no pair is held out from them and, with `num_seen`,
+    `num_pairs_seen`. For streams, `streamed` counts
     rows by status since the last start of the run, and rows that are read twice count twice.
     """
     rows = [_part_row(data, name, index) for name, corpus in data.corpora.items() for index in range(len(corpus.parts))]

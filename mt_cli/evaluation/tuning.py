@@ -249,6 +249,7 @@ def tune_at_end(
     device: str,
     precision: str,
     training_seconds: float,
+    most_seconds: float = inf,
     limits: Limits = Limits(),
 ) -> None:
     """Choose options of `decoding` for the best checkpoint of a run that is locked; write them into its config."""
@@ -265,10 +266,10 @@ def tune_at_end(
     settings = search_grid(decoding, [decoding.beam_size], *grid)
     # In this order, settings with and without `no_repeat_ngram` are tried even if the time ends early.
     settings.sort(key=lambda setting: (setting.length_penalty, setting.no_repeat_ngram or 0))
-    seconds = max(limits.least_seconds, limits.share_of_time * training_seconds)
+    seconds = min(max(limits.least_seconds, limits.share_of_time * training_seconds), max(0.0, most_seconds))
     say(
         f"Choosing options of the search by {len(compared.pairs):,} pairs of valid (training.tune_decoding), in at "
-        f"most {clock(seconds)}, which training.max_minutes does not count"
+        f"most {clock(seconds)}"
     )
     later = f"mt tune-decoding --run {directory.path}"
     margin = limits.margin_of_chrf if compared.metric == "chrf" else limits.margin

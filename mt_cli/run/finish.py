@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from pathlib import Path
 
@@ -94,9 +95,12 @@ def finish(run: Run, ending: Ending) -> Report:
     Raises RunInterruptedError after a signal; the same command then finishes the run.
     """
     try:
-        if run.config.training.tune_decoding:
-            seconds = ending.state.elapsed_seconds
-            tune_at_end(run.directory, run.config, run.data, str(run.device), run.precision, seconds)
+        training, state = run.config.training, ending.state
+        if training.tune_decoding:
+            used = state.elapsed_seconds + (state.plan.closing_seconds if state.plan else 0.0)
+            most = math.inf if training.max_minutes is None else 60 * training.max_minutes - used
+            seconds = state.elapsed_seconds
+            tune_at_end(run.directory, run.config, run.data, str(run.device), run.precision, seconds, most)
         return write_report(run, ending, _scores(run))
     except KeyboardInterrupt:
         raise RunInterruptedError(_INTERRUPTED) from None
@@ -112,7 +116,7 @@ def _scores(run: Run) -> dict[str, SplitScores]:
     for name in [name for name in corpora if name not in ("train", "valid")] or ["valid"]:
         scorer, corpus = scorer_of(run.config, name), corpora[name]
         languages = corpus.languages(run.config.corpus.languages_of(name))
-        say(f"Scoring {name}: {len(corpus):,} sentences (training.max_minutes does not count this)")
+        say(f"Scoring {name}: {len(corpus):,} sentences")
         scores[name], hypotheses = evaluate(translator, corpus.pairs, name, scorer, languages, corpus.blank_rows())
         write_hypotheses(path / "hypotheses" / f"{name}.txt", hypotheses)
     return scores

@@ -43,7 +43,7 @@ def end(trained, tmp_path, capsys):
         (run / "config.yaml").write_text(config.to_yaml(), encoding="utf-8")
         data = prepare(config, Cache(tmp_path / "cache"))
         limits = Limits(**{"fewest_pairs": 1, "penalties": (0.25,), "no_repeat_ngrams": (None,)} | limits)
-        tune_at_end(RunDirectory(run), config, data, "cpu", "fp32", seconds, limits)
+        tune_at_end(RunDirectory(run), config, data, "cpu", "fp32", seconds, limits=limits)
         return decoding_of(run), capsys.readouterr().err
 
     return tune
