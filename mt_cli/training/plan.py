@@ -53,6 +53,9 @@ class Plan:
     """Time for updates and validations, but for the last validation."""
     closing_seconds: float = 0.0
     """Time for the last validation and the scores at the end; the tuning of the search has the rest of the minutes."""
+    seconds_per_step: float = 0.0
+    seconds_per_searched_token: float = 0.0
+    """Time of the search at the end, by target tokens of the references."""
 
     @property
     def is_complete(self) -> bool:
@@ -69,8 +72,13 @@ class Plan:
         if self.num_steps >= work.num_steps:
             return f"{updates}, all that are planned"
         expected = "; expect little" if self.num_steps < _LITTLE * work.num_steps else ""
-        minutes = math.ceil(self.minutes * work.num_steps / self.num_steps)
+        minutes = self.minutes_for(work.num_steps)
         return f"{updates} of {work.num_steps:,} that this text deserves{expected}; {minutes:,} minutes for all"
+
+    def minutes_for(self, num_steps: int) -> int:
+        """Minutes with which a plan would have some updates."""
+        share = 1 - _SHARE_OF_VALIDATIONS - _SHARE_OF_TUNING
+        return math.ceil((num_steps * self.seconds_per_step / share + self.closing_seconds) / 60)
 
 
 def advanced(
@@ -113,6 +121,8 @@ def _complete(plan: Plan, config: TrainingConfig, work: Work, position: tuple[in
         validate_every_steps=None if every and number == planned else math.ceil(num_steps / number),
         training_seconds=end,
         closing_seconds=closing,
+        seconds_per_step=per_step,
+        seconds_per_searched_token=_COST_OF_SEARCH * per_token,
     )
 
 
