@@ -30,6 +30,8 @@ class Learning(BaseModel):
     score: FiniteFloat = 0.0
     expected: tuple[FiniteFloat, FiniteFloat] | None = None
     """Range of `metric` that was expected of this text and number of updates; None if unknown."""
+    expected_of_all: tuple[FiniteFloat, FiniteFloat] | None = None
+    """Range that `mt init` expects after all updates."""
     num_steps: int = 0
     num_planned: int | None = None
     """Number of updates that the text deserves."""
@@ -48,13 +50,13 @@ class Learning(BaseModel):
     def describe(self) -> str:
         """Score, plan and signs in one sentence, with what helps most."""
         parts = [f"{METRICS[self.metric]} {self.score:.1f}"]
-        if self.expected:
-            low, high = self.expected
-            parts[0] += f", where {low:.0f} to {high:.0f} were expected after so many updates"
+        if self.expected and self.expected_of_all:
+            ranges = ["{:.0f} to {:.0f}".format(*scores) for scores in (self.expected_of_all, self.expected)]
+            after = "" if self.num_steps == self.num_planned else f", and {ranges[1]} after {self.num_steps:,}"
+            parts[0] += f", where mt init expects {ranges[0]} after all updates{after}"
         if self.num_planned:
             share = min(1.0, self.num_steps / self.num_planned)
-            planned = f"{self.num_planned:,} updates that this text deserves"
-            parts.append(f"{self.num_steps:,} of {planned} ({share:.0%}) were made")
+            parts.append(f"{self.num_steps:,} of {self.num_planned:,} updates ({share:.0%}) were made")
         if self.is_little:
             how = "unrelated" if self._gain < _UNRELATED else "hardly related"
             parts.append(

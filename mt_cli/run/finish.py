@@ -139,14 +139,15 @@ def _scores(run: Run, ending: Ending) -> tuple[dict[str, SplitScores], Learning 
 def _expected(run: Run, ending: Ending, scores: SplitScores) -> dict[str, Any]:
     """Length of a run and, unless it begins with another one or reads a stream, the score expected of its text."""
     state, length, training = ending.state, ending.length, run.config.training
-    expected, num_planned = None, length.num_steps
+    expected = of_all = None
+    num_planned = length.num_steps
     plan, minutes = state.plan_for(training), 0
     if "train" in run.data.corpora and not state.parents:
         facts = find_facts(run.config, run.data.corpora)
         if training.max_epochs is None or training.max_steps is not None:  # The text does not set the length.
             num_planned = max(state.position.step, round(recipe_for(facts).num_tokens / length.step_tokens))
         if writes_spaces(run.config.corpus.target):
-            expected = forecast(facts, state.position.step * length.step_tokens)
+            expected, of_all = forecast(facts, state.position.step * length.step_tokens), forecast(facts)
     if num_planned:
         by_time = math.ceil(state.elapsed_seconds / 60 * num_planned / max(1, state.position.step))
         minutes = plan.minutes_for(num_planned) if plan else by_time
@@ -155,6 +156,7 @@ def _expected(run: Run, ending: Ending, scores: SplitScores) -> dict[str, Any]:
         "metric": metric,
         "score": round(scores.scores[metric].score, 2),
         "expected": expected and (round(expected.low, 1), round(expected.high, 1)),
+        "expected_of_all": of_all and (of_all.low, of_all.high),
         "num_steps": state.position.step,
         "num_planned": num_planned,
         "minutes_for_all": minutes,

@@ -17,7 +17,7 @@ _FIRST_STEP, _NUM_STEPS = 10, 10
 _SHARE_OF_WARMUP, _SHARE_OF_VALIDATIONS, _SHARE_OF_TUNING = 0.1, 0.15, 0.1
 _SHARE_TO_SPARE = 0.05
 """Share of the time that is left over, so that a machine that is a little slower still does all updates."""
-_COST_OF_GREEDY, _COST_OF_SEARCH = 2.0, 6.0
+_COST_OF_GREEDY, _COST_OF_SEARCH = 4.0, 8.0
 """Time per target token of a reference, in tokens of training: greedy search in validations, the search at the end."""
 _MIN_VALIDATIONS = 4
 _LITTLE = 0.3

@@ -33,7 +33,15 @@ def test_directions_are_shuffled_apart():
 
 @pytest.mark.parametrize(("num_steps", "helps"), [(350, "minutes"), (5_000, "text")])
 def test_most_helps_what_the_run_lacked(num_steps, helps):
-    run = {"num_steps": num_steps, "num_planned": 5_000, "minutes_for_all": 70, "expected": (20.0, 30.0), "score": 3.0}
+    run = {
+        "num_steps": num_steps,
+        "num_planned": 5_000,
+        "minutes_for_all": 70,
+        "expected": (9.0, 20.0),
+        "expected_of_all": (20.0, 30.0),
+        "score": 3.0,
+    }
     described = learning(["bal dem fin"] * 60, **run).describe()
     assert helps in described.partition("most helps")[2] and "20 to 30" in described
+    assert ("9 to 20" in described) == (num_steps < 5_000)
     assert "most helps" not in learning(REFERENCES, **run | {"score": 99.0}).describe()
