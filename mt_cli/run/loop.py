@@ -47,7 +47,8 @@ def _train_until_stop(setup: Setup, state: RunState) -> str:
     seconds = None if training.max_minutes is None else 60 * training.max_minutes - state.elapsed_seconds
     records = group.on_main(lambda: Records(setup.run.directory.path, step, state.tracked_bytes))
     plan = state.plan_for(training)
-    progress = Progress("train", plan.num_steps if plan else setup.length.num_steps, "step", step, max_seconds=seconds)
+    num_steps = plan.last_step(setup.work) if plan else setup.length.num_steps
+    progress = Progress("train", num_steps, "step", step, max_seconds=seconds)
     closed = nullcontext() if records is None else closing(records)
     with closed, progress as bar, Signals(group).recorded() as signals:
         if records is not None:
@@ -115,9 +116,7 @@ class TrainingLoop:
             self._update,
             self._setup.pairs,
             training,
-            lambda step: (
-                factor * planned_rate(training, step, work.num_steps, state.plan_for(training), state.elapsed_seconds)
-            ),
+            lambda step: factor * planned_rate(training, step, work, state.plan_for(training), state.elapsed_seconds),
             state.position,
         )
         started_at = time.monotonic() - state.elapsed_seconds
@@ -137,7 +136,7 @@ class TrainingLoop:
     def _follow_plan(self) -> None:
         """Say the plan, once it is made."""
         if plan := self._state.plan_for(self._config):
-            self._bar.expect(plan.num_steps)
+            self._bar.expect(plan.last_step(self._setup.work))
             say(plan.describe(self._setup.work))
 
     def _is_save_due(self) -> bool:

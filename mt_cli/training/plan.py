@@ -38,7 +38,10 @@ class Work:
 
 @dataclass(frozen=True)
 class Plan:
-    """Number of updates that fit into `minutes`, and what follows from it; 0 updates while the machine is measured."""
+    """Number of updates that fit into `minutes`, and what follows from it; 0 updates while the machine is measured.
+
+    Epochs and steps of the config may end the run earlier.
+    """
 
     minutes: float
     """`max_minutes` that the plan is for."""
@@ -62,18 +65,23 @@ class Plan:
         """True if the machine has been measured."""
         return self.num_steps > 0
 
+    def last_step(self, work: Work) -> int:
+        """Last update that the time or the config allows."""
+        return min(self.num_steps, work.num_steps or self.num_steps)
+
     def describe(self, work: Work) -> str:
         """The plan in one line, for people."""
         over = self.training_seconds + self.closing_seconds - 60 * self.minutes
         scores = f"{clock(over)} more for the scores" if over > 1 else f"{clock(self.closing_seconds)} for the scores"
-        updates = f"{self.minutes:g} minutes, {scores}{' included' * (over <= 1)}: about {self.num_steps:,} updates"
+        minutes = f"{self.minutes:g} minutes, {scores}{' included' * (over <= 1)}"
+        updates = f"{minutes}: about {self.num_steps:,} updates"
         if work.num_steps is None:
             return updates
         if self.num_steps >= work.num_steps:
-            return f"{updates}, all that are planned"
+            return f"{minutes}: enough for all {work.num_steps:,} updates"
         expected = "; expect little" if self.num_steps < _LITTLE * work.num_steps else ""
-        minutes = self.minutes_for(work.num_steps)
-        return f"{updates} of {work.num_steps:,} that this text deserves{expected}; {minutes:,} minutes for all"
+        of_all = f"of {work.num_steps:,} that this text deserves{expected}"
+        return f"{updates} {of_all}; {self.minutes_for(work.num_steps):,} minutes for all"
 
     def minutes_for(self, num_steps: int) -> int:
         """Minutes with which a plan would have some updates."""
@@ -112,8 +120,6 @@ def _complete(plan: Plan, config: TrainingConfig, work: Work, position: tuple[in
     planned = left / per_step / every if every else _MIN_VALIDATIONS
     number = min(max(planned, _MIN_VALIDATIONS), affordable)
     num_steps = step + max(1, int((left - (number - 1) * per_validation) / per_step))
-    if work.num_steps is not None:
-        num_steps = min(num_steps, max(step, work.num_steps))
     return replace(
         plan,
         num_steps=num_steps,
@@ -126,16 +132,15 @@ def _complete(plan: Plan, config: TrainingConfig, work: Work, position: tuple[in
     )
 
 
-def planned_rate(
-    config: TrainingConfig, step: int, num_steps: int | None, plan: Plan | None, elapsed_seconds: float
-) -> float:
+def planned_rate(config: TrainingConfig, step: int, work: Work, plan: Plan | None, elapsed_seconds: float) -> float:
     """Learning rate of a step, by the plan if there is one.
 
     If the machine becomes slower than measured, `linear` and `cosine` fall to zero in the last tenth of the time.
     """
     if plan is None or not plan.is_complete:
-        return learning_rate(config, step, num_steps)
-    rate = learning_rate(config.model_copy(update={"warmup_steps": plan.warmup_steps}), step, plan.num_steps)
+        return learning_rate(config, step, work.num_steps)
+    warmed_up = config.model_copy(update={"warmup_steps": plan.warmup_steps})
+    rate = learning_rate(warmed_up, step, plan.last_step(work))
     if config.schedule not in ("linear", "cosine"):
         return rate
     left = (plan.training_seconds - elapsed_seconds) / (0.1 * plan.training_seconds)
