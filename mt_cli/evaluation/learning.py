@@ -37,6 +37,8 @@ class Learning(BaseModel):
     """Number of updates that the text deserves."""
     minutes_for_all: int = 0
     """Minutes for that number of updates."""
+    is_cut: bool = True
+    """True if a limit ended the run, and not patience."""
 
     @property
     def is_little(self) -> bool:
@@ -70,7 +72,7 @@ class Learning(BaseModel):
 
     @property
     def _help(self) -> str:
-        if self.num_planned and self.num_steps < _ENOUGH_STEPS * self.num_planned:
+        if self.is_cut and self.num_planned and self.num_steps < _ENOUGH_STEPS * self.num_planned:
             return f"more time: about {self.minutes_for_all:,} minutes for all updates"
         return "more text, or to begin with the model of another language (docs/few_pairs.md)"
 

@@ -7,8 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from mt_cli.advice.choices import forecast, recipe_for
+from mt_cli.advice.choices import recipe_for
 from mt_cli.advice.facts import find_facts
+from mt_cli.advice.forecast import forecast
 from mt_cli.checkpoint.averages import available_validations, mean_of, steps_to_average
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.state import RunState, best_of, last_of
@@ -160,4 +161,5 @@ def _expected(run: Run, ending: Ending, scores: SplitScores) -> dict[str, Any]:
         "num_steps": state.position.step,
         "num_planned": num_planned,
         "minutes_for_all": minutes,
+        "is_cut": not ending.stopped_because.startswith("patience"),
     }

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from mt_cli.advice.choices import Epoch, choose, recipe_for, values_of
 from mt_cli.advice.decisions import Decision, describe, for_destination
 from mt_cli.advice.facts import Facts
+from mt_cli.advice.forecast import forecast
 from mt_cli.config.loading import differences, flat, parse_config, with_values
 from mt_cli.config.training import TrainingConfig
 from mt_cli.exchange.destinations import DESTINATIONS, obstacles
@@ -86,6 +87,15 @@ def test_a_hundredth_more_text_changes_no_choice_by_more_than_a_twentieth(power,
         is_large = type(one[key]) is float or (type(one[key]) is int and one[key] >= 20)
         if is_large and (recipe.size == larger.size or key not in OF_SIZE):
             assert one[key] == pytest.approx(other[key], rel=0.05, abs=0.005), key
+
+
+@given(st.lists(st.floats(0, 2), min_size=2, max_size=5))
+def test_a_forecast_rises_with_the_updates_up_to_that_of_the_text(shares):
+    num_tokens = recipe_for(DIVERSE).num_tokens
+    scores = [forecast(DIVERSE, share * num_tokens) for share in sorted(shares)]
+    assert all(one.low <= other.low and one.high <= other.high for one, other in pairwise(scores))
+    assert all(score.low <= score.high for score in scores)
+    assert forecast(DIVERSE, num_tokens) == forecast(DIVERSE)
 
 
 def test_a_cpu_trains_smaller_models_with_less_dropout():

@@ -44,4 +44,5 @@ def test_most_helps_what_the_run_lacked(num_steps, helps):
     described = learning(["bal dem fin"] * 60, **run).describe()
     assert helps in described.partition("most helps")[2] and "20 to 30" in described
     assert ("9 to 20" in described) == (num_steps < 5_000)
+    assert "text" in learning(["bal dem fin"] * 60, **run, is_cut=False).describe().partition("most helps")[2]
     assert "most helps" not in learning(REFERENCES, **run | {"score": 99.0}).describe()
