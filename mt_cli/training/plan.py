@@ -1,7 +1,8 @@
 """Plan of a run with `max_minutes`: the first updates measure the machine, and the schedule follows from the time left.
 
-The plan is saved with the state and made once, so a resumed run follows the same schedule. With 350 updates from English
-to Hausa (one seed), chrF is 18.4; with a warm-up of 400 updates, 17.1; if a schedule of 5,450 updates is cut, 16.7.
+The plan is saved with the state and made once, so a resumed run follows the same schedule. With 350 updates from
+English to Hausa (one seed), chrF is 18.4; with a warm-up of 400 updates, 17.1; with a schedule of 5,450 updates that is
+cut, 16.7.
 """
 
 from __future__ import annotations
