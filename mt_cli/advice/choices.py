@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, inf, log
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mt_cli.advice.facts import Facts, rounded
+from mt_cli.advice.facts import Facts
 from mt_cli.config import presets
 from mt_cli.config.presets import DATA, PRESETS, SECTIONS, Level, Values
 from mt_cli.config.sections import WITHOUT_SUBWORDS
@@ -26,6 +26,16 @@ _PATIENCE = 3 / 8
 _SHARE_OF_VALIDATIONS, _COST_OF_TRANSLATION = 0.15, 2
 """Share of time for validations, and cost of a token in greedy search, in tokens of training."""
 _MIN_VOCABULARY, _NUM_BYTES = 400, 256
+_FEWEST_WORDS = 1_000
+"""Target words at which the first level begins."""
+_BY_TEXT = {
+    "tokenizer": ("bpe_dropout",),
+    "model": ("dropout", "attention_dropout", "feed_forward_dropout"),
+    "training": ("label_smoothing", "concatenated_pairs", "inserted_words"),
+}
+"""Numbers that depend on the text alone, by section; the learning rate depends on the size of the model, too."""
+_LEAST_RATE = 0.005
+_LARGEST_BATCH = max(preset["training"]["batch_tokens"] for preset in PRESETS.values())
 _SCRIPTS_WITH_CAPITALS = {*DATA["scripts_with_capitals"]}
 
 
@@ -63,7 +73,10 @@ class Recipe:
     size: str
     """Name of the preset."""
     why_size: str
-    num_updates: int
+    values: Values
+    """Values of options by section and key."""
+    num_tokens: float
+    """Number of tokens that the updates train on."""
 
     @property
     def is_smaller(self) -> bool:
@@ -76,31 +89,69 @@ class Recipe:
         return str(DATA["smaller_model"]["why_dropout"]) if self.is_smaller else self.level.why_dropout
 
     @property
-    def num_tokens(self) -> int:
-        """Number of tokens that the updates train on."""
-        return self.num_updates * _tokens_per_step(self.level, self.size if self.is_smaller else self.level.preset)
-
-
-def level_of(facts: Facts) -> Level:
-    """Level of a corpus by its size and diversity."""
-    levels = presets.DIVERSE_LEVELS if facts.is_diverse else presets.LEVELS
-    return next(level for level in levels if facts.num_target_words <= level.max_target_words)
+    def step_tokens(self) -> int:
+        """Number of tokens of an update."""
+        training = self.values["training"]
+        return int(training["batch_tokens"] * training.get("micro_batches_per_step", 1))
 
 
 def recipe_for(facts: Facts) -> Recipe:
     """Recipe with the largest preset that fits the corpus and the device.
 
     A run with a parent has the size of the parent. A model that is smaller than the level allows, to save time, gets
-    fewer updates.
+    fewer updates. Numbers are interpolated between the middles of two levels, on a logarithmic scale of target words,
+    so that a few pairs more or less change little; only the size of the model has steps.
     """
-    level = level_of(facts)
-    num_tokens = level.num_updates * _tokens_per_step(level, level.preset)
+    levels = presets.DIVERSE_LEVELS if facts.is_diverse else presets.LEVELS
+    words = min(max(facts.num_target_words, 1.0), 1e12)
+    ends = np.log([_FEWEST_WORDS, *(level.max_target_words for level in levels[:-1])])
+    middles = [*(ends[1:] + ends[:-1]) / 2, 2 * ends[-1] - ends[-2]]
+    place = float(np.interp(log(words), middles, np.arange(len(levels))))
+    lower = min(int(place), len(levels) - 2)
+    below, above = (_recipe_of(level, facts) for level in levels[lower : lower + 2])
+    nearest = _recipe_of(next(level for level in levels if words <= level.max_target_words), facts)
+    return _interpolated(nearest, below, above, place - lower)
+
+
+def _recipe_of(level: Level, facts: Facts) -> Recipe:
+    """Recipe for the middle of a level."""
+    training = {**PRESETS[level.preset]["training"], **level.changes.get("training", {})}
+    num_tokens = level.num_updates * training["batch_tokens"] * training.get("micro_batches_per_step", 1)
     size, why = _size_for(level, num_tokens, facts)
-    recipe = Recipe(level, size, why, level.num_updates)
-    if not recipe.is_smaller:
-        return recipe
-    affordable = min(num_tokens, _num_tokens_on_cpu(size))
-    return Recipe(level, size, why, round(affordable / _tokens_per_step(level, size)))
+    is_smaller = _SIZES.index(size) < _SIZES.index(level.preset)
+    changes = [level.changes, DATA["smaller_model"]["changes"] if is_smaller else {}]
+    values = {
+        section: {
+            key: value for options in (PRESETS[size], *changes) for key, value in options.get(section, {}).items()
+        }
+        for section in SECTIONS
+    }
+    return Recipe(level, size, why, values, min(num_tokens, _num_tokens_on_cpu(size)) if is_smaller else num_tokens)
+
+
+def _interpolated(nearest: Recipe, below: Recipe, above: Recipe, share: float) -> Recipe:
+    """The recipe `nearest` with numbers between two recipes; `share` is 0 at `below` and 1 at `above`."""
+
+    def between(low: float, high: float) -> float:
+        return exp((1 - share) * log(low) + share * log(high)) if low and high else (1 - share) * low + share * high
+
+    values = {section: dict(options) for section, options in nearest.values.items()}
+    for section, keys in _BY_TEXT.items():
+        for key in keys:
+            number = round(between(*(float(one.values[section].get(key, 0.0)) for one in (below, above))), 3)
+            if number >= _LEAST_RATE or key in values[section]:
+                values[section][key] = number
+    training = values["training"]
+    if nearest.size == below.size == above.size:  # They belong to the size of the model.
+        for key in ("learning_rate", "warmup_steps"):
+            training[key] = float(f"{between(*(one.values['training'][key] for one in (below, above))):.3g}")
+        training["warmup_steps"] = round(training["warmup_steps"])
+    step_tokens = between(below.step_tokens, above.step_tokens)
+    num_batches = -(-round(step_tokens) // _LARGEST_BATCH)
+    training["batch_tokens"] = round(step_tokens / num_batches)
+    if num_batches > 1 or "micro_batches_per_step" in training:
+        training["micro_batches_per_step"] = num_batches
+    return replace(nearest, values=values, num_tokens=between(below.num_tokens, above.num_tokens))
 
 
 def _size_for(level: Level, num_tokens: int, facts: Facts) -> tuple[str, str]:
@@ -120,29 +171,14 @@ def _num_tokens_on_cpu(size: str) -> float:
     return float(DATA["cpu_minutes"] * DATA["share_of_updates"] * DATA["tokens_per_minute"][size])
 
 
-def _tokens_per_step(level: Level, size: str) -> int:
-    training = {**PRESETS[size]["training"], **level.changes.get("training", {})}
-    return int(training["batch_tokens"] * training.get("micro_batches_per_step", 1))
-
-
-def expectation(facts: Facts) -> str:
-    """Quality of translations to expect, for people."""
-    recipe = recipe_for(facts)
-    if not recipe.is_smaller:
-        return recipe.level.expectation
-    return f"worse translations than these pairs allow: {recipe.why_size}."
-
-
 def choose(facts: Facts, epoch: Epoch | None = None) -> Choices:
     """Options for a corpus; without `epoch`, without the length of the run."""
     recipe = recipe_for(facts)
-    changes = [recipe.level.changes, DATA["smaller_model"]["changes"] if recipe.is_smaller else {}]
     reasons = {key: reason.format(recipe=recipe, facts=facts) for key, reason in DATA["reasons"].items()}
     chosen = {
         section: {
             key: Choice(value, reasons.get(key, f"recipe of size {recipe.size}"))
-            for options in (PRESETS[recipe.size], *changes)
-            for key, value in options.get(section, {}).items()
+            for key, value in recipe.values[section].items()
         }
         for section in SECTIONS
     }
@@ -198,7 +234,7 @@ def _vocabulary(facts: Facts, max_size: float) -> dict[str, Choice]:
     scripts = " and ".join(sorted(source & target))
     return {
         "algorithm": Choice("bpe", "subwords leave no word unknown"),
-        "vocab_size": Choice(rounded(size), why),
+        "vocab_size": Choice(round(size), why),
         "shared": Choice(is_shared, f"the script of both sides is {scripts}" if scripts else "the scripts differ"),
     }
 
@@ -211,14 +247,14 @@ def _length(recipe: Recipe, epoch: Epoch, warmup_steps: int) -> dict[str, Choice
     # If `valid` is large compared with the updates, validate less often.
     cost = _COST_OF_TRANSLATION * max(1, epoch.num_valid_tokens)
     affordable = _SHARE_OF_VALIDATIONS * (num_steps * batch_tokens) / cost
-    num_validations = round(min(max(affordable, _MIN_VALIDATIONS), _MAX_VALIDATIONS))
+    num_validations = min(max(affordable, _MIN_VALIDATIONS), _MAX_VALIDATIONS)
     why_epochs = f"{num_steps:,} updates of {batch_tokens:,} tokens, {epoch.num_steps(1):,} an epoch"
     patience = round(_PATIENCE * num_validations)
-    interval, updates = rounded(max(num_steps / num_validations, 10)), f"{num_steps:,} updates"
+    interval, updates = round(max(num_steps / num_validations, 10)), f"{num_steps:,} updates"
     return {
         "max_steps": Choice(None, "max_epochs ends the run"),
         "max_epochs": Choice(num_epochs, why_epochs),
-        "warmup_steps": Choice(min(warmup_steps, rounded(num_steps / 5)), f"at most a fifth of {updates}"),
+        "warmup_steps": Choice(min(warmup_steps, round(num_steps / 10)), f"at most a tenth of {updates}"),
         "validate_every_steps": Choice(interval, f"about {round(num_steps / interval)} validations in {updates}"),
         "patience": Choice(patience, f"stops after {patience} validations without a better score"),
     }

@@ -86,6 +86,8 @@ def _format_counts(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             share = f"{count / max(1, row['num_read']):8.1%}" if status != "read" else ""
             yield f"{labels[0]:<20}{shorten(labels[1], 24):<26}{status:<24}{count:>12,} {share}".rstrip()
             labels = ["", ""]
+        if "not_held_out" in row:
+            yield f"{'':<46}none held out for valid: {row['not_held_out']}"
         if row.get("times_per_epoch", 1) != 1:
             yield f"{'':<46}{'times seen per epoch':<24}{row['times_per_epoch']:>12.3g}"
     yield ""

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mt_cli.advice.choices import Choice, Choices, Epoch, choose, expectation, values_of
+from mt_cli.advice.choices import Choice, Choices, Epoch, choose, values_of
 from mt_cli.advice.facts import Facts, find_facts
+from mt_cli.advice.forecast import expectation
 from mt_cli.advice.sides import Tree
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.parent import adopt, inherited

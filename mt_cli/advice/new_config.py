@@ -9,9 +9,9 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any, NamedTuple
 
-from mt_cli.advice.choices import expectation
 from mt_cli.advice.decisions import Decision, begun_with, decide, describe, notes_on_parents
 from mt_cli.advice.evaluation_text import text_for_evaluation
+from mt_cli.advice.forecast import expectation
 from mt_cli.advice.init import Request
 from mt_cli.advice.problems import find_problems, refuse_processed
 from mt_cli.advice.sides import NAME_COLUMNS, Given, Sides, Tree, resolve_sides, title_of

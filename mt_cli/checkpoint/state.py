@@ -15,6 +15,7 @@ from pydantic import Field, TypeAdapter
 from mt_cli.checkpoint.lineage import Ancestor
 from mt_cli.config.training import TrainingConfig
 from mt_cli.corpus.sentences import SentencesSeen
+from mt_cli.training.plan import Plan
 from mt_cli.training.position import Position
 
 _BEST = ("best_step", "best_value", "best_loss", "best_metric")
@@ -60,6 +61,8 @@ class RunState:
 
     position: Position = field(default_factory=Position)
     elapsed_seconds: Annotated[float, Field(ge=0, lt=10**15)] = 0.0
+    plan: Plan | None = None
+    """With `max_minutes`, the updates that fit into them."""
     best_step: Count = 0
     best_value: float | None = None
     """Value of `best_metric` at the best step; higher is better, a loss is negated."""
@@ -151,18 +154,27 @@ class RunState:
         newer = {name: getattr(diverged, name) for name in ("elapsed_seconds", "num_bad_steps", *_BEST)}
         return replace(self, num_bad_steps_in_row=0, num_restarts=diverged.num_restarts + 1, **newer)
 
+    def plan_for(self, config: TrainingConfig) -> Plan | None:
+        """Plan for the minutes of a config; None if there are none, or the machine is not measured yet."""
+        plan = self.plan
+        return plan if plan is not None and plan.is_complete and plan.minutes == config.max_minutes else None
+
     def is_validation_due(self, config: TrainingConfig) -> bool:
         """True if the config schedules a validation at this step."""
-        position, every = self.position, config.validate_every_steps
+        plan = self.plan_for(config)
+        position, every = self.position, (plan and plan.validate_every_steps) or config.validate_every_steps
         ends_epoch = position.pool == position.num_batches == 0
         return position.step > 0 and (position.step % every == 0 if every else ends_epoch)
 
     def reason_to_stop(self, config: TrainingConfig) -> str | None:
         """Option of the config that ends the run here, with its value; None if the run continues."""
+        plan = self.plan_for(config)
+        seconds = 60 * (config.max_minutes or math.inf) if plan is None else plan.training_seconds
+        is_late = self.elapsed_seconds >= seconds or (plan is not None and self.position.step >= plan.num_steps)
         reached = {
             "max_steps": config.max_steps is not None and self.position.step >= config.max_steps,
             "max_epochs": config.max_epochs is not None and self.position.epoch >= config.max_epochs,
-            "max_minutes": config.max_minutes is not None and self.elapsed_seconds >= 60 * config.max_minutes,
+            "max_minutes": is_late,
             "patience": config.patience is not None and self.num_validations_without_better >= config.patience,
         }
         return next((f"{name} {getattr(config, name)}" for name, is_reached in reached.items() if is_reached), None)

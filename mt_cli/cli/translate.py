@@ -108,7 +108,9 @@ def translate(
         if not input_file.is_dir():
             check_output(output_file)
         check_distinct({"--input": input_file, "--output": output_file})
-        translator = load_translator(run_paths(run), device, precision, engine, checkpoint, threads)
+        paths = run_paths(run)
+        translator = load_translator(paths, device, precision, engine, checkpoint, threads)
+        _note_little_learned(paths)
         search["tag"] = translator.target_tag(to)
         return _translate_documents(translator, search, input_file, output_file, column, keys, translate_all, strict)
 
@@ -125,6 +127,7 @@ def translate(
             outputs[Output(alignment)] = format_alignment
         paths = group.from_main(lambda: run_paths(run))
         translator = load_translator(paths, device, precision, engine, checkpoint, threads, group)
+        _note_little_learned(paths)
         search |= {"prefix": prefix, "num_best": n_best, "with_details": as_json or alignment is not None}
         search["tag"] = translator.target_tag(to)
         if group.rank == 0:
@@ -133,6 +136,17 @@ def translate(
         lines = _blocks(sentences, input_file, interactive, as_lines, has_bar)
         items = (item for block in lines for item in translated(translator, block, search, group))
         _write(items, outputs if group.rank == 0 else {}, strict)
+
+
+def _note_little_learned(paths: list[Path]) -> None:
+    """Say so if the translations of a run had little to do with their sources when it was scored."""
+    from mt_cli.checkpoint.directory import RunDirectory
+    from mt_cli.evaluation.results import read_report
+
+    for path in paths:
+        report = read_report(RunDirectory(path))
+        if report and report.learning and report.learning.is_little:
+            say(f"note: {path} has learned little: {report.learning.describe()}")
 
 
 def _note_unknown_prefix(translator: Translator, prefix: str) -> None:

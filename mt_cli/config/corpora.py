@@ -174,6 +174,18 @@ class CorpusConfig(Section):
             return None
         return share.fraction, training_seed if share.seed is None else share.seed
 
+    def natural(self) -> list[bool]:
+        """For each source of `train`, True if people wrote it as sentences, so that pairs of it may be held out.
+
+        A tag that names no language marks text of another origin, such as back-translation, and a weight above one
+        marks what must be learned, such as a glossary, unless every source has them.
+        """
+        tagged = [source.tag is not None and not targets_of([source.tag]) for source in self.train]
+        weights = [source.weight or 1.0 for source in self.train]
+        is_heavy = [weight > max(1.0, min(weights)) for weight in weights]
+        natural = [not one and not other for one, other in zip(tagged, is_heavy, strict=True)]
+        return natural if any(natural) else [True] * len(natural)
+
     @property
     def has_protection(self) -> bool:
         """True if spans are protected, so that the vocabulary has reserved entries."""

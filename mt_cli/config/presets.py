@@ -29,6 +29,9 @@ class Level:
     """Preset that the level begins with; on a CPU or with little time, a smaller one takes its place."""
     num_updates: int
     expectation: str
+    metric: str = "chrf"
+    scores: tuple[float, float] | None = None
+    """Lowest and highest score in docs/recipes.md by `metric`; None if none was measured."""
     changes: Values = field(default_factory=dict)
     """Values that differ from those of the preset."""
     why_dropout: str = "the fewer pairs, the more"

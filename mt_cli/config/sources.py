@@ -123,10 +123,13 @@ class BuiltinSource(TextSource):
 
 
 class HeldOut(Section):
-    """A seeded share of `train`, held out by the text of each pair; pairs with a held-out sentence are dropped."""
+    """A seeded share of `train`, held out by the text of each pair; pairs with a held-out sentence are dropped.
+
+    Pairs of sources with a tag that names no language (`<bt>`) or a weight above 1 (a glossary) are not held out.
+    """
 
     fraction: float = Field(gt=0, lt=1)
-    """Share of the pairs, reached approximately."""
+    """Share of the other pairs, reached approximately."""
     seed: int | None = Field(default=None, ge=0, lt=2**31)
     """Seed of the choice; `null`: `training.seed`."""
 

@@ -20,7 +20,8 @@ class TrainingConfig(Section):
     max_epochs: Changeable[int | None] = Field(default=10, ge=1)
     """Maximum number of epochs; the default is `null` if `max_steps` or `max_minutes` is set."""
     max_minutes: Changeable[float | None] = Field(default=None, ge=1e-9, le=1_000_000_000)
-    """Maximum training time with validations, which `linear` and `cosine` schedules then follow."""
+    """Time for updates, validations, tuning of the search and scores. After 20 updates, `mt train` says how many fit,
+    and warm-up (at most a tenth of them), schedule and validations follow."""
     patience: Changeable[int | None] = Field(default=None, ge=1)
     """Stop after this number of validations without a better `best_metric`; the warm-up does not count."""
     best_metric: Changeable[Literal["auto", "bleu", "chrf", "loss"]] = "auto"

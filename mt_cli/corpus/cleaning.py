@@ -252,17 +252,18 @@ def hold_out(
     filters: Sequence[tuple[int, FilterConfig]],
     fraction: float,
     keys: NDArray[np.uint64],
+    natural: Sequence[bool],
 ) -> None:
     """Mark a fraction of the kept rows as held out, and drop other rows that contain a held-out sentence.
 
-    Only `keys`, hashes of the rows, decide, so a held-out row stays held out when rows are added. Raises CorpusError if
-    `train` or `valid` would be empty.
+    Rows come from the spans of `filters` for which `natural` is true. Only `keys`, hashes of the rows, decide, so a
+    held-out row stays held out when rows are added. Raises CorpusError if `train` or `valid` would be empty.
     """
-    rows = np.flatnonzero(statuses == KEPT)
+    rows = np.flatnonzero((statuses == KEPT) & np.repeat(natural, [length for length, _ in filters]))
     is_chosen = keys[rows] < np.uint64(fraction * 2.0**64)
     if not is_chosen.any() and round(fraction * len(rows)):
         is_chosen = keys[rows] == keys[rows].min()
-    if not is_chosen.any() or is_chosen.all():
+    if not is_chosen.any() or (is_chosen.all() and len(rows) == np.count_nonzero(statuses == KEPT)):
         raise CorpusError(f"corpus.valid: a share of {fraction} of {len(rows):,} pairs leaves `train` or `valid` empty")
     held_out = rows[is_chosen]
     statuses[held_out] = HELD_OUT

@@ -124,8 +124,8 @@ class _Request:
             name: [(source.model_dump(mode="json", exclude=unused), content_of(source, languages)) for source in group]
             for name, group in self.groups.items()
         }
-        filters, held_out = self.config.filters.model_dump(mode="json"), self.config.held_out(self.seed)
-        return fingerprint(sources, *languages, filters, held_out, self.stream_rows)
+        filters, share = self.config.filters.model_dump(mode="json"), self.config.held_out(self.seed)
+        return fingerprint(sources, *languages, filters, share, share and self.config.natural(), self.stream_rows)
 
 
 def _read_corpora(request: _Request, cache: Cache, advance: Advance) -> dict[str, Corpus]:
@@ -194,7 +194,7 @@ def _filter_together(train: Corpus, hashes: Hashes, request: _Request, evaluatio
         keys = np.zeros(len(statuses), np.uint64)
         blocks = train.untagged_blocks()
         keys[statuses == KEPT] = np.concatenate([pair_hashes(first, second, seed) for _, first, second in blocks])
-        hold_out(statuses, hashes, filters, fraction, keys)
+        hold_out(statuses, hashes, filters, fraction, keys, config.natural())
 
 
 def _check_not_empty(statuses: NDArray[np.uint8], key: str) -> None:

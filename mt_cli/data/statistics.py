@@ -24,13 +24,18 @@ def report_on_data(
 ) -> list[dict[str, Any]]:
     """One row per part of a corpus: its name, and the number of pairs read, kept, held out and dropped.
 
-    Rows of `train` also have `times_per_epoch` and, with `num_seen`, `num_pairs_seen`. For streams, `streamed` counts
+    Rows of `train` also have `times_per_epoch`, the reason if no pair is held out from them and, with `num_seen`,
+    `num_pairs_seen`. For streams, `streamed` counts
     rows by status since the last start of the run, and rows that are read twice count twice.
     """
     rows = [_part_row(data, name, index) for name, corpus in data.corpora.items() for index in range(len(corpus.parts))]
     training = [row for row in rows if row["corpus"] == "train"]
     for row, times in zip(training, times_per_epoch(data, config) if training else (), strict=True):
         row["times_per_epoch"] = round(times, 4)
+    if training and config.corpus.held_out(config.training.seed):
+        for row, source, is_natural in zip(training, config.corpus.train, config.corpus.natural(), strict=True):
+            if not is_natural:
+                row["not_held_out"] = f"weight {source.weight:g}" if (source.weight or 1) > 1 else f"tag {source.tag}"
     if not training:
         sources = config.corpus.train
         training = [_stream_row(*stream) for stream in zip_longest(names_of(sources), sources, streamed)]
@@ -93,7 +98,8 @@ def describe_data(data: Data, config: Config) -> list[str]:
         for row in parts if len(parts) > 1 else ():
             times = row.get("times_per_epoch", 1)
             weight = f", each {times:.3g} times an epoch" if times != 1 else ""
-            lines.append(f"  {row['name']:<24}{row['num_kept']:>10,} pairs{weight}")
+            why_none = f", none held out: {row['not_held_out']}" if "not_held_out" in row else ""
+            lines.append(f"  {row['name']:<24}{row['num_kept']:>10,} pairs{weight}{why_none}")
     lines.extend(f"  in each epoch, {change}" for change in _changes_of_pairs(config))
     notes = [*notes_on_reading(data.corpora), *notes_on_overlap(rows)]
     lines.extend(f"note: {note}" for note in notes)

@@ -15,6 +15,7 @@ from mt_cli.checkpoint.directory import RunDirectory, is_imported
 from mt_cli.config.sections import Config
 from mt_cli.errors import InputError
 from mt_cli.evaluation.evaluate import SplitScores
+from mt_cli.evaluation.learning import Learning
 from mt_cli.runtime.console import say
 from mt_cli.runtime.files import read_model, read_regular, reading, real_path
 
@@ -64,6 +65,7 @@ class Report(SplitScores):
     extra_tests: Mapping[str, SplitScores] = {}
     parents: Sequence[ParentRecord] = ()
     validation: BestValidation = BestValidation()
+    learning: Learning | None = None
     stopped_because: str
     best_step: int
     averaged_steps: list[int] | None = None
@@ -89,8 +91,10 @@ def read_report(directory: RunDirectory) -> Report | None:
 
 
 def notes_on_training(report: Report) -> list[str]:
-    """Sentences about skipped steps, and about a best checkpoint that is no better than the parent."""
+    """Sentences about learning, skipped steps, and a best checkpoint that is no better than the parent."""
     notes, validation = [], report.validation
+    if report.learning:
+        notes.append(f"{report.split}: {report.learning.describe()}.")
     if report.num_bad_steps:
         notes.append(f"{report.num_bad_steps:,} steps were skipped because their loss or gradient was not finite.")
     if validation.is_below_parent or validation.is_above_parent is False:

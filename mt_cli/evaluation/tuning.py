@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -233,10 +233,21 @@ class Limits:
     margin: float = 0.5
     margin_of_chrf: float = 0.25
     fewest_pairs: int = 100
+    fewest_searches: int = 3
+    """Searches for which there must be time."""
     num_pairs: int = 600
     """Number of pairs with up to 40 target tokens on average; of longer pairs, fewer are translated."""
     share_of_time: float = 0.25
     least_seconds: float = 120.0
+
+
+class TuningTime(NamedTuple):
+    """Time of a training, and what is left for the search."""
+
+    training_seconds: float
+    seconds_left: float = inf
+    seconds_per_pair: float = 0.0
+    """Estimated time of one search; 0 if unknown."""
 
 
 def tune_at_end(
@@ -245,7 +256,7 @@ def tune_at_end(
     data: Data,
     device: str,
     precision: str,
-    training_seconds: float,
+    time_of_run: TuningTime,
     limits: Limits = Limits(),
 ) -> None:
     """Choose options of `decoding` for the best checkpoint of a run that is locked; write them into its config."""
@@ -256,18 +267,26 @@ def tune_at_end(
         return say(f"note: valid has {len(valid)} pairs, too few to tune the search by (training.tune_decoding)")
     length = max(40, data.statistics["valid"].target.tokens_per_sentence)
     number = max(limits.fewest_pairs, round(limits.num_pairs * 40 / length))
+    seconds = max(limits.least_seconds, limits.share_of_time * time_of_run.training_seconds)
+    seconds = min(seconds, max(0.0, time_of_run.seconds_left))
+    later = f"mt tune-decoding --run {directory.path}"
+    if seconds < limits.fewest_searches * limits.fewest_pairs * time_of_run.seconds_per_pair:
+        return say(
+            f"note: {clock(seconds)} are left, too few to tune the search (training.tune_decoding); now: {later}"
+        )
+    if time_of_run.seconds_per_pair:
+        affordable = int(seconds / (limits.fewest_searches * time_of_run.seconds_per_pair))
+        number = min(number, max(limits.fewest_pairs, affordable))
     compared = TuningSet.of(config, valid.pairs, valid.languages)
     compared = compared.sampled(number, config.training.seed)
     grid = [*limits.penalties, decoding.length_penalty], [*limits.no_repeat_ngrams, decoding.no_repeat_ngram]
     settings = search_grid(decoding, [decoding.beam_size], *grid)
     # In this order, settings with and without `no_repeat_ngram` are tried even if the time ends early.
     settings.sort(key=lambda setting: (setting.length_penalty, setting.no_repeat_ngram or 0))
-    seconds = max(limits.least_seconds, limits.share_of_time * training_seconds)
     say(
         f"Choosing options of the search by {len(compared.pairs):,} pairs of valid (training.tune_decoding), in at "
-        f"most {clock(seconds)}, which training.max_minutes does not count"
+        f"most {clock(seconds)}"
     )
-    later = f"mt tune-decoding --run {directory.path}"
     margin = limits.margin_of_chrf if compared.metric == "chrf" else limits.margin
     translator = Translator.load(directory.path, device, precision)
     try:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
+from mt_cli.advice.choices import recipe_for
+from mt_cli.advice.facts import find_facts
+from mt_cli.advice.forecast import forecast
 from mt_cli.checkpoint.averages import available_validations, mean_of, steps_to_average
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.state import RunState, best_of, last_of
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.corpus.cache import Cache
+from mt_cli.corpus.languages import writes_spaces
 from mt_cli.data.prepare import fingerprints_of, prepare
 from mt_cli.errors import RunInterruptedError
 from mt_cli.evaluation.evaluate import SplitScores, evaluate, write_hypotheses
+from mt_cli.evaluation.learning import Learning, learning_of
 from mt_cli.evaluation.results import Report
 from mt_cli.evaluation.scores import scorer_of
-from mt_cli.evaluation.tuning import tune_at_end
+from mt_cli.evaluation.tuning import TuningTime, tune_at_end
 from mt_cli.model.loss import Objective
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.report import Ending, write_report
@@ -94,26 +101,66 @@ def finish(run: Run, ending: Ending) -> Report:
     Raises RunInterruptedError after a signal; the same command then finishes the run.
     """
     try:
-        if run.config.training.tune_decoding:
-            seconds = ending.state.elapsed_seconds
-            tune_at_end(run.directory, run.config, run.data, str(run.device), run.precision, seconds)
-        return write_report(run, ending, _scores(run))
+        training, state = run.config.training, ending.state
+        if training.tune_decoding:
+            time = TuningTime(state.elapsed_seconds)
+            if plan := state.plan_for(training):
+                left = 60 * plan.minutes - state.elapsed_seconds - plan.closing_seconds
+                tokens_per_pair = run.data.statistics["valid"].target.tokens_per_sentence
+                time = TuningTime(state.elapsed_seconds, left, plan.seconds_per_searched_token * tokens_per_pair)
+            tune_at_end(run.directory, run.config, run.data, str(run.device), run.precision, time)
+        return write_report(run, ending, *_scores(run, ending))
     except KeyboardInterrupt:
         raise RunInterruptedError(_INTERRUPTED) from None
 
 
-def _scores(run: Run) -> dict[str, SplitScores]:
+def _scores(run: Run, ending: Ending) -> tuple[dict[str, SplitScores], Learning | None]:
     """Scores of the best checkpoint on each test set, or on `valid` if there is none; writes its translations.
+
+    Also return the signs of learning in the translations of the first one.
 
     They are made in the precision of training, which the report names.
     """
     path, corpora, scores = run.directory.path, run.data.corpora, dict[str, SplitScores]()
+    learning: Learning | None = None
     translator = Translator.load(path, str(run.device), run.precision)
     for name in [name for name in corpora if name not in ("train", "valid")] or ["valid"]:
         scorer, corpus = scorer_of(run.config, name), corpora[name]
-        say(f"Scoring {name}: {len(corpus):,} sentences (training.max_minutes does not count this)")
+        say(f"Scoring {name}: {len(corpus):,} sentences")
         scores[name], hypotheses = evaluate(
             translator, corpus.pairs, name, scorer, corpus.languages, corpus.blank_rows()
         )
         write_hypotheses(path / "hypotheses" / f"{name}.txt", hypotheses)
-    return scores
+        if len(scores) == 1:
+            sources, references = zip(*corpus.pairs, strict=True)
+            signs = _expected(run, ending, scores[name])
+            learning = learning_of(scorer, (sources, hypotheses, references), corpus.languages, **signs)
+    return scores, learning
+
+
+def _expected(run: Run, ending: Ending, scores: SplitScores) -> dict[str, Any]:
+    """Length of a run and, unless it begins with another one or reads a stream, the score expected of its text."""
+    state, length, training = ending.state, ending.length, run.config.training
+    expected = of_all = None
+    num_planned = length.num_steps
+    plan, minutes = state.plan_for(training), 0
+    if "train" in run.data.corpora and not state.parents:
+        facts = find_facts(run.config, run.data.corpora)
+        if training.max_epochs is None or training.max_steps is not None:  # The text does not set the length.
+            num_planned = max(state.position.step, round(recipe_for(facts).num_tokens / length.step_tokens))
+        if writes_spaces(run.config.corpus.target):
+            expected, of_all = forecast(facts, state.position.step * length.step_tokens), forecast(facts)
+    if num_planned:
+        by_time = math.ceil(state.elapsed_seconds / 60 * num_planned / max(1, state.position.step))
+        minutes = plan.minutes_for(num_planned) if plan else by_time
+    metric = expected.metric if expected else "chrf"
+    return {
+        "metric": metric,
+        "score": round(scores.scores[metric].score, 2),
+        "expected": expected and (round(expected.low, 1), round(expected.high, 1)),
+        "expected_of_all": of_all and (of_all.low, of_all.high),
+        "num_steps": state.position.step,
+        "num_planned": num_planned,
+        "minutes_for_all": minutes,
+        "is_cut": not ending.stopped_because.startswith("patience"),
+    }

@@ -25,7 +25,7 @@ from mt_cli.runtime.console import Progress, clock, say
 from mt_cli.runtime.devices import release_memory
 from mt_cli.runtime.files import remove
 from mt_cli.runtime.signals import Signals
-from mt_cli.training.optimizer import learning_rate
+from mt_cli.training.plan import advanced, planned_rate
 from mt_cli.training.steps import StepReport, optimization_steps
 from mt_cli.training.update import build_update
 
@@ -46,7 +46,9 @@ def _train_until_stop(setup: Setup, state: RunState) -> str:
     training, step, group = setup.run.config.training, state.position.step, setup.run.group
     seconds = None if training.max_minutes is None else 60 * training.max_minutes - state.elapsed_seconds
     records = group.on_main(lambda: Records(setup.run.directory.path, step, state.tracked_bytes))
-    progress = Progress("train", setup.length.num_steps, "step", step, max_seconds=seconds)
+    plan = state.plan_for(training)
+    num_steps = plan.last_step(setup.work) if plan else setup.length.num_steps
+    progress = Progress("train", num_steps, "step", step, max_seconds=seconds)
     closed = nullcontext() if records is None else closing(records)
     with closed, progress as bar, Signals(group).recorded() as signals:
         if records is not None:
@@ -73,7 +75,7 @@ class TrainingLoop:
 
     def __init__(self, setup: Setup, state: RunState, records: Records | None, bar: Progress, signals: Signals) -> None:
         self._setup, self._state, self._records, self._signals = setup, state, records, signals
-        self._config = setup.run.config.training
+        self._config, self._bar = setup.run.config.training, bar
         gc.collect()  # Frees graphs of a training that diverged, whose objects refer to each other.
         self._update = build_update(
             setup.objective, setup.optimizer, self._config, setup.run.dtype, setup.run.group, setup.compiles_layers
@@ -109,12 +111,12 @@ class TrainingLoop:
     def _steps(self) -> Iterator[StepReport]:
         """Yield the reports of training steps; count the elapsed time."""
         state, training = self._state, self._config
-        factor, num_steps = 0.5**state.num_restarts, self._setup.length.num_steps
+        factor, work = 0.5**state.num_restarts, self._setup.work
         steps = optimization_steps(
             self._update,
             self._setup.pairs,
             training,
-            lambda step: factor * learning_rate(training, step, num_steps, state.elapsed_seconds),
+            lambda step: factor * planned_rate(training, step, work, state.plan_for(training), state.elapsed_seconds),
             state.position,
         )
         started_at = time.monotonic() - state.elapsed_seconds
@@ -122,8 +124,20 @@ class TrainingLoop:
             if self._setup.average is not None:
                 self._setup.average.update(report.step)
             state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
+            if training.max_minutes is not None and state.plan_for(training) is None:
+                self._drain()
+                state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
+                position = state.position.step, state.position.num_target_tokens
+                state.plan = advanced(state.plan, training, work, position, state.elapsed_seconds)
+                self._follow_plan()
             yield report
             state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
+
+    def _follow_plan(self) -> None:
+        """Say the plan, once it is made."""
+        if plan := self._state.plan_for(self._config):
+            self._bar.expect(plan.last_step(self._setup.work))
+            say(plan.describe(self._setup.work))
 
     def _is_save_due(self) -> bool:
         """True if a signal requested a save, or `save_every_minutes` have passed; all processes get the same answer."""
@@ -158,14 +172,13 @@ class TrainingLoop:
     def validate(self) -> None:
         """Score the validation set and save the weights if they are the best so far; once per step."""
         setup, state, step = self._setup, self._state, self._state.position.step
+        warmup_steps = (state.plan_for(self._config) or self._config).warmup_steps
         if state.validated_step == step:
             return
         self._drain()
         with setup.averaged() as model:
             validation = setup.validator.validate(model, setup.run.group)
-            is_best = state.add_validation(
-                validation.value, validation.loss, setup.validator.metric_id, self._config.warmup_steps
-            )
+            is_best = state.add_validation(validation.value, validation.loss, setup.validator.metric_id, warmup_steps)
             is_kept = state.keep_validation(
                 step, validation.value, validation.loss, self._config.average_checkpoints or 0
             )

@@ -14,9 +14,10 @@ from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import Config
 from mt_cli.data.statistics import report_on_data
 from mt_cli.evaluation.evaluate import SplitScores, format_scores
+from mt_cli.evaluation.learning import Learning
 from mt_cli.evaluation.results import BestValidation, DataRow, ParentRecord, Report, notes_on_training, read_report
 from mt_cli.evaluation.scores import metric_id_of, scorer_of
-from mt_cli.run.setup import Run
+from mt_cli.run.setup import Length, Run
 from mt_cli.runtime.console import clock
 from mt_cli.runtime.devices import describe_hardware, describe_versions
 from mt_cli.runtime.files import json_text, write_text
@@ -31,6 +32,7 @@ class Ending:
     num_parameters: int
     pair_counts: Sequence[Counter[str]]
     """Numbers of changed pairs by kind of change, of each training corpus."""
+    length: Length
 
 
 def finished_report(directory: RunDirectory, config: Config, state: RunState) -> Report | None:
@@ -75,7 +77,7 @@ def format_summary(report: Report, path: Path, needs_tag: bool = False) -> str:
     )
 
 
-def write_report(run: Run, ending: Ending, scores: Mapping[str, SplitScores]) -> Report:
+def write_report(run: Run, ending: Ending, scores: Mapping[str, SplitScores], learning: Learning | None) -> Report:
     """Write the report of a run with the `scores` of its test sets; return it."""
     state, position = ending.state, ending.state.position
     first, *others = scores.values()
@@ -86,6 +88,7 @@ def write_report(run: Run, ending: Ending, scores: Mapping[str, SplitScores]) ->
         extra_tests={test.split: test for test in others},
         parents=[ParentRecord(**record_of(parent)) for parent in state.parents],
         validation=_validation(state),
+        learning=learning,
         stopped_because=ending.stopped_because,
         best_step=state.best_step,
         averaged_steps=best.averaged_steps if best else None,

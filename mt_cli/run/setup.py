@@ -30,6 +30,7 @@ from mt_cli.runtime.devices import pick_precision, precision_of
 from mt_cli.runtime.group import Group
 from mt_cli.training.averaging import MovingAverage
 from mt_cli.training.optimizer import build_optimizer
+from mt_cli.training.plan import Work
 from mt_cli.training.steps import count_steps
 from mt_cli.training.update import is_worth_compiling, reason_against_graphs
 
@@ -89,6 +90,14 @@ class Setup:
     def model(self) -> Transformer:
         """Model that is trained and saved."""
         return self.objective.model
+
+    @property
+    def work(self) -> Work:
+        """Work of the run besides its updates."""
+        tokens = {name: counts.target.num_tokens for name, counts in self.run.data.statistics.items()}
+        scored = [name for name in tokens if name not in ("train", "valid")] or ["valid"]
+        length = self.length
+        return Work(length.num_steps, length.steps_per_epoch, tokens["valid"], sum(map(tokens.__getitem__, scored)))
 
     @property
     def average_weights(self) -> Mapping[str, Tensor] | None:

@@ -82,4 +82,4 @@ def _optimized(run: Run, start: Start, parent: ParentRun | None, cache: Cache) -
         say(f"  begins with {parent.describe()}")
     last, stopped_because = optimize(setup, state)
     run.group.on_main(lambda: average_at_end(setup, last))
-    return Ending(last, stopped_because, setup.num_parameters, setup.pairs.counts)
+    return Ending(last, stopped_because, setup.num_parameters, setup.pairs.counts, setup.length)

@@ -121,6 +121,10 @@ class Progress:
         values = f"  {self._values}" if self._values else ""
         return f"{self.description}: {self.done:,}{of_total} {self.unit}s, {rate:,.1f} a second{left}{values}"
 
+    def expect(self, total: int) -> None:
+        """Set the number of items."""
+        self.total = self._bar.total = total
+
     def show(self, **values: str) -> None:
         """Show these values next to the progress from now on."""
         self._values = ", ".join(f"{name} {value}" for name, value in values.items())

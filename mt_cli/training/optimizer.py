@@ -168,17 +168,17 @@ def weight_norm(optimizer: torch.optim.Optimizer) -> Tensor:
     return torch.stack(squares).sum().sqrt() if squares else torch.tensor(math.nan)
 
 
-def learning_rate(config: TrainingConfig, step: int, num_steps: int | None, elapsed_seconds: float = 0.0) -> float:
+def learning_rate(config: TrainingConfig, step: int, num_steps: int | None) -> float:
     """Learning rate of step 1, 2, ...; `num_steps` is the number of the last step, if known.
 
     It is the smaller of a linear warm-up to `config.learning_rate` and the decay of the schedule. `inverse_sqrt` is
     equation 3 of Vaswani et al. 2017 if the peak is d_model^-0.5 * warmup_steps^-0.5. `linear` and `cosine` end at zero
-    at `num_steps` or when `elapsed_seconds` reach `max_minutes`, whichever comes first. They begin to fall halfway at
-    the latest, so a longer warm-up does not reach the peak.
+    at `num_steps`. They begin to fall halfway at the latest, so a longer warm-up does not reach the peak.
     """
     warmup, peak = config.warmup_steps, config.learning_rate
     rising = peak * step / warmup if step < warmup else peak
-    done = _decay(config, step, num_steps, elapsed_seconds)
+    start = 0.0 if num_steps is None else min(warmup, num_steps / 2)
+    done = 0.0 if num_steps is None else min(1.0, max(0.0, (step - start) / (num_steps - start)))
     falling = {
         "inverse_sqrt": math.sqrt(max(warmup, 1) / step),
         "linear": 1 - done,
@@ -186,20 +186,3 @@ def learning_rate(config: TrainingConfig, step: int, num_steps: int | None, elap
         "constant": 1.0,
     }
     return min(rising, peak * falling[config.schedule])
-
-
-def _decay(config: TrainingConfig, step: int, num_steps: int | None, elapsed_seconds: float) -> float:
-    """Elapsed fraction, 0 to 1, of the steps or of the time after the warm-up, whichever is larger.
-
-    A warm-up longer than half of the steps or the time counts as half. The time of the warm-up is estimated from the
-    mean speed.
-    """
-    shares = [0.0]
-    if num_steps is not None:
-        warmup = min(config.warmup_steps, num_steps / 2)
-        shares.append((step - warmup) / (num_steps - warmup))
-    if config.max_minutes is not None:
-        elapsed = elapsed_seconds / (60 * config.max_minutes)
-        warmup = min(0.5, elapsed * config.warmup_steps / step)
-        shares.append((elapsed - warmup) / (1 - warmup))
-    return min(1.0, max(shares))

@@ -3,12 +3,14 @@
 from dataclasses import replace
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mt_cli.advice.choices import Epoch, choose, recipe_for, values_of
 from mt_cli.advice.decisions import Decision, describe, for_destination
 from mt_cli.advice.facts import Facts
+from mt_cli.advice.forecast import forecast
 from mt_cli.config.loading import differences, flat, parse_config, with_values
 from mt_cli.config.training import TrainingConfig
 from mt_cli.exchange.destinations import DESTINATIONS, obstacles
@@ -20,6 +22,9 @@ FACTS = Facts(5_000, 60_000.0, 9_000, (LATIN, LATIN), "cpu")
 DIVERSE = replace(FACTS, diversity=0.9)
 MANY = replace(FACTS, num_target_words=2.6e6, num_distinct_words=10**6)
 EPOCH = Epoch(40, TrainingConfig(batch_tokens=3072))
+
+
+OF_SIZE = {"model.d_model", "model.d_ff", "training.learning_rate", "training.warmup_steps", "training.ema_decay"}
 
 
 def config_with(choices):
@@ -66,6 +71,33 @@ def test_any_corpus_gets_values_that_fit_each_with_reason(facts, num_batches):
         assert all(value is None or f"{key} " in text for key, value in values.items())
 
 
+@given(st.floats(2, 8), st.sampled_from([0.5, 0.9]), st.sampled_from(["cpu", "gpu"]))
+def test_a_hundredth_more_text_changes_no_choice_by_more_than_a_twentieth(power, diversity, device):
+    """But for small integers, and for what belongs to the size of the model, which is one of few."""
+    text = [
+        replace(FACTS, num_target_words=words, num_distinct_words=10**7, diversity=diversity, device=device)
+        for words in (10**power, 1.01 * 10**power)
+    ]
+    recipe, larger = map(recipe_for, text)
+    assert recipe.num_tokens / recipe.step_tokens == pytest.approx(larger.num_tokens / larger.step_tokens, rel=0.05)
+    one, other = map(chosen, text)
+    for values in (one, other):
+        values["training.batch_tokens"] *= values["training.micro_batches_per_step"]
+    for key in one:
+        is_large = type(one[key]) is float or (type(one[key]) is int and one[key] >= 20)
+        if is_large and (recipe.size == larger.size or key not in OF_SIZE):
+            assert one[key] == pytest.approx(other[key], rel=0.05, abs=0.005), key
+
+
+@given(st.lists(st.floats(0, 2), min_size=2, max_size=5))
+def test_a_forecast_rises_with_the_updates_up_to_that_of_the_text(shares):
+    num_tokens = recipe_for(DIVERSE).num_tokens
+    scores = [forecast(DIVERSE, share * num_tokens) for share in sorted(shares)]
+    assert all(one.low <= other.low and one.high <= other.high for one, other in pairwise(scores))
+    assert all(score.low <= score.high for score in scores)
+    assert forecast(DIVERSE, num_tokens) == forecast(DIVERSE)
+
+
 def test_a_cpu_trains_smaller_models_with_less_dropout():
     on_cpu, on_gpu = (chosen(replace(MANY, device=device)) for device in ("cpu", "gpu"))
     for key in ("model.d_model", "model.dropout"):
@@ -73,7 +105,7 @@ def test_a_cpu_trains_smaller_models_with_less_dropout():
 
 
 def test_a_child_has_the_recipe_of_its_parents_size():
-    large, small = replace(FACTS, num_target_words=1e6, device="gpu"), replace(FACTS, device="gpu")
+    large, small = (replace(FACTS, num_target_words=number, device="gpu") for number in (1e6, 3e5))
     one, other = (chosen(replace(facts, d_model=128))["training.learning_rate"] for facts in (large, small))
     assert one == other
     # A larger model than the level's is not trained for less time.

@@ -123,14 +123,14 @@ def slow_steps(monkeypatch):
 
 
 @pytest.mark.usefixtures("slow_steps")
-@pytest.mark.parametrize("stops", [(7,), pytest.param((1, 7, 12), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("stops", [(15,), pytest.param((1, 7, 10, 20, 23), marks=pytest.mark.slow)])
 def test_a_run_fitted_to_the_clock_ends_at_zero(train, assert_same_run, tmp_path, monkeypatch, stops):
     options = {"schedule": "linear", "max_epochs": "null", "log_every_steps": 1, "validate_every_steps": 8}
-    options |= {"max_minutes": 10 / 60}
+    options |= {"max_minutes": 30 / 60, "warmup_steps": 10}
     assert "Stopped by max_minutes" in train("whole", **options)[2]
     rates = [row["train/learning_rate"] for row in rows_of(tmp_path / "runs/whole") if "train/loss" in row]
-    assert len(rates) == 20
-    assert max(rates) == rates[1] and rates[2:] == sorted(rates[2:], reverse=True) and rates[-1] < 0.1 * rates[1]
+    assert 20 < len(rates) < 60
+    assert max(rates) == rates[9] and rates[9:] == sorted(rates[9:], reverse=True) and rates[-1] == 0
     for step in stops:
         act_at(monkeypatch, step, send(signal.SIGTERM))
         assert train("parts", **options)[0] == 130

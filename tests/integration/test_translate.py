@@ -103,6 +103,15 @@ def test_a_missing_best_checkpoint_is_noted_once(mt, trained, tmp_path, write):
     assert "is missing" not in mt("translate", "one.", "--run", "run", "--checkpoint", "last")[2]
 
 
+def test_a_run_that_has_learned_little_says_so_once(mt, trained, tmp_path):
+    run = shutil.copytree(trained, tmp_path / "little")
+    report = json.loads((run / "report.json").read_text(encoding="utf-8"))
+    for shuffled_chrf, number in ((20.0, 1), (2.0, 0)):
+        report["learning"] = {"chrf": 21.0, "shuffled_chrf": shuffled_chrf, "repeated_share": 0.0}
+        (run / "report.json").write_text(json.dumps(report), encoding="utf-8")
+        assert mt("translate", "--run", run, "one two.", "three.")[2].count("learned little") == number
+
+
 def test_tokenize_shows_pieces_and_ids_or_a_report(mt, trained, tiny_config, tmp_path):
     assert mt("tokenize", "one two.", "--run", trained)[:2] == (0, "one two ￭.\n")
     assert mt("tokenize", "ONE.", "--run", trained, "--side", "target")[1] == "ONE ￭.\n"

@@ -9,7 +9,7 @@ from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.loading import load_config
 from mt_cli.corpus.cache import Cache
 from mt_cli.data.prepare import prepare
-from mt_cli.evaluation.tuning import Limits, tune_at_end
+from mt_cli.evaluation.tuning import Limits, TuningTime, tune_at_end
 
 
 def decoding_of(run):
@@ -43,7 +43,7 @@ def end(trained, tmp_path, capsys):
         (run / "config.yaml").write_text(config.to_yaml(), encoding="utf-8")
         data = prepare(config, Cache(tmp_path / "cache"))
         limits = Limits(**{"fewest_pairs": 1, "penalties": (0.25,), "no_repeat_ngrams": (None,)} | limits)
-        tune_at_end(RunDirectory(run), config, data, "cpu", "fp32", seconds, limits)
+        tune_at_end(RunDirectory(run), config, data, "cpu", "fp32", TuningTime(seconds), limits)
         return decoding_of(run), capsys.readouterr().err
 
     return tune

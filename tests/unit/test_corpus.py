@@ -71,6 +71,18 @@ def test_a_held_out_pair_stays_so_when_a_corpus_grows(tmp_path):
     assert held_out("between", 0.1) < held_out("between", 0.2), "a smaller share is a part of a larger one"
 
 
+@pytest.mark.parametrize("options", [{"tag": "<bt>"}, {"weight": 5.0}])
+def test_only_pairs_that_people_wrote_are_held_out(tmp_path, options):
+    """If all sources are alike, from all of them."""
+    natural, other = (table(tmp_path / f"{first}.tsv", some_pairs(first, first + 200)) for first in (0, 200))
+    corpora = corpora_of(tmp_path / "a", train=[natural, {**other, **options}], valid={"fraction": 0.2})
+    assert 20 < len(corpora["valid"].pairs) < 60 and {*corpora["valid"].pairs} < {*some_pairs(0, 200)}
+    all_alike = corpora_of(
+        tmp_path / "b", train=[{**natural, **options}, {**other, **options}], valid={"fraction": 0.2}
+    )
+    assert 50 < len(all_alike["valid"].pairs) < 110
+
+
 def test_held_out_pairs_do_not_depend_on_spelling(tmp_path):
     pairs = [(f"Perché {number} l'età", f"Why {number} age") for number in range(300)]
     other = [(unicodedata.normalize("NFD", one).replace("'", "’").upper(), two) for one, two in pairs]

@@ -3,8 +3,6 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from tiny_models import tiny_model
 from torch import nn
 
@@ -29,42 +27,6 @@ def test_inverse_sqrt_is_the_schedule_of_2017():
     for step in (1, 100, 4000, 5000, 100_000):
         paper = d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
         assert learning_rate(config, step, None) == pytest.approx(paper)
-
-
-@given(
-    st.builds(
-        TrainingConfig,
-        schedule=st.sampled_from(["linear", "cosine"]),
-        warmup_steps=st.integers(0, 30),
-        learning_rate=st.just(0.5),
-        max_minutes=st.floats(0.02, 1.0),
-    ),
-    st.lists(st.floats(0.001, 3.0), min_size=5, max_size=60),
-    st.none() | st.integers(1, 60),
-)
-def test_a_rate_by_the_clock_never_rises_after_it_fell(config, seconds_per_step, num_steps):
-    """And it rises as the warm-up at most, and is zero when the time or the steps are over."""
-    rates, elapsed, warmup, end = [], 0.0, config.warmup_steps, 60 * config.max_minutes
-    for step, seconds in enumerate(seconds_per_step, 1):
-        if elapsed < end and step <= (num_steps or math.inf):
-            rates.append(learning_rate(config, step, num_steps, elapsed))
-            elapsed += seconds
-        assert learning_rate(config, step, num_steps, end) == pytest.approx(0, abs=1e-12)
-    assert all(0 <= rate <= 0.5 * min(1, step / max(warmup, 1)) for step, rate in enumerate(rates, 1))
-    fallen = next((i for i, (rate, after) in enumerate(itertools.pairwise(rates)) if after < rate), len(rates))
-    assert all(later <= earlier + 1e-12 for earlier, later in itertools.pairwise(rates[fallen:]))
-    steps = num_steps or warmup + 1
-    assert learning_rate(config, steps, steps, 0.0) == pytest.approx(0, abs=1e-12)
-
-
-@pytest.mark.parametrize("schedule", ["linear", "cosine"])
-@pytest.mark.parametrize("warmup", [0, 50])
-def test_at_constant_speed_the_clock_gives_the_rates_of_steps(schedule, warmup):
-    by_steps = TrainingConfig(schedule=schedule, warmup_steps=warmup, max_steps=100)
-    by_clock = TrainingConfig(schedule=schedule, warmup_steps=warmup, max_minutes=1)
-    for step in range(1, 101):
-        expected = learning_rate(by_steps, step, 100)
-        assert learning_rate(by_clock, step, None, 0.6 * step) == pytest.approx(expected, abs=1e-12)
 
 
 def test_only_matrices_of_linear_maps_decay():

@@ -1,0 +1,105 @@
+"""How much a run has learned, in one sentence: its score, the expected one, and whether translations follow sources."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import BaseModel, FiniteFloat
+
+from mt_cli.corpus.rows import Languages
+from mt_cli.evaluation.scores import METRICS, Scorer, rows_by_direction
+from mt_cli.translation.stream import repeats_itself
+
+_FEWEST_SENTENCES = 30
+_UNRELATED, _HARDLY_RELATED = 0.03, 0.08
+"""Gain over references of other sentences, as a share of the gain of perfect translations."""
+_MANY_REPEATED = 0.2
+_ENOUGH_STEPS = 0.7
+
+
+class Learning(BaseModel):
+    """Signs of learning in the translations of a test set."""
+
+    chrf: FiniteFloat
+    shuffled_chrf: FiniteFloat
+    """chrF against the references of other sentences, which translations reach that ignore their sources."""
+    repeated_share: FiniteFloat
+    """Share of translations that repeat themselves, 0 to 1."""
+    metric: str = "chrf"
+    score: FiniteFloat = 0.0
+    expected: tuple[FiniteFloat, FiniteFloat] | None = None
+    """Range of `metric` that was expected of this text and number of updates; None if unknown."""
+    expected_of_all: tuple[FiniteFloat, FiniteFloat] | None = None
+    """Range that `mt init` expects after all updates."""
+    num_steps: int = 0
+    num_planned: int | None = None
+    """Number of updates that the text deserves."""
+    minutes_for_all: int = 0
+    """Minutes for that number of updates."""
+    is_cut: bool = True
+    """True if a limit ended the run, and not patience."""
+
+    @property
+    def is_little(self) -> bool:
+        """True if most translations are not related to their sources, or repeat themselves."""
+        return self._gain < _HARDLY_RELATED or self.repeated_share > 0.5
+
+    @property
+    def _gain(self) -> float:
+        return (self.chrf - self.shuffled_chrf) / max(1e-9, 100 - self.shuffled_chrf)
+
+    def describe(self) -> str:
+        """Score, plan and signs in one sentence, with what helps most."""
+        parts = [f"{METRICS[self.metric]} {self.score:.1f}"]
+        if self.expected and self.expected_of_all:
+            ranges = ["{:.0f} to {:.0f}".format(*scores) for scores in (self.expected_of_all, self.expected)]
+            after = "" if self.num_steps == self.num_planned else f", and {ranges[1]} after {self.num_steps:,}"
+            parts[0] += f", where mt init expects {ranges[0]} after all updates{after}"
+        if self.num_planned:
+            share = min(1.0, self.num_steps / self.num_planned)
+            parts.append(f"{self.num_steps:,} of {self.num_planned:,} updates ({share:.0%}) were made")
+        if self.is_little:
+            how = "unrelated" if self._gain < _UNRELATED else "hardly related"
+            parts.append(
+                f"most translations are {how} to their sources (chrF {self.chrf:.1f} with the right references and "
+                f"{self.shuffled_chrf:.1f} with those of other sentences)"
+            )
+        if self.repeated_share >= _MANY_REPEATED:
+            parts.append(f"{self.repeated_share:.0%} of the translations repeat themselves")
+        is_short = self.expected is not None and self.score < self.expected[0]
+        return "; ".join([*parts, *([f"most helps {self._help}"] if self.is_little or is_short else [])])
+
+    @property
+    def _help(self) -> str:
+        if self.is_cut and self.num_planned and self.num_steps < _ENOUGH_STEPS * self.num_planned:
+            return f"more time: about {self.minutes_for_all:,} minutes for all updates"
+        return "more text, or to begin with the model of another language (docs/few_pairs.md)"
+
+
+def learning_of(
+    scorer: Scorer,
+    texts: tuple[Sequence[str], Sequence[str], Sequence[str]],
+    languages: Sequence[Languages] = (),
+    **run: Any,
+) -> Learning | None:
+    """Signs of learning in sources, translations and references; `run` has the other fields of `Learning`.
+
+    None if a direction has too few sentences.
+    """
+    sources, hypotheses, references = texts
+    groups = [*rows_by_direction(languages).values()] or [list(range(len(references)))]
+    if min(map(len, groups)) < _FEWEST_SENTENCES:
+        return None
+    shuffled = [*references]
+    for rows in groups:  # Neighbours may be of one document.
+        for place, row in enumerate(rows):
+            shuffled[row] = references[rows[(place + len(rows) // 2) % len(rows)]]
+    right, wrong = (scorer.score(hypotheses, texts, ["chrf"])["chrf"].score for texts in (references, shuffled))
+    repeated = sum(map(repeats_itself, sources, hypotheses)) / len(hypotheses)
+    return Learning(
+        chrf=round(right, 2),
+        shuffled_chrf=round(wrong, 2),
+        repeated_share=round(repeated, 3),
+        **({"score": right} | run),
+    )

@@ -1,0 +1,48 @@
+"""Whether translations have anything to do with their sources."""
+
+import random
+
+import pytest
+
+from mt_cli.evaluation.learning import learning_of
+from mt_cli.evaluation.scores import Scorer
+
+WORDS = [f"{first}{second}{third}" for first in "bdfgk" for second in "aeiou" for third in "lmnrst"]
+REFERENCES = [" ".join(random.Random(number).choices(WORDS, k=9)) for number in range(60)]
+SCORER = Scorer.of("it", num_resamples=10)
+
+
+def learning(hypotheses, **run):
+    return learning_of(SCORER, (REFERENCES, hypotheses, REFERENCES), **run)
+
+
+def test_only_translations_of_their_sources_count_as_learned():
+    others = REFERENCES[1:] + REFERENCES[:1]
+    half = [" ".join(text.split()[:5] + other.split()[5:]) for text, other in zip(REFERENCES, others, strict=True)]
+    assert not learning(REFERENCES).is_little and not learning(half).is_little
+    assert learning(others).is_little and learning(["bal dem fin"] * 60).is_little
+    assert learning(["bal dem fin " * 9] * 60).repeated_share == 1
+
+
+def test_directions_are_shuffled_apart():
+    languages = [("en", "it"), ("it", "en")] * 30
+    texts = (REFERENCES, REFERENCES, ["a " * 5 if row % 2 else text for row, text in enumerate(REFERENCES)])
+    assert learning_of(SCORER, texts, languages).shuffled_chrf > 0
+    assert learning_of(SCORER, texts, [("en", "it")] * 50 + [("it", "en")] * 10) is None, "too few"
+
+
+@pytest.mark.parametrize(("num_steps", "helps"), [(350, "minutes"), (5_000, "text")])
+def test_most_helps_what_the_run_lacked(num_steps, helps):
+    run = {
+        "num_steps": num_steps,
+        "num_planned": 5_000,
+        "minutes_for_all": 70,
+        "expected": (9.0, 20.0),
+        "expected_of_all": (20.0, 30.0),
+        "score": 3.0,
+    }
+    described = learning(["bal dem fin"] * 60, **run).describe()
+    assert helps in described.partition("most helps")[2] and "20 to 30" in described
+    assert ("9 to 20" in described) == (num_steps < 5_000)
+    assert "text" in learning(["bal dem fin"] * 60, **run, is_cut=False).describe().partition("most helps")[2]
+    assert "most helps" not in learning(REFERENCES, **run | {"score": 99.0}).describe()
