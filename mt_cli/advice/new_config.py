@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from mt_cli.advice.choices import expectation
 from mt_cli.advice.decisions import Decision, begun_with, decide, describe, notes_on_parents
-from mt_cli.advice.evaluation_text import text_for_evaluation
+from mt_cli.advice.evaluation_text import evaluation_files_beside, text_for_evaluation
 from mt_cli.advice.init import Request
 from mt_cli.advice.problems import find_problems, refuse_processed
 from mt_cli.advice.sides import NAME_COLUMNS, Given, Sides, Tree, resolve_sides, title_of
@@ -116,10 +116,9 @@ def _corpora_described(config: Config, given: Mapping[str, Source]) -> Iterator[
         origin = f", from --{role}" if role in given else ", found by its name" if role != "train" else ""
         for source in sources:
             if isinstance(source, HeldOut):
-                yield (
-                    f"{role}: {source.fraction:g} of train, held out: no name says that a file or split is for "
-                    "validation; --valid gives one"
-                )
+                beside = evaluation_files_beside(corpus.train[0])
+                reason = f"{', '.join(beside)}: not used" if beside else "no name says that a file or split is for it"
+                yield f"{role}: {source.fraction:g} of train, held out ({reason}; --{role} names text for validation)"
                 continue
             part = f"split {source.split} of " if isinstance(source, DatasetSource) else ""
             columns = " and ".join(getattr(source, "columns", None) or ())
