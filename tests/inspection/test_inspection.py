@@ -151,4 +151,4 @@ def test_a_validation_draws_the_attention_of_some_samples(mt, tiny_config, tmp_p
     monkeypatch.setattr("mt_cli.run.validation.NUM_PICTURES", 2)
     assert mt("train", "--config", tiny_config, "--set", "training.max_steps=1")[0] == 0
     board = EventAccumulator(str(tmp_path / "runs" / "tiny")).Reload()
-    assert board.Tags()["images"] == ["attention/1", "attention/2"]
+    assert board.Tags()["images"] == ["valid_attention/1", "valid_attention/2"]
