@@ -115,17 +115,17 @@ def _score_rows(runs: Sequence[RunSummary], baselines: Sequence[Baseline | None]
         yield _Row(split, metric, scores, changes)
 
 
-def _remarks(runs: Sequence[RunSummary]) -> Iterator[tuple[RunSummary, str]]:
-    """Notes on runs and their scores, each with its run."""
+def _remarks(runs: Sequence[RunSummary]) -> Iterator[tuple[str, str]]:
+    """Notes on runs and their scores, each after the name of its run, or an empty text for all runs."""
     for run in runs:
         if (report := run.report) is None:
             continue
         if run.rows and run.rows[-1]["step"] > report.num_steps:
-            yield run, f"The scores are of step {report.num_steps:,}; the training went on, and has not ended yet."
-        yield from ((run, note) for note in notes_on_training(report))
-        yield from ((run, f"{test.split}: {note}.") for test in report.tests for note in test.notes)
+            yield run.name, f"The scores are of step {report.num_steps:,}; the training went on, and has not ended yet."
+        yield from ((run.name, note) for note in notes_on_training(report))
+        yield from ((run.name, f"{test.split}: {note}.") for test in report.tests for note in test.notes)
     notes = notes_on_comparison([run.report for run in runs]) if len(runs) > 1 else []
-    yield from ((runs[0], f"{note[0].upper()}{note[1:]}.") for note in notes)
+    yield from (("", f"{note[0].upper()}{note[1:]}.") for note in notes)
 
 
 def _charts(runs: Sequence[RunSummary]) -> Iterator[_Chart]:
