@@ -29,7 +29,7 @@ from mt_cli.data.prepare import read
 from mt_cli.data.protection import proposed_kinds
 from mt_cli.data.statistics import notes_on_reading
 from mt_cli.errors import ColumnError, CorpusError, InputError
-from mt_cli.exchange.destinations import DESTINATIONS, describe_destinations, note_on_protection
+from mt_cli.exchange.destinations import CHOOSE_FIRST, DESTINATIONS, describe_destinations, note_on_protection
 
 _ROWS_EXAMINED = 1_000
 _MIN_PAIRS = 10
@@ -86,6 +86,8 @@ def new_config(
     lines += _corpora_described(decision.config, evaluation)
     lines += describe(decision)
     lines.append(f"can be exported to: {describe_destinations(decision.config)}")
+    if not destination:
+        lines.append(f"  {CHOOSE_FIRST}")
     if destination and (note := note_on_protection(decision.config, destination)):
         lines.append(f"note: {note}")
     if parent is None and decision.facts.num_target_words <= _FEW_WORDS:

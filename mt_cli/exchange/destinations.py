@@ -112,6 +112,11 @@ DESTINATIONS: Mapping[str, Destination] = {
     "bundle": Destination("a bundle cannot hold", _no_obstacles),
 }
 """Programs by the value of `mt export --format`."""
+CHOOSE_FIRST = (
+    "choose before training: --for argos (Argos Translate, LibreTranslate) or --for huggingface (transformers, and "
+    "tools for browsers and phones that read its models)"
+)
+"""Advice for a new config without a destination."""
 
 
 def obstacles(config: Config, program: str) -> list[Obstacle]:
