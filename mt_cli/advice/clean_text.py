@@ -104,11 +104,12 @@ def _config_of(copies: Sequence[CleanCopy], config: Config) -> Config:
     """Config with the copies in place of their sources, also of sources that repeat one with its sides exchanged."""
     tree = config.model_dump(mode="json", exclude_unset=True)
     for name in {copy.corpus for copy in copies}:
-        sources = config.corpus.groups[name]
+        sources, of_corpus = config.corpus.groups[name], [copy for copy in copies if copy.corpus == name]
         texts = [source.model_dump(exclude={*TextSource.model_fields}) for source in sources]
         trees = []
-        for source, text in zip(sources, texts, strict=True):
-            copy = next(copy for copy in copies if copy.corpus == name and texts[copy.index] == text)
+        for index, (source, text) in enumerate(zip(sources, texts, strict=True)):
+            equal = [copy for copy in of_corpus if texts[copy.index] == text]
+            copy = next((copy for copy in equal if copy.index == index), equal[0])
             is_exchanged = source.reverse != sources[copy.index].reverse
             options = source.model_dump(mode="json", exclude_unset=True, include=_OPTIONS)
             reverse = {"reverse": True} if is_exchanged else {}

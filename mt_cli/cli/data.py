@@ -54,7 +54,7 @@ def data_check(
 
     More: docs/data.md
     """
-    loaded = load_config(config, overrides)
+    given = load_config(config, overrides)
     if clean is not None and os.path.lexists(clean):
         raise InputError(f"{clean}: exists already; give the clean text a new folder")
     from mt_cli.advice.data_check import examine, format_examination
@@ -64,7 +64,7 @@ def data_check(
         config, data, cache = _prepared(config)
         return data, find_problems(data.corpora, config, cache)
 
-    loaded, data, cache = _prepared(loaded)
+    loaded, data, cache = _prepared(given)
     problems: Sequence[Finding] = find_problems(data.corpora, loaded, cache)
     report = examine(data, loaded, problems)
     show(*([json.dumps(report, ensure_ascii=False)] if as_json else format_examination(report)))
@@ -75,7 +75,7 @@ def data_check(
     else:
         from mt_cli.advice.clean_text import write_clean
 
-        copies, path, problems = write_clean(loaded, data, problems, check, clean)
+        copies, path, problems = write_clean(given, data, problems, check, clean)
         for copy in copies:
             say("\n".join(copy.describe()))
         for problem in problems:

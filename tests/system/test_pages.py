@@ -45,12 +45,12 @@ def commands_in(text):
 
 
 _OF_TRAINED_MODELS = re.compile(r"mt (translate|inspect|score|tune-decoding) |mt translate$|--ids|mt tokenize")
-_NUMBER = re.compile(r"-?\d[\d,.]*(e-?\d+)?%?")
+_NUMBER = re.compile(r"[-+]?\d[\d,.]*(e-?\d+)?%?")
 
 
 def form_of(line):
     """A line without its numbers, spaces between columns, and what depends on the validation."""
-    words = _NUMBER.sub("#", line).removesuffix("  best").replace("(worse)", "(#)").replace("(better)", "(#)")
+    words = _NUMBER.sub("#", line).removesuffix("  best").replace(" (worse)", "").replace(" (better)", "")
     return re.sub(r": (not )?significant$", ": significance", " ".join(words.split()))
 
 
