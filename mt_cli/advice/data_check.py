@@ -1,10 +1,9 @@
-"""The report of `mt data check` as plain values and as lines, pairs for `mt data show`, and clean pairs as a file."""
+"""The report of `mt data check` as plain values and as lines, and pairs for `mt data show`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,16 +12,13 @@ from numpy.typing import NDArray
 from mt_cli.advice import notes
 from mt_cli.advice.problems import Finding, shorten
 from mt_cli.config.sections import Config
-from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_CODES, STATUS_NAMES
-from mt_cli.corpus.formats.delimited import is_quoted, quoted
-from mt_cli.corpus.rows import untagged
+from mt_cli.corpus.cleaning import HELD_OUT, STATUS_CODES, STATUS_NAMES
 from mt_cli.corpus.sources import places_in
 from mt_cli.data.encode import SIDES, SideStatistics
 from mt_cli.data.prepare import Data, notes_on_tags, notes_on_words
 from mt_cli.data.protection import notes_on_spans
 from mt_cli.data.statistics import notes_on_overlap, notes_on_reading, report_on_data
 from mt_cli.errors import InputError
-from mt_cli.runtime.files import refusal
 
 _FILTERS = STATUS_NAMES[HELD_OUT + 1 :]
 
@@ -148,23 +144,3 @@ def _evenly_spread(statuses: NDArray[np.uint8], codes: Sequence[int], number: in
         mask[rows[np.linspace(0, len(rows) - 1, share).astype(np.int64)]] = True
         number -= share
     return mask
-
-
-def _write_tsv(path: Path, mode: str, data: Data, config: Config, written: Callable[[str], str]) -> None:
-    with path.open(mode, encoding="utf-8", newline="\n") as file:
-        for _, source, target in data.corpora["train"].rows(data.statuses("train") == KEPT):
-            file.write(f"{written(untagged(source, config.corpus.tags))}\t{written(target)}\n")
-
-
-def write_clean(data: Data, config: Config, path: Path) -> int:
-    """Write the training pairs without tags as a new TSV file; return their number.
-
-    Raises InputError if the file exists or cannot be made, MtError if there is no room for it.
-    """
-    try:
-        _write_tsv(path, "x", data, config, str)
-        if is_quoted(path):  # The marks of all cells look like those of a spreadsheet, which are no text.
-            _write_tsv(path, "w", data, config, quoted)
-    except OSError as error:
-        raise refusal(path, error) from None
-    return int((data.statuses("train") == KEPT).sum())

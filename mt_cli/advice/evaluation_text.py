@@ -37,6 +37,20 @@ def text_for_evaluation(source: Source) -> dict[str, Tree]:
     return {role: {**tree, "split": split} for role, split in named.items() if split}
 
 
+def evaluation_files_beside(source: Source) -> list[str]:
+    """Files in the folder of a training text whose names say that they are for validation or test."""
+    paths = (
+        source.files if isinstance(source, FilesSource) else (source.file,) if isinstance(source, FileSource) else ()
+    )
+    words = {word for group in _WORDS.values() for word in group}
+    return [
+        str(file)
+        for path in map(Path, filter(None, paths))
+        for file in sorted(path.parent.glob(f"*{path.suffix}"))
+        if str(file) not in paths and words & set(re.split(r"[\W\d_]+", file.stem.lower()))
+    ]
+
+
 def _files_beside(paths: Sequence[str], words: Sequence[str]) -> list[str]:
     """Files with one of the words in place of the last `train` of each name; empty if they do not exist."""
     for word in words:

@@ -10,7 +10,7 @@ from textwrap import wrap
 from typing import Any, NamedTuple
 
 from mt_cli.advice.decisions import Decision, begun_with, decide, describe, notes_on_parents
-from mt_cli.advice.evaluation_text import text_for_evaluation
+from mt_cli.advice.evaluation_text import evaluation_files_beside, text_for_evaluation
 from mt_cli.advice.forecast import expectation
 from mt_cli.advice.init import Request
 from mt_cli.advice.problems import find_problems, refuse_processed
@@ -29,7 +29,7 @@ from mt_cli.data.prepare import read
 from mt_cli.data.protection import proposed_kinds
 from mt_cli.data.statistics import notes_on_reading
 from mt_cli.errors import ColumnError, CorpusError, InputError
-from mt_cli.exchange.destinations import describe_destinations, note_on_protection, protects_spans
+from mt_cli.exchange.destinations import CHOOSE_FIRST, describe_destinations, note_on_protection, protects_spans
 
 _ROWS_EXAMINED = 1_000
 _MIN_PAIRS = 10
@@ -86,6 +86,8 @@ def new_config(
     lines += _corpora_described(decision.config, evaluation)
     lines += describe(decision)
     lines.append(f"can be exported to: {describe_destinations(decision.config)}")
+    if not destination:
+        lines.append(f"  {CHOOSE_FIRST}")
     if destination and (note := note_on_protection(decision.config, destination)):
         lines.append(f"note: {note}")
     if parent is None and decision.facts.num_target_words <= _FEW_WORDS:
@@ -116,10 +118,9 @@ def _corpora_described(config: Config, given: Mapping[str, Source]) -> Iterator[
         origin = f", from --{role}" if role in given else ", found by its name" if role != "train" else ""
         for source in sources:
             if isinstance(source, HeldOut):
-                yield (
-                    f"{role}: {source.fraction:g} of train, held out: no name says that a file or split is for "
-                    "validation; --valid gives one"
-                )
+                beside = evaluation_files_beside(corpus.train[0])
+                reason = f"{', '.join(beside)}: not used" if beside else "no name says that a file or split is for it"
+                yield f"{role}: {source.fraction:g} of train, held out ({reason}; --{role} names text for validation)"
                 continue
             part = f"split {source.split} of " if isinstance(source, DatasetSource) else ""
             columns = " and ".join(getattr(source, "columns", None) or ())

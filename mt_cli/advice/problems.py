@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -80,6 +80,19 @@ class Finding:
         return f"{'note: ' if self.is_note else 'PROBLEM in '}{self.message}"
 
 
+class Span(NamedTuple):
+    """Neighbouring lines of a block with one problem."""
+
+    first: int
+    last: int
+    """Numbers of the first and the last line."""
+    text: str
+    slip: int | None = None
+    """Line N of the source belongs to line N + `slip` of the target, blank lines not counted; None if no slip fits."""
+    is_swapped: bool = False
+    """True if the sides are in each other's language."""
+
+
 def find_problems(corpora: Mapping[str, Corpus], config: Config, cache: Cache) -> list[Finding]:
     """Problems and notes on the text of corpora; a held-out share is in the text of `train`.
 
@@ -106,11 +119,14 @@ def find_problems(corpora: Mapping[str, Corpus], config: Config, cache: Cache) -
     return [replace(finding, is_note=finding.is_note or is_accepted(finding)) for finding in findings]
 
 
-def refuse_problems(problems: Sequence[Finding]) -> None:
-    """Raise InputError if problems forbid training; the problems themselves must have been printed before."""
+def refuse_problems(problems: Sequence[Finding], way_out: str) -> None:
+    """Raise InputError if problems forbid training; the problems themselves must have been printed before.
+
+    `way_out` says what to do about spans of lines.
+    """
     reasons = []
     if any(problem.kind == "stretch" for problem in problems):
-        reasons.append("the corpora have problems, see above; check these lines before training on them")
+        reasons.append(f"the corpora have problems, see above; {way_out}")
     if any(problem.is_refused for problem in problems):
         reasons.append(f"corpus.train: the text is processed already, see above; {_RAW_TEXT}, or {_ACCEPT}")
     if reasons:
@@ -210,9 +226,9 @@ def find_spans(name: str, corpus: Corpus, config: CorpusConfig) -> Iterator[Find
             ]
             statuses = corpus.statuses[rows]
             used = [row[0] for row, status in zip(block, statuses, strict=True) if status not in _EXCLUDED]
-            for first, last, text in [*_misaligned_spans(block), *_foreign_spans(block, pair)]:
-                if any(first <= number <= last for number in used):
-                    findings.append(Finding(name, part.name, first, last, text))
+            for span in spans_in(block, pair):
+                if any(span.first <= number <= span.last for number in used):
+                    findings.append(Finding(name, part.name, span.first, span.last, span.text))
     for finding in _joined(findings):
         ends = [(finding.part, number) for number in (finding.first, finding.last)]
         start, end = map(places_in(config, name, ends).__getitem__, ends)
@@ -220,8 +236,12 @@ def find_spans(name: str, corpus: Corpus, config: CorpusConfig) -> Iterator[Find
         yield finding if is_in_one_file else replace(finding, text=f"{finding.text} (from {start} to {end})")
 
 
-def _misaligned_spans(block: Sequence[Row]) -> Iterator[tuple[int, int, str]]:
-    """Numbers of the first and the last line of each span, and a description."""
+def spans_in(block: Sequence[Row], languages: Languages) -> list[Span]:
+    """Spans of misaligned lines, then spans of lines in other languages than `languages`."""
+    return [*_misaligned_spans(block), *_foreign_spans(block, languages)]
+
+
+def _misaligned_spans(block: Sequence[Row]) -> Iterator[Span]:
     rows = [row for row in block if row[1] and row[2]]
     if not rows:
         return
@@ -232,12 +252,12 @@ def _misaligned_spans(block: Sequence[Row]) -> Iterator[tuple[int, int, str]]:
         if slip is not None:
             place = f"line N {'+' if slip > 0 else '-'} {abs(slip)} of the target"
             text = f"line N of the source seems to belong to {place}"
-        yield numbers[first - 1], numbers[last - 1], text
+        yield Span(numbers[first - 1], numbers[last - 1], text, slip)
     if alignment.is_unrelated:
-        yield numbers[0], numbers[-1], "the two sides do not seem to translate each other"
+        yield Span(numbers[0], numbers[-1], "the two sides do not seem to translate each other")
 
 
-def _foreign_spans(block: Sequence[Row], pair: Languages) -> Iterator[tuple[int, int, str]]:
+def _foreign_spans(block: Sequence[Row], pair: Languages) -> Iterator[Span]:
     expected = tuple(map(primary, pair))
     for start in range(0, len(block), _WINDOW):
         numbers, sources, targets = zip(*block[start : start + _WINDOW], strict=True)
@@ -252,10 +272,10 @@ def _foreign_spans(block: Sequence[Row], pair: Languages) -> Iterator[tuple[int,
         # A target in the source language is enough evidence, because the words of the target language may not be known.
         is_target_in_source_language = prevailing[1] == expected[0] != expected[1] and prevailing[0] != expected[0]
         if is_target_in_source_language or (is_foreign and seem_swapped(sources, targets, pair)):
-            yield numbers[0], numbers[-1], "the two languages seem to be swapped"
+            yield Span(numbers[0], numbers[-1], "the two languages seem to be swapped", is_swapped=True)
         elif is_foreign:
             text = " and ".join(foreign) or "many lines are not in the language or script that they should be in"
-            yield numbers[0], numbers[-1], text
+            yield Span(numbers[0], numbers[-1], text)
 
 
 def _prevailing_language(texts: Iterable[str], expected: str) -> str | None:

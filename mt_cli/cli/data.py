@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from mt_cli.cli import options
-from mt_cli.cli.options import OUTPUT, RUNS, file_option, load_config, option
-from mt_cli.cli.streams import check_output, show
+from mt_cli.cli.options import OUTPUT, RUNS, load_config, option
+from mt_cli.cli.streams import show
 from mt_cli.errors import InputError
 from mt_cli.runtime.console import say
 
@@ -37,34 +39,49 @@ def data_check(
     as_json: options.JsonOption = False,
     clean: Annotated[
         Path | None,
-        file_option(OUTPUT, "New TSV file for the kept pairs of train, without held-out ones.", names="--write-clean"),
+        option(OUTPUT, "FOLDER", "New folder for the text without bad lines.", names="--write-clean", callback=None),
     ] = None,
     progress: options.ProgressOption = "auto",
 ) -> None:
     """Report kept and dropped pairs, and problems of their text.
 
     The exit status is 2 if lines have slipped, sides are swapped, a language is wrong or text is processed already.
+    With --write-clean, slipped lines are moved beside their partners, and the exit status is that of the new text.
 
     Examples:
         mt data check --config my.yaml
-        mt data check --config my.yaml --write-clean clean.tsv
+        mt data check --config my.yaml --write-clean clean
 
     More: docs/data.md
     """
-    loaded = load_config(config, overrides)
+    given = load_config(config, overrides)
     if clean is not None and os.path.lexists(clean):
-        raise InputError(f"{clean}: exists already; give the clean pairs a new name")
-    check_output(clean)
-    from mt_cli.advice.data_check import examine, format_examination, write_clean
-    from mt_cli.advice.problems import find_problems, refuse_problems
+        raise InputError(f"{clean}: exists already; give the clean text a new folder")
+    from mt_cli.advice.data_check import examine, format_examination
+    from mt_cli.advice.problems import Finding, find_problems, refuse_problems
 
-    loaded, data, cache = _prepared(loaded)
-    problems = find_problems(data.corpora, loaded, cache)
+    def check(config: Config) -> tuple[Data, Sequence[Finding]]:
+        config, data, cache = _prepared(config)
+        return data, find_problems(data.corpora, config, cache)
+
+    loaded, data, cache = _prepared(given)
+    problems: Sequence[Finding] = find_problems(data.corpora, loaded, cache)
     report = examine(data, loaded, problems)
     show(*([json.dumps(report, ensure_ascii=False)] if as_json else format_examination(report)))
-    if clean is not None:
-        say(f"{write_clean(data, loaded, clean):,} pairs written to {clean}")
-    refuse_problems(problems)
+    way_out = "check these lines before training on them"
+    if clean is None:
+        words = ["mt", "data", "check", "--config", str(config), *(f"--set={change}" for change in overrides or ())]
+        way_out += f", or write the text without them:\n  {shlex.join(words)} --write-clean clean"
+    else:
+        from mt_cli.advice.clean_text import write_clean
+
+        copies, path, problems = write_clean(given, data, problems, check, clean)
+        for copy in copies:
+            say("\n".join(copy.describe()))
+        for problem in problems:
+            say(str(problem))
+        say(f"Next:  mt data check --config {shlex.quote(str(path))}")
+    refuse_problems(problems, way_out)
 
 
 def data_show(

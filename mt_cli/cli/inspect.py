@@ -60,8 +60,8 @@ def inspect(
         show(trace.text, *inspection.choice_table(trace))
         if (size := translator.decoding.beam_size) > 1:
             say(
-                f"This is greedy search: the most likely token at each step. mt translate keeps {size} hypotheses "
-                "(beam search) and may find another translation."
+                f"This is greedy search: at each step, the likeliest token that the options of the search allow. mt "
+                f"translate keeps {size} hypotheses (beam search) and may find another translation."
             )
         if note := font_note([*trace.source_tokens, *trace.output_tokens]):
             say(f"mt: {note}")

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from mt_cli.cli import options
-from mt_cli.cli.options import file_option, option, run_path
+from mt_cli.cli.options import RUNS, file_option, option, run_path
 from mt_cli.cli.streams import Output, show
 from mt_cli.errors import InputError, MtError
+from mt_cli.runtime.console import say
+
+if TYPE_CHECKING:
+    from mt_cli.evaluation.evaluate import Baseline
+    from mt_cli.evaluation.results import Sample
+    from mt_cli.inspection.trace import Map
 
 
 def report(
@@ -36,8 +43,11 @@ def report(
     if output is not None and not is_page and output.exists() and real_path(output).is_relative_to(real_path(path)):
         raise InputError(f"{output}: a file of the run; give another name")
     page = Output(output) if output else None
-    runs = [RunSummary.read(directory) for directory in [path, *(against or [])]]
-    text = page_of(runs, [describe_destinations(run.config) for run in runs])
+    paths = [path, *(against or [])]
+    runs = [RunSummary.read(directory) for directory in paths]
+    baselines = [_baseline(path, other) for other in paths[1:]]
+    attention = None if against else _attention(path, runs[0].samples)
+    text = page_of(runs, [describe_destinations(run.config) for run in runs], baselines, attention)
     if page is None:
         try:
             write_text(path / "report.html", text + "\n")
@@ -47,3 +57,28 @@ def report(
         with page:
             page.write(text)
     show(str(output or path / "report.html"))
+
+
+def _baseline(run: Path, other: Path) -> Baseline | None:
+    """Comparison of two runs; None, with a note, if their stored translations cannot be compared."""
+    from mt_cli.corpus.cache import Cache
+    from mt_cli.evaluation.compare import compare_finished
+
+    try:
+        return compare_finished(run, other, Cache(RUNS / ".cache"))
+    except MtError as error:
+        say(f"note: no p-values: {error}")
+        return None
+
+
+def _attention(run: Path, samples: Sequence[Sample]) -> Map | None:
+    """Attention of the first sample; None if the weights cannot be loaded."""
+    from mt_cli.inspection.trace import sample_attention
+    from mt_cli.translation.translator import Translator
+
+    try:
+        translator = Translator.load(run, "cpu", "fp32") if samples else None
+    except MtError as error:
+        say(f"note: no picture of attention: {error}")
+        return None
+    return next(iter(sample_attention(translator, samples, 1)), None) if translator else None

@@ -188,7 +188,11 @@ def _check_line_counts(*paths: Path) -> None:
     first = next((number * _LINES_PER_BLOCK + line for number, line in lines if line is not None), None)
     near = "" if first is None else f"; they seem to diverge near line {first:,}"
     numbers = f"{paths[0]} has {num_sources:,} lines and {paths[1]} has {num_targets:,}"
-    raise CorpusError(f"{numbers}: {_LINES_BELONG}{near}")
+    shorter, missing = paths[num_targets < num_sources], abs(num_sources - num_targets)
+    raise CorpusError(
+        f"{numbers}: {_LINES_BELONG}{near}. A copy of {shorter} with {missing:,} empty lines more at its end can be "
+        "read, and mt data check --write-clean then moves the lines to their partners"
+    )
 
 
 def _read_builtin(source: BuiltinSource, languages: Languages) -> Iterator[Row]:

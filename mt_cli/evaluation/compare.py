@@ -9,13 +9,16 @@ from typing import Any
 
 import torch
 
+from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.sections import Config
+from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.plain_text import input_lines
 from mt_cli.corpus.rows import BlankRow, Languages, Pair, untagged
 from mt_cli.errors import InputError
-from mt_cli.evaluation.evaluate import SplitScores, compare, evaluate, write_hypotheses
-from mt_cli.evaluation.evaluation_set import EvaluationSet
-from mt_cli.evaluation.scores import Score, Scorer, scorer_of
+from mt_cli.evaluation.evaluate import Baseline, SplitScores, compare, evaluate, write_hypotheses
+from mt_cli.evaluation.evaluation_set import EvaluationSet, read_split
+from mt_cli.evaluation.results import read_report
+from mt_cli.evaluation.scores import Score, Scorer, score_directions, scorer_of
 from mt_cli.runtime.console import say
 from mt_cli.runtime.files import real_path
 from mt_cli.translation.stream import UnknownWords
@@ -88,6 +91,28 @@ def evaluate_system(
     elif written is not None:
         write_hypotheses(written, hypotheses)
     return scores
+
+
+def compare_finished(run: Path, other: Path, cache: Cache) -> Baseline:
+    """Scores of another run, with the p-values of the differences, from the stored translations of both.
+
+    Raises InputError if a run has not finished, the test sets differ, or the translations are not those of its report.
+    """
+    config = RunDirectory(run).config()
+    test_set = read_split(config, None, cache)
+    scorer = scorer_of(config, test_set.name)
+    references = [target for _, target in test_set.pairs]
+    systems = []
+    for path in (run, other):
+        report = read_report(RunDirectory(path))
+        if report is None or report.split != test_set.name:
+            raise InputError(f"{path}: has no scores on {test_set.name} of {run}")
+        file = path / "hypotheses" / f"{test_set.name}.txt"
+        systems.append(_read_translations(file, len(references), test_set.skipped))
+        scores, _ = score_directions(scorer, test_set.languages, (systems[-1], references), Scorer.score)
+        if any(abs(scores[name].score - score.score) > 0.01 for name, score in report.scores.items() if name in scores):
+            raise InputError(f"{file}: is not what report.json has the scores of")
+    return compare(str(other), scorer, systems[0], systems[1], references, test_set.languages)
 
 
 def _read_translations(path: Path, num_pairs: int, skipped: Sequence[BlankRow]) -> list[str]:

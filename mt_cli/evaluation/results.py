@@ -82,6 +82,11 @@ class Report(SplitScores):
     hardware: Mapping[str, str | int | float | None] = {}
     versions: Mapping[str, str] = {}
 
+    @property
+    def tests(self) -> list[SplitScores]:
+        """Scores on all test sets."""
+        return [self, *self.extra_tests.values()]
+
 
 def read_report(directory: RunDirectory) -> Report | None:
     """Report of a run; None if it is missing or damaged."""

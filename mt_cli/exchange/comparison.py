@@ -61,8 +61,9 @@ class Agreement:
     def describe(self, number_format: str = "float32") -> str:
         num_ties, num_different = self.num_ties(number_format), len(self.gaps)
         is_unlike = 2 * self.num_equal < self.num_sentences
-        beginning = "ONLY " if is_unlike else ""
-        parts = [f"{beginning}{self.num_equal} of {self.num_sentences} sentences are translated as by mt (greedy)"]
+        beginning = "WARNING: only " if is_unlike else ""
+        share = f"{self.num_equal} of {self.num_sentences} sentences ({self.num_equal / self.num_sentences:.0%})"
+        parts = [f"{beginning}{share} are translated as by mt (greedy)"]
         if num_ties:
             parts.append(f"{num_ties} otherwise where two tokens are about equally likely")
         if num_different > num_ties:

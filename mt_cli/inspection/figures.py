@@ -6,7 +6,7 @@ import logging
 import unicodedata
 import warnings
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from io import BytesIO
@@ -20,16 +20,17 @@ from torch import Tensor
 from mt_cli.errors import InputError
 from mt_cli.runtime.files import write_atomically
 
-Tokens = Sequence[str]
-Titles = Sequence[Sequence[str]]
 _DEFAULT_FONT = "DejaVu Sans"
 _MAX_PIXELS = 12_000
-_CELL_INCHES = (0.13, 0.32)
+_PAGE_INCHES, _CELL_INCHES = 9.0, (0.09, 0.26)
+"""Width of the heat maps of a picture, and the least and the largest width of a cell."""
+_NAME_INCHES, _SCALE_INCHES, _GAP, _LARGEST_FONT = 0.3, 0.45, 0.15, 12.0
 _MAX_POINTS, _MAX_MARKERS = 400, 60
 _JOINER = "￭"
+_GREY, _BLUE = "#757e8e", "#3b82f6"  # Legible on white and on black.
+_GREY_PARTS = ("text.color", "axes.labelcolor", "axes.titlecolor", "axes.edgecolor", "xtick.color", "ytick.color")
 # In an SVG, text stays text, and the same content gives the same file.
-_STYLE = {"svg.fonttype": "none", "svg.hashsalt": "mt", "text.parse_math": False}
-_GREY = "#7b8494"  # Legible on white and on black.
+_STYLE = {"svg.fonttype": "none", "svg.hashsalt": "mt", "text.parse_math": False, **dict.fromkeys(_GREY_PARTS, _GREY)}
 
 
 class Curve(NamedTuple):
@@ -42,27 +43,42 @@ class Curve(NamedTuple):
     is_dashed: bool = False
 
 
-def save_attention(
-    weights: Tensor, source_tokens: Tokens, target_tokens: Tokens, path: Path, titles: Titles = ()
-) -> None:
-    """Write heat maps of attention, a row for each target token, a column for each source token.
+Layers = Sequence[Mapping[str, Tensor]]
 
-    `weights` are one heat map (T x S), or a grid of them (rows x columns x T x S) with `titles` (rows x columns). The
-    suffix of `path` is the format. Raises InputError if it is not a picture format, MtError if it cannot be written.
+
+class Axis(NamedTuple):
+    """One axis of a heat map: its name and its tokens."""
+
+    name: str
+    tokens: Sequence[str]
+
+
+def save_attention(layers: Layers, source: Axis, target: Axis, path: Path, title: str = "") -> None:
+    """Write heat maps of attention (T x S), a row for each token of `target`, a column for each token of `source`.
+
+    `layers` has the heat maps by their titles; those of a layer begin a line of the picture. The suffix of `path` is
+    the format. Raises InputError if it is not a picture format, MtError if it cannot be written.
     """
-    with _attention(weights, source_tokens, target_tokens, titles) as figure:
+    with _attention(layers, source, target, title) as figure:
         _save(figure, path)
 
 
-def attention_pixels(weights_TS: Tensor, source_tokens: Tokens, target_tokens: Tokens) -> NDArray[np.uint8]:
-    """The picture of `save_attention` as height x width x 3."""
+def attention_pixels(weights_TS: Tensor, source: Axis, target: Axis) -> NDArray[np.uint8]:
+    """The picture of `save_attention` as height x width x 4."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    with _attention(weights_TS, source_tokens, target_tokens, ()) as figure:
+    with _attention([{"": weights_TS}], source, target) as figure:
         figure.set_dpi(100)
+        figure.patch.set_alpha(0)
         canvas: Any = FigureCanvasAgg(figure)
         canvas.draw()
-        return np.array(canvas.buffer_rgba())[..., :3]
+        return np.array(canvas.buffer_rgba())
+
+
+def attention_chart(weights_TS: Tensor, source: Axis, target: Axis) -> str:
+    """The picture of `save_attention` as the address of an SVG picture, `data:...`."""
+    with _attention([{"": weights_TS}], source, target) as figure:
+        return _address_of(figure)
 
 
 def save_positions(table_PD: Tensor, path: Path) -> None:
@@ -79,7 +95,6 @@ def line_chart(curves: Sequence[Curve]) -> str:
     """Address of an SVG picture of curves, `data:...`, for a page with a background of any colour."""
     from matplotlib.ticker import EngFormatter
 
-    content = BytesIO()
     with _figure((4.6, 2.3), layout="constrained") as figure:
         axes = figure.subplots()
         for curve in curves:
@@ -87,11 +102,16 @@ def line_chart(curves: Sequence[Curve]) -> str:
             steps, values = zip(*curve.points[::-1][::every], strict=True)
             marker = "o" if len(curve.points) <= _MAX_MARKERS else None
             axes.plot(steps, values, color=curve.colour, ls="--" if curve.is_dashed else "-", marker=marker, ms=2.5)
-        axes.tick_params(color=_GREY, labelcolor=_GREY, labelsize=8)
+        axes.tick_params(labelsize=8)
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         axes.grid(axis="y", color=_GREY, alpha=0.4)
         axes.spines[:].set_visible(False)
-        figure.savefig(content, format="svg", transparent=True, metadata={"Date": None})
+        return _address_of(figure)
+
+
+def _address_of(figure: Any) -> str:
+    content = BytesIO()
+    figure.savefig(content, format="svg", transparent=True, metadata={"Date": None})
     return f"data:image/svg+xml;base64,{b64encode(content.getvalue()).decode('ascii')}"
 
 
@@ -113,47 +133,72 @@ def shown_token(token: str) -> str:
 
 
 @contextmanager
-def _attention(weights: Tensor, source_tokens: Tokens, target_tokens: Tokens, titles: Titles) -> Iterator[Any]:
-    maps = weights.float().cpu().numpy()
-    maps = maps.reshape(-1, maps.shape[1] if maps.ndim == 4 else 1, *maps.shape[-2:])
-    source_tokens, target_tokens = (list(map(shown_token, tokens)) for tokens in (source_tokens, target_tokens))
-    cell = min(_CELL_INCHES[1], max(_CELL_INCHES[0], 5 / max(maps.shape[-2:])))
-    size = min(9.0, 0.75 * 72 * cell)
-    left, top = (_label_inches(tokens, size) for tokens in (target_tokens, source_tokens))
-    width, height = len(source_tokens) * cell, len(target_tokens) * cell
-    gap, margin, title, scale = 0.15, 0.2, 0.3 if titles else 0.05, 0.7
-    total_width = left + maps.shape[1] * (width + gap) + scale + margin
-    total_height = top + maps.shape[0] * (height + title) + 2 * margin
-    rotation = 90 if max(map(len, source_tokens)) > 2 else 0
-    with _figure((total_width, total_height), [*source_tokens, *target_tokens]) as figure:
-        for row, column in np.ndindex(*maps.shape[:2]):
-            bottom = margin + (len(maps) - 1 - row) * (height + title)
-            axes = _heat_map(figure, maps[row, column], (left + column * (width + gap), bottom, width, height))
-            for place, token in enumerate(source_tokens if row == 0 else ()):
-                axes.text(place, -0.6, token, size=size, rotation=rotation, ha="center", va="bottom")
-            for place, token in enumerate(target_tokens if column == 0 else ()):
-                axes.text(-0.6, place, token, size=size, ha="right", va="center")
-            if titles:
-                axes.set_xlabel(titles[row][column], fontsize=8)
-        length = min(2.0, 0.8 * height)
-        bottom = total_height - top - title / 2 - margin - length
-        axes = _heat_map(figure, np.linspace(1, 0, 100)[:, None], (total_width - scale, bottom, 0.12, length))
-        axes.set_yticks((0, 99), ("1", "0"), fontsize=7)
+def _attention(layers: Layers, source: Axis, target: Axis, title: str = "") -> Iterator[Any]:
+    columns, rows = (list(map(shown_token, axis.tokens)) for axis in (source, target))
+    has_titles, num_maps = any(map(any, layers)), len(layers[0])
+    num_across, cell = _grid_of(num_maps, len(columns))
+    size = min(_LARGEST_FONT, 50 * cell)
+    name_size = max(size, 9.0)
+    left, top = _NAME_INCHES + _label_inches(rows, size), _label_inches(columns, size) + 0.25 * has_titles
+    width, height = len(columns) * cell, len(rows) * cell
+    lines_per_layer = -(-num_maps // num_across)
+    total_width = left + num_across * (width + _GAP) + _SCALE_INCHES
+    head = _NAME_INCHES + 0.35 * bool(title)
+    total_height = head + len(layers) * lines_per_layer * (top + height + _GAP)
+    with _figure((total_width, total_height), [*columns, *rows]) as figure:
+        middle = left + num_across * (width + _GAP) / 2
+        figure.text(middle / total_width, 1 - 0.1 / total_height, title, size=11, weight="bold", ha="center", va="top")
+        name_y = 1 - (head - _NAME_INCHES / 2) / total_height
+        figure.text(middle / total_width, name_y, f"{source.name} →", size=name_size, ha="center", va="center")
+        figure.text(0.12 / total_width, 0.5, f"← {target.name}", size=name_size, rotation=90, ha="center", va="center")
+        places = [(layer, number) for layer in range(len(layers)) for number in range(num_maps)]
+        drawn = [item for maps in layers for item in maps.items()]
+        for (layer, number), (name, weights) in zip(places, drawn, strict=True):
+            down, across = layer * lines_per_layer + number // num_across, number % num_across
+            bottom = total_height - head - (down + 1) * (top + height) - down * _GAP
+            box = (left + across * (width + _GAP), bottom, width, height)
+            axes = _heat_map(figure, weights.float().cpu().numpy(), box)
+            _label(axes, columns, rows if across == 0 else (), size)
+            axes.text(0.5, 1 + (top - 0.12) / height, name, size=9, ha="center", va="center", transform=axes.transAxes)
+        length = min(2.0, height)
+        box = (total_width - _SCALE_INCHES, total_height - head - top - length, 0.12, length)
+        axes = _heat_map(figure, np.linspace(1, 0, 100)[:, None], box)
+        axes.set_yticks((0, 99), ("1", "0"), fontsize=size)
         axes.yaxis.tick_right()
         yield figure
 
 
+def _grid_of(number: int, num_columns: int) -> tuple[int, float]:
+    """Number of heat maps side by side, and the width of a cell in inches, so that the picture fits on a page."""
+    sizes = ((across, (_PAGE_INCHES / across - _GAP) / num_columns) for across in range(number, 0, -1))
+    across, cell = next((choice for choice in sizes if choice[1] >= _CELL_INCHES[0]), (1, _CELL_INCHES[0]))
+    return across, min(cell, _CELL_INCHES[1])
+
+
+def _label(axes: Any, columns: Sequence[str], rows: Sequence[str], size: float) -> None:
+    """Write the tokens above and beside a heat map."""
+    rotation = 90 if max(map(len, columns)) > 2 else 0
+    for place, token in enumerate(columns):
+        axes.text(place, -0.6, token, size=size, rotation=rotation, ha="center", va="bottom")
+    for place, token in enumerate(rows):
+        axes.text(-0.6, place, token, size=size, ha="right", va="center")
+
+
 def _heat_map(figure: Any, values: NDArray[Any], box: Sequence[float]) -> Any:
+    from matplotlib.colors import LinearSegmentedColormap
+
+    colours = LinearSegmentedColormap.from_list("attention", [f"{_BLUE}00", f"{_BLUE}ff"])
     axes = figure.add_axes(np.divide(box, np.tile(figure.get_size_inches(), 2)), xticks=(), yticks=())
-    axes.spines[:].set_linewidth(0.4)
-    axes.imshow(values, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto", interpolation="nearest")
+    axes.patch.set_alpha(0)
+    axes.spines[:].set_linewidth(0.6)
+    axes.imshow(values, cmap=colours, vmin=0.0, vmax=1.0, aspect="auto", interpolation="nearest")
     return axes
 
 
-def _label_inches(tokens: Tokens, size: float) -> float:
+def _label_inches(tokens: Sequence[str], size: float) -> float:
     """Space for tokens of this font size; East Asian characters are twice as wide."""
     widths = (sum(1 + (unicodedata.east_asian_width(character) in "WF") for character in token) for token in tokens)
-    return 0.15 + 0.62 * size / 72 * max(widths, default=0)
+    return 0.1 + 0.6 * size / 72 * max(widths, default=0)
 
 
 @contextmanager
@@ -173,7 +218,7 @@ def _figure(size: tuple[float, float], texts: Sequence[str] = (), layout: Any = 
 def _save(figure: Any, path: Path) -> None:
     kind = path.suffix.removeprefix(".").lower() or "png"
     try:
-        write_atomically(path, lambda temporary: figure.savefig(temporary, format=kind))
+        write_atomically(path, lambda temporary: figure.savefig(temporary, format=kind, transparent=True))
     except ValueError:
         raise InputError(f"{path}: no format of pictures; use .png, .svg or .pdf") from None
 

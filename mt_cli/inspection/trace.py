@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from mt_cli.corpus.rows import tagged_text
@@ -17,7 +16,7 @@ from mt_cli.data.batch import pad
 from mt_cli.decoding.engine import Sentence
 from mt_cli.errors import InputError
 from mt_cli.evaluation.results import Sample
-from mt_cli.inspection.figures import attention_pixels, save_attention, save_positions
+from mt_cli.inspection.figures import Axis, save_attention, save_positions
 from mt_cli.model.positions import sinusoids
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special_tokens import EOS, EOS_ID, SOS, SOS_ID
@@ -27,7 +26,18 @@ from mt_cli.translation.translator import Translator
 KINDS = ("encoder self-attention", "decoder self-attention", "cross-attention")  # As in `AttentionMaps`.
 _NUM_POSITIONS = 100
 _NUM_RUNNERS_UP = 3
+_MOST_LAYERS = 2
+"""Most layers in one picture."""
 _MAX_TOKENS_IN_TRAINING = 60
+
+
+class Map(NamedTuple):
+    """Attention of one sentence."""
+
+    weights: Tensor
+    """Means over layers and heads, T x S."""
+    source: Axis
+    target: Axis
 
 
 @dataclass(frozen=True)
@@ -37,7 +47,7 @@ class Choice:
     token: str
     probability: float
     runners_up: list[tuple[str, float]]
-    """The likeliest tokens after the chosen token, with their probabilities, best first."""
+    """The likeliest other tokens, with their probabilities, best first; likelier ones were excluded."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +125,10 @@ def choice_table(trace: Trace) -> Iterator[str]:
     width = max(len(choice.token) for choice in trace.choices) + 2
     yield f"{'step':>4}  {'token':<{width}}{'probability':>11}   runners-up"
     for step, choice in enumerate(trace.choices, start=1):
-        runners_up = "   ".join(f"{token} {probability:.3f}" for token, probability in choice.runners_up)
+        runners_up = "   ".join(
+            f"{token} {probability:.3f}{' (excluded)' if probability > choice.probability else ''}"
+            for token, probability in choice.runners_up
+        )
         yield f"{step:>4}  {choice.token:<{width}}{choice.probability:>11.3f}   {runners_up}"
 
 
@@ -132,38 +145,45 @@ def draw_model(model: Transformer, folder: Path, suffix: str) -> list[Path]:
 
 
 def draw_attention(trace: Trace, folder: Path, suffix: str) -> list[Path]:
-    """Draw a grid of heat maps for each kind of attention (a row a layer, a column a head, their mean at the end).
+    """Draw the heads of each kind of attention and their mean, a picture for up to two layers, or a picture a layer.
 
-    Then draw the mean of the cross-attention. Raises InputError if a picture cannot be written.
+    Then draw the mean of the cross-attention over layers and heads. Raises InputError if a picture cannot be written.
     """
-    source, target = trace.source_tokens, trace.target_tokens
-    sides = ((source, source), (target, target), (source, trace.output_tokens))
+    source, target = Axis("source", trace.source_tokens), Axis("target", trace.target_tokens)
+    output = Axis("target", trace.output_tokens)
     paths = []
-    for (kind, weights_LHTS), tokens in zip(trace.attention.items(), sides, strict=True):
-        num_layers, num_heads = weights_LHTS.shape[:2]
-        columns = [*(f"head {head}" for head in range(1, num_heads + 1)), "mean"]
-        titles = [[f"layer {layer}, {column}" for column in columns] for layer in range(1, num_layers + 1)]
-        maps = torch.cat([weights_LHTS, weights_LHTS.mean(dim=1, keepdim=True)], dim=1)
-        paths.append(folder / f"{kind.replace(' ', '_').replace('-', '_')}.{suffix}")
-        save_attention(maps, *tokens, paths[-1], titles)
+    for (kind, weights_LHTS), axes in zip(
+        trace.attention.items(), ((source, source), (target, target), (source, output)), strict=True
+    ):
+        layers = [_titled(number, heads) for number, heads in enumerate(weights_LHTS, start=1)]
+        pictures = {"": layers}
+        if len(layers) > _MOST_LAYERS:
+            pictures = {f"_{number}": [layer] for number, layer in enumerate(layers, start=1)}
+        for end, drawn in pictures.items():
+            paths.append(folder / f"{kind.replace(' ', '_').replace('-', '_')}{end}.{suffix}")
+            save_attention(drawn, *axes, paths[-1], f"{kind.capitalize()}: each row shows where a token looks")
     paths.append(folder / f"cross_attention_mean.{suffix}")
-    save_attention(trace.attention[KINDS[2]].mean(dim=(0, 1)), source, trace.output_tokens, paths[-1])
+    save_attention([{"": trace.attention[KINDS[2]].mean(dim=(0, 1))}], source, output, paths[-1])
     return paths
 
 
-def attention_pictures(translator: Translator, samples: Sequence[Sample], number: int) -> dict[str, NDArray[np.uint8]]:
-    """Pictures for TensorBoard of the cross-attention of the first samples that are short enough, by their tags.
+def _titled(layer: int, weights_HTS: Tensor) -> dict[str, Tensor]:
+    """Attention maps of the heads of a layer, and their mean, by their titles."""
+    heads = {f"layer {layer}, head {head}": weights for head, weights in enumerate(weights_HTS, start=1)}
+    return heads | {f"layer {layer}, mean": weights_HTS.mean(dim=0)}
 
-    The weights are means over layers and heads.
-    """
+
+def sample_attention(translator: Translator, samples: Sequence[Sample], number: int) -> list[Map]:
+    """Cross-attention of the first samples that are short enough, for `save_attention`."""
     texts = [source for source, _, _ in samples]
     sources = translator.source_tokenizer.encode(texts)
     targets = translator.target_tokenizer.encode([hypothesis for _, _, hypothesis in samples])
-    pairs = {
-        f"attention/{place}": (text, source, target)
-        for place, (text, source, target) in enumerate(zip(texts, sources, targets, strict=True), start=1)
+    pairs = [
+        (text, source, target)
+        for text, source, target in zip(texts, sources, targets, strict=True)
         if source and target and max(len(source), len(target)) <= _MAX_TOKENS_IN_TRAINING
-    }
-    tags = list(pairs)[:number]
-    attentions = translator.attentions([pairs[tag] for tag in tags])
-    return {tag: attention_pixels(weights, *tokens) for tag, (*tokens, weights) in zip(tags, attentions, strict=True)}
+    ]
+    return [
+        Map(weights_TS, Axis("source", source), Axis("target", target))
+        for source, target, weights_TS in translator.attentions(pairs[:number])
+    ]

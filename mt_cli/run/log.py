@@ -175,7 +175,7 @@ class Records:
             self._board.add_text("samples", indent(text, "    "), step)  # A block of code in Markdown.
 
     def write_pictures(self, step: int, pictures: Mapping[str, NDArray[np.uint8]]) -> None:
-        """Add pictures, height x width x 3, under their tags."""
+        """Add pictures, height x width x 4, under their tags."""
         with writing(self._directory):
             for tag, pixels in pictures.items():
                 self._board.add_image(tag, pixels, step, dataformats="HWC")

@@ -23,7 +23,6 @@ from mt_cli.run.setup import Setup
 from mt_cli.run.validation import Validation, sample_lines
 from mt_cli.runtime.console import Progress, clock, say
 from mt_cli.runtime.devices import release_memory
-from mt_cli.runtime.files import remove
 from mt_cli.runtime.signals import Signals
 from mt_cli.training.plan import advanced, planned_rate
 from mt_cli.training.steps import StepReport, optimization_steps
@@ -63,7 +62,6 @@ def _train_until_stop(setup: Setup, state: RunState) -> str:
         if reason := state.reason_to_stop(training):
             loop.validate()
         else:
-            group.on_main(lambda: remove(setup.run.directory.report_path))  # It describes an earlier end of the run.
             reason = loop.run()
         if signals.is_stop_requested:
             raise RunInterruptedError("interrupted after the last step; the same command does the rest")

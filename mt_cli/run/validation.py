@@ -28,7 +28,8 @@ from mt_cli.evaluation.scores import (
     scorer_of,
 )
 from mt_cli.evaluation.token_loss import score_tokens
-from mt_cli.inspection.trace import attention_pictures
+from mt_cli.inspection.figures import attention_pixels
+from mt_cli.inspection.trace import sample_attention
 from mt_cli.model.loss import Objective
 from mt_cli.model.transformer import Transformer, with_dtype
 from mt_cli.runtime.console import Progress, truncate
@@ -126,7 +127,8 @@ class Validator:
             **{f"train/loss/{name}": loss for name, loss in self._part_losses(objective, group).items()},
         }
         value = -tokens.loss if self.best_metric == "loss" else scores[self.best_metric].score
-        pictures = attention_pictures(translator, samples, NUM_PICTURES) if NUM_PICTURES else {}
+        maps = sample_attention(translator, samples, NUM_PICTURES)
+        pictures = {f"valid_attention/{number}": attention_pixels(*drawn) for number, drawn in enumerate(maps, start=1)}
         return Validation(value, metrics, samples, pictures)
 
     def _part_losses(self, objective: Objective, group: Group) -> dict[str, float]:

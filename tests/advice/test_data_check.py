@@ -2,13 +2,13 @@
 
 import json
 import random
+import re
 from functools import partial
 
 import pytest
 from corpora import sentences, write_config
 
-from mt_cli.config.sources import FileSource
-from mt_cli.corpus.sources import read_rows
+from mt_cli.config.loading import load_config
 
 
 @pytest.fixture
@@ -96,19 +96,48 @@ def test_validation_sets_are_checked_as_training_sets_are(mt, config, tmp_path, 
     assert status == 2 and f"PROBLEM in valid: valid.tsv, {PROBLEMS[change]}" in out
 
 
-def test_kept_pairs_can_be_written_and_read_again(mt, config, tmp_path):
-    quoted = [(f"{text} {n}", f"Satz {text} {n}") for n, text in enumerate(('"All"', '"Begin" s', 'Mid ""dle', "'s"))]
-    rows = [*sentences(30), ("two\u2028lines", "zwei\tZeilen"), ("", "leer"), *quoted]
+def clean_pairs(folder, name="train"):
+    sides = [(folder / f"{name}.{code}").read_text(encoding="utf-8").splitlines() for code in ("en", "de")]
+    return list(zip(*sides, strict=True))
+
+
+@pytest.mark.parametrize("change", PROBLEMS)
+def test_the_clean_text_has_no_problems_and_true_pairs(mt, config, tmp_path, change):
+    pairs = sentences(1_000)
+    path = config(change(pairs), filters={"wrong_language": False})
+    original = (tmp_path / "train.de").read_bytes()
+    status, _, err = mt("data", "check", "--config", path, "--write-clean", "clean")
+    assert status == 0 and err.splitlines()[-1] == "Next:  mt data check --config clean/checked.yaml", err
+    status, out, _ = mt("data", "check", "--config", "clean/checked.yaml", "--json")
+    report = json.loads(out)
+    assert status == 0 and report["problems"] == []
+    written = clean_pairs(tmp_path / "clean")
+    assert report["corpora"][0]["num_kept"] == len(written) and report["corpora"][0]["dropped"] == {}
+    if change is not dutch:
+        assert {*written} <= {*pairs} and len(written) > 980
+    (words,) = [line for line in err.splitlines() if line.startswith("  dropped: ")]
+    dropped = sum(int(number.replace(",", "")) for number in re.findall(r"[\d,]*\d", words))
+    assert dropped == 1_000 - len(written) and (tmp_path / "train.de").read_bytes() == original
+
+
+def test_every_source_has_a_clean_copy_with_its_options(mt, config, tmp_path):
+    rows = [*sentences(30), ("two\u2028lines", "zwei Zeilen"), ("", "leer"), ('"All" "b', "'s")]
     lines = (json.dumps({"en": source, "de": target}) for source, target in rows)
     (tmp_path / "pairs.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    command = ("data", "check", "--config", config([("a", "b")]), "--write-clean", "clean.tsv", "--set")
-    status, _, err = mt(*command, "corpus.train={file: pairs.jsonl}")
-    assert status == 0 and "35 pairs written to clean.tsv" in err, err
-    read = read_rows(FileSource(file="clean.tsv"), ("en", "de"))
-    expected = [*sentences(30), ("two lines", "zwei Zeilen"), *quoted]
-    assert [tuple(row[1:]) for row in read] == expected
-    status, _, err = mt(*command, "corpus.train={file: clean.tsv}")
-    assert status == 2 and "clean.tsv: " in err and "new name" in err
+    write_tsv(tmp_path, "more", *zip(*sentences(60)[25:], strict=True))
+    train = [{"file": "pairs.jsonl", "weight": 2.0}, {"file": "more.tsv", "name": "back", "tag": "<bt>"}]
+    path = config([("a", "b")], train=train, both_directions=True, tag="to_target", valid={"fraction": 0.1, "seed": 1})
+    status, _, err = mt("data", "check", "--config", path, "--write-clean", "clean")
+    assert status == 0, err
+    assert clean_pairs(tmp_path / "clean", "train.1")[-1] == ('"All" "b', "'s")
+    before, after = (load_config(tmp_path / name).corpus for name in (path, "clean/checked.yaml"))
+    options = [
+        [(source.tag, source.weight, source.name, source.reverse) for source in corpus.train]
+        for corpus in (before, after)
+    ]
+    assert options[0] == options[1] and len(options[1]) == 4 and after.valid == before.valid
+    status, _, err = mt("data", "check", "--config", "c.yaml", "--write-clean", "clean")
+    assert status == 2 and "new folder" in err
 
 
 def test_pairs_are_shown_with_tokens_and_dropped_ones_with_filters(mt, config):

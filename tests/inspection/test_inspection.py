@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import math
 import re
@@ -10,6 +11,7 @@ from mt_cli.config.sections import ModelConfig
 from mt_cli.evaluation.scores import LOWER_IS_BETTER, METRICS
 from mt_cli.inspection.trace import (
     KINDS,
+    choice_table,
     draw_model,
     parameter_table,
     trace_translation,
@@ -48,6 +50,14 @@ def test_a_trace_agrees_with_greedy_translation_and_with_scoring(translator):
         assert weights.sum(dim=-1).flatten().tolist() == pytest.approx([1.0] * 2 * expected[0], abs=1e-5)
     decoder = trace.attention[KINDS[1]][0]
     assert not decoder.triu(diagonal=1).any()
+
+
+def test_likelier_tokens_that_the_search_excludes_are_named(translator):
+    decoding = translator.decoding.model_copy(update={"no_repeat_ngram": 1})
+    trace = trace_translation(dataclasses.replace(translator, decoding=decoding), "one one.")
+    for choice, line in zip(trace.choices, [*choice_table(trace)][1:], strict=True):
+        assert ("(excluded)" in line) == (choice.runners_up[0][1] > choice.probability)
+    assert any("(excluded)" in line for line in choice_table(trace))
 
 
 def test_inspect_prints_tables_and_draws(mt, trained, tmp_path):
@@ -105,8 +115,8 @@ def test_a_report_is_one_page_that_loads_nothing(mt, trained, tmp_path):
     shutil.copytree(trained, tmp_path / "other")
     config = tmp_path / "other" / "config.yaml"
     config.write_text(config.read_text(encoding="utf-8").replace("max_epochs: 30", "max_epochs: 31"), encoding="utf-8")
-    status, out, _ = mt("report", "--run", trained, "--against", "other", "--output", "page.html")
-    assert (status, out) == (0, "page.html\n")
+    status, out, err = mt("report", "--run", trained, "--against", "other", "--output", "page.html")
+    assert (status, out, err) == (0, "page.html\n", "")
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     page = Page(text)
     assert page.open == [] and page.loaded == []
@@ -116,6 +126,7 @@ def test_a_report_is_one_page_that_loads_nothing(mt, trained, tmp_path):
     for metric, label in METRICS.items():
         better = "lower" if metric in LOWER_IS_BETTER else "higher"
         assert f"<td>{label}</td><td>{better}</td>" in text
+    assert text.count("+0.00 <small>(p 1.000)</small>") == len(METRICS), "translations are equal"
     assert "<td><code>training.max_epochs</code></td><td>30</td><td>31</td>" in text
     assert text.count('<img src="data:image/svg+xml;base64,') >= 6
     status, _, err = mt("report", "--run", trained, "--output", trained / "config.yaml")
@@ -151,4 +162,4 @@ def test_a_validation_draws_the_attention_of_some_samples(mt, tiny_config, tmp_p
     monkeypatch.setattr("mt_cli.run.validation.NUM_PICTURES", 2)
     assert mt("train", "--config", tiny_config, "--set", "training.max_steps=1")[0] == 0
     board = EventAccumulator(str(tmp_path / "runs" / "tiny")).Reload()
-    assert board.Tags()["images"] == ["attention/1", "attention/2"]
+    assert board.Tags()["images"] == ["valid_attention/1", "valid_attention/2"]

@@ -71,9 +71,9 @@ def test_every_dropped_pair_is_counted_and_nothing_shifts(mt, config, tmp_path):
     status, _, err = mt("train", "--config", path, "--set", "training.max_steps=1")
     counts = "1 blank_source, 1 blank_target, 1 blank_pair, 2 overlap, 1 max_tokens"
     assert status == 0 and f"50 pairs, dropped {counts}" in err
-    mt("data", "check", "--config", path, "--write-clean", "kept.tsv")
-    kept = (tmp_path / "kept.tsv").read_text(encoding="utf-8").split("\n")
-    assert kept == [*("\t".join(pair) for pair in pairs), ""]
+    mt("data", "check", "--config", path, "--write-clean", "clean")
+    kept = [(tmp_path / f"clean/train.{code}").read_text(encoding="utf-8").splitlines() for code in ("en", "de")]
+    assert list(zip(*kept, strict=True)) == pairs
 
 
 def test_tokenizers_are_trained_on_a_seeded_sample(mt, config):

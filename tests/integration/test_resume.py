@@ -416,6 +416,10 @@ def test_an_interrupt_after_the_last_step_leaves_the_rest(train, tmp_path, monke
         status, _, _ = train("run", max_steps=4)
     assert status == 130 and not report.exists()
     assert train("run", max_steps=4)[0] == 0 and report.exists()
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, interrupted)
+        assert train("run", max_steps=6)[0] == 130
+    assert json.loads(report.read_text())["num_steps"] == 4, "a report stays until the next one is written"
 
 
 def test_the_best_begins_anew_when_its_metric_changes(train, begin):

@@ -1,6 +1,7 @@
 """Standard streams that are full, unread, closed or in another encoding; interruptions; what arguments may be."""
 
 import os
+import shutil
 import sys
 
 import pytest
@@ -12,7 +13,7 @@ from mt_cli.errors import InputError
 COMMANDS = {
     "train": "train --config tiny.yaml --fresh --set training.max_steps=2",
     "translate": "translate one.two. --run RUN",
-    "data check": "data check --config tiny.yaml --write-clean clean.tsv",
+    "data check": "data check --config tiny.yaml --write-clean clean",
 }
 STATES = {
     ("there", "there", "full"): False,
@@ -30,7 +31,7 @@ def test_a_full_or_unread_stream_affects_its_own_output(forked, trained, quick_t
     words = [str(trained) if word == "RUN" else word for word in COMMANDS[name].split()]
 
     def run_with(*streams):
-        (tmp_path / "clean.tsv").unlink(missing_ok=True)
+        shutil.rmtree(tmp_path / "clean", ignore_errors=True)
         status, out, err = forked(*words, streams=streams)
         assert "Traceback" not in err and "Exception ignored" not in err, err
         return status, (out.count("\n"), out.partition("\n")[0]), err  # The first line does not depend on the time.
@@ -43,7 +44,9 @@ def test_a_full_or_unread_stream_affects_its_own_output(forked, trained, quick_t
         assert status == (is_lost and has_results), streams
         assert err.count(": no space left on device\n") == status, streams
         assert streams[1] != "there" or lines == expected, streams
-        assert name != "data check" or is_lost or (tmp_path / "clean.tsv").stat().st_size, "a command finishes its work"
+        assert name != "data check" or is_lost or (tmp_path / "clean/tiny.yaml").stat().st_size, (
+            "a command finishes its work"
+        )
 
 
 def test_results_and_notices_are_utf8_in_any_locale(forked, tiny_tree, tmp_path):

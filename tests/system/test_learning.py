@@ -1,10 +1,16 @@
 """Proofs that take minutes: `pytest -m slow`."""
 
 import json
+import re
 import subprocess
 import sys
 
 import pytest
+
+from mt_cli.translation.translator import Translator
+
+_TRANSLATED = re.compile(r"^\$ mt translate ((?:--run \S+ )?(?:\"[^\"\n]+\" ?)+)\n((?:[^$`\n].*\n)+)", re.M)
+"""A command of a page with sentences, and the translations below it."""
 
 pytestmark = pytest.mark.slow(minutes=5)
 
@@ -29,3 +35,14 @@ def test_captions_are_learned(root, tmp_path, real_text):
     changes = [part for name, source in corpus.items() for part in ("--set", f"corpus.{name}={source}")]
     report = train(root, tmp_path, "--config", root / "configs/multi30k_en_de.yaml", *changes)
     assert report["bleu"]["score"] >= 32
+
+
+def test_translations_in_the_pages_are_those_of_the_quickstart(root, tmp_path):
+    train(root, tmp_path, "--config", root / "configs/quickstart.yaml")
+    translator = Translator.load(tmp_path / "runs/quickstart", "cpu")
+    shown = {}
+    for page in [root / "README.md", *(root / "docs").glob("*.md")]:
+        for options, lines in _TRANSLATED.findall(page.read_text(encoding="utf-8")):
+            if "runs/" not in options or "runs/quickstart" in options:
+                shown |= zip(re.findall('"([^"]+)"', options), lines.splitlines(), strict=True)
+    assert len(shown) > 2 and dict(zip(shown, translator.translate([*shown]), strict=True)) == shown

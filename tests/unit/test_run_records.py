@@ -7,7 +7,7 @@ import pytest
 from mt_cli.evaluation.results import read_rows
 from mt_cli.run.log import Records
 
-PICTURES = {"attention/1": np.zeros((4, 6, 3), dtype=np.uint8)}
+PICTURES = {"valid_attention/1": np.zeros((4, 6, 4), dtype=np.uint8)}
 
 
 @pytest.fixture(autouse=True)
@@ -71,4 +71,4 @@ def test_each_point_is_shown_once_after_any_number_of_starts(tmp_path):
             (*_, path) = sorted(tmp_path.glob("events.*"))
             path.write_bytes(path.read_bytes()[:-5])
     assert points(tmp_path, "train/loss") == [(1, 0.0), (2, 1.0), (3, 2.0), (4, 3.0), (5, 3.0), (6, 3.0)]
-    assert [picture.step for picture in board_of(tmp_path).Images("attention/1")] == [1, 2, 3, 4, 5]
+    assert [picture.step for picture in board_of(tmp_path).Images("valid_attention/1")] == [1, 2, 3, 4, 5]

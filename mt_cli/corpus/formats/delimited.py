@@ -43,12 +43,6 @@ def is_quoted(path: Path) -> bool:
     return has_doubled or (has_marks and not has_plain)
 
 
-def quoted(cell: str) -> str:
-    """Write a cell of a tab-separated file as a spreadsheet does."""
-    doubled = cell.replace('"', '""')
-    return f'"{doubled}"' if '"' in cell else cell
-
-
 def tsv_records(path: Path) -> Iterator[Record]:
     """Records of a TSV file: tab-separated lines, or quoted records if a spreadsheet wrote the file."""
     return quoted_records(path, "\t") if is_quoted(path) else plain_records(path)
