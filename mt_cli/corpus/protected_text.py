@@ -7,6 +7,7 @@ the search, the reserved characters are replaced by the spans again.
 from __future__ import annotations
 
 import zlib
+from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -73,8 +74,15 @@ class ProtectedText:
 
     def part(self, start: int, text: str) -> ProtectedText:
         """The part of this text that begins at `start`, as a protected text of its own."""
-        first = len(_RESERVED.findall(self.text[:start])) if self.contents else 0
-        return ProtectedText(text, self.contents[first:][: len(_RESERVED.findall(text))])
+        if not self.contents:
+            return ProtectedText(text)
+        first = bisect_left(self._offsets, start)
+        return ProtectedText(text, self.contents[first : first + len(_RESERVED.findall(text))])
+
+    @cached_property
+    def _offsets(self) -> list[int]:
+        """Index in the text of each reserved character."""
+        return [match.start() for match in _RESERVED.finditer(self.text)]
 
     def protect(self, translation: str) -> str:
         """Replace the spans that a translation of this text has, as far as they are known by their content."""
@@ -114,9 +122,10 @@ class ProtectedText:
             return Restored(translation)
         waiting = defaultdict[str, deque[tuple[int, bool, bool]]](deque)
         for number, match in enumerate(_RESERVED.finditer(self.text)):
-            content, before, after = self.contents[number], match.string[: match.start()], match.string[match.end() :]
-            starts_apart = not _RESERVED.match(before[-1:]) and not _are_joined(before, content)
-            next_ends_apart = not _RESERVED.match(after[:1]) and not _are_joined(content, after)
+            content, place = self.contents[number], match.start()
+            before, after = self.text[max(0, place - 1) : place], self.text[place + 1 : place + 2]
+            starts_apart = not _RESERVED.match(before) and not _are_joined(before, content)
+            next_ends_apart = not _RESERVED.match(after) and not _are_joined(content, after)
             waiting[match[0]].append((number, starts_apart, next_ends_apart))
         parts, offsets, ends_apart, numbers = [""], [0], False, list[int]()
         for character in translation:
@@ -253,6 +262,8 @@ class Protection:
     def protect(self, text: str) -> ProtectedText:
         """Replace the spans of a text to translate."""
         spans = self.spans(text)
+        if not spans:
+            return ProtectedText(text)
         characters = dict(enumerate(_characters(text, len(spans))))
         return ProtectedText(_substituted(text, spans, characters), tuple(text[start:end] for start, end in spans))
 

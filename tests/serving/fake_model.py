@@ -66,7 +66,7 @@ class KnownSentences:
         best, confidence, others = KNOWN.get((*direction, text), (text.upper(), None, []))
         rows = enumerate([best, *others][:num_best])
         hypotheses = [TextHypothesis(other, Hypothesis([], -0.3 - rank / 10)) for rank, other in rows]
-        segments = [Segment(text, [1], (), 0, "", hypotheses)]
+        segments = [Segment(text, [1], None, 0, "", hypotheses)]
         is_too_long = "very" in text
         details = self._details(text, best, confidence) if with_details else None
         return KnownTranslation(text, text, segments, is_too_long, text, details=details)
