@@ -1,4 +1,5 @@
 import re
+import sys
 from dataclasses import replace
 from itertools import product
 
@@ -112,6 +113,20 @@ def test_work_on_a_line_takes_time_in_proportion_to_it(pieces, part):
     assert_linear(lambda text: repeats_itself("", text), part.__mul__)
     assert_linear(lambda text: translated(Parrot(), pieces, text, 10**6, with_details=True), part.__mul__, size=60)
     assert_linear(lambda text: translated(Parrot(), pieces, text, 10, split_sentences=True), part.__mul__)
+
+
+@pytest.mark.parametrize("part", ["Ab ba. ", "今夜は雨です。"])
+def test_a_line_ten_times_as_long_takes_ten_times_the_calls(pieces, part):
+    def num_calls(number):
+        calls = []
+        sys.setprofile(lambda frame, event, argument: calls.append(event))
+        try:
+            translated(Parrot(), pieces, part * number, 20, split_sentences=True)
+        finally:
+            sys.setprofile(None)
+        return len(calls)
+
+    assert num_calls(500) <= 12 * num_calls(50)
 
 
 @given(st.text(max_size=60) | MIXED)
