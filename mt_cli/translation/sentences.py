@@ -15,6 +15,7 @@ _BREAKS = (
     re.compile(r"(?<=[,;:،؛]) |(?<=[、，；：၊]) ?(?=\S)"),
     re.compile(r" |(?<=[་\u200b])(?=\S)"),  # Some scripts mark the end of syllables or words by other characters.
 )
+_FIRST_DISTANCE = 64
 _SPACELESS = re.compile(f"[{SPACELESS}]")
 
 
@@ -38,17 +39,32 @@ def split_point(text: str) -> tuple[int, str]:
     best. Both parts have words, if that is possible.
     """
     middle = len(text) // 2
-    first, last = first_word(text), last_word(text)
-    breaks_by_kind = [list(pattern.finditer(text)) for pattern in _BREAKS]
-    between_words = [
-        [match for match in breaks if first < match.start() and match.end() <= last] for breaks in breaks_by_kind
-    ]
-    for is_last, breaks in zip((False, False, True) * 2, [*between_words, *breaks_by_kind], strict=True):
-        if breaks:
-            nearest = min(breaks, key=lambda match: abs(match.start() - middle))
+    between_words = first_word(text) + 1, last_word(text)
+    for start, end in (between_words, (0, len(text))):
+        for pattern in _BREAKS:
+            nearest = _nearest(pattern, text, middle, start, end)
+            if nearest is None:
+                continue
+            is_last = pattern is _BREAKS[-1]
             if is_last or len(text) // 8 <= nearest.start() <= len(text) - len(text) // 8:
                 return nearest.start(), nearest[0]
     return middle, ""
+
+
+def _nearest(pattern: re.Pattern[str], text: str, middle: int, start: int, end: int) -> re.Match[str] | None:
+    """Match from `start` to `end` that begins nearest to the middle of a text; None if there is none.
+
+    The search begins around the middle, so that a long text is not searched at each of its splits.
+    """
+    distance = _FIRST_DISTANCE
+    while True:
+        low, high = max(0, middle - distance), middle + distance
+        around = pattern.finditer(text, low, high + 3)  # A break depends on three characters.
+        matches = (match for match in around if start <= match.start() <= high and match.end() <= end)
+        nearest = min(matches, key=lambda match: abs(match.start() - middle), default=None)
+        if nearest is not None or (low <= start and high >= end):
+            return nearest
+        distance *= 4
 
 
 def units(text: str) -> list[tuple[int, int]]:
