@@ -126,7 +126,8 @@ def test_a_line_ten_times_as_long_takes_ten_times_the_calls(pieces, part):
             sys.setprofile(None)
         return len(calls)
 
-    assert num_calls(500) <= 12 * num_calls(50)
+    num_calls(50)  # Fills caches.
+    assert num_calls(500) <= 14 * num_calls(50)  # A search of 64 characters on each side is shorter in a short line.
 
 
 @given(st.text(max_size=60) | MIXED)
