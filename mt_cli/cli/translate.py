@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,7 +29,9 @@ from mt_cli.errors import InputError
 from mt_cli.runtime.console import Progress, say
 
 if TYPE_CHECKING:
+    from mt_cli.runtime.group import Group
     from mt_cli.translation.lines import Translation
+    from mt_cli.translation.stream import TranslatedLine
     from mt_cli.translation.translator import Translator
 
 _TEXT, _EXTRA = "Input and output", "Extra results"
@@ -120,7 +122,7 @@ def translate(
     with together(devices, check) as group:
         if group.size > 1:
             check()
-        from mt_cli.translation.stream import format_alignment, format_json, format_texts, translated
+        from mt_cli.translation.stream import format_alignment, format_json, format_texts
 
         outputs: _Outputs = {Output(output_file): format_json if as_json else partial(format_texts, n_best)}
         if alignment is not None:
@@ -133,9 +135,13 @@ def translate(
         if group.rank == 0:
             _note_unknown_prefix(translator, prefix)
         has_bar = bool(output_file) or not sys.stdout.isatty()
-        lines = _blocks(sentences, input_file, interactive, as_lines, has_bar)
-        items = (item for block in lines for item in translated(translator, block, search, group))
-        _write(items, outputs if group.rank == 0 else {}, strict)
+        is_typed = input_file is None and not sentences and sys.stdin.isatty()
+        if is_typed:
+            say("One sentence per line; Ctrl-D ends.")
+        is_waited_for = bool(sentences or interactive or is_typed)
+        lines = sentences or input_lines(input_file, as_lines)
+        with _writer(outputs if group.rank == 0 else {}, strict, has_bar and not is_waited_for) as write:
+            _translate_lines(translator, search, lines, [*outputs.values()], write, group, is_waited_for)
 
 
 def _note_little_learned(paths: list[Path]) -> None:
@@ -209,39 +215,55 @@ def _check_shared(sentences: list[str] | None, path: Path | None) -> None:
         next(input_lines(path, as_lines=True), None)  # Raises if it cannot be read.
 
 
-def _blocks(
-    sentences: list[str] | None, path: Path | None, interactive: bool, as_lines: bool, has_bar: bool
-) -> Iterator[list[str]]:
-    """Lines to translate, in blocks; single lines where a user waits for each."""
-    from mt_cli.translation.stream import blocks
-
-    is_typed = path is None and not sentences and sys.stdin.isatty()
-    if is_typed:
-        say("One sentence per line; Ctrl-D ends.")
-    if sentences or interactive or is_typed:
-        yield from ([line] for line in sentences or input_lines(None, as_lines))
-    elif not has_bar:
-        yield from blocks(input_lines(path, as_lines))
-    else:
-        with Progress("translate", None, "line", is_quiet=True) as bar:
-            for block in blocks(input_lines(path, as_lines)):
-                yield block
-                bar.advance(len(block))
-
-
-def _write(
-    items: Iterable[Translation],
-    outputs: _Outputs,
-    is_strict: bool,
-) -> None:
-    """Write each translation to each output, and print notices."""
+@contextmanager
+def _writer(
+    outputs: _Outputs, is_strict: bool, has_bar: bool = False
+) -> Iterator[Callable[[Sequence[TranslatedLine]], None]]:
+    """Context manager that yields a function that writes translated lines to all outputs; prints notices at the end."""
     from mt_cli.translation.stream import LineNotices
 
     with ExitStack() as stack:
         notices = stack.enter_context(LineNotices(is_strict))
         for output in outputs:
             stack.enter_context(output)
-        for item in items:
-            for output, formatted in outputs.items():
-                output.write(formatted(item))
-            notices.add(item)
+        bar = stack.enter_context(Progress("translate", None, "line", is_quiet=True)) if has_bar else None
+
+        def write(lines: Sequence[TranslatedLine]) -> None:
+            for line in lines:
+                for output, text in zip(outputs, line.texts, strict=False):  # Only the main process has outputs.
+                    output.write(text)
+                notices.add(line)
+            if bar is not None:
+                bar.advance(len(lines))
+
+        yield write
+
+
+def _translate_lines(
+    translator: Translator,
+    search: dict[str, Any],
+    lines: Iterable[str],
+    formats: Sequence[Callable[[Translation], str]],
+    write: Callable[[Sequence[TranslatedLine]], None],
+    group: Group,
+    is_waited_for: bool,
+) -> None:
+    """Translate lines in blocks shared among the processes of a group, or one by one if a user waits for each."""
+    from mt_cli.translation.pipeline import Pipeline
+    from mt_cli.translation.stream import blocks, translated_lines
+
+    pipeline = Pipeline()
+    translator = translator if is_waited_for else pipeline.with_engine(translator)
+
+    def work(block: list[str]) -> tuple[list[TranslatedLine], int]:
+        items = translator.translate_fully(group.share_of(block), **search)
+        return translated_lines(items, formats), len(block)
+
+    def join_and_write(result: tuple[list[TranslatedLine], int]) -> None:
+        write(group.join_shares(*result))
+
+    if is_waited_for:
+        for line in lines:
+            join_and_write(work([line]))
+    else:
+        pipeline.run(blocks(lines), work, join_and_write)

@@ -85,7 +85,7 @@ def upper(text: str, language: str) -> str:
 def is_in_capitals(text: str) -> bool:
     """True if a text has three words of two capital letters or more, and no small letter."""
     words = (match[0] for match in regex.finditer(r"[^\W\d_]{2,}", text))
-    return sum(word.isupper() for word in words) >= 3 and text == text.upper()
+    return text == text.upper() and sum(word.isupper() for word in words) >= 3
 
 
 def lower(text: str, language: str) -> str:

@@ -71,7 +71,15 @@ def _refusal(where: str) -> InputError:
     )
 
 
+def _standard_input() -> BinaryIO:
+    """Standard input as a file of its own: a thread may wait for it when Python ends, which would close `sys.stdin`."""
+    try:
+        return open(sys.stdin.fileno(), "rb", closefd=False)
+    except OSError:  # Not a file of the operating system.
+        return sys.stdin.buffer
+
+
 def _open(path: Path | None) -> AbstractContextManager[BinaryIO]:
     if path is None:
-        return sys.stdin.buffer
+        return _standard_input()
     return opened(path) if path.suffix in COMPRESSIONS else path.open("rb")

@@ -262,6 +262,8 @@ class Protection:
     def protect(self, text: str) -> ProtectedText:
         """Replace the spans of a text to translate."""
         spans = self.spans(text)
+        if not spans:
+            return ProtectedText(text)
         characters = dict(enumerate(_characters(text, len(spans))))
         return ProtectedText(_substituted(text, spans, characters), tuple(text[start:end] for start, end in spans))
 

@@ -8,13 +8,17 @@ from typing import NamedTuple
 
 from mt_cli.corpus.abbreviations import Abbreviations, abbreviations_of
 
-_MARKS = ".!?…"
+_MARKS, _GREEK_MARKS, _ALONE, _SPACED = ".!?…", ";\u037e", "。！？។៕။", "।॥؟۔።፧།"
+"""Marks of most scripts, further ones of Greek, those that need no space after them, and those of other scripts."""
 _ENDS = r"""(?<=[{marks}])["'“”’»)\]]*(?:[\ \u00a0]»)?\ +(?=[^\w\s]*\w)   # a mark, a space, a word
-      | (?<=[。！？។៕။])\ *(?=[^。！？។៕။」』”’）\s])          # a mark that needs no space
-      | (?<=[।॥؟۔።፧།])\ +
+      | (?<=[{alone}])\ *(?=[^{alone}」』”’）\s])
+      | (?<=[{spaced}])\ +
       | (?<=։)\ *(?=\S)"""
-_SENTENCE_END = re.compile(_ENDS.format(marks=_MARKS), re.VERBOSE)
-_GREEK_SENTENCE_END = re.compile(_ENDS.format(marks=_MARKS + ";\u037e"), re.VERBOSE)
+_SENTENCE_END, _GREEK_SENTENCE_END = (
+    re.compile(_ENDS.format(marks=marks, alone=_ALONE, spaced=_SPACED), re.VERBOSE)
+    for marks in (_MARKS, _MARKS + _GREEK_MARKS)
+)
+_ANY_MARK = re.compile(f"[{_MARKS}{_GREEK_MARKS}{_ALONE}{_SPACED}։]")
 _BEFORE_TOKEN = re.compile(r"[\s(\[\"'“”„«]")
 _NEXT_WORD = re.compile(r"[^\w\s]*(\w+(?:['’]\w+)?)")
 _INITIALS = re.compile(r"(?:\w{1,2}[.-]+)+\w{1,2}|[^\W\d]")
@@ -78,7 +82,10 @@ class SentencesSeen(NamedTuple):
             return [(text, "")]
         parts: list[tuple[str, str]] = []
         has_question = False
-        for sentence, glue in sentences_of(text, language):
+        sentences = sentences_of(text, language)
+        if len(sentences) == 1:
+            return sentences
+        for sentence, glue in sentences:
             is_question = bool(_QUESTION.search(sentence))
             if has_question and not is_question and self.after_questions >= _FEWEST:
                 question, space = parts.pop()
@@ -95,6 +102,8 @@ def sentences_of(text: str, language: str = "") -> list[tuple[str, str]]:
     stop, an ordinal number, unless the next word is one that begins sentences. Marks and emoji alone are not a
     sentence.
     """
+    if _ANY_MARK.search(text, 0, len(text) - 1) is None:
+        return [(text, "")]
     sentences, start = [], 0
     first, last = first_word(text), last_word(text)
     words = abbreviations_of(language)
@@ -110,7 +119,7 @@ def sentences_of(text: str, language: str = "") -> list[tuple[str, str]]:
 
 def _is_end(text: str, start: int, mark_end: int, next_start: int, words: Abbreviations) -> bool:
     """True if a mark ends the sentence that begins at `start`, by the words before and after the mark."""
-    if text[mark_end - 1] not in _MARKS and text[mark_end - 1] not in ";\u037e":
+    if text[mark_end - 1] not in _MARKS and text[mark_end - 1] not in _GREEK_MARKS:
         return True
     following = _NEXT_WORD.match(text, next_start)
     next_word = following[1] if following else ""

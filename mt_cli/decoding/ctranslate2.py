@@ -65,12 +65,14 @@ class CTranslate2Engine:
     def __init__(
         self, ctranslate2: Any, folder: Path, tokenizers: TokenizerPair, device: str = "auto", is_strict: bool = False
     ) -> None:
-        self._library, self._tokenizers = ctranslate2, tokenizers
+        self._library = ctranslate2
         path = os.fsencode(folder)  # It may not be UTF-8.
         self._translator = load_translator(ctranslate2, path, device, torch.get_num_threads())
-        target = tokenizers[1]
+        source, target = tokenizers
+        self._source_tokens = source.tokens(range(source.vocab_size))
+        self._target_tokens = target.tokens(range(target.vocab_size))
         self._suppressed = [[token] for token in target.tokens(NEVER_PRODUCED)] if is_strict else None
-        self._ids = {token: index for index, token in enumerate(target.tokens(range(target.vocab_size)))}
+        self._ids = {token: index for index, token in enumerate(self._target_tokens)}
 
     def search(
         self, sentences: Sequence[Sentence], decoding: DecodingConfig, num_best: int = 1
@@ -114,8 +116,8 @@ class CTranslate2Engine:
 
     def _call(self, method: str, sources: Sequence[Ids], targets: Sequence[Ids], **options: Any) -> Sequence[Any]:
         """Call the library with ids; raises InputError if a side has more tokens than the model has positions."""
-        source, target = self._tokenizers
-        source_tokens, target_tokens = list(map(source.tokens, sources)), list(map(target.tokens, targets))
+        source_tokens = [[self._source_tokens[index] for index in ids] for ids in sources]
+        target_tokens = [[self._target_tokens[index] for index in ids] for ids in targets]
         call = getattr(self._translator, method)
         try:
             results: Sequence[Any] = call(source_tokens, target_tokens or None, max_input_length=0, **options)

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ from mt_cli.runtime.files import flush, read_regular, reading, real_path, write_
 from mt_cli.translation.drafts import SPANS_LOST, SPANS_REORDERED, Draft, drafts_with_marks, lost_spans
 from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks
 from mt_cli.translation.lines import Translation
+from mt_cli.translation.pipeline import Pipeline
 from mt_cli.translation.stream import blocks, notices_on, unknown_words_note
 from mt_cli.translation.texts import TextTranslation, translations_of
 from mt_cli.translation.translator import Translator
@@ -59,6 +60,11 @@ class Job:
     """Places of texts that need a review, by problem."""
     notes_on_words: set[str] = field(default_factory=set)
     """The first few notes on unknown words."""
+
+    def through(self, pipeline: Pipeline) -> Job:
+        """Copy whose engines compute in the thread that runs a pipeline."""
+        then = self.then and self.then.through(pipeline)
+        return replace(self, translator=pipeline.with_engine(self.translator), then=then)
 
     def note_unknown_words(self, item: Translation) -> Iterator[str]:
         """Note on the unknown words of a text; one note for all texts after the first few."""
@@ -243,11 +249,23 @@ def _written(
 def _translations(is_block: Mapping[str, bool], kinds: Sequence[str], job: Job) -> dict[str, Draft]:
     """Translation of each line; sentences of paragraphs, whose values are True, are translated one by one."""
     drafts: dict[str, Draft] = {}
-    with Progress("translate", len(is_block), "text", is_quiet=True) as bar:
+    pipeline = Pipeline()
+    queued_job = job.through(pipeline)
+
+    def block_and_splits() -> Iterator[tuple[list[str], bool]]:
         for splits in (False, True):
             for block in blocks(line for line, is_of_block in is_block.items() if is_of_block is splits):
-                drafts.update(zip(block, drafts_of(block, kinds, job, splits), strict=True))
-                bar.advance(len(block))
+                yield block, splits
+
+    def work(block: list[str], splits: bool) -> dict[str, Draft]:
+        return dict(zip(block, drafts_of(block, kinds, queued_job, splits), strict=True))
+
+    def keep(of_block: Mapping[str, Draft]) -> None:
+        drafts.update(of_block)
+        bar.advance(len(of_block))
+
+    with Progress("translate", len(is_block), "text", is_quiet=True) as bar:
+        pipeline.run(block_and_splits(), lambda row: work(*row), keep)
     return drafts
 
 

@@ -136,9 +136,10 @@ def say(message: str = "") -> None:
         bars().write(message, file=sys.stderr)
 
 
-def listed(items: Sequence[str], most: int = 5) -> str:
-    """First items of a list for display, and how many more there are."""
-    more = f" and {len(items) - most:,} more" if len(items) > most else ""
+def listed(items: Sequence[str], most: int = 5, count: int | None = None) -> str:
+    """First items of a list for display, and how many more there are; `count` is the number of all, if larger."""
+    count = len(items) if count is None else count
+    more = f" and {count - most:,} more" if count > most else ""
     return ", ".join(items[:most]) + more
 
 

@@ -73,12 +73,19 @@ class Group:
         return values
 
     def map_shares(self, work: Callable[[list[T]], Sequence[U]], items: Sequence[T]) -> list[U]:
-        """Results of `work` for all items, in order; each of the N processes works on every N-th item."""
-        shares = self.all_gather(list(work(list(items[self.rank :: self.size]))))
-        results: list[Any] = [None] * len(items)
-        for number, share in enumerate(shares):
-            results[number :: len(shares)] = share
-        return results
+        """Results of `work` for all items, in order; each process works on its share."""
+        return self.join_shares(work(self.share_of(items)), len(items))
+
+    def share_of(self, items: Sequence[T]) -> list[T]:
+        """Items of this process: every N-th one of N processes."""
+        return list(items[self.rank :: self.size])
+
+    def join_shares(self, results: Sequence[U], number: int) -> list[U]:
+        """Results for all items, in order, from those of each process for its share; `number` is that of the items."""
+        joined: list[Any] = [None] * number
+        for rank, share in enumerate(self.all_gather(list(results))):
+            joined[rank :: self.size] = share
+        return joined
 
     def all_reduce(self, tensors: Sequence[Tensor]) -> None:
         """Replace tensors by their sums over all processes, in few large messages; all processes have equal shapes."""

@@ -174,7 +174,7 @@ class Tokenizer:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of each text, without [SOS] and [EOS]."""
-        return [[*tag, *ids] for tag, ids in self._encoded(texts)]
+        return [[*tag, *ids] if tag else ids for tag, ids in self._encoded(texts)]
 
     def encode_flat(self, texts: Sequence[str]) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int32]]:
         """Ids of all texts in one array of the smallest type, and the length of each text. Thread-safe."""
@@ -223,7 +223,11 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Text of each sequence of ids; [PAD], [SOS], [EOS] and marks of an imported vocabulary are skipped."""
-        kept = [[index for index in sequence if index not in self._never_text] for sequence in ids]
+        never = self._never_text
+        kept = [
+            sequence if never.isdisjoint(sequence) else [index for index in sequence if index not in never]
+            for sequence in ids
+        ]
         return self.backend.decode_batch(kept, skip_special_tokens=False)
 
 

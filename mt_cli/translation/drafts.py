@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mt_cli.corpus.protected_text import have_other_order
 from mt_cli.translation.aligned_tags import TextWithoutTags
-from mt_cli.translation.inline_marks import InlineMarks
+from mt_cli.translation.inline_marks import InlineMarks, may_have_marks
 from mt_cli.translation.inline_tags import Piece, Tag
 from mt_cli.translation.lines import Alignment, MarkedTexts, Translation
 from mt_cli.translation.sentences import units
@@ -51,7 +51,11 @@ def translations_with_marks(
 ) -> list[Translation]:
     """Translations of lines whose texts have the marks of the lines."""
     drafts = drafts_with_marks(lines, translator, marks, search)
-    return [_with_marks(line, draft, marks) for line, draft in zip(lines, drafts, strict=True)]
+    return [
+        _with_marks(line, draft, marks) if may_have_marks(line) else draft.item
+        for line, draft in zip(lines, drafts, strict=True)
+        if draft.item is not None  # There is no second model.
+    ]
 
 
 def _with_marks(line: str, draft: Draft, marks: InlineMarks) -> Translation:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, compress
 from typing import NamedTuple
 
 from mt_cli.config.tags import Tagging
@@ -63,7 +63,8 @@ class Segment:
     text: str
     """Text for the model; begins with the tag, if there is one."""
     ids: list[int]
-    unknown_words: tuple[str, ...]
+    tokenizer: Tokenizer | None = field(repr=False, compare=False)
+    """Tokenizer of `ids`; None for an empty segment."""
     start: int
     """Index of `text` in the line; negative if a tag was added to the first segment."""
     glue: str
@@ -76,12 +77,17 @@ class Segment:
     @classmethod
     def copied(cls, text: str, start: int, glue: str = "") -> Segment:
         """A segment that the model does not read: its text is its translation."""
-        return cls("", [], (), start, glue, (TextHypothesis(text, Hypothesis([], 0.0)),), ProtectedText(text))
+        return cls("", [], None, start, glue, (TextHypothesis(text, Hypothesis([], 0.0)),), ProtectedText(text))
 
     @property
     def copy(self) -> str:
         """Text of a segment that is copied."""
         return self.hypotheses[0].text
+
+    @property
+    def unknown_words(self) -> tuple[str, ...]:
+        """Words of the segment that are not in the vocabulary."""
+        return unknown_words(self.tokenizer, self.text, self.ids) if self.tokenizer else ()
 
     def restored(self, rank: int = 0) -> Restored:
         """Text of a translation with the protected spans of the segment."""
@@ -127,12 +133,13 @@ class Translation:
         A score is a log-probability (nats) divided by the length penalty; several segments have the mean of their
         scores. A line that is copied has one hypothesis, with the score 0.
         """
-        hypotheses = []
-        for rank in range(min((len(segment.hypotheses) for segment in self.searched), default=1)):
-            texts = [segment.restored(rank).text + segment.glue for segment in self.segments]
+        hypotheses, searched = [], self.searched
+        for rank in range(min((len(segment.hypotheses) for segment in searched), default=1)):
             if self.marked is not None:
                 texts = [self.marked.texts[rank]]
-            scores = [segment.hypotheses[rank].hypothesis.score for segment in self.searched]
+            else:
+                texts = [segment.restored(rank).text + segment.glue for segment in self.segments]
+            scores = [segment.hypotheses[rank].hypothesis.score for segment in searched]
             hypotheses.append(("".join(texts), sum(scores) / len(scores) if scores else 0.0))
         return hypotheses
 
@@ -158,12 +165,17 @@ class Translation:
 
     def lost_in(self, rank: int) -> tuple[str, ...]:
         """Protected spans of the line that a hypothesis lacks, by its rank from 0."""
-        lost = (span for segment in self.segments for span in segment.restored(rank).lost)
+        lost = (span for segment in self._with_spans for span in segment.restored(rank).lost)
         return (*lost, *(self.marked.lost[rank] if self.marked is not None else ()))
 
     def reordered_in(self, rank: int) -> tuple[str, ...]:
         """Placeholders without numbers, if a hypothesis has them in another order."""
-        return tuple(span for segment in self.segments for span in segment.restored(rank).reordered)
+        return tuple(span for segment in self._with_spans for span in segment.restored(rank).reordered)
+
+    @property
+    def _with_spans(self) -> list[Segment]:
+        """The segments that have protected spans."""
+        return [segment for segment in self.segments if segment.protected.contents]
 
     @property
     def unknown_words(self) -> tuple[str, ...]:
@@ -185,20 +197,54 @@ class Translation:
 
     def with_hypotheses(self, hypotheses: Iterator[Sequence[TextHypothesis]]) -> Translation:
         """Copy with the next item of `hypotheses` in each segment that is not empty."""
-        segments = (replace(part, hypotheses=next(hypotheses)) if part.text else part for part in self.segments)
-        return replace(self, segments=[self._in_capitals(part) for part in segments])
+        segments = [replace(part, hypotheses=next(hypotheses)) if part.text else part for part in self.segments]
+        if self.capitals_of is not None:
+            segments = [_in_capitals(part, self.capitals_of) for part in segments]
+        return replace(self, segments=segments)
 
-    def _in_capitals(self, segment: Segment) -> Segment:
-        language = self.capitals_of
-        if language is None:
-            return segment
-        texts = [TextHypothesis(upper(text, language), hypothesis) for text, hypothesis in segment.hypotheses]
-        protected = segment.protected if segment.text else replace(segment.protected, text=texts[0].text)
-        return replace(segment, hypotheses=texts, protected=protected)
 
-    def copied(self) -> Translation:
-        """A copy whose translation is the line itself."""
-        return replace(self, segments=[Segment.copied(self.plain, 0)], is_too_long=False)
+def _in_capitals(segment: Segment, language: str) -> Segment:
+    """Segment whose translations are written in the capitals of a language."""
+    texts = [TextHypothesis(upper(text, language), hypothesis) for text, hypothesis in segment.hypotheses]
+    protected = segment.protected if segment.text else replace(segment.protected, text=texts[0].text)
+    return replace(segment, hypotheses=texts, protected=protected)
+
+
+class _Part(NamedTuple):
+    """Part of a line, of which one or several segments are made."""
+
+    line: ProtectedText
+    """The whole line."""
+    before: str
+    """Tag before each segment, and a space."""
+    body: str
+    start: int
+    """Index of `body` in the line."""
+    glue: str
+    """The text between the translations of this part and the next."""
+    sentences: Sequence[tuple[str, str]] = ()
+    """Sentences of `body`, each with the space that follows it, if they are known."""
+
+    def segment(self, ids: list[int], tokenizer: Tokenizer) -> Segment:
+        """The part as one segment."""
+        text, start = self.before + self.body, self.start - len(self.before)
+        return Segment(text, ids, tokenizer, start, self.glue, protected=self.line.part(self.start, text))
+
+    def copied(self) -> Segment:
+        """The part as a segment that is copied."""
+        segment = Segment.copied(self.body, self.start, self.glue)
+        return replace(segment, protected=self.line.part(self.start, self.body)) if self.line.contents else segment
+
+
+class _Line(NamedTuple):
+    """A line to split: fields of `Translation`, and its parts; a line without parts is copied."""
+
+    source: str
+    normalised: str
+    plain: str
+    protected: ProtectedText = NO_TEXT
+    capitals_of: str | None = None
+    parts: Sequence[_Part] = ()
 
 
 class LineSplitter(NamedTuple):
@@ -222,88 +268,100 @@ class LineSplitter(NamedTuple):
     sentences_seen: SentencesSeen | None = None
     """Fractions of training sources with several sentences; None if unknown."""
 
-    def split(self, source: str, tag: str | None, split_sentences: bool | None) -> Translation:
-        """Split a line into segments; each begins with the tag of the line, or with the tag that `Tagging` chooses."""
+    def split(self, sources: Sequence[str], tag: str | None, split_sentences: bool | None) -> list[Translation]:
+        """Split lines into segments; each begins with the tag of its line, or with the tag that `Tagging` chooses."""
+        lines = [self._line(source, tag, split_sentences) for source in sources]
+        segments = iter(self._segments([part for line in lines for part in line.parts]))
+        return [self._translation(line, [next(segments) for _ in line.parts]) for line in lines]
+
+    def _line(self, source: str, tag: str | None, split_sentences: bool | None) -> _Line:
         text = " ".join(source.split())
         plain = untagged(text, self.tagging.tags)
         if not has_letters(plain):
             is_whole = plain and plain == text and not {"\r", "\n"} & set(source)
-            return Translation(source, text, [], False, source if is_whole else plain).copied()
+            return _Line(source, text, source if is_whole else plain)
         text = " ".join(self.tokenizer.cleaned(text).split())
         plain = untagged(text, self.tagging.tags)
-        protected = self._protected(source)
-        if not has_letters(protected.text):
-            return Translation(source, text, [], False, protected.original).copied()
+        protected = self._protected(source, plain)
+        if protected.contents and not has_letters(protected.text):
+            return _Line(source, text, protected.original)
         is_lowered = self.lowers_capitals and is_in_capitals(protected.text)
         if is_lowered:
             protected = replace(protected, text=lower(protected.text, self.languages[0]))
-        line = ProtectedText(text.removesuffix(plain) + protected.text, protected.contents)
+        line = replace(protected, text=text.removesuffix(plain) + protected.text) if plain != text else protected
         before = tagged_text(line.text, self.tagging, tag).removesuffix(protected.text)
-        segments, is_too_long = self._split(before, line.text, protected.text, split_sentences)
-        segments = [
-            replace(part, protected=line.part(part.start + len(before) * bool(part.text), part.text or part.copy))
-            for part in segments
-        ]
-        capitals_of = self.languages[1] if is_lowered else None
-        return Translation(source, text, segments, is_too_long, plain, line, capitals_of=capitals_of)
+        parts = [*self._parts(before, line, protected.text, split_sentences)]
+        return _Line(source, text, plain, line, self.languages[1] if is_lowered else None, parts)
 
-    def _protected(self, source: str) -> ProtectedText:
+    def _protected(self, source: str, plain: str) -> ProtectedText:
         """The line without its tag, cleaned and with one space between words, but for those in protected spans."""
+        if not self.protection:
+            return ProtectedText(plain)
         first, *rest = source.split(maxsplit=1)
         body = self.protection.protect((rest[0] if rest else "") if first in self.tagging.tags else source)
         contents = tuple(_LINE_END.sub(" ", content) for content in body.contents)
         return ProtectedText(" ".join(self.tokenizer.cleaned(body.text).split()), contents)
 
-    def _split(self, before: str, text: str, plain: str, split_sentences: bool | None) -> tuple[list[Segment], bool]:
-        """Segments of a line, given with its tag and without; also whether the line or a sentence of it is too long.
-
-        `before` is the tag before each segment, and a space.
-        """
-        start = len(text) - len(plain)
-        segments: list[Segment] = []
-        sentences = [(plain, "")]
+    def _parts(self, before: str, line: ProtectedText, plain: str, split_sentences: bool | None) -> Iterator[_Part]:
+        """The line, given with its tag and without, or its sentences; `before` is the tag before each segment."""
+        start, sentences = len(line.text) - len(plain), [(plain, "")]
         if split_sentences:
             sentences = sentences_of(plain, self.languages[0])
         elif split_sentences is None and self.sentences_seen is not None:
             sentences = self.sentences_seen.parts_of(plain, self.languages[0])
-        is_too_long = False
         for number, (sentence, glue) in enumerate(sentences, start=1):
             after = glue_of_translations(glue, *self.languages) if number < len(sentences) else ""
-            parts = list(self._segments(before, sentence, start, after))
-            is_too_long |= len(parts) > 1 or len(parts[0].ids) - bool(before) > self.max_tokens or not parts[0].text
-            segments += parts
+            yield _Part(line, before, sentence, start, after)
             start += len(sentence) + len(glue)
-        return segments, is_too_long
 
-    def _segments(
-        self, before: str, body: str, start: int, glue: str, sentences: Sequence[tuple[str, str]] = ()
-    ) -> Iterator[Segment]:
-        """Split a text, at the ends of `sentences` if they are given."""
-        if not has_words(body):
-            yield Segment.copied(body, start, glue)
-            return
-        text = before + body
-        (ids,) = self.tokenizer.encode([text])
-        ids = ids if len(ids) > bool(before) else []  # `tokenizer.letters` may delete the whole line.
-        length = len(ids) - bool(before)
-        sentences = sentences or (sentences_of(body, self.languages[0]) if length > self.max_tokens else ())
-        number = middle_of(sentences) if length > self.max_tokens else 0
+    def _translation(self, line: _Line, segments: Sequence[Sequence[Segment]]) -> Translation:
+        """A line with the segments of each of its parts."""
+        if not line.parts:
+            return Translation(line.source, line.normalised, [Segment.copied(line.plain, 0)], False, line.plain)
+        most_tokens = self.max_tokens + bool(line.parts[0].before)
+        is_too_long = any(len(part) > 1 or len(part[0].ids) > most_tokens or not part[0].text for part in segments)
+        all_segments = [*chain(*segments)]
+        return Translation(*line[:2], all_segments, is_too_long, *line[2:4], capitals_of=line.capitals_of)
+
+    def _segments(self, parts: Sequence[_Part]) -> list[list[Segment]]:
+        """Segments of each part. Parts are encoded together, and then the halves of those that are too long."""
+        is_read = [has_words(part.body) for part in parts]
+        encoded = iter(self.tokenizer.encode([part.before + part.body for part in compress(parts, is_read)]))
+        outcomes = [
+            self._segment(part, next(encoded)) if is_part_read else part.copied()
+            for part, is_part_read in zip(parts, is_read, strict=True)
+        ]
+        halves = [half for outcome in outcomes if not isinstance(outcome, Segment) for half in outcome]
+        segments = iter(self._segments(halves) if halves else ())
+        return [
+            [outcome] if isinstance(outcome, Segment) else [*next(segments), *next(segments)] for outcome in outcomes
+        ]
+
+    def _segment(self, part: _Part, ids: list[int]) -> Segment | tuple[_Part, _Part]:
+        """Segment of a part with these ids; two parts, split between its sentences or words, if it is too long."""
+        ids = ids if len(ids) > bool(part.before) else []  # `tokenizer.letters` may delete the whole line.
+        length = len(ids) - bool(part.before)
+        if length <= self.max_tokens:
+            return part.segment(ids, self.tokenizer)
+        body = part.body
+        sentences = part.sentences or sentences_of(body, self.languages[0])
+        number = middle_of(sentences)
         if number:
             between = sentences[number - 1][1]
             end = sum(map(len, chain(*sentences[:number]))) - len(between)
-        elif len(body) > 1 and length > max(self.max_tokens, min(_SHORT, self.most_tokens)):
+        elif len(body) > 1 and length > min(_SHORT, self.most_tokens):
             end, between = split_point(body)
             if not between and body.isascii() and len(body) > _SHORT:  # An address or encoded data, not words.
-                yield Segment.copied(body, start, glue)
-                return
+                return part.copied()
         else:
-            yield Segment(text, ids, unknown_words(self.tokenizer, text, ids), start - len(before), glue)
-            return
+            return part.segment(ids, self.tokenizer)
         next_start = end + len(between)
         halves = (sentences[:number], sentences[number:]) if number else ([(body[:end], "")], [(body[next_start:], "")])
-        glue_between = glue_of_translations(between, *self.languages)
-        yield from self._segments(before, body[:end], start, glue_between, halves[0])
-        yield from self._segments(before, body[next_start:], start + next_start, glue, halves[1])
+        glue = glue_of_translations(between, *self.languages)
+        return (
+            part._replace(body=body[:end], glue=glue, sentences=halves[0]),
+            part._replace(body=body[next_start:], start=part.start + next_start, sentences=halves[1]),
+        )
 
 
 def unknown_words(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> tuple[str, ...]:

@@ -1,26 +1,25 @@
-"""Translations of many lines: in blocks, by one or several processes, as text, and with notices on them."""
+"""Translations of many lines: in blocks, as text, and with notices on them."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from mt_cli.errors import MtError
 from mt_cli.runtime.console import listed, say
 
 if TYPE_CHECKING:
-    from mt_cli.runtime.group import Group
     from mt_cli.translation.lines import Translation
-    from mt_cli.translation.translator import Translator
 
 _FIRST_BLOCK, _LARGEST_BLOCK = 32, 2048
 _MOST_NAMED, _LONGEST_WORD = 5, 60
 """Maximum number of lines that a notice names, and maximum number of characters of an unknown word in a notice."""
-_LOOP = re.compile(r"(.{2,80}?)\1{3,}", re.DOTALL)
+_LONGEST_UNIT = 80
+_LOOP = re.compile(rf"(.{{2,{_LONGEST_UNIT}}}?)\1{{3,}}", re.DOTALL)
 """The same characters, four times or more in a row."""
 _FEWEST_CHARACTERS, _SHARE, _MOST_CHARACTERS = 24, 1 / 3, 20_000
 
@@ -31,12 +30,6 @@ def blocks(lines: Iterable[str]) -> Iterator[list[str]]:
     while block := list(islice(iterator, size)):
         yield block
         size = min(2 * size, _LARGEST_BLOCK)
-
-
-def translated(translator: Translator, lines: list[str], search: dict[str, Any], group: Group) -> list[Translation]:
-    """Translate lines, shared among the processes of a group; only the main process gets the translations."""
-    translations = group.map_shares(lambda share: translator.translate_fully(share, **search), lines)
-    return group.on_main(lambda: translations) or []
 
 
 def format_json(item: Translation) -> str:
@@ -117,6 +110,44 @@ def notices_on(line: Translation) -> Iterator[str]:
         yield _NOTICES["loop"]
 
 
+class TranslatedLine(NamedTuple):
+    """What a command writes about a line."""
+
+    texts: Sequence[str]
+    """The translation in each format, as one or several lines."""
+    problems: Mapping[str, str]
+    """For each problem, by the name of its notice, what follows the number of the line there."""
+    unknown_words: Sequence[str]
+
+
+def translated_lines(
+    items: Iterable[Translation], formats: Sequence[Callable[[Translation], str]]
+) -> list[TranslatedLine]:
+    """Translations in some formats, with their problems."""
+    return [
+        TranslatedLine([format_of(item) for format_of in formats], _problems_of(item), item.unknown_words)
+        for item in items
+    ]
+
+
+def _problems_of(line: Translation) -> Mapping[str, str]:
+    ranks, problems = range(len(line.hypotheses)), {}
+    if line.is_too_long:
+        num_segments = len(line.searched)
+        problems["long"] = f" in {num_segments:,} segments" if num_segments > 1 else "" if num_segments else " copied"
+    if line.plain and not line.text:
+        problems["empty"] = ""
+    if repeats_itself(line.plain, line.text):
+        problems["loop"] = ""
+    if any(map(line.lost_in, ranks)):
+        problems["lost"] = ""
+    if line.marked is not None and line.marked.is_guess:
+        problems["guessed"] = ""
+    if any(map(line.reordered_in, ranks)):
+        problems["reordered"] = ""
+    return problems
+
+
 class LineNotices:
     """Context manager that collects notices about translated lines and prints them when it ends.
 
@@ -128,32 +159,26 @@ class LineNotices:
         self._is_strict = is_strict
         self._num_lines, self._unknown_words = 0, UnknownWords()
         self._lines: dict[str, list[str]] = {name: [] for name in _NOTICES}
+        """The first lines with each problem, by number."""
+        self._counts = Counter[str]()
 
     def __enter__(self) -> LineNotices:
         return self
 
-    def add(self, line: Translation) -> None:
+    def add(self, line: TranslatedLine) -> None:
         """Record the next line."""
         self._num_lines += 1
-        number, ranks = f"{self._num_lines:,}", range(len(line.hypotheses))
-        if line.is_too_long:
-            num_segments = len(line.searched)
-            how = f" in {num_segments:,} segments" if num_segments > 1 else "" if num_segments else " copied"
-            self._lines["long"].append(number + how)
-        problems = {
-            "empty": bool(line.plain) and not line.text,
-            "loop": repeats_itself(line.plain, line.text),
-            "guessed": line.marked is not None and line.marked.is_guess,
-            "lost": any(map(line.lost_in, ranks)),
-            "reordered": any(map(line.reordered_in, ranks)),
-        }
-        for name in filter(problems.get, problems):
-            self._lines[name].append(number)
-        self._unknown_words.add(f"line {number}", line.unknown_words)
+        for name, note in line.problems.items():
+            self._counts[name] += 1
+            if self._counts[name] <= _MOST_NAMED:
+                self._lines[name].append(f"{self._num_lines:,}{note}")
+        if line.unknown_words:
+            self._unknown_words.add(f"line {self._num_lines:,}", line.unknown_words)
 
     def __exit__(self, *error: object) -> None:
         self._unknown_words.say_number()
-        messages = {name: f"{listed_lines(lines)}: {_NOTICES[name]}" for name, lines in self._lines.items() if lines}
+        lines = {name: listed_lines(lines, self._counts[name]) for name, lines in self._lines.items() if lines}
+        messages = {name: f"{lines[name]}: {_NOTICES[name]}" for name in lines}
         errors = [messages[name] for name in _STRICT if name in messages]
         is_error = bool(errors) and self._is_strict and error == (None, None, None)
         for name, message in messages.items():
@@ -174,11 +199,14 @@ def repeats_itself(source: str, translation: str) -> bool:
 def _may_repeat(text: str) -> bool:
     """True if a loop may fill a third of a text; a quick test, because the search for loops is slow.
 
-    A loop is in one long word, or the words in it occur three times or more and have a quarter of its characters.
+    Such a loop covers one of twelve offsets, and the characters there, half as many as the loop has, recur soon after.
     """
-    counts, length = Counter(text.split()), max(_FEWEST_CHARACTERS, _SHARE * len(text))
-    often = sum(number * len(word) for word, number in counts.items() if number > 2)
-    return often >= length / 4 or any(len(word) >= length for word in counts)
+    shortest = int(max(_FEWEST_CHARACTERS, _SHARE * len(text)))
+    half, end = shortest // 2, min(len(text), _MOST_CHARACTERS)
+    return any(
+        text.find(text[start : start + half], start + 2, start + _LONGEST_UNIT + half) >= 0
+        for start in range(0, end - half, shortest // 4)
+    )
 
 
 def _longest_loop(text: str) -> int:
@@ -193,6 +221,6 @@ def note_on_repetition(sources: Sequence[str], translations: Sequence[str]) -> s
     return f"{listed_lines(lines)}: {_NOTICES['loop']}" if lines else None
 
 
-def listed_lines(lines: Sequence[str]) -> str:
-    """The first lines by number, and how many more there are."""
-    return f"line{'s' * (len(lines) > 1)} {listed(lines, _MOST_NAMED)}"
+def listed_lines(lines: Sequence[str], count: int | None = None) -> str:
+    """The first lines by number, and how many more there are; `count` is the number of all, if some are left out."""
+    return f"line{'s' * (len(lines) > 1)} {listed(lines, _MOST_NAMED, count)}"

@@ -46,6 +46,8 @@ TextAndIds = tuple[str, Ids, Ids]
 """Text of a source, with its tag; its ids; and ids of a target."""
 _MOST_HYPOTHESES = 1000
 _PAIRS_FORCED_AT_ONCE = 512
+_HAS_OTHER_SPACES = re.compile(r"[\r\n]| (?: |\Z)|\A ")
+"""Line ends, double spaces, and spaces at the ends of a text."""
 
 
 @dataclass(frozen=True)
@@ -230,8 +232,7 @@ class Translator:
         )
         if self.protection and (reserved := [character for character in prefix if character in RESERVED]):
             raise InputError(f"prefix: U+{ord(reserved[0]):X} is reserved for protected spans; write the span itself")
-        split = [splitter.split(text, tag, split_sentences) for text in texts]
-        lines = self._search(split, settings, num_best, prefix)
+        lines = self._search(splitter.split(texts, tag, split_sentences), settings, num_best, prefix)
         return self.add_details(lines) if with_details else lines
 
     def score(self, sources: Iterable[str], targets: Iterable[str], tag: str | None = None) -> list[PairScore]:
@@ -306,8 +307,12 @@ class Translator:
     ) -> list[Translation]:
         searched = [line.searched for line in lines]
         segments = [segment for parts in searched for segment in parts]
-        prefixes = [part.protected.protect(prefix) if part is parts[0] else "" for parts in searched for part in parts]
-        prefix_ids = self.target_tokenizer.encode(prefixes) if prefix else []
+        prefixes, prefix_ids = [""] * len(segments), list[Ids]()
+        if prefix:
+            firsts = [part is parts[0] for parts in searched for part in parts]
+            places = zip(segments, firsts, strict=True)
+            prefixes = [part.protected.protect(prefix) if is_first else "" for part, is_first in places]
+            prefix_ids = [*self.target_tokenizer.encode(prefixes)]
         hypotheses = self._hypotheses(segments, decoding, num_best, prefix_ids)
         results = zip(segments, prefixes, hypotheses, strict=True)
         rows = [(segment, start, best) for segment, start, of_segment in results for best in of_segment]
@@ -327,6 +332,8 @@ class Translator:
             for segment, prefix in zip(segments, prefix_ids or [()] * len(segments), strict=True)
         ]
         hypotheses = self.engine.search(sentences, decoding, num_best)
+        if not any(first_ids):
+            return hypotheses
         return [
             [hypothesis.without_first(len(first)) for hypothesis in of_segment]
             for of_segment, first in zip(hypotheses, first_ids, strict=True)
@@ -354,7 +361,9 @@ class Translator:
                 tokens = enumerate(zip(best.ids, self.target_tokenizer.tokens(best.ids), strict=True))
                 spelled = [words.get(place, token) if index == UNK_ID else token for place, (index, token) in tokens]
                 text = self.target_tokenizer.join(spelled)
-            yield " ".join(filter(None, re.split("[ \r\n]", text)))  # The model can produce line ends as bytes.
+            if _HAS_OTHER_SPACES.search(text):  # The model can produce line ends as bytes.
+                text = " ".join(filter(None, re.split("[ \r\n]", text)))
+            yield text
 
 
 def _best_pairs(lines: Sequence[Translation]) -> list[TextAndIds]:

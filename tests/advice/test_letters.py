@@ -92,7 +92,8 @@ def test_letters_are_replaced_in_both_cases(algorithm):
     ends = [end for _, end in tokenizer.spans(texts[1])]
     assert ends == sorted(ends) and ends[-1] == len(texts[1])
     splitter = LineSplitter(tokenizer, 50, Tagging(("<2gn>",)), ("es", "gn"))
-    assert [segment.ids for segment in splitter.split("<2gn> '", None, False).segments] == [[]], "nothing is left"
+    (line,) = splitter.split(["<2gn> '"], None, False)
+    assert [segment.ids for segment in line.segments] == [[]], "nothing is left"
 
 
 def test_only_letters_are_replaced_each_once():

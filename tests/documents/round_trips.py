@@ -2,10 +2,12 @@
 
 import io
 import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 
-from mt_cli.corpus.protected_text import UNPROTECTED
+from mt_cli.corpus.protected_text import UNPROTECTED, Protection
 from mt_cli.documents.document import Document, Options
 from mt_cli.documents.formats import read_document
 from mt_cli.documents.translate import Job
@@ -42,22 +44,23 @@ def translated(document: Document, translate=lambda text: text, has_all=False, n
     return document.written(texts, texts if needs_review else ())
 
 
+@dataclass
 class Translator:
     """A translator whose translations, and alignments for a number of words, are functions."""
 
-    languages = ("en", "de")
-
-    def __init__(self, translate, align=lambda number: [], protection=UNPROTECTED, lost=(), reordered=()):
-        self.translate, self.align, self.protection = translate, align, protection
-        self.spans = {"lost_spans": lost, "reordered_spans": reordered}
-        self.seen: list[str] = []
+    translate: Callable[[str], str]
+    align: Callable[[int], list[tuple[int, int]]] = lambda number: []
+    protection: Protection = UNPROTECTED
+    lost: Sequence[str] = ()
+    reordered: Sequence[str] = ()
+    engine: object = None
+    languages: tuple[str, str] = ("en", "de")
+    seen: list[str] = field(default_factory=list)
 
     def translate_fully(self, lines, **search):
         self.seen += lines
-        return [
-            SimpleNamespace(text=self.translate(line), plain=line, is_too_long=False, unknown_words=(), **self.spans)
-            for line in lines
-        ]
+        spans = {"lost_spans": self.lost, "reordered_spans": self.reordered, "unknown_words": ()}
+        return [SimpleNamespace(text=self.translate(line), plain=line, is_too_long=False, **spans) for line in lines]
 
     def word_alignments(self, items):
         return [self.align(len(item.text.split())) for item in items]

@@ -26,10 +26,14 @@ KNOWN = {
 
 
 class KnownTranslation(Translation):
-    """A translation that always loses the span `{name}`."""
+    """A translation that always loses the span `{name}`, and has unknown words that begin with `zz`."""
 
     def lost_in(self, rank):
         return ("{name}",) if "{name}" in self.source else ()
+
+    @property
+    def unknown_words(self):
+        return tuple(word for word in self.plain.split() if word.startswith("zz"))
 
 
 @dataclass(frozen=True)
@@ -69,8 +73,7 @@ class KnownSentences:
         best, confidence, others = KNOWN.get((*direction, text), (text.upper(), None, []))
         rows = enumerate([best, *others][:num_best])
         hypotheses = [TextHypothesis(other, Hypothesis([], -0.3 - rank / 10)) for rank, other in rows]
-        unknown = tuple(word for word in text.split() if word.startswith("zz"))
-        segments = [Segment(text, [1], unknown, 0, "", hypotheses)]
+        segments = [Segment(text, [1], None, 0, "", hypotheses)]
         is_too_long = "very" in text
         details = self._details(text, best, confidence) if with_details else None
         return KnownTranslation(text, text, segments, is_too_long, text, details=details)

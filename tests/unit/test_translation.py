@@ -1,4 +1,5 @@
 import re
+import sys
 import unicodedata
 from dataclasses import replace
 from itertools import product
@@ -117,6 +118,21 @@ def test_work_on_a_line_takes_time_in_proportion_to_it(pieces, part):
     assert_linear(lambda text: repeats_itself("", text), part.__mul__)
     assert_linear(lambda text: translated(Parrot(), pieces, text, 10**6, with_details=True), part.__mul__, size=60)
     assert_linear(lambda text: translated(Parrot(), pieces, text, 10, split_sentences=True), part.__mul__)
+
+
+@pytest.mark.parametrize("part", ["ab abba, ", "ab abba ", "Ab ba. ", "今夜は雨です。"])
+def test_a_line_ten_times_as_long_takes_ten_times_the_calls(pieces, part):
+    def num_calls(number):
+        calls = []
+        sys.setprofile(lambda frame, event, argument: calls.append(event))
+        try:
+            translated(Parrot(), pieces, part * number, 20, split_sentences=True)
+        finally:
+            sys.setprofile(None)
+        return len(calls)
+
+    num_calls(50)  # Fills caches.
+    assert num_calls(500) <= 14 * num_calls(50)  # A search of 64 characters on each side is shorter in a short line.
 
 
 @given(st.text(max_size=60) | MIXED)
