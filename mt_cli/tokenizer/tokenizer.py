@@ -110,9 +110,9 @@ class Tokenizer:
 
     def normalized(self, text: str) -> str:
         """Text as it is split into tokens."""
-        if isinstance(self.backend, SentencePieces):
-            return self.backend.normalize(text)
-        return str(self.backend.normalizer.normalize_str(text))
+        if isinstance(self.backend, tokenizers.Tokenizer):
+            return str(self.backend.normalizer.normalize_str(text))
+        return self.backend.normalize(text)
 
     def cleaned(self, text: str) -> str:
         """Composed text without soft hyphens and zero-width characters, if these make no difference to the tokens."""

@@ -7,7 +7,7 @@ from corpora import practice_pairs
 
 from mt_cli.config.sources import FilesSource
 from mt_cli.corpus.misalignment import Alignment, find_misaligned_stretches, first_misaligned_line
-from mt_cli.corpus.reading import read_evaluation_pairs
+from mt_cli.corpus.sources import read_rows
 from mt_cli.errors import CorpusError
 
 
@@ -140,7 +140,7 @@ def test_the_line_where_files_diverge_is_found(tmp_path, lost):
         (tmp_path / name).write_bytes(gzip.compress("".join(line + "\n" for line in lines).encode()))
     source = FilesSource(files=(str(tmp_path / "a.en.gz"), str(tmp_path / "a.it.gz")))
     with pytest.raises(CorpusError, match=r"2,000 lines.*1,999") as caught:
-        read_evaluation_pairs([source], ("en", "it"), [("en", "it")], "k")
+        list(read_rows(source, ("en", "it")))
     assert (
         abs(int(re.search(r"line ([\d,]+)", str(caught.value).replace("line N", ""))[1].replace(",", "")) - (lost + 1))
         <= 2
