@@ -65,7 +65,7 @@ def work(**options):
         for _ in range(1000):
             group.all_reduce([torch.ones(10)])
 
-cli.app = work
+cli.command_line = lambda typed: work
 cli.main()
 """
     results = run_together(body, 3)

@@ -324,7 +324,7 @@ def test_interactive_answers_each_line_before_the_next(dialogue, fork_server, tm
 
 def test_a_long_line_is_translated_in_sentences_or_segments(mt, trained, translator):
     status, out, err = mt("translate", "one two. Three four? five six.", "--run", trained, "--split-sentences")
-    assert status == 0 and "Three, ?" in err and out.startswith("ONE TWO. ")
+    assert status == 0 and err.endswith(": Three\n") and out.startswith("ONE TWO. ")
     assert translator.max_tokens == 6
     (item,) = translator.translate_fully(["one two three four, five six seven eight."])
     assert len(item.segments) == 2 and item.is_too_long and item.text.startswith("ONE TWO")

@@ -66,7 +66,7 @@ TEXT_LINES = [line for text in TEXTS.values() for line in text.split("\n") if li
 def test_an_extended_vocabulary_is_what_sentencepiece_reads(algorithm):
     from mt_cli.exchange.sentencepiece import model_file
 
-    config = TokenizerConfig(algorithm=algorithm, vocab_size=500, spacing="sentencepiece")
+    config = TokenizerConfig(algorithm=algorithm, vocab_size=500, spacing="sentencepiece", clean=False)
     old = train_tokenizer([*OLD * 9, *(line for line in TEXT_LINES if line.isascii())], config, ["<2xx>"])
     (new,) = extended([old], [*NEW * 9, "aaa狗狗狗狗 <2xx>狗狗" * 9, *TEXT_LINES * 3], ["<2xx>", "<2zh>"], 700)
     new = Tokenizer.parse(new.to_json().encode("utf-8"), "x", config, ["<2xx>", "<2zh>"])
