@@ -140,10 +140,12 @@ def cpu_has(instructions: str) -> bool:
 
 
 def use_threads(number: int | None) -> None:
-    """Set the number of threads of PyTorch; None limits it to the CPUs that this process may use."""
+    """Set the number of threads of PyTorch and `tokenizers`; None limits those of PyTorch to the usable CPUs."""
     limit = torch.get_num_threads() if "OMP_NUM_THREADS" in os.environ else num_usable_cpus()
     if number is not None or limit < torch.get_num_threads():
         torch.set_num_threads(number or limit)
+    if number is not None:
+        os.environ["RAYON_NUM_THREADS"] = str(number)  # `tokenizers` reads it when it first encodes a batch.
 
 
 def seed_everything(seed: int) -> None:

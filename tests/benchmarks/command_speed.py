@@ -185,7 +185,7 @@ def main() -> None:
     path = common.WORK / "lines.txt"
     with open(options.input, encoding="utf-8") as file:
         path.write_text("".join(islice(file, options.lines)), encoding="utf-8")
-    common.print_titles("parameters", "beam", "threads", "command", "seconds", "speed of the script", "text side")
+    common.print_titles("parameters", "beam", "threads", "command", "seconds", "speed (script: 1)", "text side")
     for run in map(Path, options.runs):
         measure_run(options, run, path)
     busy = common.in_new_process(busy_fraction, Path(options.runs[0]), path)
