@@ -157,14 +157,16 @@ def repaired(rows: Sequence[Row], languages: Languages, can_move: bool = True) -
     With `can_move`, lines of spans with a slip are moved, and swapped sides are exchanged. Other spans with a problem
     are dropped, and so are lines whose partner is missing or claimed twice.
     """
-    texts = [row for row in rows if row[1] and row[2]]
-    counts = Counter({_BLANK: len(rows) - len(texts)})
+    texts = [row[1:] for row in rows]  # With blank lines, because a slip counts them.
+    has_text = [np.array([bool(row[side]) for row in texts], bool) for side in (0, 1)]
+    filled = np.flatnonzero(has_text[0] & has_text[1])
     own = np.arange(len(texts))
     partners, is_unclear, is_exchanged = own.copy(), np.zeros(len(texts), bool), np.zeros(len(texts), bool)
     for start in range(0, len(texts), ROWS_PER_BLOCK):
-        block = [(start + place, *row[1:]) for place, row in enumerate(texts[start : start + ROWS_PER_BLOCK])]
+        block = [(start + place, *row) for place, row in enumerate(texts[start : start + ROWS_PER_BLOCK])]
         for span in spans_in(block, languages):
-            lines = slice(span.first, span.last + 1)
+            after = filled[np.searchsorted(filled, span.last) + 1 :][:1]
+            lines = slice(span.first, after[0] if len(after) else len(texts))  # With the blank lines that follow.
             if can_move and span.slip is not None:
                 partners[lines] = own[lines] + span.slip
             elif can_move and span.is_swapped:
@@ -172,15 +174,20 @@ def repaired(rows: Sequence[Row], languages: Languages, can_move: bool = True) -
             else:
                 is_unclear[lines] = True
     is_moved = partners != own
-    has_partner = ~is_unclear & (partners >= 0) & (partners < len(texts))
+    is_inside = ~is_unclear & (partners >= 0) & (partners < len(texts))
+    has_partner = is_inside & has_text[0] & has_text[1][partners % len(texts)]
     num_claims = np.bincount(partners[has_partner], minlength=len(texts))
     num_moved_claims = np.bincount(partners[has_partner & is_moved], minlength=len(texts))
     # A line of a span with a slip has better evidence than the straight line that claims the same partner.
     claims = np.where(is_moved, num_moved_claims[partners % len(texts)], num_claims[partners % len(texts)])
     is_kept = has_partner & (claims == 1)
-    pairs = [(texts[line][1], texts[partners[line]][2]) for line in np.flatnonzero(is_kept).tolist()]
+    pairs = [(texts[line][0], texts[partners[line]][1]) for line in np.flatnonzero(is_kept).tolist()]
     pairs = [pair[::-1] if swap else pair for pair, swap in zip(pairs, is_exchanged[is_kept].tolist(), strict=True)]
-    num_unclear = int(is_unclear.sum())
-    counts |= {_UNCLEAR: num_unclear, _ALONE: len(texts) - len(pairs) - num_unclear}
-    counts |= {_MOVED: int((is_kept & is_moved).sum()), _EXCHANGED: int((is_kept & is_exchanged).sum())}
-    return pairs, +counts
+    kinds = {
+        _UNCLEAR: is_unclear,
+        _ALONE: has_partner & ~is_kept | ~is_unclear & ~is_inside,
+        _BLANK: is_inside & ~has_partner,
+        _MOVED: is_kept & is_moved,
+        _EXCHANGED: is_kept & is_exchanged,
+    }
+    return pairs, +Counter({name: int(np.count_nonzero(lines)) for name, lines in kinds.items()})

@@ -157,7 +157,7 @@ def _example(name: str) -> str:
 
 def _check_new(path: Path) -> None:
     if os.path.lexists(path):
-        raise InputError(f"{path}: exists already and is not overwritten; give a new name with --output")
+        raise InputError(f"{path}: exists already and is not overwritten; give another --name, or a file with --output")
     if not path.parent.is_dir():
         raise InputError(f"{path.parent}: no such folder")
 

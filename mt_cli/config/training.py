@@ -21,7 +21,8 @@ class TrainingConfig(Section):
     """Maximum number of epochs; the default is `null` if `max_steps` or `max_minutes` is set."""
     max_minutes: Changeable[float | None] = Field(default=None, ge=1e-9, le=1_000_000_000)
     """Time for updates, validations, tuning of the search and scores. After 20 updates, `mt train` says how many fit,
-    and warm-up (at most a tenth of them), schedule and validations follow."""
+    and warm-up (at most a tenth of them), schedule and validations follow. If scores need more than half of it, the
+    run takes longer, which is said, too: use fewer pairs in `valid` and `test`."""
     patience: Changeable[int | None] = Field(default=None, ge=1)
     """Stop after this number of validations without a better `best_metric`; the warm-up does not count."""
     best_metric: Changeable[Literal["auto", "bleu", "chrf", "loss"]] = "auto"
@@ -59,7 +60,8 @@ class TrainingConfig(Section):
     ema_decay: float | None = Field(default=None, gt=0, lt=1)
     """Decay rate of a moving average of the weights, which is used, such as 0.999. `null`: off."""
     validate_every_steps: Changeable[int | None] = Field(default=None, ge=1)
-    """Updates between validations, which also save; `null`: every epoch."""
+    """Updates between validations, which also save; `null`: every epoch. With `max_minutes`, at least four if they
+    take 15 % of the time at most."""
     save_every_minutes: Changeable[float | None] = Field(default=10, ge=1e-9, le=1_000_000_000)
     """Maximum time between saves; `null`: only at validations and at the end."""
     keep_last: Changeable[int] = Field(default=1, ge=0)

@@ -103,7 +103,7 @@ def evaluate(
     if note := note_on_repetition([source for source, _ in pairs], hypotheses):
         say(f"note: {split}: {note}")
     num_tokens = sum(len(ids) + 1 for ids in translator.target_tokenizer.encode(hypotheses))
-    num_equal = sum(hypothesis == reference for hypothesis, reference in zip(hypotheses, references, strict=True))
+    num_equal = sum(map(str.__eq__, *map(scorer.cleaned, (hypotheses, references))))
     scores, directions = score_directions(scorer, languages, (hypotheses, references), Scorer.score_with_confidence)
     tree = {
         "split": split,

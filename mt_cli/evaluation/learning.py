@@ -52,10 +52,10 @@ class Learning(BaseModel):
     def describe(self) -> str:
         """Score, plan and signs in one sentence, with what helps most."""
         parts = [f"{METRICS[self.metric]} {self.score:.1f}"]
-        if self.expected and self.expected_of_all:
-            ranges = ["{:.0f} to {:.0f}".format(*scores) for scores in (self.expected_of_all, self.expected)]
-            after = "" if self.num_steps == self.num_planned else f", and {ranges[1]} after {self.num_steps:,}"
-            parts[0] += f", where mt init expects {ranges[0]} after all updates{after}"
+        if self.expected_of_all:
+            parts[0] += ", where mt init expects {:.0f} to {:.0f} after all updates".format(*self.expected_of_all)
+            if self.expected and self.num_steps != self.num_planned:
+                parts[0] += ", and {:.0f} to {:.0f} after {:,}".format(*self.expected, self.num_steps)
         if self.num_planned:
             share = min(1.0, self.num_steps / self.num_planned)
             parts.append(f"{self.num_steps:,} of {self.num_planned:,} updates ({share:.0%}) were made")

@@ -115,7 +115,7 @@ class Scorer:
         """
         _check_lengths(hypotheses, references)
         metrics = {name: self._metric(name) for name in names or self.names}
-        sides = self._cleaned(hypotheses), [self._cleaned(references)]
+        sides = self.cleaned(hypotheses), [self.cleaned(references)]
         results = {name: metric.corpus_score(*sides) for name, metric in metrics.items()}
         signatures = {name: self._signature(metric, references) for name, metric in metrics.items()}
         return {name: Score.of(name, round(results[name].score, 4), signatures[name]) for name in metrics}
@@ -155,17 +155,17 @@ class Scorer:
 
         for system in systems:
             _check_lengths(system, references)
-        named = [(str(number), self._cleaned(system)) for number, system in enumerate(systems)]
-        sides = named, metrics, [self._cleaned(references)]
+        named = [(str(number), self.cleaned(system)) for number, system in enumerate(systems)]
+        sides = named, metrics, [self.cleaned(references)]
         test = PairedTest(*sides, test_type="bs", n_samples=self.num_resamples)
         columns = [column for title, column in test()[1].items() if title != "System"]
         return [dict(zip(metrics, row, strict=True)) for row in zip(*columns, strict=True)]
 
-    def _cleaned(self, texts: Sequence[str]) -> list[str]:
+    def cleaned(self, texts: Sequence[str]) -> list[str]:
         return [*map(cleaned, texts)] if self.cleans else [*texts]
 
     def _signature(self, metric: Any, references: Sequence[str]) -> str:
-        changes = [*(["clean"] if self._cleaned(references) != [*references] else []), *self.spelling]
+        changes = [*(["clean"] if self.cleaned(references) != [*references] else []), *self.spelling]
         return str(metric.get_signature()) + (f"|normalize:{'+'.join(changes)}" if changes else "")
 
     @property

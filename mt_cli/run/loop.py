@@ -101,6 +101,7 @@ class TrainingLoop:
                 self.save()
                 raise RunInterruptedError(f"interrupted at step {report.step}; the same command resumes from there")
             if reason := self._state.reason_to_stop(self._config):
+                self._note_on_lost_steps(reason)
                 self.save()
                 self.validate()
                 return reason
@@ -136,6 +137,12 @@ class TrainingLoop:
         if plan := self._state.plan_for(self._config):
             self._bar.expect(plan.last_step(self._setup.work))
             say(plan.describe(self._setup.work))
+
+    def _note_on_lost_steps(self, reason: str) -> None:
+        """Say so if the time ends before the planned updates are made."""
+        plan, step = self._state.plan_for(self._config), self._state.position.step
+        if plan and reason.startswith("max_minutes") and step < plan.last_step(self._setup.work):
+            say(f"note: the time is up after {step:,} of {plan.num_steps:,} updates: the machine has become slower")
 
     def _is_save_due(self) -> bool:
         """True if a signal requested a save, or `save_every_minutes` have passed; all processes get the same answer."""

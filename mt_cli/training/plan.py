@@ -77,6 +77,8 @@ class Plan:
         scores = f"{clock(over)} more for the scores" if over > 1 else f"{clock(self.closing_seconds)} for the scores"
         minutes = f"{self.minutes:g} minutes, {scores}{' included' * (over <= 1)}"
         updates = f"{minutes}: about {self.num_steps:,} updates"
+        if self.validate_every_steps:
+            updates += f" (a validation every {self.validate_every_steps:,})"
         if work.num_steps is None:
             return updates
         if self.num_steps >= work.num_steps:

@@ -89,13 +89,14 @@ def test_a_hundredth_more_text_changes_no_choice_by_more_than_a_twentieth(power,
             assert one[key] == pytest.approx(other[key], rel=0.05, abs=0.005), key
 
 
-@given(st.lists(st.floats(0, 2), min_size=2, max_size=5))
+@given(st.lists(st.floats(0.06, 2), min_size=2, max_size=5))
 def test_a_forecast_rises_with_the_updates_up_to_that_of_the_text(shares):
     num_tokens = recipe_for(DIVERSE).num_tokens
     scores = [forecast(DIVERSE, share * num_tokens) for share in sorted(shares)]
     assert all(one.low <= other.low and one.high <= other.high for one, other in pairwise(scores))
     assert all(score.low <= score.high for score in scores)
     assert forecast(DIVERSE, num_tokens) == forecast(DIVERSE)
+    assert forecast(DIVERSE, 0.04 * num_tokens) is None
 
 
 def test_a_cpu_trains_smaller_models_with_less_dropout():

@@ -5,6 +5,7 @@ import re
 import pytest
 from corpora import practice_pairs
 
+from mt_cli.advice.clean_text import repaired
 from mt_cli.config.sources import FilesSource
 from mt_cli.corpus.misalignment import Alignment, find_misaligned_stretches, first_misaligned_line
 from mt_cli.corpus.sources import read_rows
@@ -128,6 +129,18 @@ def test_lines_that_are_not_translated_are_no_evidence():
         assert {slip for _, _, slip in stretches} == {-1}
         assert abs(stretches[0][0] - 1 - place) <= 8 and stretches[-1][1] == len(targets) - 1
     assert find_misaligned_stretches(sources[500:600], targets[500:600]).stretches == []
+
+
+@pytest.mark.parametrize("slip", [1, 5])
+def test_lines_beside_blank_ones_are_moved_to_their_partners(slip):
+    sources, targets = sides()
+    slipped = [*targets[:500], *sides(slip, seed=9)[1], *targets[500:]][: len(sources)]
+    for place in range(600, 1_400, 100):
+        slipped[place] = ""
+    rows = [(number, *pair) for number, pair in enumerate(zip(sources, slipped, strict=True), start=1)]
+    pairs, counts = repaired(rows, ("en", "el"))
+    wrong = [source for source, target in pairs if targets[sources.index(source)] != target]
+    assert len(wrong) <= slip and len(pairs) > 1_480 - 2 * slip and 8 <= counts["with a blank side"] <= 8 + slip
 
 
 @pytest.mark.parametrize("lost", [3, 1_900])
