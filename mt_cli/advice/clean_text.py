@@ -159,14 +159,12 @@ def repaired(rows: Sequence[Row], languages: Languages, can_move: bool = True) -
     """
     texts = [row[1:] for row in rows]  # With blank lines, because a slip counts them.
     has_text = [np.array([bool(row[side]) for row in texts], bool) for side in (0, 1)]
-    filled = np.flatnonzero(has_text[0] & has_text[1])
     own = np.arange(len(texts))
     partners, is_unclear, is_exchanged = own.copy(), np.zeros(len(texts), bool), np.zeros(len(texts), bool)
     for start in range(0, len(texts), ROWS_PER_BLOCK):
         block = [(start + place, *row) for place, row in enumerate(texts[start : start + ROWS_PER_BLOCK])]
         for span in spans_in(block, languages):
-            after = filled[np.searchsorted(filled, span.last) + 1 :][:1]
-            lines = slice(span.first, after[0] if len(after) else len(texts))  # With the blank lines that follow.
+            lines = slice(span.first, span.last + 1)
             if can_move and span.slip is not None:
                 partners[lines] = own[lines] + span.slip
             elif can_move and span.is_swapped:

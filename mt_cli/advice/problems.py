@@ -242,10 +242,9 @@ def spans_in(block: Sequence[Row], languages: Languages) -> list[Span]:
 
 
 def _misaligned_spans(block: Sequence[Row]) -> Iterator[Span]:
-    rows = [row for row in block if row[1] and row[2]]
-    if not rows:
+    if not block:
         return
-    numbers, sources, targets = zip(*rows, strict=True)
+    numbers, sources, targets = zip(*block, strict=True)
     alignment = find_misaligned_stretches(sources, targets)
     for first, last, slip in alignment.stretches:
         text = "source and target do not seem to correspond here, nor a few lines up or down"

@@ -149,7 +149,8 @@ def _candidate_slips(source_lengths: Floats, target_lengths: Floats) -> list[int
 
 
 def _standardised(values: Floats) -> Floats:
-    result: Floats = (values - values.mean()) / max(float(values.std()), 0.1)
+    of_texts = values[values > 0] if values.any() else values  # Without those of blank lines.
+    result: Floats = (values - of_texts.mean()) / max(float(of_texts.std()), 0.1)
     return result
 
 
@@ -172,7 +173,7 @@ def _compare(
     exists = np.zeros((len(slips), num_lines), dtype=bool)
     lengths = [_standardised(side[0]) for side in features]
     for index, (here, there) in enumerate(overlaps):
-        exists[index, here] = True
+        exists[index, here] = (features[0][0][here] > 0) & (features[1][0][there] > 0)  # Blank lines say nothing.
         values[0, index, here] = -np.abs(lengths[0][here] - lengths[1][there])
         for feature in (1, 2):
             values[feature, index, here] = features[0][feature][here] == features[1][feature][there]
