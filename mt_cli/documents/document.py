@@ -84,7 +84,7 @@ class Document:
         """Document with the units that have letters; the others are counted."""
         every_unit = [*units]
         with_text = [unit for unit in every_unit if is_translatable("".join(unit.texts))]
-        counts = {"without_text": len(every_unit) - len(with_text)}
+        counts = {"without text": len(every_unit) - len(with_text)}
         return cls(content, with_text, encoding, mark, counts, **options)
 
     def places(self) -> Iterator[str]:

@@ -102,7 +102,7 @@ def read_markdown(path: Path, options: Options) -> Document:
         unit for before, token in pairwise(tokens) if token.type == "inline" for unit in blocks.units(before, token)
     ]
     units = [unit for unit in parts if unit is not None]
-    counts = {"without_text": len(parts) - len(units)}
+    counts = {"without text": len(parts) - len(units)}
     return Document(content, units, encoding, mark, counts, (MARKDOWN, *PLACEHOLDERS, EMPHASIS))
 
 

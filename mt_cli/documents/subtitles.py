@@ -77,7 +77,7 @@ def _document(
     for group in _sentences(with_text):
         parts = [_unit(content, lines, has_entities) for lines in group]
         units.append(_joined_unit(content, parts) if len(parts) > 1 else parts[0])
-    return Document(content, units, encoding, mark, {"without_text": len(cues) - len(with_text)})
+    return Document(content, units, encoding, mark, {"without text": len(cues) - len(with_text)})
 
 
 def _sentences(cues: Sequence[Sequence[_Line]]) -> Iterator[list[Sequence[_Line]]]:
