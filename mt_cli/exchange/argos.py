@@ -140,7 +140,8 @@ def export_argos(
     if not _VERSION.fullmatch(package.version):
         raise InputError(f"--package-version {package.version}: use numbers and dots, such as 1.0")
     check_destination(run.config, "argos")
-    if not splits_alike(run.tokenizers[0], [untagged(text, run.config.corpus.tags) for text in sentences]):
+    tokenizer = run.tokenizers[0]  # SentencePiece gets the text as it is, with accents apart and soft hyphens.
+    if not splits_alike(tokenizer, [tokenizer.cleaned(untagged(text, run.config.corpus.tags)) for text in sentences]):
         raise MtError(f"{output}: the exported tokenizer splits text differently; nothing was exported")
     agreements = []
 
@@ -150,7 +151,7 @@ def export_argos(
             (root / "model").mkdir()
             agreements.append(write_model(run, root / "model", quantization, sentences, output))
             _adapt(root / "model", package.direction.tag)
-            (root / "sentencepiece.model").write_bytes(model_file(run.tokenizers[0]))
+            (root / "sentencepiece.model").write_bytes(model_file(tokenizer))
             (root / "minisbd").mkdir()
             (root / "minisbd" / "rules.onnx").write_bytes(sentence_splitter())
             _write_json(root / "metadata.json", package.metadata())
