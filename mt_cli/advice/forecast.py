@@ -10,7 +10,8 @@ from mt_cli.evaluation.scores import METRICS
 
 _UNTRAINED = {"bleu": 0.0, "chrf": 12.0}
 """Scores of translations that are fluent and have nothing to do with their sources."""
-_SHARE_UNTIL_FLUENT = 0.05
+_LEAST_SHARE = 0.05
+"""Share of the updates below which no score was measured."""
 
 
 class Forecast(NamedTuple):
@@ -35,7 +36,7 @@ def forecast(facts: Facts, num_tokens: float | None = None) -> Forecast | None:
         return None
     share = 1.0 if num_tokens is None else min(1.0, num_tokens / recipe.num_tokens)
     metric, (low, high) = recipe.level.metric, recipe.level.scores
-    if share < _SHARE_UNTIL_FLUENT:
+    if share < _LEAST_SHARE:
         return None
     floor = _UNTRAINED[metric]
     return Forecast(metric, floor + (low - floor) * share**0.5, floor + (high - floor) * share**0.25)

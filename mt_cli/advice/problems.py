@@ -88,7 +88,7 @@ class Span(NamedTuple):
     """Numbers of the first and the last line."""
     text: str
     slip: int | None = None
-    """Line N of the source belongs to line N + `slip` of the target, blank lines not counted; None if no slip fits."""
+    """Line N of the source belongs to line N + `slip` of the target; None if no slip fits."""
     is_swapped: bool = False
     """True if the sides are in each other's language."""
 

@@ -153,7 +153,7 @@ def _expected(run: Run, ending: Ending, scores: SplitScores) -> dict[str, Any]:
     if num_planned:
         by_time = math.ceil(state.elapsed_seconds / 60 * num_planned / max(1, state.position.step))
         minutes = plan.minutes_for(num_planned) if plan else by_time
-    metric = expected.metric if expected else "chrf"
+    metric = of_all.metric if of_all else "chrf"
     return {
         "metric": metric,
         "score": round(scores.scores[metric].score, 2),

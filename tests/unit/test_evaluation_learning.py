@@ -1,11 +1,18 @@
 """Whether translations have anything to do with their sources."""
 
 import random
+from types import SimpleNamespace
 
 import pytest
 
+from mt_cli.advice.forecast import Forecast
+from mt_cli.checkpoint.state import RunState
+from mt_cli.config.loading import parse_config
 from mt_cli.evaluation.learning import learning_of
 from mt_cli.evaluation.scores import Scorer
+from mt_cli.run import finish
+from mt_cli.run.report import Ending
+from mt_cli.run.setup import Length
 
 WORDS = [f"{first}{second}{third}" for first in "bdfgk" for second in "aeiou" for third in "lmnrst"]
 REFERENCES = [" ".join(random.Random(number).choices(WORDS, k=9)) for number in range(60)]
@@ -46,3 +53,15 @@ def test_most_helps_what_the_run_lacked(num_steps, helps):
     assert ("9 to 20" in described) == (num_steps < 5_000)
     assert "text" in learning(["bal dem fin"] * 60, **run, is_cut=False).describe().partition("most helps")[2]
     assert "most helps" not in learning(REFERENCES, **run | {"score": 99.0}).describe()
+
+
+def test_a_score_is_compared_with_what_is_expected_of_its_metric(monkeypatch):
+    """Also if so few updates were made that nothing is expected of them."""
+    monkeypatch.setattr(finish, "find_facts", lambda *_: None)
+    monkeypatch.setattr(finish, "forecast", lambda _, tokens=None: Forecast("bleu", 13, 32) if tokens is None else None)
+    corpus = {"source": "en", "target": "it", "train": {"builtin": "phrasebook-en-it", "split": "train"}}
+    config = parse_config({"name": "x", "corpus": corpus | {"valid": {"fraction": 0.1}}}, "x")
+    run = SimpleNamespace(config=config, data=SimpleNamespace(corpora={"train": None}))
+    scores = SimpleNamespace(scores={name: SimpleNamespace(score=score) for name, score in (("bleu", 3), ("chrf", 9))})
+    signs = finish._expected(run, Ending(RunState(), "max_steps 1", 1, [], Length(100, 10, 100)), scores)
+    assert (signs["metric"], signs["score"], signs["expected_of_all"]) == ("bleu", 3, (13, 32))
