@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -69,6 +69,25 @@ class Engine(Protocol):
 
     def attend(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Tensor]:
         """Compute the cross-attention of each pair, (T+1)x(S+1); see `ForcedDecoding.attention`."""
+
+
+class RelayedEngine:
+    """Engine whose methods are computed elsewhere, by `compute(method, rows, *options)`; see `Engine`."""
+
+    def search(
+        self, sentences: Sequence[Sentence], decoding: DecodingConfig, num_best: int = 1
+    ) -> list[list[Hypothesis]]:
+        return self.compute("search", sentences, decoding, num_best)
+
+    def force_decode(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
+        return self.compute("force_decode", pairs)
+
+    def attend(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Tensor]:
+        return self.compute("attend", pairs)
+
+    def compute(self, method: str, rows: Sequence[Any], *options: Any) -> list[Any]:
+        """Results of a method of another engine, one for each row."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)

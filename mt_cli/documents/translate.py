@@ -8,7 +8,9 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
@@ -183,8 +185,16 @@ class TranslatedDocument(NamedTuple):
     """Bytes of a translated document."""
 
     content: bytes
-    lost_spans: Sequence[str]
-    """Marks and protected spans that the translations lack."""
+    lines: Sequence[str] = ()
+    """Lines of its units, in their order."""
+    drafts: Mapping[str, Draft] = MappingProxyType({})
+    """Translation of each line."""
+    marks: InlineMarks = InlineMarks()
+
+    @property
+    def lost_spans(self) -> list[str]:
+        """Marks and protected spans that the translations lack."""
+        return [span for line in self.lines for span in lost_spans(line, self.drafts[line], self.marks)]
 
 
 def translated_documents(documents: Sequence[Document], name: str, job: Job) -> list[TranslatedDocument]:
@@ -214,10 +224,6 @@ def _written(
     job: Job,
 ) -> TranslatedDocument:
     """A document with the drafts of its chosen units, by the lines of each; `copied` are no language."""
-    marks = InlineMarks(document.marks, job.translator.protection)
-    lost = [
-        span for of_unit in lines.values() for line in of_unit for span in lost_spans(line, translations[line], marks)
-    ]
     written = [index for index in lines if any(line not in copied for line in lines[index])]
     texts, for_review, places = dict[int, list[str]](), set[int](), [*document.places()]
     for index in written:
@@ -241,9 +247,11 @@ def _written(
         | {"not translated": len(written) - len(texts)}
     )
     try:
-        return TranslatedDocument(document.written(texts, for_review), lost)
+        content = document.written(texts, for_review)
     except DocumentError as error:
         raise DocumentError(f"{name}: {error}") from None
+    marks = InlineMarks(document.marks, job.translator.protection)
+    return TranslatedDocument(content, [*chain(*lines.values())], translations, marks)
 
 
 def _translations(is_block: Mapping[str, bool], kinds: Sequence[str], job: Job) -> dict[str, Draft]:

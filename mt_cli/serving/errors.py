@@ -34,6 +34,11 @@ class RequestError(MtError):
         self.columns = columns
         """Columns of a table, one of which has to be chosen."""
 
+    @classmethod
+    def of(cls, error: MtError) -> RequestError:
+        """The error itself, or one with its message."""
+        return error if isinstance(error, RequestError) else cls(str(error))
+
 
 class RequestCancelled(Exception):  # noqa: N818
     """The client closed its connection, or the time limit of its request has passed."""

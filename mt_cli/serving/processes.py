@@ -19,11 +19,7 @@ from multiprocessing import get_all_start_methods, get_context, parent_process
 from multiprocessing.connection import Connection
 from typing import Any
 
-from torch import Tensor
-
-from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding.engine import Engine, ForcedDecoding, Ids, Sentence
-from mt_cli.decoding.search import Hypothesis
+from mt_cli.decoding.engine import Engine, RelayedEngine
 from mt_cli.documents.translate import Job
 from mt_cli.errors import MtError
 from mt_cli.runtime.console import say
@@ -65,28 +61,14 @@ class Server:
 
 
 @dataclass(frozen=True)
-class RemoteEngine:
-    """Engine of the server, by its number; see `Engine`."""
+class RemoteEngine(RelayedEngine):
+    """Engine of the server, by its number."""
 
     number: int
     server: Server | None = None
     """None on the way from the server."""
 
-    def search(
-        self, sentences: Sequence[Sentence], decoding: DecodingConfig, num_best: int = 1
-    ) -> list[list[Hypothesis]]:
-        """See `Engine`."""
-        return self._compute("search", sentences, decoding, num_best)
-
-    def force_decode(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
-        """See `Engine`."""
-        return self._compute("force_decode", pairs)
-
-    def attend(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Tensor]:
-        """See `Engine`."""
-        return self._compute("attend", pairs)
-
-    def _compute(self, method: str, rows: Sequence[Any], *options: Any) -> list[Any]:
+    def compute(self, method: str, rows: Sequence[Any], *options: Any) -> list[Any]:
         assert self.server is not None
         blocks = (rows[start : start + _ROWS_AT_ONCE] for start in range(0, len(rows), _ROWS_AT_ONCE))
         return [row for block in blocks for row in self.server.ask("compute", self.number, method, block, *options)]
@@ -151,7 +133,7 @@ def _answer(question: Callable[[], Any]) -> Any:
     try:
         return question()
     except MtError as error:
-        return error if isinstance(error, RequestError) else RequestError(str(error))
+        return RequestError.of(error)
 
 
 def _end_with_server() -> None:
@@ -168,7 +150,7 @@ def _work(pipe: Connection, work: Callable[..., Any], arguments: Sequence[Any]) 
     try:
         outcome = "done", work(Server(pipe), *arguments)
     except MtError as error:
-        outcome = "failed", error if isinstance(error, RequestError) else RequestError(str(error))
+        outcome = "failed", RequestError.of(error)
     except MemoryError:
         outcome = "failed", RequestError("the server has too little memory for this file", 503, 10)
     except Exception as error:

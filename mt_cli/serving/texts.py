@@ -59,6 +59,6 @@ def translations(
     pages = [text for text in texts if isinstance(text, Document)]
     if not pages:
         return translate_texts(job, unless_cancelled())
-    kept = [TranslatedDocument(page.content.encode(), ()) for page in pages]
+    kept = [TranslatedDocument(page.content.encode()) for page in pages]
     items = translated_documents(pages, "html", job) if job else kept
     return [Page(item.content.decode(), item.lost_spans) for item in items]

@@ -19,11 +19,7 @@ from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from torch import Tensor
-
-from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding.engine import Engine, ForcedDecoding, Ids, Sentence
-from mt_cli.decoding.search import Hypothesis
+from mt_cli.decoding.engine import Engine, RelayedEngine
 from mt_cli.translation.translator import Translator
 
 Block = TypeVar("Block")
@@ -118,19 +114,11 @@ def _compute(future: Future[Any], function: Callable[..., Any], arguments: tuple
 
 
 @dataclass(frozen=True)
-class _QueuedEngine:
-    """Engine whose calls are made by the thread that runs a pipeline; see `Engine`."""
+class _QueuedEngine(RelayedEngine):
+    """Engine whose calls are made by the thread that runs a pipeline."""
 
     engine: Engine
     pipeline: Pipeline
 
-    def search(
-        self, sentences: Sequence[Sentence], decoding: DecodingConfig, num_best: int = 1
-    ) -> list[list[Hypothesis]]:
-        return self.pipeline.call(self.engine.search, sentences, decoding, num_best)
-
-    def force_decode(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
-        return self.pipeline.call(self.engine.force_decode, pairs)
-
-    def attend(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Tensor]:
-        return self.pipeline.call(self.engine.attend, pairs)
+    def compute(self, method: str, rows: Sequence[Any], *options: Any) -> list[Any]:
+        return self.pipeline.call(getattr(self.engine, method), rows, *options)
