@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from mt_cli.__main__ import others_compute
+
 SLOW_TO_IMPORT = {
     *("torch", "datasets", "transformers", "numpy", "pyarrow", "matplotlib", "tqdm", "yaml"),
     *("huggingface_hub", "sacrebleu", "multiprocessing"),
@@ -28,6 +30,16 @@ def test_help_imports_nothing_that_is_slow(run):
     done = run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
     assert done.returncode == 0 and " Usage: mt " in done.stdout, done.stderr
     assert not done.stderr.strip()
+
+
+@pytest.mark.parametrize(
+    ("load", "expected"), [("0.5 0.4 0.3 1/234 99", False), ("0.0 0.0 0.0 3/234 99", True), ("", False), (None, False)]
+)
+def test_other_programs_are_noticed_where_the_kernel_tells(load, expected, tmp_path):
+    path = tmp_path / "loadavg"
+    if load is not None:
+        path.write_text(load, encoding="utf-8")
+    assert others_compute(path, looks=2) is expected
 
 
 COMPLETE = """
