@@ -249,15 +249,22 @@ def _translate_lines(
     is_waited_for: bool,
 ) -> None:
     """Translate lines in blocks shared among the processes of a group, or one by one if a user waits for each."""
-    from mt_cli.translation.pipeline import Pipeline
-    from mt_cli.translation.stream import blocks, translated_lines
+    from mt_cli.translation.pipeline import MOST_BLOCKS, Pipeline, TextWork
+    from mt_cli.translation.stream import LARGEST_BLOCK, LARGEST_BLOCK_OF_A_GPU, blocks
 
-    pipeline = Pipeline()
-    translator = translator if is_waited_for else pipeline.with_engine(translator)
+    is_on_gpu, num_processes = translator.is_on_gpu, 0
+    if is_on_gpu and not is_waited_for:
+        from mt_cli.translation.text_processes import TextProcesses, num_text_processes
+
+        num_processes = num_text_processes(group.size)
+    pipeline = Pipeline(MOST_BLOCKS + num_processes)
+    translated: Callable[[Sequence[str]], list[TranslatedLine]]
+    translated = TextWork(translator if is_waited_for else pipeline.with_engine(translator), search, formats)
+    if num_processes:
+        translated = TextProcesses(translated, num_processes)
 
     def work(block: list[str]) -> tuple[list[TranslatedLine], int]:
-        items = translator.translate_fully(group.share_of(block), **search)
-        return translated_lines(items, formats), len(block)
+        return translated(group.share_of(block)), len(block)
 
     def join_and_write(result: tuple[list[TranslatedLine], int]) -> None:
         write(group.join_shares(*result))
@@ -266,4 +273,4 @@ def _translate_lines(
         for line in lines:
             join_and_write(work([line]))
     else:
-        pipeline.run(blocks(lines), work, join_and_write)
+        pipeline.run(blocks(lines, LARGEST_BLOCK_OF_A_GPU if is_on_gpu else LARGEST_BLOCK), work, join_and_write)

@@ -73,6 +73,7 @@ class CTranslate2Engine:
         self._target_tokens = target.tokens(range(target.vocab_size))
         self._suppressed = [[token] for token in target.tokens(NEVER_PRODUCED)] if is_strict else None
         self._ids = {token: index for index, token in enumerate(self._target_tokens)}
+        self.is_on_gpu = self._translator.device != "cpu"
 
     def search(
         self, sentences: Sequence[Sentence], decoding: DecodingConfig, num_best: int = 1

@@ -20,20 +20,36 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from mt_cli.decoding.engine import Engine, RelayedEngine
+from mt_cli.translation.lines import Translation
+from mt_cli.translation.stream import TranslatedLine, translated_lines
 from mt_cli.translation.translator import Translator
 
 Block = TypeVar("Block")
 Result = TypeVar("Result")
 MOST_BLOCKS = 3
-"""Blocks in memory: one that is searched, one before it and one after it."""
+"""Default number of blocks in memory: one that is searched, one before it and one after it."""
 _Call = tuple["Future[Any]", Callable[..., Any], tuple[Any, ...]]
 """A call for the main thread: its result, the function, and the arguments."""
+
+
+@dataclass(frozen=True)
+class TextWork:
+    """Translates a block of lines into what is written about each."""
+
+    translator: Translator
+    search: dict[str, Any]
+    formats: Sequence[Callable[[Translation], str]]
+
+    def __call__(self, lines: Sequence[str]) -> list[TranslatedLine]:
+        return translated_lines(self.translator.translate_fully(lines, **self.search), self.formats)
 
 
 @dataclass(frozen=True)
 class Pipeline:
     """Runs blocks through `work` in threads, and calls of engines in the thread that calls `run`."""
 
+    num_blocks: int = MOST_BLOCKS
+    """Number of blocks in memory, each in a thread."""
     _calls: SimpleQueue[_Call] = field(default_factory=SimpleQueue)
     _is_closed: threading.Event = field(default_factory=threading.Event)
 
@@ -47,7 +63,7 @@ class Pipeline:
         The first error, of the blocks, `work`, `write` or an engine, is raised after the results of earlier blocks are
         written. A pipeline runs once.
         """
-        free, begun, end = threading.Semaphore(MOST_BLOCKS), deque[Future[None]](), Future[None]()
+        free, begun, end = threading.Semaphore(self.num_blocks), deque[Future[None]](), Future[None]()
 
         def read() -> None:
             previous = None
@@ -73,7 +89,7 @@ class Pipeline:
         def wake(done: object = None) -> None:
             self._calls.put((Future(), lambda: None, ()))
 
-        with ThreadPoolExecutor(MOST_BLOCKS, "text") as pool:
+        with ThreadPoolExecutor(self.num_blocks, "text") as pool:
             # A read of a silent pipe cannot be interrupted, and must not keep the process alive.
             threading.Thread(target=read, name="reader", daemon=True).start()
             try:

@@ -15,7 +15,8 @@ from mt_cli.runtime.console import listed, say
 if TYPE_CHECKING:
     from mt_cli.translation.lines import Translation
 
-_FIRST_BLOCK, _LARGEST_BLOCK = 32, 2048
+_FIRST_BLOCK, LARGEST_BLOCK, LARGEST_BLOCK_OF_A_GPU = 32, 2048, 16_384
+"""Lines of a block."""
 _MOST_NAMED, _LONGEST_WORD = 5, 60
 """Maximum number of lines that a notice names, and maximum number of characters of an unknown word in a notice."""
 _LONGEST_UNIT = 80
@@ -24,12 +25,12 @@ _LOOP = re.compile(rf"(.{{2,{_LONGEST_UNIT}}}?)\1{{3,}}", re.DOTALL)
 _FEWEST_CHARACTERS, _SHARE, _MOST_CHARACTERS = 24, 1 / 3, 20_000
 
 
-def blocks(lines: Iterable[str]) -> Iterator[list[str]]:
+def blocks(lines: Iterable[str], largest: int = LARGEST_BLOCK) -> Iterator[list[str]]:
     """Group lines into blocks that are translated together; the first blocks are small, so that results appear soon."""
     iterator, size = iter(lines), _FIRST_BLOCK
     while block := list(islice(iterator, size)):
         yield block
-        size = min(2 * size, _LARGEST_BLOCK)
+        size = min(2 * size, largest)
 
 
 def format_json(item: Translation) -> str:

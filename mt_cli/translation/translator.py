@@ -83,6 +83,7 @@ class Translator:
     """Digest of the weights in the dtype in which the engine computes; slow for large models."""
     sentences_seen: SentencesSeen | None = None
     """Fractions of training sources with several sentences, which decide how lines are split; None if unknown."""
+    is_on_gpu: bool = False
 
     @classmethod
     def load(
@@ -112,6 +113,7 @@ class Translator:
                 *(exported, tokenizers, of.decoding, limits[0], of.tagging, languages, limits[1], of.protection),
                 lambda: digest_of_export(Path(paths[0])),
                 of.sentences_seen,
+                exported.is_on_gpu,
             )
         if engine != "mt":
             raise InputError(f"engine {engine}: use mt or ctranslate2")
@@ -127,6 +129,7 @@ class Translator:
             *(transformer, first.tokenizers, decoding, max_tokens, tagging, corpus.languages, most, protection),
             lambda: digest_of(model.state_dict()),
             first.state.sentences_seen,
+            torch_device.type != "cpu",
         )
 
     def with_engine(self, engine: Engine) -> Translator:
