@@ -23,10 +23,13 @@ class Engine:
     on_search: object = lambda number: None
     threads: set = field(default_factory=set)
     num_searches: int = 0
+    sentences: tuple = ()
+    """Of the last search."""
 
     def search(self, sentences, decoding, num_best=1):
         self.threads.add(threading.current_thread())
         self.num_searches += 1
+        self.sentences = sentences
         self.on_search(self.num_searches)
         return [[Hypothesis(list(sentence.ids), -1.0)] for sentence in sentences]
 
@@ -122,19 +125,20 @@ def test_an_error_ends_all_threads_after_earlier_blocks_are_written(run, place):
             raise error
         yield from [["one two"]] * 100
 
-    def on_search(number):
-        assert is_written.wait(SECONDS) or number < 2
-        fail(error, number == 3 and place in ("engine", "interruption"))
+    def on_work(block):
+        assert block == ["one"] or is_written.wait(SECONDS)
+        fail(error, place == "work" and block == ["one two"])
 
     def on_write(texts):
         is_written.set()
         fail(error, place == "write" and texts == ["one two"])
 
-    engine = Engine(lambda number: on_search(number) if number > 1 else None)
+    def on_search(number):
+        fail(error, len(engine.sentences[0].ids) == 2 and place in ("engine", "interruption"))
+
+    engine = Engine(on_search)
     before = set(threading.enumerate())
-    written, raised = run(
-        engine, blocks(), lambda block: fail(error, place == "work" and block == ["one two"]), on_write
-    )
+    written, raised = run(engine, blocks(), on_work, on_write)
     assert raised is error
     assert written[:2] == [["one"], ["two"]][: len(written)] and len(written) >= (1 if place == "interruption" else 2)
     assert not [thread for thread in set(threading.enumerate()) - before if thread.name.startswith("text")]
