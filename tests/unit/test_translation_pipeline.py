@@ -73,16 +73,18 @@ def test_blocks_are_written_in_order_and_searched_in_the_calling_thread(run):
     assert run(Engine(), []) == ([], None)
 
 
-def test_text_is_encoded_and_written_while_the_engine_searches(run):
-    """The second search ends only when the first block is written and the third one encoded."""
+def test_text_is_encoded_and_written_while_the_engine_searches(run, tokenizer):
+    """The search of the second block ends only when the first block is written and the third one encoded."""
     is_begun, is_written = threading.Event(), threading.Event()
+    (second,) = tokenizer.encode(["two"])
 
     def on_search(number):
-        assert number != 2 or (is_written.wait(SECONDS) and is_begun.wait(SECONDS))
+        is_second = [*engine.sentences[0].ids] == [*second]
+        assert not is_second or (is_written.wait(SECONDS) and is_begun.wait(SECONDS))
 
-    blocks = [["one"], ["two"], ["one two"]]
+    blocks, engine = [["one"], ["two"], ["one two"]], Engine(on_search)
     written, error = run(
-        Engine(on_search),
+        engine,
         blocks,
         on_work=lambda block: is_begun.set() if block == blocks[2] else None,
         on_write=lambda texts: is_written.set(),
