@@ -6,7 +6,7 @@ import time
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -78,7 +78,6 @@ def application(service: Service) -> Starlette:
     return app
 
 
-@cache
 def _routes() -> Sequence[Route]:
     get, post = ["GET"], ["POST"]
     return [
@@ -147,6 +146,9 @@ def _answered(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Re
             # Its message can have text of the client, which is not logged.
             say(f"mt: a request failed:\n{''.join(traceback.format_tb(error.__traceback__))}{type(error).__name__}")
             return _refusal("the server has a problem; its log says more", 500)
+        finally:
+            if form := getattr(request.state, "form", None):
+                await form.close()
 
     return answer
 
@@ -165,11 +167,6 @@ def _answer_without_route(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     message = {404: "there is no such path", 405: "this path has another method"}.get(status, "the request is wrong")
     return _refusal(f"{message}; see /docs", status)
-
-
-def _known_path(path: str) -> str:
-    """Path for the log and the metrics, which do not show what a stranger asks for."""
-    return path if any(route.path == path for route in _routes()) else "other"
 
 
 class _Gate:
@@ -203,7 +200,7 @@ class _Gate:
         finally:
             seconds = time.monotonic() - started_at
             route = scope.get("route")
-            path = route.path if route else _known_path(scope["path"])  # A request that was refused has no route.
+            path = route.path if route else "other"  # The log does not show what a stranger asks for.
             self._service.metrics.requests.labels(path, str(status)).inc()
             self._service.metrics.request_seconds.observe(seconds)
             if self._service.logs_requests:

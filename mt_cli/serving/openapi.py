@@ -62,7 +62,6 @@ _POSTS: dict[str, tuple[str, type[BaseModel]]] = {
 
 
 def openapi(limits: Limits) -> dict[str, Any]:
-    """Description of all paths."""
     paths: dict[str, Any] = {path: {"get": _operation(path, summary)} for path, summary in _GETS.items()}
     paths["/download_file/{name}"]["get"]["parameters"] = [
         {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}

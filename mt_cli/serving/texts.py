@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from mt_cli.documents.document import Document
 from mt_cli.documents.html import html_document
@@ -13,21 +12,6 @@ from mt_cli.serving.errors import RequestError
 from mt_cli.serving.scheduling import Ticket
 from mt_cli.translation.inline_tags import LIKE_TAG
 from mt_cli.translation.texts import TextTranslation
-
-
-class Page(NamedTuple):
-    """Translation of HTML, with the methods of `TextTranslation`."""
-
-    content: str
-    lost_spans: Sequence[str] = ()
-
-    def text(self) -> str:
-        """The page."""
-        return self.content
-
-    def alternatives(self, number: int) -> list[str]:
-        """None: HTML has no other translations."""
-        return []
 
 
 def read_texts(texts: Sequence[str], kind: str) -> Sequence[str | Document]:
@@ -47,7 +31,7 @@ def plain_text(text: str | Document) -> str:
 
 def translations(
     job: Job | None, texts: Sequence[str | Document], ticket: Ticket
-) -> Sequence[TextTranslation] | Sequence[Page]:
+) -> Sequence[TextTranslation] | Sequence[TranslatedDocument]:
     """Translations of texts or of pages, all in one search. Without a job, they stay as they are."""
 
     def unless_cancelled() -> Iterator[str]:
@@ -60,5 +44,4 @@ def translations(
     if not pages:
         return translate_texts(job, unless_cancelled())
     kept = [TranslatedDocument(page.content.encode()) for page in pages]
-    items = translated_documents(pages, "html", job) if job else kept
-    return [Page(item.content.decode(), item.lost_spans) for item in items]
+    return translated_documents(pages, "html", job) if job else kept

@@ -1,6 +1,7 @@
 """Answers of the server: texts, details, files, languages and descriptions, by the interfaces that it has."""
 
 import html
+import io
 import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -157,7 +158,7 @@ def test_files_make_room_vanish_and_end_with_the_store(monkeypatch):
     store = FileStore()
 
     def add(content):
-        written(path := store.path(".txt"), content)
+        written(path := store.path(".txt"), io.BytesIO(content))
         return store.add(path, "a.txt")
 
     tokens = [add(b"text") for _ in range(5)]
