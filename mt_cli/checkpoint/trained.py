@@ -86,10 +86,11 @@ def load_together(paths: Sequence[str | Path], purpose: str, checkpoint: str | N
     runs = [TrainedRun.load(path, checkpoint) for path in paths]
     first, vocabularies = runs[0], [tokenizer.to_json() for tokenizer in runs[0].tokenizers]
     for path, run in zip(paths, runs, strict=True):
-        sides = [(" to ".join(of.languages), of.tagging.describe()) for of in (run.config.corpus, first.config.corpus)]
+        corpora = run.config.corpus, first.config.corpus
+        sides = [(f"translates {' to '.join(of.languages)}", f"has {of.tagging.describe()}") for of in corpora]
         for one, other in zip(*sides, strict=True):
             if one != other:
-                raise InputError(f"{path}: has {one}, and {paths[0]} {other}; {purpose} needs equal ones")
+                raise InputError(f"{path}: {one}, and {paths[0]} {other}; {purpose} needs equal ones")
         if [tokenizer.to_json() for tokenizer in run.tokenizers] != vocabularies:
             raise InputError(f"{path}: has other vocabularies than {paths[0]}; {purpose} needs equal ones")
     return runs
