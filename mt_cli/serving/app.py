@@ -81,7 +81,7 @@ def application(service: Service) -> Starlette:
 def _routes() -> Sequence[Route]:
     get, post = ["GET"], ["POST"]
     return [
-        Route("/", _home, methods=get),
+        Route("/", _answered(_page_file), methods=get),
         Route("/languages", _answered(libretranslate.languages), methods=get),
         Route("/translate", _answered(libretranslate.translate), methods=post),
         Route("/detect", _answered(libretranslate.detect), methods=post),
@@ -99,12 +99,8 @@ def _routes() -> Sequence[Route]:
     ]
 
 
-async def _home(request: Request) -> Response:
-    return FileResponse(PAGE / "index.html", media_type=_TYPES[".html"], headers=_CHECKED_AGAIN)
-
-
 async def _page_file(request: Request) -> Response:
-    path = PAGE / request.path_params["name"]
+    path = PAGE / request.path_params.get("name", "index.html")
     if path.suffix not in _TYPES or path not in PAGE.iterdir():
         raise HTTPException(404)
     return FileResponse(path, media_type=_TYPES[path.suffix], headers=_CHECKED_AGAIN)

@@ -11,13 +11,14 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 from zipfile import BadZipFile, ZipFile
 
 from starlette.datastructures import UploadFile
 
+from mt_cli.decoding.engine import Engine
 from mt_cli.documents.document import MAX_BYTES, Options, read_content
 from mt_cli.documents.formats import READERS, read_document
 from mt_cli.documents.office import MAX_PARTS
@@ -25,13 +26,13 @@ from mt_cli.documents.tables import ColumnError
 from mt_cli.documents.translate import Job, translate_texts, translated_document
 from mt_cli.errors import MtError
 from mt_cli.runtime.console import listed
+from mt_cli.runtime.files import size_of
 from mt_cli.serving.bodies import DISK_FULL, FileBody
 from mt_cli.serving.errors import RequestError
 from mt_cli.serving.models import AUTO, Route
-from mt_cli.serving.processes import Engines, Server, in_process
+from mt_cli.serving.processes import Server, in_process, sent
 from mt_cli.serving.scheduling import Ticket
-from mt_cli.serving.service import DETECTED_CHARACTERS, Service
-from mt_cli.serving.texts import plain_text
+from mt_cli.serving.service import DETECTED_CHARACTERS, Service, plain_text
 from mt_cli.translation.drafts import SPANS_LOST
 from mt_cli.translation.texts import TextTranslation
 
@@ -45,17 +46,6 @@ _MOST_FILES = 200
 _MOST_BYTES = 2**29
 
 
-@dataclass(frozen=True)
-class StoredFile:
-    """A translated file."""
-
-    path: Path
-    name: str
-    """Name for the client."""
-    num_bytes: int
-    expires_at: float
-
-
 def remove_temporary_folders() -> None:
     """Remove the folders of this process, for an end that waits for nothing."""
     for path in Path(tempfile.gettempdir()).glob(f"mt-serve-{os.getpid()}-*"):
@@ -67,7 +57,8 @@ class FileStore:
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix=f"mt-serve-{os.getpid()}-")
-        self._files: dict[str, StoredFile] = {}
+        self._files: dict[str, tuple[Path, str, float]] = {}
+        """Path of each file, its name for the client, and the time at which it is removed."""
 
     def close(self) -> None:
         self._folder.cleanup()
@@ -79,29 +70,28 @@ class FileStore:
     def add(self, path: Path, name: str) -> str:
         """Keep a file of the folder; return the name to fetch it by. The oldest files make room for it."""
         self._remove_expired()
-        num_bytes = path.stat().st_size
-        while self._files and (
-            len(self._files) >= _MOST_FILES
-            or sum(file.num_bytes for file in self._files.values()) + num_bytes > _MOST_BYTES
+        self._files[path.name] = path, name, time.monotonic() + _SECONDS_KEPT
+        while len(self._files) > 1 and (
+            len(self._files) > _MOST_FILES or size_of(path for path, *_ in self._files.values()) > _MOST_BYTES
         ):
             self._remove(next(iter(self._files)))
-        self._files[path.name] = StoredFile(path, name, num_bytes, time.monotonic() + _SECONDS_KEPT)
         return path.name
 
-    def get(self, token: str) -> StoredFile:
-        """A stored file; raises RequestError (404) if there is none with this name."""
+    def get(self, token: str) -> tuple[Path, str]:
+        """A file and its name for the client; raises RequestError (404) if there is none."""
         self._remove_expired()
-        if token not in self._files or not self._files[token].path.exists():
+        path, name, _ = self._files.get(token, (None, "", 0.0))
+        if path is None or not path.exists():
             raise RequestError("there is no such file, or its hour has passed", 404)
-        return self._files[token]
+        return path, name
 
     def _remove_expired(self) -> None:
         now = time.monotonic()
-        for token in [token for token, file in self._files.items() if file.expires_at < now]:
+        for token in [token for token, (_, _, expires_at) in self._files.items() if expires_at < now]:
             self._remove(token)
 
     def _remove(self, token: str) -> None:
-        self._files.pop(token).path.unlink(missing_ok=True)
+        self._files.pop(token)[0].unlink(missing_ok=True)
 
 
 def written(path: Path, content: BinaryIO, notes: Sequence[str] = ()) -> Sequence[str]:
@@ -154,11 +144,14 @@ def translate_file(service: Service, store: FileStore, body: FileBody, ticket: T
     """
     name = body.file.filename or ""
     suffix, stem = suffix_of(name), Path(name.replace("\\", "/")).stem[:100] or "document"
-    engines, routes = Engines(), list[Route]()
+    engines, routes = list[Engine](), list[Route]()
 
     def choose(text: str) -> Job | None:
         routes[:] = [service.choose(body.source, body.target, body.model or None, text)]
-        return engines.sent(service.job(routes[0], ticket))
+        return sent(service.job(routes[0], ticket), engines)
+
+    def compute(number: int, method: str, *arguments: Any) -> Any:
+        return getattr(engines[number], method)(*arguments)
 
     is_detected = body.source in (None, "", AUTO)
     path, output = store.path(suffix), store.path(suffix)
@@ -167,7 +160,7 @@ def translate_file(service: Service, store: FileStore, body: FileBody, ticket: T
     written(path, body.file.file)
     try:
         with service.documents.turn(size, ticket):
-            notes = in_process(translated_file, arguments, {"choose": choose, "compute": engines.compute}, ticket)
+            notes = in_process(translated_file, arguments, {"choose": choose, "compute": compute}, ticket)
     except BaseException:
         output.unlink(missing_ok=True)
         raise

@@ -26,8 +26,7 @@ from mt_cli.serving.errors import Answer, RequestError
 from mt_cli.serving.files import SUFFIXES, FileStore, translate_file
 from mt_cli.serving.models import AUTO, Route
 from mt_cli.serving.scheduling import Ticket
-from mt_cli.serving.service import Service
-from mt_cli.serving.texts import plain_text, read_texts, translations
+from mt_cli.serving.service import Service, plain_text, read_texts, translations
 from mt_cli.translation.texts import TextTranslation
 
 _BYTES_BESIDE_FILE = 2**16
@@ -144,10 +143,9 @@ async def translate_upload(request: Request) -> Response:
 
 
 async def download(request: Request) -> Response:
-    stored = _store_of(request).get(request.path_params["token"])
-    disposition = f"attachment; filename*=UTF-8''{quote(stored.name, safe='')}"
-    headers = {"Content-Disposition": disposition}
-    return FileResponse(stored.path, media_type="application/octet-stream", headers=headers)
+    path, name = _store_of(request).get(request.path_params["token"])
+    headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
+    return FileResponse(path, media_type="application/octet-stream", headers=headers)
 
 
 def service_of(request: Request) -> Service:

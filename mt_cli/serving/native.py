@@ -19,8 +19,7 @@ from mt_cli.serving.files import SUFFIXES
 from mt_cli.serving.libretranslate import content_of, service_of
 from mt_cli.serving.models import Route, ServedModel, SplitScore, is_right_to_left
 from mt_cli.serving.scheduling import Ticket
-from mt_cli.serving.service import Service
-from mt_cli.serving.texts import plain_text, read_texts, translations
+from mt_cli.serving.service import Service, plain_text, read_texts, translations
 from mt_cli.translation.drafts import Draft, lost_spans
 from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks
 from mt_cli.translation.lines import Translation

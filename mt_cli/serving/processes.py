@@ -110,23 +110,13 @@ class RemoteEngine(RelayedEngine):
         return [row for block in blocks for row in self.server.ask("compute", self.number, method, block, *options)]
 
 
-class Engines:
-    """Engines of the jobs that were sent to a process."""
-
-    def __init__(self) -> None:
-        self._engines: list[Engine] = []
-
-    def sent(self, job: Job | None) -> Job | None:
-        """Copy of a job for a process."""
-        if job is None:
-            return None
-        self._engines.append(job.translator.engine)
-        engine = RemoteEngine(len(self._engines) - 1)
-        return replace(job, translator=job.translator.with_engine(engine), then=self.sent(job.then))
-
-    def compute(self, number: int, method: str, *arguments: Any) -> Any:
-        """Answer to the question of a `RemoteEngine`."""
-        return getattr(self._engines[number], method)(*arguments)
+def sent(job: Job | None, engines: list[Engine]) -> Job | None:
+    """Copy of a job for a process, whose engines are numbered by their places in `engines`."""
+    if job is None:
+        return None
+    engines.append(job.translator.engine)
+    engine = RemoteEngine(len(engines) - 1)
+    return replace(job, translator=job.translator.with_engine(engine), then=sent(job.then, engines))
 
 
 def start_processes() -> None:

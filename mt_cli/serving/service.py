@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,15 +15,18 @@ from starlette.requests import ClientDisconnect, Request
 
 from mt_cli.advice.recognition import are_near, rank_languages
 from mt_cli.corpus.languages import language_name, primary
-from mt_cli.documents.document import MAX_BYTES, Options
-from mt_cli.documents.translate import Job
-from mt_cli.errors import MtError
+from mt_cli.documents.document import MAX_BYTES, Document, Options
+from mt_cli.documents.html import html_document
+from mt_cli.documents.translate import Job, TranslatedDocument, translate_texts, translated_documents
+from mt_cli.errors import InputError, MtError
 from mt_cli.serving.access import Keys, Rates, client_of
 from mt_cli.serving.errors import RequestCancelled, RequestError
 from mt_cli.serving.metrics import Metrics
 from mt_cli.serving.models import AUTO, Direction, Models, Route, tag_of_direction
 from mt_cli.serving.processes import Documents, start_processes
 from mt_cli.serving.scheduling import BatchedEngine, Scheduler, Ticket
+from mt_cli.translation.inline_tags import LIKE_TAG
+from mt_cli.translation.texts import TextTranslation
 
 T = TypeVar("T")
 _ASCII_OF_CHARACTER = 6
@@ -224,6 +227,39 @@ class Service:
         served = {primary(code): code for code in reversed(self.models.languages())}
         ranked = rank_languages(text[:DETECTED_CHARACTERS])
         return [(served.get(code, code), share) for code, share in ranked] or [(next(iter(served.values())), 0.0)]
+
+
+def read_texts(texts: Sequence[str], kind: str) -> Sequence[str | Document]:
+    """Texts, or pages if they are `html`; raises RequestError if a tag is cut off."""
+    try:
+        return [html_document(text) if kind == "html" else text for text in texts]
+    except InputError as error:
+        raise RequestError(str(error)) from None
+
+
+def plain_text(text: str | Document) -> str:
+    """A text, or the texts of a document without tags."""
+    if isinstance(text, str):
+        return text
+    return LIKE_TAG.sub(" ", "\n".join(text for unit in text.units for text in unit.texts))
+
+
+def translations(
+    job: Job | None, texts: Sequence[str | Document], ticket: Ticket
+) -> Sequence[TextTranslation] | Sequence[TranslatedDocument]:
+    """Translations of texts or of pages, all in one search. Without a job, they stay as they are."""
+
+    def unless_cancelled() -> Iterator[str]:
+        for text in plain:
+            ticket.check()
+            yield text
+
+    plain = [text for text in texts if isinstance(text, str)]
+    pages = [text for text in texts if isinstance(text, Document)]
+    if not pages:
+        return translate_texts(job, unless_cancelled())
+    kept = [TranslatedDocument(page.content.encode()) for page in pages]
+    return translated_documents(pages, "html", job) if job else kept
 
 
 async def _disconnected(request: Request) -> None:

@@ -5,25 +5,23 @@ import multiprocessing
 import os
 import threading
 import time
-import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from tempfile import SpooledTemporaryFile
 
 import pytest
 from fake_model import known_models
 from linear import assert_linear
-from serving_server import raw_socket, running, wait_for
+from serving_server import archive_of, raw_socket, running, wait_for
 from starlette.datastructures import UploadFile
 
 from mt_cli.serving.access import Keys
 from mt_cli.serving.bodies import LibreBody, parsed
 from mt_cli.serving.errors import RequestCancelled, RequestError
-from mt_cli.serving.files import unpacked_size, written
+from mt_cli.serving.files import unpacked_size
 from mt_cli.serving.native import described
 from mt_cli.serving.processes import Documents, in_process
 from mt_cli.serving.scheduling import Ticket
-from mt_cli.serving.service import Limits, Service
-from mt_cli.serving.texts import plain_text, read_texts, translations
+from mt_cli.serving.service import Limits, Service, plain_text, read_texts, translations
 from mt_cli.translation.texts import SplitText
 
 KEY = "a-key-of-people-1234"
@@ -78,13 +76,6 @@ def test_work_on_a_page_grows_with_its_length(service, unit):
 
     for before, after in (("<p>a ", " b</p>"), ("<a ", ">x</a>"), ("", "")):
         assert_linear(work, lambda number, ends=(before, after): ends[0] + unit * number + ends[1], 100)
-
-
-def archive_of(content):
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("word/document.xml", content)
-    return file.getvalue()
 
 
 @pytest.fixture
@@ -182,9 +173,3 @@ def test_a_file_of_a_cancelled_request_ends_its_process():
     with pytest.raises(RequestCancelled):
         in_process(broken, ("waiting",), {"begin": lambda: setattr(ticket, "is_cancelled", True)}, ticket)
     assert multiprocessing.active_children() == []
-
-
-def test_only_a_file_that_cannot_be_written_is_a_full_disk(tmp_path):
-    with pytest.raises(RequestError) as refusal:
-        written(tmp_path / "none" / "none" / "a.txt", io.BytesIO(b"a"))
-    assert refusal.value.status == 507
