@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from mt_cli.documents.document import Document, DocumentError, Options, Unit, read_content
 from mt_cli.documents.language import is_value
@@ -35,7 +34,8 @@ def read_json(path: Path, options: Options) -> Document:
     except json.JSONDecodeError as error:
         raise DocumentError(f"{path}, line {error.lineno:,}, column {error.colno:,}: not JSON: {error.msg}") from None
     is_ascii = content.isascii() and bool(_ESCAPE.search(content))
-    is_extension = isinstance(data, dict) and bool(data) and all(map(_is_message_of_extension, data.values()))
+    messages = data.values() if isinstance(data, dict) else ()
+    is_extension = bool(messages) and all(isinstance(value, dict) and "message" in value for value in messages)
     units: list[Unit] = []
     for match, keys in _values(content):
         text = json.loads(match[0])
@@ -61,10 +61,6 @@ def _values(content: str) -> Iterator[tuple[re.Match[str], Sequence[str]]]:
             keys[-1] = json.loads(match[0])
         else:
             yield match, [key for key in keys if key]
-
-
-def _is_message_of_extension(value: Any) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("message"), str)
 
 
 def _is_of_people(keys: Sequence[str], is_extension: bool) -> bool:

@@ -103,7 +103,7 @@ def _breakable_pieces(text: str) -> Iterator[tuple[str, int]]:
     while place < len(text):
         tag = SUBTITLE_TAG.match(text, place) if text[place] in "<{" else None
         unit = tag[0] if tag else text[place]
-        if piece and not tag and (_ends_word(piece, unit) or _are_breakable(piece[-1], unit)):
+        if piece and not tag and (unit != " " if piece[-1] == " " else _are_breakable(piece[-1], unit)):
             yield piece, width
             piece, width = "", 0
         piece += unit
@@ -111,10 +111,6 @@ def _breakable_pieces(text: str) -> Iterator[tuple[str, int]]:
         place += len(unit)
     if piece:
         yield piece, width
-
-
-def _ends_word(piece: str, following: str) -> bool:
-    return piece[-1] == " " and following != " "
 
 
 def _are_breakable(last: str, following: str) -> bool:
