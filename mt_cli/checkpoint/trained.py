@@ -84,20 +84,15 @@ class TrainedRun:
 def load_together(paths: Sequence[str | Path], purpose: str, checkpoint: str | None = None) -> list[TrainedRun]:
     """Load several runs; raise InputError, with the `purpose`, unless languages, vocabularies and tags are equal."""
     runs = [TrainedRun.load(path, checkpoint) for path in paths]
-    first = runs[0].config.corpus
-    vocabularies = [tokenizer.to_json() for tokenizer in runs[0].tokenizers]
+    first, vocabularies = runs[0], [tokenizer.to_json() for tokenizer in runs[0].tokenizers]
     for path, run in zip(paths, runs, strict=True):
-        corpus = run.config.corpus
-        if corpus.languages != first.languages:
-            languages, first_languages = " to ".join(corpus.languages), " to ".join(first.languages)
-            raise InputError(
-                f"{path}: translates {languages}, and {paths[0]} {first_languages}; {purpose} needs equal languages"
-            )
+        corpora = run.config.corpus, first.config.corpus
+        sides = [(f"translates {' to '.join(of.languages)}", f"has {of.tagging.describe()}") for of in corpora]
+        for one, other in zip(*sides, strict=True):
+            if one != other:
+                raise InputError(f"{path}: {one}, and {paths[0]} {other}; {purpose} needs equal ones")
         if [tokenizer.to_json() for tokenizer in run.tokenizers] != vocabularies:
             raise InputError(f"{path}: has other vocabularies than {paths[0]}; {purpose} needs equal ones")
-        tags, first_tags = corpus.tagging.describe(), first.tagging.describe()
-        if tags != first_tags:
-            raise InputError(f"{path}: has {tags}, and {paths[0]} {first_tags}; {purpose} needs equal tags")
     return runs
 
 

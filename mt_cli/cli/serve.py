@@ -31,7 +31,6 @@ def serve(
     allow_host: Annotated[
         list[str] | None, _network("NAME", "Name of the server that requests may use; can be repeated.", False)
     ] = None,
-    max_wait_ms: Annotated[float, _limits("X", "Wait for further texts of a batch.", min=0.0, max=1000.0)] = 5.0,
     max_requests: Annotated[int, _limits("N", "Requests that are worked on or wait.", min=1, max=2000)] = 128,
     max_characters: Annotated[int, _limits("N", "Characters of a request.", min=1, max=1_000_000)] = 20_000,
     max_file_mb: Annotated[int, _limits("N", "Size of a file, in MiB.", min=1, max=32)] = 32,
@@ -87,12 +86,10 @@ def serve(
     show_progress("none")
 
     def load() -> Service:
-        rates, seconds, models = Rates(requests_per_minute), max_wait_ms / 1000, Models.load(sources)
+        rates, models = Rates(requests_per_minute), Models.load(sources)
         gc.freeze()  # See `load_translator`; the request that is answered then would wait.
         for model in models.models:
             changed_section(model.translator.decoding, search)  # Unknown options are refused before requests come.
-        return Service(
-            *(models, limits, known_keys, rates, names, origins, public_name, search, seconds, log_requests),
-        )
+        return Service(models, limits, known_keys, rates, names, origins, public_name, search, log_requests)
 
     serve_models(load, host, port)

@@ -78,7 +78,6 @@ class _Writer:
     line_end: str
 
     def __call__(self, translations: Sequence[str]) -> str:
-        """Content of the part; a draft is always fuzzy."""
         marked = self.flags + ", fuzzy" * (not self.is_fuzzy) if self.flags else f"#, fuzzy{self.line_end}"
         before = marked + self.between
         if not self.num_plurals:

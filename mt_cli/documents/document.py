@@ -181,13 +181,11 @@ def line_end_of(content: str) -> str:
 
 
 def error_at(path: Path | str, content: str, place: int, problem: str) -> DocumentError:
-    """Error that names the line of a place."""
     line = content.count("\n", 0, place) + 1
     return DocumentError(f"{path}, line {line:,}: {problem}")
 
 
 def lines_with_places(content: str) -> Iterator[tuple[int, str]]:
-    """Start and text of each line, without its end."""
     place = 0
     for line in content.split("\n"):
         yield place, line.removesuffix("\r")

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from mt_cli.documents.catalogues import read_catalogue
-from mt_cli.documents.document import MAX_BYTES, Document, Options, check_size
+from mt_cli.documents.document import Document, Options
 from mt_cli.documents.html import read_html
 from mt_cli.documents.keyed import read_json
 from mt_cli.documents.markdown import read_markdown
-from mt_cli.documents.office import MAX_ARCHIVE_BYTES, read_office
+from mt_cli.documents.office import read_office
 from mt_cli.documents.properties import read_properties
 from mt_cli.documents.subtitles import read_srt, read_vtt
 from mt_cli.documents.tables import read_csv, read_tsv
@@ -38,11 +38,6 @@ def is_document(path: Path) -> bool:
         with path.open("rb") as file:
             return b'\nmsgid "' in file.read(2**16)
     return path.suffix.lower() in READERS
-
-
-def check_document_size(path: Path) -> None:
-    """Raise DocumentError if a document is too large to be read."""
-    check_size(path, MAX_ARCHIVE_BYTES if READERS[path.suffix.lower()] is read_office else MAX_BYTES)
 
 
 def read_document(path: Path, options: Options) -> Document:

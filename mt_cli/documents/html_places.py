@@ -87,19 +87,15 @@ class _Parser(HTMLParser):
         return end + 3
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Keep an event."""
         self._add("single" if tag in VOID else "start", tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Keep an event."""
         self._add("single", tag)
 
     def handle_endtag(self, tag: str) -> None:
-        """Keep an event."""
         self._add("end", tag)
 
     def handle_data(self, data: str) -> None:
-        """Keep an event."""
         self._add("text")
         start = self.pieces[-1][2]
         self.pieces.append(("other", "", start + len(data)))

@@ -1,8 +1,8 @@
 """Paragraphs of word processors (WordprocessingML, OpenDocument): their text, with formatting as inline tags.
 
 Formatting that most of a paragraph has is not shown; other formatting is a pair of tags. Fields, pictures and notes
-stand alone; paragraphs in them are texts of their own. Text of a link is text, also in a field. A line break ends a
-text.
+stand alone; paragraphs in them are texts of their own. Text of a link is text, unless the link is a field. A line break
+ends a text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from mt_cli.translation.inline_tags import Piece, Tag, TaggedText
 _CONTAINERS = frozenset(("hyperlink", "ins", "smartTag", "sdt", "customXml", "moveTo"))
 _NO_FORMAT = re.compile(r"<w:(?:lang|noProof)\b[^>]*/>")
 """Properties of text that make no difference to see."""
-_LINK = re.compile(r"\s*HYPERLINK\b")
 _BREAKS = frozenset(("br", "cr", "line-break"))
 _SPANS = frozenset(("span", "a"))
 _Kept = list[tuple[int, Element]]
@@ -158,7 +157,6 @@ def _visible(properties: str) -> str:
 
 
 def _run(properties: str) -> tuple[str, str]:
-    """Tags around the text of a run."""
     return f'<w:r>{properties}<w:t xml:space="preserve">', "</w:t></w:r>"
 
 
@@ -174,17 +172,12 @@ def _parts(content: str, children: Sequence[Element], kept: _Kept) -> Iterator[_
                 index += 1
             if depth:
                 raise _FieldError
-            if runs := _text_of_link(content, children[first:index]):
-                yield Tag(content[child.start : runs[0].start], "field", "start")
-                yield from _parts(content, runs, kept)
-                yield Tag(content[runs[-1].end : children[index - 1].end], "field", "end")
-                continue
             raw = content[child.start : children[index - 1].end]
             kept += ((child.start, part) for part in children[first:index])
             yield Tag(raw, "", place=child.start)
         elif child.name == "r":
             yield from _parts_of_run(content, child, kept)
-        elif _is_container(child) and not any(_field_depth(part) for part in child.walk()):
+        elif child.name in _CONTAINERS and not any(_field_depth(part) for part in child.walk()):
             inner = child.child("sdtContent") if child.name == "sdt" else child
             runs = [] if inner is None else [part for part in inner.children if not part.name.endswith("Pr")]
             if not runs:
@@ -196,25 +189,6 @@ def _parts(content: str, children: Sequence[Element], kept: _Kept) -> Iterator[_
         elif child.name != "proofErr":
             kept.append((child.start, child))
             yield Tag(content[child.start : child.end], "", place=child.start)
-
-
-def _is_container(element: Element) -> bool:
-    """Whether an element is only around runs whose text is part of the paragraph."""
-    is_link = element.name == "fldSimple" and _LINK.match(element.attributes.get("w:instr", ""))
-    return element.name in _CONTAINERS or bool(is_link)
-
-
-def _text_of_link(content: str, field: Sequence[Element]) -> Sequence[Element]:
-    """The runs with the text of a field, if it is a link without another field inside; otherwise nothing."""
-    parts = [(index, part) for index, run in enumerate(field) for part in run.children]
-    instruction = "".join(content[part.inner : part.inner_end] for _, part in parts if part.name == "instrText")
-    places = [(part.attributes.get("w:fldCharType"), index) for index, part in parts if part.name == "fldChar"]
-    kinds = [kind for kind, _ in places]
-    if kinds != ["begin", "separate", "end"] or not _LINK.match(instruction):
-        return ()
-    _, separate, end = (index for _, index in places)
-    has_text = any(part.name == "t" and index in (separate, end) for index, part in parts)
-    return () if has_text else field[separate + 1 : end]
 
 
 def _field_depth(element: Element) -> int:

@@ -25,7 +25,8 @@ from mt_cli.documents.document import (
     error_at,
     read_content,
 )
-from mt_cli.documents.texts import SUBTITLE_TAG, balanced, display_width, joined
+from mt_cli.documents.texts import SUBTITLE_TAG, balanced, joined
+from mt_cli.runtime.console import display_width
 
 _END = re.compile(r"\r\n|\n|\r")
 _NUMBER = re.compile(r"\s*\d+\s*")

@@ -62,7 +62,6 @@ class _Form:
     """Whether quotation marks around cells are not text."""
 
     def text(self, cell: str) -> str:
-        """Text of a cell."""
         return cell[1:-1].replace('""', '"') if self.has_quotes and cell.startswith('"') else cell
 
     def written(self, texts: Sequence[str], was_quoted: bool, is_alone: bool) -> str:
@@ -78,7 +77,6 @@ class _Form:
 
 
 def _units(path: Path, options: Options, content: str, form: _Form) -> Iterator[Unit]:
-    """Units of a column."""
     column, width = -1, 0
     for cells in _quoted_records(path, content, form.separator) if form.has_quotes else _plain_records(content):
         used = max((number for number, cell in enumerate(cells, start=1) if content[slice(*cell)].strip()), default=0)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
-from unicodedata import category, combining, east_asian_width
+from unicodedata import east_asian_width
 
 from mt_cli.corpus.sentences import has_letters
+from mt_cli.runtime.console import display_width
 
 SPACES = re.compile(r"[ \t\r\n\f\v]+")
 """Space that a line may be broken at; a no-break space is none."""
 _SOFT_BREAKS = re.compile(r"(?:(?<![ \t])[ \t]++)?+(?:\r\n|\n|\r)[ \t]*")
 _LINE_ENDS = re.compile(r"(\r\n|\n|\r)")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
-_NO_WIDTH = ("Mn", "Me", "Cf")
 SUBTITLE_TAG = re.compile(r"<[^<>]*+>|\{\\[^{}]*+\}")
 _CLOSING = "、。，．・：；？！）」』】〕》〉ー…々ゃゅょっャュョッ"
 """Characters that begin no line."""
@@ -50,17 +50,6 @@ def with_lines(text: str, is_block: bool, translations: Mapping[str, str]) -> st
         if stripped := line.strip():
             parts[2 * index] = line.replace(stripped, translations[stripped])
     return "".join(parts)
-
-
-def display_width(text: str) -> int:
-    """Number of columns of a text on a terminal: East Asian wide characters take two, combining marks none."""
-    if text.isascii():
-        return len(text)
-    return sum(0 if _has_no_width(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text)
-
-
-def _has_no_width(char: str) -> bool:
-    return combining(char) > 0 or category(char) in _NO_WIDTH
 
 
 def one_line(text: str) -> str:
@@ -114,7 +103,7 @@ def _breakable_pieces(text: str) -> Iterator[tuple[str, int]]:
     while place < len(text):
         tag = SUBTITLE_TAG.match(text, place) if text[place] in "<{" else None
         unit = tag[0] if tag else text[place]
-        if piece and not tag and (_ends_word(piece, unit) or _are_breakable(piece[-1], unit)):
+        if piece and not tag and (unit != " " if piece[-1] == " " else _are_breakable(piece[-1], unit)):
             yield piece, width
             piece, width = "", 0
         piece += unit
@@ -122,10 +111,6 @@ def _breakable_pieces(text: str) -> Iterator[tuple[str, int]]:
         place += len(unit)
     if piece:
         yield piece, width
-
-
-def _ends_word(piece: str, following: str) -> bool:
-    return piece[-1] == " " and following != " "
 
 
 def _are_breakable(last: str, following: str) -> bool:

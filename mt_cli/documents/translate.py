@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 
 from mt_cli.corpus.cache import digest_of_file
 from mt_cli.documents.document import MAX_BYTES, Document, DocumentError, Options
-from mt_cli.documents.formats import check_document_size, is_document, read_document
+from mt_cli.documents.formats import is_document, read_document
 from mt_cli.documents.language import is_language
 from mt_cli.documents.tables import ColumnError
 from mt_cli.documents.texts import lines_of, with_lines
@@ -117,8 +117,6 @@ def _translate_folder(path: Path, output: Path, job: Job) -> None:
         raise InputError(f"{output}: is inside of the folder that is read; write into another one")
     if output.exists() and not output.is_dir():
         raise InputError(f"{output}: is a file; documents of a folder are written into a folder")
-    for name in names:
-        check_document_size(path / name)
     with writing(output):
         output.mkdir(exist_ok=True)
     record = output / RECORD
@@ -190,6 +188,13 @@ class TranslatedDocument(NamedTuple):
     drafts: Mapping[str, Draft] = MappingProxyType({})
     """Translation of each line."""
     marks: InlineMarks = InlineMarks()
+
+    def text(self) -> str:
+        return self.content.decode()
+
+    def alternatives(self, number: int) -> list[str]:
+        """None: documents have no other translations."""
+        return []
 
     @property
     def lost_spans(self) -> list[str]:
@@ -301,7 +306,6 @@ def drafts_of(lines: Sequence[str], kinds: Sequence[str], job: Job, split_senten
 
 
 def _keep_untranslated(drafts: list[Draft], lines: Sequence[str], kinds: Sequence[str]) -> None:
-    """Replace empty translations by their sources."""
     marks = InlineMarks(kinds)
     for row, line in enumerate(lines):
         if not _has_words(drafts[row].text, marks) and _has_words(line, marks):
@@ -316,7 +320,6 @@ def _has_words(text: str, marks: InlineMarks) -> bool:
 
 
 def _summary(counts: Counter[str]) -> str:
-    """Numbers of documents and texts, as one line."""
     names = ("documents", "done before", "texts", "other files")
     documents, before, texts, others = (counts.pop(name, 0) for name in names)
     were = "file of another format was" if others == 1 else "files of other formats were"

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from mt_cli.corpus.sentences import has_letters
 from mt_cli.documents.document import Unit
-from mt_cli.documents.texts import SPACES, display_width, one_line, wrapped
+from mt_cli.documents.texts import SPACES, one_line, wrapped
+from mt_cli.runtime.console import display_width
 
 _LONE_TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 """A tag that would begin a block if it were alone on a line."""

@@ -164,7 +164,6 @@ class _Writer:
     escape: Callable[[str], str]
 
     def __call__(self, translations: Sequence[str], needs_review: bool = False) -> str:
-        """Content of the part."""
         inner, is_damaged = self._inner(translations)
         segment, target, content = self.segment, self.segment.target, self.content
         qualifier = segment.source.tag.removesuffix(segment.source.name)

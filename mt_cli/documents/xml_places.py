@@ -23,11 +23,10 @@ _ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 _LINE_END = re.compile(r"\r\n?")
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _DEEPEST = 200
-_MOST_ELEMENTS = 2**22
 
 
 class XmlError(Exception):
-    """XML is not well-formed, declares entities, or is too deep or too large."""
+    """XML is not well-formed, declares entities, or is too deep."""
 
     def __init__(self, line: int, problem: str) -> None:
         super().__init__(f"line {line:,}: {problem}")
@@ -54,11 +53,9 @@ class Element:
 
     @property
     def name(self) -> str:
-        """Name without its prefix."""
         return self.tag.rpartition(":")[2]
 
     def child(self, name: str) -> Element | None:
-        """First child with a name, or None."""
         return next((child for child in self.children if child.name == name), None)
 
     def walk(self) -> Iterator[Element]:
@@ -108,7 +105,7 @@ class _Tree:
         self.root: Element
         self._content, self._data = content, data
         self._is_ascii = len(content) == len(data)
-        self._index = self._place = self._number = 0
+        self._index = self._place = 0
         self._open: list[Element] = []
 
     def _current_place(self) -> int:
@@ -123,10 +120,9 @@ class _Tree:
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         start, line = self._current_place(), self.parser.CurrentLineNumber
         match = _TAG.match(self._content, start)
-        self._number += 1
-        if match is None or len(self._open) >= _DEEPEST or self._number > _MOST_ELEMENTS:
-            limit = f"elements within {_DEEPEST} others" if len(self._open) >= _DEEPEST else "too many elements"
-            raise XmlError(line, "a tag is damaged" if match is None else f"{limit}; nothing is read")
+        if match is None or len(self._open) >= _DEEPEST:
+            limit = f"elements within {_DEEPEST} others; nothing is read"
+            raise XmlError(line, "a tag is damaged" if match is None else limit)
         parent = self._open[-1] if self._open else None
         element = Element(tag, attributes, line, start, match.end(), match.end(), match.end(), parent)
         if parent is None:
@@ -168,7 +164,6 @@ def allowed(text: str) -> str:
 
 
 def escaped_value(value: str) -> str:
-    """Value of an attribute within double quotation marks."""
     return escaped(value).replace('"', "&quot;").replace("\n", "&#10;").replace("\t", "&#9;")
 
 

@@ -84,7 +84,6 @@ class Report(SplitScores):
 
     @property
     def tests(self) -> list[SplitScores]:
-        """Scores on all test sets."""
         return [self, *self.extra_tests.values()]
 
 

@@ -116,9 +116,10 @@ class Scorer:
         _check_lengths(hypotheses, references)
         metrics = {name: self._metric(name) for name in names or self.names}
         sides = self.cleaned(hypotheses), [self.cleaned(references)]
-        results = {name: metric.corpus_score(*sides) for name, metric in metrics.items()}
-        signatures = {name: self._signature(metric, references) for name, metric in metrics.items()}
-        return {name: Score.of(name, round(results[name].score, 4), signatures[name]) for name in metrics}
+        return {
+            name: Score.of(name, round(metric.corpus_score(*sides).score, 4), self._signature(metric, references))
+            for name, metric in metrics.items()
+        }
 
     def score_with_confidence(
         self, hypotheses: Sequence[str], references: Sequence[str], names: Sequence[str] = ()
@@ -129,12 +130,11 @@ class Scorer:
         """
         metrics = {name: self._metric(name) for name in names or self.names}
         (results,) = self._resampled([hypotheses], references, metrics)
-        intervals = {name: round(float(result.ci), 4) for name, result in results.items()}
-        signatures = {name: self._signature(metric, references) for name, metric in metrics.items()}
-        return {
-            name: Score.of(name, round(result.score, 4), signatures[name], confidence_95=intervals[name])
-            for name, result in results.items()
-        }
+        scores = {}
+        for name, result in results.items():
+            signature, interval = self._signature(metrics[name], references), round(float(result.ci), 4)
+            scores[name] = Score.of(name, round(result.score, 4), signature, confidence_95=interval)
+        return scores
 
     def compare(self, hypotheses: Sequence[str], baseline: Sequence[str], references: Sequence[str]) -> Scores:
         """Scores of a baseline, given its translations, with p-values of the differences (paired bootstrap)."""

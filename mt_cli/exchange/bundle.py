@@ -63,8 +63,6 @@ def read_bundle(
     config = parse_config({"name": name, **sections, "decoding": decoding}, str(path))
     source, target = load_pair(folder, config.tokenizer, description.tags)
     if config.tokenizer.is_single:
-        if target.to_json() != source.to_json():
-            raise InputError(f"{folder}: tokenizer.shared is true, and its two tokenizers differ")
         target = source
     try:
         weights = load_file(weights_path)

@@ -25,7 +25,7 @@ from mt_cli.exchange.card import licence_of
 from mt_cli.exchange.m2m100 import ARCHITECTURE as M2M100
 from mt_cli.exchange.m2m100 import Selection, read_m2m100
 from mt_cli.exchange.marian import Imported, read_marian
-from mt_cli.exchange.names import ARCHITECTURES
+from mt_cli.exchange.names import ARCHITECTURES, TokenizerSettings
 from mt_cli.exchange.transformers_folder import PICKLE_ADVICE
 from mt_cli.model.transformer import Transformer
 from mt_cli.runtime.console import say
@@ -47,23 +47,6 @@ T = TypeVar("T", bound=BaseModel)
 
 class _Architecture(BaseModel):
     model_type: str | None = None
-
-
-class _TokenizerConfig(BaseModel):
-    """Keys of `tokenizer_config.json` that are needed; without a limit, the length is an enormous number."""
-
-    source_lang: str | None = None
-    target_lang: str | None = None
-    src_lang: str | None = None
-    tgt_lang: str | None = None
-    model_max_length: float | None = None
-
-    @property
-    def direction(self) -> tuple[str | None, str | None]:
-        """Languages of M2M100 and NLLB, if there are both."""
-        if self.src_lang is None or self.tgt_lang is None:
-            return None, None
-        return self.src_lang.strip("_"), self.tgt_lang.strip("_")
 
 
 class _GenerationConfig(BaseModel):
@@ -106,13 +89,14 @@ def import_model(
         config, tokenizers, model, description = read_bundle(folder, output.name, languages)
         longest, seen = description.max_tokens, description.sentences_seen
     else:
-        tokenizer_config = _read_optional(folder / "tokenizer_config.json", _TokenizerConfig)
+        settings = TokenizerSettings.read(folder)
         if architecture == M2M100:
-            chosen = tokenizer_config.direction if not any(languages) and selection is None else languages
-            imported = read_m2m100(folder, allow_pickle, selection or Selection(), chosen)
+            if not any(languages) and selection is None and settings.src_lang and settings.tgt_lang:
+                languages = settings.src_lang.strip("_"), settings.tgt_lang.strip("_")
+            imported = read_m2m100(folder, allow_pickle, selection or Selection(), languages)
         else:
-            imported = read_marian(folder, allow_pickle, _languages(name, tokenizer_config, languages))
-        config = _config_of(folder, imported, tokenizer_config.model_max_length, output.name)
+            imported = read_marian(folder, allow_pickle, _languages(name, settings, languages))
+        config = _config_of(folder, imported, settings.model_max_length, output.name)
         tokenizers, model, longest = imported.tokenizers, imported.model, config.corpus.max_tokens
         for note in imported.notes:
             say(f"{name}: {note}")
@@ -175,7 +159,7 @@ def _read_optional(path: Path, kind: type[T]) -> T:
     return read_model(path, kind) if path.exists() else kind()
 
 
-def _languages(name: str, config: _TokenizerConfig, chosen: Sequence[str | None]) -> tuple[str, str]:
+def _languages(name: str, config: TokenizerSettings, chosen: Sequence[str | None]) -> tuple[str, str]:
     """Languages from the options, the tokenizer's config, or the end of the name, as in `opus-mt-en-it`."""
     source, target = config.source_lang, config.target_lang
     parts = re.split(r"[-_]", Path(name).name)[-2:]

@@ -10,7 +10,7 @@ Their architecture is expressed by the options of `model`, and no weight is chan
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, permutations
 from pathlib import Path
 from typing import Literal
@@ -88,7 +88,7 @@ def read_m2m100(folder: Path, allow_pickle: bool, selection: Selection, directio
         vocabulary = vocabulary.only(vocabulary.pieces.scores.keys())
     missing = missing_pieces([vocabulary.pieces], vocabulary.entries)
     special, unk = vocabulary.special, vocabulary.special[UNK]
-    vocabulary = vocabulary.with_unknown(missing)
+    vocabulary = replace(vocabulary, entries={**vocabulary.entries, **dict.fromkeys(missing, unk)})
     languages = [vocabulary.languages[selection.new_languages.get(language, language)] for language in kept]
     rows = [special[PAD], unk, special[BOS], special[EOS], *vocabulary.entries.values(), *languages]
     directed = kept if selection.languages or selection.new_languages else [source, target]

@@ -9,12 +9,10 @@ from itertools import islice, pairwise
 from math import inf
 from pathlib import Path
 
-from pydantic import BaseModel
-
 from mt_cli.errors import InputError
+from mt_cli.exchange.names import TokenizerSettings
 from mt_cli.exchange.sentencepiece import Pieces, read_pieces, tokenizer_of
 from mt_cli.exchange.transformers_folder import import_transformers
-from mt_cli.runtime.files import read_model
 from mt_cli.tokenizer.special_tokens import SPECIAL_TOKENS, UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
 
@@ -32,11 +30,6 @@ _LINES_AT_ONCE = 10_000
 _ASCII = frozenset(map(chr, range(33, 127)))
 
 
-class _TokenizerConfig(BaseModel):
-    legacy_behaviour: bool = False
-    tokenizer_class: str | None = None
-
-
 @dataclass(frozen=True)
 class Vocabulary:
     """Vocabulary of a model, with the ids of the model."""
@@ -52,10 +45,6 @@ class Vocabulary:
         names = [f"<{language}>" for language in (self.languages if languages is None else languages)]
         return tokenizer_of(self.pieces, [*self.entries, *names], tags)
 
-    def with_unknown(self, pieces: Sequence[str]) -> Vocabulary:
-        """Vocabulary in which these pieces have the id of the unknown token."""
-        return replace(self, entries={**self.entries, **dict.fromkeys(pieces, self.special[UNK])})
-
     def only(self, kept: Collection[str]) -> Vocabulary:
         """Vocabulary without other pieces, and without entries that are no pieces."""
         pieces = self.pieces.only(kept)
@@ -69,8 +58,7 @@ def read_vocabulary(folder: Path, size: int) -> Vocabulary:
 
     Raises InputError if files are missing, damaged or not supported, or `transformers` is not installed.
     """
-    path = folder / "tokenizer_config.json"
-    config = read_model(path, _TokenizerConfig) if path.exists() else _TokenizerConfig()
+    path, config = folder / "tokenizer_config.json", TokenizerSettings.read(folder)
     if config.tokenizer_class not in (None, *_CLASSES):
         raise InputError(
             f"{path}: not supported: the tokenizer {config.tokenizer_class!r:.80}; use one of M2M100 or NLLB"

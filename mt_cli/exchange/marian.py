@@ -19,10 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import BaseModel
 from torch import Tensor
 
-from mt_cli.config.sections import TokenizerConfig
 from mt_cli.errors import InputError
 from mt_cli.exchange import names
 from mt_cli.exchange.sentencepiece import Pieces, missing_pieces, read_pieces, tokenizer_of
@@ -55,10 +53,6 @@ class Imported:
     default_tag: str | None = None
     """Tag of this direction, if the vocabulary has entries for languages."""
     notes: tuple[str, ...] = ()
-
-
-class _ExportedConfig(BaseModel):
-    mt_tokenizer: TokenizerConfig | None = None
 
 
 @dataclass(frozen=True)
@@ -123,10 +117,7 @@ def _read_exported_tokenizer(folder: Path) -> tuple[Tokenizer, tuple[str, ...], 
 
     The export has added what `transformers` needs: special tokens and tags as added tokens, and the end of a sentence.
     """
-    path, options = (
-        folder / "tokenizer.json",
-        read_model(folder / "tokenizer_config.json", _ExportedConfig).mt_tokenizer,
-    )
+    path, options = folder / "tokenizer.json", names.TokenizerSettings.read(folder).mt_tokenizer
     if options is None:
         raise InputError(f"{path}: not a tokenizer of `mt`, which names its options in tokenizer_config.json")
     with reading(path):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, get_args
 
 import torch
 from pydantic import BaseModel, Field, model_validator
 from torch import Tensor, nn
 
-from mt_cli.config.sections import ModelConfig
+from mt_cli.config.sections import ModelConfig, TokenizerConfig
+from mt_cli.runtime.files import read_model
 
 
 class Names(NamedTuple):
@@ -89,6 +91,26 @@ def their_layers(model: nn.Module, order: Tensor | None = None) -> dict[str, Ten
         for name, weight in model.state_dict().items()
         if name.startswith(("encoder", "decoder"))
     }
+
+
+class TokenizerSettings(BaseModel):
+    """Keys of `tokenizer_config.json` that are needed; without a limit, the length is an enormous number."""
+
+    source_lang: str | None = None
+    target_lang: str | None = None
+    src_lang: str | None = None
+    """Source language of M2M100 and NLLB."""
+    tgt_lang: str | None = None
+    model_max_length: float | None = None
+    legacy_behaviour: bool = False
+    tokenizer_class: str | None = None
+    mt_tokenizer: TokenizerConfig | None = None
+    """Options of the tokenizer, in our own exports."""
+
+    @classmethod
+    def read(cls, folder: Path) -> TokenizerSettings:
+        path = folder / "tokenizer_config.json"
+        return read_model(path, cls) if path.exists() else cls()
 
 
 _Architecture = Literal["marian", "pegasus"]

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mt_cli.errors import InputError
+from mt_cli.runtime.console import display_width
 from mt_cli.runtime.files import write_atomically
 
 _DEFAULT_FONT = "DejaVu Sans"
@@ -196,9 +197,7 @@ def _heat_map(figure: Any, values: NDArray[Any], box: Sequence[float]) -> Any:
 
 
 def _label_inches(tokens: Sequence[str], size: float) -> float:
-    """Space for tokens of this font size; East Asian characters are twice as wide."""
-    widths = (sum(1 + (unicodedata.east_asian_width(character) in "WF") for character in token) for token in tokens)
-    return 0.1 + 0.6 * size / 72 * max(widths, default=0)
+    return 0.1 + 0.6 * size / 72 * max(map(display_width, tokens), default=0)
 
 
 @contextmanager

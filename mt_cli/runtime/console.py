@@ -175,6 +175,11 @@ def truncate(text: str, num_columns: int) -> str:
     return shown[: sum(end < num_columns for end in ends)] + "…"
 
 
+def display_width(text: str) -> int:
+    """Number of columns of a text on a terminal: East Asian wide characters take two, combining marks none."""
+    return len(text) if text.isascii() else sum(map(_num_columns, text))
+
+
 def _num_columns(character: str) -> int:
     if unicodedata.category(character) in ("Mn", "Me", "Cf"):
         return 0

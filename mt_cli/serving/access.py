@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import hmac
 import ipaddress
 import math
 import re
@@ -49,9 +48,8 @@ class Keys:
         return cls(tuple(dict.fromkeys(map(_digest, keys.values()))))
 
     def knows(self, key: str | None) -> bool:
-        """True if a key is one of the file; the time does not depend on the keys."""
-        digest = _digest(key or "")
-        return sum(hmac.compare_digest(digest, known) for known in self.digests) > 0
+        """True if a key is one of the file; the time depends on digests alone, which nobody can choose."""
+        return _digest(key or "") in self.digests
 
     def check(self, key: str | None) -> None:
         """Raise RequestError (403) unless a key is one of the file, or none is needed."""

@@ -6,7 +6,7 @@ import time
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -78,11 +78,10 @@ def application(service: Service) -> Starlette:
     return app
 
 
-@cache
 def _routes() -> Sequence[Route]:
     get, post = ["GET"], ["POST"]
     return [
-        Route("/", _home, methods=get),
+        Route("/", _answered(_page_file), methods=get),
         Route("/languages", _answered(libretranslate.languages), methods=get),
         Route("/translate", _answered(libretranslate.translate), methods=post),
         Route("/detect", _answered(libretranslate.detect), methods=post),
@@ -100,12 +99,8 @@ def _routes() -> Sequence[Route]:
     ]
 
 
-async def _home(request: Request) -> Response:
-    return FileResponse(PAGE / "index.html", media_type=_TYPES[".html"], headers=_CHECKED_AGAIN)
-
-
 async def _page_file(request: Request) -> Response:
-    path = PAGE / request.path_params["name"]
+    path = PAGE / request.path_params.get("name", "index.html")
     if path.suffix not in _TYPES or path not in PAGE.iterdir():
         raise HTTPException(404)
     return FileResponse(path, media_type=_TYPES[path.suffix], headers=_CHECKED_AGAIN)
@@ -147,6 +142,9 @@ def _answered(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Re
             # Its message can have text of the client, which is not logged.
             say(f"mt: a request failed:\n{''.join(traceback.format_tb(error.__traceback__))}{type(error).__name__}")
             return _refusal("the server has a problem; its log says more", 500)
+        finally:
+            if form := getattr(request.state, "form", None):
+                await form.close()
 
     return answer
 
@@ -165,11 +163,6 @@ def _answer_without_route(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     message = {404: "there is no such path", 405: "this path has another method"}.get(status, "the request is wrong")
     return _refusal(f"{message}; see /docs", status)
-
-
-def _known_path(path: str) -> str:
-    """Path for the log and the metrics, which do not show what a stranger asks for."""
-    return path if any(route.path == path for route in _routes()) else "other"
 
 
 class _Gate:
@@ -203,7 +196,7 @@ class _Gate:
         finally:
             seconds = time.monotonic() - started_at
             route = scope.get("route")
-            path = route.path if route else _known_path(scope["path"])  # A request that was refused has no route.
+            path = route.path if route else "other"  # The log does not show what a stranger asks for.
             self._service.metrics.requests.labels(path, str(status)).inc()
             self._service.metrics.request_seconds.observe(seconds)
             if self._service.logs_requests:

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from functools import partial
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError, WithJsonSchema
-from starlette.datastructures import FormData
+from starlette.datastructures import UploadFile
 from starlette.formparsers import FormParser, MultiPartException, MultiPartParser
 from starlette.requests import Request
 
 from mt_cli.serving.errors import RequestError
 from mt_cli.serving.models import AUTO
 
+T = TypeVar("T")
 Body = TypeVar("Body", bound=BaseModel)
 _MOST_DRAINED_BYTES = 2**26
 _MAX_FIELDS = 32
-_PARSED_AT_ONCE = 2**14
-"""Bytes of a form that are parsed without a break, which takes some milliseconds at most."""
-
+DISK_FULL = "the file cannot be stored; the disk of the server may be full"
 
 _Format = Annotated[
     Literal["text", "html"], Field(description="HTML keeps its tags, and has neither alternatives nor details.")
@@ -63,17 +63,10 @@ class TranslateBody(KeyBody):
     details: bool = Field(False, description="Words, their alignment and their probabilities, and tokens.")
 
 
-class Upload(NamedTuple):
-    """A file of a form."""
-
-    name: str
-    content: bytes
-
-
 class FileBody(KeyBody):
     """Form of `/translate_file`."""
 
-    file: Annotated[InstanceOf[Upload], WithJsonSchema({"type": "string", "format": "binary"})]
+    file: Annotated[InstanceOf[UploadFile], WithJsonSchema({"type": "string", "format": "binary"})]
     source: str | None = Field(None, description="Code of the source language; auto or nothing detects it.")
     target: str = Field(min_length=1, description="Code of the target language.")
     model: str | None = Field(None, description="Name of a model, where several translate this direction.")
@@ -85,78 +78,70 @@ class FileBody(KeyBody):
 
 
 async def read_body(
-    request: Request, max_bytes: int, seconds: float, keep: Callable[[bytes], object] = lambda chunk: None
-) -> bytes:
-    """Body of a request; raises RequestError (413, 408, 415) if it is too large, too slow or compressed.
+    request: Request, max_bytes: int, seconds: float, parse: Callable[[AsyncGenerator[bytes, None]], Awaitable[T]]
+) -> T:
+    """What `parse` makes of a body; raises RequestError (413, 408, 415) if it is too large, too slow or compressed.
 
-    `keep` gets each part before it is kept, and may raise RequestError. A body that is refused is read to its end and
-    dropped, up to a limit, so that clients that do not listen while they send see the answer.
+    A body that is refused is read to its end and dropped, up to a limit, so that clients that do not listen while they
+    send see the answer.
     """
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise RequestError("compressed requests are not read; send it without Content-Encoding", 415)
-    declared = request.headers.get("content-length", "")
+    declared, stream, num_bytes = int(request.headers.get("content-length", 0)), request.stream(), 0
     too_large = RequestError(f"the request has more than {max_bytes:,} bytes", 413)
-    refusal = too_large if declared.isdigit() and int(declared) > max_bytes else None
-    if refusal and (int(declared) > _MOST_DRAINED_BYTES or "expect" in request.headers):
-        raise refusal
-    parts: list[bytes] = []
-    num_bytes = 0
+    if declared > max_bytes and (declared > _MOST_DRAINED_BYTES or "expect" in request.headers):
+        raise too_large
+
+    async def parts() -> AsyncGenerator[bytes, None]:
+        nonlocal num_bytes
+        async for chunk in stream:
+            num_bytes += len(chunk)
+            if num_bytes > max_bytes:
+                raise too_large
+            yield chunk
+
     try:
         async with asyncio.timeout(seconds):
-            async for chunk in request.stream():
-                num_bytes += len(chunk)
-                if num_bytes > _MOST_DRAINED_BYTES:
-                    raise refusal or too_large
-                try:
-                    if refusal is None and num_bytes > max_bytes:
-                        raise too_large
-                    if refusal is None:
-                        keep(chunk)
-                        parts.append(chunk)
-                except RequestError as error:
-                    refusal = error
-                    parts.clear()
+            try:
+                return await parse(parts())
+            except RequestError:
+                async for chunk in stream:
+                    num_bytes += len(chunk)
+                    if num_bytes > _MOST_DRAINED_BYTES:
+                        break
+                raise
     except TimeoutError:
         raise RequestError("the request was not complete in time", 408) from None
-    if refusal:
-        raise refusal
-    return b"".join(parts)
 
 
-async def read_fields(request: Request, content: bytes) -> dict[str, Any]:
-    """Fields of a form; files are `Upload` objects. Raises RequestError for a form that is not well formed."""
+async def read_fields(
+    request: Request, parts: AsyncGenerator[bytes, None], check: Callable[[int, Mapping[str, Any]], object]
+) -> dict[str, Any]:
+    """Fields of a form; files are in `request.state.form`. Raises RequestError for a form that is not well formed.
 
-    async def stream() -> AsyncGenerator[bytes, None]:
-        for start in range(0, len(content), _PARSED_AT_ONCE):
-            yield content[start : start + _PARSED_AT_ONCE]
-            await asyncio.sleep(0)  # Other requests have their turn.
-        yield b""
+    `check` gets the number of bytes and the fields so far after each part, and may raise RequestError.
+    """
 
-    kind = media_type(request)
+    async def checked() -> AsyncGenerator[bytes, None]:
+        num_bytes = 0
+        async for part in parts:
+            yield part
+            num_bytes += len(part)
+            check(num_bytes, dict(getattr(parser, "items", ())))
+
+    kind: Any = partial(MultiPartParser, max_files=1) if media_type(request) == "multipart/form-data" else FormParser
+    parser = kind(request.headers, checked(), max_fields=_MAX_FIELDS)
+    values: dict[str, list[Any]] = {}
     try:
-        if kind == "multipart/form-data":
-            parser = MultiPartParser(request.headers, stream(), max_files=1, max_fields=_MAX_FIELDS)
-            form: FormData = await parser.parse()
-        else:
-            form = await FormParser(request.headers, stream(), max_fields=_MAX_FIELDS).parse()
+        request.state.form = form = await parser.parse()
+        for name, value in form.multi_items():
+            f"{name}{value if isinstance(value, str) else value.filename}".encode()
+            values.setdefault(name, []).append(value)
     except (MultiPartException, KeyError, ValueError) as error:
         raise RequestError(f"the form is not well formed: {error}") from None
-    values: dict[str, list[Any]] = {}
-    for name, value in form.multi_items():
-        field = value if isinstance(value, str) else Upload(value.filename or "", await value.read())
-        values.setdefault(name, []).append(field)
-    await form.close()
-    _check_characters(values)
+    except OSError:
+        raise RequestError(DISK_FULL, 507) from None
     return {name: of_name if len(of_name) > 1 else of_name[0] for name, of_name in values.items()}
-
-
-def _check_characters(values: Mapping[str, Sequence[Any]]) -> None:
-    """Raise RequestError for halves of characters, which a form in an unusual encoding can have."""
-    texts = [value.name if isinstance(value, Upload) else value for of_name in values.values() for value in of_name]
-    try:
-        "".join([*values, *texts]).encode()
-    except UnicodeEncodeError:
-        raise RequestError("the form is not well formed: it has characters that are not in Unicode") from None
 
 
 def media_type(request: Request) -> str:

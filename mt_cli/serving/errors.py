@@ -17,7 +17,6 @@ class Answer(Response):
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        """Bytes of the JSON."""
         return to_json(content)
 
 

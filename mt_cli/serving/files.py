@@ -11,11 +11,14 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 from zipfile import BadZipFile, ZipFile
 
+from starlette.datastructures import UploadFile
+
+from mt_cli.decoding.engine import Engine
 from mt_cli.documents.document import MAX_BYTES, Options, read_content
 from mt_cli.documents.formats import READERS, read_document
 from mt_cli.documents.office import MAX_PARTS
@@ -23,13 +26,13 @@ from mt_cli.documents.tables import ColumnError
 from mt_cli.documents.translate import Job, translate_texts, translated_document
 from mt_cli.errors import MtError
 from mt_cli.runtime.console import listed
-from mt_cli.serving.bodies import FileBody, Upload
+from mt_cli.runtime.files import size_of
+from mt_cli.serving.bodies import DISK_FULL, FileBody
 from mt_cli.serving.errors import RequestError
 from mt_cli.serving.models import AUTO, Route
-from mt_cli.serving.processes import Engines, Server, in_process
+from mt_cli.serving.processes import Server, in_process, sent
 from mt_cli.serving.scheduling import Ticket
-from mt_cli.serving.service import DETECTED_CHARACTERS, Service
-from mt_cli.serving.texts import plain_text
+from mt_cli.serving.service import DETECTED_CHARACTERS, Service, plain_text
 from mt_cli.translation.drafts import SPANS_LOST
 from mt_cli.translation.texts import TextTranslation
 
@@ -41,18 +44,6 @@ _ENTRY = b"PK\1\2"
 _SECONDS_KEPT = 3600.0
 _MOST_FILES = 200
 _MOST_BYTES = 2**29
-_MOST_CHARACTERS_OF_NAMES = 10_000
-
-
-@dataclass(frozen=True)
-class StoredFile:
-    """A translated file."""
-
-    path: Path
-    name: str
-    """Name for the client."""
-    num_bytes: int
-    expires_at: float
 
 
 def remove_temporary_folders() -> None:
@@ -66,10 +57,10 @@ class FileStore:
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix=f"mt-serve-{os.getpid()}-")
-        self._files: dict[str, StoredFile] = {}
+        self._files: dict[str, tuple[Path, str, float]] = {}
+        """Path of each file, its name for the client, and the time at which it is removed."""
 
     def close(self) -> None:
-        """Remove the files."""
         self._folder.cleanup()
 
     def path(self, suffix: str) -> Path:
@@ -79,39 +70,40 @@ class FileStore:
     def add(self, path: Path, name: str) -> str:
         """Keep a file of the folder; return the name to fetch it by. The oldest files make room for it."""
         self._remove_expired()
-        num_bytes = path.stat().st_size
-        while self._files and (
-            len(self._files) >= _MOST_FILES
-            or sum(file.num_bytes for file in self._files.values()) + num_bytes > _MOST_BYTES
+        self._files[path.name] = path, name, time.monotonic() + _SECONDS_KEPT
+        while len(self._files) > 1 and (
+            len(self._files) > _MOST_FILES or size_of(path for path, *_ in self._files.values()) > _MOST_BYTES
         ):
             self._remove(next(iter(self._files)))
-        self._files[path.name] = StoredFile(path, name, num_bytes, time.monotonic() + _SECONDS_KEPT)
         return path.name
 
-    def get(self, token: str) -> StoredFile:
-        """A stored file; raises RequestError (404) if there is none with this name."""
+    def get(self, token: str) -> tuple[Path, str]:
+        """A file and its name for the client; raises RequestError (404) if there is none."""
         self._remove_expired()
-        if token not in self._files or not self._files[token].path.exists():
+        path, name, _ = self._files.get(token, (None, "", 0.0))
+        if path is None or not path.exists():
             raise RequestError("there is no such file, or its hour has passed", 404)
-        return self._files[token]
+        return path, name
 
     def _remove_expired(self) -> None:
         now = time.monotonic()
-        for token in [token for token, file in self._files.items() if file.expires_at < now]:
+        for token in [token for token, (_, _, expires_at) in self._files.items() if expires_at < now]:
             self._remove(token)
 
     def _remove(self, token: str) -> None:
-        self._files.pop(token).path.unlink(missing_ok=True)
+        self._files.pop(token)[0].unlink(missing_ok=True)
 
 
-def written(path: Path, content: bytes, notes: Sequence[str] = ()) -> Sequence[str]:
+def written(path: Path, content: BinaryIO, notes: Sequence[str] = ()) -> Sequence[str]:
     """Write a file of the store and return the notes on it; raises RequestError (507) if that is not possible."""
     try:
         path.parent.mkdir(0o700, exist_ok=True)  # Systems remove temporary folders that nobody uses for days.
-        path.write_bytes(content)
+        content.seek(0)
+        with path.open("wb") as file:
+            shutil.copyfileobj(content, file)
     except OSError:
         path.unlink(missing_ok=True)
-        raise RequestError("the file cannot be stored; the disk of the server may be full", 507) from None
+        raise RequestError(DISK_FULL, 507) from None
     return notes
 
 
@@ -123,14 +115,14 @@ def suffix_of(name: str) -> str:
     return suffix
 
 
-def unpacked_size(file: Upload) -> int:
+def unpacked_size(file: UploadFile) -> int:
     """Number of bytes of a file; of an archive, as many as are unpacked at most."""
-    if suffix_of(file.name) in _ARCHIVES:
-        if file.content.count(_ENTRY) > MAX_PARTS:  # Its table of contents takes much memory.
+    if suffix_of(file.filename or "") in _ARCHIVES:
+        if file.file.read().count(_ENTRY) > MAX_PARTS:  # Its table of contents takes much memory.
             return MAX_BYTES
-        with suppress(BadZipFile, ValueError, RuntimeError, OSError), ZipFile(io.BytesIO(file.content)) as archive:
+        with suppress(BadZipFile, ValueError, RuntimeError, OSError), ZipFile(file.file) as archive:
             return sum(entry.file_size for entry in archive.infolist())
-    return len(file.content)  # A damaged archive is refused when it is read.
+    return file.size or 0  # A damaged archive is refused when it is read.
 
 
 class FileTranslation(NamedTuple):
@@ -150,27 +142,30 @@ def translate_file(service: Service, store: FileStore, body: FileBody, ticket: T
     Raises RequestError for a damaged file, and for a table of which no column is chosen; its `columns` then have the
     names.
     """
-    suffix = suffix_of(body.file.name)
-    stem = Path(body.file.name.replace("\\", "/")).stem[:100] or "document"
-    engines, routes = Engines(), list[Route]()
+    name = body.file.filename or ""
+    suffix, stem = suffix_of(name), Path(name.replace("\\", "/")).stem[:100] or "document"
+    engines, routes = list[Engine](), list[Route]()
 
     def choose(text: str) -> Job | None:
         routes[:] = [service.choose(body.source, body.target, body.model or None, text)]
-        return engines.sent(service.job(routes[0], ticket))
+        return sent(service.job(routes[0], ticket), engines)
+
+    def compute(number: int, method: str, *arguments: Any) -> Any:
+        return getattr(engines[number], method)(*arguments)
 
     is_detected = body.source in (None, "", AUTO)
-    with service.documents.turn(unpacked_size(body.file), ticket):
-        path = store.path(suffix)
-        output = store.path(suffix)
-        try:
-            written(path, body.file.content)
-            arguments = path, output, f"{stem}{suffix}", body.column or None, is_detected
-            notes = in_process(translated_file, arguments, {"choose": choose, "compute": engines.compute}, ticket)
-        except BaseException:
-            output.unlink(missing_ok=True)
-            raise
-        finally:
-            path.unlink(missing_ok=True)
+    path, output = store.path(suffix), store.path(suffix)
+    arguments = path, output, f"{stem}{suffix}", body.column or None, is_detected
+    size = unpacked_size(body.file)
+    written(path, body.file.file)
+    try:
+        with service.documents.turn(size, ticket):
+            notes = in_process(translated_file, arguments, {"choose": choose, "compute": compute}, ticket)
+    except BaseException:
+        output.unlink(missing_ok=True)
+        raise
+    finally:
+        path.unlink(missing_ok=True)
     return FileTranslation(output, f"{stem}.{routes[0].direction.target}{suffix}", routes[0], notes)
 
 
@@ -182,26 +177,19 @@ def translated_file(
         if path.suffix == ".txt":
             text, encoding, mark = read_content(path)
             (item,) = translate_texts(server.job(server.ask("choose", text[:DETECTED_CHARACTERS])), [text])
-            return written(output, mark + item.text().encode(encoding), _notes(item))
+            return written(output, io.BytesIO(mark + item.text().encode(encoding)), _notes(item))
         options = Options(column=column)
         document = read_document(path, options) if is_detected else None
         job = server.job(server.ask("choose", plain_text(document)[:DETECTED_CHARACTERS] if document else ""))
         if job is None:
-            return written(output, path.read_bytes())
+            return written(output, path.open("rb"))
         content = translated_document(read_document(path, replace(options, languages=job.languages)), str(path), job)
-        return written(output, content, [note.replace(f"{path}, ", "") for note in job.notes.values()])
+        return written(output, io.BytesIO(content), [note.replace(f"{path}, ", "") for note in job.notes.values()])
     except RequestError:
         raise
     except MtError as error:
         message = str(error).replace(str(path), name).replace("--column", "`column`")
-        raise RequestError(message, columns=_columns(error)) from None
-
-
-def _columns(error: MtError) -> Sequence[str]:
-    """Columns to choose from, unless they are very many."""
-    if isinstance(error, ColumnError) and sum(len(name) + 1 for name in error.names) <= _MOST_CHARACTERS_OF_NAMES:
-        return error.names
-    return ()
+        raise RequestError(message, columns=error.names if isinstance(error, ColumnError) else ()) from None
 
 
 def _notes(item: TextTranslation) -> list[str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -11,31 +11,27 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
 from mt_cli.corpus.languages import language_name
+from mt_cli.documents.translate import TranslatedDocument
 from mt_cli.serving.bodies import (
     FileBody,
     KeyBody,
     LibreBody,
     LibreText,
-    Upload,
     media_type,
     parsed,
     read_body,
     read_fields,
 )
 from mt_cli.serving.errors import Answer, RequestError
-from mt_cli.serving.files import SUFFIXES, FileStore, FileTranslation, translate_file
+from mt_cli.serving.files import SUFFIXES, FileStore, translate_file
 from mt_cli.serving.models import AUTO, Route
 from mt_cli.serving.scheduling import Ticket
-from mt_cli.serving.service import Service
-from mt_cli.serving.texts import Page, plain_text, read_texts, translations
+from mt_cli.serving.service import Service, plain_text, read_texts, translations
 from mt_cli.translation.texts import TextTranslation
 
 _BYTES_BESIDE_FILE = 2**16
 _BYTES_WITHOUT_KEY = 2**16
 """Bytes of a form in which its key is found, before more of it is kept."""
-_KEY_FIELD = re.compile(
-    rb'; ?name="?api_key"?[^\r\n;]{0,100}+\r\n(?:[^\r\n]{1,200}+\r\n){0,4}+\r\n([^\r\n]{0,1000}+)\r\n'
-)
 _LEAST_SHOWN = 0.01
 """Least probability of a language that is named, but for the likeliest."""
 
@@ -47,7 +43,6 @@ async def languages(request: Request) -> Response:
 
 
 async def translate(request: Request) -> Response:
-    """Translation of one text or of a list of texts."""
     service = service_of(request)
     body = parsed(LibreBody, await content_of(request))
     texts = [body.q] if isinstance(body.q, str) else body.q
@@ -62,7 +57,7 @@ async def translate(request: Request) -> Response:
             ticket.check()
             routes.append(service.choose(body.source, body.target, None, plain_text(text)))
             groups.setdefault(routes[-1]._replace(confidence=None), []).append(index)
-        by_index: dict[int, TextTranslation | Page] = {}
+        by_index: dict[int, TextTranslation | TranslatedDocument] = {}
         for route, indices in groups.items():
             job = service.job(route, ticket, num_best=1 + num_alternatives * (body.format == "text"))
             of_route = translations(job, [given[index] for index in indices], ticket)
@@ -91,7 +86,6 @@ def _routed(routes: Sequence[Route], source: str | None) -> dict[str, Sequence[A
 
 
 async def detect(request: Request) -> Response:
-    """Languages of a text, the likeliest first."""
     service = service_of(request)
     body = parsed(LibreText, await content_of(request))
     service.check_texts([body.q], 0)
@@ -105,7 +99,6 @@ async def detect(request: Request) -> Response:
 
 
 async def health(request: Request) -> Response:
-    """Tell that the server answers."""
     return Answer({"status": "ok"})
 
 
@@ -138,33 +131,10 @@ async def translate_upload(request: Request) -> Response:
     """Address of the translation of a file."""
     service, store = service_of(request), _store_of(request)
     limits = service.limits
-    is_admitted = _admit_by_header(request)
-    head = b""
-    with service.upload_memory.opened() as reserve:
-
-        def keep(chunk: bytes) -> None:
-            nonlocal head, is_admitted
-            if not is_admitted and service.keys.digests:
-                head += chunk
-                if len(head) > _BYTES_WITHOUT_KEY:
-                    field = _KEY_FIELD.search(head)
-                    service.admit(request, field[1].decode("utf-8", "replace") if field else None)
-                    is_admitted, head = True, b""
-            reserve(len(chunk))
-
-        max_bytes = limits.max_file_bytes + _BYTES_BESIDE_FILE
-        content = await read_body(request, max_bytes, limits.file_seconds, keep)
-        async with service.upload_memory.parsing:
-            fields = await read_fields(request, content)
-        del content
-        if not is_admitted:
-            service.admit(request, _key_of(fields))
-        body = parsed(FileBody, fields)
-
-        def work(ticket: Ticket) -> FileTranslation:
-            return translate_file(service, store, body, ticket)
-
-        translation = await service.run(request, work, limits.file_seconds)
+    if media_type(request) != "multipart/form-data":
+        raise RequestError("send a form with a file (Content-Type: multipart/form-data)", 415)
+    body = parsed(FileBody, await content_of(request, limits.max_file_bytes + _BYTES_BESIDE_FILE, limits.file_seconds))
+    translation = await service.run(request, partial(translate_file, service, store, body), limits.file_seconds)
     service.metrics.files.inc()
     token = store.add(translation.path, translation.name)
     answer: dict[str, Any] = {"translatedFileUrl": str(request.url_for("download", token=token))}
@@ -173,15 +143,12 @@ async def translate_upload(request: Request) -> Response:
 
 
 async def download(request: Request) -> Response:
-    """A translated file."""
-    stored = _store_of(request).get(request.path_params["token"])
-    disposition = f"attachment; filename*=UTF-8''{quote(stored.name, safe='')}"
-    headers = {"Content-Disposition": disposition}
-    return FileResponse(stored.path, media_type="application/octet-stream", headers=headers)
+    path, name = _store_of(request).get(request.path_params["token"])
+    headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
+    return FileResponse(path, media_type="application/octet-stream", headers=headers)
 
 
 def service_of(request: Request) -> Service:
-    """Service of the application."""
     service: Service = request.app.state.service
     return service
 
@@ -191,30 +158,34 @@ def _store_of(request: Request) -> FileStore:
     return store
 
 
-async def content_of(request: Request) -> bytes | dict[str, Any]:
-    """Body of a request with texts, as JSON or as the fields of a form, after the key was checked."""
-    service = service_of(request)
-    is_admitted = _admit_by_header(request)
-    content = await read_body(request, service.limits.max_body_bytes, service.limits.body_seconds)
-    is_form = media_type(request) in ("application/x-www-form-urlencoded", "multipart/form-data")
-    fields = await read_fields(request, content) if is_form else parsed(KeyBody, content).model_dump()
-    if not is_admitted:
-        service.admit(request, _key_of(fields))
-    if any(isinstance(value, Upload) for value in fields.values()):
-        raise RequestError("a file is sent to /translate_file; this path takes text")
-    return fields if is_form else content
+async def content_of(request: Request, max_bytes: int = 0, seconds: float = 0.0) -> bytes | dict[str, Any]:
+    """Body of a request, as JSON or as the fields of a form, by default with the limits of texts.
 
-
-def _admit_by_header(request: Request) -> bool:
-    """Admit a client by the key in the header `Authorization` or in the query, if there is one, before it sends more.
-
-    Returns False if the key may be in the body. Raises RequestError for a wrong key.
+    The client is admitted by the key in the header `Authorization` or in the query, before it sends more, or else by
+    the key in the body. Raises RequestError for a wrong key.
     """
-    key = key_of(request)
-    if key is None:
-        return False
-    service_of(request).admit(request, key)
-    return True
+    service = service_of(request)
+    limits, is_admitted = service.limits, False
+
+    def admit(key: str | None) -> None:
+        nonlocal is_admitted
+        if not is_admitted:
+            service.admit(request, key)
+            is_admitted = True
+
+    def check(num_bytes: int, fields: Mapping[str, Any]) -> None:
+        if num_bytes > _BYTES_WITHOUT_KEY and service.keys.digests:
+            admit(_key_of(fields))
+
+    async def parse(parts: AsyncGenerator[bytes, None]) -> bytes | dict[str, Any]:
+        is_form = media_type(request) in ("application/x-www-form-urlencoded", "multipart/form-data")
+        content = await read_fields(request, parts, check) if is_form else b"".join([part async for part in parts])
+        admit(_key_of(content if isinstance(content, dict) else parsed(KeyBody, content).model_dump()))
+        return content
+
+    if (key := key_of(request)) is not None:
+        admit(key)
+    return await read_body(request, max_bytes or limits.max_body_bytes, seconds or limits.body_seconds, parse)
 
 
 def key_of(request: Request) -> str | None:

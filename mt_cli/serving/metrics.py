@@ -30,7 +30,6 @@ class Metrics:
         self.models = Gauge("mt_model_info", "Models.", ["model", "source", "target", "engine"], registry=registry)
 
     def count_batch(self, num_rows: int, num_tokens: int, seconds: float) -> None:
-        """Count a batch of the scheduler."""
         self.batch_rows.observe(num_rows)
         self.source_tokens.inc(num_tokens)
         self.search_seconds.inc(seconds)
@@ -40,5 +39,4 @@ class Metrics:
         Gauge(name, text, registry=self._registry).set_function(value)
 
     def exposition(self) -> bytes:
-        """All values as text."""
         return generate_latest(self._registry)

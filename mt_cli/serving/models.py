@@ -85,10 +85,6 @@ class ServedModel:
     updated_at: datetime
     """Time at which the weights were written."""
 
-    def tag(self, direction: Direction) -> str | None:
-        """Tag that asks for a direction; None if the model needs none."""
-        return tag_of_direction(self.translator.tagging, direction)
-
 
 def _loaded(source: Source, name: str) -> ServedModel:
     """Load a model in a thread that ends with it.
@@ -198,11 +194,9 @@ class Models:
         return {code: [target for target in dict.fromkeys(reached[code]) if target != code] for code in direct}
 
     def for_clients(self, direction: Direction) -> Direction:
-        """Direction with the codes for clients."""
-        return Direction(self.client_code(direction.source), self.client_code(direction.target))
+        return Direction(*(self.codes[code] for code in direction))
 
     def directions_of(self, model: ServedModel) -> list[Direction]:
-        """Directions of one model, with the codes for clients."""
         return list(dict.fromkeys(map(self.for_clients, model.directions)))
 
     def languages(self) -> list[str]:
@@ -261,16 +255,12 @@ class Models:
             return f"{source:.40} to {target:.40} is not supported"
         return f"{code:.40} is not supported"
 
-    def client_code(self, code: str) -> str:
-        """Code for clients of a code of a run."""
-        return self.codes.get(code, code)
-
 
 def _matches(code: str | None, language: str, codes: dict[str, str]) -> int:
     """How well a code of a request fits a language of a run: 0 not at all, 1 the language, 2 exactly or any."""
     if code is None:
         return 2
-    if _plain(code) in (_plain(language), _plain(codes.get(language, language))):
+    if _plain(code) in (_plain(language), _plain(codes[language])):
         return 2
     return int(primary(code) == primary(language))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,26 +10,29 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mt_cli.corpus.languages import language_name
+from mt_cli.corpus.protected_text import UNPROTECTED
 from mt_cli.documents.document import Document
+from mt_cli.documents.translate import Job
 from mt_cli.serving.bodies import TranslateBody, media_type, parsed
-from mt_cli.serving.described import described
 from mt_cli.serving.errors import Answer, RequestError
 from mt_cli.serving.files import SUFFIXES
 from mt_cli.serving.libretranslate import content_of, service_of
 from mt_cli.serving.models import Route, ServedModel, SplitScore, is_right_to_left
 from mt_cli.serving.scheduling import Ticket
-from mt_cli.serving.service import Service
-from mt_cli.serving.texts import plain_text, read_texts, translations
-from mt_cli.translation.texts import TextTranslation
+from mt_cli.serving.service import Service, plain_text, read_texts, translations
+from mt_cli.translation.drafts import Draft, lost_spans
+from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks
+from mt_cli.translation.lines import Translation
+from mt_cli.translation.sentences import units
+from mt_cli.translation.texts import Sentence, TextTranslation
 
 
 async def models(request: Request) -> Response:
-    """Models with their directions and scores, languages, and limits."""
     service = service_of(request)
     limits = service.limits
     return Answer(
         {
-            "models": [_described(service, model) for model in service.models.models],
+            "models": [_description(service, model) for model in service.models.models],
             "languages": [
                 {"code": code, "name": language_name(code), "right_to_left": is_right_to_left(code)}
                 for code in service.models.languages()
@@ -43,7 +47,7 @@ async def models(request: Request) -> Response:
     )
 
 
-def _described(service: Service, model: ServedModel) -> dict[str, Any]:
+def _description(service: Service, model: ServedModel) -> dict[str, Any]:
     directions = service.models.directions_of(model)
     return {
         "name": model.name,
@@ -96,3 +100,91 @@ def _translations(
         return [{"text": item.text(), "lost_spans": item.lost_spans} for item in items]
     sentences = described(split, job, body.alternatives, body.details)
     return [{"text": item.text(), "sentences": of_text} for item, of_text in zip(split, sentences, strict=True)]
+
+
+def described(
+    texts: Sequence[TextTranslation], job: Job | None, num_alternatives: int, with_details: bool
+) -> list[list[dict[str, Any]]]:
+    """Sentences of each text, with up to `num_alternatives` other translations."""
+    distinct = {
+        row.text: draft for text in texts for row, draft in zip(text.source.sentences, text.drafts, strict=True)
+    }
+    others = {source: _others(draft, num_alternatives) for source, draft in distinct.items()}
+    if with_details and job:
+        items = iter(job.translator.add_details([item for rows in others.values() for _, item in rows]))
+        others = {source: [(text, next(items)) for text, _ in rows] for source, rows in others.items()}
+    marks = InlineMarks(PLACEHOLDERS, job.translator.protection if job else UNPROTECTED)
+
+    def sentence(row: Sentence, after: str) -> dict[str, Any]:
+        draft = distinct[row.text]
+        return {
+            "source": {"text": row.text, "before": row.before, "after": after},
+            "target": {"text": draft.text, "before": row.target_before, "after": after},
+            "is_too_long": draft.item is not None and draft.item.is_too_long,
+            "unknown_words": list(dict.fromkeys(draft.item.unknown_words if draft.item else ())),
+            **_translation(row.text, draft, marks),
+            "alternatives": [
+                {"text": text} | _translation(row.text, Draft(text, item=item), marks)
+                for text, item in others[row.text]
+            ],
+        }
+
+    return [
+        [sentence(row, text.source.after if row is text.source.sentences[-1] else "") for row in text.source.sentences]
+        for text in texts
+    ]
+
+
+def _others(draft: Draft, number: int) -> list[tuple[str, Translation]]:
+    """Up to `number` other translations of a sentence, best first, each with one hypothesis."""
+    if draft.item is None:
+        return []
+    ranks = {text: draft.item.at_rank(rank) for rank, text in reversed([*enumerate(draft.others, start=1)])}
+    return [(text, ranks[text]) for text in dict.fromkeys(draft.others) if text != draft.text][:number]
+
+
+def _translation(source: str, draft: Draft, marks: InlineMarks) -> dict[str, Any]:
+    item = draft.item
+    described = {
+        "score": _rounded(item.score) if item else None,
+        "lost_spans": lost_spans(source, draft, marks),
+        "reordered_spans": list(item.reordered_spans) if item else [],
+    }
+    return described | (_details(source, draft.text, item) if item and item.details else {})
+
+
+def _details(source: str, target: str, item: Translation) -> dict[str, Any]:
+    assert item.details is not None
+    source_words, target_words = _words(source, item.plain), _words(target, item.text)
+    return {
+        "source_words": source_words,
+        "target_words": target_words,
+        "alignment": [
+            (source, target)
+            for source, target in item.details.word_alignment
+            if source < len(source_words) and target < len(target_words)
+        ],
+        "confidence": [_rounded(math.exp(score)) for score in item.details.word_scores[: len(target_words)]],
+        "source_tokens": item.details.source_tokens,
+        "tokens": item.details.tokens,
+        "token_scores": list(map(_rounded, item.details.token_scores)),
+    }
+
+
+def _words(text: str, plain: str) -> list[tuple[int, int]]:
+    """Start and end in a text of each word of the same text without marks, up to the first one that a mark divides."""
+    if text == plain:
+        return units(text)
+    words, place = [], 0
+    for start, end in units(plain):
+        first = text.find(plain[start:end], place)
+        if first < 0:
+            break
+        place = first + end - start
+        words.append((first, place))
+    return words
+
+
+def _rounded(value: float) -> float | None:
+    """Value with four decimals; None, which JSON can say, if it is not finite."""
+    return round(value, 4) if math.isfinite(value) else None

@@ -62,7 +62,6 @@ _POSTS: dict[str, tuple[str, type[BaseModel]]] = {
 
 
 def openapi(limits: Limits) -> dict[str, Any]:
-    """Description of all paths."""
     paths: dict[str, Any] = {path: {"get": _operation(path, summary)} for path, summary in _GETS.items()}
     paths["/download_file/{name}"]["get"]["parameters"] = [
         {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
@@ -76,21 +75,18 @@ def openapi(limits: Limits) -> dict[str, Any]:
     form = {"required": True, "content": {"multipart/form-data": {"schema": FileBody.model_json_schema()}}}
     summary = f"Translate a file of at most {limits.max_file_bytes:,} bytes: {', '.join(SUFFIXES)}."
     paths["/translate_file"] = {"post": _operation("/translate_file", summary) | {"requestBody": form}}
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "mt serve", "version": "1", "description": _limits(limits)},
-        "paths": paths,
-        "components": {"securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
-        "security": [{}, {"key": []}],
-    }
-
-
-def _limits(limits: Limits) -> str:
-    return (
+    description = (
         f"A request has at most {limits.max_texts:,} texts with {limits.max_characters:,} characters in all, and "
         f"{limits.max_alternatives:,} alternatives. Where keys are needed, send one as `Authorization: Bearer KEY`, or "
         "as `api_key` in the body."
     )
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "mt serve", "version": "1", "description": description},
+        "paths": paths,
+        "components": {"securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
+        "security": [{}, {"key": []}],
+    }
 
 
 def _operation(path: str, summary: str) -> dict[str, Any]:

@@ -11,8 +11,9 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_all_start_methods, get_context, parent_process
@@ -30,8 +31,43 @@ from mt_cli.serving.scheduling import Ticket
 _CONTEXT = get_context("forkserver") if "forkserver" in get_all_start_methods() else get_context("spawn")
 _CONTEXT.set_forkserver_preload([__name__])
 _SECONDS_BETWEEN_LOOKS = 0.2
+_DOCUMENT_BYTES = 2**22
+"""Bytes of the documents that are worked on at once; a larger one is worked on alone. Each takes up to 60 times as much
+memory."""
+_LEAST_BYTES = 2**19
+"""Bytes that a document counts as at least: the process that works on it needs some memory, too."""
 _ROWS_AT_ONCE = 512
 """Rows of a search that are sent at once; unpickling them takes the server some milliseconds."""
+
+
+class Documents:
+    """Documents that threads work on: small ones together, a large one alone, first come, first served."""
+
+    def __init__(self) -> None:
+        self._free = _DOCUMENT_BYTES
+        self._queue: deque[Ticket] = deque()
+        self._condition = threading.Condition()
+
+    @contextmanager
+    def turn(self, num_bytes: int, ticket: Ticket) -> Iterator[None]:
+        """Wait until a document of this unpacked size can be worked on; raises RequestCancelled."""
+        num_bytes = min(max(num_bytes, _LEAST_BYTES), _DOCUMENT_BYTES)
+        with self._condition:
+            self._queue.append(ticket)
+            try:
+                while self._queue[0] is not ticket or self._free < num_bytes:
+                    ticket.check()
+                    self._condition.wait(_SECONDS_BETWEEN_LOOKS)
+                self._free -= num_bytes
+            finally:
+                self._queue.remove(ticket)
+                self._condition.notify_all()
+        try:
+            yield
+        finally:
+            with self._condition:
+                self._free += num_bytes
+                self._condition.notify_all()
 
 
 class Server:
@@ -74,23 +110,13 @@ class RemoteEngine(RelayedEngine):
         return [row for block in blocks for row in self.server.ask("compute", self.number, method, block, *options)]
 
 
-class Engines:
-    """Engines of the jobs that were sent to a process."""
-
-    def __init__(self) -> None:
-        self._engines: list[Engine] = []
-
-    def sent(self, job: Job | None) -> Job | None:
-        """Copy of a job for a process."""
-        if job is None:
-            return None
-        self._engines.append(job.translator.engine)
-        engine = RemoteEngine(len(self._engines) - 1)
-        return replace(job, translator=job.translator.with_engine(engine), then=self.sent(job.then))
-
-    def compute(self, number: int, method: str, *arguments: Any) -> Any:
-        """Answer to the question of a `RemoteEngine`."""
-        return getattr(self._engines[number], method)(*arguments)
+def sent(job: Job | None, engines: list[Engine]) -> Job | None:
+    """Copy of a job for a process, whose engines are numbered by their places in `engines`."""
+    if job is None:
+        return None
+    engines.append(job.translator.engine)
+    engine = RemoteEngine(len(engines) - 1)
+    return replace(job, translator=job.translator.with_engine(engine), then=sent(job.then, engines))
 
 
 def start_processes() -> None:

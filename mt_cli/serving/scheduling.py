@@ -7,14 +7,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
-from torch import Tensor
-
-from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding.engine import Engine, ForcedDecoding, Ids, Sentence
-from mt_cli.decoding.search import Hypothesis
+from mt_cli.decoding.engine import Engine, RelayedEngine
 from mt_cli.serving.errors import RequestCancelled
 
 _FORCED_BATCH_TOKENS = 2048
@@ -29,7 +24,6 @@ class Ticket:
         self.is_cancelled = False
 
     def check(self) -> None:
-        """Raise RequestCancelled if the request is cancelled."""
         if self.is_cancelled:
             raise RequestCancelled
 
@@ -194,34 +188,24 @@ class Scheduler:
 
 
 @dataclass(frozen=True)
-class BatchedEngine:
-    """Engine whose calls are computed together with the calls of other requests; see `Engine`."""
+class BatchedEngine(RelayedEngine):
+    """Engine whose calls are computed together with the calls of other requests.
+
+    The results are those of a call alone, but for rounding.
+    """
 
     engine: Engine
     scheduler: Scheduler
     ticket: Ticket
 
-    def search(
-        self, sentences: Sequence[Sentence], decoding: DecodingConfig, num_best: int = 1
-    ) -> list[list[Hypothesis]]:
-        """See `Engine`. The results are those of a search alone, but for rounding."""
-        search = partial(self.engine.search, decoding=decoding, num_best=num_best)
-        key = (id(self.engine), "search", decoding.model_dump_json(), num_best)
-        num_beams = max(decoding.beam_size, num_best)
-        lengths = [len(sentence.ids) + 1 for sentence in sentences]
-        return self._call(key, search, list(sentences), lengths, max(1, decoding.batch_tokens // num_beams))
-
-    def force_decode(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
-        """See `Engine`."""
-        return self._of_pairs("force_decode", self.engine.force_decode, pairs)
-
-    def attend(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Tensor]:
-        """See `Engine`."""
-        return self._of_pairs("attend", self.engine.attend, pairs)
-
-    def _of_pairs(self, name: str, compute: Callable[[Any], Any], pairs: Sequence[tuple[Ids, Ids]]) -> list[Any]:
-        lengths = [max(map(len, pair)) + 1 for pair in pairs]
-        return self._call((id(self.engine), name), compute, list(pairs), lengths, _FORCED_BATCH_TOKENS)
-
-    def _call(self, key: Hashable, compute: Callable[[Any], Any], *rows_and_limit: Any) -> list[Any]:
-        return self.scheduler.call(self.ticket, key, compute, *rows_and_limit)
+    def compute(self, method: str, rows: Sequence[Any], *options: Any) -> list[Any]:
+        if method == "search":
+            decoding, num_best = options
+            lengths = [len(sentence.ids) + 1 for sentence in rows]
+            batch_tokens = max(1, decoding.batch_tokens // max(decoding.beam_size, num_best))
+        else:
+            lengths, batch_tokens = [max(map(len, pair)) + 1 for pair in rows], _FORCED_BATCH_TOKENS
+        key, work = (id(self.engine), method, *map(str, options)), getattr(self.engine, method)
+        return self.scheduler.call(
+            self.ticket, key, lambda some: work(some, *options), list(rows), lengths, batch_tokens
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,21 +15,23 @@ from starlette.requests import ClientDisconnect, Request
 
 from mt_cli.advice.recognition import are_near, rank_languages
 from mt_cli.corpus.languages import language_name, primary
-from mt_cli.documents.document import MAX_BYTES, Options
-from mt_cli.documents.translate import Job
-from mt_cli.errors import MtError
+from mt_cli.documents.document import MAX_BYTES, Document, Options
+from mt_cli.documents.html import html_document
+from mt_cli.documents.translate import Job, TranslatedDocument, translate_texts, translated_documents
+from mt_cli.errors import InputError, MtError
 from mt_cli.serving.access import Keys, Rates, client_of
 from mt_cli.serving.errors import RequestCancelled, RequestError
 from mt_cli.serving.metrics import Metrics
-from mt_cli.serving.models import AUTO, Direction, Models, Route
-from mt_cli.serving.processes import start_processes
-from mt_cli.serving.resources import RETRY_SECONDS, Documents, UploadMemory
+from mt_cli.serving.models import AUTO, Direction, Models, Route, tag_of_direction
+from mt_cli.serving.processes import Documents, start_processes
 from mt_cli.serving.scheduling import BatchedEngine, Scheduler, Ticket
+from mt_cli.translation.inline_tags import LIKE_TAG
+from mt_cli.translation.texts import TextTranslation
 
 T = TypeVar("T")
 _ASCII_OF_CHARACTER = 6
 """Most bytes of a character in JSON, `\\u00e4`."""
-_BYTES_BESIDE_TEXT = 2**16
+_BYTES_BESIDE_TEXT, _RETRY_SECONDS = 2**16, 10
 _TURN_SECONDS = 0.0005
 """Longest turn of a thread, 5 ms by default. A request needs some ten, and waits for others before each of them."""
 _CERTAIN = 0.5
@@ -58,7 +60,6 @@ class Limits:
 
     @property
     def max_body_bytes(self) -> int:
-        """Bytes of a request with texts."""
         return _ASCII_OF_CHARACTER * self.max_characters + _BYTES_BESIDE_TEXT
 
 
@@ -78,15 +79,14 @@ class Service:
     """Name of the server to show people."""
     search: Mapping[str, Any] = field(default_factory=dict)
     """Options of the section `decoding`, such as `beam_size`."""
-    max_wait_seconds: float = 0.005
     logs_requests: bool = False
     metrics: Metrics = field(default_factory=Metrics)
 
     def __post_init__(self) -> None:
-        self.scheduler = Scheduler(self.max_wait_seconds, self.metrics.count_batch)
+        self.scheduler = Scheduler(on_batch=self.metrics.count_batch)
         self._executor = ThreadPoolExecutor(self.limits.max_requests, "request")
         self.num_running = 0
-        self.upload_memory, self.documents = UploadMemory(), Documents()
+        self.documents = Documents()
         self.metrics.show("mt_requests_running", "Requests that are worked on or wait.", lambda: self.num_running)
         waiting = "Source tokens of sentences that wait."
         self.metrics.show("mt_waiting_source_tokens", waiting, lambda: self.scheduler.num_waiting_tokens)
@@ -121,7 +121,7 @@ class Service:
         client closes its connection (ClientDisconnect), the ticket is cancelled, at which the work stops.
         """
         if self.num_running >= self.limits.max_requests:
-            raise RequestError("the server is busy; try again later", 429, RETRY_SECONDS)
+            raise RequestError("the server is busy; try again later", 429, _RETRY_SECONDS)
         ticket = Ticket()
         self.num_running += 1
 
@@ -150,7 +150,6 @@ class Service:
         self.num_running -= 1
 
     def check_texts(self, texts: list[str], num_alternatives: int) -> None:
-        """Raise RequestError for too many texts, characters or alternatives."""
         limits, num_characters = self.limits, sum(map(len, texts))
         if len(texts) > limits.max_texts:
             raise RequestError(f"{len(texts):,} texts are more than {limits.max_texts:,}", 413)
@@ -168,7 +167,10 @@ class Service:
         """
         job = None
         for choice in reversed(route.choices):
-            model, search = choice.model, {**self.search, "tag": choice.model.tag(choice.direction)}
+            model, search = (
+                choice.model,
+                {**self.search, "tag": tag_of_direction(choice.model.translator.tagging, choice.direction)},
+            )
             translator = model.translator.with_engine(BatchedEngine(model.translator.engine, self.scheduler, ticket))
             search |= options if len(route.choices) == 1 else {}
             job = Job(translator, search, Options(choice.direction), then=job)
@@ -225,6 +227,39 @@ class Service:
         served = {primary(code): code for code in reversed(self.models.languages())}
         ranked = rank_languages(text[:DETECTED_CHARACTERS])
         return [(served.get(code, code), share) for code, share in ranked] or [(next(iter(served.values())), 0.0)]
+
+
+def read_texts(texts: Sequence[str], kind: str) -> Sequence[str | Document]:
+    """Texts, or pages if they are `html`; raises RequestError if a tag is cut off."""
+    try:
+        return [html_document(text) if kind == "html" else text for text in texts]
+    except InputError as error:
+        raise RequestError(str(error)) from None
+
+
+def plain_text(text: str | Document) -> str:
+    """A text, or the texts of a document without tags."""
+    if isinstance(text, str):
+        return text
+    return LIKE_TAG.sub(" ", "\n".join(text for unit in text.units for text in unit.texts))
+
+
+def translations(
+    job: Job | None, texts: Sequence[str | Document], ticket: Ticket
+) -> Sequence[TextTranslation] | Sequence[TranslatedDocument]:
+    """Translations of texts or of pages, all in one search. Without a job, they stay as they are."""
+
+    def unless_cancelled() -> Iterator[str]:
+        for text in plain:
+            ticket.check()
+            yield text
+
+    plain = [text for text in texts if isinstance(text, str)]
+    pages = [text for text in texts if isinstance(text, Document)]
+    if not pages:
+        return translate_texts(job, unless_cancelled())
+    kept = [TranslatedDocument(page.content.encode()) for page in pages]
+    return translated_documents(pages, "html", job) if job else kept
 
 
 async def _disconnected(request: Request) -> None:

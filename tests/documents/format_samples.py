@@ -206,7 +206,7 @@ TSV = 'kept\ttext\n1\tword "word"\n2\t"word\n\n3\t  \n'
 SPREADSHEET = 'kept\ttext\n"kept ""kept"""\t"word ""word"""\n2\tword\n'
 JSON = """{
   "kept" : "word \\"word\\"",
-\t"kept 2": {"kept": ["word ", "", 1, null, "100 %", "\\/ word"], "kept 3": "word\\nword"},
+\t"kept 2": {"kept": ["word ", "", 1, null, "100 %", "/ word"], "kept 3": "word\\nword"},
   "kept": "word"   }
 """
 PROPERTIES = """# kept = kept \\
@@ -215,8 +215,7 @@ PROPERTIES = """# kept = kept \\
 kept: word
 kept word
 kept\\ \\=kept=word
-kept = word word word \\
-       #word word
+kept = word #word word
 escaped=Caf\\u00E9\\n\\tword
 empty=
 number=12

@@ -99,26 +99,6 @@ def test_links_fields_breaks_and_pictures_stay(tmp_path):
         assert f"{{{WORD}}}r" not in [child.tag for element in root.iter(f"{{{WORD}}}r") for child in element]
 
 
-BEGIN, SEPARATE, END = map(field, ("begin", "separate", "end"))
-
-
-@pytest.mark.parametrize(
-    ("link", "is_text"),
-    [
-        (BEGIN + instruction("HYPER") + instruction("LINK a") + SEPARATE + bold("book") + END, True),
-        (f'<w:fldSimple w:instr=" HYPERLINK a">{run("book")}</w:fldSimple>', True),
-        (BEGIN + instruction(" PAGE ") + SEPARATE + run("book") + END, False),
-        (BEGIN + instruction("HYPERLINK a") + SEPARATE + END, False),
-    ],
-)
-def test_the_text_of_a_link_in_a_field_is_text(tmp_path, link, is_text):
-    document = read_word(tmp_path, run("reads a ") + link + run(" now"))
-    assert ("book" in texts_of(document)[0][0]) == is_text
-    result = written(document, lambda text: text.replace("reads", "liest"))
-    assert plain(result) == plain(document.content.split("\0")[0]).replace("reads", "liest")
-    assert result.count("HYPER") == document.content.count("HYPER")
-
-
 def test_a_field_over_several_paragraphs_is_counted_and_stays(tmp_path):
     document = read_word(tmp_path, field("begin") + run("a"), run("b") + field("end"), run("c"))
     assert texts_of(document) == [("c",)] and document.counts == {"paragraphs in fields": 2}

@@ -4,7 +4,6 @@ import io
 import json
 import os
 import re
-import resource
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -230,18 +229,6 @@ def test_an_export_is_in_its_folder_and_nowhere_else(mt, trained, tmp_path, monk
     mode = (tmp_path / "a").stat().st_mode & 0o777
     assert made.stat().st_mode & 0o777 == mode
     assert {path.stat().st_mode & 0o777 for path in made.iterdir()} == {mode & 0o666}
-
-
-@both_formats
-def test_a_full_disk_leaves_nothing_of_an_export(mt, trained, tmp_path, kind):
-    former = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, former[1]))
-    try:
-        status, _, err = mt("export", "--run", trained, "--format", kind, "--output", "a/b/model")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, former)
-    assert status == 1 and "a/b/model: " in err
-    assert [path for path in (tmp_path / "a").rglob("*") if path.name != "b"] == []
 
 
 @pytest.mark.parametrize("key", [None, "tags", "max_tokens", "decoding", "source_language"])

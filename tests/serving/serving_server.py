@@ -1,6 +1,7 @@
 """A server in this process, and a client for it."""
 
 import asyncio
+import io
 import json
 import socket
 import threading
@@ -8,6 +9,7 @@ import time
 import urllib.error
 import urllib.request
 import uuid
+import zipfile
 from contextlib import contextmanager
 
 import uvicorn
@@ -75,6 +77,14 @@ def form(**fields):
 def file_form(name, content, **fields):
     """Body and header of a form that asks for the translation of a file."""
     return form(**({"source": "en", "target": "xx"} | fields), file=(name, content))
+
+
+def archive_of(content):
+    """A Word document with this content of its main part."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("word/document.xml", content)
+    return file.getvalue()
 
 
 def raw_socket(server):

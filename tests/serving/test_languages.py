@@ -5,7 +5,7 @@ import zipfile
 
 import pytest
 from fake_model import KnownSentences, known_models
-from serving_server import file_form, form, running
+from serving_server import archive_of, file_form, form, running
 
 from mt_cli.config.tags import Tagging
 from mt_cli.serving.models import Direction, Models, ServedModel, Source
@@ -36,11 +36,7 @@ def server():
 
 
 def docx(text):
-    content = f'<w:document xmlns:w="w"><w:body><w:p><w:r><w:t>{text}</w:t></w:r></w:p></w:body></w:document>'
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("word/document.xml", content)
-    return file.getvalue()
+    return archive_of(f'<w:document xmlns:w="w"><w:body><w:p><w:r><w:t>{text}</w:t></w:r></w:p></w:body></w:document>')
 
 
 @pytest.mark.parametrize("text", [GERMAN, f"<p title='{GERMAN}'>{GERMAN}</p>"])

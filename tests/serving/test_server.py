@@ -1,6 +1,7 @@
 """Answers of the server: texts, details, files, languages and descriptions, by the interfaces that it has."""
 
 import html
+import io
 import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -157,14 +158,14 @@ def test_files_make_room_vanish_and_end_with_the_store(monkeypatch):
     store = FileStore()
 
     def add(content):
-        written(path := store.path(".txt"), content)
+        written(path := store.path(".txt"), io.BytesIO(content))
         return store.add(path, "a.txt")
 
     tokens = [add(b"text") for _ in range(5)]
-    paths = [store.get(token).path for token in tokens[2:]]
+    paths = [store.get(token)[0] for token in tokens[2:]]
     assert sorted(paths[0].parent.iterdir()) == sorted(paths)
     shutil.rmtree(paths[0].parent)  # As systems do with temporary folders that nobody uses.
-    assert store.get(add(b"more")).path.read_bytes() == b"more"
+    assert store.get(add(b"more"))[0].read_bytes() == b"more"
     for token in tokens:
         with pytest.raises(RequestError, match="no such file"):
             store.get(token)
