@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
-from html import unescape
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
 from mt_cli.corpus.formats.inline_codes import text_of_segment
-from mt_cli.corpus.formats.xml_elements import Found, elements, text_of
+from mt_cli.corpus.formats.xml_elements import Found, elements
 from mt_cli.corpus.read_report import ReadReport
 from mt_cli.corpus.rows import Row
 from mt_cli.corpus.varieties import variety_of
 from mt_cli.errors import CorpusError
 
-_LANGUAGE = re.compile(r"<tuv\s(?:[^<>]*?\s)?(?:xml:)?lang\s*=\s*[\"']([^\"'<>]*)")
 _XML_LANG = "http://www.w3.org/XML/1998/namespace}lang"
 _DRAFTS = frozenset(("new", "initial"))
 _MACHINE = frozenset(("mt-suggestion", "leveraged-mt"))
@@ -28,7 +25,7 @@ def read_tmx(path: Path, codes: tuple[str, str], report: ReadReport) -> Iterator
     for line, unit, _ in elements(path, ("tu",)):
         texts = dict[str, str]()
         for variant in unit:
-            variety = variety_of(variant.get(_XML_LANG) or variant.get("lang") or "") if variant.tag == "tuv" else ""
+            variety = variety_of(_code_of(variant))
             segment = variant.find("seg") if variety in sides and variety not in texts else None
             if segment is not None:
                 texts[variety], dropped = text_of_segment(segment)
@@ -37,13 +34,14 @@ def read_tmx(path: Path, codes: tuple[str, str], report: ReadReport) -> Iterator
 
 
 def varieties_in_tmx(path: Path) -> Counter[str]:
-    """Number of segments of each language code in a file, which is not parsed; damage is found when it is read."""
-    counts, rest = Counter[str](), ""
-    for piece in text_of(path):
-        text, bracket, rest = (rest + piece).rpartition("<")
-        counts.update(map(unescape, _LANGUAGE.findall(text)))
-        rest = bracket + rest
-    return counts
+    """Number of segments of each language code in a file; raises CorpusError if it is damaged."""
+    codes = (_code_of(variant) for unit in elements(path, ("tu",)) for variant in unit.element)
+    return Counter(filter(None, codes))
+
+
+def _code_of(variant: Element) -> str:
+    """Language code of a side of a unit; empty for notes and properties."""
+    return (variant.get(_XML_LANG) or variant.get("lang") or "") if variant.tag == "tuv" else ""
 
 
 def read_xliff(path: Path, codes: tuple[str, str], report: ReadReport) -> Iterator[Row]:
