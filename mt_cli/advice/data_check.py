@@ -127,12 +127,9 @@ def shown_pairs(data: Data, config: Config, name: str, number: int, dropped: str
         status = f", dropped: {STATUS_NAMES[statuses[row]]}" if dropped else ""
         lines.append(f"{part.name}, {places[part.name, line]}{status}")
         for label, text, tokenizer in zip(SIDES, sides, data.tokenizers, strict=True):
-            lines += _shown_side(label, text, tokenizer.pieces(text))
+            lines.append(f"  {label}  {shorten(text, 2_000)}")
+            lines.append(f"  tokens  {shorten(' '.join(tokenizer.pieces(text)), 4_000)}")
     return lines
-
-
-def _shown_side(label: str, text: str, tokens: Sequence[str]) -> list[str]:
-    return [f"  {label}  {shorten(text, 2_000)}", f"  tokens  {shorten(' '.join(tokens), 4_000)}"]
 
 
 def _evenly_spread(statuses: NDArray[np.uint8], codes: Sequence[int], number: int) -> NDArray[np.bool_]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -135,16 +134,7 @@ class InvalidJsonError(CorpusError):
     """A file is not JSON, or not of the expected form."""
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Object of JSON; raises ValueError if it has a key twice, because one of the values would be lost."""
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        ((key, _),) = Counter(key for key, _ in pairs).most_common(1)
-        raise ValueError(f"the key {key!r:.60} is twice in one object")
-    return values
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_object)
+_DECODER = json.JSONDecoder()
 
 
 def _objects(path: Path, advice: str) -> Iterator[tuple[int, Any]]:
