@@ -16,7 +16,6 @@ from mt_cli.corpus.cleaning import HELD_OUT, STATUS_CODES, STATUS_NAMES
 from mt_cli.corpus.sources import places_in
 from mt_cli.data.encode import SIDES, SideStatistics
 from mt_cli.data.prepare import Data, notes_on_tags, notes_on_words
-from mt_cli.data.protection import notes_on_spans
 from mt_cli.data.statistics import notes_on_overlap, notes_on_reading, report_on_data
 from mt_cli.errors import InputError
 
@@ -43,7 +42,7 @@ def examine(data: Data, config: Config, problems: Sequence[Finding]) -> dict[str
             *notes.notes_on_leaks(data, config),
             *notes.notes_on_unknown_tokens(data, config),
             *notes.notes_on_texts(data, config),
-            *notes_on_spans(data, config),
+            *notes.notes_on_spans(data, config),
             *(problem.message for problem in problems if problem.is_note),
         ],
         "problems": [asdict(problem) for problem in problems if not problem.is_note],
