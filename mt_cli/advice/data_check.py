@@ -28,11 +28,7 @@ def examine(data: Data, config: Config, problems: Sequence[Finding]) -> dict[str
     return {
         "run": config.name,
         "corpora": rows,
-        "tokens": {
-            name: {side: _token_report(getattr(statistics, side)) for side in SIDES}
-            for name, statistics in data.statistics.items()
-        },
-        "vocabulary": {side: tokenizer.vocab_size for side, tokenizer in zip(SIDES, data.tokenizers, strict=True)},
+        **token_report(data),
         "notes": [
             *notes_on_tags(config),
             *notes_on_words(config),
@@ -49,7 +45,18 @@ def examine(data: Data, config: Config, problems: Sequence[Finding]) -> dict[str
     }
 
 
-def _token_report(counts: SideStatistics) -> dict[str, Any]:
+def token_report(data: Data) -> dict[str, Any]:
+    """Tokens of each corpus and sizes of the vocabularies, as plain values for `format_tokens`."""
+    return {
+        "tokens": {
+            name: {side: _token_counts(getattr(statistics, side)) for side in SIDES}
+            for name, statistics in data.statistics.items()
+        },
+        "vocabulary": {side: tokenizer.vocab_size for side, tokenizer in zip(SIDES, data.tokenizers, strict=True)},
+    }
+
+
+def _token_counts(counts: SideStatistics) -> dict[str, Any]:
     return {
         "num_tokens": counts.num_tokens,
         "tokens_per_sentence": round(counts.tokens_per_sentence, 2),
@@ -62,7 +69,8 @@ def format_examination(report: Mapping[str, Any]) -> Iterator[str]:
     """Lines of the report for people."""
     yield f"{report['run']}\n"
     yield from _format_counts(report["corpora"])
-    yield from _format_tokens(report)
+    yield from format_tokens(report)
+    yield ""
     for note in report["notes"]:
         yield f"note: {note}"
     for problem in report["problems"]:
@@ -88,7 +96,8 @@ def _format_counts(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield ""
 
 
-def _format_tokens(report: Mapping[str, Any]) -> Iterator[str]:
+def format_tokens(report: Mapping[str, Any]) -> Iterator[str]:
+    """Table of tokens, tokens per sentence and unknown tokens of each corpus, then the sizes of the vocabularies."""
     yield f"{'tokens':<20}{'source':>14}{'a sentence':>12}{'unknown':>9}{'target':>16}{'a sentence':>12}{'unknown':>9}"
     for name, sides in report["tokens"].items():
         cells = (
@@ -98,7 +107,6 @@ def _format_tokens(report: Mapping[str, Any]) -> Iterator[str]:
         )
         yield f"  {name:<18}{'  '.join(cells)}"
     yield f"  {'vocabulary':<18}{report['vocabulary']['source']:>14,}{report['vocabulary']['target']:>37,}"
-    yield ""
 
 
 def shown_pairs(data: Data, config: Config, name: str, number: int, dropped: str | None) -> list[str]:

