@@ -11,8 +11,7 @@ from pathlib import Path, PurePath
 from mt_cli.config.sources import FolderSource
 from mt_cli.corpus.formats.table import FORMATS, format_of, names_in
 from mt_cli.corpus.languages import primary
-from mt_cli.corpus.read_report import SKIP_HINT, ReadReport
-from mt_cli.corpus.rows import Languages, Row
+from mt_cli.corpus.rows import SKIP_HINT, Languages, ReadReport, Row
 from mt_cli.corpus.varieties import (
     chosen_varieties,
     contradicts,

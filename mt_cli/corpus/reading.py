@@ -25,8 +25,7 @@ from mt_cli.corpus.cache import Cache, fingerprint
 from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_NAMES, Block, clean, drop_repeated, hold_out
 from mt_cli.corpus.corpus import ROWS_PER_BLOCK, Corpus, SourceRows
 from mt_cli.corpus.dataset import commit_of
-from mt_cli.corpus.read_report import ReadReport
-from mt_cli.corpus.rows import BlankRow, Languages, Pair, Row
+from mt_cli.corpus.rows import BlankRow, Languages, Pair, ReadReport, Row
 from mt_cli.corpus.sources import content_of, in_blocks, names_of, read_rows
 from mt_cli.corpus.text_hashes import Hashes, pair_hashes
 from mt_cli.corpus.varieties import is_same_variety

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from mt_cli.corpus.languages import parsed, primary, script_of
-from mt_cli.corpus.read_report import ReadReport
-from mt_cli.corpus.rows import Languages
+from mt_cli.corpus.rows import Languages, ReadReport
 from mt_cli.errors import CorpusError
 from mt_cli.runtime.console import listed as first_of
 

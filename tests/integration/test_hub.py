@@ -36,7 +36,7 @@ def corpora_of(tmp_path, name):
 READ = """
 import json, time
 from mt_cli.corpus.dataset import read_dataset
-from mt_cli.corpus.read_report import ReadReport
+from mt_cli.corpus.rows import ReadReport
 from mt_cli.config.sources import DatasetSource
 from mt_cli.errors import MtError
 

@@ -20,7 +20,7 @@ from mt_cli.corpus.languages import (
     scripts_of,
     writes_spaces,
 )
-from mt_cli.corpus.read_report import ReadReport
+from mt_cli.corpus.rows import ReadReport
 from mt_cli.corpus.varieties import (
     chosen_varieties,
     is_same_variety,

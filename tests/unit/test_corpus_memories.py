@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mt_cli.config.sources import FolderSource
-from mt_cli.corpus.formats.inline_codes import text_of_segment
-from mt_cli.corpus.read_report import ReadReport
+from mt_cli.corpus.formats.memories import text_of_segment
+from mt_cli.corpus.rows import ReadReport
 from mt_cli.corpus.sources import read_rows
 from mt_cli.errors import CorpusError
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from mt_cli.corpus.columns import columns_of, is_header
 from mt_cli.corpus.lines import LONGEST, read_lines, read_whole_lines
-from mt_cli.corpus.read_report import ReadReport
-from mt_cli.corpus.rows import Columns, Languages, Names, Row
+from mt_cli.corpus.rows import Columns, Languages, Names, ReadReport, Row
 from mt_cli.errors import ColumnError, CorpusError
 
 Record = tuple[int, list[str]]

@@ -13,8 +13,7 @@ from typing import NamedTuple, get_args
 from mt_cli.config.sources import FormatName
 from mt_cli.corpus.formats import delimited, gettext, memories, structured
 from mt_cli.corpus.lines import COMPRESSIONS
-from mt_cli.corpus.read_report import ReadReport
-from mt_cli.corpus.rows import Columns, Languages, Names, Row
+from mt_cli.corpus.rows import Columns, Languages, Names, ReadReport, Row
 from mt_cli.corpus.varieties import chosen_varieties, merged_spellings, plain_code
 from mt_cli.errors import CorpusError
 
