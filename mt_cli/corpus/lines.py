@@ -111,12 +111,8 @@ def decode_lines(file: BinaryIO, name: str) -> Iterator[str]:
 
 
 def count_lines(path: Path) -> int:
-    count, last = 0, b"\n"
     with opened(path) as file:
-        while chunk := file.read(CHUNK_BYTES):
-            count += chunk.count(b"\n")
-            last = chunk[-1:]
-    return count + (last != b"\n")
+        return sum(1 for _ in file)
 
 
 def other_kind(prefix: bytes) -> str | None:
