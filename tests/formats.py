@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from mt_cli.corpus.formats.table import read_file
-from mt_cli.corpus.read_report import ReadReport
+from mt_cli.corpus.rows import ReadReport
 from mt_cli.errors import CorpusError
 
 LANGUAGES = ("en", "it")

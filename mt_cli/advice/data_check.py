@@ -16,7 +16,6 @@ from mt_cli.corpus.cleaning import HELD_OUT, STATUS_CODES, STATUS_NAMES
 from mt_cli.corpus.sources import places_in
 from mt_cli.data.encode import SIDES, SideStatistics
 from mt_cli.data.prepare import Data, notes_on_tags, notes_on_words
-from mt_cli.data.protection import notes_on_spans
 from mt_cli.data.statistics import notes_on_overlap, notes_on_reading, report_on_data
 from mt_cli.errors import InputError
 
@@ -29,11 +28,7 @@ def examine(data: Data, config: Config, problems: Sequence[Finding]) -> dict[str
     return {
         "run": config.name,
         "corpora": rows,
-        "tokens": {
-            name: {side: _token_report(getattr(statistics, side)) for side in SIDES}
-            for name, statistics in data.statistics.items()
-        },
-        "vocabulary": {side: tokenizer.vocab_size for side, tokenizer in zip(SIDES, data.tokenizers, strict=True)},
+        **token_report(data),
         "notes": [
             *notes_on_tags(config),
             *notes_on_words(config),
@@ -43,14 +38,25 @@ def examine(data: Data, config: Config, problems: Sequence[Finding]) -> dict[str
             *notes.notes_on_leaks(data, config),
             *notes.notes_on_unknown_tokens(data, config),
             *notes.notes_on_texts(data, config),
-            *notes_on_spans(data, config),
+            *notes.notes_on_spans(data, config),
             *(problem.message for problem in problems if problem.is_note),
         ],
         "problems": [asdict(problem) for problem in problems if not problem.is_note],
     }
 
 
-def _token_report(counts: SideStatistics) -> dict[str, Any]:
+def token_report(data: Data) -> dict[str, Any]:
+    """Tokens of each corpus and sizes of the vocabularies, as plain values for `format_tokens`."""
+    return {
+        "tokens": {
+            name: {side: _token_counts(getattr(statistics, side)) for side in SIDES}
+            for name, statistics in data.statistics.items()
+        },
+        "vocabulary": {side: tokenizer.vocab_size for side, tokenizer in zip(SIDES, data.tokenizers, strict=True)},
+    }
+
+
+def _token_counts(counts: SideStatistics) -> dict[str, Any]:
     return {
         "num_tokens": counts.num_tokens,
         "tokens_per_sentence": round(counts.tokens_per_sentence, 2),
@@ -63,7 +69,8 @@ def format_examination(report: Mapping[str, Any]) -> Iterator[str]:
     """Lines of the report for people."""
     yield f"{report['run']}\n"
     yield from _format_counts(report["corpora"])
-    yield from _format_tokens(report)
+    yield from format_tokens(report)
+    yield ""
     for note in report["notes"]:
         yield f"note: {note}"
     for problem in report["problems"]:
@@ -89,7 +96,8 @@ def _format_counts(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield ""
 
 
-def _format_tokens(report: Mapping[str, Any]) -> Iterator[str]:
+def format_tokens(report: Mapping[str, Any]) -> Iterator[str]:
+    """Table of tokens, tokens per sentence and unknown tokens of each corpus, then the sizes of the vocabularies."""
     yield f"{'tokens':<20}{'source':>14}{'a sentence':>12}{'unknown':>9}{'target':>16}{'a sentence':>12}{'unknown':>9}"
     for name, sides in report["tokens"].items():
         cells = (
@@ -99,7 +107,6 @@ def _format_tokens(report: Mapping[str, Any]) -> Iterator[str]:
         )
         yield f"  {name:<18}{'  '.join(cells)}"
     yield f"  {'vocabulary':<18}{report['vocabulary']['source']:>14,}{report['vocabulary']['target']:>37,}"
-    yield ""
 
 
 def shown_pairs(data: Data, config: Config, name: str, number: int, dropped: str | None) -> list[str]:
@@ -127,12 +134,9 @@ def shown_pairs(data: Data, config: Config, name: str, number: int, dropped: str
         status = f", dropped: {STATUS_NAMES[statuses[row]]}" if dropped else ""
         lines.append(f"{part.name}, {places[part.name, line]}{status}")
         for label, text, tokenizer in zip(SIDES, sides, data.tokenizers, strict=True):
-            lines += _shown_side(label, text, tokenizer.pieces(text))
+            lines.append(f"  {label}  {shorten(text, 2_000)}")
+            lines.append(f"  tokens  {shorten(' '.join(tokenizer.pieces(text)), 4_000)}")
     return lines
-
-
-def _shown_side(label: str, text: str, tokens: Sequence[str]) -> list[str]:
-    return [f"  {label}  {shorten(text, 2_000)}", f"  tokens  {shorten(' '.join(tokens), 4_000)}"]
 
 
 def _evenly_spread(statuses: NDArray[np.uint8], codes: Sequence[int], number: int) -> NDArray[np.bool_]:

@@ -141,11 +141,8 @@ def begun_with(
         if (value := tree.get("tokenizer", {}).get(key))
     }
     choices = {"tokenizer": spellings} if spellings else {}
-    return tree, replace(decision, choices={**choices, **_of_child(decision.choices)})
-
-
-def _of_child(choices: Choices) -> Choices:
-    return {section: chosen for section, chosen in choices.items() if section in ("training", "decoding")}
+    of_child = {key: decision.choices[key] for key in ("training", "decoding") if key in decision.choices}
+    return tree, replace(decision, choices={**choices, **of_child})
 
 
 def _check_fits(run: Path, parent: Config, destination: str) -> None:

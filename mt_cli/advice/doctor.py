@@ -71,9 +71,7 @@ def _devices() -> Iterator[Finding]:
     if torch.backends.mps.is_available():
         yield Finding("ok", "mps", "available, fp32")
     yield Finding("ok", "cpu", f"{platform.machine()}, {_bf16(torch.device('cpu'))}")
-    if not torch.distributed.is_available():
-        yield Finding("BAD", "processes", "this PyTorch has no torch.distributed, so --devices works with 1 only")
-    elif num_gpus > 1:
+    if num_gpus > 1:
         has_nccl = torch.distributed.is_nccl_available()
         text = f"--devices {num_gpus} uses all GPUs (NCCL)" if has_nccl else "this PyTorch has no NCCL"
         yield _finding(has_nccl, "processes", text, "install a CUDA build, or use one GPU")
@@ -121,7 +119,7 @@ def _storage(directory: Path, runs: Path) -> Iterator[Finding]:
         problem = "cannot be written to" if folder.is_dir() else "is no directory"
         yield Finding("BAD", "directory", f"{folder} {problem}, and runs are kept in ./runs; fix it or go elsewhere")
     if cache.is_dir():
-        text = f"{format_bytes(size_of([cache]))} of prepared corpora in {cache}"
+        text = f"{format_bytes(size_of(cache))} of prepared corpora in {cache}"
         yield Finding("ok", "cache", f"{text}; may be deleted, and is made again when needed")
 
 

@@ -78,7 +78,7 @@ class Facts:
         distinct = f"{self.num_distinct_words:,} distinct words in both languages"
         index = f"distinct-2 {self.diversity:.2f}, from {DATA['diverse_from']:g} on"
         kind = f", diverse text ({index})" if self.is_diverse else ""
-        words = f"{rounded(self.num_target_words):,} target words, {distinct}{kind}"
+        words = f"{float(f'{self.num_target_words:.1e}'):,.0f} target words, {distinct}{kind}"
         return f"{self.num_pairs:,} pairs, {words}, {self.device}"
 
 
@@ -130,8 +130,3 @@ def _diversity(texts: Sequence[str]) -> float:
 
 def _mean_length(texts: Sequence[str]) -> float:
     return max(1.0, fmean(map(len, texts)))
-
-
-def rounded(number: float) -> int:
-    """Number with two significant digits."""
-    return int(float(f"{number:.1e}"))

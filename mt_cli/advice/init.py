@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import mt_cli
 from mt_cli.errors import InputError
 from mt_cli.runtime.console import say
-from mt_cli.runtime.files import refusal
+from mt_cli.runtime.files import write_text
 
 _WAYS = (
     "give a FOLDER, or one of --files SOURCE TARGET, --file FILE, --dataset ID and --example NAME; for a second file "
@@ -165,13 +164,6 @@ def _check_new(path: Path) -> None:
 def _write(path: Path, text: str, has_problems: bool = False) -> Path:
     """Write a new file, or none if an error occurs, and say what to do next."""
     _check_new(path)
-    try:
-        with ExitStack() as removal, path.open("x", encoding="utf-8") as file:
-            removal.callback(path.unlink)
-            file.write(text)
-            file.flush()
-            removal.pop_all()
-    except OSError as error:
-        raise refusal(path, error, "; give another file with --output") from None
+    write_text(path, text)
     say(f"Next:  mt {'data check' if has_problems else 'train'} --config {path}")
     return path

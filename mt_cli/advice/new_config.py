@@ -13,6 +13,7 @@ from mt_cli.advice.decisions import Decision, begun_with, decide, describe, note
 from mt_cli.advice.evaluation_text import evaluation_files_beside, text_for_evaluation
 from mt_cli.advice.forecast import expectation
 from mt_cli.advice.init import Request
+from mt_cli.advice.notes import proposed_kinds
 from mt_cli.advice.problems import find_problems, refuse_processed
 from mt_cli.advice.sides import NAME_COLUMNS, Given, Sides, Tree, resolve_sides, title_of
 from mt_cli.checkpoint.parent import inherited
@@ -26,7 +27,6 @@ from mt_cli.corpus.rows import Languages
 from mt_cli.corpus.sources import read_rows
 from mt_cli.data.encode import SIDES
 from mt_cli.data.prepare import read
-from mt_cli.data.protection import proposed_kinds
 from mt_cli.data.statistics import notes_on_reading
 from mt_cli.errors import ColumnError, CorpusError, InputError
 from mt_cli.exchange.destinations import CHOOSE_FIRST, describe_destinations, note_on_protection, protects_spans

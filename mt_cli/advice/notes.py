@@ -1,10 +1,11 @@
-"""Notes of `mt data check` on texts: spellings, scripts, words, languages and leaks."""
+"""Notes of `mt data check` on texts: spellings, scripts, words, languages, leaks and protected spans."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import regex
@@ -15,11 +16,15 @@ from mt_cli.advice.recognition import other_language_of_texts
 from mt_cli.advice.spellings import mixed_spellings, other_letters
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cleaning import STATUS_CODES
+from mt_cli.corpus.corpus import Corpus
 from mt_cli.corpus.languages import code_with_script, primary, scripts_in, writes_spaces
+from mt_cli.corpus.protected_text import PATTERNS, Protection
 from mt_cli.corpus.rows import Languages, Pair, by_language, untagged
+from mt_cli.corpus.sources import places_in
 from mt_cli.corpus.text_hashes import pair_hashes, seed_of
 from mt_cli.data.encode import SIDES
 from mt_cli.data.prepare import Data, sample, training_pair_hashes
+from mt_cli.runtime.console import listed
 
 _PAIRS_EXAMINED = 200_000
 _MANY_UNKNOWN = 0.1
@@ -35,6 +40,10 @@ _SENTENCES_EXAMINED, _MIN_LETTERS = 2_000, 8
 _MIXED_BY_NATURE = ("ja", "ko")
 _SCRIPT_SHARE = 0.02
 """Share of the sentences in a second script from which on scripts are mixed."""
+_PAIRS_FOR_KINDS, _MIN_PAIRS, _MIN_SHARE, _MIN_MATCHED = 5_000, 10, 0.002, 0.8
+_NEVER_PROPOSED = "numbers"
+"""Numbers are often written in words, or otherwise, in the other language."""
+_NUM_NAMED = 5
 Texts = Mapping[str, Mapping[str, Sequence[str]]]
 """Sentences by corpus and language."""
 
@@ -128,9 +137,9 @@ def notes_on_scripts(texts: Texts) -> Iterator[str]:
         least = max(MIN_SENTENCES, _SCRIPT_SHARE * scripts.total())
         frequent = [(script, number) for script, number in scripts.most_common() if number >= least]
         if len(frequent) > 1:
-            listed = ", ".join(f"{number:,} in {script}" for script, number in frequent)
+            shown = ", ".join(f"{number:,} in {script}" for script, number in frequent)
             yield (
-                f"sentences of {name} in {language} are in several scripts ({listed} of {scripts.total():,}): a model "
+                f"sentences of {name} in {language} are in several scripts ({shown} of {scripts.total():,}): a model "
                 "of both writes either; to keep one, name it in the code of the language "
                 f"({code_with_script(language, frequent[0][0])}), so that corpus.filters.min_script_share drops the "
                 "others; or convert them"
@@ -203,3 +212,59 @@ def _notes_on_new_words(name: str, evaluated: dict[str, list[str]], train: dict[
 
 def _words(text: str) -> list[str]:
     return _WORD.findall(text.lower())
+
+
+class Kind(NamedTuple):
+    """A kind of span in a sample of pairs."""
+
+    name: str
+    num_pairs: int
+    """Number of pairs whose source has such spans."""
+    matched: float
+    """Share of the spans of sources that the targets have, 0 to 1."""
+
+
+def kinds_in(pairs: Sequence[Pair]) -> list[Kind]:
+    """Kinds of span that pairs have on both sides: in enough pairs, and mostly with the same text."""
+    kinds = []
+    for name in (name for name in PATTERNS if name != _NEVER_PROPOSED):
+        protection, num_pairs, num_spans, num_matched = Protection((name,)), 0, 0, 0
+        for source, target in pairs:
+            if spans := _contents_of_spans(protection, source):
+                num_pairs += 1
+                num_spans += spans.total()
+                num_matched += (spans & _contents_of_spans(protection, target)).total()
+        if num_pairs >= max(_MIN_PAIRS, _MIN_SHARE * len(pairs)) and num_matched >= _MIN_MATCHED * num_spans:
+            kinds.append(Kind(name, num_pairs, num_matched / num_spans))
+    return kinds
+
+
+def proposed_kinds(train: Corpus, config: Config) -> tuple[list[Kind], int]:
+    """Kinds of span that `corpus.protect` can name, by a sample of the training pairs; also the size of the sample."""
+    pairs = [pair for _, pair in train.untagged_pairs(sample(train, _PAIRS_FOR_KINDS, config.training.seed))]
+    return kinds_in(pairs), len(pairs)
+
+
+def notes_on_spans(data: Data, config: Config) -> Iterator[str]:
+    """Note pairs of each corpus whose protected spans are not the same on both sides, with places."""
+    protection = Protection.of(config.corpus)
+    for name, corpus in data.corpora.items() if protection else ():
+        mask = sample(corpus, _PAIRS_EXAMINED, config.training.seed)
+        origins = np.repeat([part.name for part in corpus.parts], [part.num_rows for part in corpus.parts])[mask]
+        num_pairs, places = 0, list[tuple[str, int]]()
+        for origin, (number, source, target) in zip(origins.tolist(), corpus.rows(mask), strict=True):
+            spans = [_contents_of_spans(protection, text) for text in (untagged(source, config.corpus.tags), target)]
+            num_pairs += any(spans)
+            if spans[0] != spans[1]:
+                places.append((origin, number))
+        if places:
+            named = places_in(config.corpus, name, places[:_NUM_NAMED])
+            shown = [named.get(place, "") for place in places]  # Only the first ones are named.
+            yield (
+                f"{name}: {len(places):,} of {num_pairs:,} pairs with protected spans have other spans on the target "
+                f"side, which are trained on as text: {listed(shown, _NUM_NAMED)}"
+            )
+
+
+def _contents_of_spans(protection: Protection, text: str) -> Counter[str]:
+    return Counter(text[start:end] for start, end in protection.spans(text))

@@ -232,7 +232,7 @@ def find_spans(name: str, corpus: Corpus, config: CorpusConfig) -> Iterator[Find
     for finding in _joined(findings):
         ends = [(finding.part, number) for number in (finding.first, finding.last)]
         start, end = map(places_in(config, name, ends).__getitem__, ends)
-        is_in_one_file = start == f"line {finding.first:,}"
+        is_in_one_file = start.partition(" ")[2] == f"{finding.first:,}"  # Of a folder, the file is named.
         yield finding if is_in_one_file else replace(finding, text=f"{finding.text} (from {start} to {end})")
 
 

@@ -52,7 +52,8 @@ def _language_by_vote(texts: Sequence[str]) -> str | None:
     if len(lines) < _FEWEST_LINES:
         return None
     chosen = [lines[index * len(lines) // _LINES_EXAMINED] for index in range(_LINES_EXAMINED)]
-    votes = Counter(_identifier().classify(line)[0] for line in dict.fromkeys(chosen))
+    results = map(_identifier().classify, dict.fromkeys(chosen))
+    votes = Counter(label if confidence >= _CONFIDENCE else "und" for label, confidence in results)
     label, count = votes.most_common(1)[0]
     return primary(label) if label not in _NOT_BELIEVED and count >= _AGREEMENT * votes.total() else None
 
@@ -61,24 +62,17 @@ def rank_languages(text: str) -> list[tuple[str, float]]:
     """All languages that `py3langid` knows, the likeliest first, with their probabilities; none without letters."""
     scores = defaultdict[str, float](float)
     if _LETTERS.search(text):
-        for label, score in _ranking().rank(text):
+        for label, score in _identifier().rank(text):
             if label not in _NOT_BELIEVED:
                 scores[primary(label)] += float(score)
     return sorted(scores.items(), key=lambda row: -row[1])
 
 
 @cache
-def _ranking() -> Any:
-    from py3langid.langid import MODEL_FILE, LanguageIdentifier
-
-    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-
-
-@cache
 def _identifier() -> Any:
     from py3langid.langid import MODEL_FILE, LanguageIdentifier  # Its model takes half a second.
 
-    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True, min_confidence=_CONFIDENCE)
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 
 
 def are_near(language: str, second: str) -> bool:

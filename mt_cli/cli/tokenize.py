@@ -35,12 +35,12 @@ def tokenize(
     if config is not None:
         if sentences or run:
             raise InputError("--config reports on a config's tokenizers; use it without sentences and without --run")
+        from mt_cli.advice.data_check import format_tokens, token_report
         from mt_cli.corpus.cache import Cache
-        from mt_cli.data.statistics import describe_tokenizers
         from mt_cli.run.config import prepare_new
 
-        prepared, data, _ = prepare_new(load_config(config, overrides), Cache(RUNS / ".cache", say))
-        return show(*describe_tokenizers(data, prepared))
+        _, data, _ = prepare_new(load_config(config, overrides), Cache(RUNS / ".cache", say))
+        return show(*format_tokens(token_report(data)))
     if not sentences:
         raise InputError("give sentences to tokenize, or --config FILE to train tokenizers and report on them")
     check_no_files(sentences, "give the sentences themselves")

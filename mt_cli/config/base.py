@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Annotated, Any, TypeVar
@@ -14,8 +13,6 @@ WILL_BE_FILLED = {"is_complete": False}
 """Validation context of a config that is not complete: options need not fit together yet, because values of
 another run will replace defaults."""
 _TOO_LARGE = 2**31
-_IN_NO_NAME = re.compile("[\0\ud800-\udc7f\udd00-\udfff]")
-"""NUL and lone surrogates, except those in which Python writes the bytes of names that are not UTF-8."""
 
 
 class Section(BaseModel):
@@ -28,9 +25,6 @@ class Section(BaseModel):
     def _fits_a_machine(cls, value: object) -> object:
         if type(value) is int and abs(value) >= _TOO_LARGE:
             raise ValueError(f"it should be less than {_TOO_LARGE:,}")
-        texts = value if isinstance(value, list | tuple) else [value]
-        if any(isinstance(text, str) and _IN_NO_NAME.search(text) for text in texts):
-            raise ValueError("found a character that no file can have in its name")
         return value
 
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mt_cli.corpus.lines import refuse_devices, unreadable
+from mt_cli.corpus.lines import unreadable
 from mt_cli.errors import CorpusError, InputError
-from mt_cli.runtime.files import new_folder, remove, writing
+from mt_cli.runtime.files import check_regular, new_folder, remove, writing
 
 FORMAT = 12
 """Version of the cache; increase it when the same data gives other content."""
@@ -32,7 +32,7 @@ def fingerprint(*parts: Any) -> str:
 
 def digest_of_file(path: Path) -> str:
     try:
-        refuse_devices(path)
+        check_regular(path)
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:

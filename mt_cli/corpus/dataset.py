@@ -20,8 +20,7 @@ from mt_cli.corpus.cache import digest_of_file
 from mt_cli.corpus.formats.table import names_in, read_file
 from mt_cli.corpus.hub import Repository, download, find_repository, start_client
 from mt_cli.corpus.lines import folder_note
-from mt_cli.corpus.read_report import ReadReport
-from mt_cli.corpus.rows import Languages, Names, Row
+from mt_cli.corpus.rows import Languages, Names, ReadReport, Row
 from mt_cli.errors import ColumnError, CorpusError, one_line
 from mt_cli.runtime.console import say
 

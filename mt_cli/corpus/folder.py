@@ -11,8 +11,7 @@ from pathlib import Path, PurePath
 from mt_cli.config.sources import FolderSource
 from mt_cli.corpus.formats.table import FORMATS, format_of, names_in
 from mt_cli.corpus.languages import primary
-from mt_cli.corpus.read_report import SKIP_HINT, ReadReport
-from mt_cli.corpus.rows import Languages, Row
+from mt_cli.corpus.rows import SKIP_HINT, Languages, ReadReport, Row
 from mt_cli.corpus.varieties import (
     chosen_varieties,
     contradicts,
@@ -21,8 +20,7 @@ from mt_cli.corpus.varieties import (
     nearest_variety,
 )
 from mt_cli.errors import ColumnError, CorpusError
-
-_LISTED = 20
+from mt_cli.runtime.console import listed
 
 
 def files_in_folder(source: FolderSource) -> list[Path]:
@@ -107,15 +105,14 @@ def _catalogues_in(paths: Sequence[Path], target: str, source: FolderSource, rep
     named = Counter(sorted(filter(None, codes.values())))
     nearest = nearest_variety(target, named)
     if nearest is None and len(set(map(primary, named))) > 1:
-        listed = ", ".join([*named][:_LISTED])
-        raise CorpusError(f"{where}: no catalogue is in `{target}`; their headers or names say {listed}")
+        raise CorpusError(f"{where}: no catalogue is in `{target}`; their headers or names say {listed([*named], 20)}")
     others = [code for code in named if nearest is not None and not is_in_same_region(code, nearest)]
     if nearest is None and named:
         report.choices.append(
             f"{where}: the headers or names of the catalogues say {', '.join(named)}; read as `{target}`"
         )
     elif nearest is not None and (others or contradicts(target, nearest)):
-        listed = ", ".join(f"{code} ({named[code]:,})" for code in others[:_LISTED])
-        rest = f"; catalogues not read: {listed}" if others else ""
+        counts = listed([f"{code} ({named[code]:,})" for code in others], 20)
+        rest = f"; catalogues not read: {counts}" if others else ""
         report.choices.append(f"{where}: `{target}` is read from catalogues in {nearest}{rest}")
     return [path for path in paths if codes[path] not in others]

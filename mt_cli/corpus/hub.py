@@ -10,13 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, Literal
 
-from mt_cli.errors import InputError, MtError
+from mt_cli.errors import InputError, MtError, one_line
 from mt_cli.runtime.console import has_bars, say
-from mt_cli.runtime.files import check_free_disk, format_bytes, writing
+from mt_cli.runtime.files import format_bytes, writing
 
 Kind = Literal["dataset", "model"]
 _NOTICE_BYTES = 1_000_000
@@ -91,7 +90,6 @@ def download(repository: Repository, names: Sequence[str]) -> Path:
         from huggingface_hub import hf_hub_download
 
         num_bytes = sum(repository.files.get(name, 0) for name in missing)
-        check_free_disk(repository.folder.parents[1], num_bytes, "the download")
         if num_bytes >= _NOTICE_BYTES:
             say(f"downloading {format_bytes(num_bytes)} of {repository.id}")
         for name in missing:
@@ -128,48 +126,23 @@ def _limit_time(request: Any) -> None:
 
 @contextmanager
 def _hub_errors(kind: Kind, name: str, note: str = "") -> Iterator[None]:
-    """Context manager of calls of the client, which turns its errors into InputError or MtError.
+    """Context manager of calls of the client, which turns its errors into InputError or MtError with its texts.
 
-    `note` is appended if a repository was not found. Messages have no text of the client, because it may show the
-    password of a proxy.
+    `note` is appended if the repository or the revision was not found.
     """
-    from huggingface_hub import constants, errors, get_token
+    from huggingface_hub import errors
 
     # The HTTP library is `httpx` or `httpx2`, depending on the version of the client.
     http_error: Any = next(base for base in errors.HfHubHTTPError.__mro__[1:] if base.__name__ == "HTTPError")
-    title = f"{kind} {name}"
+    not_found = (errors.HFValidationError, errors.OfflineModeIsEnabled, errors.RepositoryNotFoundError)
     try:
         yield
-    except errors.HFValidationError as error:
-        raise InputError(f"{title}: not an id of the hub, which has the form `owner/name`{note}") from error
-    except UnicodeEncodeError as error:
-        raise InputError(f"{title}: HF_TOKEN, or the saved token, has a character that no token has") from error
-    except (http_error, ConnectionError, errors.EntryNotFoundError, errors.FileMetadataError, JSONDecodeError) as error:
-        scheme, _, address = constants.ENDPOINT.rpartition("//")
-        host = address.rpartition("@")[2]  # Without a name and a password.
-        page = f"{scheme}//{host}/{'datasets/' if kind == 'dataset' else ''}{name}"
-        token = "set HF_TOKEN to a token of your account, or run `hf auth login`"
-        if get_token():
-            token = "the account of your token has no access"
-        problems: Mapping[type[Exception], str] = {
-            errors.OfflineModeIsEnabled: "not in the cache, and HF_HUB_OFFLINE is set; run the command once without it"
-            + note,
-            errors.GatedRepoError: f"its owner gives access on request, at {page}; {token}",
-            errors.RevisionNotFoundError: f"has no such revision; see {page}/commits/main",
-            errors.RepositoryNotFoundError: f"not found on the hub; check the name ({page}); if it is private, {token}"
-            + note,
-        }
-        cause: BaseException | None = error
-        while cause is not None:
-            for type_of_error, problem in problems.items():
-                if isinstance(cause, type_of_error):
-                    raise InputError(f"{title}: {problem}") from error
-            status = getattr(getattr(cause, "response", None), "status_code", None)
-            if status is not None:
-                advice = "run the command again" + ", with a token (HF_TOKEN) if you have none" * (status == 429)
-                raise MtError(f"{title}: {host} answered with status {status}; {advice}") from error
-            cause = cause.__cause__ or cause.__context__
-        raise MtError(
-            f"{title}: no usable answer from {host} ({type(error).__name__}); check the network, and run the command "
-            f"again{note}"
-        ) from error
+    except (*not_found, http_error, ConnectionError, errors.EntryNotFoundError, errors.FileMetadataError) as error:
+        causes: list[BaseException] = [error]
+        while cause := causes[-1].__cause__ or causes[-1].__context__:
+            causes.append(cause)
+        for cause in causes:
+            if isinstance(cause, (*not_found, errors.RevisionNotFoundError)):  # A gated repository is one, too.
+                raise InputError(f"{kind} {name}: {one_line(cause)}{note}") from error
+        problem = f"{one_line(error)} ({one_line(causes[-1])})" if causes[1:] else one_line(error)
+        raise MtError(f"{kind} {name}: {problem}; check the network, and run the command again{note}") from error

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import lzma
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from mt_cli.errors import CorpusError, reason
+from mt_cli.runtime.files import check_regular
 
 LONGEST = 10_000_000
 """Maximum size in bytes of a line, a cell of a table or a translation unit; each is held in memory."""
@@ -44,7 +44,7 @@ def opened(path: Path) -> Iterator[io.BufferedReader]:
     """
     name = COMPRESSIONS.get(path.suffix)
     try:
-        refuse_devices(path)
+        check_regular(path)  # A corpus is read more than once, and a pipe cannot be.
         with path.open("rb") as file:
             if name is None:
                 yield file
@@ -76,16 +76,6 @@ def unreadable(path: Path, error: OSError) -> str:
 def folder_note(path: Path) -> str:
     """End of a message about a missing file: the folder where a relative path starts; empty for an absolute path."""
     return "" if path.is_absolute() else f"; relative paths are read from {Path.cwd()}"
-
-
-def refuse_devices(path: Path) -> None:
-    """Raise CorpusError for pipes and devices, which block or can be read only once."""
-    try:
-        mode = path.stat().st_mode
-    except ValueError as error:  # A NUL character.
-        raise CorpusError(f"{str(path)!r}: not a file name: {error}") from None
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        raise CorpusError(f"{path}: not a file but a device or a pipe; corpora are read more than once")
 
 
 def read_lines(path: Path) -> Iterator[str]:
@@ -121,12 +111,8 @@ def decode_lines(file: BinaryIO, name: str) -> Iterator[str]:
 
 
 def count_lines(path: Path) -> int:
-    count, last = 0, b"\n"
     with opened(path) as file:
-        while chunk := file.read(CHUNK_BYTES):
-            count += chunk.count(b"\n")
-            last = chunk[-1:]
-    return count + (last != b"\n")
+        return sum(1 for _ in file)
 
 
 def other_kind(prefix: bytes) -> str | None:

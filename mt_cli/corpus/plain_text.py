@@ -38,7 +38,10 @@ def input_lines(path: Path | None, as_lines: bool = False) -> Iterator[str]:
         with _open(path) as stream:
             for number, line in enumerate(decode_lines(stream, name), start=1):
                 if not as_lines and number <= _NUM_EXAMINED and _MARKUP.match(line):
-                    raise _refusal(f"{name}, line {number}")
+                    raise InputError(
+                        f"{name}, line {number}: a document, not plain text with one sentence per line; --as-lines "
+                        "reads it line by line"
+                    )
                 yield line.removesuffix("\n").removesuffix("\r")
     except OSError as error:
         raise InputError(f"{name}: {reason(error)}") from None
@@ -63,12 +66,6 @@ def check_plain_text(*paths: Path | None, as_lines: bool = False) -> None:
         if path is not None and (path.is_file() or not path.exists()):
             for _ in islice(input_lines(path), _NUM_EXAMINED):
                 pass
-
-
-def _refusal(where: str) -> InputError:
-    return InputError(
-        f"{where}: a document, not plain text with one sentence per line; --as-lines reads it line by line"
-    )
 
 
 def _standard_input() -> BinaryIO:

@@ -27,8 +27,7 @@ from mt_cli.corpus.formats.table import format_of, read_file
 from mt_cli.corpus.lines import count_lines, read_lines
 from mt_cli.corpus.misalignment import first_misaligned_line
 from mt_cli.corpus.practice import reverse_words
-from mt_cli.corpus.read_report import ReadReport
-from mt_cli.corpus.rows import Languages, Row
+from mt_cli.corpus.rows import Languages, ReadReport, Row
 from mt_cli.errors import CorpusError
 
 _LINES_PER_BLOCK = 10_000

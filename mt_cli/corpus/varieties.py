@@ -10,11 +10,9 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from mt_cli.corpus.languages import parsed, primary, script_of
-from mt_cli.corpus.read_report import ReadReport
-from mt_cli.corpus.rows import Languages
+from mt_cli.corpus.rows import Languages, ReadReport
 from mt_cli.errors import CorpusError
-
-_LISTED = 20
+from mt_cli.runtime.console import listed as first_of
 
 
 @lru_cache(maxsize=10_000)
@@ -43,7 +41,7 @@ def listed(varieties: Mapping[str, int]) -> str:
     texts = [f"{code} ({number:,})" for code, number in varieties.items()]
     if texts:
         texts[0] = texts[0].replace(")", " segments)")
-    return ", ".join(texts[:_LISTED] + [f"{len(texts) - _LISTED:,} more"] * (len(texts) > _LISTED))
+    return first_of(texts, 20)
 
 
 def is_same_variety(code: str, second_code: str) -> bool:

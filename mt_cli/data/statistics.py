@@ -130,16 +130,3 @@ def notes_on_overlap(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         contents = "a sentence of valid, test or extra_tests"
         return [f"{pairs} {contents} and {'are' if overlap > 1 else 'is'} dropped (corpus.filters.overlap)"]
     return []
-
-
-def describe_tokenizers(data: Data, config: Config) -> Iterator[str]:
-    """A table of the tokenizers: entries, share of unknown tokens, and tokens per sentence of each corpus."""
-    shared = ", one for both languages" if config.tokenizer.shared else ""
-    trained_on = f"{len(data.corpora['train']):,} pairs" if "train" in data.corpora else "the beginning of the stream"
-    yield f"{config.name}: {config.tokenizer.algorithm}{shared}, trained on {trained_on}"
-    yield f"{'side':<8}{'entries':>10}{'corpus':>20}{'unknown':>10}{'tokens a sentence':>20}"
-    for side, tokenizer in zip(("source", "target"), data.tokenizers, strict=True):
-        for name, statistics in data.statistics.items():
-            counts = getattr(statistics, side)
-            shares = f"{counts.unknown_share:>10.2%}{counts.tokens_per_sentence:>20.1f}"
-            yield f"{side:<8}{tokenizer.vocab_size:>10,}{name:>20}{shares}"

@@ -16,9 +16,8 @@ from mt_cli.config.corpora import CorpusConfig
 from mt_cli.corpus.cleaning import STATUS_NAMES, Block, Mask, drop_repeated
 from mt_cli.corpus.corpus import ROWS_PER_BLOCK
 from mt_cli.corpus.protected_text import Protection
-from mt_cli.corpus.read_report import ReadReport
 from mt_cli.corpus.reading import clean_rows
-from mt_cli.corpus.rows import Pair, Row
+from mt_cli.corpus.rows import Pair, ReadReport, Row
 from mt_cli.corpus.sources import in_blocks, read_rows
 from mt_cli.corpus.text_hashes import Hashes
 from mt_cli.data.batches import Pool, TrainingPairs

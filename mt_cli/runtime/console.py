@@ -150,12 +150,17 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def sanitize(text: str) -> str:
-    """Text without control characters, which could steer a terminal.
+def truncate(text: str, num_columns: int) -> str:
+    """Text in at most `num_columns` columns of a terminal, with an ellipsis if it is truncated.
 
-    Joiners stay: they are invisible, but belong to the spelling of some scripts.
+    Control characters, which could steer a terminal, are replaced. Joiners stay: they are invisible, but belong to the
+    spelling of some scripts.
     """
-    return "".join(map(_sanitize, text))
+    shown = "".join(map(_sanitize, text))
+    ends = list(accumulate(map(_num_columns, shown)))
+    if not ends or ends[-1] <= num_columns:
+        return shown
+    return shown[: sum(end < num_columns for end in ends)] + "…"
 
 
 def _sanitize(character: str) -> str:
@@ -164,15 +169,6 @@ def _sanitize(character: str) -> str:
     if character.isprintable() or character in "\u200c\u200d":
         return character
     return "" if unicodedata.category(character) == "Cf" else "\ufffd"
-
-
-def truncate(text: str, num_columns: int) -> str:
-    """Sanitized text in at most `num_columns` columns of a terminal, with an ellipsis if it is truncated."""
-    shown = sanitize(text)
-    ends = list(accumulate(map(_num_columns, shown)))
-    if not ends or ends[-1] <= num_columns:
-        return shown
-    return shown[: sum(end < num_columns for end in ends)] + "…"
 
 
 def display_width(text: str) -> int:

@@ -14,7 +14,7 @@ import sentencepiece
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from sentencepiece.sentencepiece_pb2 import SentencePieceText
 
-from mt_cli.tokenizer.special_tokens import ABSENT, BYTES, LANGUAGE_ENTRY, SPACE, UNK_ID
+from mt_cli.tokenizer.special_tokens import ABSENT, BYTE_ENTRIES, LANGUAGE_ENTRY, SPACE, UNK_ID
 
 UNIGRAM, BPE = 1, 2
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
@@ -103,7 +103,7 @@ class SentencePieces:
         offsets = [(numbers[piece.begin], numbers[piece.end]) for piece in pieces]
         for index in reversed(range(1, len(tokens))):  # The library gives them to the last byte.
             (before, start), (_, end) = offsets[index - 1 : index + 1]
-            if before == start < end and {tokens[index - 1], tokens[index]} <= _BYTES:
+            if before == start < end and {tokens[index - 1], tokens[index]} <= BYTE_ENTRIES:
                 offsets[index - 1 : index + 1] = [(start, end), (end, end)]
         return Encoding(ids, tokens, offsets)
 
@@ -144,9 +144,6 @@ class SentencePieces:
         for rank, (piece, score) in enumerate(scores.items(), start=1):
             proto.pieces.add(piece=piece, score=lowest - rank if is_bpe else score, type=NORMAL)
         return SentencePieces(proto.SerializeToString(), [*self.entries, *entries])
-
-
-_BYTES = frozenset(BYTES)
 
 
 def rounded_score(score: float) -> float:

@@ -15,13 +15,13 @@ ABSENT = NEVER_SEEN
 """Prefix of entries in an imported tokenizer that are missing from its SentencePiece model."""
 LANGUAGE_ENTRY = re.compile(rf"{ABSENT}<([^<>]+)>")
 """Entry of a language in an imported tokenizer: text never has it, and it is never written."""
-_BYTES, _CONTINUATIONS = frozenset(BYTES), frozenset(BYTES[0x80:0xC0])
+BYTE_ENTRIES, _CONTINUATIONS = frozenset(BYTES), frozenset(BYTES[0x80:0xC0])
 
 
 def character_ends(tokens: Sequence[str]) -> list[int]:
     """For each token, the index of the token that completes its last character; for a byte, possibly a later token."""
     ends = list(range(len(tokens)))
     for index in reversed(range(len(tokens) - 1)):
-        if tokens[index] in _BYTES and tokens[index + 1] in _CONTINUATIONS:
+        if tokens[index] in BYTE_ENTRIES and tokens[index + 1] in _CONTINUATIONS:
             ends[index] = ends[index + 1]
     return ends

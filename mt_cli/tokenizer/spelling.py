@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
-from unicodedata import is_normalized, normalize
+from unicodedata import normalize
 
 import regex
 from tokenizers import Regex, normalizers
@@ -58,11 +58,9 @@ def _letters_in_both_cases(letters: Mapping[str, str]) -> list[tuple[str, str]]:
     """Replacements of letters in lower and upper case, longer letters first."""
     letters = {normalize("NFC", old): normalize("NFC", new) for old, new in letters.items()}
     swapped = {old.swapcase(): new.swapcase() for old, new in letters.items()}
-    pairs = [pair for pair in {**letters, **swapped, **letters}.items() if is_replacement(*pair)]
+    pairs = [
+        (old, new)
+        for old, new in {**letters, **swapped, **letters}.items()  # Some letters have no single one in the other case.
+        if old != new and regex.fullmatch(LETTER, old) and (not new or regex.fullmatch(LETTER, new))
+    ]
     return sorted(pairs, key=lambda pair: -len(pair[0]))
-
-
-def is_replacement(old: str, new: str) -> bool:
-    """True if `tokenizer.letters` may replace `old` by `new`: a letter or an apostrophe, by another one or nothing."""
-    is_letter = [regex.fullmatch(LETTER, text) and is_normalized("NFC", text) for text in (old, new)]
-    return old != new and bool(is_letter[0] and (not new or is_letter[1]))

@@ -49,8 +49,9 @@ def extended_pair(
         group = [source] if source is target else [source, target]
         group = extended(group, (text for texts in pairs() for text in texts), tags)
         return group[0], group[-1]
-    sources, targets = ((texts[side] for texts in pairs()) for side in (0, 1))
-    return extended([source], sources, tags)[0], extended([target], targets)[0]
+    (new_source,) = extended([source], (texts[0] for texts in pairs()), tags)
+    (new_target,) = extended([target], (texts[1] for texts in pairs()))
+    return new_source, new_target
 
 
 def extended(

@@ -7,21 +7,15 @@ import re
 import pyarrow as pa
 import pytest
 import yaml
+from corpora import sentences
 from pyarrow import parquet
 
 from mt_cli.config.loading import load_config
 from mt_cli.config.sources import FolderSource, HeldOut
 
-ENGLISH = ["the", "dog", "and", "a", "cat", "of", "two", "are", "in", "on", "with", "house", "who"]
-GERMAN = ["der", "Hund", "und", "eine", "Katze", "von", "zwei", "sind", "in", "auf", "mit", "Haus", "wer"]
-
 
 def pairs(number, first=0):
-    chosen = [[(index * 7 + offset * (1 + index % 5)) % 13 for offset in range(5 + index % 9)] for index in range(200)]
-    return [
-        tuple(" ".join(words[each] for each in row) + f" {index}" for words in (ENGLISH, GERMAN))
-        for index, row in enumerate(chosen)
-    ][first : first + number]
+    return sentences(200)[first : first + number]
 
 
 def write_files(folder, name, rows, suffixes=("en", "de")):

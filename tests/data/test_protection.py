@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from mt_cli.advice.notes import kinds_in
 from mt_cli.config.loading import load_config
-from mt_cli.data.protection import kinds_in
 
 WORDS = ["one", "two", "three", "four", "five", "six"]
 

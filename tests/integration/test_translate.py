@@ -118,7 +118,7 @@ def test_tokenize_shows_pieces_and_ids_or_a_report(mt, trained, tiny_config, tmp
     ids = mt("tokenize", "one two.", "--run", trained, "--ids")[1].split()
     assert len(ids) == 3 and all(int(index) > 3 for index in ids)
     status, out, _ = mt("tokenize", "--config", tiny_config)
-    assert status == 0 and "word_level" in out and "0.00%" in out
+    assert status == 0 and "vocabulary" in out and "0.00%" in out
     assert [path.name for path in (tmp_path / "runs").iterdir()] == [".cache"]
 
 

@@ -20,7 +20,7 @@ from mt_cli.corpus.languages import (
     scripts_of,
     writes_spaces,
 )
-from mt_cli.corpus.read_report import ReadReport
+from mt_cli.corpus.rows import ReadReport
 from mt_cli.corpus.varieties import (
     chosen_varieties,
     is_same_variety,
@@ -72,11 +72,7 @@ CODES = [
         ("en", "en-US en it", "en"),
         ("en", "en-GB en-US", "en-US"),
         ("no", "en nb-NO", "nb-NO"),
-        ("npi", "en ne", "ne"),
         ("quy", "en qu", "qu"),
-        ("gl", "es pt", ""),
-        ("EN_au", "en-US en", "en"),
-        ("en_AU", "en-US", "en-US"),
         ("zh_Hant", "zh-CN zh-TW", "zh-TW"),
         ("zh", "zh-TW yue", ""),
         ("sr_Latn", "sr-Cyrl-RS sr-Latn-RS", "sr-Latn-RS"),

@@ -80,12 +80,3 @@ def test_only_an_error_of_the_connection_means_a_lost_process(monkeypatch, name,
     monkeypatch.setattr(torch.distributed, name, fail)
     with pytest.raises(LostProcessError if is_lost else type(error)):
         EXCHANGES[name]()
-
-
-def test_too_little_memory_for_a_message_is_no_lost_process(monkeypatch):
-    def fail(tensors):
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
-
-    monkeypatch.setattr(torch, "cat", fail)
-    with pytest.raises(torch.OutOfMemoryError):
-        EXCHANGES["all_reduce"]()

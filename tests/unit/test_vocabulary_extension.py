@@ -7,7 +7,7 @@ from mt_cli.config.sections import TokenizerConfig
 from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
 from mt_cli.tokenizer.training import train_tokenizer
-from mt_cli.tokenizer.vocabulary_extension import extended, old_ids_of_entries
+from mt_cli.tokenizer.vocabulary_extension import extended, extended_pair, old_ids_of_entries
 
 OLD = ["the dog sleeps.", "a cat, and the dogs!", "who sees 2 cats?", "<2xx> the end"]
 NEW = [
@@ -57,6 +57,13 @@ def test_no_more_entries_are_added_than_asked_for(old):
     (new,) = extended([old], ["a ￭ b ▁ c \ue000 \x10 狗"] * 9, (), 500)
     entries = "".join(new.tokens(range(old.vocab_size, new.vocab_size)))
     assert "\ue000" not in entries and "\x10" not in entries, "markers never become entries"
+
+
+def test_each_side_gets_the_characters_of_its_own_text(config):
+    pair = train_tokenizer(OLD * 3, config), train_tokenizer(OLD * 3, config)
+    for side, tokenizer in enumerate(extended_pair(pair, lambda: [("狗", "猫")] * 9, (), is_shared=False)):
+        entries = {entry.strip("▁") for entry in tokenizer.tokens(range(tokenizer.vocab_size))}
+        assert entries & {"狗", "猫"} == {"狗猫"[side]}
 
 
 TEXT_LINES = [line for text in TEXTS.values() for line in text.split("\n") if line]

@@ -11,16 +11,13 @@ from pathlib import Path
 
 from mt_cli.corpus.columns import columns_of, is_header
 from mt_cli.corpus.lines import LONGEST, read_lines, read_whole_lines
-from mt_cli.corpus.read_report import ReadReport
-from mt_cli.corpus.rows import Columns, Languages, Names, Row
+from mt_cli.corpus.rows import Columns, Languages, Names, ReadReport, Row
 from mt_cli.errors import ColumnError, CorpusError
 
 Record = tuple[int, list[str]]
 """Line where a record begins, from 1, and its cells."""
 _SEPARATORS = {"tab": "\t", "semicolon": ";", "bar": "|", "comma": ","}
 _QUOTED_CELL = re.compile(r'"[^"]*+(?:""[^"]*+)*+"')
-_STAND_IN = "\udc0d"
-"""Character in place of a carriage return; no UTF-8 text has it."""
 _LINES_EXAMINED = 10_000
 _LINES_COMPARED = 20
 
@@ -56,18 +53,10 @@ def plain_records(path: Path) -> Iterator[Record]:
 def quoted_records(path: Path, separator: str) -> Iterator[Record]:
     """Records of the lines of a file, with quotation marks as in RFC 4180."""
     csv.field_size_limit(LONGEST)  # A longer field has an opening quotation mark without a closing one.
-    replaced = list[str]()
-    lines = (
-        _with_stand_ins(line, replaced) if "\r" in line.removesuffix("\n").removesuffix("\r") else line
-        for line in read_whole_lines(path)
-    )
-    reader = csv.reader(lines, delimiter=separator, strict=True)
+    reader = csv.reader(read_whole_lines(path), delimiter=separator, strict=True)
     before = 0
     try:
         for record in reader:
-            if replaced:
-                replaced.clear()
-                record = [cell.replace(_STAND_IN, "\r") for cell in record]
             yield before + 1, record or [""]
             before = reader.line_num
     except csv.Error as error:
@@ -75,13 +64,6 @@ def quoted_records(path: Path, separator: str) -> Iterator[Record]:
         if separator == "\t":
             kind, hint = "TSV with quotation marks", "; if quotation marks are text, set `format: plain_tsv`"
         raise CorpusError(f"{path}, line {before + 1:,}: not valid {kind}: {error}{hint}") from None
-
-
-def _with_stand_ins(line: str, replaced: list[str]) -> str:
-    """Line in which carriage returns that do not end it are replaced, because `csv` ends a record there."""
-    replaced.append(line)
-    end = "\r\n" if line.endswith("\r\n") else ""
-    return line.removesuffix(end).replace("\r", _STAND_IN) + end
 
 
 def read_tsv(path: Path, languages: Languages, columns: Columns, report: ReadReport) -> Iterator[Row]:

@@ -1,25 +1,39 @@
-"""Translation memories: TMX 1.4b (Translation Memory eXchange) and XLIFF 1.2, 2.0 and 2.1."""
+"""Translation memories: TMX 1.4b (Translation Memory eXchange) and XLIFF 1.2, 2.0 and 2.1.
+
+Inline codes (native markup, placeholders) are dropped: the elements `bpt`, `ept`, `it`, `ph` and `ut` of TMX, and `bx`,
+`ex`, `x`, `sc` and `ec` of XLIFF. All other elements (`hi`, `g`, `pc`) only mark text, which is kept.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Iterator
-from html import unescape
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
-from mt_cli.corpus.formats.inline_codes import text_of_segment
-from mt_cli.corpus.formats.xml_elements import Found, elements, text_of
-from mt_cli.corpus.read_report import ReadReport
-from mt_cli.corpus.rows import Row
+from mt_cli.corpus.formats.xml_elements import Found, elements
+from mt_cli.corpus.languages import SPACELESS
+from mt_cli.corpus.rows import ReadReport, Row, is_of_word
 from mt_cli.corpus.varieties import variety_of
 from mt_cli.errors import CorpusError
 
-_LANGUAGE = re.compile(r"<tuv\s(?:[^<>]*?\s)?(?:xml:)?lang\s*=\s*[\"']([^\"'<>]*)")
 _XML_LANG = "http://www.w3.org/XML/1998/namespace}lang"
 _DRAFTS = frozenset(("new", "initial"))
 _MACHINE = frozenset(("mt-suggestion", "leveraged-mt"))
+_PAIRED = frozenset(("bpt", "ept", "bx", "ex", "sc", "ec"))
+_CODES = _PAIRED | {"it", "ph", "ut", "x"}
+_BREAK = re.compile(
+    r"\W*(?:br|p|div|li|ul|ol|dl|dt|dd|table|tr|td|th|h[1-6]|hr|pre|blockquote|section|lb|pb|par|line|tab|page|sect)"
+    r"(?![^\W_])",
+    re.IGNORECASE,
+)
+"""Native markup that breaks a line or begins a block."""
+_BREAK_TYPES = frozenset(("lb", "pb", "x-lb", "x-pb", "struct"))
+"""Values of the attribute `type` for such markup."""
+_GAP = re.compile(r"(?:(?<!\s)\s++)?+\0[\s\0]*")
+"""Dropped codes, as NUL characters, and the white space around them."""
+_SPACELESS = re.compile(f"[{SPACELESS}]")
 
 
 def read_tmx(path: Path, codes: tuple[str, str], report: ReadReport) -> Iterator[Row]:
@@ -28,7 +42,7 @@ def read_tmx(path: Path, codes: tuple[str, str], report: ReadReport) -> Iterator
     for line, unit, _ in elements(path, ("tu",)):
         texts = dict[str, str]()
         for variant in unit:
-            variety = variety_of(variant.get(_XML_LANG) or variant.get("lang") or "") if variant.tag == "tuv" else ""
+            variety = variety_of(_code_of(variant))
             segment = variant.find("seg") if variety in sides and variety not in texts else None
             if segment is not None:
                 texts[variety], dropped = text_of_segment(segment)
@@ -37,13 +51,14 @@ def read_tmx(path: Path, codes: tuple[str, str], report: ReadReport) -> Iterator
 
 
 def varieties_in_tmx(path: Path) -> Counter[str]:
-    """Number of segments of each language code in a file, which is not parsed; damage is found when it is read."""
-    counts, rest = Counter[str](), ""
-    for piece in text_of(path):
-        text, bracket, rest = (rest + piece).rpartition("<")
-        counts.update(map(unescape, _LANGUAGE.findall(text)))
-        rest = bracket + rest
-    return counts
+    """Number of segments of each language code in a file; raises CorpusError if it is damaged."""
+    codes = (_code_of(variant) for unit in elements(path, ("tu",)) for variant in unit.element)
+    return Counter(filter(None, codes))
+
+
+def _code_of(variant: Element) -> str:
+    """Language code of a side of a unit; empty for notes and properties."""
+    return (variant.get(_XML_LANG) or variant.get("lang") or "") if variant.tag == "tuv" else ""
 
 
 def read_xliff(path: Path, codes: tuple[str, str], report: ReadReport) -> Iterator[Row]:
@@ -81,3 +96,45 @@ def _is_draft(segment: Element, target: Element | None) -> bool:
         return True
     state = (segment if segment.tag == "segment" else target).get("state", "")
     return state in _DRAFTS or state.startswith("needs-") or target.get("state-qualifier", "") in _MACHINE
+
+
+def text_of_segment(segment: Element) -> tuple[str, list[str]]:
+    """Text of an element, and the content of its dropped codes; placeholders without content are `<ph/>`.
+
+    A dropped code becomes a space between two letters or digits, because line breaks and placeholders separate words:
+    `Press<ph/>the`. Pairs such as bold text do not separate (`un<bpt/>believ<ept/>able`), unless their content is a
+    line break or a block, such as `</p>`. Scripts without spaces get none.
+    """
+    if not len(segment):
+        return segment.text or "", []
+    codes = list[str]()
+    return _GAP.sub(_without_gap, "".join(_parts_of(segment, codes))), codes
+
+
+def _parts_of(element: Element, codes: list[str]) -> Iterator[str]:
+    yield element.text or ""
+    for child in element:
+        if child.tag not in _CODES:
+            yield from _parts_of(child, codes)
+        else:
+            content = "".join(child.itertext())
+            if content.strip() or child.tag in ("ph", "x"):  # Trados writes placeholders without their content.
+                codes.append(content.strip() or f"<{child.tag}/>")
+            is_break = child.tag not in _PAIRED or child.get("type", "").lower() in _BREAK_TYPES
+            yield "\0" if is_break or _BREAK.match(content) or content != content.strip() else ""
+        yield child.tail or ""
+
+
+def _without_gap(match: re.Match[str]) -> str:
+    """Space in place of dropped codes, or nothing."""
+    before, after = match.string[: match.start()][-1:], match.string[match.end() :][:1]
+    if not match[0].strip("\0"):
+        return " " if _is_separated(before, after) else ""
+    return "" if match[0].endswith("\0") and after in ",.;:!?…)]}、。，．；：！？）】」』" else " "
+
+
+def _is_separated(before: str, after: str) -> bool:
+    """True if a space belongs between two characters that stood on both sides of a code."""
+    if not (before and after and is_of_word(after)) or _SPACELESS.match(before) or _SPACELESS.match(after):
+        return False
+    return is_of_word(before) or (before in ".!?…,;:" and after.isalpha())

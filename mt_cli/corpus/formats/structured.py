@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import codecs
 import json
-import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +19,6 @@ from mt_cli.errors import ColumnError, CorpusError, one_line
 
 _NESTED = "translation"
 _ROWS_PER_BATCH, _ROWS_WITH_KEYS = 10_000, 100
-_MARK = re.compile(r"\s*+([\[,\]]?)\s*+")
 
 
 def read_json(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
@@ -29,7 +26,7 @@ def read_json(path: Path, languages: Languages, columns: Columns) -> Iterator[Ro
     sides = _Sides(languages, columns)
     advice = f'write an object per line: {{"{languages[0]}": ..., "{languages[1]}": ...}}, or an array of such objects'
     for number, record in _objects(path, advice):
-        where = f"{path}, line {number:,}"
+        where = f"{path}, row {number:,}"
         if not isinstance(record, dict):
             raise CorpusError(f"{where}: found {json.dumps(record, ensure_ascii=False)[:40]!r}; {advice}")
         yield number, *sides.of(record, where)
@@ -135,20 +132,8 @@ class InvalidJsonError(CorpusError):
     """A file is not JSON, or not of the expected form."""
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Object of JSON; raises ValueError if it has a key twice, because one of the values would be lost."""
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        ((key, _),) = Counter(key for key, _ in pairs).most_common(1)
-        raise ValueError(f"the key {key!r:.60} is twice in one object")
-    return values
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_object)
-
-
 def _objects(path: Path, advice: str) -> Iterator[tuple[int, Any]]:
-    """Values of a JSON lines file or of an array, which is read at once, with the line where each begins."""
+    """Values of a JSON lines file with their lines, or of an array, which is read at once, with their numbers."""
     with opened(path) as file:
         prefix = file.read(CHUNK_BYTES)
         is_array = prefix.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"[")
@@ -156,38 +141,17 @@ def _objects(path: Path, advice: str) -> Iterator[tuple[int, Any]]:
     number = 1
     try:
         if is_array:
-            yield from _elements((prefix + rest).decode("utf-8-sig"))
+            yield from enumerate(json.loads((prefix + rest).decode("utf-8-sig")), start=1)
             return
         lines: Iterable[str] = read_lines(path)
         for number, line in enumerate(lines, start=1):
             if line.strip():
-                yield number, _DECODER.decode(line)
+                yield number, json.loads(line)
     except (ValueError, RecursionError) as error:
         line_number = getattr(error, "lineno", number) if is_array else number
         if not is_array and number == 1:
             advice += "; if an object holds the array, write that array alone into a file"
         raise InvalidJsonError(f"{path}, line {line_number:,}: not valid JSON: {error}; {advice}") from None
-
-
-def _elements(text: str) -> Iterator[tuple[int, Any]]:
-    """Elements of a JSON array, with the line where each begins; raises ValueError if it is damaged."""
-    index, line, mark = 0, 1, "["
-    while True:
-        start = _MARK.match(text, index)  # The bracket, or the comma before an element.
-        assert start is not None
-        if start[1] != mark and start[1] != "]":
-            raise json.JSONDecodeError("Expecting ',' delimiter", text, start.end())
-        line += text.count("\n", index, start.end())
-        index = start.end()
-        if start[1] == "]" or (mark == "[" and text.startswith("]", index)):
-            index += start[1] != "]"
-            break
-        value, end = _DECODER.raw_decode(text, index)
-        yield line, value
-        line += text.count("\n", index, end)
-        index, mark = end, ","
-    if text[index:].strip():
-        raise json.JSONDecodeError("Extra data", text, index)
 
 
 def _has(names: Collection[str], columns: Columns) -> bool:

@@ -1,7 +1,7 @@
 """Table of formats of parallel text: how rows and the names of their sides are read.
 
 A reader yields rows, (number, source, target), and holds only a piece of the file in memory. Numbers count lines, or
-table rows of Parquet, from 1. Text is not changed, and blank sides are included.
+rows of Parquet and of a JSON array, from 1. Text is not changed, and blank sides are included.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import NamedTuple, get_args
 from mt_cli.config.sources import FormatName
 from mt_cli.corpus.formats import delimited, gettext, memories, structured
 from mt_cli.corpus.lines import COMPRESSIONS
-from mt_cli.corpus.read_report import ReadReport
-from mt_cli.corpus.rows import Columns, Languages, Names, Row
+from mt_cli.corpus.rows import Columns, Languages, Names, ReadReport, Row
 from mt_cli.corpus.varieties import chosen_varieties, merged_spellings, plain_code
 from mt_cli.errors import CorpusError
 
@@ -61,6 +60,7 @@ FORMATS: Mapping[str, Format] = {
         (".jsonl", ".json"),
         lambda path, languages, columns, _: structured.read_json(path, languages, columns),
         structured.names_in_json,
+        unit="row",
     ),
     "parquet": Format(
         (".parquet",),

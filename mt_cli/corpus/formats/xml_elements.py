@@ -5,21 +5,14 @@ Entities are never expanded: a file that declares any is refused. No other file 
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
-from mt_cli.corpus.lines import opened, other_kind
+from mt_cli.corpus.lines import CHUNK_BYTES, opened
 from mt_cli.errors import CorpusError
-
-_DECLARED = re.compile(rb"<\?xml[^>]*encoding\s*=\s*[\"']([\w.:-]+)")
-_MARKS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
-_MARKS |= {b"<\0": "utf-16-le", b"\0<": "utf-16-be"}
-_PIECE = 1 << 16
 
 
 class Found(NamedTuple):
@@ -37,9 +30,10 @@ def elements(path: Path, names: Collection[str]) -> Iterator[Found]:
     Raises CorpusError, with the line, if the file is not well-formed XML in its encoding.
     """
     parser = _Parser(path, names)
-    for piece in text_of(path):
-        yield from parser.parsed(piece, False)
-    yield from parser.parsed("", True)
+    with opened(path) as file:
+        while piece := file.read(CHUNK_BYTES):
+            yield from parser.parsed(piece, False)
+    yield from parser.parsed(b"", True)
 
 
 class _Parser:
@@ -47,24 +41,20 @@ class _Parser:
 
     def __init__(self, path: Path, names: Collection[str]) -> None:
         self._path, self._names = path, names
-        self._expat = expat.ParserCreate("utf-8", "}")
+        self._expat = expat.ParserCreate(None, "}")
         self._expat.buffer_text = True
         self._expat.StartElementHandler, self._expat.EndElementHandler = self._start, self._end
         self._expat.EntityDeclHandler = self._expat.SkippedEntityHandler = self._refuse_entity
         self._parents, self._found = list[Element](), list[Found]()
         self._line, self._tag, self._builder = 0, "", TreeBuilder()
 
-    def parsed(self, piece: str, is_last: bool) -> list[Found]:
-        self._found, line = [], self._expat.CurrentLineNumber
+    def parsed(self, piece: bytes, is_last: bool) -> list[Found]:
+        self._found = []
         try:
             self._expat.Parse(piece, is_last)
-        except expat.ExpatError as error:
-            problem = f"not well-formed XML: {expat.errors.messages[error.code]}"
-            raise CorpusError(f"{self._path}, line {error.lineno:,}: {problem}") from None
-        except UnicodeEncodeError as error:
-            line += piece.count("\n", 0, error.start)
-            problem = "a character is not in the encoding of the file (UTF-8, if none is declared)"
-            raise CorpusError(f"{self._path}, line {line:,}: {problem}") from None
+        except (expat.ExpatError, LookupError, ValueError) as error:  # Of an encoding that `expat` does not know.
+            line = self._expat.ErrorLineNumber
+            raise CorpusError(f"{self._path}, line {line:,}: not XML in the encoding that it names: {error}") from None
         return self._found
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
@@ -95,22 +85,3 @@ class _Parser:
     def _refuse_entity(self, name: str, *_: object) -> None:
         line = self._expat.CurrentLineNumber
         raise CorpusError(f"{self._path}, line {line:,}: the entity &{name}; is not one of XML; write its text instead")
-
-
-def text_of(path: Path) -> Iterator[str]:
-    """Text of an XML file in pieces; bytes that are not in its encoding become surrogates or, in UTF-16, U+FFFD."""
-    with opened(path) as file:
-        prefix = file.peek(1)[:8192]
-        encoding = next((name for mark, name in _MARKS.items() if prefix.startswith(mark)), None)
-        if encoding is None and (problem := other_kind(prefix)):
-            raise CorpusError(f"{path}: {problem}")
-        declared = _DECLARED.search(prefix)
-        encoding = encoding or (declared[1].decode("ascii") if declared else "utf-8")
-        is_wide = re.match("utf[-_]?(16|32)", encoding, re.IGNORECASE)
-        try:
-            text = io.TextIOWrapper(file, encoding, "replace" if is_wide else "surrogateescape")
-            while piece := text.read(_PIECE):
-                yield piece
-        except (LookupError, UnicodeError) as error:
-            advice = "correct the encoding in this line, or convert the file to UTF-8"
-            raise CorpusError(f"{path}, line 1: not {encoding}: {error}; {advice}") from None
