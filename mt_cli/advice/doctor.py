@@ -119,7 +119,7 @@ def _storage(directory: Path, runs: Path) -> Iterator[Finding]:
         problem = "cannot be written to" if folder.is_dir() else "is no directory"
         yield Finding("BAD", "directory", f"{folder} {problem}, and runs are kept in ./runs; fix it or go elsewhere")
     if cache.is_dir():
-        text = f"{format_bytes(size_of(cache))} of prepared corpora in {cache}"
+        text = f"{format_bytes(size_of([cache]))} of prepared corpora in {cache}"
         yield Finding("ok", "cache", f"{text}; may be deleted, and is made again when needed")
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from mt_cli.errors import InputError, MtError, one_line
 from mt_cli.runtime.console import has_bars, say
-from mt_cli.runtime.files import format_bytes, writing
+from mt_cli.runtime.files import check_free_disk, format_bytes, writing
 
 Kind = Literal["dataset", "model"]
 _NOTICE_BYTES = 1_000_000
@@ -90,6 +90,7 @@ def download(repository: Repository, names: Sequence[str]) -> Path:
         from huggingface_hub import hf_hub_download
 
         num_bytes = sum(repository.files.get(name, 0) for name in missing)
+        check_free_disk(repository.folder.parents[1], num_bytes, "the download")
         if num_bytes >= _NOTICE_BYTES:
             say(f"downloading {format_bytes(num_bytes)} of {repository.id}")
         for name in missing:

@@ -20,23 +20,28 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from mt_cli.config.corpora import CorpusConfig
-from mt_cli.config.sources import FilterConfig, Source, TextSource
+from mt_cli.config.sources import BuiltinSource, FilterConfig, Source, TextSource
 from mt_cli.corpus.cache import Cache, fingerprint
 from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_NAMES, Block, clean, drop_repeated, hold_out
 from mt_cli.corpus.corpus import ROWS_PER_BLOCK, Corpus, SourceRows
 from mt_cli.corpus.dataset import commit_of
+from mt_cli.corpus.languages import primary
+from mt_cli.corpus.lines import COMPRESSIONS
 from mt_cli.corpus.rows import BlankRow, Languages, Pair, ReadReport, Row
-from mt_cli.corpus.sources import content_of, in_blocks, names_of, read_rows
+from mt_cli.corpus.sources import content_of, files_of, in_blocks, names_of, read_rows
 from mt_cli.corpus.text_hashes import Hashes, pair_hashes
 from mt_cli.corpus.varieties import is_same_variety
 from mt_cli.errors import CorpusError
 from mt_cli.runtime.cpus import in_threads
+from mt_cli.runtime.files import check_free_disk, size_of
 
 Advance = Callable[[int], object]
 """Callback with the number of rows done, for a progress bar."""
 
 _SCHEMA = pa.schema([("number", pa.int64()), ("source", pa.string()), ("target", pa.string())])
 _MOST_SKIPPED = 100
+_LANGUAGES_OF_BUILTINS = {"phrasebook-en-it": ("en", "it")}
+"""First and second language of the built-in corpora whose text is in natural languages."""
 
 
 def key_of(name: str) -> str:
@@ -57,7 +62,7 @@ def read_corpora(
 
     Corpora come from the cache unless their data or options have changed. A held-out share depends only on `seed` and
     the pairs. With `stream_rows`, the first `stream_rows` rows of each stream are read as `train`. Raises CorpusError
-    if a corpus cannot be read or holds no pair, or both sides are one language, and MtError if the disk is full.
+    if a corpus cannot be read, holds no pair or cannot be in its languages, and MtError if the disk is full.
     """
     _check_languages(config)
     request = _Request(config, seed, stream_rows if config.is_streaming else None, only)
@@ -66,17 +71,31 @@ def read_corpora(
 
 
 def _check_languages(config: CorpusConfig) -> None:
-    """Raise CorpusError if both sides are one language."""
+    """Raise CorpusError if both sides are one language, or a built-in corpus is in other languages."""
+    keys: dict[str, list[str]] = {}
     for name, sources in config.groups.items():
         for number in config.once(name):
             source, key = sources[number], key_of(name) + f"[{number}]" * (len(sources) > 1)
             languages = source.languages or config.languages
             if is_same_variety(*languages):
                 key = f"{key}.languages" if source.languages else "corpus.source, corpus.target"
-                raise CorpusError(
-                    f"{key}: {languages[0]} and {languages[1]} are one language; a model translates between two, which "
-                    "may be varieties: for a task within a language, give one side a code such as en-x-plain"
+                problem = (
+                    f"{languages[0]} and {languages[1]} are one language; a model translates between two, which may be "
+                    "varieties: for a task within a language, give one side a code such as en-x-plain"
                 )
+            elif isinstance(source, BuiltinSource) and source.builtin in _LANGUAGES_OF_BUILTINS:
+                direction = _LANGUAGES_OF_BUILTINS[source.builtin][:: -1 if source.reverse else 1]
+                if direction == (primary(languages[0]), primary(languages[1])):
+                    continue
+                problem = (
+                    f"{source.builtin} is from {' to '.join(direction)}, not from {' to '.join(languages)}; set "
+                    "corpus.source and corpus.target, or `reverse`"
+                )
+            else:
+                continue
+            keys.setdefault(problem, []).append(key)
+    if keys:
+        raise CorpusError("; ".join(f"{', '.join(dict.fromkeys(keys[problem]))}: {problem}" for problem in keys))
 
 
 @dataclass(frozen=True)
@@ -145,6 +164,10 @@ def clean_rows(
 def _store(folder: Path, request: _Request, advance: Advance) -> None:
     """Write the rows, statuses and parts of each corpus into a folder."""
     groups = request.groups
+    files = (path for group in groups.values() for source in group for path in files_of(source) if path.is_file())
+    # Text compresses to about a quarter of its size.
+    num_bytes = sum(size_of([path]) * (4 if path.suffix in COMPRESSIONS else 1.2) for path in files)
+    check_free_disk(folder, num_bytes, "the prepared corpus", ", or set `streaming: true` for the corpora of train")
     evaluation_hashes: Hashes = np.empty(0, np.int64)
     for name, sources in groups.items():
         corpus, hashes = _store_rows(folder / f"{name}.arrow", sources, request, name == "train", advance)

@@ -29,6 +29,7 @@ from mt_cli.corpus.reading import Advance
 from mt_cli.corpus.sentences import SentencesSeen
 from mt_cli.runtime.console import Progress
 from mt_cli.runtime.cpus import in_threads
+from mt_cli.runtime.files import check_free_disk
 from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
 
@@ -257,6 +258,8 @@ def encode_corpora(
     key = fingerprint(text_key, vocabularies, config.max_tokens, config.tags, "sentences seen", *protection.key)
 
     def encode(folder: Path) -> None:
+        num_bytes = sum({corpus.file: corpus.file.size() for corpus in corpora.values()}.values())
+        check_free_disk(folder, num_bytes, "the encoded corpus", ", or set `streaming: true` for the corpora of train")
         for name, corpus in corpora.items():
             with Progress(f"encoding {name}", len(corpus), "pair").counting() as advance:
                 path, most = folder / f"{name}.arrow", config.max_tokens

@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -233,9 +233,20 @@ def flush(path: Path) -> None:
         os.close(descriptor)
 
 
-def size_of(folder: Path) -> int:
-    """Total bytes of all files in a folder."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+def check_free_disk(folder: Path, num_bytes: float, what: str, advice: str = "") -> None:
+    """Raise MtError if fewer than `num_bytes` are free on the disk of `folder`; `advice` says what else helps."""
+    free = shutil.disk_usage(folder).free
+    if num_bytes > free:
+        raise MtError(
+            f"{folder.parent}: {what} needs about {format_bytes(num_bytes)} there, and only {format_bytes(free)} are "
+            f"free; make room{advice}"
+        )
+
+
+def size_of(paths: Iterable[Path]) -> int:
+    """Total bytes of files, and of all files in folders."""
+    files = (file for path in paths for file in (path.rglob("*") if path.is_dir() else [path]))
+    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def format_bytes(num_bytes: float) -> str:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
-from mt_cli.corpus.formats.xml_elements import Found, elements
+from mt_cli.corpus.formats.xml_elements import Found, elements, watch_elements
 from mt_cli.corpus.languages import SPACELESS
 from mt_cli.corpus.rows import ReadReport, Row, is_of_word
 from mt_cli.corpus.varieties import variety_of
@@ -42,7 +42,7 @@ def read_tmx(path: Path, codes: tuple[str, str], report: ReadReport) -> Iterator
     for line, unit, _ in elements(path, ("tu",)):
         texts = dict[str, str]()
         for variant in unit:
-            variety = variety_of(_code_of(variant))
+            variety = variety_of(_code_of(variant.attrib)) if variant.tag == "tuv" else ""
             segment = variant.find("seg") if variety in sides and variety not in texts else None
             if segment is not None:
                 texts[variety], dropped = text_of_segment(segment)
@@ -52,13 +52,18 @@ def read_tmx(path: Path, codes: tuple[str, str], report: ReadReport) -> Iterator
 
 def varieties_in_tmx(path: Path) -> Counter[str]:
     """Number of segments of each language code in a file; raises CorpusError if it is damaged."""
-    codes = (_code_of(variant) for unit in elements(path, ("tu",)) for variant in unit.element)
-    return Counter(filter(None, codes))
+    counts = Counter[str]()
+
+    def count(name: str, attributes: Mapping[str, str]) -> None:
+        if name == "tuv" and (code := _code_of(attributes)):
+            counts[code] += 1
+
+    watch_elements(path, count)
+    return counts
 
 
-def _code_of(variant: Element) -> str:
-    """Language code of a side of a unit; empty for notes and properties."""
-    return (variant.get(_XML_LANG) or variant.get("lang") or "") if variant.tag == "tuv" else ""
+def _code_of(attributes: Mapping[str, str]) -> str:
+    return attributes.get(_XML_LANG) or attributes.get("lang") or ""
 
 
 def read_xliff(path: Path, codes: tuple[str, str], report: ReadReport) -> Iterator[Row]:

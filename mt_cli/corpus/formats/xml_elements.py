@@ -5,7 +5,7 @@ Entities are never expanded: a file that declares any is refused. No other file 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree.ElementTree import Element, TreeBuilder
@@ -29,11 +29,15 @@ def elements(path: Path, names: Collection[str]) -> Iterator[Found]:
 
     Raises CorpusError, with the line, if the file is not well-formed XML in its encoding.
     """
-    parser = _Parser(path, names)
-    with opened(path) as file:
-        while piece := file.read(CHUNK_BYTES):
-            yield from parser.parsed(piece, False)
-    yield from parser.parsed(b"", True)
+    return _Parser(path, names).read()
+
+
+def watch_elements(path: Path, on_start: Callable[[str, Mapping[str, str]], object]) -> None:
+    """Call `on_start` with the name and the attributes of each element; raises CorpusError as `elements` does."""
+    parser = _Parser(path, ())
+    parser.watch(lambda tag, attributes: on_start(tag.rpartition("}")[2], attributes))
+    for _ in parser.read():
+        pass
 
 
 class _Parser:
@@ -48,7 +52,17 @@ class _Parser:
         self._parents, self._found = list[Element](), list[Found]()
         self._line, self._tag, self._builder = 0, "", TreeBuilder()
 
-    def parsed(self, piece: bytes, is_last: bool) -> list[Found]:
+    def watch(self, on_start: Callable[[str, dict[str, str]], object]) -> None:
+        """Call a function with each element, and build none."""
+        self._expat.StartElementHandler, self._expat.EndElementHandler = on_start, None
+
+    def read(self) -> Iterator[Found]:
+        with opened(self._path) as file:
+            while piece := file.read(CHUNK_BYTES):
+                yield from self._parsed(piece, False)
+        yield from self._parsed(b"", True)
+
+    def _parsed(self, piece: bytes, is_last: bool) -> list[Found]:
         self._found = []
         try:
             self._expat.Parse(piece, is_last)
