@@ -84,7 +84,7 @@ def test_a_stretch_that_does_not_belong_is_a_problem(mt, config, change):
         status, _, err = mt("train", "--config", path)
         assert status == 0 and re.search(f"PROBLEM in train: train.en, {PROBLEMS[change]}", err.splitlines()[-1])
         status, _, err = mt("init", "--files", "train.en", "train.de", "--name", "new")
-        assert status == 0 and err.splitlines()[-1] == "Next:  mt data check --config new.yaml"
+        assert status == 0 and "PROBLEM in train" in err
 
 
 @pytest.mark.parametrize("change", PROBLEMS)
@@ -107,7 +107,7 @@ def test_the_clean_text_has_no_problems_and_true_pairs(mt, config, tmp_path, cha
     path = config(change(pairs), filters={"wrong_language": False})
     original = (tmp_path / "train.de").read_bytes()
     status, _, err = mt("data", "check", "--config", path, "--write-clean", "clean")
-    assert status == 0 and err.splitlines()[-1] == "Next:  mt data check --config clean/checked.yaml", err
+    assert status == 0 and err.splitlines()[-1] == "Then:  mt train --config clean/checked.yaml", err
     status, out, _ = mt("data", "check", "--config", "clean/checked.yaml", "--json")
     report = json.loads(out)
     assert status == 0 and report["problems"] == []
