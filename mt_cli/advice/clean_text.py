@@ -158,21 +158,23 @@ def repaired(rows: Sequence[Row], languages: Languages, can_move: bool = True) -
     are dropped, and so are lines whose partner is missing or claimed twice.
     """
     texts = [row[1:] for row in rows]  # With blank lines, because a slip counts them.
-    has_text = [np.array([bool(row[side]) for row in texts], bool) for side in (0, 1)]
     own = np.arange(len(texts))
-    partners, is_unclear, is_exchanged = own.copy(), np.zeros(len(texts), bool), np.zeros(len(texts), bool)
+    partners, (is_unclear, is_exchanged, is_alone) = own.copy(), np.zeros((3, len(texts)), bool)
     for start in range(0, len(texts), ROWS_PER_BLOCK):
         block = [(start + place, *row) for place, row in enumerate(texts[start : start + ROWS_PER_BLOCK])]
         for span in spans_in(block, languages):
             lines = slice(span.first, span.last + 1)
+            is_alone[list(span.lines_alone)] = True
             if can_move and span.slip is not None:
                 partners[lines] = own[lines] + span.slip
             elif can_move and span.is_swapped:
                 is_exchanged[lines] = True
+                texts[lines] = [(target, source) for source, target in texts[lines]]
             else:
                 is_unclear[lines] = True
+    has_text = [np.array([bool(row[side]) for row in texts], bool) for side in (0, 1)]
     is_moved = partners != own
-    is_inside = ~is_unclear & (partners >= 0) & (partners < len(texts))
+    is_inside = ~is_unclear & ~is_alone & (partners >= 0) & (partners < len(texts))
     has_partner = is_inside & has_text[0] & has_text[1][partners % len(texts)]
     num_claims = np.bincount(partners[has_partner], minlength=len(texts))
     num_moved_claims = np.bincount(partners[has_partner & is_moved], minlength=len(texts))
@@ -180,7 +182,6 @@ def repaired(rows: Sequence[Row], languages: Languages, can_move: bool = True) -
     claims = np.where(is_moved, num_moved_claims[partners % len(texts)], num_claims[partners % len(texts)])
     is_kept = has_partner & (claims == 1)
     pairs = [(texts[line][0], texts[partners[line]][1]) for line in np.flatnonzero(is_kept).tolist()]
-    pairs = [pair[::-1] if swap else pair for pair, swap in zip(pairs, is_exchanged[is_kept].tolist(), strict=True)]
     kinds = {
         _UNCLEAR: is_unclear,
         _ALONE: has_partner & ~is_kept | ~is_unclear & ~is_inside,

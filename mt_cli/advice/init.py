@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import mt_cli
 from mt_cli.errors import InputError
-from mt_cli.runtime.console import say
+from mt_cli.runtime.console import say, say_next
 from mt_cli.runtime.files import write_text
 
 _WAYS = (
@@ -27,7 +27,7 @@ class Request:
     """Options for a new config besides the text, all optional."""
 
     name: str | None = None
-    """Name of the run; None: by the data."""
+    """Name of the run; None: the stem of the output file or, without one, by the data."""
     parent: Path | None = None
     """Run whose weights training begins with."""
     accept_processed: bool = False
@@ -60,7 +60,11 @@ def write_config(
         _check_new(output or Path(f"{request.name}.yaml"))
     from mt_cli.advice.new_config import new_config
     from mt_cli.config.loading import parse_config
+    from mt_cli.config.sections import RUN_NAME
     from mt_cli.corpus.cache import Cache
+
+    if request.name is None and output is not None and RUN_NAME.fullmatch(output.stem):
+        request = replace(request, name=output.stem)
 
     trees = {
         role: _evaluation_text(f"--{role}", names, train, bool(source.get("skip_damaged")))
@@ -76,7 +80,7 @@ def write_config(
     _check_new(path)
     for line in new.lines:
         say(line)
-    return _write(path, new.text, new.has_problems)
+    return _write(path, new.text)
 
 
 def _training_text(source: Mapping[str, Any]) -> Tree:
@@ -161,9 +165,9 @@ def _check_new(path: Path) -> None:
         raise InputError(f"{path.parent}: no such folder")
 
 
-def _write(path: Path, text: str, has_problems: bool = False) -> Path:
+def _write(path: Path, text: str) -> Path:
     """Write a new file, or none if an error occurs, and say what to do next."""
     _check_new(path)
     write_text(path, text)
-    say(f"Next:  mt {'data check' if has_problems else 'train'} --config {path}")
+    say_next(path)
     return path

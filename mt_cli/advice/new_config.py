@@ -45,8 +45,6 @@ class NewConfig(NamedTuple):
     text: str
     lines: Sequence[str]
     """Choices and their reasons, for people."""
-    has_problems: bool
-    """True if `mt data check` should be next."""
 
 
 def new_config(
@@ -92,7 +90,7 @@ def new_config(
         lines.append(f"note: {note}")
     if parent is None and decision.facts.num_target_words <= _FEW_WORDS:
         lines += [f"note: {note}" for note in islice(notes_on_parents(runs, sides.languages), 1)]
-    return NewConfig(decision.config.name, text, lines, any(not problem.is_note for problem in problems))
+    return NewConfig(decision.config.name, text, lines)
 
 
 def _protect(corpus: dict[str, Any], train: Corpus, tree: Mapping[str, Any], destination: str | None) -> str:

@@ -13,7 +13,7 @@ import regex
 from mt_cli.advice.marks import MIN_SENTENCES
 from mt_cli.advice.problems import shorten
 from mt_cli.advice.recognition import other_language_of_texts
-from mt_cli.advice.spellings import mixed_spellings, other_letters
+from mt_cli.advice.spellings import kept_apostrophes, mixed_spellings, other_letters
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cleaning import STATUS_CODES
 from mt_cli.corpus.corpus import Corpus
@@ -108,8 +108,9 @@ def notes_on_texts(data: Data, config: Config) -> Iterator[str]:
     yield from _notes_on_languages({name: of for name, of in texts.items() if name in config.corpus.groups})
     yield from notes_on_scripts(texts)
     compared = config.corpus.compared or "valid"
+    kept = kept_apostrophes([(lines, texts[compared].get(language, ())) for language, lines in texts["train"].items()])
     for language, lines in texts["train"].items():
-        yield from _notes_on_spellings(language, lines, config)
+        yield from _notes_on_spellings(language, lines, kept, config)
         yield from _notes_on_letters(language, lines, compared, texts[compared].get(language, ()), config)
     for name in (name for name in texts if name != "train"):
         yield from _notes_on_new_words(name, texts[name], texts["train"])
@@ -166,13 +167,16 @@ def _some(texts: Sequence[str], number: int = _SENTENCES_EXAMINED) -> Sequence[s
     return texts[:: -(-len(texts) // number) or 1]
 
 
-def _notes_on_spellings(language: str, train: Sequence[str], config: Config) -> Iterator[str]:
+def _notes_on_spellings(language: str, train: Sequence[str], kept: str, config: Config) -> Iterator[str]:
+    """Note mixed spellings; `kept` has the apostrophes of languages that mostly use another one than `'`."""
     for mixed in mixed_spellings(train):
         counts = ", ".join(f"{form} {count:,}" for form, count in mixed.counts.items())
         options = ", ".join([*config.tokenizer.normalize, mixed.option])
         advice = f"tokenizer.normalize: [{options}] would make them equal"
         if mixed.option in config.tokenizer.normalize:
             advice = f"tokenizer.normalize makes them equal ({mixed.option})"
+        elif mixed.option == "apostrophes" and kept:
+            advice = f"they stay, because tokenizer.normalize would write ' for {kept}, which is used most"
         yield f"train has several spellings in {language}: {counts}; as in {' · '.join(mixed.examples)}; {advice}"
 
 
@@ -182,9 +186,10 @@ def _notes_on_letters(
     for letter in other_letters(train, compared):
         is_replaced = config.tokenizer.letters.get(letter.old) == letter.new
         option = json.dumps({letter.old: letter.new}, ensure_ascii=False)
+        how = f"is mostly written {letter.new}" if letter.new else f"{name} leaves out"
         yield (
-            f"{letter.num_words:,} different words of train in {language} have {letter.old}, which {name} "
-            f"{f'writes {letter.new}' if letter.new else 'leaves out'}; as in {' · '.join(letter.examples)}; "
+            f"{letter.num_words:,} different words of train in {language} have {letter.old}, which {how}; as in "
+            f"{' · '.join(letter.examples)}; "
             f"tokenizer.letters: {option} {'writes' if is_replaced else 'would write'} them so, too"
         )
 

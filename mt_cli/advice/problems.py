@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -42,6 +43,7 @@ _BLOCKS_OF_SPANS, _BLOCKS_OF_MARKS = 50, 20
 """Maximum numbers of blocks of a source that are examined, evenly spread."""
 _WINDOW, _FOREIGN_SHARE, _MIN_LINES = 500, 0.25, 10
 _NUM_PLACES = 3
+_SWAPPED = "the two languages seem to be swapped"
 _ACCEPT = "set corpus.accept_processed to true"
 _RAW_TEXT = "give the raw text (join subwords, detokenise, and remove tags, which the option `tag` of a corpus adds)"
 Kind = Literal["stretch", "processed", "segmented", "text"]
@@ -91,6 +93,8 @@ class Span(NamedTuple):
     """Line N of the source belongs to line N + `slip` of the target; None if no slip fits."""
     is_swapped: bool = False
     """True if the sides are in each other's language."""
+    lines_alone: frozenset[int] = frozenset()
+    """Numbers of lines of the block, in the span or beside it, that have no partner, or may have none."""
 
 
 def find_problems(corpora: Mapping[str, Corpus], config: Config, cache: Cache) -> list[Finding]:
@@ -237,8 +241,43 @@ def find_spans(name: str, corpus: Corpus, config: CorpusConfig) -> Iterator[Find
 
 
 def spans_in(block: Sequence[Row], languages: Languages) -> list[Span]:
-    """Spans of misaligned lines, then spans of lines in other languages than `languages`."""
-    return [*_misaligned_spans(block), *_foreign_spans(block, languages)]
+    """Spans of lines with swapped sides; then, with these exchanged, misaligned lines and lines in other languages."""
+    swapped = list(_swapped_spans(block, languages))
+    rows = list(block)
+    for span in swapped:
+        first = span.first - rows[0][0]
+        rows[first : first + span.last - span.first + 1] = [
+            (number, target, source) for number, source, target in rows[first : first + span.last - span.first + 1]
+        ]
+    return [*swapped, *_misaligned_spans(rows), *_foreign_spans(rows, languages)]
+
+
+def _swapped_spans(block: Sequence[Row], languages: Languages) -> Iterator[Span]:
+    """Spans with clearly more lines that are only right with exchanged sides than lines that are right as they are.
+
+    Lines beside them that say nothing, because they may be swapped or not, are without a partner.
+    """
+    if not block or primary(languages[0]) == primary(languages[1]):
+        return
+    numbers, sources, targets = zip(*block, strict=True)
+    is_foreign = are_foreign(sources, targets, languages)
+    if is_foreign.sum() < _MIN_LINES:
+        return
+    votes = is_foreign.astype(int) - are_foreign(targets, sources, languages).astype(int)
+    score, first, best, last = 0, 0, 0, 0
+    for index, vote in enumerate([*votes.tolist(), -len(votes)]):
+        if score == 0:
+            first = index
+        score = max(0, score + vote)
+        if score > best:
+            best, last = score, index
+        elif score <= best - _MIN_LINES or score == 0:
+            if best >= _MIN_LINES:
+                unclear = [*takewhile(lambda line: not votes[line], range(first - 1, -1, -1))][:_MIN_LINES]
+                unclear += [*takewhile(lambda line: not votes[line], range(last + 1, len(votes)))][:_MIN_LINES]
+                lines_alone = frozenset(numbers[line] for line in unclear)
+                yield Span(numbers[first], numbers[last], _SWAPPED, None, True, lines_alone)
+            score = best = 0
 
 
 def _misaligned_spans(block: Sequence[Row]) -> Iterator[Span]:
@@ -246,12 +285,13 @@ def _misaligned_spans(block: Sequence[Row]) -> Iterator[Span]:
         return
     numbers, sources, targets = zip(*block, strict=True)
     alignment = find_misaligned_stretches(sources, targets)
+    lines_alone = frozenset(numbers[line - 1] for line in alignment.lines_alone if line <= len(numbers))
     for first, last, slip in alignment.stretches:
         text = "source and target do not seem to correspond here, nor a few lines up or down"
         if slip is not None:
             place = f"line N {'+' if slip > 0 else '-'} {abs(slip)} of the target"
             text = f"line N of the source seems to belong to {place}"
-        yield Span(numbers[first - 1], numbers[last - 1], text, slip)
+        yield Span(numbers[first - 1], numbers[last - 1], text, slip, lines_alone=lines_alone)
     if alignment.is_unrelated:
         yield Span(numbers[0], numbers[-1], "the two sides do not seem to translate each other")
 
@@ -271,7 +311,7 @@ def _foreign_spans(block: Sequence[Row], pair: Languages) -> Iterator[Span]:
         # A target in the source language is enough evidence, because the words of the target language may not be known.
         is_target_in_source_language = prevailing[1] == expected[0] != expected[1] and prevailing[0] != expected[0]
         if is_target_in_source_language or (is_foreign and seem_swapped(sources, targets, pair)):
-            yield Span(numbers[0], numbers[-1], "the two languages seem to be swapped", is_swapped=True)
+            yield Span(numbers[0], numbers[-1], _SWAPPED, is_swapped=True)
         elif is_foreign:
             text = " and ".join(foreign) or "many lines are not in the language or script that they should be in"
             yield Span(numbers[0], numbers[-1], text)

@@ -1,8 +1,8 @@
 """Spellings that differ inside a text, or between a training text and the text that it is compared with.
 
-Inside a text, apostrophes may differ; `tokenizer.normalize` makes them equal. If the compared text has other letters,
-`tokenizer.letters` replaces letters of the training text. Letters are counted in distinct words, so that a frequent
-name counts once. Changes nothing, and knows no language.
+Inside a text, apostrophes may differ; `tokenizer.normalize` makes them equal. If its letters have marks that look
+alike, or the compared text has other letters, `tokenizer.letters` replaces letters of the training text. Such letters
+are counted in distinct words, so that a frequent name counts once. Changes nothing, and knows no language.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from math import sqrt
 
 import regex
 
-from mt_cli.tokenizer.spelling import ALL_APOSTROPHES, JOINED_APOSTROPHES
+from mt_cli.tokenizer.spelling import ALL_APOSTROPHES, JOINED_APOSTROPHES, LOOK_ALIKE_MARKS
 
 _LETTER = r"[^\W\d_]"
 INSIDE = regex.compile(rf"(?<={_LETTER})[{ALL_APOSTROPHES}](?={_LETTER})")
@@ -30,6 +30,9 @@ _MAX_MARKUP = 0.01
 _MIN_COUNT, _MIN_SHARE = 5, 0.002
 """Minimum number of occurrences, and minimum share, of rarer forms that are reported."""
 _MIN_SPACED = 50
+_MIN_ALSO = 0.3
+"""Minimum share of the words with a rarer mark that are also written with the usual one: 0.84 of Yoruba words with a
+vertical line below. A language with both marks, such as transliterated Arabic, has few such pairs of words."""
 _MIN_USED = 0.1
 """A validation text uses apostrophes if it has at least this share of the number that the training text predicts."""
 _NUM_EXAMPLES, _CONTEXT = 3, 12
@@ -81,16 +84,21 @@ def mixed_spellings(texts: Sequence[str]) -> list[MixedSpelling]:
     return mixed
 
 
-def spellings_to_normalize(sides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[str]:
+def spellings_to_normalize(sides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> tuple[list[str], str]:
     """Values of `tokenizer.normalize` that suit the training and the validation text of each language.
 
     Apostrophes become `'` only if no language mostly uses another character: in its validation text or, if that has
-    none, in its training text.
+    none, in its training text. Also return the mixed apostrophes that stay for this reason, as `kept_apostrophes`.
     """
     options = dict.fromkeys(mixed.option for train, valid in sides for mixed in mixed_spellings([*train, *valid]))
-    if any(_most_frequent_apostrophe(train, valid) not in (None, "'") for train, valid in sides):
-        options.pop("apostrophes", None)
-    return list(options)
+    kept = kept_apostrophes(sides) if "apostrophes" in options else ""
+    return [option for option in options if option != "apostrophes" or not kept], kept
+
+
+def kept_apostrophes(sides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> str:
+    """Characters other than `'` that a language mostly uses as its apostrophe."""
+    used = [_most_frequent_apostrophe(train, valid) for train, valid in sides]
+    return " and ".join(dict.fromkeys(mark for mark in used if mark not in (None, "'")))
 
 
 def _most_frequent_apostrophe(train: Sequence[str], valid: Sequence[str]) -> str | None:
@@ -123,7 +131,7 @@ def _examples(texts: Sequence[str], pattern: regex.Pattern[str], forms: Sequence
 
 @dataclass(frozen=True)
 class OtherLetter:
-    """Letter of a training text that the compared text writes as another letter, or apostrophe that it leaves out."""
+    """Letter of a training text that is mostly written otherwise, or apostrophe that the compared text leaves out."""
 
     old: str
     new: str
@@ -137,15 +145,17 @@ class OtherLetter:
 
 
 def other_letters(train: Sequence[str], compared: Sequence[str]) -> list[OtherLetter]:
-    """Letters of a training text that another text in the same language writes as other letters.
+    """Letters of a training text that another text in the same language, or most of the text, writes as other letters.
 
     These are letters with marks that the other text never has, if it has the letter with other marks or without marks
-    instead, such as Guarani `tetã` and `tetâ`; and apostrophes, if it has none, or always has another apostrophe.
+    instead, such as Guarani `tetã` and `tetâ`; apostrophes, if it has none, or always has another apostrophe; and
+    letters with a mark that looks like the usual one, such as Yoruba `e̩` beside `ẹ`.
     """
     words = _distinct_words(train)
     counts, compared_counts = _count_letters(words), _count_letters(_distinct_words(compared))
     share = _share_of_apostrophes(train)
-    replaced = {old: (new, counts[old] / counts.total()) for old, new in _substitutes(counts, compared_counts).items()}
+    letters = _with_usual_marks(train, compared) | _substitutes(counts, compared_counts)
+    replaced = {old: (new, counts[old] / counts.total()) for old, new in letters.items()}
     replaced |= {old: (new, share) for old, new in _apostrophes(words, train, compared).items()}
     result = []
     for old, (new, share) in sorted(replaced.items()):
@@ -176,6 +186,27 @@ def letters_to_replace(sides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> 
             if not any(has(number, letter) for number in range(len(sides)) if number != index):
                 replaced.setdefault(letter.old, letter.new)
     return {old: new for old, new in replaced.items() if new not in replaced}
+
+
+def _with_usual_marks(train: Sequence[str], compared: Sequence[str]) -> dict[str, str]:
+    """Letters of a training text with a mark that looks like the usual one, and the letters with the usual one."""
+    texts = [Counter(unicodedata.normalize("NFD", " ".join(side)).lower().split()) for side in (train, compared)]
+    words = texts[0] + texts[1]
+    replaced: dict[str, str] = {}
+    for family in LOOK_ALIKE_MARKS:
+        here, there = (
+            Counter({mark: sum(number * word.count(mark) for word, number in side.items()) for mark in family})
+            for side in texts
+        )
+        usual = max(family, key=(there if there.total() >= _MIN_COUNT else here).__getitem__)
+        for mark in family.replace(usual, ""):
+            marked = {word: number for word, number in texts[0].items() if mark in word}
+            also = sum(number for word, number in marked.items() if words[word.replace(mark, usual)])
+            is_enough = here[mark] >= max(_MIN_COUNT, _MIN_SHARE * here.total())
+            if is_enough and also >= _MIN_ALSO * sum(marked.values()):
+                letters = {letter for word in marked for letter in _MARKED_LETTER.findall(word) if mark in letter}
+                replaced |= {letter: letter.replace(mark, usual) for letter in sorted(letters)}
+    return {unicodedata.normalize("NFC", old): unicodedata.normalize("NFC", new) for old, new in replaced.items()}
 
 
 def _distinct_words(texts: Sequence[str]) -> set[str]:

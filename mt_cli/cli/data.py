@@ -14,7 +14,7 @@ from mt_cli.cli import options
 from mt_cli.cli.options import OUTPUT, RUNS, load_config, option
 from mt_cli.cli.streams import show
 from mt_cli.errors import InputError
-from mt_cli.runtime.console import say
+from mt_cli.runtime.console import say, say_next
 
 if TYPE_CHECKING:
     from mt_cli.config.sections import Config
@@ -80,7 +80,7 @@ def data_check(
             say("\n".join(copy.describe()))
         for problem in problems:
             say(str(problem))
-        say(f"Next:  mt data check --config {shlex.quote(str(path))}")
+        say_next(path)
     refuse_problems(problems, way_out)
 
 

@@ -61,8 +61,10 @@ def init(
     accept_processed: Annotated[
         bool, flag(_WRITTEN, "--accept-processed", "Accept text that is tokenised or has subword marks or tags.")
     ] = False,
-    name: Annotated[str | None, _written("NAME", "Name of the run.", "by the data")] = None,
-    output: Annotated[Path | None, _written("FILE", "New file.", "NAME.yaml")] = None,
+    name: Annotated[str | None, _written("NAME", "Name of the run and of its config.", "by the data")] = None,
+    output: Annotated[
+        Path | None, _written("FILE", "File of the config, whose stem is the default of --name.", "NAME.yaml")
+    ] = None,
 ) -> None:
     """Write a config for your data.
 

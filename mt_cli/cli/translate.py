@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,6 +27,7 @@ from mt_cli.cli.streams import Output, check_distinct, check_output
 from mt_cli.corpus.plain_text import check_plain_text, input_lines
 from mt_cli.errors import InputError
 from mt_cli.runtime.console import Progress, say
+from mt_cli.runtime.files import read_regular
 
 if TYPE_CHECKING:
     from mt_cli.runtime.group import Group
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from mt_cli.translation.stream import TranslatedLine
     from mt_cli.translation.translator import Translator
 
+_MAX_REPORT_BYTES = 2**24
 _TEXT, _EXTRA = "Input and output", "Extra results"
 _search = partial(option, options.SEARCH)
 _Outputs = dict[Output, Callable[["Translation"], str]]
@@ -147,12 +149,16 @@ def translate(
 def _note_little_learned(paths: list[Path]) -> None:
     """Say so if the translations of a run had little to do with their sources when it was scored."""
     from mt_cli.checkpoint.directory import RunDirectory
-    from mt_cli.evaluation.results import read_report
 
-    for path in paths:
-        report = read_report(RunDirectory(path))
-        if report and report.learning and report.learning.is_little:
-            say(f"note: {path} has learned little: {report.learning.describe()}")
+    for directory in map(RunDirectory, paths):
+        with suppress(OSError):  # Without the import of `evaluation` for a run that has learned.
+            if b'"is_little": true' not in read_regular(directory.report_path, _MAX_REPORT_BYTES):
+                continue
+            from mt_cli.evaluation.results import read_report
+
+            report = read_report(directory)
+            if report and report.learning and report.learning.is_little:
+                say(f"note: {directory.path} has learned little: {report.learning.describe()}")
 
 
 def _note_unknown_prefix(translator: Translator, prefix: str) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -77,6 +77,8 @@ class Alignment:
     stretches: list[Stretch]
     is_unrelated: bool
     """True if the sides do not translate each other at any candidate slip."""
+    lines_alone: frozenset[int] = frozenset()
+    """Lines of the source, from 1, that a change of slip leaves without a partner."""
 
 
 def features_of(lines: Iterable[str]) -> Features:
@@ -109,7 +111,30 @@ def find_misaligned_stretches(sources: Sequence[str], targets: Sequence[str]) ->
         return Alignment([], has_units and num_lines >= _MIN_LINES_TO_CALL_UNRELATED)
     nowhere, straight = np.zeros((1, num_lines)), slips.index(0)
     stretches = _stretches([*slips, None], _likeliest_slips(np.concatenate([log_odds, nowhere]), straight))
-    return Alignment([stretch for stretch in stretches if not _is_clean(stretch, log_odds, exists, straight)], False)
+    stretches = [stretch for stretch in stretches if not _is_clean(stretch, log_odds, exists, straight)]
+    return Alignment(stretches, False, frozenset(_lines_alone(stretches, dict(zip(slips, log_odds, strict=True)))))
+
+
+def _lines_alone(stretches: Sequence[Stretch], odds_of_slips: Mapping[int, Floats]) -> Iterator[int]:
+    """Lines without a partner at changes to a smaller slip, after which lines claim the partners of lines before it.
+
+    Such a change from slip A to slip B leaves A - B lines without a partner. The evidence says which of these lines.
+    """
+    slips: list[int | None] = [0] * (len(odds_of_slips[0]) + 1)
+    for first, last, slip in stretches:
+        slips[first - 1 : last] = [slip] * (last - first + 1)
+    for change, (before, after) in enumerate(pairwise(slips[:-1]), start=1):
+        if before is None or after is None or before <= after:
+            continue
+        number = before - after
+        first = max(0, change - number)
+        with_before = odds_of_slips[before][first:change].sum() - np.append(
+            0.0, odds_of_slips[before][first:change][::-1].cumsum()
+        )
+        with_after = odds_of_slips[after][first + number : change + number][::-1].cumsum()
+        with_after = np.append(0.0, np.pad(with_after, (change - first - len(with_after), 0)))
+        start = change - int((with_before + with_after).argmax())
+        yield from range(start + 1, start + number + 1)
 
 
 def _is_clean(stretch: Stretch, log_odds: Floats, exists: Bools, straight: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic import BaseModel, FiniteFloat
+from pydantic import BaseModel, FiniteFloat, computed_field
 
 from mt_cli.corpus.rows import Languages
 from mt_cli.evaluation.scores import METRICS, Scorer, rows_by_direction
@@ -40,6 +40,7 @@ class Learning(BaseModel):
     is_cut: bool = True
     """True if a limit ended the run, and not patience."""
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def is_little(self) -> bool:
         """True if most translations are not related to their sources, or repeat themselves."""

@@ -19,29 +19,32 @@ from mt_cli.corpus.languages import writes_spaces
 from mt_cli.data.prepare import fingerprints_of, prepare
 from mt_cli.errors import RunInterruptedError
 from mt_cli.evaluation.evaluate import SplitScores, evaluate, write_hypotheses
-from mt_cli.evaluation.learning import Learning, learning_of
+from mt_cli.evaluation.learning import learning_of
 from mt_cli.evaluation.results import Report
 from mt_cli.evaluation.scores import scorer_of
 from mt_cli.evaluation.tuning import TuningTime, tune_at_end
 from mt_cli.model.loss import Objective
 from mt_cli.model.transformer import Transformer
+from mt_cli.run.draft import Draft, read_draft
 from mt_cli.run.report import Ending, write_report
 from mt_cli.run.resume import check_data
 from mt_cli.run.setup import Run, Setup
 from mt_cli.run.validation import Validator
 from mt_cli.runtime.console import say
 from mt_cli.runtime.devices import keep_memory, pick_device, pick_precision
+from mt_cli.runtime.files import remove
 from mt_cli.training.averaging import replaced
 from mt_cli.translation.translator import Translator
 
 _INTERRUPTED = "interrupted after the last step; the model is saved, and the same command does the rest"
 
 
-def average_at_end(setup: Setup, state: RunState) -> None:
+def average_at_end(setup: Setup, draft: Draft) -> None:
     """If the config says so, compute the means of the last and of the best checkpoints; keep a mean that is better.
 
-    Raises RunInterruptedError after a signal, as `finish` does.
+    Means in the draft are not validated again. Raises RunInterruptedError after a signal, as `finish` does.
     """
+    state = draft.state
     number = setup.run.config.training.average_checkpoints
     if number is None:
         return
@@ -49,8 +52,10 @@ def average_at_end(setup: Setup, state: RunState) -> None:
     choices = last_of(validations, number), best_of(validations, number)
     try:
         for steps in sorted({tuple(sorted(validated.step for validated in choice)) for choice in choices}):
-            if len(steps) > 1:
+            if len(steps) > 1 and steps not in draft.means:
                 say(_try_mean(setup.run.directory, setup.model, setup.validator, state, steps))
+                draft.means = [*draft.means, steps]
+                draft.save(setup.run.directory)
     except KeyboardInterrupt:
         raise RunInterruptedError(_INTERRUPTED) from None
 
@@ -102,40 +107,49 @@ def finish(run: Run, ending: Ending) -> Report:
     """
     try:
         training, state = run.config.training, ending.state
-        if training.tune_decoding:
+        draft = read_draft(run.directory) or Draft(state=state, stopped_because=ending.stopped_because)
+        if training.tune_decoding and not draft.is_tuned:
             time = TuningTime(state.elapsed_seconds)
             if plan := state.plan_for(training):
                 left = 60 * plan.minutes - state.elapsed_seconds - plan.closing_seconds
                 tokens_per_pair = run.data.statistics["valid"].target.tokens_per_sentence
                 time = TuningTime(state.elapsed_seconds, left, plan.seconds_per_searched_token * tokens_per_pair)
             tune_at_end(run.directory, run.config, run.data, str(run.device), run.precision, time)
-        return write_report(run, ending, *_scores(run, ending))
+            draft.is_tuned = True
+            draft.save(run.directory)
+        draft = draft.for_config(run.directory.config())
+        _score(run, ending, draft)
+        report = write_report(run, ending, draft.scores, draft.learning)
+        remove(run.directory.draft_path)
+        return report
     except KeyboardInterrupt:
         raise RunInterruptedError(_INTERRUPTED) from None
 
 
-def _scores(run: Run, ending: Ending) -> tuple[dict[str, SplitScores], Learning | None]:
-    """Scores of the best checkpoint on each test set, or on `valid` if there is none; writes its translations.
+def _score(run: Run, ending: Ending, draft: Draft) -> None:
+    """Score the best checkpoint on each test set, or on `valid` if there is none, and write its translations.
 
-    Also return the signs of learning in the translations of the first one.
-
-    They are made in the precision of training, which the report names.
+    A set with scores in the draft is left out; the draft is saved after each set. It also gets the signs of learning in
+    the translations of the first set. Translations are made in the precision of training, which the report names.
     """
-    path, corpora, scores = run.directory.path, run.data.corpora, dict[str, SplitScores]()
-    learning: Learning | None = None
+    path, corpora = run.directory.path, run.data.corpora
+    names = [name for name in corpora if name not in ("train", "valid")] or ["valid"]
+    if draft.scores.keys() >= set(names):
+        return
     translator = Translator.load(path, str(run.device), run.precision)
-    for name in [name for name in corpora if name not in ("train", "valid")] or ["valid"]:
+    for name in names:
+        if name in draft.scores:
+            continue
         scorer, corpus = scorer_of(run.config, name), corpora[name]
         say(f"Scoring {name}: {len(corpus):,} sentences")
-        scores[name], hypotheses = evaluate(
-            translator, corpus.pairs, name, scorer, corpus.languages, corpus.blank_rows()
-        )
+        scores, hypotheses = evaluate(translator, corpus.pairs, name, scorer, corpus.languages, corpus.blank_rows())
         write_hypotheses(path / "hypotheses" / f"{name}.txt", hypotheses)
-        if len(scores) == 1:
+        if name == names[0]:
             sources, references = zip(*corpus.pairs, strict=True)
-            signs = _expected(run, ending, scores[name])
-            learning = learning_of(scorer, (sources, hypotheses, references), corpus.languages, **signs)
-    return scores, learning
+            signs = _expected(run, ending, scores)
+            draft.learning = learning_of(scorer, (sources, hypotheses, references), corpus.languages, **signs)
+        draft.scores = draft.scores | {name: scores}
+        draft.save(run.directory)
 
 
 def _expected(run: Run, ending: Ending, scores: SplitScores) -> dict[str, Any]:

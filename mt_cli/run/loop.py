@@ -17,6 +17,7 @@ from functools import partial
 from mt_cli.checkpoint.state import RunState
 from mt_cli.corpus.sources import names_of
 from mt_cli.errors import RunInterruptedError
+from mt_cli.run.draft import Draft
 from mt_cli.run.log import Records, TooManyBadStepsError, TrainingLog
 from mt_cli.run.resume import follow, go_back, save_state
 from mt_cli.run.setup import Setup
@@ -29,19 +30,19 @@ from mt_cli.training.steps import StepReport, optimization_steps
 from mt_cli.training.update import build_update
 
 
-def optimize(setup: Setup, state: RunState) -> tuple[RunState, str]:
-    """Train until there is a reason to stop; return the last state and the reason. Goes back if training diverges.
+def optimize(setup: Setup, state: RunState) -> Draft:
+    """Train until there is a reason to stop; return the draft of the report. Goes back if training diverges.
 
     Raises RunInterruptedError after a signal, with the state saved, and DivergenceError.
     """
     while True:
         try:
-            return state, _train_until_stop(setup, state)
+            return _train_until_stop(setup, state)
         except TooManyBadStepsError as error:
             state = setup.run.group.from_main(partial(go_back, setup, state, error))
 
 
-def _train_until_stop(setup: Setup, state: RunState) -> str:
+def _train_until_stop(setup: Setup, state: RunState) -> Draft:
     training, step, group = setup.run.config.training, state.position.step, setup.run.group
     seconds = None if training.max_minutes is None else 60 * training.max_minutes - state.elapsed_seconds
     records = group.on_main(lambda: Records(setup.run.directory.path, step, state.tracked_bytes))
@@ -63,9 +64,13 @@ def _train_until_stop(setup: Setup, state: RunState) -> str:
             loop.validate()
         else:
             reason = loop.run()
+        draft = Draft(state=state, stopped_because=reason)
+        if records is not None:
+            records.flush()
+            draft.save(setup.run.directory)
         if signals.is_stop_requested:
             raise RunInterruptedError("interrupted after the last step; the same command does the rest")
-        return reason
+        return draft
 
 
 class TrainingLoop:

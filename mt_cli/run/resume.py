@@ -21,6 +21,7 @@ from mt_cli.errors import DamagedFileError, DivergenceError, InputError, RunErro
 from mt_cli.evaluation.results import Report
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.config import resumed_config
+from mt_cli.run.draft import read_draft, usable_draft
 from mt_cli.run.log import TooManyBadStepsError
 from mt_cli.run.report import finished_report
 from mt_cli.run.setup import Setup
@@ -100,7 +101,9 @@ def _resumption(config: Config, directory: RunDirectory) -> Start:
     except InputError as error:
         advice = "Restore the file, or use --fresh to start over (the old run is moved aside)."
         raise RunError(f"{error}\n{advice}") from None
-    config, notes = resumed_config(config, previous, directory.path, directory.report_path.exists())
+    draft = read_draft(directory)
+    is_tuned = draft.is_tuned if draft else directory.report_path.exists()
+    config, notes = resumed_config(config, previous, directory.path, is_tuned)
     changes = "".join(f"\n  {line}" for line in directory.check_resumable(previous, config))
     state = directory.newest_state()  # If no checkpoint is usable, loading one later raises the error.
     return Start(
@@ -145,7 +148,8 @@ def restore(setup: Setup, start: Start) -> RunState:
         say(f"The run began with {number} process{'es' * (number > 1)}, and keeps the size of its steps.")
     if start.changes:
         say(start.changes)
-    _reconcile_best(setup, state)
+    if not usable_draft(run.directory, run.config, state, setup.validator.metric_id):
+        _reconcile_best(setup, state)
     return state
 
 
@@ -238,7 +242,8 @@ def _reconcile_best(setup: Setup, state: RunState) -> None:
     is_of_end = best is not None and best.best_step == state.position.step != state.best_step
     if best is not None and (is_of_end or best.averaged_steps):
         # The run validated only because it ended there; an uninterrupted run would not have this validation.
-        remove(directory.best_path)
+        if state.best_step or not state.reason_to_stop(setup.run.config.training):
+            remove(directory.best_path)
         best = None
     if best is not None:
         state.set_best(best.best_step, best.best_value, best.best_loss, best.best_metric)

@@ -16,6 +16,7 @@ from mt_cli.data.prepare import Data, prepare
 from mt_cli.evaluation.results import Report
 from mt_cli.evaluation.scores import scorer_of
 from mt_cli.run.describe import describe_training
+from mt_cli.run.draft import usable_draft
 from mt_cli.run.finish import average_at_end, finish
 from mt_cli.run.loop import optimize
 from mt_cli.run.report import Ending, format_summary
@@ -80,6 +81,11 @@ def _optimized(run: Run, start: Start, parent: ParentRun | None, cache: Cache) -
     run.group.on_main(lambda: say("\n".join(describe_training(setup, cache))))
     if parent is not None:
         say(f"  begins with {parent.describe()}")
-    last, stopped_because = optimize(setup, state)
-    run.group.on_main(lambda: average_at_end(setup, last))
-    return Ending(last, stopped_because, setup.num_parameters, setup.pairs.counts, setup.length)
+    metric_id = setup.validator.metric_id
+    draft = run.group.from_main(lambda: usable_draft(run.directory, run.config, state, metric_id))
+    if draft is None:
+        draft = optimize(setup, state)
+    else:
+        run.group.on_main(lambda: say("The last validation is done; the end of the run goes on after it."))
+    run.group.on_main(lambda: average_at_end(setup, draft))
+    return Ending(draft.state, draft.stopped_because, setup.num_parameters, setup.pairs.counts, setup.length)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import threading
 import time
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from itertools import accumulate
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mt_cli.errors import InputError
@@ -134,6 +136,12 @@ class Progress:
 def say(message: str = "") -> None:
     if not _is_silent:
         bars().write(message, file=sys.stderr)
+
+
+def say_next(config: Path) -> None:
+    """Say the commands that follow a new config."""
+    quoted = shlex.quote(str(config))
+    say(f"Next:  mt data check --config {quoted}\nThen:  mt train --config {quoted}")
 
 
 def listed(items: Sequence[str], most: int = 5, count: int | None = None) -> str:

@@ -18,6 +18,9 @@ APOSTROPHES = ALL_APOSTROPHES.removeprefix("'")
 """Characters that are written in place of the apostrophe `'` inside words."""
 JOINED_APOSTROPHES = ALL_APOSTROPHES.replace("`", "")
 """Apostrophes that may be joined with a word. A backtick beside a space is markup: it opens a literal or a role."""
+LOOK_ALIKE_MARKS = ("\u0323\u0329\u0331", "\u0326\u0327", "\u0306\u030c")
+"""Combining marks that are written in place of each other: dot, vertical line and macron below, as in Yoruba; comma
+below and cedilla, as in Romanian; breve and caron."""
 _AFTER_LETTER = r"\p{L}\p{M}{0,3}"
 _BEGINNING_OF_WORD = (
     rf"[{JOINED_APOSTROPHES}]\p{{L}}[\p{{L}}\p{{M}}]*+(?:[{JOINED_APOSTROPHES}][\p{{L}}\p{{M}}]++)*+"

@@ -278,7 +278,9 @@ class LineSplitter(NamedTuple):
         text = " ".join(source.split())
         plain = untagged(text, self.tagging.tags)
         if not has_letters(plain):
-            is_whole = plain and plain == text and not {"\r", "\n"} & set(source)
+            if not self.tokenizer.cleaned(plain).strip():  # Also soft hyphens and zero-width characters alone.
+                return _Line(source, text, "")
+            is_whole = plain == text and not {"\r", "\n"} & set(source)
             return _Line(source, text, source if is_whole else plain)
         text = " ".join(self.tokenizer.cleaned(text).split())
         plain = untagged(text, self.tagging.tags)

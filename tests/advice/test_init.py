@@ -63,7 +63,7 @@ def test_init_writes_the_corpus_and_values_with_reasons(mt, tmp_path, make):
     arguments, expected = make(tmp_path)
     status, out, err = mt("init", *arguments, "--name", "new")
     assert status == 0, err
-    assert (out, "Next:  mt train --config new.yaml" in err) == ("new.yaml\n", True)
+    assert (out, "Next:  mt data check --config new.yaml" in err) == ("new.yaml\n", True)
     text = (tmp_path / "new.yaml").read_text(encoding="utf-8")
     values = [line for line in text.partition("tokenizer:")[2].splitlines() if line.startswith("  ")]
     assert len(values) > 12 and all("  # " in line for line in values)

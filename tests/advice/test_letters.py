@@ -29,6 +29,8 @@ TILDE, CIRCUMFLEX, PLAIN = made_up(300, "aãeou"), made_up(60, "aâeou", 2), mad
 REPLACED = TILDE, CIRCUMFLEX
 APOSTROPHES = made_up(300, "aeou", apostrophe="'")
 MIXED_APOSTROPHES = [*APOSTROPHES, *made_up(30, "aeou", 7, "’")]
+DOTS = made_up(300, ["a", "ẹ\u0301", "ẹ", "o"])
+LINES = [text.replace("ẹ\u0301", "é\u0329").replace("ẹ", "e\u0329") for text in DOTS[:150]]
 SALTILLO = made_up(60, "aeou", 2, "ꞌ")
 TONES, WITHOUT_TONES = ["a", "é", "è", "ẹ\u0301", "ẹ\u0300", "o"], ["a", "e", "e", "ẹ", "ẹ", "o"]
 
@@ -45,6 +47,9 @@ TONES, WITHOUT_TONES = ["a", "é", "è", "ẹ\u0301", "ẹ\u0300", "o"], ["a", "
         ),
         # Apostrophes are left out where the compared text has none.
         ([(APOSTROPHES, PLAIN)], {"'": ""}),
+        # Marks that look alike, of which the validation text mostly has one.
+        ([([*DOTS, *LINES], DOTS[:60])], {"e\u0329": "ẹ", "é\u0329": "ẹ\u0301"}),
+        ([(DOTS, LINES)], {"ẹ": "e\u0329", "ẹ\u0301": "é\u0329"}),
         # An apostrophe that is always another one is replaced.
         ([(MIXED_APOSTROPHES, SALTILLO)], {"'": "ꞌ", "’": "ꞌ"}),
     ],
@@ -59,6 +64,7 @@ def test_letters_that_the_compared_text_lacks_are_replaced(sides, expected):
         [(made_up(300, "aéèo"), made_up(60, "aêêo", 2))],  # It may be either of two letters.
         [(made_up(300, "aãâeou"), made_up(60, "aãâeou", 2))],
         [(TILDE, CIRCUMFLEX[:1])],
+        [(made_up(300, ["ṭa", "ṯa", "o", "u"]), [])],  # Two letters: few words have either.
         [(APOSTROPHES, made_up(60, "aeou", 2, " ' "))],
         [REPLACED, (made_up(300, "aãeiou", 3), [])],  # Another language has the letter.
         [([f"'{text}'" for text in made_up(300, "aeou")], PLAIN)],  # They are quotation marks.

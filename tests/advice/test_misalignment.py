@@ -143,6 +143,20 @@ def test_lines_beside_blank_ones_are_moved_to_their_partners(slip):
     assert len(wrong) <= slip and len(pairs) > 1_480 - 2 * slip and 8 <= counts["with a blank side"] <= 8 + slip
 
 
+@pytest.mark.parametrize(("number", "first"), [(1, 392), (1, 600), (1, 850), (30, 901), (150, 1_100)])
+def test_pairs_with_swapped_sides_beside_a_slip_are_repaired(number, first):
+    """Hardly more pairs are lost than have no partner, or have both sides in one language."""
+    texts = sides()
+    right, swapped = set(zip(*texts, strict=True)), slice(first, first + 108)
+    sources, targets = (
+        [*side[: swapped.start], *other[swapped], *side[swapped.stop :]] for side, other in (texts, texts[::-1])
+    )
+    sources, targets = lost(sources, 900, number), lost(targets, 500, number)
+    rows = [(line, *pair) for line, pair in enumerate(zip(sources, targets, strict=True), start=1)]
+    pairs = set(repaired(rows, ("en", "el"))[0])
+    assert len(pairs & right) >= len(right) - 3 * number - 10 and len(pairs - right) <= 4
+
+
 @pytest.mark.parametrize("lost", [3, 1_900])
 def test_the_line_where_files_diverge_is_found(tmp_path, lost):
     generator = random.Random(lost)

@@ -403,23 +403,36 @@ def test_scores_that_are_not_numbers_are_an_error(train, mt):
         assert (status, out) == (1, "") and "are not numbers" in err
 
 
-@pytest.mark.parametrize(("owner", "name"), [(Validator, "validate"), (finish, "evaluate")])
-def test_an_interrupt_after_the_last_step_leaves_the_rest(train, tmp_path, monkeypatch, owner, name):
-    work, report = getattr(owner, name), tmp_path / "runs/run/report.json"
+def test_each_part_of_an_interrupted_end_is_done_once(train, begin, assert_same_run, tmp_path, monkeypatch):
+    """With the weights of some validation there at all times; and the run can go on as one that ended otherwise."""
+    options = {"average_checkpoints": 2, "tune_decoding": "true"}
+    options["corpus.extra_tests"] = "{web: {files: [test.en, test.xx]}}"
+    short, long = (begin(f"whole{steps}", max_steps=steps, **options) for steps in (9, 15))
+    run, done, interrupted = tmp_path / "runs/run", [], set()
 
-    def interrupted(*arguments, **options):
-        os.kill(os.getpid(), signal.SIGINT)
-        return work(*arguments, **options)
+    def interruptible(patch, owner, name):
+        work = getattr(owner, name)
+
+        def counted(*arguments, **other):
+            assert not done or (run / "checkpoints/best.safetensors").is_file()
+            if len(done) not in interrupted:
+                interrupted.add(len(done))
+                os.kill(os.getpid(), signal.SIGINT)
+            result = work(*arguments, **other)
+            done.append(name)
+            return result
+
+        patch.setattr(owner, name, counted)
 
     with monkeypatch.context() as patch:
-        patch.setattr(owner, name, interrupted)
-        status, _, _ = train("run", max_steps=4)
-    assert status == 130 and not report.exists()
-    assert train("run", max_steps=4)[0] == 0 and report.exists()
-    with monkeypatch.context() as patch:
-        patch.setattr(owner, name, interrupted)
-        assert train("run", max_steps=6)[0] == 130
-    assert json.loads(report.read_text())["num_steps"] == 4, "a report stays until the next one is written"
+        for owner, name in ((Validator, "validate"), (finish, "tune_at_end"), (finish, "evaluate")):
+            interruptible(patch, owner, name)
+        while train("run", max_steps=9, **options)[0] == 130:
+            assert not (run / "report.json").exists()
+    assert done == [*["validate"] * 3, "tune_at_end", *["evaluate"] * 2] and len(interrupted) == len(done)
+    assert_same_run(run, short)
+    assert train("run", max_steps=15, **options)[0] == 0
+    assert_same_run(run, long)
 
 
 def test_the_best_begins_anew_when_its_metric_changes(train, begin):

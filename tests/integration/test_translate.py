@@ -12,6 +12,8 @@ import yaml
 from run_content import report_of
 
 from mt_cli.errors import InputError
+from mt_cli.evaluation.learning import Learning
+from mt_cli.runtime.files import json_text
 
 
 @pytest.fixture
@@ -107,8 +109,9 @@ def test_a_run_that_has_learned_little_says_so_once(mt, trained, tmp_path):
     run = shutil.copytree(trained, tmp_path / "little")
     report = json.loads((run / "report.json").read_text(encoding="utf-8"))
     for shuffled_chrf, number in ((20.0, 1), (2.0, 0)):
-        report["learning"] = {"chrf": 21.0, "shuffled_chrf": shuffled_chrf, "repeated_share": 0.0}
-        (run / "report.json").write_text(json.dumps(report), encoding="utf-8")
+        learning = Learning(chrf=21.0, shuffled_chrf=shuffled_chrf, repeated_share=0.0)
+        report["learning"] = learning.model_dump(mode="json", exclude_unset=True)
+        (run / "report.json").write_text(json_text(report), encoding="utf-8")
         assert mt("translate", "--run", run, "one two.", "three.")[2].count("learned little") == number
 
 
