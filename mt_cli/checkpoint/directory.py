@@ -52,6 +52,7 @@ class RunDirectory:
         self.samples_path = path / "samples.txt"
         self.report_path = path / "report.json"
         self.draft_path = checkpoints / "report.draft.json"
+        self.pair_scores_path = path / "pair_scores.npy"
         self.bad_batch_path = path / "bad_batch.jsonl"
         # The lock ends with its process. A mere file would outlive a killed process and prevent resuming.
         options: dict[str, Any] = {"thread_local": False, "fallback_to_soft": False}

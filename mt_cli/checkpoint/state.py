@@ -42,6 +42,18 @@ class ValidatedStep(NamedTuple):
     loss: float
 
 
+class SelectedPairs(NamedTuple):
+    """Selection of training pairs by `keep_likely`."""
+
+    epoch: int
+    pool: int
+    """Place from which only these pairs are drawn."""
+    digest: str
+    """SHA-256 of the file with the scores."""
+    num_kept: list[int]
+    """Number of pairs that stay, by part of `train`."""
+
+
 def last_of(validations: Sequence[ValidatedStep], number: int) -> list[ValidatedStep]:
     """Last `number` validations."""
     return sorted(validations)[max(0, len(validations) - number) :]
@@ -100,6 +112,8 @@ class RunState:
     """Parent whose weights this run began with; for an average of runs, all averaged runs."""
     launch_id: str = ""
     """Launch in which the run began, if a launcher started its processes; see `Group`."""
+    selected: SelectedPairs | None = None
+    """Selection of training pairs; None before it is made."""
     averaged_steps: list[int] | None = None
     """Steps of the averaged checkpoints, if the weights that were saved with this state are an average."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -91,11 +91,16 @@ def data_show(
     dropped: Annotated[
         str | None, _pairs("FILTER", "Dropped pairs: a filter, such as duplicates, or any.", callback=None)
     ] = None,
+    worst: Annotated[
+        int | None,
+        _pairs("N", "The least likely pairs, by filters.keep_likely of the run.", False, "--least-likely", min=1),
+    ] = None,
     split: Annotated[str, _pairs("NAME", "train, valid, test, or one of extra_tests.", callback=None)] = "train",
 ) -> None:
     """Show pairs as the model reads them.
 
-    With --dropped, shows pairs that are dropped, and why.
+    With --dropped, shows pairs that are dropped, and why. With --least-likely, shows the pairs that the run of the
+    config finds least likely, with their scores: dual conditional cross-entropy, in nats per token.
 
     Examples:
         mt data show --config my.yaml -n 20
@@ -107,7 +112,23 @@ def data_show(
     from mt_cli.advice.data_check import shown_pairs
 
     loaded, data, _ = _prepared(loaded)
+    if worst is not None:
+        return show(*_least_likely(loaded, data, worst))
     lines = shown_pairs(data, loaded, split, number, dropped)
     if lines:
         return show(*lines)
     return say(f"no pairs of {split} were dropped{'' if dropped == 'any' else f' by {dropped}'}")
+
+
+def _least_likely(config: Config, data: Data, number: int) -> Iterator[str]:
+    """Lines with the least likely pairs by the scores of a run; raises RunError if its corpora have changed."""
+    from mt_cli.checkpoint.directory import RunDirectory
+    from mt_cli.data.prepare import fingerprints_of
+    from mt_cli.run.resume import check_data
+    from mt_cli.run.selection import least_likely, read_scores
+
+    directory = RunDirectory(RUNS / config.name)
+    state = directory.newest_state()
+    scores = read_scores(directory, state, len(data.encoded.get("train", ())))
+    check_data(directory, fingerprints_of(data.corpora, config) | directory.tokenizer_digests(), state)
+    return least_likely(scores, data, config, number)

@@ -61,37 +61,39 @@ def _print(text: str, file: TextIO, path: Path | None = None) -> None:
 class Output:
     """Context manager that writes lines to a file or, if the path is None, to standard output.
 
-    The file is opened, and its old content lost, when the first line is written or the context ends without an error.
-    Raises InputError if the path cannot be a file.
+    The file is opened, and its old content lost but for the first `num_kept` bytes, when the first line is written or
+    the context ends without an error. Raises InputError if the path cannot be a file.
     """
 
     def __init__(self, path: Path | None) -> None:
         check_output(path)
-        self._path, self._file = path, sys.stdout if path is None else None
+        self.path, self.num_kept, self._file = path, 0, sys.stdout if path is None else None
 
     def __enter__(self) -> Output:
         return self
 
     def write(self, text: str) -> None:
-        _print(text, self._opened(), self._path)
+        _print(text, self._opened(), self.path)
 
     def _opened(self) -> TextIO:
         if self._file is None:
-            assert self._path is not None
+            assert self.path is not None
             try:
-                self._file = self._path.open("w", encoding="utf-8", newline="\n")
+                self._file = self.path.open("a" if self.num_kept else "w", encoding="utf-8", newline="\n")
+                if self.num_kept:
+                    self._file.truncate(self.num_kept)
             except OSError as error:
-                raise refusal(self._path, error) from None
+                raise refusal(self.path, error) from None
         return self._file
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         if error is None:
             self._opened()
-        if self._file is not None and self._path is not None:
+        if self._file is not None and self.path is not None:
             try:
                 self._file.close()
             except OSError as failure:
-                raise MtError(f"{self._path}: {reason(failure)}") from None
+                raise MtError(f"{self.path}: {reason(failure)}") from None
 
 
 def check_output(path: Path | None) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,22 +23,18 @@ from mt_cli.cli.options import (
     together,
 )
 from mt_cli.cli.streams import Output, check_distinct, check_output
+from mt_cli.corpus.lines import count_lines
 from mt_cli.corpus.plain_text import check_plain_text, input_lines
 from mt_cli.errors import InputError
-from mt_cli.runtime.console import Progress, say
+from mt_cli.runtime.console import say
 from mt_cli.runtime.files import read_regular
 
 if TYPE_CHECKING:
-    from mt_cli.runtime.group import Group
-    from mt_cli.translation.lines import Translation
-    from mt_cli.translation.stream import TranslatedLine
     from mt_cli.translation.translator import Translator
 
 _MAX_REPORT_BYTES = 2**24
 _TEXT, _EXTRA = "Input and output", "Extra results"
 _search = partial(option, options.SEARCH)
-_Outputs = dict[Output, Callable[["Translation"], str]]
-"""Outputs, each with the function that formats a translation for it."""
 
 
 def translate(
@@ -124,9 +119,10 @@ def translate(
     with together(devices, check) as group:
         if group.size > 1:
             check()
+        from mt_cli.cli.translated_lines import LineJob, Outputs, can_resume
         from mt_cli.translation.stream import format_alignment, format_json, format_texts
 
-        outputs: _Outputs = {Output(output_file): format_json if as_json else partial(format_texts, n_best)}
+        outputs: Outputs = {Output(output_file): format_json if as_json else partial(format_texts, n_best)}
         if alignment is not None:
             outputs[Output(alignment)] = format_alignment
         paths = group.from_main(lambda: run_paths(run))
@@ -141,9 +137,11 @@ def translate(
         if is_typed:
             say("One sentence per line; Ctrl-D ends.")
         is_waited_for = bool(sentences or interactive or is_typed)
-        lines = sentences or input_lines(input_file, as_lines)
-        with _writer(outputs if group.rank == 0 else {}, strict, has_bar and not is_waited_for) as write:
-            _translate_lines(translator, search, lines, [*outputs.values()], write, group, is_waited_for)
+        job = LineJob(translator, search, outputs, group, strict, is_waited_for, has_bar and not is_waited_for)
+        if input_file is not None and can_resume(input_file, outputs):
+            key = repr((translator.digest, search, translator.decoding, as_json))
+            job.resume(lambda: input_lines(input_file, as_lines), key, count_lines(input_file))
+        job.run(sentences or input_lines(input_file, as_lines))
 
 
 def _note_little_learned(paths: list[Path]) -> None:
@@ -219,64 +217,3 @@ def _check_shared(sentences: list[str] | None, path: Path | None) -> None:
         raise InputError("several processes cannot share a stream; give a file with --input")
     if path is not None:
         next(input_lines(path, as_lines=True), None)  # Raises if it cannot be read.
-
-
-@contextmanager
-def _writer(
-    outputs: _Outputs, is_strict: bool, has_bar: bool = False
-) -> Iterator[Callable[[Sequence[TranslatedLine]], None]]:
-    """Context manager that yields a function that writes translated lines to all outputs; prints notices at the end."""
-    from mt_cli.translation.stream import LineNotices
-
-    with ExitStack() as stack:
-        notices = stack.enter_context(LineNotices(is_strict))
-        for output in outputs:
-            stack.enter_context(output)
-        bar = stack.enter_context(Progress("translate", None, "line", is_quiet=True)) if has_bar else None
-
-        def write(lines: Sequence[TranslatedLine]) -> None:
-            for line in lines:
-                for output, text in zip(outputs, line.texts, strict=False):  # Only the main process has outputs.
-                    output.write(text)
-                notices.add(line)
-            if bar is not None:
-                bar.advance(len(lines))
-
-        yield write
-
-
-def _translate_lines(
-    translator: Translator,
-    search: dict[str, Any],
-    lines: Iterable[str],
-    formats: Sequence[Callable[[Translation], str]],
-    write: Callable[[Sequence[TranslatedLine]], None],
-    group: Group,
-    is_waited_for: bool,
-) -> None:
-    """Translate lines in blocks shared among the processes of a group, or one by one if a user waits for each."""
-    from mt_cli.translation.pipeline import MOST_BLOCKS, Pipeline, TextWork
-    from mt_cli.translation.stream import LARGEST_BLOCK, LARGEST_BLOCK_OF_A_GPU, blocks
-
-    is_on_gpu, num_processes = translator.is_on_gpu, 0
-    if is_on_gpu and not is_waited_for:
-        from mt_cli.translation.text_processes import TextProcesses, num_text_processes
-
-        num_processes = num_text_processes(group.size)
-    pipeline = Pipeline(MOST_BLOCKS + num_processes)
-    translated: Callable[[Sequence[str]], list[TranslatedLine]]
-    translated = TextWork(translator if is_waited_for else pipeline.with_engine(translator), search, formats)
-    if num_processes:
-        translated = TextProcesses(translated, num_processes)
-
-    def work(block: list[str]) -> tuple[list[TranslatedLine], int]:
-        return translated(group.share_of(block)), len(block)
-
-    def join_and_write(result: tuple[list[TranslatedLine], int]) -> None:
-        write(group.join_shares(*result))
-
-    if is_waited_for:
-        for line in lines:
-            join_and_write(work([line]))
-    else:
-        pipeline.run(blocks(lines, LARGEST_BLOCK_OF_A_GPU if is_on_gpu else LARGEST_BLOCK), work, join_and_write)

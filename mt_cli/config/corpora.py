@@ -137,6 +137,14 @@ class CorpusConfig(Section):
             yield "temperature: the sizes of streams are not known; give each a `weight`"
         if self.is_streaming and isinstance(self.valid[0], HeldOut):
             yield "valid: no share of a stream can be held out; name a separate corpus"
+        chosen = [number for number, source in enumerate(self.train) if self.filters_of(source).keep_likely]
+        if chosen and self.is_streaming:
+            yield "filters.keep_likely: the pairs of streams are not scored; leave it out, or `streaming`"
+        elif any(self.exchanged[number] is None for number in chosen):
+            yield (
+                "filters.keep_likely: a model of both directions scores the pairs; set `corpus.both_directions: true` "
+                "and `corpus.tag: to_target`"
+            )
         names = [source.name for source in self.train if source.name]
         if len(set(names)) < len(names):
             yield "train: two corpora have the same name"
@@ -166,6 +174,15 @@ class CorpusConfig(Section):
         sources = self.groups.get(name, self.train)  # A held-out share is in the sources of `train`.
         seen = [(source.model_dump(exclude={*TextSource.model_fields}), source.reverse) for source in sources]
         return [number for number, (text, is_reverse) in enumerate(seen) if (text, not is_reverse) not in seen[:number]]
+
+    @property
+    def exchanged(self) -> list[int | None]:
+        """For each source of `train`, the index of the source that is the same text with its sides exchanged."""
+        texts = [(source.model_dump(exclude={*TextSource.model_fields}), source.reverse) for source in self.train]
+        return [
+            texts.index((text, not is_reverse)) if (text, not is_reverse) in texts else None
+            for text, is_reverse in texts
+        ]
 
     def held_out(self, training_seed: int) -> tuple[float, int] | None:
         """Share of `train` that is held out for `valid`, and seed of the choice; None if `valid` is text."""

@@ -36,6 +36,9 @@ class FilterConfig(Section):
     the same tag."""
     overlap: bool = True
     """Drop pairs with a side that is a sentence of `valid`, `test` or `extra_tests` in the same language."""
+    keep_likely: float | None = Field(default=None, gt=0, lt=1)
+    """Share of the other pairs that training uses in its second half: the most likely ones in both directions, which
+    the run must learn (`corpus.both_directions`)."""
 
 
 class TextSource(Section):

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mt_cli.corpus.cleaning import Mask
 from mt_cli.data.batch import Indices, split_by_length
 from mt_cli.data.encode import EncodedPairs
 from mt_cli.runtime.cpus import in_threads
@@ -44,6 +45,10 @@ class TrainingPairs(Protocol):
         """Release memory of the pairs that were read; they can be read again."""
         return
 
+    def select(self, is_kept: Mask | None, place: tuple[int, int]) -> None:
+        """Draw only pairs under a mask from a place on, an epoch and a pool; None draws all pairs everywhere."""
+        return
+
 
 class ChangedPairs:
     """Training pairs whose pools are changed, each with an epoch and a number, in a thread, one pool ahead."""
@@ -51,7 +56,7 @@ class ChangedPairs:
     def __init__(self, pairs: TrainingPairs, change: Callable[[Pool, int, int], Pool]) -> None:
         self._pairs, self._change = pairs, change
         self.num_pools, self.counts = pairs.num_pools, pairs.counts
-        self.first_place, self.release = pairs.first_place, pairs.release
+        self.first_place, self.release, self.select = pairs.first_place, pairs.release, pairs.select
 
     def pools(self, epoch: int, first: int) -> Iterator[Pool]:
         """Changed pools of an epoch from number `first` on."""
@@ -80,6 +85,8 @@ class MixedPairs(TrainingPairs):
 
     def __init__(self, pairs: EncodedPairs, times: Sequence[float], batch_tokens: int, seed: int) -> None:
         self.pairs, self._seed = pairs, seed
+        self._is_kept: Mask | None = None
+        self._selected_from = (0, 0)
         self._sizes = [
             max(1, round(repeats * size)) if size else 0 for repeats, size in zip(times, pairs.part_sizes, strict=True)
         ]
@@ -92,10 +99,19 @@ class MixedPairs(TrainingPairs):
         return sum(self._sizes)
 
     def pools(self, epoch: int, first: int) -> Iterator[Pool]:
-        """Pools of an epoch from number `first` on, all of the same size."""
-        order = self._order(epoch)
-        for pool in range(first, self.num_pools or 0):
-            yield self.pairs, order[self.first_place(pool) : self.first_place(pool + 1)]
+        """Pools of an epoch from number `first` on, all of the same size.
+
+        Pairs that are selected are seen more often, so that neither pools nor epochs become smaller.
+        """
+        numbers = range(first, self.num_pools or 0)
+        for is_selected, pools in groupby(numbers, lambda pool: (epoch, pool) >= self._selected_from):
+            order = self._order(epoch, self._is_kept if is_selected else None)
+            for pool in pools:
+                yield self.pairs, order[self.first_place(pool) : self.first_place(pool + 1)]
+
+    def select(self, is_kept: Mask | None, place: tuple[int, int]) -> None:
+        """See `TrainingPairs`; the mask keeps a pair of every part that has pairs."""
+        self._is_kept, self._selected_from = is_kept, place
 
     def release(self) -> None:
         """Release the pages of the file that were read."""
@@ -105,20 +121,22 @@ class MixedPairs(TrainingPairs):
         """Place of the first pair of a pool in the order of an epoch."""
         return len(self) * pool // (self.num_pools or 1)
 
-    def _order(self, epoch: int) -> Indices:
-        """Indices of the pairs of an epoch, shuffled."""
+    def _order(self, epoch: int, is_kept: Mask | None) -> Indices:
+        """Indices of the pairs of an epoch under a mask, shuffled."""
         dtype = np.int32 if len(self) < 2**31 else np.int64
         pieces: list[Indices] = [np.empty(0, dtype)]
         first_index = 0
         for part, (part_size, size) in enumerate(zip(self.pairs.part_sizes, self._sizes, strict=True)):
             # Epochs read successive pieces of an endless sequence of copies of the part. A shared copy is shuffled.
             place, end = epoch * size, (epoch + 1) * size
+            rows: Indices = np.arange(first_index, first_index + part_size, dtype=dtype)
+            rows = rows if is_kept is None else rows[is_kept[first_index : first_index + part_size]]
             while place < end:
-                copy, start = divmod(place, part_size)
-                indices: Indices = np.arange(first_index, first_index + part_size, dtype=dtype)
-                if start > 0 or place + part_size > end:
+                copy, start = divmod(place, len(rows))
+                indices = rows
+                if start > 0 or place + len(rows) > end:
                     random = np.random.default_rng([self._seed, part, copy])
-                    indices = random.permutation(indices)[start : start + end - place]
+                    indices = random.permutation(rows)[start : start + end - place]
                 pieces.append(indices)
                 place += len(indices)
             first_index += part_size

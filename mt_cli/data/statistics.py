@@ -20,13 +20,17 @@ _MANY_DROPPED = 0.1
 
 
 def report_on_data(
-    data: Data, config: Config, num_seen: Sequence[int] = (), streamed: Sequence[Mapping[str, int]] = ()
+    data: Data,
+    config: Config,
+    num_seen: Sequence[int] = (),
+    streamed: Sequence[Mapping[str, int]] = (),
+    num_likely: Sequence[int] = (),
 ) -> list[dict[str, Any]]:
     """One row per part of a corpus: its name, and the number of pairs read, kept, held out and dropped.
 
-    Rows of `train` also have `times_per_epoch`, the reason if no pair is held out from them and, with `num_seen`,
-    `num_pairs_seen`. For streams, `streamed` counts
-    rows by status since the last start of the run, and rows that are read twice count twice.
+    Rows of `train` also have `times_per_epoch`, the reason if no pair is held out from them, with `num_seen`
+    `num_pairs_seen`, and with `num_likely` the number of pairs that `keep_likely` has kept. For streams, `streamed`
+    counts rows by status since the last start of the run, and rows that are read twice count twice.
     """
     rows = [_part_row(data, name, index) for name, corpus in data.corpora.items() for index in range(len(corpus.parts))]
     training = [row for row in rows if row["corpus"] == "train"]
@@ -42,6 +46,8 @@ def report_on_data(
         rows = [*training, *rows]
     for row, seen in zip(training, num_seen, strict=False):
         row["num_pairs_seen"] = seen
+    for row, number in zip(training, num_likely, strict=False):
+        row["num_likely"] = number
     return rows
 
 

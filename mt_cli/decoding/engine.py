@@ -203,7 +203,7 @@ class TransformerEngine:
             # The models of an ensemble may have different numbers of heads.
             maps += [maps_BHTS.float().mean(dim=1) for maps_BHTS in maps_of_model]
             if with_scores:
-                log_probs.append(_log_probs(model, hidden_ND, expected_BT.flatten()).view_as(expected_BT))
+                log_probs.append(log_probs_of(model, hidden_ND, expected_BT.flatten()).view_as(expected_BT))
         attention_BTS = torch.stack(maps).mean(dim=0).cpu()
         scores_BT = reduce(torch.logaddexp, log_probs) - math.log(len(models)) if with_scores else expected_BT.float()
         return [
@@ -215,7 +215,7 @@ class TransformerEngine:
         ]
 
 
-def _log_probs(model: Transformer, hidden_ND: Tensor, expected_N: Tensor) -> Tensor:
+def log_probs_of(model: Transformer, hidden_ND: Tensor, expected_N: Tensor) -> Tensor:
     """Log-probabilities N of tokens in fp32, computed in blocks, because logits take far more memory than the model."""
     num_rows = max(1, _LOGITS_AT_ONCE // model.projection.out_features)
     blocks = zip(hidden_ND.split(num_rows), expected_N[:, None].split(num_rows), strict=True)

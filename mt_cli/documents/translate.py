@@ -23,7 +23,7 @@ from mt_cli.documents.tables import ColumnError
 from mt_cli.documents.texts import lines_of, with_lines
 from mt_cli.errors import InputError, MtError, reason
 from mt_cli.runtime.console import Progress, listed, say
-from mt_cli.runtime.files import flush, read_regular, reading, real_path, write_bytes, write_output, writing
+from mt_cli.runtime.files import append_row, read_regular, reading, real_path, write_bytes, write_output, writing
 from mt_cli.translation.drafts import SPANS_LOST, SPANS_REORDERED, Draft, drafts_with_marks, lost_spans
 from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks
 from mt_cli.translation.lines import Translation
@@ -141,18 +141,12 @@ def _translate_folder(path: Path, output: Path, job: Job) -> None:
             continue
         say(f"{shown} ({number:,} of {len(names):,})")
         content = translated_document(document, str(source), job)
+        row = (shown, key, hashlib.sha256(content).hexdigest(), before)
         # Before the output is written, so none is unknown.
-        append_row(record, (shown, key, hashlib.sha256(content).hexdigest(), before))
+        append_row(record, json.dumps(row, ensure_ascii=False).encode())
         with writing(target.parent):
             target.parent.mkdir(parents=True, exist_ok=True)
         write_output(target, content)
-
-
-def append_row(path: Path, row: Sequence[str]) -> None:
-    """Add a row to a record, so that it survives a crash of the machine."""
-    with writing(path), path.open("ab") as file:
-        file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
-    flush(path)
 
 
 def _read_record(path: Path) -> dict[str, tuple[str, str, str]]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from mt_cli.data.batch import batches_in_order, collate
-from mt_cli.data.encode import EncodedPairs
+from mt_cli.data.encode import EncodedPairs, starts_of
+from mt_cli.decoding.engine import log_probs_of
 from mt_cli.model.loss import Objective
+from mt_cli.model.transformer import Transformer
 from mt_cli.runtime.group import ALONE, Group
 
 
@@ -50,3 +53,28 @@ def score_tokens(
     batch_scores = group.map_shares(scores, batches_in_order(lengths, batch_tokens))
     cross_entropy, num_correct, num_tokens = (sum(values) for values in zip(*batch_scores, strict=True))
     return TokenScores(cross_entropy / num_tokens, num_correct / num_tokens)
+
+
+@torch.inference_mode()
+def pair_losses(
+    model: Transformer, pairs: EncodedPairs, batch_tokens: int, advance: Callable[[int], object], group: Group = ALONE
+) -> NDArray[np.float32]:
+    """Cross-entropy of every pair, in nats per target token, [EOS] counted; the processes of a group share the work."""
+    model.eval()
+    device = next(model.parameters()).device
+
+    def losses(batches: Sequence[list[int]]) -> list[NDArray[np.float32]]:
+        results = []
+        for indices in batches:
+            batch = collate(pairs, indices).to(device)
+            expected = batch.tgt_output_ids[: batch.num_target_tokens].long()
+            log_probs = log_probs_of(model, model.hidden_states(batch)[: len(expected)], expected).cpu().numpy()
+            lengths = pairs.lengths(np.array(indices))[1] + 1
+            results.append(-np.add.reduceat(log_probs, starts_of(lengths)) / lengths)
+            advance(len(indices) * group.size)
+        return results
+
+    batches = batches_in_order(pairs.lengths().max(axis=0).tolist(), batch_tokens)
+    column = np.empty(len(pairs), np.float32)
+    column[np.concatenate(batches)] = np.concatenate(group.map_shares(losses, batches))
+    return column

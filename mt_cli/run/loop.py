@@ -20,6 +20,7 @@ from mt_cli.errors import RunInterruptedError
 from mt_cli.run.draft import Draft
 from mt_cli.run.log import Records, TooManyBadStepsError, TrainingLog
 from mt_cli.run.resume import follow, go_back, save_state
+from mt_cli.run.selection import follow_selection, note_unselected, select_pairs
 from mt_cli.run.setup import Setup
 from mt_cli.run.validation import Validation, sample_lines
 from mt_cli.runtime.console import Progress, clock, say
@@ -54,11 +55,13 @@ def _train_until_stop(setup: Setup, state: RunState) -> Draft:
         if records is not None:
             save_state(setup, state, records.flush())
         follow(setup)
+        follow_selection(setup, state)
         loop = TrainingLoop(setup, state, records, bar, signals)
         if state.parents and step == 0 and not state.parent_metric:  # The first weights were not validated yet.
             loop.validate_parent()
         elif state.is_validation_due(training):  # If the validation was not interrupted, this does nothing.
             loop.validate()
+            loop.select_pairs()
         loop.save()
         if reason := state.reason_to_stop(training):
             loop.validate()
@@ -101,12 +104,14 @@ class TrainingLoop:
                 self.save()
             if self._state.is_validation_due(self._config) and not self._signals.is_stop_requested:
                 self.validate()
+                self.select_pairs()
                 self.save()
             if self._signals.is_stop_requested:
                 self.save()
                 raise RunInterruptedError(f"interrupted at step {report.step}; the same command resumes from there")
             if reason := self._state.reason_to_stop(self._config):
                 self._note_on_lost_steps(reason)
+                note_unselected(self._setup.run.config, self._state)
                 self.save()
                 self.validate()
                 return reason
@@ -116,26 +121,28 @@ class TrainingLoop:
         """Yield the reports of training steps; count the elapsed time."""
         state, training = self._state, self._config
         factor, work = 0.5**state.num_restarts, self._setup.work
-        steps = optimization_steps(
-            self._update,
-            self._setup.pairs,
-            training,
-            lambda step: factor * planned_rate(training, step, work, state.plan_for(training), state.elapsed_seconds),
-            state.position,
-        )
         started_at = time.monotonic() - state.elapsed_seconds
-        for report in steps:
-            if self._setup.average is not None:
-                self._setup.average.update(report.step)
-            state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
-            if training.max_minutes is not None and state.plan_for(training) is None:
-                self._drain()
+
+        def rate(step: int) -> float:
+            return factor * planned_rate(training, step, work, state.plan_for(training), state.elapsed_seconds)
+
+        while True:
+            steps = optimization_steps(self._update, self._setup.pairs, training, rate, state.position)
+            selected = state.selected
+            for report in steps:
+                if self._setup.average is not None:
+                    self._setup.average.update(report.step)
                 state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
-                position = state.position.step, state.position.num_target_tokens
-                state.plan = advanced(state.plan, training, work, position, state.elapsed_seconds)
-                self._follow_plan()
-            yield report
-            state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
+                if training.max_minutes is not None and state.plan_for(training) is None:
+                    self._drain()
+                    state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
+                    position = state.position.step, state.position.num_target_tokens
+                    state.plan = advanced(state.plan, training, work, position, state.elapsed_seconds)
+                    self._follow_plan()
+                yield report
+                state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
+                if state.selected is not selected:
+                    break  # Batches that were made ahead have other pairs.
 
     def _follow_plan(self) -> None:
         """Say the plan, once it is made."""
@@ -202,6 +209,19 @@ class TrainingLoop:
             self._records.write_pictures(step, validation.pictures)
         self._say_scores(validation, is_best)
         release_memory()
+
+    def select_pairs(self) -> None:
+        """Select training pairs once, if the config asks for it: after a validation when half of the updates are made.
+
+        If their number is unknown, it is the first validation after the warm-up that is not the best so far.
+        """
+        setup, state, step = self._setup, self._state, self._state.position.step
+        plan = state.plan_for(self._config)
+        planned = plan.last_step(setup.work) if plan else setup.length.num_steps
+        has_learned = 2 * step >= planned if planned else state.num_validations_without_better > 0
+        is_warm = step > (plan or self._config).warmup_steps
+        if state.selected is None and state.validated_step == step and is_warm and has_learned:
+            select_pairs(setup, state)
 
     def _say_scores(self, validation: Validation, is_best: bool) -> None:
         setup, state = self._setup, self._state

@@ -98,7 +98,14 @@ def write_report(run: Run, ending: Ending, scores: Mapping[str, SplitScores], le
         num_bad_steps=state.num_bad_steps,
         num_restarts=state.num_restarts,
         corpora=[
-            DataRow(**row) for row in report_on_data(run.data, run.config, position.num_pairs, ending.pair_counts)
+            DataRow(**row)
+            for row in report_on_data(
+                run.data,
+                run.config,
+                position.num_pairs,
+                ending.pair_counts,
+                state.selected.num_kept if state.selected else (),
+            )
         ],
         elapsed_seconds=round(state.elapsed_seconds, 3),
         num_parameters=ending.num_parameters,

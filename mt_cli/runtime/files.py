@@ -137,6 +137,13 @@ def write_bytes(path: Path, content: bytes) -> None:
     write_atomically(path, lambda temporary: Path(temporary).write_bytes(content))
 
 
+def append_row(path: Path, row: bytes) -> None:
+    """Add a line to a record, so that it survives a crash of the machine."""
+    with writing(path), path.open("ab") as file:
+        file.write(row + b"\n")
+    flush(path)
+
+
 def write_output(path: Path, content: bytes) -> None:
     """Write a file that a user has named: through links, and atomically unless it is a pipe or a device."""
     if path.exists() and not path.is_file():

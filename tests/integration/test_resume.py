@@ -69,17 +69,20 @@ def overflow_at(monkeypatch, first, number=1):
 SUBWORDS = {"tokenizer.algorithm": "bpe", "tokenizer.vocab_size": 60, "tokenizer.byte_fallback": "false"}
 SUBWORDS |= {"batch_tokens": 1000, "validate_every_steps": 1000}  # Few steps, because every step segments words anew.
 MIXED = {"tokenizer.shared": "true", "concatenated_pairs": 0.5, "inserted_words": 0.5}
+LIKELY = {"corpus.both_directions": "true", "corpus.tag": "to_target", "corpus.filters.keep_likely": 0.5}
 MOMENTS = (3, 6, 11, 22)
 """In the middle, where a validation is due, at the end of an epoch, at the very end."""
 LIMITS = ({"max_minutes": 1e-9}, {"max_steps": 12}, {"max_epochs": 2})
 CASES = {
     "muon and average": ({"ema_decay": 0.8, "optimizer": "muon"}, MOMENTS[1:3]),
     "limits": ({}, LIMITS),
+    "keep likely": ({**LIKELY, "ema_decay": 0.9, "validate_every_steps": 30}, (30, 33)),
     "bpe dropout": ({**SUBWORDS, "tokenizer.bpe_dropout": 0.2}, (3,)),
 }
 SLOW_CASES = {
     "default": ({}, MOMENTS[1:3]),
     "rotary, bf16": ({"model.positions": "rotary", "precision": "bf16", "ema_decay": 0.9}, MOMENTS),
+    "keep likely, in pools": ({**LIKELY, "save_every_minutes": 1e-9, "max_epochs": 3}, (3, 42, 43, 75)),
     "accumulated, fp16": ({"micro_batches_per_step": 3, "precision": "fp16", "max_epochs": 6}, MOMENTS),
     "augmented": ({**SUBWORDS, **MIXED, "tokenizer.bpe_dropout": 0.2}, (3, 4)),
 }

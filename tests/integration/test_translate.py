@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -379,3 +380,73 @@ def test_too_little_memory_is_one_line(mt, trained, monkeypatch):
     monkeypatch.setattr("mt_cli.checkpoint.trained.TrainedRun.load", lacking)
     status, out, err = mt("translate", "--run", trained, "one two")
     assert (status, out) == (1, "") and "memory" in err.splitlines()[-1]
+
+
+@pytest.fixture
+def stop_after(monkeypatch):
+    """Makes blocks of two lines, and an error after the number of recorded blocks that is given."""
+    from mt_cli.translation import stream, unfinished
+
+    monkeypatch.setattr(stream, "_FIRST_BLOCK", 2)
+    monkeypatch.setattr(stream, "_LARGEST_BLOCK", 2)
+    append_row = unfinished.append_row
+
+    def stop(number, error):
+        calls = iter(range(number))
+
+        def append_or_fail(*row):
+            if next(calls, None) is None and error is not None:
+                raise error
+            append_row(*row)
+
+        monkeypatch.setattr(unfinished, "append_row", append_or_fail)
+
+    return stop
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device", "out.unfinished")])
+@pytest.mark.parametrize("options", [(), ("--json", "--n-best", "2", "--alignment", "pairs")])
+def test_a_stopped_translation_continues_and_equals_an_unstopped_one(mt, trained, stop_after, write, error, options):
+    lines = ["one zebra.", "", "two one.", "three.", "zebra four.", "five two.", "six."]
+    write("in", lines)
+    command = ("translate", "--run", trained, "--input", "in", *options, "--output")
+    names = ["out", "pairs"][: 1 + ("pairs" in options)]
+    notes = [line for line in mt(*command, "out")[2].splitlines() if "note:" in line]
+    expected = [Path(name).read_bytes() for name in names]
+    stop_after(2, error)
+    status, _, err = mt(*command, "out")
+    assert status == (130 if isinstance(error, KeyboardInterrupt) else 1) and "4 lines are done" in err
+    stop_after(0, None)
+    for name in names:
+        with Path(name).open("ab") as file:
+            file.write(b"half a li")
+    with Path("out.unfinished").open("ab") as record:
+        record.write(b'["3f')
+    status, _, err = mt(*command, "out")
+    assert status == 0 and "continues after 4 lines" in err
+    assert [Path(name).read_bytes() for name in names] == expected
+    assert [line for line in err.splitlines() if "note:" in line] == notes and not Path("out.unfinished").exists()
+
+
+def test_a_translation_continues_only_where_nothing_has_changed(mt, trained, stop_after, write):
+    lines = ["one.", "two.", "three.", "four.", "five.", "six.", "seven."]
+
+    def expected(*options):
+        mt(*command, "expected", *options)
+        return Path("expected").read_bytes()
+
+    command = ("translate", "--run", trained, "--input", "in", "--output")
+    for num_kept, changed, options in (
+        (4, [*lines[:5], "ten.", "six.", "seven."], ()),
+        (2, [*lines[:3], "ten.", *lines[4:]], ()),
+        (0, lines, ("--beam-size", "1")),
+        (0, ["ten.", *lines], ()),
+    ):
+        write("in", lines)
+        stop_after(3, KeyboardInterrupt())
+        assert mt(*command, "out")[0] == 130
+        stop_after(0, None)
+        write("in", changed)
+        status, _, err = mt(*command, "out", *options)
+        assert status == 0 and (f"continues after {num_kept} lines" if num_kept else "begins anew") in err
+        assert Path("out").read_bytes() == expected(*options)

@@ -117,6 +117,7 @@ def test_a_command_repeated_after_a_crash_writes_the_same(forked, trained, tmp_p
             assert (tmp_path / output).read_bytes() == expected
         assert forked(*command)[0] == 0, f"crash point {number}"
         assert (tmp_path / output).read_bytes() == expected, f"crash point {number}"
+        assert not [*tmp_path.glob("out.txt.*")], f"crash point {number}"
     assert number >= 1
     assert json.loads((tmp_path / "run" / "report.json").read_text(encoding="utf-8"))["run"] == "tiny"
 

@@ -88,6 +88,23 @@ def test_a_part_is_seen_in_proportion_to_its_weight(parts, seed):
         first += size
 
 
+@settings(max_examples=20)
+@given(st.lists(st.booleans(), min_size=40, max_size=40), st.integers(0, 3), st.integers(0, 5))
+def test_a_selection_counts_from_its_place_on_and_keeps_all_lengths(kept, epoch, pool):
+    is_kept = np.tile([True, *kept], 60)[:2_000]
+    before, pairs = mixed(MANY, 8, part_sizes=[1_500, 500]), mixed(MANY, 8, part_sizes=[1_500, 500])
+    pairs.select(is_kept, (1, pool))
+    whole = [order.tolist() for _, order in before.pools(epoch, 0)]
+    pools = [order.tolist() for _, order in pairs.pools(epoch, 0)]
+    first = {0: len(whole), 1: pool}.get(epoch, 0)
+    assert pools[:first] == whole[:first] and [*map(len, pools)] == [*map(len, whole)]
+    assert all(is_kept[index] for order in pools[first:] for index in order)
+    assert pools[2:] == [order.tolist() for _, order in pairs.pools(epoch, 2)]
+    if epoch > 1:
+        counts = np.bincount(np.concatenate(pools), minlength=2_000)[is_kept]
+        assert counts.max() - counts[:1_000].min() <= 2
+
+
 @given(st.lists(st.integers(1, 1_000_000), min_size=1, max_size=5))
 def test_temperature_leaves_an_epoch_its_length(sizes):
     as_they_are, even = shares_by_temperature(sizes, 1.0), shares_by_temperature(sizes, 1e9)

@@ -29,6 +29,20 @@ def test_token_scores_are_those_of_one_large_batch():
     assert scores.token_accuracy == pytest.approx((logits.argmax(-1) == tgt_output_ids)[is_token].float().mean().item())
 
 
+def test_losses_of_pairs_add_up_to_the_loss_of_all_tokens():
+    from tiny_models import some_pairs, tiny_model
+
+    from mt_cli.config.training import TrainingConfig
+    from mt_cli.evaluation.token_loss import pair_losses, score_tokens
+    from mt_cli.model.loss import Objective
+
+    pairs, model, done = some_pairs(30), tiny_model().eval(), []
+    losses, lengths = pair_losses(model, pairs, 20, done.append), pairs.lengths()[1] + 1
+    expected = score_tokens(Objective(model, TrainingConfig()), pairs, batch_tokens=20).loss
+    assert (losses @ lengths) / lengths.sum() == pytest.approx(expected, rel=1e-4) and sum(done) == 30
+    assert losses == pytest.approx(pair_losses(model, pairs, 1000, done.append), rel=1e-4)
+
+
 def test_scores_of_some_pairs_read_only_these(monkeypatch):
     from tiny_models import some_pairs, tiny_model
 

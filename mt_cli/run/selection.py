@@ -1,0 +1,152 @@
+"""Selection of training pairs by dual conditional cross-entropy, with both directions of the model in training.
+
+Junczys-Dowmunt 2018, "Dual Conditional Cross-Entropy Filtering of Noisy Parallel Corpora", section 2: the score of a
+pair is |H(y|x) - H(x|y)| + (H(y|x) + H(x|y)) / 2, in nats per token; the lower, the more likely. The scores are a
+column of the pairs in `pair_scores.npy` of the run, and the state of the run says from where on they count.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.checkpoint.state import RunState, SelectedPairs
+from mt_cli.config.sections import Config
+from mt_cli.corpus.cleaning import KEPT, Mask
+from mt_cli.corpus.sources import places_in
+from mt_cli.data.encode import SIDES
+from mt_cli.data.prepare import Data
+from mt_cli.errors import RunError
+from mt_cli.evaluation.token_loss import pair_losses
+from mt_cli.model.transformer import with_dtype
+from mt_cli.run.setup import Setup
+from mt_cli.runtime.console import Progress, say, truncate
+from mt_cli.runtime.files import read_regular, reading, write_bytes
+
+Scores = NDArray[np.float32]
+_NUM_EXAMPLES, _LONGEST_EXAMPLE = 5, 100
+_HEADER_BYTES = 1_000
+
+
+def select_pairs(setup: Setup, state: RunState) -> None:
+    """Score the training pairs with the averaged weights, save the scores, and train on the most likely pairs.
+
+    They count from the next pool of batches on, because a pool that has begun is finished as it is. Does nothing
+    without `keep_likely`.
+    """
+    run, position = setup.run, state.position
+    if not any(_shares_kept(run.config)):
+        return
+    pairs = run.data.encoded["train"]
+    with setup.averaged() as model, Progress("scoring pairs", len(pairs), "pair", leave=False) as bar:
+        scored = with_dtype(model, run.dtype, run.device)
+        losses = pair_losses(scored, pairs, run.config.training.tokens_per_batch, bar.advance, run.group)
+    scores = dual_scores(losses, exchanged_pairs(run.data, run.config))
+    content = io.BytesIO()
+    np.save(content, scores)
+    run.group.on_main(lambda: write_bytes(run.directory.pair_scores_path, content.getvalue()))
+    parts = np.split(likely_pairs(scores, run.data, run.config), np.cumsum(pairs.part_sizes)[:-1])
+    num_kept = [int(part.sum()) for part in parts]
+    digest = hashlib.sha256(content.getvalue()).hexdigest()
+    state.selected = SelectedPairs(position.epoch, position.pool + (position.num_batches > 0), digest, num_kept)
+    follow_selection(setup, state)
+    run.group.on_main(lambda: say("\n".join(_described(scores, sum(num_kept), run.data, run.config))))
+
+
+def follow_selection(setup: Setup, state: RunState) -> None:
+    """Draw the training pairs that a state says. Raises RunError if the scores are not those of the state."""
+    selected, run = state.selected, setup.run
+    if selected is None:
+        setup.pairs.select(None, (0, 0))
+        return
+    scores = run.group.from_main(lambda: read_scores(run.directory, state, len(run.data.encoded["train"])))
+    setup.pairs.select(likely_pairs(scores, run.data, run.config), (selected.epoch, selected.pool))
+
+
+def note_unselected(config: Config, state: RunState) -> None:
+    """Say so if a run has ended before pairs were selected."""
+    if state.selected is None and any(_shares_kept(config)):
+        say("note: filters.keep_likely: no pair was dropped, because no validation came after half of the updates")
+
+
+def read_scores(directory: RunDirectory, state: RunState, num_pairs: int) -> Scores:
+    """Scores of all pairs; raises RunError if the run has none, or not those of its state."""
+    path = directory.pair_scores_path
+    if state.selected is None:
+        raise RunError(f"{directory.path}: filters.keep_likely has not scored the pairs yet")
+    with reading(path, RunError):
+        content = read_regular(path, num_pairs * np.float32().nbytes + _HEADER_BYTES)
+    if hashlib.sha256(content).hexdigest() != state.selected.digest:
+        raise RunError(f"{path}: has changed since it was written; restore it, or start over with --fresh")
+    scores: Scores = np.load(io.BytesIO(content), allow_pickle=False)
+    return scores
+
+
+def dual_scores(losses: Scores, exchanged: NDArray[np.int64]) -> Scores:
+    """Score of each pair from the losses of all pairs; NaN for a pair without a pair with its sides exchanged."""
+    reverse = np.where(exchanged < 0, np.float32(np.nan), losses[exchanged])
+    scores: Scores = np.asarray(np.abs(losses - reverse) + (losses + reverse) / 2, np.float32)
+    return scores
+
+
+def exchanged_pairs(data: Data, config: Config) -> NDArray[np.int64]:
+    """For each training pair, the index of the pair with its sides exchanged; -1 if there is none."""
+    corpus = data.corpora["train"]
+    rows = np.flatnonzero(data.statuses("train") == KEPT)
+    index_of_row = np.full(len(corpus.statuses), -1)
+    index_of_row[rows] = np.arange(len(rows))
+    exchanged = np.full(len(rows), -1)
+    for part, other in zip(corpus.parts, config.corpus.exchanged, strict=True):
+        # Both parts read the same rows in the same order, but filters may drop one of two rows.
+        if other is not None and corpus.parts[other].num_rows == part.num_rows:
+            start, end = np.searchsorted(rows, [part.span.start, part.span.stop])
+            exchanged[start:end] = index_of_row[rows[start:end] - part.first_row + corpus.parts[other].first_row]
+    return exchanged
+
+
+def likely_pairs(scores: Scores, data: Data, config: Config) -> Mask:
+    """Mask of the pairs that stay: of each part, its share with the lowest scores, and all without a score."""
+    is_kept = np.ones(len(scores), bool)
+    ends = np.cumsum(data.encoded["train"].part_sizes)
+    for part, share, end in zip(np.split(scores, ends[:-1]), _shares_kept(config), ends, strict=True):
+        if share is not None:
+            ranked = np.argsort(part, kind="stable")[: np.count_nonzero(~np.isnan(part))]  # NaN is last.
+            is_kept[end - len(part) + ranked[max(1, round(share * len(ranked))) :]] = False
+    return is_kept
+
+
+def _shares_kept(config: Config) -> list[float | None]:
+    return [config.corpus.filters_of(source).keep_likely for source in config.corpus.train]
+
+
+def _described(scores: Scores, num_kept: int, data: Data, config: Config) -> Iterator[str]:
+    """What was selected, and examples, for people."""
+    yield f"filters.keep_likely: trains on {num_kept:,} of {len(scores):,} pairs from here on; the least likely:"
+    yield from least_likely(scores, data, config, _NUM_EXAMPLES, _LONGEST_EXAMPLE)
+
+
+def least_likely(scores: Scores, data: Data, config: Config, number: int, num_columns: int = 2_000) -> Iterator[str]:
+    """Lines that show the least likely pairs of each text with their places and scores, the worst first."""
+    corpus = data.corpora["train"]
+    shown = np.zeros(len(scores), bool)
+    ends = np.cumsum(data.encoded["train"].part_sizes)
+    for index in config.corpus.once("train"):
+        shown[ends[index] - data.encoded["train"].part_sizes[index] : ends[index]] = True
+    ranked = np.argsort(np.where(shown, -scores, np.nan), kind="stable")
+    chosen = np.sort(ranked[: min(number, np.count_nonzero(shown & ~np.isnan(scores)))])
+    rows = np.flatnonzero(data.statuses("train") == KEPT)[chosen]
+    mask = np.zeros(len(corpus.statuses), bool)
+    mask[rows] = True
+    names = [corpus.part_of(int(row)).name for row in rows]
+    texts = list(corpus.rows(mask))
+    places = places_in(config.corpus, "train", [(name, text[0]) for name, text in zip(names, texts, strict=True)])
+    for place in np.argsort(-scores[chosen], kind="stable").tolist():
+        line, *sides = texts[place]
+        yield f"{names[place]}, {places[names[place], line]}: {scores[chosen[place]]:.2f}"
+        for label, text in zip(SIDES, sides, strict=True):
+            yield f"  {label}  {truncate(text, num_columns)}"
