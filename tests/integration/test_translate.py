@@ -385,10 +385,11 @@ def test_too_little_memory_is_one_line(mt, trained, monkeypatch):
 @pytest.fixture
 def stop_after(monkeypatch):
     """Makes blocks of two lines, and an error after the number of recorded blocks that is given."""
+    from mt_cli.cli import translated_lines
     from mt_cli.translation import stream, unfinished
 
     monkeypatch.setattr(stream, "_FIRST_BLOCK", 2)
-    monkeypatch.setattr(stream, "_LARGEST_BLOCK", 2)
+    monkeypatch.setattr(translated_lines, "LARGEST_BLOCK", 2)
     append_row = unfinished.append_row
 
     def stop(number, error):
