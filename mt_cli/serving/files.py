@@ -159,13 +159,14 @@ def translate_file(service: Service, store: FileStore, body: FileBody, ticket: T
         return engines.sent(service.job(routes[0], ticket))
 
     is_detected = body.source in (None, "", AUTO)
-    with service.documents.turn(unpacked_size(body.file), ticket):
+    with service.documents.turn(unpacked_size(body.file), ticket) as max_bytes:
         path = store.path(suffix)
         output = store.path(suffix)
         try:
             written(path, body.file.content)
             arguments = path, output, f"{stem}{suffix}", body.column or None, is_detected
-            notes = in_process(translated_file, arguments, {"choose": choose, "compute": engines.compute}, ticket)
+            answers = {"choose": choose, "compute": engines.compute}
+            notes = in_process(translated_file, arguments, answers, ticket, max_bytes)
         except BaseException:
             output.unlink(missing_ok=True)
             raise

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_all_start_methods, get_context, parent_process
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from mt_cli.decoding.engine import Engine, RelayedEngine
@@ -99,14 +100,19 @@ def start_processes() -> None:
 
 
 def in_process(
-    work: Callable[..., Any], arguments: Sequence[Any], answers: Mapping[str, Callable[..., Any]], ticket: Ticket
+    work: Callable[..., Any],
+    arguments: Sequence[Any],
+    answers: Mapping[str, Callable[..., Any]],
+    ticket: Ticket,
+    max_bytes: int,
 ) -> Any:
     """Result of `work(server, *arguments)` in a process, whose questions to the `Server` get their answers by name.
 
-    Raises RequestError if the work does, and RequestCancelled if the request is cancelled, which ends the process.
+    Raises RequestError if the work does or, on Linux, needs more than `max_bytes` of memory, and RequestCancelled if
+    the request is cancelled, which ends the process.
     """
     ours, theirs = _CONTEXT.Pipe()
-    process = _CONTEXT.Process(target=_work, args=(theirs, work, arguments), daemon=True)
+    process = _CONTEXT.Process(target=_work, args=(theirs, work, arguments, max_bytes), daemon=True)
     try:
         process.start()
         theirs.close()
@@ -143,9 +149,20 @@ def _end_with_server() -> None:
     os._exit(1)
 
 
-def _work(pipe: Connection, work: Callable[..., Any], arguments: Sequence[Any]) -> None:
+def _limit_memory(max_bytes: int) -> None:
+    """Let this process take so many bytes in addition to those that it has."""
+    if sys.platform == "linux":
+        import resource  # Other systems do not have it.
+
+        num_pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5])
+        limit = num_pages * resource.getpagesize() + max_bytes
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+
+def _work(pipe: Connection, work: Callable[..., Any], arguments: Sequence[Any], max_bytes: int) -> None:
     set_handlers(dict.fromkeys(STOPS, signal.SIG_IGN))  # The server finishes what it has begun.
     threading.Thread(target=_end_with_server, daemon=True).start()
+    _limit_memory(max_bytes)
     outcome: tuple[str, Any]
     try:
         outcome = "done", work(Server(pipe), *arguments)

@@ -14,10 +14,12 @@ from mt_cli.serving.scheduling import Ticket
 RETRY_SECONDS = 10
 _UPLOADED_BYTES = 2**28
 _DOCUMENT_BYTES = 2**22
-"""Bytes of the documents that are worked on at once; a larger one is worked on alone. Each takes up to 60 times as much
-memory."""
+"""Bytes of the documents that are worked on at once; a larger one is worked on alone."""
 _LEAST_BYTES = 2**19
 """Bytes that a document counts as at least: the process that works on it needs some memory, too."""
+_MEMORY_PER_BYTE = 2**10
+"""Memory that the process of a document may take for each byte that counts. Common sentences take a tenth of it, a
+single line of millions of short ones half."""
 _SECONDS_BETWEEN_LOOKS = 0.2
 
 
@@ -59,8 +61,11 @@ class Documents:
         self._condition = threading.Condition()
 
     @contextmanager
-    def turn(self, num_bytes: int, ticket: Ticket) -> Iterator[None]:
-        """Wait until a document of this unpacked size can be worked on; raises RequestCancelled."""
+    def turn(self, num_bytes: int, ticket: Ticket) -> Iterator[int]:
+        """Wait until a document of this unpacked size can be worked on, in a process of the returned number of bytes.
+
+        Raises RequestCancelled.
+        """
         num_bytes = min(max(num_bytes, _LEAST_BYTES), _DOCUMENT_BYTES)
         with self._condition:
             self._queue.append(ticket)
@@ -73,7 +78,7 @@ class Documents:
                 self._queue.remove(ticket)
                 self._condition.notify_all()
         try:
-            yield
+            yield num_bytes * _MEMORY_PER_BYTE
         finally:
             with self._condition:
                 self._free += num_bytes
