@@ -9,11 +9,11 @@ import shutil
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zipfile import BadZipFile, ZipFile
 
 from mt_cli.documents.document import MAX_BYTES, Options, read_content
@@ -165,7 +165,7 @@ def translate_file(service: Service, store: FileStore, body: FileBody, ticket: T
         try:
             written(path, body.file.content)
             arguments = path, output, f"{stem}{suffix}", body.column or None, is_detected
-            answers = {"choose": choose, "compute": engines.compute}
+            answers: Mapping[str, Callable[..., Any]] = {"choose": choose, "compute": engines.compute}
             notes = in_process(translated_file, arguments, answers, ticket, max_bytes)
         except BaseException:
             output.unlink(missing_ok=True)
