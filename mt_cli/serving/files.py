@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -156,11 +156,12 @@ def translate_file(service: Service, store: FileStore, body: FileBody, ticket: T
     is_detected = body.source in (None, "", AUTO)
     path, output = store.path(suffix), store.path(suffix)
     arguments = path, output, f"{stem}{suffix}", body.column or None, is_detected
+    answers: Mapping[str, Callable[..., Any]] = {"choose": choose, "compute": compute}
     size = unpacked_size(body.file)
     written(path, body.file.file)
     try:
-        with service.documents.turn(size, ticket):
-            notes = in_process(translated_file, arguments, {"choose": choose, "compute": compute}, ticket)
+        with service.documents.turn(size, ticket) as max_bytes:
+            notes = in_process(translated_file, arguments, answers, ticket, max_bytes)
     except BaseException:
         output.unlink(missing_ok=True)
         raise

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_all_start_methods, get_context, parent_process
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from mt_cli.decoding.engine import Engine, RelayedEngine
@@ -32,10 +33,12 @@ _CONTEXT = get_context("forkserver") if "forkserver" in get_all_start_methods() 
 _CONTEXT.set_forkserver_preload([__name__])
 _SECONDS_BETWEEN_LOOKS = 0.2
 _DOCUMENT_BYTES = 2**22
-"""Bytes of the documents that are worked on at once; a larger one is worked on alone. Each takes up to 60 times as much
-memory."""
+"""Bytes of the documents that are worked on at once; a larger one is worked on alone."""
 _LEAST_BYTES = 2**19
 """Bytes that a document counts as at least: the process that works on it needs some memory, too."""
+_MEMORY_PER_BYTE = 2**10
+"""Memory that the process of a document may take for each byte that counts. Common sentences take a tenth of it, a
+single line of millions of short ones half."""
 _ROWS_AT_ONCE = 512
 """Rows of a search that are sent at once; unpickling them takes the server some milliseconds."""
 
@@ -49,8 +52,11 @@ class Documents:
         self._condition = threading.Condition()
 
     @contextmanager
-    def turn(self, num_bytes: int, ticket: Ticket) -> Iterator[None]:
-        """Wait until a document of this unpacked size can be worked on; raises RequestCancelled."""
+    def turn(self, num_bytes: int, ticket: Ticket) -> Iterator[int]:
+        """Wait until a document of this unpacked size can be worked on, in a process of the returned number of bytes.
+
+        Raises RequestCancelled.
+        """
         num_bytes = min(max(num_bytes, _LEAST_BYTES), _DOCUMENT_BYTES)
         with self._condition:
             self._queue.append(ticket)
@@ -63,7 +69,7 @@ class Documents:
                 self._queue.remove(ticket)
                 self._condition.notify_all()
         try:
-            yield
+            yield num_bytes * _MEMORY_PER_BYTE
         finally:
             with self._condition:
                 self._free += num_bytes
@@ -125,14 +131,19 @@ def start_processes() -> None:
 
 
 def in_process(
-    work: Callable[..., Any], arguments: Sequence[Any], answers: Mapping[str, Callable[..., Any]], ticket: Ticket
+    work: Callable[..., Any],
+    arguments: Sequence[Any],
+    answers: Mapping[str, Callable[..., Any]],
+    ticket: Ticket,
+    max_bytes: int,
 ) -> Any:
     """Result of `work(server, *arguments)` in a process, whose questions to the `Server` get their answers by name.
 
-    Raises RequestError if the work does, and RequestCancelled if the request is cancelled, which ends the process.
+    Raises RequestError if the work does or, on Linux, needs more than `max_bytes` of memory, and RequestCancelled if
+    the request is cancelled, which ends the process.
     """
     ours, theirs = _CONTEXT.Pipe()
-    process = _CONTEXT.Process(target=_work, args=(theirs, work, arguments), daemon=True)
+    process = _CONTEXT.Process(target=_work, args=(theirs, work, arguments, max_bytes), daemon=True)
     try:
         process.start()
         theirs.close()
@@ -169,9 +180,20 @@ def _end_with_server() -> None:
     os._exit(1)
 
 
-def _work(pipe: Connection, work: Callable[..., Any], arguments: Sequence[Any]) -> None:
+def _limit_memory(max_bytes: int) -> None:
+    """Let this process take so many bytes in addition to those that it has."""
+    if sys.platform == "linux":
+        import resource  # Other systems do not have it.
+
+        num_pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5])
+        limit = num_pages * resource.getpagesize() + max_bytes
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+
+def _work(pipe: Connection, work: Callable[..., Any], arguments: Sequence[Any], max_bytes: int) -> None:
     set_handlers(dict.fromkeys(STOPS, signal.SIG_IGN))  # The server finishes what it has begun.
     threading.Thread(target=_end_with_server, daemon=True).start()
+    _limit_memory(max_bytes)
     outcome: tuple[str, Any]
     try:
         outcome = "done", work(Server(pipe), *arguments)

@@ -45,8 +45,6 @@ from mt_cli.tokenizer.special_tokens import (
 if TYPE_CHECKING:
     from mt_cli.tokenizer.sentencepiece import SentencePieces
 
-_SPELLINGS = (("a\u00adb", without_noise), ("e\u0301", composed))
-"""A text and a change of it, which a tokenizer that makes no difference between both makes, too."""
 MAX_FILE_BYTES = 2**28
 MAX_ENTRY_CHARACTERS = 2**16
 """Maximum length of a text that vocabularies are trained on, and of an entry."""
@@ -81,7 +79,6 @@ class Tokenizer:
         """Languages that have entries."""
         marks = [index for text, index in absent.items() if text[1:2] in ("<", "[")] if languages else []
         self._never_text = {PAD_ID, SOS_ID, EOS_ID, *marks}
-        self._spellings = [spell for text, spell in _SPELLINGS if self.normalized(text) == self.normalized(spell(text))]
         self._first_ids: dict[str, tuple[int, ...]] = {}
         for tag, direction in ((tag, direction_of(tag)) for tag, index in self._tag_ids.items() if index is None):
             if direction is not None and languages.keys() >= {*direction}:
@@ -116,8 +113,10 @@ class Tokenizer:
 
     def cleaned(self, text: str) -> str:
         """Composed text without soft hyphens and zero-width characters, if these make no difference to the tokens."""
-        for spell in self._spellings:
-            text = spell(text)
+        for spell in (without_noise, composed):
+            changed = spell(text)
+            if changed != text and self.normalized(changed) == self.normalized(text):
+                text = changed
         return text
 
     def model(self) -> dict[str, Any]:

@@ -333,6 +333,7 @@ class LineSplitter(NamedTuple):
             self._segment(part, next(encoded)) if is_part_read else part.copied()
             for part, is_part_read in zip(parts, is_read, strict=True)
         ]
+        del encoded  # The ids of a line that is halved many times would take more memory than its segments.
         halves = [half for outcome in outcomes if not isinstance(outcome, Segment) for half in outcome]
         segments = iter(self._segments(halves) if halves else ())
         return [

@@ -98,6 +98,7 @@ def test_models_of_others_split_text_into_their_own_ids(tmp_path, processor, kin
         assert mine == expected, (text, ours.tokens(mine), ours.tokens(expected))
         if 1 not in mine:
             assert ours.decode([mine]) == [theirs.decode(other)], text
+    assert ours.encode([*map(ours.cleaned, texts)]) == ours.encode(texts)  # Such a model keeps the order of marks.
     again = processor(model_file(ours))
     for text in texts:
         assert again.encode(text, out_type=str) == theirs.encode(text, out_type=str)

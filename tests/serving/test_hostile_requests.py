@@ -3,6 +3,7 @@
 import io
 import multiprocessing
 import os
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -155,6 +156,8 @@ def test_work_stops_after_the_time_limit(serve_known, monkeypatch):
 def broken(server, kind):
     if kind == "killed":
         os._exit(9)
+    if kind == "too large":
+        return len(bytearray(2**27))
     if kind == "waiting":
         server.ask("begin")
         time.sleep(600)
@@ -164,12 +167,22 @@ def broken(server, kind):
 @pytest.mark.parametrize(("kind", "status"), [("of the system", 500), ("of memory", 503), ("killed", 503)])
 def test_a_process_that_fails_fails_its_file_alone(kind, status):
     with pytest.raises(RequestError) as refusal:
-        in_process(broken, (kind,), {}, Ticket())
+        in_process(broken, (kind,), {}, Ticket(), 2**28)
     assert refusal.value.status == status
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the memory of a process")
+def test_a_file_takes_no_more_memory_than_its_size_allows():
+    assert in_process(broken, ("too large",), {}, Ticket(), 2**28) == 2**27
+    with pytest.raises(RequestError) as refusal:
+        in_process(broken, ("too large",), {}, Ticket(), 2**26)
+    assert refusal.value.status == 503
+    with Documents().turn(100, Ticket()) as small, Documents().turn(2**25, Ticket()) as large:
+        assert (small, large) == (2**29, 2**32)
 
 
 def test_a_file_of_a_cancelled_request_ends_its_process():
     ticket = Ticket()
     with pytest.raises(RequestCancelled):
-        in_process(broken, ("waiting",), {"begin": lambda: setattr(ticket, "is_cancelled", True)}, ticket)
+        in_process(broken, ("waiting",), {"begin": lambda: setattr(ticket, "is_cancelled", True)}, ticket, 2**28)
     assert multiprocessing.active_children() == []

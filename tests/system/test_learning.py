@@ -27,12 +27,15 @@ def test_unseen_strings_are_reversed_exactly(root, tmp_path):
     assert report["exact_match"] >= 99
 
 
+@pytest.mark.slow(minutes=20)
 def test_captions_are_learned(root, tmp_path, real_text):
     corpus = {
         name: f"{{files: [{real_text}/multi30k/{file}.en, {real_text}/multi30k/{file}.de]}}"
         for name, file in (("train", "train"), ("valid", "val"), ("test", "test_2016_flickr"))
     }
-    changes = [part for name, source in corpus.items() for part in ("--set", f"corpus.{name}={source}")]
+    options = {f"corpus.{name}": source for name, source in corpus.items()}
+    options |= {"training.max_minutes": "null", "training.max_steps": 2000}  # A sixth of the hour of the config.
+    changes = [part for key, value in options.items() for part in ("--set", f"{key}={value}")]
     report = train(root, tmp_path, "--config", root / "configs/multi30k_en_de.yaml", *changes)
     assert report["bleu"]["score"] >= 32
 
