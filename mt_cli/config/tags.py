@@ -31,6 +31,11 @@ def direction_of(tag: str) -> tuple[str, str] | None:
     return (match[1], match[2]) if match else None
 
 
+def synthetic_tag_of(language: str) -> str:
+    """Tag of a translated text whose target is an original one (Caswell et al. 2019, "Tagged Back-Translation")."""
+    return f"<bt>{tag_of(language)}"
+
+
 def targets_of(tags: Sequence[str]) -> list[str]:
     """Target languages that tags of a model ask for."""
     return [match[1] or match[2] or match[3] for tag in tags if (match := _TARGET.fullmatch(tag))]
@@ -47,9 +52,14 @@ class Tagging:
     """True if every training sentence had a tag."""
     languages: Mapping[str, str] = field(default_factory=dict)
     """Target languages of tags that do not name a language."""
+    is_one_way: bool = False
+    """True if other directions than the default one only serve its training."""
 
     @property
     def targets(self) -> list[str]:
+        """Target languages to choose from."""
+        if self.is_one_way and self.default and (target := self.target_of(self.default)):
+            return [target]
         return list(dict.fromkeys(filter(None, map(self.target_of, self.tags))))
 
     def into(self, language: str) -> str | None:
@@ -79,8 +89,35 @@ def written_out(tree: Mapping[str, Any]) -> Mapping[str, Any]:
 
     With `both_directions`, each list of sources is followed by the same sources with `reverse`. The own tag of a source
     goes before that of its direction, as one tag: `<bt><2en>`. Values of a wrong type stay as they are, for validation
-    to explain. Raises ValueError if a direction would have no tag of its own.
+    to explain. With `monolingual`, `train` also has the reverse direction. Raises ValueError if a direction would have
+    no tag of its own.
     """
+    return _with_reverse_for_texts(_with_directions(tree))
+
+
+def _with_reverse_for_texts(tree: Mapping[str, Any]) -> Mapping[str, Any]:
+    """With `monolingual`, tag all corpora, and follow those of `train` by the same ones with `reverse`.
+
+    The reverse direction is left out if another model translates a text in the target language, and there is no other
+    text. A tree that has these tags stays as it is.
+    """
+    texts, default = tree.get("monolingual"), (tree.get("source"), tree.get("target"))
+    own = tuple(map(tag_of, map(str, default)))
+    sources = [source for _, group in _lists_of(tree) for source in group]
+    if not isinstance(texts, Mapping) or any(str(source.get("tag")).endswith(own) for source in sources):
+        return tree
+    text = texts.get("target")
+    is_one_way = not texts.get("source") and isinstance(text, Mapping) and bool(text.get("translate_with"))
+    changes: dict[str, Any] = {}
+    extra_tests: dict[str, Any] = {}
+    for name, group in _lists_of(tree):
+        reverse = [_reversed(source, default) for source in group] if name == "train" and not is_one_way else []
+        tagged = [_with_tag(source, TO_TARGET, default) for source in [*group, *reverse]]
+        (changes if name in _GROUPS else extra_tests)[name] = tagged
+    return {**tree, **changes} | ({"extra_tests": {**tree["extra_tests"], **extra_tests}} if extra_tests else {})
+
+
+def _with_directions(tree: Mapping[str, Any]) -> Mapping[str, Any]:
     has_both, tag = tree.get("both_directions") is True, tree.get("tag")
     tags = [tag, *(source.get("tag") for _, sources in _lists_of(tree) for source in sources)]
     if not has_both and TO_TARGET not in tags and DIRECTION not in tags:

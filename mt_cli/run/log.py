@@ -21,6 +21,7 @@ from mt_cli.config.training import TrainingConfig
 from mt_cli.errors import DivergenceError
 from mt_cli.evaluation.results import Sample, read_rows
 from mt_cli.model.kernels import is_cpu
+from mt_cli.run.synthetic import Part
 from mt_cli.runtime.console import Progress, say
 from mt_cli.runtime.devices import memory_used
 from mt_cli.runtime.files import writing
@@ -173,6 +174,16 @@ class Records:
             file.write(f"# step {step}\n{text}")
         with writing(self._directory):
             self._board.add_text("samples", indent(text, "    "), step)  # A block of code in Markdown.
+
+    def write_examples(self, step: int, parts: Sequence[Part]) -> None:
+        """Add the examples of a round to TensorBoard."""
+        lines = [
+            f"{part.languages[0]}  {source}\n{part.languages[1]}  {target}\n"
+            for part in parts
+            for source, target in part.examples
+        ]
+        with writing(self._directory):
+            self._board.add_text("synthetic/examples", indent("\n".join(lines), "    "), step)
 
     def write_pictures(self, step: int, pictures: Mapping[str, NDArray[np.uint8]]) -> None:
         """Add pictures, height x width x 4, under their tags."""

@@ -80,6 +80,8 @@ def _optimized(run: Run, start: Start, parent: ParentRun | None, cache: Cache) -
     run.group.on_main(lambda: say("\n".join(describe_training(setup, cache))))
     if parent is not None:
         say(f"  begins with {parent.describe()}")
+    if setup.rounds is not None:
+        setup.rounds.prepare()
     last, stopped_because = optimize(setup, state)
     run.group.on_main(lambda: average_at_end(setup, last))
     return Ending(last, stopped_because, setup.num_parameters, setup.pairs.counts, setup.length)

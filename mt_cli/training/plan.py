@@ -36,6 +36,8 @@ class Work:
     num_valid_tokens: int
     num_test_tokens: int
     """Target tokens that are scored at the end."""
+    share_of_rounds: float = 0.0
+    """Time for translating text in rounds, by the time of the updates."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,7 @@ def _complete(plan: Plan, config: TrainingConfig, work: Work, position: tuple[in
     step, num_tokens = position
     per_step = max(1e-9, (seconds - plan.from_seconds) / (step - plan.from_step))
     per_token = per_step * step / max(1, num_tokens)
+    per_step *= 1 + work.share_of_rounds
     per_validation = _COST_OF_GREEDY * per_token * work.num_valid_tokens
     closing = per_validation + _COST_OF_SEARCH * per_token * work.num_test_tokens
     end = 60 * plan.minutes * (1 - _SHARE_OF_TUNING * config.tune_decoding) - closing

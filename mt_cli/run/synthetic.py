@@ -1,0 +1,168 @@
+"""Pairs with translated sources: lines of a text are translated, filtered, encoded and written. Knows no schedule."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pydantic import BaseModel
+
+from mt_cli.config.sections import Config
+from mt_cli.config.tags import synthetic_tag_of
+from mt_cli.corpus.cleaning import KEPT, STATUS_NAMES, clean
+from mt_cli.corpus.languages import words_of
+from mt_cli.corpus.protected_text import Protection
+from mt_cli.corpus.rows import Pair
+from mt_cli.data.encode import encode_block
+from mt_cli.data.prepare import Data
+from mt_cli.runtime.console import truncate
+from mt_cli.runtime.files import json_text, write_atomically, write_text
+from mt_cli.translation.stream import repeats_itself
+
+_EXAMPLES, _NUM_PRINTED = 5, 2
+_COPIED_SHARE, _FEWEST_WORDS = 0.7, 4
+"""A translation is a copy if this share of its words, if they are so many, is in the other side."""
+_LINES_PER_BLOCK = 512
+"""Lines that are translated at once: a fixed number, because other batches would round differently."""
+
+
+Translate = Callable[[Sequence[str]], list[str]]
+"""Function that translates some lines, one for one."""
+
+
+class Part(BaseModel):
+    """Result of the translation of some lines of a text, beside the file of its pairs."""
+
+    number: int
+    step: int
+    name: str
+    """Name of the text."""
+    languages: tuple[str, str]
+    """Language of the translations, and language of the lines."""
+    num_lines: int
+    num_kept: int
+    dropped: Mapping[str, int]
+    """Number of dropped lines by reason."""
+    examples: Sequence[Pair] = ()
+    """Kept pairs."""
+    round_trip_chrf: float | None = None
+    """chrF of some translations that are translated back; None if it is not known."""
+
+    @property
+    def kept_share(self) -> float:
+        """Fraction of the lines, 0 to 1, whose pairs are kept."""
+        return self.num_kept / max(1, self.num_lines)
+
+    def describe(self) -> str:
+        """The numbers in one line, for people."""
+        dropped = ", ".join(f"{count:,} {reason}" for reason, count in self.dropped.items())
+        trip = "" if self.round_trip_chrf is None else f"; translated back, chrF {self.round_trip_chrf:.1f}"
+        return (
+            f"{self.num_lines:,} lines of {self.name} translated into {self.languages[0]}, {self.num_kept:,} kept"
+            + (f" (dropped: {dropped})" if dropped else "")
+            + trip
+        )
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Lines of a text with their translations as sources."""
+
+    pairs: Sequence[Pair]
+    reasons: Sequence[str]
+    """Status of each pair: `kept`, or the reason why it is dropped."""
+
+    def kept(self) -> list[Pair]:
+        """Pairs that are not dropped."""
+        return [pair for pair, reason in zip(self.pairs, self.reasons, strict=True) if reason == "kept"]
+
+
+def judged(pairs: Sequence[Pair], config: Config, languages: tuple[str, str]) -> Candidates:
+    """Filter synthetic pairs as pairs of `train`; also drop loops and copies of more than half of a line."""
+    if not pairs:
+        return Candidates([], [])
+    filters = config.corpus.filters
+    block = clean([(number, *pair) for number, pair in enumerate(pairs)], filters, languages)
+    reasons = [STATUS_NAMES[code] for code in block.statuses.tolist()]
+    texts = zip(block.source.to_pylist(), block.target.to_pylist(), strict=True)
+    cleaned = [(str(source), str(target)) for source, target in texts]
+    for number, (source, target) in enumerate(cleaned):
+        if block.statuses[number] != KEPT:
+            reasons[number] = "empty" if reasons[number].startswith("blank") else reasons[number]
+        elif repeats_itself(target, source):
+            reasons[number] = "repeats_itself"
+        elif filters.identical and _is_copy(source, target):
+            reasons[number] = "copy"
+    return Candidates(cleaned, reasons)
+
+
+def _is_copy(source: str, target: str) -> bool:
+    words = words_of(source)
+    return len(words) >= _FEWEST_WORDS and len(words & words_of(target)) >= _COPIED_SHARE * len(words)
+
+
+def in_blocks_by_length(lines: Sequence[str]) -> Iterator[list[str]]:
+    """Lines in blocks of a fixed size, sorted by length, so that a batch has little padding."""
+    ordered = sorted(lines, key=len)
+    for start in range(0, len(ordered), _LINES_PER_BLOCK):
+        yield ordered[start : start + _LINES_PER_BLOCK]
+
+
+def short_enough(lines: Sequence[str], data: Data, config: Config) -> list[str]:
+    """Lines that have at most `max_tokens`, and a token less for the tag of a request."""
+    protected = Protection.of(config.corpus).protect_columns([lines])[0]
+    lengths = np.maximum(*(tokenizer.encode_flat(protected)[1] for tokenizer in data.tokenizers))
+    return [line for line, length in zip(lines, lengths.tolist(), strict=True) if length < config.corpus.max_tokens]
+
+
+def write_part(path: Path, candidates: Candidates, part: Part, data: Data, config: Config, seed: int) -> Part:
+    """Encode and write kept pairs to `path`, and the numbers beside it; return the complete numbers.
+
+    `part` has `num_lines` and the dropped lines that were not translated. The content is a function of the arguments.
+    Raises MtError if a file cannot be written.
+    """
+    pairs = candidates.kept()
+    tag = synthetic_tag_of(part.languages[1])
+    columns = [[f"{tag} {source}" for source, _ in pairs], [target for _, target in pairs]]
+    protection = Protection.of(config.corpus)
+    batch, is_kept = encode_block(columns, data.tokenizers, config.corpus.max_tokens, protection)
+    batch = batch.filter(pa.array(is_kept))
+    dropped = Counter(part.dropped) + Counter(reason for reason in candidates.reasons if reason != "kept")
+    dropped += Counter({"max_tokens": len(pairs) - len(batch)})
+    rows = np.random.default_rng(seed).permutation(len(pairs))[:_EXAMPLES]
+    part = part.model_copy(
+        update={
+            "num_kept": len(batch),
+            "dropped": dict(sorted(dropped.items())),
+            "examples": [pairs[row] for row in rows.tolist()],
+        }
+    )
+
+    def write(temporary: str) -> None:
+        with pa.OSFile(temporary, "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
+            writer.write_batch(batch)
+
+    write_text(path.with_suffix(".json"), json_text(part.model_dump(mode="json")))
+    write_atomically(path, write)
+    return part
+
+
+def metrics_of_round(parts: Sequence[Part]) -> dict[str, float]:
+    """Row of `metrics.jsonl` on a round, with a value for each text that was translated."""
+    metrics: dict[str, float] = {"synthetic/round": parts[0].number}
+    for part in parts:
+        name = "-".join(part.languages)
+        metrics |= {f"synthetic/num_lines/{name}": part.num_lines, f"synthetic/kept_share/{name}": part.kept_share}
+        metrics |= {} if part.round_trip_chrf is None else {f"synthetic/round_trip_chrf/{name}": part.round_trip_chrf}
+    return metrics
+
+
+def example_lines(part: Part, num_columns: int) -> list[str]:
+    """First examples of a part as lines for a terminal of this width."""
+    labels = "translation", "line"
+    pairs = [pair for example in part.examples[:_NUM_PRINTED] for pair in zip(labels, example, strict=True)]
+    return [f"  {label:<12}{truncate(text, num_columns - 14)}" for label, text in pairs]
