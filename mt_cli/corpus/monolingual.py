@@ -32,7 +32,6 @@ from mt_cli.runtime.files import check_free_disk, size_of
 
 _BETWEEN_SIDES = {"identical": False, "max_length_ratio": None, "markers": False}
 """Values that turn off the filters that compare the sides of a pair."""
-_LINES_EXAMINED = 1_000
 
 
 @dataclass(frozen=True)
@@ -59,12 +58,16 @@ class Lines:
         """Number of bytes of all lines, about as many as characters."""
         return int(self.texts.nbytes)
 
-    def known_shares(self, sides: Sequence[Iterable[str]]) -> list[float]:
-        """For each side of some pairs, the share of the words of this text that occur in the side, 0 to 1."""
-        sample = np.linspace(0, len(self) - 1, min(len(self), _LINES_EXAMINED)).astype(int).tolist()
-        words = [word for line in self.take(sample) for word in words_of(line)]
-        vocabularies = [set().union(*map(words_of, side)) for side in sides]
-        return [sum(word in vocabulary for word in words) / max(1, len(words)) for vocabulary in vocabularies]
+    def sample(self, number: int) -> list[str]:
+        """At most `number` lines, evenly spread over the text."""
+        return self.take(np.linspace(0, len(self) - 1, min(len(self), number)).astype(int).tolist())
+
+
+def known_shares(lines: Iterable[str], sides: Sequence[Iterable[str]]) -> list[float]:
+    """For each side of some pairs, the share of the words of some lines that occur in the side, 0 to 1."""
+    words = [word for line in lines for word in words_of(line)]
+    vocabularies = [set[str]().union(*map(words_of, side)) for side in sides]
+    return [sum(word in vocabulary for word in words) / max(1, len(words)) for vocabulary in vocabularies]
 
 
 def read_monolingual(config: CorpusConfig, evaluation_hashes: Hashes, cache: Cache) -> dict[str, Lines]:

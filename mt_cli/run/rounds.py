@@ -27,7 +27,7 @@ from mt_cli.checkpoint.state import Round, RunState
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.config.tags import tag_of
-from mt_cli.corpus.monolingual import Lines
+from mt_cli.corpus.monolingual import Lines, known_shares
 from mt_cli.corpus.rows import Pair
 from mt_cli.data.batches import TrainingPairs
 from mt_cli.data.encode import EncodedPairs
@@ -36,17 +36,16 @@ from mt_cli.data.training_pairs import training_pairs
 from mt_cli.errors import InputError, RunError, RunInterruptedError, reason
 from mt_cli.evaluation.scores import scorer_of
 from mt_cli.model.transformer import Transformer
-from mt_cli.run.synthetic import Part, Translate, in_blocks_by_length, judged, short_enough, write_part
+from mt_cli.run.synthetic import Part, Translate, in_blocks_by_length, is_copy, judged, short_enough, write_part
 from mt_cli.run.validation import Validator, translated
 from mt_cli.runtime.console import Progress, say
 from mt_cli.runtime.files import check_free_disk, format_bytes, refusal, remove
+from mt_cli.training.plan import SHARE_OF_ROUNDS
 from mt_cli.translation.translator import Translator
 
 if TYPE_CHECKING:
     from mt_cli.run.setup import Run
 
-SHARE_OF_TIME = 0.2
-"""Time for translations by the time of the updates until the next round."""
 _COST_OF_TRANSLATION = 4.0
 """Time to translate a line, by the time of an update per pair of the same length."""
 _MOST_EPOCHS, _FEWEST_ROUNDS = 20, 6
@@ -57,6 +56,8 @@ _LINES_OF_ROUND_TRIP = 100
 _LINES_PER_FILE = 10_000
 """Lines of a text that another model translates, in a file; after an interruption, one file is made again."""
 _BYTES_PER_CHARACTER = 4
+_USUAL_COPIES = 0.05
+"""Share of real pairs that look like copies from which such translations are kept."""
 _LINES_EXAMINED, _PAIRS_EXAMINED = 1_000, 20_000
 
 
@@ -107,7 +108,7 @@ class Rounds:
     @property
     def share_of_time(self) -> float:
         """Time for rounds by the time of all updates."""
-        return SHARE_OF_TIME if self._own else 0.0
+        return SHARE_OF_ROUNDS if self._own else 0.0
 
     @property
     def names(self) -> list[str]:
@@ -133,11 +134,20 @@ class Rounds:
     def _lines_per_step(self) -> float:
         """Number of lines that can be translated per update."""
         tokenizer, statistics = self.run.data.tokenizers[1], self.run.data.statistics["train"]
-        sample = [line for side in self._own for line in self._lines[side].take(range(_LINES_EXAMINED))]
+        sample = [line for side in self._own for line in self._lines[side].sample(_LINES_EXAMINED)]
         tokens_per_line = max(1.0, sum(map(len, tokenizer.encode(sample))) / len(sample))
         pairs_per_step = self._num_real / self.steps_per_epoch
         length = statistics.target.tokens_per_sentence / tokens_per_line
-        return SHARE_OF_TIME / _COST_OF_TRANSLATION * pairs_per_step * length
+        return SHARE_OF_ROUNDS / _COST_OF_TRANSLATION * pairs_per_step * length
+
+    @cached_property
+    def _drops_copies(self) -> bool:
+        """True if real pairs seldom look like copies, as those of two varieties of a language do."""
+        if not self.run.config.corpus.filters.identical:
+            return False
+        _, *sides = next(self.run.data.corpora["train"].untagged_blocks())
+        pairs = list(islice(zip(*sides, strict=True), _LINES_EXAMINED))
+        return sum(is_copy(*pair) for pair in pairs) < _USUAL_COPIES * len(pairs)
 
     def pace(self, num_steps: int | None) -> Pace:
         """Pace of the rounds in a run of so many updates; None if the number is not known."""
@@ -219,7 +229,7 @@ class Rounds:
                     raise RunInterruptedError("interrupted while text was translated; the same command does it again")
 
         def finish() -> Part:
-            candidates = judged(pairs, run.config, part.languages)
+            candidates = judged(pairs, run.config, part.languages, self._drops_copies)
             dropped = Counter({"max_tokens": len(lines) - len(usable)})
             complete = part.model_copy(update={"num_lines": len(lines), "dropped": dropped})
             if back is not None and (kept := candidates.kept()[:: -(-len(candidates.kept()) // _LINES_OF_ROUND_TRIP)]):
@@ -308,7 +318,7 @@ class Rounds:
                 f"{shares[side]:.0%} of the pairs have such a line as target and its translation into {into} as source"
             )
             yield f"    once translated, {how}"
-            own, other = lines.known_shares([texts[language], texts[into]])
+            own, other = known_shares(lines.sample(_LINES_EXAMINED), [texts[language], texts[into]])
             if other > own:
                 yield (
                     f"note: {lines.name} has more words of {into} ({other:.0%} of its words are in the first pairs of "
@@ -316,8 +326,8 @@ class Rounds:
                 )
         if self._own:
             yield (
-                f"    when valid gets better, the model translates the next lines, for {SHARE_OF_TIME:.0%} of the time "
-                f"or less; rounds take up to {format_bytes(self._num_bytes())} on disk"
+                f"    when valid gets better, the model translates the next lines, for {SHARE_OF_ROUNDS:.0%} of the "
+                f"time or less; rounds take up to {format_bytes(self._num_bytes())} on disk"
             )
 
 

@@ -25,7 +25,7 @@ from mt_cli.translation.stream import repeats_itself
 
 _EXAMPLES, _NUM_PRINTED = 5, 2
 _COPIED_SHARE, _FEWEST_WORDS = 0.7, 4
-"""A translation is a copy if this share of its words, if they are so many, is in the other side."""
+"""A text is a copy of another one if this share of its words, if they are so many, is in the other one."""
 _LINES_PER_BLOCK = 512
 """Lines that are translated at once: a fixed number, because other batches would round differently."""
 
@@ -81,8 +81,8 @@ class Candidates:
         return [pair for pair, reason in zip(self.pairs, self.reasons, strict=True) if reason == "kept"]
 
 
-def judged(pairs: Sequence[Pair], config: Config, languages: tuple[str, str]) -> Candidates:
-    """Filter synthetic pairs as pairs of `train`; also drop loops and copies of more than half of a line."""
+def judged(pairs: Sequence[Pair], config: Config, languages: tuple[str, str], drops_copies: bool = True) -> Candidates:
+    """Filter synthetic pairs as pairs of `train`; also drop loops and, with `drops_copies`, copies."""
     if not pairs:
         return Candidates([], [])
     filters = config.corpus.filters
@@ -95,12 +95,13 @@ def judged(pairs: Sequence[Pair], config: Config, languages: tuple[str, str]) ->
             reasons[number] = "empty" if reasons[number].startswith("blank") else reasons[number]
         elif repeats_itself(target, source):
             reasons[number] = "repeats_itself"
-        elif filters.identical and _is_copy(source, target):
+        elif drops_copies and is_copy(source, target):
             reasons[number] = "copy"
     return Candidates(cleaned, reasons)
 
 
-def _is_copy(source: str, target: str) -> bool:
+def is_copy(source: str, target: str) -> bool:
+    """True if most words of one side are also in the other one."""
     words = words_of(source)
     return len(words) >= _FEWEST_WORDS and len(words & words_of(target)) >= _COPIED_SHARE * len(words)
 

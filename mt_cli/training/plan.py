@@ -22,6 +22,8 @@ _SHARE_TO_SPARE = 0.05
 _COST_OF_GREEDY, _COST_OF_SEARCH = 4.0, 8.0
 """Time per target token of a reference, in tokens of training: greedy search in validations, the search at the end."""
 _MIN_VALIDATIONS = 4
+SHARE_OF_ROUNDS = 0.2
+"""Time for translating text of one language in rounds, by the time of the updates until the next round."""
 _LITTLE = 0.3
 """Share of the updates below which little can be expected."""
 
