@@ -19,9 +19,8 @@ from torch.utils.tensorboard import SummaryWriter
 from mt_cli.checkpoint.state import RunState, UnloggedStep
 from mt_cli.config.training import TrainingConfig
 from mt_cli.errors import DivergenceError
-from mt_cli.evaluation.results import Sample, read_rows
+from mt_cli.evaluation.results import Part, Sample, read_rows
 from mt_cli.model.kernels import is_cpu
-from mt_cli.run.synthetic import Part
 from mt_cli.runtime.console import Progress, say
 from mt_cli.runtime.devices import memory_used
 from mt_cli.runtime.files import writing

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from pydantic import BaseModel
 
 from mt_cli.config.sections import Config
 from mt_cli.config.tags import synthetic_tag_of
@@ -19,6 +18,7 @@ from mt_cli.corpus.protected_text import Protection
 from mt_cli.corpus.rows import Pair
 from mt_cli.data.encode import encode_block
 from mt_cli.data.prepare import Data
+from mt_cli.evaluation.results import Part
 from mt_cli.runtime.console import truncate
 from mt_cli.runtime.files import json_text, write_atomically, write_text
 from mt_cli.translation.stream import repeats_itself
@@ -32,40 +32,6 @@ _LINES_PER_BLOCK = 512
 
 Translate = Callable[[Sequence[str]], list[str]]
 """Function that translates some lines, one for one."""
-
-
-class Part(BaseModel):
-    """Result of the translation of some lines of a text, beside the file of its pairs."""
-
-    number: int
-    step: int
-    name: str
-    """Name of the text."""
-    languages: tuple[str, str]
-    """Language of the translations, and language of the lines."""
-    num_lines: int
-    num_kept: int
-    dropped: Mapping[str, int]
-    """Number of dropped lines by reason."""
-    examples: Sequence[Pair] = ()
-    """Kept pairs."""
-    round_trip_chrf: float | None = None
-    """chrF of some translations that are translated back; None if it is not known."""
-
-    @property
-    def kept_share(self) -> float:
-        """Fraction of the lines, 0 to 1, whose pairs are kept."""
-        return self.num_kept / max(1, self.num_lines)
-
-    def describe(self) -> str:
-        """The numbers in one line, for people."""
-        dropped = ", ".join(f"{count:,} {reason}" for reason, count in self.dropped.items())
-        trip = "" if self.round_trip_chrf is None else f"; translated back, chrF {self.round_trip_chrf:.1f}"
-        return (
-            f"{self.num_lines:,} lines of {self.name} translated into {self.languages[0]}, {self.num_kept:,} kept"
-            + (f" (dropped: {dropped})" if dropped else "")
-            + trip
-        )
 
 
 @dataclass(frozen=True)

@@ -11,29 +11,38 @@ import yaml
 from conftest import write_lines
 from run_content import assert_same_run, metrics_of, report_of, rows_of
 
+from mt_cli.advice.one_language import texts_by_side
 from mt_cli.config.loading import load_config, parse_config
+from mt_cli.config.sources import FilesSource
 from mt_cli.data.encode import EncodedPairs
 from mt_cli.data.prepare import synthetic_shares
+from mt_cli.errors import InputError
 from mt_cli.run import rounds
 from mt_cli.run.rounds import Rounds, pace_of
 from mt_cli.runtime.group import Group
 from mt_cli.tokenizer.tokenizer import load_tokenizers
 
 LINES = 300
+SLOW_CASE = {
+    "tokenizer": "{algorithm: bpe, vocab_size: 60, byte_fallback: false, bpe_dropout: 0.1, shared: true}",
+    "training.inserted_words": 0.5,
+    "corpus.monolingual": "{target: {file: mono.xx}, source: {file: CORPUS/train.en}}",
+}
 
 
 @pytest.fixture
 def train(mt, tiny_tree, corpus, tmp_path):
-    """Runs `mt train` with text in the target language, in 30 steps with a validation every five."""
+    """Runs `mt train` with text in the target language, in 20 steps with a validation every five."""
     lines = (corpus / "train.xx").read_text(encoding="utf-8").splitlines()[:LINES]
     write_lines(tmp_path / "mono.xx", [f"{line[:-1]} {line}" for line in lines])
     tiny_tree["corpus"] |= {"monolingual": {"target": {"file": "mono.xx"}}, "valid": {"fraction": 0.05, "seed": 44}}
-    tiny_tree["training"] |= {"max_steps": 30, "validate_every_steps": 5, "schedule": "constant", "best_metric": "loss"}
+    tiny_tree["training"] |= {"max_steps": 20, "validate_every_steps": 5, "schedule": "constant", "best_metric": "loss"}
     tiny_tree["training"] |= {"learning_rate": 0.003, "num_samples": 2}
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tiny_tree), encoding="utf-8")
 
     def run(name, *arguments, **changes):
-        settings = [part for key, value in changes.items() for part in ("--set", f"{key}={value}")]
+        values = {key: str(value).replace("CORPUS", str(corpus)) for key, value in changes.items()}
+        settings = [part for key, value in values.items() for part in ("--set", f"{key}={value}")]
         return mt("train", "--config", "tiny.yaml", "--set", f"name={name}", *settings, *arguments)
 
     return run
@@ -56,12 +65,11 @@ def stop_at(monkeypatch, owner, name, number):
     monkeypatch.setattr(owner, name, stopping)
 
 
-@pytest.mark.parametrize("changes", [{}, {"training.ema_decay": 0.9, "tokenizer.algorithm": "char"}])
+@pytest.mark.parametrize("changes", [{"training.ema_decay": 0.9}, pytest.param(SLOW_CASE, marks=pytest.mark.slow)])
 def test_a_run_stopped_in_a_round_equals_an_unstopped_one(train, begin, tmp_path, monkeypatch, changes):
     whole = begin("whole", **changes)
-    assert [row["synthetic/round"] for row in rows_of(whole) if "synthetic/round" in row] == [1, 2, 3, 4, 5]
-    stops = ((rounds, "translated", 1), (rounds, "write_part", 2), (Rounds, "pairs", 2), (rounds, "judged", 1))
-    for owner, name, number in stops:
+    assert [row["synthetic/round"] for row in rows_of(whole) if "synthetic/round" in row] == [1, 2, 3]
+    for owner, name, number in ((rounds, "translated", 1), (rounds, "judged", 2), (Rounds, "pairs", 2)):
         with monkeypatch.context() as patch:
             stop_at(patch, owner, name, number)
             status, _, err = train("parts", **changes)
@@ -102,7 +110,7 @@ class TwoInOne(Group):
         return work()
 
 
-def test_a_round_is_the_same_for_any_number_of_processes(begin, train, tmp_path, monkeypatch):
+def test_a_round_is_the_same_for_any_number_of_processes(train, monkeypatch):
     monkeypatch.setattr("mt_cli.run.synthetic._LINES_PER_BLOCK", 7)
     made = []
     make = Rounds.make
@@ -117,12 +125,13 @@ def test_a_round_is_the_same_for_any_number_of_processes(begin, train, tmp_path,
         return make(self, state, *arguments)
 
     monkeypatch.setattr(Rounds, "make", make_twice)
-    assert train("run", **{"training.max_steps": 12})[0] == 0
+    assert train("run", **{"training.max_steps": 8})[0] == 0
     assert made and all(one == two for one, two in made)
 
 
 def test_another_model_translates_a_text_once(begin, train, tmp_path, corpus, monkeypatch):
-    begin("whole")
+    maker = begin("whole") / "config.yaml"
+    maker.write_text(maker.read_text(encoding="utf-8").replace("min_length: 0", "min_length: 3"), encoding="utf-8")
     monkeypatch.setattr(rounds, "_LINES_PER_FILE", 100)
     changes = {"corpus.monolingual": "{target: {file: mono.xx, translate_with: runs/whole}}"}
     with monkeypatch.context() as patch:
@@ -133,7 +142,7 @@ def test_another_model_translates_a_text_once(begin, train, tmp_path, corpus, mo
     files = round_files(tmp_path / "runs/run")
     assert len(files) == 2 * LINES // 100
     assert "synthetic/round" not in {key for row in rows_of(tmp_path / "runs/run") for key in row}
-    assert sum(rows_of(tmp_path / "runs/run")[-1].get("train/num_pairs/mono.xx", 0) for _ in [0]) >= 0
+    assert any(row.get("train/num_pairs/mono.xx", 0) > 0 for row in rows_of(tmp_path / "runs/run")), err
     shutil.rmtree(tmp_path / "runs/whole")
     assert train("run", **changes, **{"training.max_steps": 40})[0] == 0
     status, _, err = train("wrong", **{"corpus.monolingual": "{source: {file: mono.xx, translate_with: runs/no}}"})
@@ -158,10 +167,23 @@ def test_a_text_that_changes_is_one_message(begin, train, tmp_path, change, expe
     assert metrics_of(run) == before
 
 
-def test_a_text_of_the_other_side_is_noted(train, corpus, tmp_path):
-    shutil.copy(corpus / "train.en", tmp_path / "mono.xx")
-    status, _, err = train("run", **{"training.max_steps": 1})
-    assert status == 0 and "is corpus.monolingual.target its side?" in err
+def test_init_finds_the_side_of_a_text(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    texts = {
+        "train.en": "one two three",
+        "train.it": "uno due tre",
+        "mono.it": "?",
+        "a.txt": "three one",
+        "b": "tre uno",
+    }
+    for name, text in (texts | {"c": "four", "d": "one due"}).items():
+        write_lines(tmp_path / name, [text])
+    source = FilesSource(files=("train.en", "train.it"))
+    found = texts_by_side(["mono.it", "a.txt", "b"], source, ("en", "it"))
+    assert found == {"target": {"file": ["mono.it", "b"]}, "source": {"file": "a.txt"}}
+    for unclear in "cd":
+        with pytest.raises(InputError, match=f"--mono {unclear}: is it en or it?"):
+            texts_by_side([unclear], source, ("en", "it"))
 
 
 def test_a_user_hears_of_one_direction(begin, mt):
@@ -188,7 +210,7 @@ def test_a_config_with_text_is_complete_and_stays(tiny_tree):
 def test_shares_and_paces_follow_from_sizes():
     for sizes in ({"target": 10}, {"target": 10**6}, {"source": 10**6}, {"target": 10**6, "source": 10**6}):
         shares = synthetic_shares(1000, sizes)
-        assert 0 < sum(shares.values()) <= 0.6 and shares.keys() == sizes.keys()
+        assert 0 < sum(shares.values()) < 0.61 and shares.keys() == sizes.keys()
         for num_steps in (None, 600, 10**6):
             pace = pace_of(sizes, 2.0, num_steps, epoch=50)
             assert all(1 <= pace.num_lines[side] <= size for side, size in sizes.items())
