@@ -92,6 +92,8 @@ def written_out(tree: Mapping[str, Any]) -> Mapping[str, Any]:
     to explain. With `monolingual`, `train` also has the reverse direction. Raises ValueError if a direction would have
     no tag of its own.
     """
+    if isinstance(tree.get("monolingual"), Mapping) and tree.get("tag") == TO_TARGET:
+        tree = {**tree, "tag": None}  # `monolingual` gives these tags.
     return _with_reverse_for_texts(_with_directions(tree))
 
 

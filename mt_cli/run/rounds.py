@@ -257,9 +257,12 @@ class Rounds:
         return training_pairs(self.run.data, self.run.config, self.run.group, mixed)
 
     def remove_old(self) -> None:
-        """Remove the pairs of rounds that no saved state names."""
+        """Remove the pairs of rounds that no saved state names; none if a state cannot be read."""
         directory = self.run.directory
-        rounds = [Checkpoint(path).state.round for path in directory.state_paths()]
+        try:
+            rounds = [Checkpoint(path).state.round for path in directory.state_paths()]
+        except RunError:
+            return
         needed = {number for saved in rounds for number in range(saved.oldest, saved.number + 1)}
         for path in directory.rounds_path.glob("*.arrow"):
             side, _, number = path.stem.partition("-")
