@@ -9,6 +9,7 @@ from typing import Any
 
 from mt_cli.config.sections import Config
 from mt_cli.config.sources import TextSource
+from mt_cli.config.tags import targets_of
 from mt_cli.corpus.cleaning import HELD_OUT
 from mt_cli.corpus.corpus import Corpus
 from mt_cli.corpus.dataset import commit_of
@@ -34,8 +35,10 @@ def report_on_data(
         row["times_per_epoch"] = round(times, 4)
     if training and config.corpus.held_out(config.training.seed):
         for row, source, is_natural in zip(training, config.corpus.train, config.corpus.natural(), strict=True):
-            if not is_natural:
-                row["not_held_out"] = f"weight {source.weight:g}" if (source.weight or 1) > 1 else f"tag {source.tag}"
+            if not is_natural and (source.weight or 1) > 1:
+                row["not_held_out"] = f"weight {source.weight:g}"
+            elif not is_natural and not targets_of([source.tag or ""]):  # Unlike the reverse of a source.
+                row["not_held_out"] = f"tag {source.tag}"
     if not training:
         sources = config.corpus.train
         training = [_stream_row(*stream) for stream in zip_longest(names_of(sources), sources, streamed)]
@@ -95,7 +98,7 @@ def describe_data(data: Data, config: Config) -> list[str]:
         counts = sum((Counter(row["dropped"]) for row in parts), Counter[str]())
         dropped = ", dropped " + ", ".join(f"{count:,} {status}" for status, count in counts.items()) if counts else ""
         lines.append(f"{name:<18}{sum(row['num_kept'] for row in parts):>10,} pairs{dropped}")
-        for row in parts if len(parts) > 1 else ():
+        for row in [row for row in parts if row["num_read"]] if len(parts) > 1 else ():
             times = row.get("times_per_epoch", 1)
             weight = f", each {times:.3g} times an epoch" if times != 1 else ""
             why_none = f", none held out: {row['not_held_out']}" if "not_held_out" in row else ""

@@ -234,8 +234,9 @@ class Rounds:
             candidates = judged(pairs, run.config, part.languages, self._drops_copies)
             dropped = Counter({"max_tokens": len(lines) - len(usable)})
             complete = part.model_copy(update={"num_lines": len(lines), "dropped": dropped})
-            if back is not None and (kept := candidates.kept()[:: -(-len(candidates.kept()) // _LINES_OF_ROUND_TRIP)]):
-                sources, targets = zip(*kept, strict=True)
+            kept = candidates.kept()
+            if back is not None and kept:
+                sources, targets = zip(*kept[:: -(-len(kept) // _LINES_OF_ROUND_TRIP)], strict=True)
                 chrf = scorer_of(run.config, "valid").score(back(sources), targets, ["chrf"])["chrf"].score
                 complete = complete.model_copy(update={"round_trip_chrf": round(chrf, 2)})
             return write_part(path, candidates, complete, run.data, run.config, part.number)
