@@ -14,6 +14,7 @@ from mt_cli.corpus.cleaning import HELD_OUT
 from mt_cli.corpus.corpus import Corpus
 from mt_cli.corpus.dataset import commit_of
 from mt_cli.corpus.languages import writes_spaces
+from mt_cli.corpus.monolingual import Lines
 from mt_cli.corpus.sources import names_of
 from mt_cli.data.prepare import Data, times_per_epoch
 
@@ -23,13 +24,14 @@ _MANY_DROPPED = 0.1
 def report_on_data(
     data: Data, config: Config, num_seen: Sequence[int] = (), streamed: Sequence[Mapping[str, int]] = ()
 ) -> list[dict[str, Any]]:
-    """One row per part of a corpus: its name, and the number of pairs read, kept, held out and dropped.
+    """One row per part of a corpus: its name, and the number of pairs read, kept, held out and dropped; also for texts.
 
     Rows of `train` also have `times_per_epoch`, the reason if no pair is held out from them and, with `num_seen`,
     `num_pairs_seen`. For streams, `streamed` counts
     rows by status since the last start of the run, and rows that are read twice count twice.
     """
     rows = [_part_row(data, name, index) for name, corpus in data.corpora.items() for index in range(len(corpus.parts))]
+    rows += [_text_row(side, lines) for side, lines in data.monolingual.items()]
     training = [row for row in rows if row["corpus"] == "train"]
     for row, times in zip(training, times_per_epoch(data, config) if training else (), strict=True):
         row["times_per_epoch"] = round(times, 4)
@@ -70,6 +72,12 @@ def _part_row(data: Data, name: str, index: int) -> dict[str, Any]:
     }
 
 
+def _text_row(side: str, lines: Lines) -> dict[str, Any]:
+    dropped = {status: count for status, count in lines.counts.items() if status != "kept"}
+    numbers = {"num_read": sum(lines.counts.values()), "num_kept": len(lines), "num_held_out": 0}
+    return {"corpus": f"monolingual.{side}", "name": lines.name, **numbers, "dropped": dropped}
+
+
 def notes_on_reading(corpora: Mapping[str, Corpus]) -> list[str]:
     """Notes on what the readers skipped, dropped or chose, without repetitions."""
     parts = [part for corpus in corpora.values() if corpus.code != HELD_OUT for part in corpus.parts]
@@ -97,7 +105,8 @@ def describe_data(data: Data, config: Config) -> list[str]:
             continue
         counts = sum((Counter(row["dropped"]) for row in parts), Counter[str]())
         dropped = ", dropped " + ", ".join(f"{count:,} {status}" for status, count in counts.items()) if counts else ""
-        lines.append(f"{name:<18}{sum(row['num_kept'] for row in parts):>10,} pairs{dropped}")
+        unit = "lines" if name.startswith("monolingual.") else "pairs"
+        lines.append(f"{name:<18}{sum(row['num_kept'] for row in parts):>10,} {unit}{dropped}")
         for row in [row for row in parts if row["num_read"]] if len(parts) > 1 else ():
             times = row.get("times_per_epoch", 1)
             weight = f", each {times:.3g} times an epoch" if times != 1 else ""

@@ -313,17 +313,13 @@ class Rounds:
         )
 
     def describe(self) -> Iterator[str]:
-        """The texts and what is done with them, as lines for people, before training."""
+        """How the texts are used, as lines for people, before training."""
         shares = synthetic_shares(self._num_real, {side: len(lines) for side, lines in self._lines.items()})
         texts = self.run.data.corpora["train"].first_texts(_PAIRS_EXAMINED)
         for side, lines in self._lines.items():
             into, language = self._config.synthetic_directions[side]
-            dropped = ", ".join(f"{count:,} {reason}" for reason, count in lines.counts.items() if reason != "kept")
-            yield f"  {lines.name:<24}{len(lines):>10,} lines in {language}{', dropped ' + dropped if dropped else ''}"
-            how = (
-                f"{shares[side]:.0%} of the pairs have such a line as target and its translation into {into} as source"
-            )
-            yield f"    once translated, {how}"
+            pairs = f"{shares[side]:.0%} of the pairs have such a line as target"
+            yield f"  {lines.name}: once translated, {pairs} and its translation into {into} as source"
             own, other = known_shares(lines.sample(_LINES_EXAMINED), [texts[language], texts[into]])
             if other > own:
                 yield (
@@ -332,8 +328,8 @@ class Rounds:
                 )
         if self._own:
             yield (
-                f"    when valid gets better, the model translates the next lines, for {SHARE_OF_ROUNDS:.0%} of the "
-                f"time or less; rounds take up to {format_bytes(self._num_bytes())} on disk"
+                f"  when valid gets better, the model translates the next lines, for {SHARE_OF_ROUNDS:.0%} of the time "
+                f"or less; the pairs take up to {format_bytes(self._num_bytes())} on disk"
             )
 
 
