@@ -92,44 +92,21 @@ def written_out(tree: Mapping[str, Any]) -> Mapping[str, Any]:
     to explain. With `monolingual`, `train` also has the reverse direction. Raises ValueError if a direction would have
     no tag of its own.
     """
-    if isinstance(tree.get("monolingual"), Mapping) and tree.get("tag") == TO_TARGET:
-        tree = {**tree, "tag": None}  # `monolingual` gives these tags.
-    return _with_reverse_for_texts(_with_directions(tree))
-
-
-def _with_reverse_for_texts(tree: Mapping[str, Any]) -> Mapping[str, Any]:
-    """With `monolingual`, tag all corpora, and follow those of `train` by the same ones with `reverse`.
-
-    The reverse direction is left out if another model translates a text in the target language, and there is no other
-    text. A tree that has these tags stays as it is.
-    """
-    texts, default = tree.get("monolingual"), (tree.get("source"), tree.get("target"))
-    own = tuple(map(tag_of, map(str, default)))
-    sources = [source for _, group in _lists_of(tree) for source in group]
-    if not isinstance(texts, Mapping) or any(str(source.get("tag")).endswith(own) for source in sources):
-        return tree
-    text = texts.get("target")
-    is_one_way = not texts.get("source") and isinstance(text, Mapping) and bool(text.get("translate_with"))
-    changes: dict[str, Any] = {}
-    extra_tests: dict[str, Any] = {}
-    for name, group in _lists_of(tree):
-        reverse = [_reversed(source, default) for source in group] if name == "train" and not is_one_way else []
-        tagged = [_with_tag(source, TO_TARGET, default) for source in [*group, *reverse]]
-        (changes if name in _GROUPS else extra_tests)[name] = tagged
-    return {**tree, **changes} | ({"extra_tests": {**tree["extra_tests"], **extra_tests}} if extra_tests else {})
-
-
-def _with_directions(tree: Mapping[str, Any]) -> Mapping[str, Any]:
-    has_both, tag = tree.get("both_directions") is True, tree.get("tag")
+    has_both, tag, default = (
+        tree.get("both_directions") is True,
+        tree.get("tag"),
+        (tree.get("source"), tree.get("target")),
+    )
+    has_texts = isinstance(tree.get("monolingual"), Mapping) and not _has_target_tags(tree)
+    tag = TO_TARGET if has_texts and tag is None else tag
     tags = [tag, *(source.get("tag") for _, sources in _lists_of(tree) for source in sources)]
     if not has_both and TO_TARGET not in tags and DIRECTION not in tags:
         return tree
-    default = tree.get("source"), tree.get("target")
     changes: dict[str, Any] = {"both_directions": False, "tag": None if tag in (TO_TARGET, DIRECTION) else tag}
     extra_tests: dict[str, Any] = {}
     for name, sources in _lists_of(tree):
         written = [_with_tag(source, tag, default) for source in sources]
-        if has_both:
+        if has_both or (has_texts and name == "train" and _needs_reverse(tree["monolingual"])):
             reverse = [_with_tag(_reversed(source, default), tag, default) for source in sources]
             if any(one.get("tag") in (None, two.get("tag")) for one, two in zip(reverse, written, strict=True)):
                 raise ValueError(
@@ -139,6 +116,18 @@ def _with_directions(tree: Mapping[str, Any]) -> Mapping[str, Any]:
             written += reverse
         (changes if name in _GROUPS else extra_tests)[name] = written
     return {**tree, **changes} | ({"extra_tests": {**tree["extra_tests"], **extra_tests}} if extra_tests else {})
+
+
+def _has_target_tags(tree: Mapping[str, Any]) -> bool:
+    """True if a corpus has a tag with one of the languages, as in a tree that was written out before."""
+    own = tuple(tag_of(str(tree.get(side))) for side in ("source", "target"))
+    return any(str(source.get("tag")).endswith(own) for _, sources in _lists_of(tree) for source in sources)
+
+
+def _needs_reverse(texts: Mapping[str, Any]) -> bool:
+    """True unless another model translates the only text, which is in the target language."""
+    text = texts.get("target")
+    return bool(texts.get("source")) or not (isinstance(text, Mapping) and text.get("translate_with"))
 
 
 def _lists_of(tree: Mapping[str, Any]) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:

@@ -107,16 +107,6 @@ class Corpus:
         blocks = self.untagged_blocks(mask)
         return [(languages, pair) for languages, *sides in blocks for pair in zip(*sides, strict=True)]
 
-    def first_texts(self, most: int) -> dict[str, list[str]]:
-        """First texts of each part, without tags, by language."""
-        texts: dict[str, list[str]] = {}
-        for part, block in self._blocks_of_parts(None):
-            tags = [tag] if (tag := self.parts[part].tag) else []
-            for language, column in zip(self.parts[part].languages, block.columns[1:], strict=True):
-                known = texts.setdefault(language, [])
-                known += [untagged(text, tags) for text in column.slice(0, max(0, most - len(known))).to_pylist()]
-        return texts
-
     @cached_property
     def pairs(self) -> list[Pair]:
         """Pairs in memory, for validation and test sets."""

@@ -1,4 +1,4 @@
-"""Text of one language: read, filtered, and kept in the cache.
+"""Text of one language: read, filtered, and kept in memory.
 
 Lines are filtered as a side of training pairs would be, and never contain a sentence of an evaluation set.
 """
@@ -6,7 +6,6 @@ Lines are filtered as a side of training pairs would be, and never contain a sen
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ import pyarrow as pa
 
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sources import FilterConfig, MonolingualText
-from mt_cli.corpus.cache import Cache, digest_of_file, fingerprint
+from mt_cli.corpus.cache import Cache, digest_of_file
 from mt_cli.corpus.cleaning import KEPT, STATUS_NAMES, clean, drop_repeated
 from mt_cli.corpus.corpus import ROWS_PER_BLOCK
 from mt_cli.corpus.formats.table import suffix_of
@@ -28,7 +27,6 @@ from mt_cli.corpus.sources import in_blocks
 from mt_cli.corpus.text_hashes import Hashes
 from mt_cli.errors import CorpusError
 from mt_cli.runtime.cpus import in_threads
-from mt_cli.runtime.files import check_free_disk, size_of
 
 _BETWEEN_SIDES = {"identical": False, "max_length_ratio": None, "markers": False}
 """Values that turn off the filters that compare the sides of a pair."""
@@ -71,10 +69,7 @@ def known_shares(lines: Iterable[str], sides: Sequence[Iterable[str]]) -> list[f
 
 
 def read_monolingual(config: CorpusConfig, evaluation_hashes: Hashes, cache: Cache) -> dict[str, Lines]:
-    """Lines of the texts of a config by side, from the cache unless a text or the filters have changed.
-
-    Raises CorpusError if a text cannot be read or no line of it is kept, and MtError if the disk is full.
-    """
+    """Lines of the texts of a config by side; raises CorpusError if a text cannot be read or has no usable line."""
     texts = config.monolingual.texts if config.monolingual else {}
     languages = {"source": config.source, "target": config.target}
     filters = config.filters.model_copy(update=_BETWEEN_SIDES)
@@ -90,29 +85,13 @@ def _read(
         if (suffix := suffix_of(path)) is not None:
             raise CorpusError(f"{key}: {path}: a {suffix} file holds pairs; give a text with a sentence per line")
     digests = [digest_of_file(path) for path in paths]
-    options = filters.model_dump(mode="json"), hashlib.sha256(np.sort(evaluation_hashes).tobytes()).hexdigest()
-
-    def store(folder: Path) -> None:
-        check_free_disk(folder, 1.2 * size_of(paths), f"the text of {key}")
-        kept, counts = _kept(paths, language, filters, evaluation_hashes)
-        if [digest_of_file(path) for path in paths] != digests:
-            raise CorpusError(f"{key}: the text has changed while it was read; start again when it is complete")
-        if not len(kept):
-            dropped = ", ".join(f"{count:,} {status}" for status, count in counts.items())
-            raise CorpusError(f"{key}: no line of {', '.join(text.files)} can be used ({dropped or 'it is empty'})")
-        batch = pa.record_batch([kept], ["text"])
-        with pa.OSFile(str(folder / "text.arrow"), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
-            writer.write_batch(batch)
-        digest = hashlib.sha256("\n".join(kept.to_pylist()).encode()).hexdigest()[:16]
-        (folder / "text.json").write_text(json.dumps([counts, digest]), encoding="utf-8")
-
-    def load(folder: Path) -> Lines:
-        counts, digest = json.loads((folder / "text.json").read_bytes())
-        with pa.OSFile(str(folder / "text.arrow")) as file:
-            column = pa.ipc.open_file(file).get_batch(0).column(0)
-        return Lines(", ".join(path.name for path in paths), column, counts, digest)
-
-    return cache.entry(f"text-{fingerprint('text', language, digests, *options)}", store, load)
+    options = key, language, *digests, filters.model_dump_json(), evaluation_hashes.tobytes()
+    texts, counts = cache.once(options, lambda: _kept(paths, language, filters, evaluation_hashes))
+    if not len(texts):
+        dropped = ", ".join(f"{count:,} {status}" for status, count in counts.items())
+        raise CorpusError(f"{key}: no line of {', '.join(text.files)} can be used ({dropped or 'it is empty'})")
+    digest = hashlib.sha256("\n".join(texts.to_pylist()).encode()).hexdigest()[:16]
+    return Lines(", ".join(path.name for path in paths), texts, counts, digest)
 
 
 def _kept(

@@ -99,7 +99,7 @@ class Part(BaseModel):
     languages: tuple[str, str]
     """Language of the translations, and language of the lines."""
     num_lines: int
-    num_kept: int
+    num_kept: int = 0
     dropped: Mapping[str, int]
     """Number of dropped lines by reason."""
     examples: Sequence[Pair] = ()

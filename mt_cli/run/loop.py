@@ -77,7 +77,8 @@ class TrainingLoop:
         self._update = build_update(
             setup.objective, setup.optimizer, self._config, setup.run.dtype, setup.run.group, setup.compiles_layers
         )
-        parts = names_of(setup.run.config.corpus.train) + (setup.rounds.names if setup.rounds else [])
+        texts = [lines.name for lines in setup.run.data.monolingual.values()]
+        parts = names_of(setup.run.config.corpus.train) + texts
         self._log = TrainingLog(self._config, state, self._write_metrics, bar, setup.optimizer, parts)
         scaler = self._update.gradients.scaler
         scaler.load_state_dict(scaler.state_dict() | state.loss_scale)

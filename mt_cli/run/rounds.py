@@ -10,17 +10,15 @@ weights, and the state of the run names the round, so an interrupted round is ma
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from mt_cli.checkpoint.checkpoint import Checkpoint
 from mt_cli.checkpoint.state import Round, RunState
@@ -28,30 +26,25 @@ from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.config.tags import tag_of
 from mt_cli.corpus.monolingual import Lines, known_shares
-from mt_cli.corpus.rows import Pair
+from mt_cli.corpus.rows import Pair, by_language
 from mt_cli.data.batches import TrainingPairs
 from mt_cli.data.encode import EncodedPairs
-from mt_cli.data.prepare import SyntheticPairs, synthetic_shares, times_per_epoch
+from mt_cli.data.prepare import SyntheticPairs, sample, synthetic_shares, times_per_epoch
 from mt_cli.data.training_pairs import training_pairs
-from mt_cli.errors import InputError, RunError, RunInterruptedError, reason
+from mt_cli.errors import InputError, RunError, RunInterruptedError
 from mt_cli.evaluation.results import Part
 from mt_cli.evaluation.scores import scorer_of
 from mt_cli.model.transformer import Transformer
-from mt_cli.run.synthetic import Translate, in_blocks_by_length, is_copy, judged, short_enough, write_part
+from mt_cli.run.synthetic import Translate, in_blocks_by_length, is_copy, judged, open_part, short_enough, write_part
 from mt_cli.run.validation import Validator, translated
 from mt_cli.runtime.console import Progress, say
-from mt_cli.runtime.files import check_free_disk, format_bytes, refusal, remove
-from mt_cli.training.plan import SHARE_OF_ROUNDS
+from mt_cli.runtime.files import check_free_disk, format_bytes, remove, writing
+from mt_cli.training.plan import COST_OF_SAMPLING, SHARE_OF_ROUNDS, Pace, pace_of
 from mt_cli.translation.translator import Translator
 
 if TYPE_CHECKING:
     from mt_cli.run.setup import Run
 
-_COST_OF_TRANSLATION = 1.5
-"""Time to translate a line by sampling, by the time of an update per pair with targets of the same length: 1.1 to 1.5
-in CPU time, with the recipe of `mt init` for 6,000 pairs of Spanish and Aymara, in blocks of 512 lines."""
-_MOST_EPOCHS, _FEWEST_ROUNDS = 20, 6
-"""Rounds follow each other after at most so many epochs, and a run whose length is known has about so many."""
 _MOST_ACTIVE = 3
 """Newest rounds whose pairs are used, unless they would have a line twice."""
 _LINES_OF_ROUND_TRIP = 100
@@ -63,28 +56,6 @@ _USUAL_COPIES = 0.05
 _LINES_EXAMINED, _PAIRS_EXAMINED = 1_000, 20_000
 
 
-class Pace(NamedTuple):
-    """When rounds are made, and how large they are."""
-
-    every_steps: int
-    """Fewest updates between two rounds, and before the first one."""
-    num_lines: Mapping[str, int]
-    """Lines of a round, by side of the text."""
-
-
-def pace_of(weights: Mapping[str, float], lines_per_step: float, num_steps: int | None, epoch: int) -> Pace:
-    """Pace of rounds over texts with these numbers of lines, of which `lines_per_step` can be translated per update.
-
-    A round has all lines if there is time for that in 20 epochs and in a sixth of the updates, otherwise fewer.
-    `num_steps` is the length of the run in updates, None if it is not known, and `epoch` that of an epoch.
-    """
-    num_lines = sum(weights.values())
-    limits = num_lines / lines_per_step, _MOST_EPOCHS * epoch, (num_steps or math.inf) / _FEWEST_ROUNDS
-    every = max(1, math.ceil(min(limits)))
-    share = min(1.0, every * lines_per_step / num_lines)
-    return Pace(every, {side: max(1, round(share * number)) for side, number in weights.items()})
-
-
 @dataclass(frozen=True)
 class Rounds:
     """Maker and reader of the rounds of a run, in all of its processes."""
@@ -92,14 +63,6 @@ class Rounds:
     run: Run
     validator: Validator
     steps_per_epoch: int
-
-    @classmethod
-    def of(cls, run: Run, validator: Validator, steps_per_epoch: int | None) -> Rounds | None:
-        """Rounds of a run; None if its config names no text of one language."""
-        if not run.data.monolingual:
-            return None
-        assert steps_per_epoch is not None, "streams have no texts of one language"
-        return cls(run, validator, steps_per_epoch)
 
     @property
     def _own(self) -> dict[str, int]:
@@ -111,11 +74,6 @@ class Rounds:
     def share_of_time(self) -> float:
         """Time for rounds by the time of all updates."""
         return SHARE_OF_ROUNDS if self._own else 0.0
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the texts, whose pairs are parts of the training pairs after those of `train`."""
-        return [lines.name for lines in self._lines.values()]
 
     @property
     def _config(self) -> CorpusConfig:
@@ -136,11 +94,11 @@ class Rounds:
     def _lines_per_step(self) -> float:
         """Number of lines that can be translated per update."""
         tokenizer, statistics = self.run.data.tokenizers[1], self.run.data.statistics["train"]
-        sample = [line for side in self._own for line in self._lines[side].sample(_LINES_EXAMINED)]
-        tokens_per_line = max(1.0, sum(map(len, tokenizer.encode(sample))) / len(sample))
+        lines = [line for side in self._own for line in self._lines[side].sample(_LINES_EXAMINED)]
+        tokens_per_line = max(1.0, sum(map(len, tokenizer.encode(lines))) / len(lines))
         pairs_per_step = self._num_real / self.steps_per_epoch
         length = statistics.target.tokens_per_sentence / tokens_per_line
-        return SHARE_OF_ROUNDS / _COST_OF_TRANSLATION * pairs_per_step * length
+        return SHARE_OF_ROUNDS / COST_OF_SAMPLING * pairs_per_step * length
 
     @cached_property
     def _drops_copies(self) -> bool:
@@ -154,6 +112,8 @@ class Rounds:
     def pace(self, num_steps: int | None) -> Pace:
         """Pace of the rounds in a run of so many updates; None if the number is not known."""
         weights = self._own
+        if not weights:
+            return Pace(1, {})
         if len(weights) > 1:  # The reverse direction only serves the other one.
             weights["source"] = min(weights["source"], max(1, weights["target"] // 2))
         return pace_of(weights, self._lines_per_step, num_steps, self.steps_per_epoch)
@@ -184,25 +144,15 @@ class Rounds:
             order = np.random.default_rng([config.training.seed, len(side)]).permutation(len(lines))
             texts = lines.take(order[np.arange(start, start + size) % len(lines)].tolist())
             num_lines[side] = start + size
-            made = self._translated(
-                self._path(side, number),
-                texts,
-                self._part(side, number, state.position.step),
-                self._function(model, sampling, self._config.synthetic_directions[side][0]),
-                is_stopped,
-                self._function(model, config.greedy_decoding, self._config.synthetic_directions[side][1]),
-            )
-            parts.append(made)
+            into, language = self._config.synthetic_directions[side]
+            translate = self._function(model, sampling, into)
+            back = self._function(model, config.greedy_decoding, language)
+            parts.append(self._translated(side, number, state.position.step, texts, translate, is_stopped, back))
         num_active = min([_MOST_ACTIVE, *(len(self._lines[side]) // size for side, size in pace.num_lines.items())])
         return Round(number, max(1, before.oldest, number - num_active + 1), state.position.step, num_lines), parts
 
     def _path(self, side: str, number: int) -> Path:
         return self.run.directory.rounds_path / f"{side}-{number:06}.arrow"
-
-    def _part(self, side: str, number: int, step: int) -> Part:
-        languages = self._config.synthetic_directions[side]
-        name = self._lines[side].name
-        return Part(number=number, step=step, name=name, languages=languages, num_lines=0, num_kept=0, dropped={})
 
     def _function(self, model: Transformer, decoding: DecodingConfig, into: str) -> Translate:
         """Function that translates lines into a language with the model in training."""
@@ -211,18 +161,19 @@ class Rounds:
 
     def _translated(
         self,
-        path: Path,
+        side: str,
+        number: int,
+        step: int,
         lines: Sequence[str],
-        part: Part,
         translate: Translate,
         is_stopped: Callable[[], bool] = lambda: False,
         back: Translate | None = None,
     ) -> Part:
-        """Translate lines and write the kept pairs to `path`; `back` translates some of them again."""
-        run, group, pairs = self.run, self.run.group, list[Pair]()
+        """Translate lines and write the kept pairs; `back` translates some of them again."""
+        run, group, pairs, name = self.run, self.run.group, list[Pair](), self._lines[side].name
         usable = short_enough(lines, run.data, run.config)
         blocks = in_blocks_by_length(usable)
-        with Progress(f"translate {part.name}", len(usable), "line", leave=False) as progress:
+        with Progress(f"translate {name}", len(usable), "line", leave=False) as progress:
             while some := list(islice(blocks, group.size)):
                 sources = group.map_shares(lambda share: list(map(translate, share)), some)
                 pairs += [pair for texts in zip(sources, some, strict=True) for pair in zip(*texts, strict=True)]
@@ -231,15 +182,15 @@ class Rounds:
                     raise RunInterruptedError("interrupted while text was translated; the same command does it again")
 
         def finish() -> Part:
-            candidates = judged(pairs, run.config, part.languages, self._drops_copies)
-            dropped = Counter({"max_tokens": len(lines) - len(usable)})
-            complete = part.model_copy(update={"num_lines": len(lines), "dropped": dropped})
-            kept = candidates.kept()
+            languages = self._config.synthetic_directions[side]
+            kept, dropped = judged(pairs, run.config, languages, self._drops_copies)
+            dropped += Counter({"max_tokens": len(lines) - len(usable)})
+            part = Part(number=number, step=step, name=name, languages=languages, num_lines=len(lines), dropped=dropped)
             if back is not None and kept:
                 sources, targets = zip(*kept[:: -(-len(kept) // _LINES_OF_ROUND_TRIP)], strict=True)
                 chrf = scorer_of(run.config, "valid").score(back(sources), targets, ["chrf"])["chrf"].score
-                complete = complete.model_copy(update={"round_trip_chrf": round(chrf, 2)})
-            return write_part(path, candidates, complete, run.data, run.config, part.number)
+                part = part.model_copy(update={"round_trip_chrf": round(chrf, 2)})
+            return write_part(self._path(side, number), kept, part, run.data, run.config)
 
         return group.from_main(finish)
 
@@ -252,7 +203,7 @@ class Rounds:
         for side in self._lines:
             numbers = range(state.round.oldest, number + 1) if number else ()
             paths = [self._path(side, of) for of in numbers] if side in self._own else self._given_paths(side)
-            parts = [_opened(path) for path in paths]
+            parts = [open_part(path) for path in paths]
             synthetic[side] = EncodedPairs.joined(parts, [sum(map(len, parts))])
         mixed = SyntheticPairs(number, synthetic) if any(map(len, synthetic.values())) else None
         return training_pairs(self.run.data, self.run.config, self.run.group, mixed)
@@ -280,8 +231,8 @@ class Rounds:
         Raises InputError if a model cannot be loaded or does not translate into the language, and MtError if the disk
         is full.
         """
-        directory, group = self.run.directory, self.run.group
-        group.on_main(lambda: _make_folder(directory.rounds_path, self._num_bytes()))
+        group, device = self.run.group, str(self.run.device)
+        group.on_main(self._make_folder)
         texts = self._config.monolingual.texts if self._config.monolingual else {}
         for side, path in ((side, text.translate_with) for side, text in texts.items() if text.translate_with):
             files = self._given_paths(side)
@@ -290,9 +241,9 @@ class Rounds:
                 continue
             lines, (into, _) = self._lines[side], self._config.synthetic_directions[side]
             try:
-                is_export = (Path(path) / "model.bin").is_file()
-                engine = "ctranslate2" if is_export else "mt"
-                translator = Translator.load(path, str(self.run.device), group=group, engine=engine)
+                engine = "ctranslate2" if (Path(path) / "model.bin").is_file() else "mt"
+                num_threads = self.run.config.training.num_threads
+                translator = Translator.load(path, device, num_threads=num_threads, group=group, engine=engine)
                 tag = translator.target_tag(into)
             except InputError as error:
                 raise InputError(f"corpus.monolingual.{side}.translate_with: {error}") from None
@@ -301,21 +252,28 @@ class Rounds:
                 if file in missing:
                     texts_of_file = lines.take(range((number - 1) * _LINES_PER_FILE, number * _LINES_PER_FILE))
                     translate = partial(translator.translate, tag=tag)
-                    part = self._translated(file, texts_of_file, self._part(side, number, 0), translate)
+                    part = self._translated(side, number, 0, texts_of_file, translate)
                     group.on_main(partial(say, f"  {part.describe()}"))
 
     def _num_bytes(self) -> float:
         """Estimated size on disk of all files of pairs at a time."""
-        num_kept = self.run.config.training.keep_last + _MOST_ACTIVE + 1
+        num_kept, largest = self.run.config.training.keep_last + _MOST_ACTIVE + 1, self.pace(None).num_lines
+        fractions = {side: num_kept * size / len(self._lines[side]) for side, size in largest.items()}
         return sum(
-            _BYTES_PER_CHARACTER * lines.num_characters * (num_kept if side in self._own else 1)
-            for side, lines in self._lines.items()
+            _BYTES_PER_CHARACTER * lines.num_characters * fractions.get(side, 1) for side, lines in self._lines.items()
         )
+
+    def _make_folder(self) -> None:
+        folder = self.run.directory.rounds_path
+        with writing(folder):
+            folder.mkdir(exist_ok=True)
+        check_free_disk(folder, self._num_bytes(), "the text that is translated")
 
     def describe(self) -> Iterator[str]:
         """How the texts are used, as lines for people, before training."""
         shares = synthetic_shares(self._num_real, {side: len(lines) for side, lines in self._lines.items()})
-        texts = self.run.data.corpora["train"].first_texts(_PAIRS_EXAMINED)
+        train = self.run.data.corpora["train"]
+        texts = by_language(train.untagged_pairs(sample(train, _PAIRS_EXAMINED, self.run.config.training.seed)))
         for side, lines in self._lines.items():
             into, language = self._config.synthetic_directions[side]
             pairs = f"{shares[side]:.0%} of the pairs have such a line as target"
@@ -335,19 +293,3 @@ class Rounds:
 
 def _missing(paths: Sequence[Path]) -> list[Path]:
     return [path for path in paths if not path.exists()]
-
-
-def _opened(path: Path) -> EncodedPairs:
-    try:
-        return EncodedPairs.open(path)
-    except (OSError, ValueError, pa.ArrowException) as error:
-        advice = "restore it, or use --fresh to start over (the old run is moved aside)"
-        raise RunError(f"{path}: a file of the pairs that the run trains on: {reason(error)}; {advice}") from None
-
-
-def _make_folder(folder: Path, num_bytes: float) -> None:
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise refusal(folder, error) from None
-    check_free_disk(folder, num_bytes, "the text that is translated")

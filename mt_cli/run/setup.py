@@ -198,7 +198,7 @@ def build_setup(run: Run, state: RunState, parent: ParentRun | None) -> Setup:
         None if training.ema_decay is None else MovingAverage(model, training.ema_decay),
         validator,
         pairs,
-        Rounds.of(run, validator, length.steps_per_epoch),
+        Rounds(run, validator, length.steps_per_epoch or 1) if data.monolingual else None,
         length,
         fingerprints or {},
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +15,9 @@ from mt_cli.corpus.cleaning import KEPT, STATUS_NAMES, clean
 from mt_cli.corpus.languages import words_of
 from mt_cli.corpus.protected_text import Protection
 from mt_cli.corpus.rows import Pair
-from mt_cli.data.encode import encode_block
+from mt_cli.data.encode import EncodedPairs, encode_block
 from mt_cli.data.prepare import Data
+from mt_cli.errors import RunError, reason
 from mt_cli.evaluation.results import Part
 from mt_cli.runtime.console import truncate
 from mt_cli.runtime.files import json_text, write_atomically, write_text
@@ -34,36 +34,29 @@ Translate = Callable[[Sequence[str]], list[str]]
 """Function that translates some lines, one for one."""
 
 
-@dataclass(frozen=True)
-class Candidates:
-    """Lines of a text with their translations as sources."""
+def judged(
+    pairs: Sequence[Pair], config: Config, languages: tuple[str, str], drops_copies: bool
+) -> tuple[list[Pair], Counter[str]]:
+    """Filter synthetic pairs as pairs of `train`; also drop loops and, with `drops_copies`, copies.
 
-    pairs: Sequence[Pair]
-    reasons: Sequence[str]
-    """Status of each pair: `kept`, or the reason why it is dropped."""
-
-    def kept(self) -> list[Pair]:
-        """Pairs that are not dropped."""
-        return [pair for pair, reason in zip(self.pairs, self.reasons, strict=True) if reason == "kept"]
-
-
-def judged(pairs: Sequence[Pair], config: Config, languages: tuple[str, str], drops_copies: bool = True) -> Candidates:
-    """Filter synthetic pairs as pairs of `train`; also drop loops and, with `drops_copies`, copies."""
+    Return the kept pairs, and the number of dropped ones by reason.
+    """
     if not pairs:
-        return Candidates([], [])
-    filters = config.corpus.filters
-    block = clean([(number, *pair) for number, pair in enumerate(pairs)], filters, languages)
-    reasons = [STATUS_NAMES[code] for code in block.statuses.tolist()]
-    texts = zip(block.source.to_pylist(), block.target.to_pylist(), strict=True)
-    cleaned = [(str(source), str(target)) for source, target in texts]
-    for number, (source, target) in enumerate(cleaned):
-        if block.statuses[number] != KEPT:
-            reasons[number] = "empty" if reasons[number].startswith("blank") else reasons[number]
+        return [], Counter()
+    block = clean([(number, *pair) for number, pair in enumerate(pairs)], config.corpus.filters, languages)
+    kept, dropped = list[Pair](), Counter[str]()
+    for code, *pair in zip(block.statuses.tolist(), block.source.to_pylist(), block.target.to_pylist(), strict=True):
+        source, target = map(str, pair)
+        status = STATUS_NAMES[code]
+        if code != KEPT:
+            dropped["empty" if status.startswith("blank") else status] += 1
         elif repeats_itself(target, source):
-            reasons[number] = "repeats_itself"
+            dropped["repeats_itself"] += 1
         elif drops_copies and is_copy(source, target):
-            reasons[number] = "copy"
-    return Candidates(cleaned, reasons)
+            dropped["copy"] += 1
+        else:
+            kept.append((source, target))
+    return kept, dropped
 
 
 def is_copy(source: str, target: str) -> bool:
@@ -86,28 +79,20 @@ def short_enough(lines: Sequence[str], data: Data, config: Config) -> list[str]:
     return [line for line, length in zip(lines, lengths.tolist(), strict=True) if length < config.corpus.max_tokens]
 
 
-def write_part(path: Path, candidates: Candidates, part: Part, data: Data, config: Config, seed: int) -> Part:
-    """Encode and write kept pairs to `path`, and the numbers beside it; return the complete numbers.
+def write_part(path: Path, pairs: Sequence[Pair], part: Part, data: Data, config: Config) -> Part:
+    """Encode and write pairs to `path`, and numbers beside it; return `part` with its last numbers and examples.
 
-    `part` has `num_lines` and the dropped lines that were not translated. The content is a function of the arguments.
-    Raises MtError if a file cannot be written.
+    The content is a function of the arguments. Raises MtError if a file cannot be written.
     """
-    pairs = candidates.kept()
-    tag = synthetic_tag_of(part.languages[1])
+    tag, protection = synthetic_tag_of(part.languages[1]), Protection.of(config.corpus)
     columns = [[f"{tag} {source}" for source, _ in pairs], [target for _, target in pairs]]
-    protection = Protection.of(config.corpus)
     batch, is_kept = encode_block(columns, data.tokenizers, config.corpus.max_tokens, protection)
     batch = batch.filter(pa.array(is_kept))
-    dropped = Counter(part.dropped) + Counter(reason for reason in candidates.reasons if reason != "kept")
-    dropped += Counter({"max_tokens": len(pairs) - len(batch)})
-    rows = np.random.default_rng(seed).permutation(len(pairs))[:_EXAMPLES]
-    part = part.model_copy(
-        update={
-            "num_kept": len(batch),
-            "dropped": dict(sorted(dropped.items())),
-            "examples": [pairs[row] for row in rows.tolist()],
-        }
-    )
+    dropped = Counter(part.dropped) + Counter({"max_tokens": len(pairs) - len(batch)})
+    rows = np.random.default_rng(part.number).permutation(len(pairs))[:_EXAMPLES].tolist()
+    examples = [pairs[row] for row in rows]
+    numbers = {"num_kept": len(batch), "dropped": dict(sorted(dropped.items())), "examples": examples}
+    part = part.model_copy(update=numbers)
 
     def write(temporary: str) -> None:
         with pa.OSFile(temporary, "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
@@ -116,6 +101,15 @@ def write_part(path: Path, candidates: Candidates, part: Part, data: Data, confi
     write_text(path.with_suffix(".json"), json_text(part.model_dump(mode="json")))
     write_atomically(path, write)
     return part
+
+
+def open_part(path: Path) -> EncodedPairs:
+    """Pairs that `write_part` has written; raises RunError if the file is missing or damaged."""
+    try:
+        return EncodedPairs.open(path)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        advice = "restore it, or use --fresh to start over (the old run is moved aside)"
+        raise RunError(f"{path}: has pairs that the run trains on: {reason(error)}; {advice}") from None
 
 
 def metrics_of_round(parts: Sequence[Part]) -> dict[str, float]:

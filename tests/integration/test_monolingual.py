@@ -18,9 +18,10 @@ from mt_cli.data.encode import EncodedPairs
 from mt_cli.data.prepare import synthetic_shares
 from mt_cli.errors import InputError
 from mt_cli.run import rounds
-from mt_cli.run.rounds import Rounds, pace_of
+from mt_cli.run.rounds import Rounds
 from mt_cli.runtime.group import Group
 from mt_cli.tokenizer.tokenizer import load_tokenizers
+from mt_cli.training.plan import pace_of
 
 LINES = 300
 SLOW_CASE = {
