@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -45,6 +45,8 @@ from mt_cli.translation.translator import Translator
 if TYPE_CHECKING:
     from mt_cli.run.setup import Run
 
+_SEARCH: dict[str, Any] = {"sample": True}
+"""Options of the search in rounds that differ from greedy search."""
 _MOST_ACTIVE = 3
 """Newest rounds whose pairs are used, unless they would have a line twice."""
 _LINES_OF_ROUND_TRIP = 100
@@ -138,7 +140,7 @@ class Rounds:
         config, before, pace = self.run.config, state.round, self.pace(num_steps)
         number, num_lines, parts = before.number + 1, {**before.num_lines}, []
         seed = (config.training.seed * 1_000_003 + number) % 2**31
-        sampling = config.greedy_decoding.model_copy(update={"sample": True, "seed": seed})
+        sampling = config.greedy_decoding.model_copy(update=_SEARCH | {"seed": seed})
         for side, size in pace.num_lines.items():
             start, lines = num_lines.get(side, 0), self._lines[side]
             order = np.random.default_rng([config.training.seed, len(side)]).permutation(len(lines))
