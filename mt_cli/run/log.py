@@ -19,7 +19,7 @@ from torch.utils.tensorboard import SummaryWriter
 from mt_cli.checkpoint.state import RunState, UnloggedStep
 from mt_cli.config.training import TrainingConfig
 from mt_cli.errors import DivergenceError
-from mt_cli.evaluation.results import Part, Sample, read_rows
+from mt_cli.evaluation.results import Sample, read_rows
 from mt_cli.model.kernels import is_cpu
 from mt_cli.runtime.console import Progress, say
 from mt_cli.runtime.devices import memory_used
@@ -143,11 +143,13 @@ class Records:
             for path in (self._metrics, self._texts):
                 _truncate(path, sizes.get(path.name, 0))
             # TensorBoard can only forget whole steps, and must forget a validation of this step that was not saved.
-            rows = [row for row in read_rows(self._metrics) if row["step"] == step]
-            is_validated = any("valid/loss" in row for row in rows)
-            self._board = SummaryWriter(directory, purge_step=step + is_validated)
-            for row in [] if is_validated else rows:
-                self._add_points(row)
+            # A round is in the row of the step after it.
+            rows = [row for row in read_rows(self._metrics) if row["step"] >= step]
+            first = step + any("valid/loss" in row for row in rows)
+            self._board = SummaryWriter(directory, purge_step=first)
+            for row in rows:
+                if row["step"] >= first:
+                    self._add_points(row)
 
     def write_metrics(self, step: int, elapsed_seconds: float, metrics: Mapping[str, float]) -> None:
         """Add a row to `metrics.jsonl` and a point to each curve; values that are not finite are omitted."""
@@ -173,16 +175,6 @@ class Records:
             file.write(f"# step {step}\n{text}")
         with writing(self._directory):
             self._board.add_text("samples", indent(text, "    "), step)  # A block of code in Markdown.
-
-    def write_examples(self, step: int, parts: Sequence[Part]) -> None:
-        """Add the examples of a round to TensorBoard."""
-        lines = [
-            f"{part.languages[0]}  {source}\n{part.languages[1]}  {target}\n"
-            for part in parts
-            for source, target in part.examples
-        ]
-        with writing(self._directory):
-            self._board.add_text("synthetic/examples", indent("\n".join(lines), "    "), step)
 
     def write_pictures(self, step: int, pictures: Mapping[str, NDArray[np.uint8]]) -> None:
         """Add pictures, height x width x 4, under their tags."""

@@ -168,9 +168,7 @@ class TrainingLoop:
             say(f"step {position.step:>6,}  round {part.number}  {part.describe()}; {clock(seconds)} in all")
             for line in example_lines(part, max(80, shutil.get_terminal_size().columns)):
                 say(line)
-        self._write_metrics(position.step, metrics_of_round(parts))
-        if self._records is not None:
-            self._records.write_examples(position.step, parts)
+        self._write_metrics(position.step + 1, metrics_of_round(parts))  # The first step with the round.
         self.save()
         setup.run.group.on_main(rounds.remove_old)
         self._pairs, self._has_new_pairs = rounds.pairs(state), True

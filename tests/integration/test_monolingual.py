@@ -17,7 +17,8 @@ from mt_cli.config.sources import FilesSource
 from mt_cli.data.encode import EncodedPairs
 from mt_cli.data.prepare import synthetic_shares
 from mt_cli.errors import InputError
-from mt_cli.run import rounds
+from mt_cli.run import loop, rounds
+from mt_cli.run.resume import save_state
 from mt_cli.run.rounds import Rounds
 from mt_cli.runtime.group import Group
 from mt_cli.tokenizer.tokenizer import load_tokenizers
@@ -66,6 +67,13 @@ def stop_at(monkeypatch, owner, name, number):
     monkeypatch.setattr(owner, name, stopping)
 
 
+def killed_after_a_round(setup, state, sizes):
+    """End when all is written but the state that has the round."""
+    if state.round.number:
+        raise KeyboardInterrupt
+    save_state(setup, state, sizes)
+
+
 @pytest.mark.parametrize("changes", [{"training.ema_decay": 0.9}, pytest.param(SLOW_CASE, marks=pytest.mark.slow)])
 def test_a_run_stopped_in_a_round_equals_an_unstopped_one(train, begin, tmp_path, monkeypatch, changes):
     whole = begin("whole", **changes)
@@ -76,6 +84,11 @@ def test_a_run_stopped_in_a_round_equals_an_unstopped_one(train, begin, tmp_path
             status, _, err = train("parts", **changes)
             assert status == 130, err
     assert train("parts", **changes)[0] == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "save_state", killed_after_a_round)
+        assert train("killed", **changes)[0] == 130
+    assert train("killed", **changes)[0] == 0
+    assert_same_run(tmp_path / "runs/killed", whole)
     assert_same_run(tmp_path / "runs/parts", whole)
     assert round_files(tmp_path / "runs/parts") == round_files(whole)
 
