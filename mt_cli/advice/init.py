@@ -32,6 +32,8 @@ class Request:
     """Run whose weights training begins with."""
     accept_processed: bool = False
     """Value of `corpus.accept_processed`."""
+    mono: tuple[str, ...] = ()
+    """Files of text in one language."""
     destination: str | None = None
     """Program of `DESTINATIONS` that must be able to hold the model."""
 

@@ -14,6 +14,7 @@ from mt_cli.advice.evaluation_text import evaluation_files_beside, text_for_eval
 from mt_cli.advice.forecast import expectation
 from mt_cli.advice.init import Request
 from mt_cli.advice.notes import proposed_kinds
+from mt_cli.advice.one_language import describe_texts, texts_by_side
 from mt_cli.advice.problems import find_problems, refuse_processed
 from mt_cli.advice.sides import NAME_COLUMNS, Given, Sides, Tree, resolve_sides, title_of
 from mt_cli.checkpoint.parent import inherited
@@ -64,6 +65,8 @@ def new_config(
     parent, destination = request.parent, request.destination
     corpus, sides = _corpus_of(source, languages, evaluation)
     corpus |= {"accept_processed": True} if request.accept_processed else {}
+    texts = texts_by_side(request.mono, source, sides.languages) if request.mono else {}
+    corpus |= {"monolingual": texts} if texts else {}
     tree = {"name": request.name or _name_of(source, sides.languages), "corpus": corpus}
     corpora = read(parse_config(tree, "mt init"), cache)
     kinds = _protect(corpus, corpora["train"], tree, destination) if parent is None else ""
@@ -82,6 +85,7 @@ def new_config(
     lines = [f"languages: {first} to {second} ({first} {origins[0]}, {second} {origins[1]})"]
     lines += [f"note: {note}" for note in notes] + [str(problem) for problem in problems]
     lines += _corpora_described(decision.config, evaluation)
+    lines += describe_texts(texts, sides.languages) if texts else []
     lines += describe(decision)
     lines.append(f"can be exported to: {describe_destinations(decision.config)}")
     if not destination:
@@ -114,7 +118,7 @@ def _corpora_described(config: Config, given: Mapping[str, Source]) -> Iterator[
     corpus = config.corpus
     for role, sources in {"train": corpus.train, "valid": corpus.valid, "test": corpus.test or ()}.items():
         origin = f", from --{role}" if role in given else ", found by its name" if role != "train" else ""
-        for source in sources:
+        for source in [sources[number] for number in corpus.once(role)] if role == "train" else sources:
             if isinstance(source, HeldOut):
                 beside = evaluation_files_beside(corpus.train[0])
                 reason = f"{', '.join(beside)}: not used" if beside else "no name says that a file or split is for it"
@@ -194,6 +198,7 @@ def _as_yaml(tree: Tree, decision: Decision, languages: Languages, parent: Path 
     comments = {
         "valid": "held out from train" if "fraction" in tree["corpus"]["valid"] else "selects the best checkpoint",
         "test": "scored at the end",
+        "monolingual": "text of one language, which the model translates while it learns",
         "protect": "spans that translations keep as they are"
         if tree["corpus"].get("protect")
         else f"{destination} does not keep spans as they are, so the model learns to copy them",

@@ -47,6 +47,7 @@ class RunDirectory:
         self.best_path = checkpoints / "best.safetensors"
         self.former_best_path = checkpoints / "former_best.safetensors"
         self._step_of_good_last: int | None = None
+        self.rounds_path = path / "rounds"
         self.config_path = path / "config.yaml"
         self.metrics_path = path / "metrics.jsonl"
         self.samples_path = path / "samples.txt"

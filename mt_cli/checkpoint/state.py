@@ -64,6 +64,19 @@ def best_of(validations: Sequence[ValidatedStep], number: int) -> list[Validated
     return sorted(validations, key=lambda step: (step.value, -step.loss, step.step), reverse=True)[:number]
 
 
+@dataclass(frozen=True)
+class Round:
+    """Newest round of translations of texts of one language that a run trains on; number 0 before the first one."""
+
+    number: Count = 0
+    oldest: Count = 0
+    """Number of the oldest round whose pairs the run trains on, too."""
+    step: Count = 0
+    """Step at which training on the round began."""
+    num_lines: dict[str, Count] = field(default_factory=dict)
+    """Lines translated in all rounds, by side of the text."""
+
+
 @dataclass
 class RunState:
     """State of a run, without weights, saved with every checkpoint.
@@ -73,6 +86,7 @@ class RunState:
 
     position: Position = field(default_factory=Position)
     elapsed_seconds: Annotated[float, Field(ge=0, lt=10**15)] = 0.0
+    round: Round = field(default_factory=Round)
     plan: Plan | None = None
     """With `max_minutes`, the updates that fit into them."""
     best_step: Count = 0

@@ -37,6 +37,9 @@ def init(
     test: Annotated[
         list[str] | None, _found("FILE", "Pairs for the scores at the end, given in the same way.", "by its name")
     ] = None,
+    mono: Annotated[
+        list[str] | None, _found("FILE", "Text in one of the languages; once for each file.", "none")
+    ] = None,
     columns: Annotated[
         tuple[str, str] | None,
         _found("SOURCE TARGET", "Columns of a table, by name or, from 1, by number.", "by their names"),
@@ -88,7 +91,13 @@ def init(
         (source_language, target_language),
         {role: names for role, names in {"valid": valid, "test": test}.items() if names},
         RUNS,
-        Request(name=name, parent=begin_with, accept_processed=accept_processed, destination=destination),
+        Request(
+            name=name,
+            parent=begin_with,
+            accept_processed=accept_processed,
+            mono=tuple(mono or ()),
+            destination=destination,
+        ),
         output,
     )
     show(str(path))

@@ -10,8 +10,17 @@ import regex
 from pydantic import Field, model_validator
 
 from mt_cli.config.base import Changeable, Section, without_problems
-from mt_cli.config.sources import FilterConfig, HeldOut, Source, Sources, SourcesOrShare, TextSource, as_list
-from mt_cli.config.tags import Tagging, tag_of, targets_of, written_out
+from mt_cli.config.sources import (
+    FilterConfig,
+    HeldOut,
+    MonolingualConfig,
+    Source,
+    Sources,
+    SourcesOrShare,
+    TextSource,
+    as_list,
+)
+from mt_cli.config.tags import Tagging, synthetic_tag_of, tag_of, targets_of, written_out
 
 _LONGEST_PATTERN = 1_000
 _RECURSION = regex.compile(r"\(\?(?:R|[+-]?\d|&|P>)")
@@ -78,6 +87,8 @@ class CorpusConfig(Section):
     (`<en>it>`, for M2M100 and NLLB)."""
     both_directions: bool = False
     """Use each corpus once more, with its sides exchanged."""
+    monolingual: MonolingualConfig | None = None
+    """Text of one language, from which training makes more pairs ([how](few_pairs.md#5-add-text-in-one-language))."""
     temperature: float | None = Field(default=None, ge=1, le=1_000_000)
     """Sample the corpora or directions of `train` by their sizes to the power of 1/temperature; 1: by size."""
     protect: tuple[Literal["markup", "urls", "emails", "dollars", "braces", "printf", "numbers"], ...] = Field(
@@ -149,6 +160,28 @@ class CorpusConfig(Section):
         if len(set(names)) < len(names):
             yield "train: two corpora have the same name"
 
+    @without_problems
+    def _texts_fit(self) -> Iterator[str]:
+        if self.monolingual is None:
+            return
+        if self.is_streaming:
+            yield "monolingual: not with `streaming: true`; prepare the corpora of train on disk"
+        directions = {self.languages, self.languages[::-1]}
+        if not directions.issuperset(self.languages_of("train")):
+            yield f"monolingual: all corpora of train must be in {self.source} and {self.target}"
+        tags = [(source.tag or "", tag_of((source.languages or self.languages)[1])) for source in self.train]
+        if not all(tag.endswith(of_target) for tag, of_target in tags):
+            yield "monolingual: it tags each direction by itself; remove `tag`"
+        own = [side for side, text in self.monolingual.texts.items() if text.translate_with is None]
+        if own and self.languages[::-1] not in self.languages_of("train"):
+            yield "monolingual: train lacks the reverse direction, which it adds to corpora without a tag; remove `tag`"
+
+    @property
+    def synthetic_directions(self) -> dict[str, tuple[str, str]]:
+        """Source and target language of the pairs that training makes from texts of one language, by side."""
+        sides = self.monolingual.texts if self.monolingual else ()
+        return {side: self.languages if side == "target" else self.languages[::-1] for side in sides}
+
     @property
     def groups(self) -> dict[str, tuple[Source, ...]]:
         """Sources of each corpus; a held-out share has none."""
@@ -201,6 +234,9 @@ class CorpusConfig(Section):
         weights = [source.weight or 1.0 for source in self.train]
         is_heavy = [weight > max(1.0, min(weights)) for weight in weights]
         natural = [not one and not other for one, other in zip(tagged, is_heavy, strict=True)]
+        if self.monolingual is not None:  # Validation is in the direction that is asked for.
+            directions = self.languages_of("train")
+            natural = [one and pair == self.languages for one, pair in zip(natural, directions, strict=True)]
         return natural if any(natural) else [True] * len(natural)
 
     @property
@@ -240,7 +276,8 @@ class CorpusConfig(Section):
         default = by_target if by_target in deciding else next(iter(deciding)) if len(deciding) == 1 else None
         if None in deciding.union(*(tags[name] for name in tags if name != "train")):
             default = None
-        return Tagging(self.tags, default, is_required, self._languages_of_tags())
+        is_one_way = self.monolingual is not None and default == by_target
+        return Tagging(self.tags, default, is_required, self._languages_of_tags(), is_one_way)
 
     def _languages_of_tags(self) -> dict[str, str]:
         """Target languages of tags, if there are several and `train` has exactly one tag for each."""
@@ -260,4 +297,5 @@ class CorpusConfig(Section):
     @property
     def tags(self) -> tuple[str, ...]:
         sources = (source for group in self.groups.values() for source in group)
-        return tuple(dict.fromkeys(source.tag for source in sources if source.tag))
+        synthetic = (synthetic_tag_of(target) for _, target in self.synthetic_directions.values())
+        return tuple(dict.fromkeys([*(source.tag for source in sources if source.tag), *synthetic]))

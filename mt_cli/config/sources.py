@@ -125,6 +125,38 @@ class BuiltinSource(TextSource):
     """Split of the corpus."""
 
 
+class MonolingualText(Section):
+    """Text of one language, with a sentence per line."""
+
+    file: str | Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
+    """Text file, or a list of them; `.gz`, `.zst`, `.bz2` and `.xz` are decompressed."""
+    translate_with: str | None = Field(default=None, min_length=1)
+    """Run or folder of another engine that translates the text once; `null`: the model in training, in rounds."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return (self.file,) if isinstance(self.file, str) else self.file
+
+
+class MonolingualConfig(Section):
+    """Text of one language, whose lines become targets of training pairs with translations as sources."""
+
+    target: MonolingualText | None = None
+    """Text in the target language."""
+    source: MonolingualText | None = None
+    """Text in the source language, for better translations of the text in the target language."""
+
+    @without_problems
+    def _has_a_text(self) -> Iterator[str]:
+        if self.target is None and self.source is None:
+            yield "target: missing; name a text, such as {file: mono.txt}"
+
+    @property
+    def texts(self) -> dict[str, MonolingualText]:
+        """Texts by side, the target first."""
+        return {side: text for side in ("target", "source") if (text := getattr(self, side)) is not None}
+
+
 class HeldOut(Section):
     """A seeded share of `train`, held out by the text of each pair; pairs with a held-out sentence are dropped.
 

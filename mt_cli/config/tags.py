@@ -31,6 +31,11 @@ def direction_of(tag: str) -> tuple[str, str] | None:
     return (match[1], match[2]) if match else None
 
 
+def synthetic_tag_of(language: str) -> str:
+    """Tag of a translated text whose target is an original one (Caswell et al. 2019, "Tagged Back-Translation")."""
+    return f"<bt>{tag_of(language)}"
+
+
 def targets_of(tags: Sequence[str]) -> list[str]:
     """Target languages that tags of a model ask for."""
     return [match[1] or match[2] or match[3] for tag in tags if (match := _TARGET.fullmatch(tag))]
@@ -47,9 +52,14 @@ class Tagging:
     """True if every training sentence had a tag."""
     languages: Mapping[str, str] = field(default_factory=dict)
     """Target languages of tags that do not name a language."""
+    is_one_way: bool = False
+    """True if other directions than the default one only serve its training."""
 
     @property
     def targets(self) -> list[str]:
+        """Target languages to choose from."""
+        if self.is_one_way and self.default and (target := self.target_of(self.default)):
+            return [target]
         return list(dict.fromkeys(filter(None, map(self.target_of, self.tags))))
 
     def into(self, language: str) -> str | None:
@@ -79,18 +89,24 @@ def written_out(tree: Mapping[str, Any]) -> Mapping[str, Any]:
 
     With `both_directions`, each list of sources is followed by the same sources with `reverse`. The own tag of a source
     goes before that of its direction, as one tag: `<bt><2en>`. Values of a wrong type stay as they are, for validation
-    to explain. Raises ValueError if a direction would have no tag of its own.
+    to explain. With `monolingual`, `train` also has the reverse direction. Raises ValueError if a direction would have
+    no tag of its own.
     """
-    has_both, tag = tree.get("both_directions") is True, tree.get("tag")
+    has_both, tag, default = (
+        tree.get("both_directions") is True,
+        tree.get("tag"),
+        (tree.get("source"), tree.get("target")),
+    )
+    has_texts = isinstance(tree.get("monolingual"), Mapping) and not _has_target_tags(tree)
+    tag = TO_TARGET if has_texts and tag is None else tag
     tags = [tag, *(source.get("tag") for _, sources in _lists_of(tree) for source in sources)]
     if not has_both and TO_TARGET not in tags and DIRECTION not in tags:
         return tree
-    default = tree.get("source"), tree.get("target")
     changes: dict[str, Any] = {"both_directions": False, "tag": None if tag in (TO_TARGET, DIRECTION) else tag}
     extra_tests: dict[str, Any] = {}
     for name, sources in _lists_of(tree):
         written = [_with_tag(source, tag, default) for source in sources]
-        if has_both:
+        if has_both or (has_texts and name == "train" and _needs_reverse(tree["monolingual"])):
             reverse = [_with_tag(_reversed(source, default), tag, default) for source in sources]
             if any(one.get("tag") in (None, two.get("tag")) for one, two in zip(reverse, written, strict=True)):
                 raise ValueError(
@@ -100,6 +116,18 @@ def written_out(tree: Mapping[str, Any]) -> Mapping[str, Any]:
             written += reverse
         (changes if name in _GROUPS else extra_tests)[name] = written
     return {**tree, **changes} | ({"extra_tests": {**tree["extra_tests"], **extra_tests}} if extra_tests else {})
+
+
+def _has_target_tags(tree: Mapping[str, Any]) -> bool:
+    """True if a corpus has a tag with one of the languages, as in a tree that was written out before."""
+    own = tuple(tag_of(str(tree.get(side))) for side in ("source", "target"))
+    return any(str(source.get("tag")).endswith(own) for _, sources in _lists_of(tree) for source in sources)
+
+
+def _needs_reverse(texts: Mapping[str, Any]) -> bool:
+    """True unless another model translates the only text, which is in the target language."""
+    text = texts.get("target")
+    return bool(texts.get("source")) or not (isinstance(text, Mapping) and text.get("translate_with"))
 
 
 def _lists_of(tree: Mapping[str, Any]) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:

@@ -110,7 +110,9 @@ class MixedPairs(TrainingPairs):
                 yield self.pairs, order[self.first_place(pool) : self.first_place(pool + 1)]
 
     def select(self, is_kept: Mask | None, place: tuple[int, int]) -> None:
-        """See `TrainingPairs`; the mask keeps a pair of every part that has pairs."""
+        """See `TrainingPairs`; the mask keeps a pair of every part that has pairs, and all pairs beyond its end."""
+        if is_kept is not None:
+            is_kept = np.pad(is_kept, (0, len(self.pairs) - len(is_kept)), constant_values=True)
         self._is_kept, self._selected_from = is_kept, place
 
     def release(self) -> None:

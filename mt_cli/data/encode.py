@@ -83,12 +83,15 @@ class EncodedPairs:
     """
 
     def __init__(
-        self, batches: Iterable[pa.RecordBatch], part_sizes: Sequence[int], mapping: mmap.mmap | None = None
+        self, batches: Iterable[pa.RecordBatch], part_sizes: Sequence[int], mappings: Sequence[mmap.mmap] = ()
     ) -> None:
         self.part_sizes = tuple(part_sizes)
-        self._chunks = [[_offsets_and_ids(column) for column in batch.columns] for batch in batches]
-        self._bounds = list(accumulate((len(offsets) - 1 for (offsets, _), _ in self._chunks), initial=0))
-        self._mapping = mapping
+        self._keep([[_offsets_and_ids(column) for column in batch.columns] for batch in batches])
+        self._mappings = mappings
+
+    def _keep(self, chunks: list[_Chunk]) -> None:
+        self._chunks = chunks
+        self._bounds = list(accumulate((len(offsets) - 1 for (offsets, _), _ in chunks), initial=0))
 
     @classmethod
     def from_ids(cls, source: Sequence[Sequence[int]], target: Sequence[Sequence[int]]) -> EncodedPairs:
@@ -96,12 +99,21 @@ class EncodedPairs:
         return cls([pa.record_batch(columns, SIDES)], [len(source)])
 
     @classmethod
-    def open(cls, path: Path, part_sizes: Sequence[int]) -> EncodedPairs:
-        """Pairs in a file that `encode_corpus` wrote; the file may be deleted once it is open."""
+    def joined(cls, several: Sequence[EncodedPairs], part_sizes: Sequence[int] | None = None) -> EncodedPairs:
+        """Pairs of several objects one after another, by default with the parts of all."""
+        sizes = [size for pairs in several for size in pairs.part_sizes] if part_sizes is None else part_sizes
+        joined = cls([], sizes, [mapping for pairs in several for mapping in pairs._mappings])
+        joined._keep([chunk for pairs in several for chunk in pairs._chunks])
+        return joined
+
+    @classmethod
+    def open(cls, path: Path, part_sizes: Sequence[int] | None = None) -> EncodedPairs:
+        """Pairs in a file of record batches, by default in one part; the file may be deleted once it is open."""
         with path.open("rb") as file:
             mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         reader = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapping)))
-        return cls(map(reader.get_batch, range(reader.num_record_batches)), part_sizes, mapping)
+        batches = [*map(reader.get_batch, range(reader.num_record_batches))]
+        return cls(batches, [sum(map(len, batches))] if part_sizes is None else part_sizes, [mapping])
 
     def __len__(self) -> int:
         return self._bounds[-1]
@@ -144,8 +156,8 @@ class EncodedPairs:
 
         Reading a pair can map up to 128 kB, since the system maps the neighbouring pages too.
         """
-        if self._mapping is not None and hasattr(mmap, "MADV_DONTNEED"):
-            self._mapping.madvise(mmap.MADV_DONTNEED)
+        for mapping in self._mappings if hasattr(mmap, "MADV_DONTNEED") else ():
+            mapping.madvise(mmap.MADV_DONTNEED)
 
 
 def starts_of(lengths: NDArray[np.integer[Any]]) -> NDArray[np.int64]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from mt_cli.corpus.augmented_text import TextAugmentation
 from mt_cli.corpus.cache import Cache, fingerprint
 from mt_cli.corpus.cleaning import KEPT, STATUS_CODES, Mask
 from mt_cli.corpus.corpus import Corpus
+from mt_cli.corpus.monolingual import Lines, read_monolingual
 from mt_cli.corpus.protected_text import Protection
 from mt_cli.corpus.reading import key_of, read_corpora
 from mt_cli.corpus.rows import Pair, untagged
@@ -45,6 +46,13 @@ class Data:
     statistics: Mapping[str, Statistics]
     is_short_enough: Mapping[str, Mask]
     """Mask over the pairs of every corpus: at most `max_tokens` on both sides."""
+    monolingual: Mapping[str, Lines] = field(default_factory=dict)
+    """Texts of one language by side: `target`, `source`."""
+
+    def fingerprints(self, config: Config) -> dict[str, str]:
+        """Fingerprints that change when a corpus or a text changes."""
+        texts = {f"corpus.monolingual.{side}": lines.fingerprint for side, lines in self.monolingual.items()}
+        return fingerprints_of(self.corpora, config) | texts
 
     def statuses(self, name: str) -> NDArray[np.uint8]:
         """Status of every row of a corpus as an index of `STATUS_NAMES`, `max_tokens` included."""
@@ -73,8 +81,9 @@ def prepare(
                 f"{key_of(name)}: every pair has more than corpus.max_tokens {config.corpus.max_tokens} on a side; "
                 "split the texts into sentences, or set a larger corpus.max_tokens"
             )
+    monolingual = read_monolingual(config.corpus, evaluation_hashes(corpora), cache)
     release_memory()
-    return Data(corpora, tokenizers, encoded, statistics, is_short_enough)
+    return Data(corpora, tokenizers, encoded, statistics, is_short_enough, monolingual)
 
 
 def read(config: Config, cache: Cache, stream_rows: int | None = None) -> dict[str, Corpus]:
@@ -155,11 +164,48 @@ def sample(corpus: Corpus, number: int | None, seed: int) -> Mask:
     return mask
 
 
-def corpus_pairs(data: Data, config: Config, group: Group = ALONE) -> TrainingPairs:
+def corpus_pairs(
+    data: Data, config: Config, group: Group = ALONE, synthetic: SyntheticPairs | None = None
+) -> TrainingPairs:
+    """Pairs of `train`, perhaps mixed with synthetic pairs; an epoch has the same number of pairs with and without."""
     corpus, training = config.corpus, config.training
     if corpus.is_streaming:
-        return StreamedPairs(corpus, data.tokenizers, evaluation_hashes(data), training.seed, group)
-    return MixedPairs(data.encoded["train"], times_per_epoch(data, config), training.tokens_per_batch, training.seed)
+        return StreamedPairs(corpus, data.tokenizers, evaluation_hashes(data.corpora), training.seed, group)
+    pairs, times, seed = data.encoded["train"], times_per_epoch(data, config), training.seed
+    if synthetic is not None:
+        parts = [synthetic.pairs[side] for side in data.monolingual]
+        num_real = sum(repeats * size for repeats, size in zip(times, pairs.part_sizes, strict=True))
+        sizes = {side: len(lines) for side, lines in data.monolingual.items() if len(synthetic.pairs[side])}
+        shares = synthetic_shares(num_real, sizes)
+        times = [(1 - sum(shares.values())) * repeats for repeats in times]
+        times += [
+            num_real * shares.get(side, 0) / max(1, len(part))
+            for side, part in zip(data.monolingual, parts, strict=True)
+        ]
+        pairs, seed = EncodedPairs.joined([pairs, *parts]), seed + (synthetic.number << 32)
+    return MixedPairs(pairs, times, training.tokens_per_batch, seed)
+
+
+@dataclass(frozen=True)
+class SyntheticPairs:
+    """Pairs with synthetic sources by side of the text that their targets are from, and the number of their round."""
+
+    number: int
+    pairs: Mapping[str, EncodedPairs]
+
+
+_LARGEST_WEIGHTS = {"target": 1.0, "source": 0.5}
+
+
+def synthetic_shares(num_real: float, num_lines: Mapping[str, int]) -> dict[str, float]:
+    """Shares of an epoch, 0 to 1, that are synthetic pairs with targets from texts of these sizes, by side.
+
+    A text weighs as much as its lines, but at most as much as the real pairs of both directions (one to one, as in
+    Sennrich et al. 2016, "Improving Neural Machine Translation Models with Monolingual Data", section 4.2), and half as
+    much if it is in the source language, since its pairs only serve the reverse direction.
+    """
+    weights = {side: min(_LARGEST_WEIGHTS[side], number / num_real) for side, number in num_lines.items()}
+    return {side: weight / (1 + sum(weights.values())) for side, weight in weights.items()}
 
 
 def estimate_epoch(pairs: TrainingPairs, config: Config) -> int | None:
@@ -186,11 +232,11 @@ def _times_by_temperature(part_sizes: Sequence[int], config: Config) -> list[flo
     )
 
 
-def evaluation_hashes(data: Data) -> Hashes:
+def evaluation_hashes(corpora: Mapping[str, Corpus]) -> Hashes:
     """Hashes of all sentences of validation and test sets, without tags, in their languages."""
     hashes = [
         hashes_of(texts, language)
-        for name, corpus in data.corpora.items()
+        for name, corpus in corpora.items()
         if name != "train"
         for languages, *sides in corpus.untagged_blocks()
         for language, texts in zip(languages, sides, strict=True)

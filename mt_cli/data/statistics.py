@@ -9,10 +9,12 @@ from typing import Any
 
 from mt_cli.config.sections import Config
 from mt_cli.config.sources import TextSource
+from mt_cli.config.tags import targets_of
 from mt_cli.corpus.cleaning import HELD_OUT
 from mt_cli.corpus.corpus import Corpus
 from mt_cli.corpus.dataset import commit_of
 from mt_cli.corpus.languages import writes_spaces
+from mt_cli.corpus.monolingual import Lines
 from mt_cli.corpus.sources import names_of
 from mt_cli.data.prepare import Data, times_per_epoch
 
@@ -26,20 +28,23 @@ def report_on_data(
     streamed: Sequence[Mapping[str, int]] = (),
     num_likely: Sequence[int] = (),
 ) -> list[dict[str, Any]]:
-    """One row per part of a corpus: its name, and the number of pairs read, kept, held out and dropped.
+    """One row per part of a corpus: its name, and the number of pairs read, kept, held out and dropped; also for texts.
 
     Rows of `train` also have `times_per_epoch`, the reason if no pair is held out from them, with `num_seen`
     `num_pairs_seen`, and with `num_likely` the number of pairs that `keep_likely` has kept. For streams, `streamed`
     counts rows by status since the last start of the run, and rows that are read twice count twice.
     """
     rows = [_part_row(data, name, index) for name, corpus in data.corpora.items() for index in range(len(corpus.parts))]
+    rows += [_text_row(side, lines) for side, lines in data.monolingual.items()]
     training = [row for row in rows if row["corpus"] == "train"]
     for row, times in zip(training, times_per_epoch(data, config) if training else (), strict=True):
         row["times_per_epoch"] = round(times, 4)
     if training and config.corpus.held_out(config.training.seed):
         for row, source, is_natural in zip(training, config.corpus.train, config.corpus.natural(), strict=True):
-            if not is_natural:
-                row["not_held_out"] = f"weight {source.weight:g}" if (source.weight or 1) > 1 else f"tag {source.tag}"
+            if not is_natural and (source.weight or 1) > 1:
+                row["not_held_out"] = f"weight {source.weight:g}"
+            elif not is_natural and not targets_of([source.tag or ""]):  # Unlike the reverse of a source.
+                row["not_held_out"] = f"tag {source.tag}"
     if not training:
         sources = config.corpus.train
         training = [_stream_row(*stream) for stream in zip_longest(names_of(sources), sources, streamed)]
@@ -73,6 +78,12 @@ def _part_row(data: Data, name: str, index: int) -> dict[str, Any]:
     }
 
 
+def _text_row(side: str, lines: Lines) -> dict[str, Any]:
+    dropped = {status: count for status, count in lines.counts.items() if status != "kept"}
+    numbers = {"num_read": sum(lines.counts.values()), "num_kept": len(lines), "num_held_out": 0}
+    return {"corpus": f"monolingual.{side}", "name": lines.name, **numbers, "dropped": dropped}
+
+
 def notes_on_reading(corpora: Mapping[str, Corpus]) -> list[str]:
     """Notes on what the readers skipped, dropped or chose, without repetitions."""
     parts = [part for corpus in corpora.values() if corpus.code != HELD_OUT for part in corpus.parts]
@@ -100,8 +111,9 @@ def describe_data(data: Data, config: Config) -> list[str]:
             continue
         counts = sum((Counter(row["dropped"]) for row in parts), Counter[str]())
         dropped = ", dropped " + ", ".join(f"{count:,} {status}" for status, count in counts.items()) if counts else ""
-        lines.append(f"{name:<18}{sum(row['num_kept'] for row in parts):>10,} pairs{dropped}")
-        for row in parts if len(parts) > 1 else ():
+        unit = "lines" if name.startswith("monolingual.") else "pairs"
+        lines.append(f"{name:<18}{sum(row['num_kept'] for row in parts):>10,} {unit}{dropped}")
+        for row in [row for row in parts if row["num_read"]] if len(parts) > 1 else ():
             times = row.get("times_per_epoch", 1)
             weight = f", each {times:.3g} times an epoch" if times != 1 else ""
             why_none = f", none held out: {row['not_held_out']}" if "not_held_out" in row else ""

@@ -16,7 +16,7 @@ from mt_cli.corpus.augmented_text import NUM_CHANCES, TextAugmentation
 from mt_cli.data.batches import ChangedPairs, Pool, TrainingPairs, in_file_order
 from mt_cli.data.encode import EncodedPairs, Ids, as_batch, ragged, starts_of, with_first_ids
 from mt_cli.data.made_up_words import usable_words
-from mt_cli.data.prepare import Data, corpus_pairs
+from mt_cli.data.prepare import Data, SyntheticPairs, corpus_pairs
 from mt_cli.data.subword_sampling import Segmenter, numbered
 from mt_cli.runtime.group import ALONE, Group
 from mt_cli.tokenizer.special_tokens import UNK_ID
@@ -29,9 +29,14 @@ _Side = tuple[Ids, NDArray[np.int32]]
 """Concatenated ids of texts, and the length of each text."""
 
 
-def training_pairs(data: Data, config: Config, group: Group = ALONE) -> TrainingPairs:
-    """Pairs of `train`: changed, segmented anew and concatenated in every epoch if the config says so."""
-    pairs: TrainingPairs = corpus_pairs(data, config, group)
+def training_pairs(
+    data: Data, config: Config, group: Group = ALONE, synthetic: SyntheticPairs | None = None
+) -> TrainingPairs:
+    """Pairs of `train`: changed, segmented anew and concatenated in every epoch if the config says so.
+
+    Synthetic pairs are mixed with them, and treated in the same way.
+    """
+    pairs: TrainingPairs = corpus_pairs(data, config, group, synthetic)
     seed, max_tokens = config.training.seed, config.corpus.max_tokens
     if config.changes_texts:
         pairs = changed_texts(pairs, data.tokenizers, config)
@@ -53,7 +58,7 @@ def changed_texts(pairs: TrainingPairs, tokenizers: TokenizerPair, config: Confi
     seed, inserted = config.training.seed, config.training.inserted_words
     words = usable_words(tokenizers, seed) if inserted else []
     augmentation = TextAugmentation(config.corpus.augment, inserted, words)
-    languages = config.corpus.languages_of("train")
+    languages = [*config.corpus.languages_of("train"), *config.corpus.synthetic_directions.values()]
     tag_ids = [{*tokenizers[0].tag_ids}, {*tokenizers[0].target_tag_ids}]
 
     def change(pool: Pool, epoch: int, number: int) -> Pool:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, FiniteFloat
 
 from mt_cli.checkpoint.directory import RunDirectory, is_imported
 from mt_cli.config.sections import Config
+from mt_cli.corpus.rows import Pair
 from mt_cli.errors import InputError
 from mt_cli.evaluation.evaluate import SplitScores
 from mt_cli.evaluation.learning import Learning
@@ -87,6 +88,40 @@ class Report(SplitScores):
         return [self, *self.extra_tests.values()]
 
 
+class Part(BaseModel):
+    """Result of the translation of some lines of a text, beside the file of its pairs."""
+
+    number: int
+    step: int
+    name: str
+    """Name of the text."""
+    languages: tuple[str, str]
+    """Language of the translations, and language of the lines."""
+    num_lines: int
+    num_kept: int = 0
+    dropped: Mapping[str, int]
+    """Number of dropped lines by reason."""
+    examples: Sequence[Pair] = ()
+    """Kept pairs."""
+    round_trip_chrf: float | None = None
+    """chrF of some translations that are translated back; None if it is not known."""
+
+    @property
+    def kept_share(self) -> float:
+        """Fraction of the lines, 0 to 1, whose pairs are kept."""
+        return self.num_kept / max(1, self.num_lines)
+
+    def describe(self) -> str:
+        """The numbers in one line, for people."""
+        dropped = ", ".join(f"{count:,} {reason}" for reason, count in self.dropped.items())
+        trip = "" if self.round_trip_chrf is None else f"; translated back, chrF {self.round_trip_chrf:.1f}"
+        return (
+            f"{self.num_lines:,} lines of {self.name} translated into {self.languages[0]}, {self.num_kept:,} kept"
+            + (f" (dropped: {dropped})" if dropped else "")
+            + trip
+        )
+
+
 def read_report(directory: RunDirectory) -> Report | None:
     """Report of a run; None if it is missing or damaged."""
     with suppress(InputError):
@@ -135,6 +170,8 @@ class RunSummary:
     """Samples of the last validation."""
     report: Report | None
     """None if the run has not finished."""
+    parts: Sequence[Part] = ()
+    """Results of the translation of text of one language, in the order of the steps."""
 
     @property
     def is_imported(self) -> bool:
@@ -144,12 +181,14 @@ class RunSummary:
     def read(cls, path: Path) -> RunSummary:
         """Read the usable files; raises RunError if `path` is not a run directory."""
         directory = RunDirectory(path)
+        parts = [_usable(lambda path: read_model(path, Part), file) for file in directory.rounds_path.glob("*.json")]
         return cls(
             real_path(path).name,
             directory.config(),
             _usable(read_rows, directory.metrics_path) or [],
             _usable(read_samples, directory.samples_path) or [],
             _usable(lambda path: read_model(path, Report), directory.report_path),
+            sorted(filter(None, parts), key=lambda part: (part.step, part.number, part.name)),
         )
 
 

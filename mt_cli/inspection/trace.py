@@ -175,7 +175,7 @@ def _titled(layer: int, weights_HTS: Tensor) -> dict[str, Tensor]:
 
 def sample_attention(translator: Translator, samples: Sequence[Sample], number: int) -> list[Map]:
     """Cross-attention of the first samples that are short enough, for `save_attention`."""
-    texts = [source for source, _, _ in samples]
+    texts = [tagged_text(source, translator.tagging) for source, _, _ in samples]
     sources = translator.source_tokenizer.encode(texts)
     targets = translator.target_tokenizer.encode([hypothesis for _, _, hypothesis in samples])
     pairs = [

@@ -32,6 +32,7 @@ def describe_training(setup: Setup, cache: Cache) -> list[str]:
     return [
         f"{config.name}: {', '.join(directions)}, into {setup.run.directory.path}",
         *(f"  {line}" for line in [*describe_data(data, config), *_notes_on_metric(data, config), *map(str, problems)]),
+        *(setup.rounds.describe() if setup.rounds else []),
         f"  vocabulary  {entries} ({config.tokenizer.algorithm}{learned})",
         f"  model       {setup.num_parameters:,} parameters{frozen}",
         f"  exports to  {describe_destinations(config)}",

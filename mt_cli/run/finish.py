@@ -16,7 +16,7 @@ from mt_cli.checkpoint.state import RunState, best_of, last_of
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.languages import writes_spaces
-from mt_cli.data.prepare import fingerprints_of, prepare
+from mt_cli.data.prepare import prepare
 from mt_cli.errors import RunInterruptedError
 from mt_cli.evaluation.evaluate import SplitScores, evaluate, write_hypotheses
 from mt_cli.evaluation.learning import learning_of
@@ -75,7 +75,7 @@ def average_run(path: Path, last: int | None, best: int | None) -> list[str]:
         data = prepare(run.config, Cache(path.parent / ".cache", say), run.tokenizers)
         keep_memory()
         device, training, state = pick_device(run.config.training.device), run.config.training, run.state
-        check_data(directory, fingerprints_of(data.corpora, run.config) | directory.tokenizer_digests(), state)
+        check_data(directory, data.fingerprints(run.config) | directory.tokenizer_digests(), state)
         objective = Objective(run.model.to(device), training)
         dtype = pick_precision(training.precision, device)
         validator = Validator(objective, data, run.config, dtype, device, state.longest_source, state.sentences_seen)

@@ -143,11 +143,13 @@ class Records:
             for path in (self._metrics, self._texts):
                 _truncate(path, sizes.get(path.name, 0))
             # TensorBoard can only forget whole steps, and must forget a validation of this step that was not saved.
-            rows = [row for row in read_rows(self._metrics) if row["step"] == step]
-            is_validated = any("valid/loss" in row for row in rows)
-            self._board = SummaryWriter(directory, purge_step=step + is_validated)
-            for row in [] if is_validated else rows:
-                self._add_points(row)
+            # A round is in the row of the step after it.
+            rows = [row for row in read_rows(self._metrics) if row["step"] >= step]
+            first = step + any("valid/loss" in row for row in rows)
+            self._board = SummaryWriter(directory, purge_step=first)
+            for row in rows:
+                if row["step"] >= first:
+                    self._add_points(row)
 
     def write_metrics(self, step: int, elapsed_seconds: float, metrics: Mapping[str, float]) -> None:
         """Add a row to `metrics.jsonl` and a point to each curve; values that are not finite are omitted."""

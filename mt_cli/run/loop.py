@@ -22,6 +22,7 @@ from mt_cli.run.log import Records, TooManyBadStepsError, TrainingLog
 from mt_cli.run.resume import follow, go_back, save_state
 from mt_cli.run.selection import follow_selection, note_unselected, select_pairs
 from mt_cli.run.setup import Setup
+from mt_cli.run.synthetic import example_lines, metrics_of_round
 from mt_cli.run.validation import Validation, sample_lines
 from mt_cli.runtime.console import Progress, clock, say
 from mt_cli.runtime.devices import release_memory
@@ -47,15 +48,12 @@ def _train_until_stop(setup: Setup, state: RunState) -> Draft:
     training, step, group = setup.run.config.training, state.position.step, setup.run.group
     seconds = None if training.max_minutes is None else 60 * training.max_minutes - state.elapsed_seconds
     records = group.on_main(lambda: Records(setup.run.directory.path, step, state.tracked_bytes))
-    plan = state.plan_for(training)
-    num_steps = plan.last_step(setup.work) if plan else setup.length.num_steps
-    progress = Progress("train", num_steps, "step", step, max_seconds=seconds)
+    progress = Progress("train", setup.num_steps(state), "step", step, max_seconds=seconds)
     closed = nullcontext() if records is None else closing(records)
     with closed, progress as bar, Signals(group).recorded() as signals:
         if records is not None:
             save_state(setup, state, records.flush())
         follow(setup)
-        follow_selection(setup, state)
         loop = TrainingLoop(setup, state, records, bar, signals)
         if state.parents and step == 0 and not state.parent_metric:  # The first weights were not validated yet.
             loop.validate_parent()
@@ -86,11 +84,15 @@ class TrainingLoop:
         self._update = build_update(
             setup.objective, setup.optimizer, self._config, setup.run.dtype, setup.run.group, setup.compiles_layers
         )
-        parts = names_of(setup.run.config.corpus.train)
+        texts = [lines.name for lines in setup.run.data.monolingual.values()]
+        parts = names_of(setup.run.config.corpus.train) + texts
         self._log = TrainingLog(self._config, state, self._write_metrics, bar, setup.optimizer, parts)
         scaler = self._update.gradients.scaler
         scaler.load_state_dict(scaler.state_dict() | state.loss_scale)
         self._saved, self._saved_at = self._moment, state.elapsed_seconds
+        self._pairs = setup.rounds.pairs(state) if setup.rounds else setup.pairs
+        follow_selection(setup, state, self._pairs)
+        self._has_new_pairs = False
 
     def run(self) -> str:
         """Train until there is a reason to stop, and return that reason.
@@ -98,6 +100,7 @@ class TrainingLoop:
         If the run ends between two validations, it saves first and validates after that. A run that resumes from this
         save equals a run that never stopped. Raises RunInterruptedError after a signal, with the state saved.
         """
+        self._make_round()  # If the run was stopped in a round; otherwise this does nothing.
         for report in self._steps():
             self._log.add(report)
             if self._is_save_due():
@@ -109,6 +112,7 @@ class TrainingLoop:
             if self._signals.is_stop_requested:
                 self.save()
                 raise RunInterruptedError(f"interrupted at step {report.step}; the same command resumes from there")
+            self._make_round()
             if reason := self._state.reason_to_stop(self._config):
                 self._note_on_lost_steps(reason)
                 note_unselected(self._setup.run.config, self._state)
@@ -118,31 +122,75 @@ class TrainingLoop:
         raise AssertionError("the optimisation never ends by itself")
 
     def _steps(self) -> Iterator[StepReport]:
-        """Yield the reports of training steps; count the elapsed time."""
+        """Yield the reports of training steps, from a new iterator after each round; count the elapsed time."""
+        started_at = time.monotonic() - self._state.elapsed_seconds
+        while True:
+            self._has_new_pairs = False
+            yield from self._steps_of_round(started_at)
+
+    def _steps_of_round(self, started_at: float) -> Iterator[StepReport]:
+        """Steps until a round begins; `started_at` is the time at which the run would have begun without a stop."""
         state, training = self._state, self._config
         factor, work = 0.5**state.num_restarts, self._setup.work
-        started_at = time.monotonic() - state.elapsed_seconds
-
-        def rate(step: int) -> float:
-            return factor * planned_rate(training, step, work, state.plan_for(training), state.elapsed_seconds)
-
-        while True:
-            steps = optimization_steps(self._update, self._setup.pairs, training, rate, state.position)
-            selected = state.selected
-            for report in steps:
-                if self._setup.average is not None:
-                    self._setup.average.update(report.step)
+        steps = optimization_steps(
+            self._update,
+            self._pairs,
+            training,
+            lambda step: factor * planned_rate(training, step, work, state.plan_for(training), state.elapsed_seconds),
+            state.position,
+        )
+        for report in steps:
+            if self._setup.average is not None:
+                self._setup.average.update(report.step)
+            state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
+            if training.max_minutes is not None and state.plan_for(training) is None:
+                self._drain()
                 state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
-                if training.max_minutes is not None and state.plan_for(training) is None:
-                    self._drain()
-                    state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
-                    position = state.position.step, state.position.num_target_tokens
-                    state.plan = advanced(state.plan, training, work, position, state.elapsed_seconds)
-                    self._follow_plan()
-                yield report
-                state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
-                if state.selected is not selected:
-                    break  # Batches that were made ahead have other pairs.
+                position = state.position.step, state.position.num_target_tokens
+                state.plan = advanced(state.plan, training, work, position, state.elapsed_seconds)
+                self._follow_plan()
+            yield report
+            state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
+            if self._has_new_pairs:
+                break
+
+    def _make_round(self) -> None:
+        """Make a round if one is due, save it, and go on with its pairs in a new epoch.
+
+        The state before it is saved. Half an epoch or more that the round ends counts as one epoch.
+        """
+        setup, state, rounds = self._setup, self._state, self._setup.rounds
+        if rounds is None or state.reason_to_stop(self._config) or self._signals.is_stop_requested:
+            return
+        num_steps, started_at = setup.num_steps(state), time.monotonic()
+        if not rounds.is_due(state, num_steps):
+            return
+        with setup.averaged() as model:
+            state.round, parts = rounds.make(state, num_steps, model, self._is_stopped)
+        position = state.position
+        per_epoch = rounds.steps_per_epoch * self._config.micro_batches_per_step * position.num_processes
+        num_batches = position.pool * per_epoch // (setup.pairs.num_pools or 1) + position.num_batches
+        position.epoch += 2 * num_batches >= per_epoch
+        position.pool = position.num_batches = 0
+        if state.selected is not None:
+            state.selected = state.selected._replace(epoch=position.epoch, pool=0)
+        seconds = time.monotonic() - started_at
+        state.elapsed_seconds = self._signals.synchronize(state.elapsed_seconds + seconds)
+        for part in parts:
+            say(f"step {position.step:>6,}  round {part.number}  {part.describe()}; {clock(seconds)} in all")
+            for line in example_lines(part, max(80, shutil.get_terminal_size().columns)):
+                say(line)
+        self._write_metrics(position.step + 1, metrics_of_round(parts))  # The first step with the round.
+        self.save()
+        setup.run.group.on_main(rounds.remove_old)
+        self._pairs, self._has_new_pairs = rounds.pairs(state), True
+        follow_selection(setup, state, self._pairs)
+        release_memory()
+
+    def _is_stopped(self) -> bool:
+        """True if a signal asked to stop; all processes get the same answer."""
+        self._signals.synchronize(0.0)
+        return self._signals.is_stop_requested
 
     def _follow_plan(self) -> None:
         """Say the plan, once it is made."""
@@ -171,9 +219,10 @@ class TrainingLoop:
             self._saved, self._saved_at = self._moment, self._state.elapsed_seconds
 
     @property
-    def _moment(self) -> tuple[int, int, str]:
-        """Last step and validation; without a change of these, there is nothing new to save."""
-        return self._state.position.step, self._state.validated_step, self._state.parent_metric
+    def _moment(self) -> tuple[int, int, str, int]:
+        """Last step, validation and round; without a change of these, there is nothing new to save."""
+        state = self._state
+        return state.position.step, state.validated_step, state.parent_metric, state.round.number
 
     def validate_parent(self) -> None:
         """Score the validation set with the weights of the parent, before the first step."""
@@ -222,6 +271,9 @@ class TrainingLoop:
         is_warm = step > (plan or self._config).warmup_steps
         if state.selected is None and state.validated_step == step and is_warm and has_learned:
             select_pairs(setup, state)
+            if state.selected is not None:
+                follow_selection(setup, state, self._pairs)
+                self._has_new_pairs = True  # Batches that were made ahead have other pairs.
 
     def _say_scores(self, validation: Validation, is_best: bool) -> None:
         setup, state = self._setup, self._state

@@ -19,6 +19,7 @@ from mt_cli.checkpoint.state import RunState, SelectedPairs
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cleaning import KEPT, Mask
 from mt_cli.corpus.sources import places_in
+from mt_cli.data.batches import TrainingPairs
 from mt_cli.data.encode import SIDES
 from mt_cli.data.prepare import Data
 from mt_cli.errors import RunError
@@ -34,7 +35,7 @@ _HEADER_BYTES = 1_000
 
 
 def select_pairs(setup: Setup, state: RunState) -> None:
-    """Score the training pairs with the averaged weights, save the scores, and train on the most likely pairs.
+    """Score the training pairs with the averaged weights, save the scores, and select the most likely pairs in a state.
 
     They count from the next pool of batches on, because a pool that has begun is finished as it is. Does nothing
     without `keep_likely`.
@@ -54,18 +55,20 @@ def select_pairs(setup: Setup, state: RunState) -> None:
     num_kept = [int(part.sum()) for part in parts]
     digest = hashlib.sha256(content.getvalue()).hexdigest()
     state.selected = SelectedPairs(position.epoch, position.pool + (position.num_batches > 0), digest, num_kept)
-    follow_selection(setup, state)
     run.group.on_main(lambda: say("\n".join(_described(scores, sum(num_kept), run.data, run.config))))
 
 
-def follow_selection(setup: Setup, state: RunState) -> None:
-    """Draw the training pairs that a state says. Raises RunError if the scores are not those of the state."""
+def follow_selection(setup: Setup, state: RunState, pairs: TrainingPairs) -> None:
+    """Draw those of the training pairs that a state says, and all synthetic ones.
+
+    Raises RunError if the scores are not those of the state.
+    """
     selected, run = state.selected, setup.run
     if selected is None:
-        setup.pairs.select(None, (0, 0))
+        pairs.select(None, (0, 0))
         return
     scores = run.group.from_main(lambda: read_scores(run.directory, state, len(run.data.encoded["train"])))
-    setup.pairs.select(likely_pairs(scores, run.data, run.config), (selected.epoch, selected.pool))
+    pairs.select(likely_pairs(scores, run.data, run.config), (selected.epoch, selected.pool))
 
 
 def note_unselected(config: Config, state: RunState) -> None:

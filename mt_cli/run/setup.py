@@ -17,13 +17,14 @@ from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import Cache
 from mt_cli.data.batches import TrainingPairs
-from mt_cli.data.prepare import Data, estimate_epoch, fingerprints_of, read
+from mt_cli.data.prepare import Data, estimate_epoch, read
 from mt_cli.data.training_pairs import training_pairs
 from mt_cli.model.adapters import add_adapters
 from mt_cli.model.loss import Objective
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.batch_size import new_model, with_fitting_batches
 from mt_cli.run.config import prepare_new
+from mt_cli.run.rounds import Rounds
 from mt_cli.run.validation import Validator
 from mt_cli.runtime.console import say
 from mt_cli.runtime.devices import pick_precision, precision_of
@@ -82,6 +83,8 @@ class Setup:
     average: MovingAverage | None
     validator: Validator
     pairs: TrainingPairs
+    """Pairs of `train`, without those of rounds."""
+    rounds: Rounds | None
     length: Length
     fingerprints: Mapping[str, str]
     """Fingerprints of corpora and frozen files; empty except in the main process, which saves them."""
@@ -97,7 +100,14 @@ class Setup:
         tokens = {name: counts.target.num_tokens for name, counts in self.run.data.statistics.items()}
         scored = [name for name in tokens if name not in ("train", "valid")] or ["valid"]
         length = self.length
-        return Work(length.num_steps, length.steps_per_epoch, tokens["valid"], sum(map(tokens.__getitem__, scored)))
+        num_scored = sum(map(tokens.__getitem__, scored))
+        share = self.rounds.share_of_time if self.rounds else 0.0
+        return Work(length.num_steps, length.steps_per_epoch, tokens["valid"], num_scored, share)
+
+    def num_steps(self, state: RunState) -> int | None:
+        """Number of updates of the run, by its plan if it has one; None if only patience or time ends it."""
+        plan = state.plan_for(self.run.config.training)
+        return plan.last_step(self.work) if plan else self.length.num_steps
 
     @property
     def average_weights(self) -> Mapping[str, Tensor] | None:
@@ -177,15 +187,19 @@ def build_setup(run: Run, state: RunState, parent: ParentRun | None) -> Setup:
         parent.load_weights_into(model)
     objective = Objective(model, training)
     pairs = training_pairs(data, config, run.group)
-    fingerprints = run.group.on_main(lambda: fingerprints_of(data.corpora, config) | run.directory.tokenizer_digests())
+    fingerprints = run.group.on_main(lambda: data.fingerprints(config) | run.directory.tokenizer_digests())
+    length = _length(config, pairs, state.position.num_processes)
+    seen = state.longest_source, state.sentences_seen
+    validator = Validator(objective, data, config, run.dtype, run.device, *seen)
     return Setup(
         run,
         objective,
         build_optimizer(model, training),
         None if training.ema_decay is None else MovingAverage(model, training.ema_decay),
-        Validator(objective, data, config, run.dtype, run.device, state.longest_source, state.sentences_seen),
+        validator,
         pairs,
-        _length(config, pairs, state.position.num_processes),
+        Rounds(run, validator, length.steps_per_epoch or 1) if data.monolingual else None,
+        length,
         fingerprints or {},
     )
 

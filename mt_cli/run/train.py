@@ -84,6 +84,8 @@ def _optimized(run: Run, start: Start, parent: ParentRun | None, cache: Cache) -
     metric_id = setup.validator.metric_id
     draft = run.group.from_main(lambda: usable_draft(run.directory, run.config, state, metric_id))
     if draft is None:
+        if setup.rounds is not None:
+            setup.rounds.prepare()
         draft = optimize(setup, state)
     else:
         run.group.on_main(lambda: say("The last validation is done; the end of the run goes on after it."))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mt_cli.config.sections import Config
+from mt_cli.config.sections import Config, DecodingConfig
 from mt_cli.corpus.protected_text import Protection
+from mt_cli.corpus.rows import untagged
 from mt_cli.corpus.sentences import SentencesSeen
 from mt_cli.corpus.sources import names_of
 from mt_cli.data.prepare import Data, longest_source, sentences_seen
@@ -104,16 +105,12 @@ class Validator:
         pairs = data.corpora["valid"].pairs
         sources, references = zip(*pairs, strict=True)
         with Progress("validate", len(sources), "sentence", leave=False) as progress:
-            engine = TransformerEngine(objective.model, progress.advance, ReservedIds.of(data.tokenizers))
-            max_tokens = self.longest_source or config.corpus.max_tokens
-            corpus, greedy = config.corpus, config.greedy_decoding
-            limits = corpus.tagging.of_corpora, corpus.languages, corpus.max_tokens, Protection.of(corpus)
-            seen = self.sentences_seen
-            translator = Translator(engine, data.tokenizers, greedy, max_tokens, *limits, sentences_seen=seen)
-            hypotheses = group.map_shares(lambda share: _translated(translator, share), sources)
+            translator = self.translator(objective.model, config.greedy_decoding, progress.advance)
+            hypotheses = group.map_shares(lambda share: translated(translator, share), sources)
         languages = data.corpora["valid"].languages
         scores, directions = score_directions(self._scorer, languages, (hypotheses, references), _quick_scores)
-        samples = [(*pairs[row], hypotheses[row]) for row in sampled_rows(languages, config.training.num_samples)]
+        rows = sampled_rows(languages, config.training.num_samples)
+        samples = [(*pairs[row], hypotheses[row]) for row in rows]
         metrics = {
             "valid/loss": tokens.loss,
             "valid/perplexity": tokens.perplexity,
@@ -129,7 +126,22 @@ class Validator:
         value = -tokens.loss if self.best_metric == "loss" else scores[self.best_metric].score
         maps = sample_attention(translator, samples, NUM_PICTURES)
         pictures = {f"valid_attention/{number}": attention_pixels(*drawn) for number, drawn in enumerate(maps, start=1)}
-        return Validation(value, metrics, samples, pictures)
+        hidden = config.corpus.tags if config.corpus.tagging.is_one_way else ()
+        shown = [(untagged(sample[0], hidden), sample[1], sample[2]) for sample in samples]
+        return Validation(value, metrics, shown, pictures)
+
+    def translator(
+        self, model: Transformer, decoding: DecodingConfig, advance: Callable[[int], object] = lambda number: None
+    ) -> Translator:
+        """Translator of texts of corpora, which have their tags, with a model in training."""
+        data, corpus = self._data, self._config.corpus
+        engine = TransformerEngine(
+            with_dtype(model, self._dtype, self._device), advance, ReservedIds.of(data.tokenizers)
+        )
+        max_tokens = self.longest_source or corpus.max_tokens
+        limits = corpus.tagging.of_corpora, corpus.languages, corpus.max_tokens, Protection.of(corpus)
+        seen = self.sentences_seen
+        return Translator(engine, data.tokenizers, decoding, max_tokens, *limits, sentences_seen=seen)
 
     def _part_losses(self, objective: Objective, group: Group) -> dict[str, float]:
         """Losses on a fixed sample of every training corpus, without dropout; empty if there is only one corpus."""
@@ -151,7 +163,8 @@ def _quick_scores(scorer: Scorer, hypotheses: Sequence[str], references: Sequenc
     return scorer.score(hypotheses, references, [name for name in scorer.names if name in _QUICK_METRICS])
 
 
-def _translated(translator: Translator, sources: Sequence[str]) -> list[str]:
+def translated(translator: Translator, sources: Sequence[str]) -> list[str]:
+    """Translations, or empty texts if the scores of the model are not finite."""
     try:
         return translator.translate(sources)
     except DivergenceError:  # The training log decides whether training has diverged.

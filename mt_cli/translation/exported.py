@@ -41,6 +41,8 @@ class Description(BaseModel):
     """True if every training sentence had a tag."""
     languages_of_tags: dict[str, str] = {}
     """Target languages of tags that do not name a language."""
+    is_one_way: bool = False
+    """True if other directions than the default one only serve its training."""
     max_tokens: int = Field(ge=1, le=2**31)
     """Number of tokens of the longest training source."""
     most_tokens: int = Field(ge=1, le=2**31)
@@ -61,7 +63,7 @@ class Description(BaseModel):
     @property
     def tagging(self) -> Tagging:
         """Tags and the default tag."""
-        return Tagging(self.tags, self.default_tag, self.is_tag_required, self.languages_of_tags)
+        return Tagging(self.tags, self.default_tag, self.is_tag_required, self.languages_of_tags, self.is_one_way)
 
     @property
     def protection(self) -> Protection:
@@ -84,6 +86,7 @@ def describe(run: TrainedRun, folder: Path) -> None:
         default_tag=config.corpus.tagging.default,
         is_tag_required=config.corpus.tagging.is_required,
         languages_of_tags=dict(config.corpus.tagging.languages),
+        is_one_way=config.corpus.tagging.is_one_way,
         max_tokens=run.max_tokens,
         most_tokens=config.corpus.max_tokens,
         sentences_seen=run.state.sentences_seen,

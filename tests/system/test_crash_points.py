@@ -18,8 +18,10 @@ pytestmark = [pytest.mark.slow(minutes=12), pytest.mark.filterwarnings("ignore")
 
 
 @pytest.fixture
-def config(tiny_tree, tmp_path):
-    """Seven steps with two validations, states between them, and a test at the end."""
+def config(tiny_tree, tmp_path, corpus):
+    """Seven steps with two validations and rounds of translations, states between them, and a test at the end."""
+    shutil.copy(corpus / "train.xx", tmp_path / "mono.xx")
+    tiny_tree["corpus"]["monolingual"] = {"target": {"file": str(tmp_path / "mono.xx")}}
     tiny_tree["training"] |= {"max_steps": 7, "max_epochs": None, "validate_every_steps": 3, "log_every_steps": 2}
     tiny_tree["training"] |= {"save_every_minutes": 1e-9, "num_samples": 2}
     path = tmp_path / "tiny.yaml"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mt_cli.checkpoint.lineage import Ancestor
-from mt_cli.checkpoint.state import RunState, SelectedPairs, UnloggedStep, ValidatedStep, best_of, last_of
+from mt_cli.checkpoint.state import Round, RunState, SelectedPairs, UnloggedStep, ValidatedStep, best_of, last_of
 from mt_cli.config.training import TrainingConfig
 from mt_cli.corpus.sentences import SentencesSeen
 from mt_cli.training.plan import Plan
@@ -26,6 +26,7 @@ def test_a_state_is_read_back_as_it_was():
     values[SentencesSeen | None] = SentencesSeen(0.5, 0.25)
     values[Plan | None] = Plan(5.0, 10, 3.0, 400, 40, 50, 200.0, 9.0, 0.5, 0.1)
     values[SelectedPairs | None] = SelectedPairs(1, 2, "0", [3])
+    values[Round] = Round(2, 1, 40, {"target": 7})
     values[Position] = Position(step=3, epoch=1, num_pairs=[4, 5])
     state = RunState(**{field.name: values[kinds[field.name]] for field in fields(RunState)})
     assert RunState.from_state(json.loads(json.dumps(asdict(state)))) == state

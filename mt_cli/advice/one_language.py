@@ -1,0 +1,69 @@
+"""Text of one language for `mt init`: the side of each file, and what training does with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from mt_cli.config.sources import Source
+from mt_cli.corpus.languages import language_in, primary
+from mt_cli.corpus.lines import COMPRESSIONS, read_lines
+from mt_cli.corpus.monolingual import known_shares
+from mt_cli.corpus.rows import Languages
+from mt_cli.corpus.sources import read_rows
+from mt_cli.errors import InputError
+from mt_cli.training.plan import SHARE_OF_ROUNDS
+
+_ROWS_EXAMINED, _LINES_EXAMINED = 20_000, 1_000
+_FEWEST_KNOWN, _FACTOR = 0.1, 1.5
+"""A text is in a language if this share of its words is in the pairs, and so many times the share of the other one."""
+_SIDES = ("source", "target")
+
+
+def texts_by_side(files: Sequence[str], source: Source, languages: Languages) -> dict[str, Any]:
+    """Value of `corpus.monolingual` for files, whose names or words say which side they are.
+
+    Raises CorpusError if a file cannot be read, and InputError if its language is not clear.
+    """
+    by_side: dict[str, list[str]] = {}
+    for file in files:
+        by_side.setdefault(_side_of(file, source, languages), []).append(file)
+    return {side: {"file": paths[0] if len(paths) == 1 else paths} for side, paths in sorted(by_side.items())[::-1]}
+
+
+def _side_of(file: str, source: Source, languages: Languages) -> str:
+    path = Path(file)
+    lines = [*islice(read_lines(path), _LINES_EXAMINED)]
+    suffix = (Path(path.stem).suffix if path.suffix in COMPRESSIONS else path.suffix).removeprefix(".")
+    code = language_in(suffix) if suffix else None
+    for side, language in zip(_SIDES, languages, strict=True):
+        if suffix == language or (code and primary(code) == primary(language)):
+            return side
+    rows = [row[1:] for row in islice(read_rows(source, languages), _ROWS_EXAMINED)]
+    shares = known_shares(lines, [*zip(*rows, strict=True)])
+    (lower, _), (higher, side) = sorted(zip(shares, _SIDES, strict=True))
+    if higher < _FEWEST_KNOWN or higher < _FACTOR * lower:
+        first, second = languages
+        raise InputError(
+            f"--mono {file}: is it {first} or {second}? Neither its name nor its words say so ({shares[0]:.0%} of them "
+            f"are in the {first} pairs, {shares[1]:.0%} in the {second} ones); end its name in .{first} or .{second}"
+        )
+    return side
+
+
+def describe_texts(texts: Mapping[str, Any], languages: Languages) -> Iterator[str]:
+    """What training does with texts, for people."""
+    by_side = dict(zip(_SIDES, languages, strict=True))
+    for side, text in texts.items():
+        paths = text["file"] if isinstance(text["file"], list) else [text["file"]]
+        yield f"monolingual: {', '.join(paths)} in {by_side[side]}"
+    yield (
+        f"  the model also learns {languages[1]} to {languages[0]}; when valid gets better, it translates the next "
+        f"lines and learns from the pairs, too, which takes up to {SHARE_OF_ROUNDS:.0%} more time"
+    )
+    if "target" not in texts:
+        yield (
+            f"note: text in {languages[1]} helps more than text in {languages[0]}, because translations become like it"
+        )

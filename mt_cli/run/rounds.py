@@ -1,0 +1,297 @@
+"""Rounds: the model in training translates texts of one language, and trains on the pairs.
+
+Iterative back-translation (Hoang et al. 2018, "Iterative Back-Translation for Neural Machine Translation") with one
+model for both directions, by sampling (Edunov et al. 2018, "Understanding Back-Translation at Scale"), with tagged
+sources (Caswell et al. 2019). The line of the text is always the target.
+
+A round is one file for each text in `rounds`. Its content is a function of the seed, the number of the round and the
+weights, and the state of the run names the round, so an interrupted round is made again with the same bits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mt_cli.checkpoint.checkpoint import Checkpoint
+from mt_cli.checkpoint.state import Round, RunState
+from mt_cli.config.corpora import CorpusConfig
+from mt_cli.config.sections import DecodingConfig
+from mt_cli.config.tags import tag_of
+from mt_cli.corpus.monolingual import Lines, known_shares
+from mt_cli.corpus.rows import Pair, by_language
+from mt_cli.data.batches import TrainingPairs
+from mt_cli.data.encode import EncodedPairs
+from mt_cli.data.prepare import SyntheticPairs, sample, synthetic_shares, times_per_epoch
+from mt_cli.data.training_pairs import training_pairs
+from mt_cli.errors import InputError, RunError, RunInterruptedError
+from mt_cli.evaluation.results import Part
+from mt_cli.evaluation.scores import scorer_of
+from mt_cli.model.transformer import Transformer
+from mt_cli.run.synthetic import Translate, in_blocks_by_length, is_copy, judged, open_part, short_enough, write_part
+from mt_cli.run.validation import Validator, translated
+from mt_cli.runtime.console import Progress, say
+from mt_cli.runtime.files import check_free_disk, format_bytes, remove, writing
+from mt_cli.training.plan import COST_OF_SAMPLING, SHARE_OF_ROUNDS, Pace, pace_of
+from mt_cli.translation.translator import Translator
+
+if TYPE_CHECKING:
+    from mt_cli.run.setup import Run
+
+_SEARCH: dict[str, Any] = {"sample": True}
+"""Options of the search in rounds that differ from greedy search."""
+_MOST_ACTIVE = 3
+"""Newest rounds whose pairs are used, unless they would have a line twice."""
+_LINES_OF_ROUND_TRIP = 100
+_LINES_PER_FILE = 10_000
+"""Lines of a text that another model translates, in a file; after an interruption, one file is made again."""
+_BYTES_PER_CHARACTER = 4
+_USUAL_COPIES = 0.05
+"""Share of real pairs that look like copies from which such translations are kept."""
+_LINES_EXAMINED, _PAIRS_EXAMINED = 1_000, 20_000
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Maker and reader of the rounds of a run, in all of its processes."""
+
+    run: Run
+    validator: Validator
+    steps_per_epoch: int
+
+    @property
+    def _own(self) -> dict[str, int]:
+        """Number of lines of each text that the model in training translates, by side."""
+        texts = self._config.monolingual.texts if self._config.monolingual else {}
+        return {side: len(lines) for side, lines in self._lines.items() if texts[side].translate_with is None}
+
+    @property
+    def share_of_time(self) -> float:
+        """Time for rounds by the time of all updates."""
+        return SHARE_OF_ROUNDS if self._own else 0.0
+
+    @property
+    def _config(self) -> CorpusConfig:
+        return self.run.config.corpus
+
+    @property
+    def _lines(self) -> Mapping[str, Lines]:
+        return self.run.data.monolingual
+
+    @cached_property
+    def _num_real(self) -> float:
+        """Number of pairs of an epoch."""
+        sizes = self.run.data.statistics["train"].num_pairs
+        times = times_per_epoch(self.run.data, self.run.config)
+        return sum(repeats * size for repeats, size in zip(times, sizes, strict=True))
+
+    @cached_property
+    def _lines_per_step(self) -> float:
+        """Number of lines that can be translated per update."""
+        tokenizer, statistics = self.run.data.tokenizers[1], self.run.data.statistics["train"]
+        lines = [line for side in self._own for line in self._lines[side].sample(_LINES_EXAMINED)]
+        tokens_per_line = max(1.0, sum(map(len, tokenizer.encode(lines))) / len(lines))
+        pairs_per_step = self._num_real / self.steps_per_epoch
+        length = statistics.target.tokens_per_sentence / tokens_per_line
+        return SHARE_OF_ROUNDS / COST_OF_SAMPLING * pairs_per_step * length
+
+    @cached_property
+    def _drops_copies(self) -> bool:
+        """True if real pairs seldom look like copies, as those of two varieties of a language do."""
+        if not self.run.config.corpus.filters.identical:
+            return False
+        _, *sides = next(self.run.data.corpora["train"].untagged_blocks())
+        pairs = list(islice(zip(*sides, strict=True), _LINES_EXAMINED))
+        return sum(is_copy(*pair) for pair in pairs) < _USUAL_COPIES * len(pairs)
+
+    def pace(self, num_steps: int | None) -> Pace:
+        """Pace of the rounds in a run of so many updates; None if the number is not known."""
+        weights = self._own
+        if not weights:
+            return Pace(1, {})
+        if len(weights) > 1:  # The reverse direction only serves the other one.
+            weights["source"] = min(weights["source"], max(1, weights["target"] // 2))
+        return pace_of(weights, self._lines_per_step, num_steps, self.steps_per_epoch)
+
+    def is_due(self, state: RunState, num_steps: int | None) -> bool:
+        """True if a round begins after this step: validation has become better, and the last round is old enough."""
+        step, training = state.position.step, self.run.config.training
+        if not self._own or not step == state.validated_step == state.best_step:
+            return False
+        every = self.pace(num_steps).every_steps
+        is_near_end = num_steps is not None and num_steps - step < every // 2
+        warmup_steps = (state.plan_for(training) or training).warmup_steps
+        return step >= warmup_steps and step - state.round.step >= every and not is_near_end
+
+    def make(
+        self, state: RunState, num_steps: int | None, model: Transformer, is_stopped: Callable[[], bool]
+    ) -> tuple[Round, list[Part]]:
+        """Translate the next lines of each text with a model, and write the pairs; all processes share the lines.
+
+        Raises RunInterruptedError if a signal asked to stop, and MtError if a file cannot be written.
+        """
+        config, before, pace = self.run.config, state.round, self.pace(num_steps)
+        number, num_lines, parts = before.number + 1, {**before.num_lines}, []
+        seed = (config.training.seed * 1_000_003 + number) % 2**31
+        sampling = config.greedy_decoding.model_copy(update=_SEARCH | {"seed": seed})
+        for side, size in pace.num_lines.items():
+            start, lines = num_lines.get(side, 0), self._lines[side]
+            order = np.random.default_rng([config.training.seed, len(side)]).permutation(len(lines))
+            texts = lines.take(order[np.arange(start, start + size) % len(lines)].tolist())
+            num_lines[side] = start + size
+            into, language = self._config.synthetic_directions[side]
+            translate = self._function(model, sampling, into)
+            back = self._function(model, config.greedy_decoding, language)
+            parts.append(self._translated(side, number, state.position.step, texts, translate, is_stopped, back))
+        num_active = min([_MOST_ACTIVE, *(len(self._lines[side]) // size for side, size in pace.num_lines.items())])
+        return Round(number, max(1, before.oldest, number - num_active + 1), state.position.step, num_lines), parts
+
+    def _path(self, side: str, number: int) -> Path:
+        return self.run.directory.rounds_path / f"{side}-{number:06}.arrow"
+
+    def _function(self, model: Transformer, decoding: DecodingConfig, into: str) -> Translate:
+        """Function that translates lines into a language with the model in training."""
+        translator, tag = self.validator.translator(model, decoding), tag_of(into)
+        return lambda lines: translated(translator, [f"{tag} {line}" for line in lines])
+
+    def _translated(
+        self,
+        side: str,
+        number: int,
+        step: int,
+        lines: Sequence[str],
+        translate: Translate,
+        is_stopped: Callable[[], bool] = lambda: False,
+        back: Translate | None = None,
+    ) -> Part:
+        """Translate lines and write the kept pairs; `back` translates some of them again."""
+        run, group, pairs, name = self.run, self.run.group, list[Pair](), self._lines[side].name
+        usable = short_enough(lines, run.data, run.config)
+        blocks = in_blocks_by_length(usable)
+        with Progress(f"translate {name}", len(usable), "line", leave=False) as progress:
+            while some := list(islice(blocks, group.size)):
+                sources = group.map_shares(lambda share: list(map(translate, share)), some)
+                pairs += [pair for texts in zip(sources, some, strict=True) for pair in zip(*texts, strict=True)]
+                progress.advance(sum(map(len, some)))
+                if is_stopped():
+                    raise RunInterruptedError("interrupted while text was translated; the same command does it again")
+
+        def finish() -> Part:
+            languages = self._config.synthetic_directions[side]
+            kept, dropped = judged(pairs, run.config, languages, self._drops_copies)
+            dropped += Counter({"max_tokens": len(lines) - len(usable)})
+            part = Part(number=number, step=step, name=name, languages=languages, num_lines=len(lines), dropped=dropped)
+            if back is not None and kept:
+                sources, targets = zip(*kept[:: -(-len(kept) // _LINES_OF_ROUND_TRIP)], strict=True)
+                chrf = scorer_of(run.config, "valid").score(back(sources), targets, ["chrf"])["chrf"].score
+                part = part.model_copy(update={"round_trip_chrf": round(chrf, 2)})
+            return write_part(self._path(side, number), kept, part, run.data, run.config)
+
+        return group.from_main(finish)
+
+    def pairs(self, state: RunState) -> TrainingPairs:
+        """Training pairs of the run with the pairs of its newest rounds, and of texts that another model translated.
+
+        Raises RunError if a file of the round is missing or damaged.
+        """
+        number, synthetic = state.round.number, dict[str, EncodedPairs]()
+        for side in self._lines:
+            numbers = range(state.round.oldest, number + 1) if number else ()
+            paths = [self._path(side, of) for of in numbers] if side in self._own else self._given_paths(side)
+            parts = [open_part(path) for path in paths]
+            synthetic[side] = EncodedPairs.joined(parts, [sum(map(len, parts))])
+        mixed = SyntheticPairs(number, synthetic) if any(map(len, synthetic.values())) else None
+        return training_pairs(self.run.data, self.run.config, self.run.group, mixed)
+
+    def remove_old(self) -> None:
+        """Remove the pairs of rounds that no saved state names; none if a state cannot be read."""
+        directory = self.run.directory
+        try:
+            rounds = [Checkpoint(path).state.round for path in directory.state_paths()]
+        except RunError:
+            return
+        needed = {number for saved in rounds for number in range(saved.oldest, saved.number + 1)}
+        for path in directory.rounds_path.glob("*.arrow"):
+            side, _, number = path.stem.partition("-")
+            if side in self._own and number.isdecimal() and int(number) not in needed:
+                remove(path)
+
+    def _given_paths(self, side: str) -> list[Path]:
+        numbers = range(1, -(-len(self._lines[side]) // _LINES_PER_FILE) + 1)
+        return [self._path(side, number) for number in numbers]
+
+    def prepare(self) -> None:
+        """Make the folder of the rounds, and translate texts with other models; what is translated already stays.
+
+        Raises InputError if a model cannot be loaded or does not translate into the language, and MtError if the disk
+        is full.
+        """
+        group, device = self.run.group, str(self.run.device)
+        group.on_main(self._make_folder)
+        texts = self._config.monolingual.texts if self._config.monolingual else {}
+        for side, path in ((side, text.translate_with) for side, text in texts.items() if text.translate_with):
+            files = self._given_paths(side)
+            missing = group.from_main(partial(_missing, files))
+            if not missing:
+                continue
+            lines, (into, _) = self._lines[side], self._config.synthetic_directions[side]
+            try:
+                engine = "ctranslate2" if (Path(path) / "model.bin").is_file() else "mt"
+                num_threads = self.run.config.training.num_threads
+                translator = Translator.load(path, device, num_threads=num_threads, group=group, engine=engine)
+                tag = translator.target_tag(into)
+            except InputError as error:
+                raise InputError(f"corpus.monolingual.{side}.translate_with: {error}") from None
+            say(f"{path} translates {len(lines):,} lines of {lines.name} into {into}, once")
+            for number, file in enumerate(files, start=1):
+                if file in missing:
+                    texts_of_file = lines.take(range((number - 1) * _LINES_PER_FILE, number * _LINES_PER_FILE))
+                    translate = partial(translator.translate, tag=tag)
+                    part = self._translated(side, number, 0, texts_of_file, translate)
+                    group.on_main(partial(say, f"  {part.describe()}"))
+
+    def _num_bytes(self) -> float:
+        """Estimated size on disk of all files of pairs at a time."""
+        num_kept, largest = self.run.config.training.keep_last + _MOST_ACTIVE + 1, self.pace(None).num_lines
+        fractions = {side: num_kept * size / len(self._lines[side]) for side, size in largest.items()}
+        return sum(
+            _BYTES_PER_CHARACTER * lines.num_characters * fractions.get(side, 1) for side, lines in self._lines.items()
+        )
+
+    def _make_folder(self) -> None:
+        folder = self.run.directory.rounds_path
+        with writing(folder):
+            folder.mkdir(exist_ok=True)
+        check_free_disk(folder, self._num_bytes(), "the text that is translated")
+
+    def describe(self) -> Iterator[str]:
+        """How the texts are used, as lines for people, before training."""
+        shares = synthetic_shares(self._num_real, {side: len(lines) for side, lines in self._lines.items()})
+        train = self.run.data.corpora["train"]
+        texts = by_language(train.untagged_pairs(sample(train, _PAIRS_EXAMINED, self.run.config.training.seed)))
+        for side, lines in self._lines.items():
+            into, language = self._config.synthetic_directions[side]
+            pairs = f"{shares[side]:.0%} of the pairs have such a line as target"
+            yield f"  {lines.name}: once translated, {pairs} and its translation into {into} as source"
+            own, other = known_shares(lines.sample(_LINES_EXAMINED), [texts[language], texts[into]])
+            if other > own:
+                yield (
+                    f"note: {lines.name} has more words of {into} ({other:.0%} of its words are in the first pairs of "
+                    f"train) than of {language} ({own:.0%}); is corpus.monolingual.{side} its side?"
+                )
+        if self._own:
+            yield (
+                f"  when valid gets better, the model translates the next lines, for {SHARE_OF_ROUNDS:.0%} of the time "
+                f"or less; the pairs take up to {format_bytes(self._num_bytes())} on disk"
+            )
+
+
+def _missing(paths: Sequence[Path]) -> list[Path]:
+    return [path for path in paths if not path.exists()]
