@@ -25,6 +25,7 @@ from mt_cli.tokenizer.tokenizer import load_tokenizers
 from mt_cli.training.plan import pace_of
 
 LINES = 300
+CASE = {"training.ema_decay": 0.9, "corpus.filters.keep_likely": 0.5}
 SLOW_CASE = {
     "tokenizer": "{algorithm: bpe, vocab_size: 60, byte_fallback: false, bpe_dropout: 0.1, shared: true}",
     "training.inserted_words": 0.5,
@@ -74,10 +75,14 @@ def killed_after_a_round(setup, state, sizes):
     save_state(setup, state, sizes)
 
 
-@pytest.mark.parametrize("changes", [{"training.ema_decay": 0.9}, pytest.param(SLOW_CASE, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "changes",
+    [{"training.ema_decay": 0.9, "corpus.filters.keep_likely": 0.5}, pytest.param(SLOW_CASE, marks=pytest.mark.slow)],
+)
 def test_a_run_stopped_in_a_round_equals_an_unstopped_one(train, begin, tmp_path, monkeypatch, changes):
     whole = begin("whole", **changes)
     assert [row["synthetic/round"] for row in rows_of(whole) if "synthetic/round" in row] == [1, 2, 3]
+    assert (whole / "pair_scores.npy").exists() == ("corpus.filters.keep_likely" in changes)
     for owner, name, number in ((rounds, "translated", 1), (rounds, "judged", 2), (Rounds, "pairs", 2)):
         with monkeypatch.context() as patch:
             stop_at(patch, owner, name, number)
