@@ -15,6 +15,7 @@ import yaml
 from child_processes import Children, ForkServer
 from filelock import FileLock
 from hypothesis import HealthCheck, settings
+from run_content import write_lines
 from texts import TEXTS
 
 from mt_cli.cli import main as cli
@@ -104,10 +105,6 @@ def assert_same_run():
 
 
 WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
-
-
-def write_lines(path, lines):
-    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
 
 
 @pytest.fixture(scope="session")

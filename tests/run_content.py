@@ -1,6 +1,10 @@
-"""What a run has left, without values that depend on the clock, for comparisons."""
+"""Files of tests: what a run has left, without values that depend on the clock, and lines of text."""
 
 import json
+
+
+def write_lines(path, lines):
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
 
 
 def checkpoint_content(path):

@@ -8,8 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
-from conftest import write_lines
-from run_content import assert_same_run, metrics_of, report_of, rows_of
+from run_content import assert_same_run, metrics_of, report_of, rows_of, write_lines
 
 from mt_cli.advice.one_language import texts_by_side
 from mt_cli.config.loading import load_config, parse_config

@@ -318,18 +318,18 @@ class Liar(Parrot):
         return [[each[0]] * num_best for each in super().search(sentences, decoding)]
 
 
-NOISE = "\u00ad\u200b "
+INVISIBLE = "\u00ad\u200b "
 
 
 @pytest.mark.parametrize(
-    "text", ["—", "👍", "1\ufe0f\u20e3", NOISE, "\u200b—", "\u3164", "", "1,234.5", " —  — ", "—\n—\r\n"]
+    "text", ["—", "👍", "1\ufe0f\u20e3", INVISIBLE, "\u200b—", "\u3164", "", "1,234.5", " —  — ", "—\n—\r\n"]
 )
 def test_a_line_without_letters_is_copied(tagged_pieces, text):
     """Whatever is asked."""
     for options in ({"num_best": 3}, {"prefix": "ab"}, {"split_sentences": True}, {"tag": "<2y>"}):
         liar = Liar(tagged_pieces, "abba")
         item = translated(liar, tagged_pieces, text, 5, tags=TAGS, with_details=True, **options)
-        assert item.text in ((" ".join(text.split()), text) if text.strip(NOISE) else ("",))
+        assert item.text in ((" ".join(text.split()), text) if text.strip(INVISIBLE) else ("",))
         assert item.hypotheses == [(item.text, 0.0)] and "\n" not in item.text
         assert not liar.searched and not item.is_too_long and not item.unknown_words
         assert item.details.tokens == item.details.alignment == item.details.word_alignment == []
