@@ -75,9 +75,8 @@ def pair_losses(
         results = []
         for indices in batches:
             batch = collate(pairs, indices)
-            if sources is not None:
-                batch = replace(batch, source=collate(pairs, sources[indices]).source)
-            batch = batch.to(device)
+            source = batch.source if sources is None else collate(pairs, sources[indices]).source
+            batch = replace(batch, source=source).to(device)
             expected = batch.tgt_output_ids[: batch.num_target_tokens].long()
             log_probs = log_probs_of(model, model.hidden_states(batch)[: len(expected)], expected).cpu().numpy()
             lengths = pairs.lengths(np.array(indices))[1] + 1

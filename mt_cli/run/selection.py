@@ -1,20 +1,12 @@
 """Selection of training pairs by how much each side helps to predict the other, with the model in training.
 
-From Junczys-Dowmunt 2018, "Dual Conditional Cross-Entropy Filtering of Noisy Parallel Corpora", section 2: forced
-decoding of each pair in both directions. The paper ranks pairs by |H(y|x) - H(x|y)| + (H(y|x) + H(x|y)) / 2. A model in
-training ranks by this mostly how common the words are, so the score here is another one:
-
-- The gain H(y|x') - H(y|x), where x' is the source of another pair, takes the place of H(y|x). It estimates the
-  pointwise mutual information of a pair, in nats per token. A score starts from the mean of both directions.
-- The ratio of the lengths takes the place of the difference of the directions, which finds truncated sides less well.
-  The mean is multiplied by the cube of the ratio, shorter to longer, relative to the median ratio of the part.
-
-The higher, the more likely. Of 8,000 captions with 30 % damaged pairs, the filters keep 6,960. A model of 2+2 layers
-after 900 updates ranks these with an area under the curve of 0.77 by the formula of the paper, 0.87 with gains in it,
-and 0.98 by these scores (truncated pairs 0.63, 0.77 and 0.99; wrong partners 0.86, 0.95 and 0.98). The constants were
-chosen on this text.
-
-The scores are a column of the pairs in `pair_scores.npy` of the run, and its state says from where on they count.
+Forced decoding in both directions is from Junczys-Dowmunt 2018, "Dual Conditional Cross-Entropy Filtering of Noisy
+Parallel Corpora", whose score is |H(y|x) - H(x|y)| + (H(y|x) + H(x|y)) / 2. Ours is the gain H(y|x') - H(y|x) in nats
+per token, where x' is the source of another pair, as the mean of both directions, times the cube of the ratio of the
+lengths (shorter to longer, relative to the median of the part). H alone mostly says how common the words are; lengths
+show truncated sides. On captions with damaged pairs (docs/data.md), which chose the constants, the area under the curve
+is 0.77 with the score of the paper, 0.87 with gains in it, 0.98 with ours. The higher, the more likely. The scores are
+a column of the pairs in `pair_scores.npy` of a run, and its state says from where on they count.
 """
 
 from __future__ import annotations
@@ -43,9 +35,7 @@ from mt_cli.runtime.files import read_regular, reading, write_bytes
 Scores = NDArray[np.float32]
 _NUM_EXAMPLES, _LONGEST_EXAMPLE = 5, 100
 _HEADER_BYTES = 1_000
-_LENGTH_POWER = 3
-_ADDED_TOKENS = 3
-"""Added to both lengths for [EOS] and because the ratio varies more for short sentences."""
+_LENGTH_POWER, _ADDED_TOKENS = 3, 3  # Tokens are added for [EOS], and since the ratio of short sentences varies more.
 
 
 def select_pairs(setup: Setup, state: RunState) -> None:
@@ -104,11 +94,8 @@ def read_scores(directory: RunDirectory, state: RunState, num_pairs: int) -> Sco
 
 
 def wrong_sources(pairs: EncodedPairs) -> NDArray[np.int64]:
-    """For each pair, the index of another pair of its part, whose source is about as long.
-
-    It is the next pair by length, because a source of another length changes the loss of [EOS]. Sources of equal length
-    are in a fixed random order, because neighbours in a text often share their topic.
-    """
+    """For each pair, the next pair of its part by length of source, because the length changes the loss of [EOS]."""
+    # Equal lengths are in a fixed random order, because neighbours in a text often share their topic.
     lengths, order_of_equals = pairs.lengths()[0], np.random.default_rng(1).permutation(len(pairs))
     others = np.empty(len(pairs), np.int64)
     for part in np.split(np.arange(len(pairs)), np.cumsum(pairs.part_sizes)[:-1]):
@@ -118,10 +105,7 @@ def wrong_sources(pairs: EncodedPairs) -> NDArray[np.int64]:
 
 
 def pair_scores(gains: Scores, pairs: EncodedPairs, exchanged: NDArray[np.int64]) -> Scores:
-    """Score of each pair from the gains of all pairs, in nats per token, the higher the more likely.
-
-    NaN for a pair without a pair with its sides exchanged.
-    """
+    """Score of each pair from the gains of all pairs; NaN for a pair without a pair with its sides exchanged."""
     lengths = pairs.lengths()[1] + _ADDED_TOKENS
     reverse_gains, reverse_lengths = (np.where(exchanged < 0, np.nan, x[exchanged]) for x in (gains, lengths))
     ratios = np.log(lengths / reverse_lengths)
