@@ -100,7 +100,7 @@ def data_show(
     """Show pairs as the model reads them.
 
     With --dropped, shows pairs that are dropped, and why. With --least-likely, shows the pairs that the run of the
-    config finds least likely, with their scores: dual conditional cross-entropy, in nats per token.
+    config finds least likely, with their scores: how much each side helps to predict the other, in nats per token.
 
     Examples:
         mt data show --config my.yaml -n 20

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mt_cli.data.batch import batches_in_order, collate
+from mt_cli.data.batch import Indices, batches_in_order, collate
 from mt_cli.data.encode import EncodedPairs, starts_of
 from mt_cli.decoding.engine import log_probs_of
 from mt_cli.model.loss import Objective
@@ -57,16 +57,26 @@ def score_tokens(
 
 @torch.inference_mode()
 def pair_losses(
-    model: Transformer, pairs: EncodedPairs, batch_tokens: int, advance: Callable[[int], object], group: Group = ALONE
+    model: Transformer,
+    pairs: EncodedPairs,
+    batch_tokens: int,
+    advance: Callable[[int], object],
+    group: Group = ALONE,
+    sources: Indices | None = None,
 ) -> NDArray[np.float32]:
-    """Cross-entropy of every pair, in nats per target token, [EOS] counted; the processes of a group share the work."""
+    """Cross-entropy of every pair, in nats per target token, [EOS] counted; the processes of a group share the work.
+
+    With `sources`, each target is scored with the source of the pair that has this index.
+    """
     model.eval()
     device = next(model.parameters()).device
 
     def losses(batches: Sequence[list[int]]) -> list[NDArray[np.float32]]:
         results = []
         for indices in batches:
-            batch = collate(pairs, indices).to(device)
+            batch = collate(pairs, indices)
+            source = batch.source if sources is None else collate(pairs, sources[indices]).source
+            batch = replace(batch, source=source).to(device)
             expected = batch.tgt_output_ids[: batch.num_target_tokens].long()
             log_probs = log_probs_of(model, model.hidden_states(batch)[: len(expected)], expected).cpu().numpy()
             lengths = pairs.lengths(np.array(indices))[1] + 1

@@ -3,12 +3,15 @@
 import re
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import yaml
 from run_content import report_of
 
 from mt_cli.config.loading import load_config
+from mt_cli.data.encode import SIDES, EncodedPairs
 from mt_cli.errors import ConfigError
+from mt_cli.run.selection import pair_scores, wrong_sources
 
 WORDS = {
     "en": ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"],
@@ -62,15 +65,38 @@ def test_the_least_likely_pairs_are_those_with_wrong_partners(mt, config, tmp_pa
     rows = [row for row in report_of(tmp_path / "runs/likely")["corpora"] if row["corpus"] == "train"]
     assert [row["num_likely"] for row in rows] == [320, 320]
     status, out, _ = mt("data", "show", "--config", config, "--least-likely", "60")
-    shown = re.findall(r"line (\d+): (\d+\.\d+)", out)
+    shown = re.findall(r"line (\d+): (-?\d+\.\d+)", out)
     assert status == 0 and len(shown) == 60
     assert sum(int(line) - 1 in DAMAGED for line, _ in shown) >= 54
     scores = [float(score) for _, score in shown]
-    assert scores == sorted(scores, reverse=True)
+    assert scores == sorted(scores)
     scores_path = tmp_path / "runs/likely/pair_scores.npy"
     scores_path.write_bytes(scores_path.read_bytes()[:-1] + b"!")
     status, _, err = mt("data", "show", "--config", config, "--least-likely", "60")
     assert status == 2 and "pair_scores.npy" in err
+
+
+def both_directions(sources, targets):
+    """Pairs with ids of these lengths in one part, and the same with exchanged sides in another."""
+    sides = ([[5] * length for length in lengths] for lengths in (sources + targets, targets + sources))
+    columns = [pa.array(side, pa.list_(pa.uint32())) for side in sides]
+    return EncodedPairs([pa.record_batch(columns, SIDES)], [len(sources), len(sources)])
+
+
+def test_a_wrong_source_is_as_long_and_of_the_same_part():
+    lengths = [3, 9] * 20
+    pairs = both_directions(lengths, lengths)
+    others = wrong_sources(pairs)
+    assert sorted(others) == list(range(80)) and (others != np.arange(80)).all()
+    assert ((others < 40) == (np.arange(80) < 40)).all()
+    assert np.count_nonzero(pairs.lengths()[0] != pairs.lengths()[0][others]) == 4
+
+
+def test_both_directions_of_a_pair_have_one_score():
+    pairs, exchanged = both_directions([8, 8, 8, 4], [6, 6, 3, 3]), np.array([4, 5, 6, -1, 0, 1, 2, -1])
+    scores = pair_scores(np.array([4, 1, 4, 4, 2, 1, 2, 4], np.float32), pairs, exchanged)
+    assert scores[:4] == pytest.approx(scores[4:], nan_ok=True) and np.isnan(scores[3])
+    assert scores[0] == 3 and scores[1] == 1 and 0 < scores[2] < 1.5
 
 
 def test_pairs_are_selected_only_by_a_run_of_both_directions(mt, config):

@@ -43,6 +43,19 @@ def test_losses_of_pairs_add_up_to_the_loss_of_all_tokens():
     assert losses == pytest.approx(pair_losses(model, pairs, 1000, done.append), rel=1e-4)
 
 
+def test_targets_can_be_scored_with_the_sources_of_others():
+    import numpy as np
+    from tiny_models import some_pairs, tiny_model
+
+    from mt_cli.data.encode import EncodedPairs
+    from mt_cli.evaluation.token_loss import pair_losses
+
+    pairs, model, others = some_pairs(30), tiny_model().eval(), np.roll(np.arange(30), 7)
+    exchanged = EncodedPairs.from_ids([pairs[other][0] for other in others], [target for _, target in pairs])
+    expected = pair_losses(model, exchanged, 20, int)
+    assert pair_losses(model, pairs, 20, int, sources=others) == pytest.approx(expected, rel=1e-4)
+
+
 def test_scores_of_some_pairs_read_only_these(monkeypatch):
     from tiny_models import some_pairs, tiny_model
 
