@@ -16,7 +16,7 @@ from mt_cli.corpus.cleaning import HELD_OUT, STATUS_CODES, STATUS_NAMES
 from mt_cli.corpus.sources import places_in
 from mt_cli.data.encode import SIDES, SideStatistics
 from mt_cli.data.prepare import Data, notes_on_tags, notes_on_words
-from mt_cli.data.statistics import notes_on_overlap, notes_on_reading, report_on_data
+from mt_cli.data.statistics import notes_on_monolingual, notes_on_overlap, notes_on_reading, report_on_data
 from mt_cli.errors import InputError
 
 _FILTERS = STATUS_NAMES[HELD_OUT + 1 :]
@@ -34,6 +34,7 @@ def examine(data: Data, config: Config, problems: Sequence[Finding]) -> dict[str
             *notes_on_words(config),
             *notes_on_reading(data.corpora),
             *notes_on_overlap(rows),
+            *notes_on_monolingual(data, config),
             *notes.notes_on_markers(data),
             *notes.notes_on_leaks(data, config),
             *notes.notes_on_unknown_tokens(data, config),

@@ -105,7 +105,11 @@ def notes_on_texts(data: Data, config: Config) -> Iterator[str]:
     """Note differences between corpora, from a sample of each."""
     examined = {name: _examined(data, name, config) for name in data.corpora}
     texts = {name: by_language(pairs) for name, pairs in examined.items()}
-    yield from _notes_on_languages({name: of for name, of in texts.items() if name in config.corpus.groups})
+    languages = {name: of for name, of in texts.items() if name in config.corpus.groups}
+    for side, text in data.monolingual.items():
+        _, language = config.corpus.synthetic_directions[side]
+        languages[f"monolingual.{side}"] = {language: text.sample(_LINES_RECOGNISED)}
+    yield from _notes_on_languages(languages)
     yield from notes_on_scripts(texts)
     compared = config.corpus.compared or "valid"
     kept = kept_apostrophes([(lines, texts[compared].get(language, ())) for language, lines in texts["train"].items()])

@@ -123,12 +123,11 @@ def data_show(
 def _least_likely(config: Config, data: Data, number: int) -> Iterator[str]:
     """Lines with the least likely pairs by the scores of a run; raises RunError if its corpora have changed."""
     from mt_cli.checkpoint.directory import RunDirectory
-    from mt_cli.data.prepare import fingerprints_of
     from mt_cli.run.resume import check_data
     from mt_cli.run.selection import least_likely, read_scores
 
     directory = RunDirectory(RUNS / config.name)
     state = directory.newest_state()
     scores = read_scores(directory, state, len(data.encoded.get("train", ())))
-    check_data(directory, fingerprints_of(data.corpora, config) | directory.tokenizer_digests(), state)
+    check_data(directory, data.fingerprints(config) | directory.tokenizer_digests(), state)
     return least_likely(scores, data, config, number)

@@ -204,10 +204,13 @@ def _check_sources(sentences: list[str] | None, path: Path | None, interactive: 
 
 def _check_outputs(source: Path | int | None, output: Path | None, alignment: Path | None) -> None:
     """Raise InputError if an output cannot be a file, or is the file of another option or the source of the lines."""
+    from mt_cli.translation.unfinished import RECORD_SUFFIX
+
     for path in (output, alignment):
         check_output(path)
     read = {"standard input" if source == 0 else "--input": source}
-    written = {"--output": output} if output else {"standard output": 1}
+    record = Path(f"{output}{RECORD_SUFFIX}") if output else None
+    written = {"--output": output, "the record of --output": record} if output else {"standard output": 1}
     check_distinct({**read, **written, "--alignment": alignment})
 
 

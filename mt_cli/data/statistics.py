@@ -14,11 +14,14 @@ from mt_cli.corpus.cleaning import HELD_OUT
 from mt_cli.corpus.corpus import Corpus
 from mt_cli.corpus.dataset import commit_of
 from mt_cli.corpus.languages import writes_spaces
-from mt_cli.corpus.monolingual import Lines
+from mt_cli.corpus.monolingual import Lines, known_shares
+from mt_cli.corpus.rows import by_language
 from mt_cli.corpus.sources import names_of
-from mt_cli.data.prepare import Data, times_per_epoch
+from mt_cli.data.prepare import Data, sample, times_per_epoch
 
 _MANY_DROPPED = 0.1
+_LINES_EXAMINED, _PAIRS_EXAMINED = 1_000, 20_000
+_FEWEST_KNOWN = 0.1
 
 
 def report_on_data(
@@ -119,7 +122,7 @@ def describe_data(data: Data, config: Config) -> list[str]:
             why_none = f", none held out: {row['not_held_out']}" if "not_held_out" in row else ""
             lines.append(f"  {row['name']:<24}{row['num_kept']:>10,} pairs{weight}{why_none}")
     lines.extend(f"  in each epoch, {change}" for change in _changes_of_pairs(config))
-    notes = [*notes_on_reading(data.corpora), *notes_on_overlap(rows)]
+    notes = [*notes_on_reading(data.corpora), *notes_on_overlap(rows), *notes_on_monolingual(data, config)]
     lines.extend(f"note: {note}" for note in notes)
     training = [row for row in rows if row["corpus"] == "train" and "dropped" in row]
     num_read = sum(row["num_read"] for row in training)
@@ -142,8 +145,29 @@ def _changes_of_pairs(config: Config) -> Iterator[str]:
         yield f"{share:.0%} of the training pairs are concatenated two by two (training.concatenated_pairs)"
 
 
+def notes_on_monolingual(data: Data, config: Config) -> Iterator[str]:
+    """Notes on texts of one language that are in another language, or that train has already, from samples."""
+    for side, lines in data.monolingual.items():
+        into, language = config.corpus.synthetic_directions[side]
+        train = data.corpora["train"]
+        texts = by_language(train.untagged_pairs(sample(train, _PAIRS_EXAMINED, config.training.seed)))
+        some = lines.sample(_LINES_EXAMINED)
+        own, other = known_shares(some, [texts[language], texts[into]])
+        if other > own:
+            yield (
+                f"{lines.name} has more words of {into} ({other:.0%} of its words are in the first pairs of train) "
+                f"than of {language} ({own:.0%}); is corpus.monolingual.{side} its side?"
+            )
+        elif own < _FEWEST_KNOWN:
+            yield f"{lines.name}: only {own:.0%} of its words are in train; is it in {language}?"
+        num_known = len({*some} & {*texts[language]})
+        if 2 * num_known > len(some):
+            yield f"{lines.name}: {num_known / len(some):.0%} of its lines are in train, and teach nothing new"
+
+
 def notes_on_overlap(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    if overlap := sum(row["dropped"].get("overlap", 0) for row in rows if "dropped" in row):
+    training = [row for row in rows if row["corpus"] == "train" and "dropped" in row]
+    if overlap := sum(row["dropped"].get("overlap", 0) for row in training):
         pairs = f"{overlap:,} pairs of train contain" if overlap > 1 else "1 pair of train contains"
         contents = "a sentence of valid, test or extra_tests"
         return [f"{pairs} {contents} and {'are' if overlap > 1 else 'is'} dropped (corpus.filters.overlap)"]

@@ -25,11 +25,11 @@ from mt_cli.checkpoint.state import Round, RunState
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.config.tags import tag_of
-from mt_cli.corpus.monolingual import Lines, known_shares
-from mt_cli.corpus.rows import Pair, by_language
+from mt_cli.corpus.monolingual import Lines
+from mt_cli.corpus.rows import Pair
 from mt_cli.data.batches import TrainingPairs
 from mt_cli.data.encode import EncodedPairs
-from mt_cli.data.prepare import SyntheticPairs, sample, synthetic_shares, times_per_epoch
+from mt_cli.data.prepare import SyntheticPairs, synthetic_shares, times_per_epoch
 from mt_cli.data.training_pairs import training_pairs
 from mt_cli.errors import InputError, RunError, RunInterruptedError
 from mt_cli.evaluation.results import Part
@@ -55,7 +55,7 @@ _LINES_PER_FILE = 10_000
 _BYTES_PER_CHARACTER = 4
 _USUAL_COPIES = 0.05
 """Share of real pairs that look like copies from which such translations are kept."""
-_LINES_EXAMINED, _PAIRS_EXAMINED = 1_000, 20_000
+_LINES_EXAMINED = 1_000
 
 
 @dataclass(frozen=True)
@@ -274,18 +274,10 @@ class Rounds:
     def describe(self) -> Iterator[str]:
         """How the texts are used, as lines for people, before training."""
         shares = synthetic_shares(self._num_real, {side: len(lines) for side, lines in self._lines.items()})
-        train = self.run.data.corpora["train"]
-        texts = by_language(train.untagged_pairs(sample(train, _PAIRS_EXAMINED, self.run.config.training.seed)))
         for side, lines in self._lines.items():
-            into, language = self._config.synthetic_directions[side]
+            into, _ = self._config.synthetic_directions[side]
             pairs = f"{shares[side]:.0%} of the pairs have such a line as target"
             yield f"  {lines.name}: once translated, {pairs} and its translation into {into} as source"
-            own, other = known_shares(lines.sample(_LINES_EXAMINED), [texts[language], texts[into]])
-            if other > own:
-                yield (
-                    f"note: {lines.name} has more words of {into} ({other:.0%} of its words are in the first pairs of "
-                    f"train) than of {language} ({own:.0%}); is corpus.monolingual.{side} its side?"
-                )
         if self._own:
             yield (
                 f"  when valid gets better, the model translates the next lines, for {SHARE_OF_ROUNDS:.0%} of the time "

@@ -15,6 +15,8 @@ from mt_cli.runtime.console import say
 from mt_cli.runtime.files import append_row, remove, write_bytes
 from mt_cli.translation.stream import TranslatedLine
 
+RECORD_SUFFIX = ".unfinished"
+
 
 class FinishedBlock(NamedTuple):
     """Row of the record."""
@@ -52,7 +54,7 @@ class UnfinishedOutputs:
 
     @property
     def _record(self) -> Path:
-        return self.paths[0].with_name(f"{self.paths[0].name}.unfinished")
+        return self.paths[0].with_name(f"{self.paths[0].name}{RECORD_SUFFIX}")
 
     def resume(self, blocks: Iterable[Sequence[str]]) -> list[FinishedBlock]:
         """Finished blocks of the input: all before the first one of which anything has changed."""
@@ -67,10 +69,12 @@ class UnfinishedOutputs:
 
     def _unchanged(self, blocks: Iterable[Sequence[str]]) -> Iterator[FinishedBlock]:
         with ExitStack() as stack:
-            files = [stack.enter_context(path.open("rb")) for path in self.paths if path.exists()]
+            if not all(path.exists() for path in self.paths):
+                return
+            files = [stack.enter_context(path.open("rb")) for path in self.paths]
             for row, lines in zip(self._rows(), blocks, strict=False):
                 contents = [file.read(size) for file, size in zip(files, row.sizes, strict=False)]
-                if self._digest(lines, contents) != row.digest:
+                if len(contents) < len(files) or self._digest(lines, contents) != row.digest:
                     break
                 yield row
 

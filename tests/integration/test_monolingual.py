@@ -185,6 +185,14 @@ def test_a_text_that_changes_is_one_message(begin, train, tmp_path, change, expe
     assert metrics_of(run) == before
 
 
+@pytest.mark.parametrize(("text", "note"), [("known", "lines are in train"), ("strange", "only 0% of its words")])
+def test_data_check_notes_text_that_teaches_nothing(train, mt, corpus, tmp_path, text, note):
+    lines = (corpus / "train.xx").read_text(encoding="utf-8").splitlines()[:LINES]
+    write_lines(tmp_path / "mono.xx", lines if text == "known" else [f"QUO VADIS {'IN' * n}" for n in range(1, 20)])
+    status, out, err = mt("data", "check", "--config", "tiny.yaml")
+    assert status == 0 and note in out + err, out + err
+
+
 def test_init_finds_the_side_of_a_text(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     texts = {

@@ -442,12 +442,15 @@ def test_a_translation_continues_only_where_nothing_has_changed(mt, trained, sto
         (2, [*lines[:3], "ten.", *lines[4:]], ()),
         (0, lines, ("--beam-size", "1")),
         (0, ["ten.", *lines], ()),
+        (0, lines, ("--json", "--alignment", "pairs")),
     ):
         write("in", lines)
         stop_after(3, KeyboardInterrupt())
-        assert mt(*command, "out")[0] == 130
+        assert mt(*command, "out", *options[: "--json" in options])[0] == 130
         stop_after(0, None)
         write("in", changed)
         status, _, err = mt(*command, "out", *options)
         assert status == 0 and (f"continues after {num_kept} lines" if num_kept else "begins anew") in err
         assert Path("out").read_bytes() == expected(*options)
+    write("out.unfinished", lines)
+    assert mt("translate", "--run", trained, "--input", "out.unfinished", "--as-lines", "--output", "out")[0] == 2
