@@ -116,7 +116,8 @@ def recipe_for(facts: Facts) -> Recipe:
 def _recipe_of(level: Level, facts: Facts) -> Recipe:
     """Recipe for the middle of a level."""
     training = {**PRESETS[level.preset]["training"], **level.changes.get("training", {})}
-    num_tokens = level.num_updates * training["batch_tokens"] * training.get("micro_batches_per_step", 1)
+    step_tokens = training["batch_tokens"] * training.get("micro_batches_per_step", 1)
+    num_tokens = level.num_updates * step_tokens * facts.num_directions
     size, why = _size_for(level, num_tokens, facts)
     is_smaller = _SIZES.index(size) < _SIZES.index(level.preset)
     changes = [level.changes, DATA["smaller_model"]["changes"] if is_smaller else {}]

@@ -37,7 +37,7 @@ class Facts:
     """Facts of the training text and the device."""
 
     num_pairs: int
-    """Training pairs after cleaning."""
+    """Training pairs after cleaning, counted once if the model learns both directions."""
     num_target_words: float
     """Words on the target sides of all training pairs, estimated from a sample."""
     num_distinct_words: int
@@ -64,6 +64,8 @@ class Facts:
     """True if at least half of the source texts are in capitals."""
     is_short: bool = False
     """True if the sentences of a language are too short for BLEU."""
+    num_directions: float = 1.0
+    """Times that the model learns each pair, 2 if it learns both directions."""
     d_model: int | None = None
     """Width of the parent."""
     destination: str = ""
@@ -81,12 +83,14 @@ class Facts:
         index = f"distinct-2 {self.diversity:.2f}, from {DATA['diverse_from']:g} on"
         kind = f", diverse text ({index})" if self.is_diverse else ""
         words = f"{float(f'{self.num_target_words:.1e}'):,.0f} target words, {distinct}{kind}"
-        return f"{self.num_pairs:,} pairs, {words}, {self.device}"
+        directions = " in both directions" if self.num_directions == 2 else ""
+        return f"{self.num_pairs:,} pairs{directions}, {words}, {self.device}"
 
 
 def find_facts(config: Config, corpora: Mapping[str, Corpus]) -> Facts:
     """Facts of the training corpus of a config; raises CorpusError if it holds no pair."""
-    train = corpora["train"]
+    once = config.corpus.once("train")
+    train = corpora["train"].of_parts(once)
     mask = sample(train, _PAIRS_EXAMINED, config.training.seed)
     untagged = train.untagged_pairs(mask)
     if not untagged:
@@ -115,6 +119,7 @@ def find_facts(config: Config, corpora: Mapping[str, Corpus]) -> Facts:
         algorithm=config.tokenizer.algorithm if "algorithm" in config.tokenizer.model_fields_set else "bpe",
         is_in_capitals=2 * sum(map(is_in_capitals, sides[0])) >= len(sides[0]),
         is_short=any(map(is_short, texts.values())),
+        num_directions=len(config.corpus.train) / len(once),
     )
 
 
