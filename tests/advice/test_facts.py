@@ -1,5 +1,7 @@
 """Facts of a corpus, which the choices of `mt init` depend on."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -29,6 +31,12 @@ def test_facts_are_counted_after_cleaning(facts):
     found = facts("A B\tx y z\nA B\tx y z\nc\t今日は\n \tq\n", languages=("en", "xx"))
     assert (found.num_pairs, found.num_target_words, found.num_distinct_words) == (2, 5, 8)
     assert found.scripts == ({"Latin"}, {"Latin", "Han", "Hiragana"})
+
+
+def test_pairs_count_once_if_both_directions_are_learned(facts):
+    text = "A B\tx y z\nc\tq r\n"
+    both = facts(text, both_directions=True, tag="to_target")
+    assert both == replace(facts(text), num_directions=2.0)
 
 
 def test_diversity_is_distinct_2_of_the_less_diverse_language(facts, tmp_path):
