@@ -63,6 +63,10 @@ def describe_texts(texts: Mapping[str, Any], languages: Languages) -> Iterator[s
         f"  the model also learns {languages[1]} to {languages[0]}; when valid gets better, it translates the next "
         f"lines and learns from the pairs, too, which takes up to {SHARE_OF_ROUNDS:.0%} more time"
     )
+    yield (
+        "note: this makes a short run worse, because fewer updates are left for each direction; use it where all "
+        "updates can be made, and compare (docs/few_pairs.md, step 5)"
+    )
     if "target" not in texts:
         yield (
             f"note: text in {languages[1]} helps more than text in {languages[0]}, because translations become like it"

@@ -182,7 +182,7 @@ def test_a_file_takes_no_more_memory_than_its_size_allows():
 
 
 def test_a_file_of_a_cancelled_request_ends_its_process():
-    ticket = Ticket()
+    ticket, before = Ticket(), {*multiprocessing.active_children()}
     with pytest.raises(RequestCancelled):
         in_process(broken, ("waiting",), {"begin": lambda: setattr(ticket, "is_cancelled", True)}, ticket, 2**28)
-    assert multiprocessing.active_children() == []
+    assert {*multiprocessing.active_children()} <= before
