@@ -22,10 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import common
+import torch
 
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding.engine import Engine, Sentence
+from mt_cli.decoding.engine import Engine, Ids, Sentence
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.translation.pipeline import Pipeline
 from mt_cli.translation.stream import LineNotices, TranslatedLine, blocks, format_texts, translated_lines
@@ -112,6 +113,9 @@ class Sleeper:
         time.sleep(max(0.0, started_at + _SECONDS_OF_LINE * len(sentences) - time.perf_counter()))
         self.spans.append((started_at, time.perf_counter()))
         return results
+
+    def attend(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[torch.Tensor]:
+        return [torch.zeros(len(target) + 1, len(source) + 1) for source, target in pairs]
 
 
 def busy_fraction(run: Path, path: Path) -> float:
