@@ -10,15 +10,15 @@ from typing import Any
 from mt_cli.config.sources import Source
 from mt_cli.corpus.languages import language_in, primary
 from mt_cli.corpus.lines import COMPRESSIONS, read_lines
-from mt_cli.corpus.monolingual import known_shares
+from mt_cli.corpus.monolingual import FEWEST_KNOWN, known_shares
 from mt_cli.corpus.rows import Languages
 from mt_cli.corpus.sources import read_rows
 from mt_cli.errors import InputError
 from mt_cli.training.plan import SHARE_OF_ROUNDS
 
 _ROWS_EXAMINED, _LINES_EXAMINED = 20_000, 1_000
-_FEWEST_KNOWN, _FACTOR = 0.1, 1.5
-"""A text is in a language if this share of its words is in the pairs, and so many times the share of the other one."""
+_FACTOR = 1.5
+"""A text is in a language if it has so many times the share of known words of the other one, and `FEWEST_KNOWN`."""
 _SIDES = ("source", "target")
 
 
@@ -44,7 +44,7 @@ def _side_of(file: str, source: Source, languages: Languages) -> str:
     rows = [row[1:] for row in islice(read_rows(source, languages), _ROWS_EXAMINED)]
     shares = known_shares(lines, [*zip(*rows, strict=True)])
     (lower, _), (higher, side) = sorted(zip(shares, _SIDES, strict=True))
-    if higher < _FEWEST_KNOWN or higher < _FACTOR * lower:
+    if higher < FEWEST_KNOWN or higher < _FACTOR * lower:
         first, second = languages
         raise InputError(
             f"--mono {file}: is it {first} or {second}? Neither its name nor its words say so ({shares[0]:.0%} of them "
@@ -54,7 +54,7 @@ def _side_of(file: str, source: Source, languages: Languages) -> str:
 
 
 def describe_texts(texts: Mapping[str, Any], languages: Languages) -> Iterator[str]:
-    """What training does with texts, for people."""
+    """Lines for people about the use of texts in training."""
     by_side = dict(zip(_SIDES, languages, strict=True))
     for side, text in texts.items():
         paths = text["file"] if isinstance(text["file"], list) else [text["file"]]

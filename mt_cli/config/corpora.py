@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import regex
@@ -39,6 +39,11 @@ def _with_common_filters(tree: Mapping[str, Any]) -> Mapping[str, Any]:
         for source in as_list(tree["train"])
     ]
     return {**tree, "train": train}
+
+
+def _texts_and_sides(sources: Sequence[Source]) -> list[tuple[dict[str, Any], bool]]:
+    """What identifies the text of each source, and True if its sides are exchanged."""
+    return [(source.model_dump(exclude={*TextSource.model_fields}), source.reverse) for source in sources]
 
 
 class AugmentConfig(Section):
@@ -148,10 +153,11 @@ class CorpusConfig(Section):
             yield "temperature: the sizes of streams are not known; give each a `weight`"
         if self.is_streaming and isinstance(self.valid[0], HeldOut):
             yield "valid: no share of a stream can be held out; name a separate corpus"
-        chosen = [number for number, source in enumerate(self.train) if self.filters_of(source).keep_likely]
+        exchanged = zip(self.train, self.exchanged, strict=True)
+        chosen = [other for source, other in exchanged if self.filters_of(source).keep_likely]
         if chosen and self.is_streaming:
             yield "filters.keep_likely: the pairs of streams are not scored; leave it out, or `streaming`"
-        elif any(self.exchanged[number] is None for number in chosen):
+        elif None in chosen:
             yield (
                 "filters.keep_likely: a model of both directions scores the pairs; set `corpus.both_directions: true` "
                 "and `corpus.tag: to_target`"
@@ -205,13 +211,13 @@ class CorpusConfig(Section):
     def once(self, name: str) -> list[int]:
         """Indices of the sources of a corpus, except sources that repeat an earlier one with its sides exchanged."""
         sources = self.groups.get(name, self.train)  # A held-out share is in the sources of `train`.
-        seen = [(source.model_dump(exclude={*TextSource.model_fields}), source.reverse) for source in sources]
+        seen = _texts_and_sides(sources)
         return [number for number, (text, is_reverse) in enumerate(seen) if (text, not is_reverse) not in seen[:number]]
 
     @property
     def exchanged(self) -> list[int | None]:
         """For each source of `train`, the index of the source that is the same text with its sides exchanged."""
-        texts = [(source.model_dump(exclude={*TextSource.model_fields}), source.reverse) for source in self.train]
+        texts = _texts_and_sides(self.train)
         return [
             texts.index((text, not is_reverse)) if (text, not is_reverse) in texts else None
             for text, is_reverse in texts

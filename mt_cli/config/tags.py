@@ -92,11 +92,8 @@ def written_out(tree: Mapping[str, Any]) -> Mapping[str, Any]:
     to explain. With `monolingual`, `train` also has the reverse direction. Raises ValueError if a direction would have
     no tag of its own.
     """
-    has_both, tag, default = (
-        tree.get("both_directions") is True,
-        tree.get("tag"),
-        (tree.get("source"), tree.get("target")),
-    )
+    has_both, tag = tree.get("both_directions") is True, tree.get("tag")
+    default = tree.get("source"), tree.get("target")
     has_texts = isinstance(tree.get("monolingual"), Mapping) and not _has_target_tags(tree)
     tag = TO_TARGET if has_texts and tag is None else tag
     tags = [tag, *(source.get("tag") for _, sources in _lists_of(tree) for source in sources)]

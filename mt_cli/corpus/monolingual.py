@@ -61,6 +61,10 @@ class Lines:
         return self.take(np.linspace(0, len(self) - 1, min(len(self), number)).astype(int).tolist())
 
 
+FEWEST_KNOWN = 0.1
+"""Share of the words of a text that pairs have on a side, from which on the text may be in the language of the side."""
+
+
 def known_shares(lines: Iterable[str], sides: Sequence[Iterable[str]]) -> list[float]:
     """For each side of some pairs, the share of the words of some lines that occur in the side, 0 to 1."""
     words = [word for line in lines for word in words_of(line)]

@@ -174,7 +174,7 @@ def corpus_pairs(
     pairs, times, seed = data.encoded["train"], times_per_epoch(data, config), training.seed
     if synthetic is not None:
         parts = [synthetic.pairs[side] for side in data.monolingual]
-        num_real = sum(repeats * size for repeats, size in zip(times, pairs.part_sizes, strict=True))
+        num_real = pairs_per_epoch(data, config)
         sizes = {side: len(lines) for side, lines in data.monolingual.items() if len(synthetic.pairs[side])}
         shares = synthetic_shares(num_real, sizes)
         times = [(1 - sum(shares.values())) * repeats for repeats in times]
@@ -184,6 +184,12 @@ def corpus_pairs(
         ]
         pairs, seed = EncodedPairs.joined([pairs, *parts]), seed + (synthetic.number << 32)
     return MixedPairs(pairs, times, training.tokens_per_batch, seed)
+
+
+def pairs_per_epoch(data: Data, config: Config) -> float:
+    """Number of pairs of `train` in an epoch, without synthetic ones."""
+    sizes = data.encoded["train"].part_sizes
+    return sum(repeats * size for repeats, size in zip(times_per_epoch(data, config), sizes, strict=True))
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,13 @@ from mt_cli.corpus.cleaning import HELD_OUT
 from mt_cli.corpus.corpus import Corpus
 from mt_cli.corpus.dataset import commit_of
 from mt_cli.corpus.languages import writes_spaces
-from mt_cli.corpus.monolingual import Lines, known_shares
+from mt_cli.corpus.monolingual import FEWEST_KNOWN, Lines, known_shares
 from mt_cli.corpus.rows import by_language
 from mt_cli.corpus.sources import names_of
 from mt_cli.data.prepare import Data, sample, times_per_epoch
 
 _MANY_DROPPED = 0.1
 _LINES_EXAMINED, _PAIRS_EXAMINED = 1_000, 20_000
-_FEWEST_KNOWN = 0.1
 
 
 def report_on_data(
@@ -147,10 +146,12 @@ def _changes_of_pairs(config: Config) -> Iterator[str]:
 
 def notes_on_monolingual(data: Data, config: Config) -> Iterator[str]:
     """Notes on texts of one language that are in another language, or that train has already, from samples."""
+    if not data.monolingual:
+        return
+    train = data.corpora["train"]
+    texts = by_language(train.untagged_pairs(sample(train, _PAIRS_EXAMINED, config.training.seed)))
     for side, lines in data.monolingual.items():
         into, language = config.corpus.synthetic_directions[side]
-        train = data.corpora["train"]
-        texts = by_language(train.untagged_pairs(sample(train, _PAIRS_EXAMINED, config.training.seed)))
         some = lines.sample(_LINES_EXAMINED)
         own, other = known_shares(some, [texts[language], texts[into]])
         if other > own:
@@ -158,7 +159,7 @@ def notes_on_monolingual(data: Data, config: Config) -> Iterator[str]:
                 f"{lines.name} has more words of {into} ({other:.0%} of its words are in the first pairs of train) "
                 f"than of {language} ({own:.0%}); is corpus.monolingual.{side} its side?"
             )
-        elif own < _FEWEST_KNOWN:
+        elif own < FEWEST_KNOWN:
             yield f"{lines.name}: only {own:.0%} of its words are in train; is it in {language}?"
         num_known = len({*some} & {*texts[language]})
         if 2 * num_known > len(some):

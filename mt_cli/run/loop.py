@@ -266,7 +266,7 @@ class TrainingLoop:
         """
         setup, state, step = self._setup, self._state, self._state.position.step
         plan = state.plan_for(self._config)
-        planned = plan.last_step(setup.work) if plan else setup.length.num_steps
+        planned = setup.num_steps(state)
         has_learned = 2 * step >= planned if planned else state.num_validations_without_better > 0
         is_warm = step > (plan or self._config).warmup_steps
         if state.selected is None and state.validated_step == step and is_warm and has_learned:

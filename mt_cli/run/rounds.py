@@ -29,7 +29,7 @@ from mt_cli.corpus.monolingual import Lines
 from mt_cli.corpus.rows import Pair
 from mt_cli.data.batches import TrainingPairs
 from mt_cli.data.encode import EncodedPairs
-from mt_cli.data.prepare import SyntheticPairs, synthetic_shares, times_per_epoch
+from mt_cli.data.prepare import SyntheticPairs, pairs_per_epoch, synthetic_shares
 from mt_cli.data.training_pairs import training_pairs
 from mt_cli.errors import InputError, RunError, RunInterruptedError
 from mt_cli.evaluation.results import Part
@@ -88,9 +88,7 @@ class Rounds:
     @cached_property
     def _num_real(self) -> float:
         """Number of pairs of an epoch."""
-        sizes = self.run.data.statistics["train"].num_pairs
-        times = times_per_epoch(self.run.data, self.run.config)
-        return sum(repeats * size for repeats, size in zip(times, sizes, strict=True))
+        return pairs_per_epoch(self.run.data, self.run.config)
 
     @cached_property
     def _lines_per_step(self) -> float:

@@ -149,7 +149,7 @@ def _shares_kept(config: Config) -> list[float | None]:
 
 
 def _described(scores: Scores, num_kept: int, data: Data, config: Config) -> Iterator[str]:
-    """What was selected, and examples, for people."""
+    """Number of selected pairs and examples, as lines for people."""
     yield f"filters.keep_likely: trains on {num_kept:,} of {len(scores):,} pairs from here on; the least likely:"
     yield from least_likely(scores, data, config, _NUM_EXAMPLES, _LONGEST_EXAMPLE)
 
