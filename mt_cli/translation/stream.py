@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _FIRST_BLOCK, LARGEST_BLOCK, LARGEST_BLOCK_OF_A_GPU = 32, 2048, 16_384
 """Lines of a block."""
+_GROWTH = 4
+"""Lines of a block by those of the block before it, up to the largest."""
 _MOST_NAMED, _LONGEST_WORD = 5, 60
 """Maximum number of lines that a notice names, and maximum number of characters of an unknown word in a notice."""
 _LONGEST_UNIT = 80
@@ -30,7 +32,7 @@ def blocks(lines: Iterable[str], largest: int = LARGEST_BLOCK) -> Iterator[list[
     iterator, size = iter(lines), _FIRST_BLOCK
     while block := list(islice(iterator, size)):
         yield block
-        size = min(2 * size, largest)
+        size = min(_GROWTH * size, largest)
 
 
 def format_json(item: Translation) -> str:

@@ -4,9 +4,9 @@
         --lines 20000 --beams 1 5 --threads 1 2 [--quantization float32] [--rounds 3]
 
 Commands take turns, each in a process of its own, from the start of Python to the last line in a file; medians of
-several rounds. All have the same weights, lines, batches and beams. `text side` is the CPU time that `mt translate`
-needs besides the search, as a fraction of its time: it is measured with an engine that repeats recorded results. The
-tokenizer of a run must be one of the library `tokenizers`.
+several rounds. All have the same weights, lines, batches and beams, and keep unknown words. `text side` is the CPU time
+that `mt translate` needs besides the search, as a fraction of its time: it is measured with an engine that repeats
+recorded results. The tokenizer of a run must be one of the library `tokenizers`.
 """
 
 import os
@@ -90,7 +90,7 @@ def text_side(run: Path, path: Path, beam_size: int) -> float:
         started_at = time.process_time()
         with LineNotices() as notices, open(os.devnull, "w", encoding="utf-8") as file:
             for block in blocks(common.read_lines(path)):
-                items = translator.translate_fully(block, beam_size=beam_size)
+                items = translator.translate_fully(block, beam_size=beam_size, unk="keep")
                 for line in translated_lines(items, [partial(format_texts, 1)]):
                     print(*line.texts, file=file, flush=True)
                     notices.add(line)
@@ -140,7 +140,7 @@ def busy_fraction(run: Path, path: Path) -> float:
 def commands(run: Path, exported: Path, path: Path, beam_size: int, threads: int) -> dict[str, list[str]]:
     """Command of each system."""
     output = str(path.with_suffix(".out"))
-    options = ["--input", str(path), "--as-lines", "--output", output, "--progress", "none"]
+    options = ["--input", str(path), "--as-lines", "--output", output, "--progress", "none", "--unk", "keep"]
     options += ["--beam-size", str(beam_size), "--threads", str(threads)]
     script = [sys.executable, "-c", SCRIPT, str(exported), str(path), output, str(beam_size), str(threads)]
     return {
