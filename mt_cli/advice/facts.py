@@ -65,7 +65,7 @@ class Facts:
     is_short: bool = False
     """True if the sentences of a language are too short for BLEU."""
     num_directions: float = 1.0
-    """Times that the model learns each pair, 2 if it learns both directions."""
+    """Times that the model learns each pair: 2 in both directions, 1.5 if the reverse one only translates texts."""
     d_model: int | None = None
     """Width of the parent."""
     destination: str = ""
@@ -83,13 +83,13 @@ class Facts:
         index = f"distinct-2 {self.diversity:.2f}, from {DATA['diverse_from']:g} on"
         kind = f", diverse text ({index})" if self.is_diverse else ""
         words = f"{float(f'{self.num_target_words:.1e}'):,.0f} target words, {distinct}{kind}"
-        directions = " in both directions" if self.num_directions == 2 else ""
+        directions = " in both directions" if self.num_directions > 1 else ""
         return f"{self.num_pairs:,} pairs{directions}, {words}, {self.device}"
 
 
 def find_facts(config: Config, corpora: Mapping[str, Corpus]) -> Facts:
     """Facts of the training corpus of a config; raises CorpusError if it holds no pair."""
-    once = config.corpus.once("train")
+    once, weights = config.corpus.once("train"), config.corpus.weights
     train = corpora["train"].of_parts(once)
     mask = sample(train, _PAIRS_EXAMINED, config.training.seed)
     untagged = train.untagged_pairs(mask)
@@ -119,7 +119,7 @@ def find_facts(config: Config, corpora: Mapping[str, Corpus]) -> Facts:
         algorithm=config.tokenizer.algorithm if "algorithm" in config.tokenizer.model_fields_set else "bpe",
         is_in_capitals=2 * sum(map(is_in_capitals, sides[0])) >= len(sides[0]),
         is_short=any(map(is_short, texts.values())),
-        num_directions=len(config.corpus.train) / len(once),
+        num_directions=sum(weights) / sum(weights[number] for number in once),
     )
 
 

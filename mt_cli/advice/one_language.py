@@ -14,7 +14,7 @@ from mt_cli.corpus.monolingual import FEWEST_KNOWN, known_shares
 from mt_cli.corpus.rows import Languages
 from mt_cli.corpus.sources import read_rows
 from mt_cli.errors import InputError
-from mt_cli.training.plan import SHARE_OF_ROUNDS
+from mt_cli.training.plan import FIRST_ROUND, SHARE_OF_ROUNDS
 
 _ROWS_EXAMINED, _LINES_EXAMINED = 20_000, 1_000
 _FACTOR = 1.5
@@ -60,8 +60,8 @@ def describe_texts(texts: Mapping[str, Any], languages: Languages) -> Iterator[s
         paths = text["file"] if isinstance(text["file"], list) else [text["file"]]
         yield f"monolingual: {', '.join(paths)} in {by_side[side]}"
     yield (
-        f"  the model also learns {languages[1]} to {languages[0]}; when valid gets better, it translates the next "
-        f"lines and learns from the pairs, too, which takes up to {SHARE_OF_ROUNDS:.0%} more time"
+        f"  the model also learns {languages[1]} to {languages[0]}; after {FIRST_ROUND:.0%} of the updates, when it "
+        f"can, it translates lines and learns from the pairs, too, which takes up to {SHARE_OF_ROUNDS:.0%} more time"
     )
     yield (
         "note: this makes a short run worse, because fewer updates are left for each direction; use it where all "

@@ -22,6 +22,7 @@ from mt_cli.config.sources import (
 )
 from mt_cli.config.tags import Tagging, synthetic_tag_of, tag_of, targets_of, written_out
 
+_REVERSE_WEIGHT = 0.5
 _LONGEST_PATTERN = 1_000
 _RECURSION = regex.compile(r"\(\?(?:R|[+-]?\d|&|P>)")
 _ONE_LINE = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
@@ -181,6 +182,16 @@ class CorpusConfig(Section):
         own = [side for side, text in self.monolingual.texts.items() if text.translate_with is None]
         if own and self.languages[::-1] not in self.languages_of("train"):
             yield "monolingual: train lacks the reverse direction, which it adds to corpora without a tag; remove `tag`"
+
+    @property
+    def weights(self) -> list[float]:
+        """Times per epoch of each source of `train`; a reverse direction that only translates texts counts half."""
+        is_one_way = self.monolingual is not None
+        directions = zip(self.train, self.languages_of("train"), strict=True)
+        return [
+            (source.weight or 1.0) * (_REVERSE_WEIGHT if is_one_way and languages != self.languages else 1.0)
+            for source, languages in directions
+        ]
 
     @property
     def synthetic_directions(self) -> dict[str, tuple[str, str]]:

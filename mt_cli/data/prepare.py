@@ -175,8 +175,7 @@ def corpus_pairs(
     if synthetic is not None:
         parts = [synthetic.pairs[side] for side in data.monolingual]
         num_real = pairs_per_epoch(data, config)
-        sizes = {side: len(lines) for side, lines in data.monolingual.items() if len(synthetic.pairs[side])}
-        shares = synthetic_shares(num_real, sizes)
+        shares = synthetic_shares(num_real, {side: len(pairs) for side, pairs in synthetic.pairs.items()})
         times = [(1 - sum(shares.values())) * repeats for repeats in times]
         times += [
             num_real * shares.get(side, 0) / max(1, len(part))
@@ -226,7 +225,7 @@ def times_per_epoch(data: Data, config: Config) -> list[float]:
     """Number of times per epoch that a pair is seen, by training corpus."""
     if config.corpus.temperature is not None:
         return _times_by_temperature(data.statistics["train"].num_pairs, config)
-    return [source.weight or 1.0 for source in config.corpus.train]
+    return config.corpus.weights
 
 
 def _times_by_temperature(part_sizes: Sequence[int], config: Config) -> list[float]:

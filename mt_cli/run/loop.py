@@ -167,6 +167,8 @@ class TrainingLoop:
             return
         with setup.averaged() as model:
             state.round, parts = rounds.make(state, num_steps, model, self._is_stopped)
+        if not parts:
+            return
         position = state.position
         per_epoch = rounds.steps_per_epoch * self._config.micro_batches_per_step * position.num_processes
         num_batches = position.pool * per_epoch // (setup.pairs.num_pools or 1) + position.num_batches

@@ -26,6 +26,8 @@ _COST_OF_GREEDY, _COST_OF_SEARCH = 4.0, 8.0
 _MIN_VALIDATIONS = 4
 SHARE_OF_ROUNDS = 0.2
 """Time for translating text of one language in rounds, by the time of the updates until the next round."""
+FIRST_ROUND = 0.4
+"""Share of the updates of a run before the first round, if their number is known."""
 COST_OF_SAMPLING = 1.5
 """Time to translate a line by sampling, by the time of an update per pair with targets of the same length: 1.1 to 1.5
 in CPU time, with the recipe of `mt init` for 6,000 pairs of Spanish and Aymara, in blocks of 512 lines."""

@@ -33,8 +33,10 @@ SLOW_CASE = {
 
 
 @pytest.fixture
-def train(mt, tiny_tree, corpus, tmp_path):
-    """Runs `mt train` with text in the target language, in 20 steps with a validation every five."""
+def train(mt, tiny_tree, corpus, tmp_path, monkeypatch):
+    """Runs `mt train` with text in the target language, in 20 steps with a validation every five, and early rounds."""
+    monkeypatch.setattr(rounds, "_LEAST_ROUND_TRIP", 0.0)
+    monkeypatch.setattr(rounds, "FIRST_ROUND", 0.0)
     lines = (corpus / "train.xx").read_text(encoding="utf-8").splitlines()[:LINES]
     write_lines(tmp_path / "mono.xx", [f"{line[:-1]} {line}" for line in lines])
     tiny_tree["corpus"] |= {"monolingual": {"target": {"file": "mono.xx"}}, "valid": {"fraction": 0.05, "seed": 44}}
@@ -113,6 +115,16 @@ def test_a_line_is_always_the_target_and_all_are_counted(begin, tmp_path):
     for path in (run / "rounds").glob("*.json"):
         part = json.loads(path.read_bytes())
         assert part["num_lines"] == part["num_kept"] + sum(part["dropped"].values())
+
+
+def test_rounds_begin_late_and_with_a_model_that_can_translate(train, monkeypatch, tmp_path):
+    monkeypatch.setattr(rounds, "FIRST_ROUND", 0.4)
+    assert train("late")[0] == 0
+    assert [row["step"] for row in rows_of(tmp_path / "runs/late") if "synthetic/round" in row] == [11, 16]
+    monkeypatch.setattr(rounds, "_LEAST_ROUND_TRIP", 101.0)
+    status, _, err = train("poor")
+    assert status == 0 and err.count("no round: lines of mono.xx, translated and translated back, have chrF") == 2, err
+    assert not [row for row in rows_of(tmp_path / "runs/poor") if "synthetic/round" in row]
 
 
 class TwoInOne(Group):

@@ -44,6 +44,7 @@ def test_training_resumes_from_every_crash_point(forked, config, assert_same_run
     assert forked(*command, "--set", "name=whole")[0] == 0
     runs, number = tmp_path / "runs", 0
     cache = runs / ".cache"
+    assert [*(runs / "whole/rounds").glob("*.arrow")]
     for number in crashes(forked, *command):
         status, _, err = forked(*command)
         assert status == 0, f"crash point {number}: {err}"
