@@ -19,6 +19,7 @@ from mt_cli.evaluation.evaluate import Baseline, SplitScores, compare, evaluate,
 from mt_cli.evaluation.evaluation_set import EvaluationSet, read_split
 from mt_cli.evaluation.results import read_report
 from mt_cli.evaluation.scores import Score, Scorer, score_directions, scorer_of
+from mt_cli.evaluation.term_scores import TermScores
 from mt_cli.runtime.console import say
 from mt_cli.runtime.files import real_path
 from mt_cli.translation.stream import UnknownWords
@@ -85,6 +86,8 @@ def evaluate_system(
         else:
             baseline = _read_translations(against, len(pairs), skipped)
         scores.against = compare(str(against), scorer, hypotheses, baseline, references, languages)
+        if terms := system.search.get("terms"):
+            scores.against.terms = TermScores.of(terms, pairs, baseline)
     written = system.hypotheses_path(test_set)
     if written is not None and against is not None and real_path(against) == real_path(written):
         say(f"note: the new translations are not kept, because {written} is the baseline")

@@ -93,7 +93,7 @@ def _translations(
 ) -> list[dict[str, Any]]:
     is_text = body.format == "text"
     options = {"num_best": 1 + body.alternatives, "with_details": body.details} if is_text else {}
-    job = service.job(route, ticket, **options)
+    job = service.job(route, ticket, body.term_pairs, **options)
     items = translations(job, texts, ticket)
     split = [item for item in items if isinstance(item, TextTranslation)]
     if not is_text:
@@ -149,6 +149,7 @@ def _translation(source: str, draft: Draft, marks: InlineMarks) -> dict[str, Any
         "score": _rounded(item.score) if item else None,
         "lost_spans": lost_spans(source, draft, marks),
         "reordered_spans": list(item.reordered_spans) if item else [],
+        "terms": [use._asdict() for use in item.term_uses] if item else [],
     }
     return described | (_details(source, draft.text, item) if item and item.details else {})
 
