@@ -16,14 +16,18 @@ from mt_cli.serving.models import Direction, Models
 def read_glossaries(paths: Sequence[Path], models: Models) -> Mapping[Direction, Glossary]:
     """Glossary of each direction of the models, with the codes of their runs, from the files that have its languages.
 
-    Raises InputError if a file has no direction, or does not name its languages and there are several directions.
+    Raises InputError if a file has no direction, or does not name its languages and there are several directions, or
+    no model takes terms.
     """
-    directions = list(dict.fromkeys(pair for model in models.models for pair in model.directions))
+    takers = [model for model in models.models if model.translator.takes_terms]
+    directions = list(dict.fromkeys(pair for model in takers for pair in model.directions))
+    if paths and not directions:
+        raise InputError("--terms: no model has learned to use terms; train one with corpus.terms: true")
     by_direction: dict[Direction, list[Path]] = {}
     for path in paths:
         of_file = [pair for pair in directions if _has(path, pair)] if len(directions) > 1 else directions
         if not of_file:
-            raise InputError(f"{path}: its first row names the languages of no direction of this server; name two")
+            raise InputError(f"{path}: does not name two languages of a direction of this server in its first row")
         for pair in of_file:
             by_direction.setdefault(pair, []).append(path)
     return {pair: Glossary.read(of_pair, pair) for pair, of_pair in by_direction.items()}

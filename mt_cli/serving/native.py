@@ -53,6 +53,7 @@ def _description(service: Service, model: ServedModel) -> dict[str, Any]:
         "name": model.name,
         "engine": model.source.engine,
         "directions": [direction._asdict() for direction in directions],
+        "terms": model.translator.takes_terms,
         "updated_at": model.updated_at.isoformat(timespec="seconds").replace("+00:00", "Z"),
         "scores": [_score(service, part) for part in model.scores],
     }

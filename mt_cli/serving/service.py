@@ -178,7 +178,7 @@ class Service:
                 choice.model,
                 {**self.search, "tag": tag_of_direction(choice.model.translator.tagging, choice.direction)},
             )
-            glossary = self.glossaries.get(choice.direction)
+            glossary = self.glossaries.get(choice.direction) if model.translator.takes_terms else None
             if terms or glossary:
                 search["terms"] = Glossary.of(terms, glossary) if terms else glossary
             translator = model.translator.with_engine(BatchedEngine(model.translator.engine, self.scheduler, ticket))

@@ -159,6 +159,11 @@ class Translator:
         return self.tokenizers[1]
 
     @property
+    def takes_terms(self) -> bool:
+        """True if the model has learned to follow a glossary or, with protected spans, to copy its terms."""
+        return self.source_tokenizer.has_term_marks or bool(self.source_tokenizer.reserved_ids)
+
+    @property
     def tags(self) -> tuple[str, ...]:
         """Tags that a sentence may begin with."""
         return self.tagging.tags

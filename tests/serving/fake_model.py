@@ -43,6 +43,7 @@ class KnownSentences:
     tagging: Tagging
     languages: tuple[str, str]
     engine: object = None
+    takes_terms: bool = False
     protection: object = field(default=UNPROTECTED)
 
     def with_engine(self, engine):
