@@ -3,42 +3,17 @@
 import json
 
 import pytest
-from fake_model import KnownSentences, known_models
+from fake_model import obeying_models
 from serving_server import running
 
-from mt_cli.config.tags import Tagging
-from mt_cli.decoding.search import Hypothesis
 from mt_cli.errors import InputError
 from mt_cli.serving.glossaries import read_glossaries
-from mt_cli.serving.models import Direction, Models, ServedModel, Source
 from mt_cli.serving.service import Service
-from mt_cli.translation.lines import Segment, TextHypothesis, Translation
-
-
-class Obeying(KnownSentences):
-    """Writes the translations of terms, except of those that begin with an `x`, and nothing else."""
-
-    def translate_fully(self, sentences, num_best=1, terms=None, **search):
-        items = []
-        for text in sentences:
-            found = terms.find(text) if terms else []
-            written = " ".join(row.term.targets[0] for row in found if not row.term.source.startswith("x")) or text
-            hypothesis = TextHypothesis(written, Hypothesis([], -1.0))
-            items.append(
-                Translation(text, text, [Segment(text, [1], None, 0, "", [hypothesis], terms=found)], False, text)
-            )
-        return items
-
-
-def served(*directions, takes_terms=True):
-    translator = Obeying(Tagging(()), directions[0], takes_terms=takes_terms)
-    pairs = tuple(Direction(*pair) for pair in directions)
-    return Models((ServedModel("m", Source("m"), translator, pairs, (), known_models().models[0].updated_at),))
 
 
 def test_terms_of_a_request_go_before_those_of_the_server_and_are_named(tmp_path):
     (tmp_path / "a.csv").write_text("drum;Trommel\nnut;Mutter\nxyz;fehlt\n", encoding="utf-8")
-    models = served(("en", "de"))
+    models = obeying_models(("en", "de"))
     with running(Service(models, glossaries=read_glossaries([tmp_path / "a.csv"], models))) as server:
         body = {"text": "drum nut xyz", "terms": {"drum": "Fass", "brake": ["Bremse", "Hemmung"]}}
         (sentence,) = server.json("/v1/translate", body)["translations"][0]["sentences"]
@@ -60,7 +35,7 @@ def as_json(body):
 
 
 def test_a_server_uses_each_glossary_in_the_directions_of_its_languages(tmp_path):
-    models = served(("en", "de"), ("de", "en"), ("en", "fr"))
+    models = obeying_models(("en", "de"), ("de", "en"), ("en", "fr"))
     (tmp_path / "both.csv").write_text("English,German\ndrum,Trommel\n", encoding="utf-8")
     (tmp_path / "fr.po").write_text('msgid "drum"\nmsgstr "tambour"\n', encoding="utf-8")
     (tmp_path / "none.tsv").write_text("drum\tTrommel\n", encoding="utf-8")
@@ -73,11 +48,11 @@ def test_a_server_uses_each_glossary_in_the_directions_of_its_languages(tmp_path
     with pytest.raises(InputError, match=r"none\.tsv"):
         read_glossaries([tmp_path / "none.tsv"], models)
     with pytest.raises(InputError, match=r"corpus\.terms"):
-        read_glossaries([tmp_path / "both.csv"], served(("en", "de"), takes_terms=False))
+        read_glossaries([tmp_path / "both.csv"], obeying_models(("en", "de"), takes_terms=False))
 
 
 def test_terms_by_way_of_a_third_language_are_refused():
-    with running(Service(served(("fr", "en"), ("en", "de")))) as server:
+    with running(Service(obeying_models(("fr", "en"), ("en", "de")))) as server:
         body = {"text": "tambour", "source": "fr", "target": "de", "terms": {"tambour": "Trommel"}}
         status, _, answer = server.ask("/v1/translate", *as_json(body))
         assert status == 400 and "third language" in answer["error"]
