@@ -239,7 +239,7 @@ def _read(path: Path, languages: Languages) -> tuple[dict[tuple[str, ...], Term]
     counts = [f"{number:,} {reason}" for reason, number in left_out.items()]
     if damaged:
         lines = f"line{'s' * (len(damaged) > 1)} {listed(damaged, _MOST_NAMED)}"
-        counts.append(f"{len(damaged):,} with missing cells, or more than the others ({lines})")
+        counts.append(f"{len(damaged):,} with more cells than the others ({lines})")
     tail = f"; rows left out: {', '.join(counts)}" if counts else ""
     if not terms:
         raise InputError(f"{path}: has no term with a translation{tail}")

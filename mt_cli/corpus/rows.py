@@ -57,7 +57,7 @@ class ReadReport:
     quoted: str = ""
     """First table whose quotation marks are those of a spreadsheet."""
     damaged_rows: list[int] | None = None
-    """Numbers of the rows of a table that are left out, because cells are missing or too many; None: they raise."""
+    """Numbers of the rows of a table that are left out, because they have too many cells; None: they raise."""
     _num_codes: int = 0
     _first_code: str = ""
 

@@ -36,7 +36,7 @@ def tbx(version_3, rows=TERMS):
 
 FILES = {
     "a.csv": spreadsheet(",", [("en", "de")]),
-    "semicolons.csv": "\ufeff" + spreadsheet(";", [("English", "German", "Note")], [(*row, "x") for row in TERMS]),
+    "semicolons.csv": "\ufeff" + spreadsheet(";", [("English", "German", "Note")], [(*TERMS[0], "x"), *TERMS[1:]]),
     "sep.csv": "sep=;\r\n" + spreadsheet(";", [("de", "en")], [row[::-1] for row in TERMS]),
     "deepl.csv": spreadsheet(",", [], [(*row, "en", "de") for row in TERMS]),
     "a.tsv": spreadsheet("\t", [("source", "target")]),

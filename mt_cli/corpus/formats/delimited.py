@@ -104,7 +104,8 @@ def read_table(
 ) -> Iterator[Row]:
     """Pairs in two columns of records; a blank record is a blank pair.
 
-    A record with too many or too few cells is added to `report.damaged_rows`, or raises CorpusError if that is None.
+    A record with too many or too few cells raises CorpusError. With `report.damaged_rows`, it is added there if it has
+    too many, and otherwise filled with empty cells.
     """
     for number, first in records:
         if _width(first):
@@ -119,6 +120,7 @@ def read_table(
     rows = [cells for _, cells in examined[: 1 if has_header else None] if _width(cells)]
     most = Counter(map(len, rows)).most_common(1)[0][0]
     fewest = max(_width(cells) for cells in rows if len(cells) == most)
+    is_lenient = report.damaged_rows is not None
     if most <= max(source, target):
         problem = f"found {most} column{'s' * (most != 1)}"
         raise CorpusError(f"{where}: {problem}; each line needs a source, a {separator} and a target{hint}")
@@ -126,7 +128,7 @@ def read_table(
         width = _width(cells)
         if width == 0:
             yield number, "", ""
-        elif fewest <= len(cells) <= most or width <= fewest < len(cells):
+        elif fewest <= len(cells) <= most or width <= fewest < len(cells) or (is_lenient and width <= most):
             padded = [*cells, *[""] * (most - len(cells))]  # Empty cells at the end may be missing.
             yield number, padded[source], padded[target]
         elif report.damaged_rows is not None:
