@@ -1,5 +1,6 @@
 """Laws of terms: their marks in texts and tokens, the lexicon of a training text, training pairs, and translations."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -12,6 +13,7 @@ from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import DecodingConfig, TokenizerConfig
 from mt_cli.config.tags import Tagging
 from mt_cli.corpus.glossary import Glossary
+from mt_cli.corpus.protected_text import RESERVED, UNPROTECTED, Protection
 from mt_cli.corpus.term_marks import TERM_MARKS, annotated, places_without_marks, without_marks
 from mt_cli.corpus.word_forms import WORD, words_in
 from mt_cli.data.batches import MixedPairs
@@ -204,10 +206,11 @@ class Copier:
 GLOSSARY = Glossary.of([("brake drum", "Trommel"), ("new", "neue")])
 
 
-def copied(tokenizer, text="The brake drum is new.", tags=(), max_tokens=99, **options):
+def copied(tokenizer, text="The brake drum is new.", tags=(), max_tokens=99, protection=UNPROTECTED):
     engine = Copier(tokenizer)
     translator = Translator(engine, (tokenizer, tokenizer), DecodingConfig(), max_tokens, Tagging(tags))
-    (item,) = translator.translate_fully([text], terms=GLOSSARY, with_details=True, **options)
+    translator = replace(translator, protection=protection)
+    (item,) = translator.translate_fully([text], terms=GLOSSARY, with_details=True, keeps_marks=False)
     return item, engine.read
 
 
@@ -230,6 +233,17 @@ def test_a_text_that_would_be_too_long_has_no_annotation(tokenizer):
     item, read = copied(tokenizer, max_tokens=len(ids))
     assert read == [ids] and item.text == "The brake drum is new."
     assert [use.status for use in item.term_uses] == ["missing", "missing"]
+
+
+def test_a_model_with_protected_spans_alone_writes_terms_as_they_are():
+    config = TokenizerConfig(algorithm="bpe", vocab_size=420, shared=True)
+    tokenizer = train_tokenizer(TEXTS * 9, config, ["<2de>"], "".join(RESERVED))
+    line = "<2de> The {a} brake drum, {b} is new."
+    item, _ = copied(tokenizer, line, ["<2de>"], protection=Protection(("braces",)))
+    assert item.text.endswith("The {a} Trommel, {b} is neue.")
+    assert [use.status for use in item.term_uses] == ["used", "used"]
+    assert {(3, 3), (5, 4), (7, 6)} <= {*item.details.word_alignment}
+    assert "".join(item.details.source_tokens).replace("▁", " ") == line
 
 
 def test_a_model_without_marks_refuses_terms():
