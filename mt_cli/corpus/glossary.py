@@ -217,8 +217,11 @@ def _places(target: Sequence[str], words: Sequence[str | None], status: str) -> 
 
 
 def _is_of(word: str, target: str) -> bool:
-    """True if a word of a translation is a form of a target, also with endings longer than it."""
-    return are_forms(word, target) or (len(target) >= SHORTEST_BEGINNING and word.startswith(target))
+    """True if a word of a translation is a form of a target, also one with a long ending, or `case` of `casa`."""
+    if are_forms(word, target):
+        return True
+    beginning = target[:-1] if len(word) == len(target) == SHORTEST_BEGINNING else target
+    return len(target) >= SHORTEST_BEGINNING and word.startswith(beginning)
 
 
 def _read(path: Path, languages: Languages) -> tuple[dict[tuple[str, ...], Term], list[str]]:

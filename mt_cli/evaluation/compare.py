@@ -134,10 +134,11 @@ def _translate(
 ) -> list[str]:
     """Translate with a baseline run; `languages` has the direction of each source.
 
-    A source keeps its tag if the baseline knows it, too. Raises InputError if the baseline does not translate in a
-    direction.
+    A source keeps its tag if the baseline knows it, too; terms are left out if the baseline does not take any. Raises
+    InputError if the baseline does not translate in a direction.
     """
     has_targets = bool(baseline.tagging.targets)
+    search = {key: value for key, value in system.search.items() if key != "terms" or baseline.takes_terms}
     unknown_tags = [tag for tag in system.translator.tags if tag not in baseline.tags]
     translations = [""] * len(sources)
     for direction in dict.fromkeys(languages):
@@ -150,7 +151,7 @@ def _translate(
         texts = [untagged(sources[row], unknown_tags) for row in rows]
         try:
             tag = baseline.target_tag(direction[1]) if has_targets else None
-            translated = baseline.translate(texts, **{**system.search, "tag": tag})
+            translated = baseline.translate(texts, **{**search, "tag": tag})
         except InputError as error:
             raise InputError(f"--against {path}: {error}; --to compares one direction of this run") from None
         for row, text in zip(rows, translated, strict=True):

@@ -145,6 +145,7 @@ def test_terms_of_a_request_go_before_those_of_the_server():
         ("Bremstrommel", "Die Trommel der Bremse.", "missing"),
         ("sistema de archivos", "los sistemas de archivos", "inflected"),
         ("Rad", "Das Rat.", "missing"),
+        ("casa", "le case", "inflected"),
         ("utaski", "utaskinakapaxa", "inflected"),
         ("刹车鼓", "这个刹车鼓。", "used"),
         ("刹车鼓", "鼓刹车。", "missing"),
