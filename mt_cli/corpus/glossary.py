@@ -6,8 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
+from operator import itemgetter
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import regex
 
@@ -32,7 +34,8 @@ _LONGEST_ABBREVIATION, _FEWEST_LETTERS = 5, 3
 _ALTERNATIVES = "|"
 """Separates several translations in a cell."""
 _TABLES = (".csv", ".tsv")
-_MOST_NAMED = 3
+_MOST_NAMED, _MOST_FORMS = 3, 20
+_Node = dict[str | None, Any]
 
 
 class Term(NamedTuple):
@@ -113,18 +116,20 @@ class Glossary:
         return fingerprint([term[:2] for term in self.terms], self.base and self.base.digest)
 
     @cached_property
-    def _by_words(self) -> dict[tuple[str, ...], Term]:
-        return {tuple(words_in(term.source)): term for term in self.terms}
-
-    @cached_property
-    def _beginnings(self) -> set[tuple[str, ...]]:
-        """First words of the terms, of every number."""
-        return {words[:number] for words in self._by_words for number in range(len(words) + 1)}
+    def _trie(self) -> _Node:
+        """Terms by their words: each word leads to the words that may follow it, and no word to the term that ends."""
+        root: _Node = {}
+        for term in self.terms:
+            node = root
+            for word in words_in(term.source):
+                node = node.setdefault(word, {})
+            node[None] = term
+        return root
 
     @cached_property
     def _words_by_stem(self) -> dict[str, list[str]]:
         by_stem = defaultdict[str, list[str]](list)
-        for word in dict.fromkeys(word for words in self._by_words for word in words):
+        for word in dict.fromkeys(word for term in self.terms for word in words_in(term.source)):
             for stem in stems(word):
                 by_stem[stem].append(word)
         return dict(by_stem)
@@ -146,41 +151,37 @@ class Glossary:
         while index < len(matches):
             end, term = self._longest(forms, index)
             start, stop = matches[index].start(), matches[max(index, end - 1)].end()
-            if term is None or (self._is_abbreviation(term) and not text.startswith(term.source, start)):
+            is_abbreviation = term is not None and self._has_abbreviations and _is_abbreviation(term.source)
+            if term is None or (is_abbreviation and not text.startswith(term.source, start)):
                 index += 1
-                continue
-            terms.append(FoundTerm(start, stop, term))
-            index = end
+            else:
+                terms.append(FoundTerm(start, stop, term))
+                index = end
         others = self.base.find(text) if self.base else []
         free = [other for other in others if all(other.end <= term.start or term.end <= other.start for term in terms)]
         return sorted([*terms, *free], key=lambda term: term.start)
 
-    def _is_abbreviation(self, term: Term) -> bool:
-        return self._has_abbreviations and _is_abbreviation(term.source)
-
     def _forms_of(self, word: str) -> dict[str, bool]:
-        """Folded words of the glossary of which a word may be a form, and True for itself."""
+        """Folded words of the glossary of which a word may be a form, the nearest ones, and True for itself."""
         plain, plural = folded(word), _PLURAL_OF_ABBREVIATION.fullmatch(word)
-        words = [other for stem in stems(plain) for other in self._words_by_stem.get(stem, ())]
-        forms = {other: False for other in words if are_forms(plain, other)}
+        words = (other for stem in stems(plain) for other in self._words_by_stem.get(stem, ()))
+        forms = dict.fromkeys(islice((other for other in words if are_forms(plain, other)), _MOST_FORMS), False)
         return forms | ({folded(plural[1]): False} if plural else {}) | {plain: True}
 
     def _longest(self, forms: Sequence[dict[str, bool]], start: int) -> tuple[int, Term | None]:
         """End and longest term from a word on; of several of one length, the one with the most words as they are."""
-        end, longest = start, None
-        states: dict[tuple[str, ...], int] = {(): 0}
+        end, longest, states = start, None, [(0, self._trie)]
         for index in range(start, len(forms)):
-            states = {
-                (*state, word): number + is_same
-                for state, number in states.items()
+            states = [
+                (number + is_same, node[word])
+                for number, node in states
                 for word, is_same in forms[index].items()
-                if (*state, word) in self._beginnings
-            }
+                if word in node
+            ]
             if not states:
                 break
-            complete = {words: number for words, number in states.items() if words in self._by_words}
-            if complete:
-                end, longest = index + 1, self._by_words[max(complete, key=lambda words: complete[words])]
+            if complete := [(number, node[None]) for number, node in states if None in node]:
+                end, longest = index + 1, max(complete, key=itemgetter(0))[1]
         return end, longest
 
 
