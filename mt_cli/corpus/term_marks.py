@@ -11,30 +11,40 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from mt_cli.corpus.languages import SPACELESS
 
 _BEGIN, TERM_SEPARATOR, TERM_END = "\U0010ff20", "\U0010ff21", "\U0010ff22"
 TERM_MARKS = _BEGIN + TERM_SEPARATOR + TERM_END
 """Marks before the words of a term, before its translation, and after it. They are for private use, as `RESERVED`."""
-_ANNOTATION = re.compile(rf"\A{_BEGIN} |{_BEGIN}|{TERM_SEPARATOR}[^{TERM_END}]*+{TERM_END}")
 _ANY_MARK = re.compile(f"[{TERM_MARKS}]")
 _SPACELESS = re.compile(f"[{SPACELESS}]")
 
-Annotation = tuple[int, int, str]
-"""Start and end of a term in a text, and its translation."""
+
+class AnnotatedText(NamedTuple):
+    """A text with annotated terms."""
+
+    text: str
+    places: list[int]
+    """For each place of `text`, the place in the text before; what was added has that of a character of its term."""
 
 
-def annotated(text: str, terms: Sequence[Annotation]) -> str:
-    """Annotate terms, which do not overlap and are in order, in a text without marks that begins with no space."""
-    parts, place = [], 0
+def annotated(text: str, terms: Sequence[tuple[int, int, str]]) -> AnnotatedText:
+    """Annotate terms in a text that has no marks and begins with no space.
+
+    A term is its start, its end and its translation. Terms do not overlap, and are in order.
+    """
+    parts, places, last = list[str](), list[int](), 0
     for start, end, target in terms:
-        first = start - (text[start - 1 : start] == " ") if start else 0
+        first = start - (text[:start][-1:] == " ")
         begin = _BEGIN + _space_before(text) if start == 0 else _BEGIN
-        target = without_single_marks(target)
-        parts += [text[place:first], begin, text[first:end], TERM_SEPARATOR, _space_before(target), target, TERM_END]
-        place = end
-    return "".join([*parts, text[place:]])
+        target = without_term_marks(target)
+        translation = TERM_SEPARATOR + _space_before(target) + target + TERM_END
+        parts += [text[last:first], begin, text[first:end], translation]
+        places += [*range(last, first), *[first] * len(begin), *range(first, end), *[end - 1] * len(translation)]
+        last = end
+    return AnnotatedText("".join([*parts, text[last:]]), [*places, *range(last, len(text) + 1)])
 
 
 def _space_before(text: str) -> str:
@@ -42,27 +52,6 @@ def _space_before(text: str) -> str:
     return "" if _SPACELESS.match(text) else " "
 
 
-def without_marks(text: str) -> str:
-    """Text before its terms were annotated."""
-    return _ANNOTATION.sub("", text)
-
-
-def without_single_marks(text: str) -> str:
-    """Text without the characters that stand for marks, whatever is between them."""
+def without_term_marks(text: str) -> str:
+    """Text without the characters of the marks."""
     return _ANY_MARK.sub("", text)
-
-
-def places_without_marks(text: str) -> list[int]:
-    """For each place of an annotated text, the place in the text before.
-
-    The marks and the translation of a term have the place of a character of the term.
-    """
-    places, plain = list[int](), 0
-    last_end = 0
-    for match in _ANNOTATION.finditer(text):
-        places += range(plain, plain + match.start() - last_end)
-        plain += match.start() - last_end
-        is_begin = match[0].startswith(_BEGIN)
-        places += [plain if is_begin else max(0, plain - 1)] * len(match[0])
-        last_end = match.end()
-    return [*places, *range(plain, plain + len(text) - last_end + 1)]

@@ -57,7 +57,7 @@ def with_terms(pair: Pair, lexicon: Lexicon, random: np.random.Generator) -> Pai
             gaps = ["", *(pair[1][end:start] for (_, end), (start, _) in pairwise(spans))]
             translation = "".join(gap + base for gap, base in zip(gaps, bases.values(), strict=True))
         annotations.append((sides[0][words.start].start(), sides[0][words[-1]].end(), translation))
-    return annotated(pair[0], sorted(annotations)), target
+    return annotated(pair[0], sorted(annotations)).text, target
 
 
 def _links(source: _Words, target: _Words, lexicon: Lexicon) -> dict[int, _Link]:

@@ -11,7 +11,7 @@ import torch
 from mt_cli.corpus.glossary import FoundTerm, Glossary
 from mt_cli.corpus.protected_text import RESERVED, ProtectedText
 from mt_cli.corpus.rows import untagged
-from mt_cli.corpus.term_marks import annotated, places_without_marks, without_single_marks
+from mt_cli.corpus.term_marks import annotated, without_term_marks
 from mt_cli.decoding.engine import ForcedDecoding
 from mt_cli.errors import InputError
 from mt_cli.tokenizer.tokenizer import Tokenizer
@@ -30,7 +30,7 @@ def with_terms(
         raise InputError("terms: this model has not learned to use them; train one with corpus.terms: true")
     segments = [segment for line in lines for segment in line.searched]
     bodies = [untagged(segment.text, tags) for segment in segments]
-    terms = [glossary.find(body) if body == without_single_marks(body) else [] for body in bodies]
+    terms = [glossary.find(body) if body == without_term_marks(body) else [] for body in bodies]
     rows = [row for row, of_segment in enumerate(terms) if of_segment]
     change = _annotated if tokenizer.has_term_marks else _forced
     changed = [change(segments[row], bodies[row], terms[row]) for row in rows]
@@ -45,17 +45,15 @@ def with_terms(
 
 
 def _annotated(segment: Segment, body: str, terms: Sequence[FoundTerm]) -> Segment:
-    marked, shift = (
-        annotated(body, [(start, end, term.targets[0]) for start, end, term in terms]),
-        _shift(segment, body),
-    )
-    places = [*range(shift), *(shift + place for place in places_without_marks(marked))]
-    return replace(segment, terms=terms, input=segment.text[:shift] + marked, places=places)
+    text, places = annotated(body, [(start, end, term.targets[0]) for start, end, term in terms])
+    shift = len(segment.text) - len(body)
+    places = [*range(shift), *(shift + place for place in places)]
+    return replace(segment, terms=terms, input=segment.text[:shift] + text, places=places)
 
 
 def _forced(segment: Segment, body: str, terms: Sequence[FoundTerm]) -> Segment:
     """Segment whose terms are reserved characters that stand for their translations, as far as there are characters."""
-    text, shift, protected = segment.text, _shift(segment, body), segment.protected
+    text, shift, protected = segment.text, len(segment.text) - len(body), segment.protected
     places = [place for place, character in enumerate(text) if character in RESERVED] if protected.contents else []
     contents = dict(zip(places, protected.contents, strict=True))
     parts, new_places, place = list[str](), list[int](), 0
@@ -69,10 +67,6 @@ def _forced(segment: Segment, body: str, terms: Sequence[FoundTerm]) -> Segment:
     forced = ProtectedText(new_text, tuple(contents[place] for place in sorted(contents)))
     places = [*new_places, *range(place, len(text) + 1)]
     return replace(segment, terms=terms, input=new_text, places=places, protected=forced)
-
-
-def _shift(segment: Segment, body: str) -> int:
-    return len(segment.text) - len(body)
 
 
 def with_own_tokens(forced: ForcedDecoding, segment: Segment) -> ForcedDecoding:
