@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from mt_cli.advice import notes
 from mt_cli.advice.problems import Finding, shorten
+from mt_cli.advice.terms import notes_on_terms
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cleaning import HELD_OUT, STATUS_CODES, STATUS_NAMES
+from mt_cli.corpus.glossary import Glossary
 from mt_cli.corpus.sources import places_in
 from mt_cli.data.encode import SIDES, SideStatistics
 from mt_cli.data.prepare import Data, notes_on_tags, notes_on_words
@@ -22,7 +24,9 @@ from mt_cli.errors import InputError
 _FILTERS = STATUS_NAMES[HELD_OUT + 1 :]
 
 
-def examine(data: Data, config: Config, problems: Sequence[Finding]) -> dict[str, Any]:
+def examine(
+    data: Data, config: Config, problems: Sequence[Finding], glossary: Glossary | None = None
+) -> dict[str, Any]:
     """Report of `mt data check` as plain values."""
     rows = report_on_data(data, config)
     return {
@@ -40,6 +44,7 @@ def examine(data: Data, config: Config, problems: Sequence[Finding]) -> dict[str
             *notes.notes_on_unknown_tokens(data, config),
             *notes.notes_on_texts(data, config),
             *notes.notes_on_spans(data, config),
+            *(notes_on_terms(data, config, glossary) if glossary else ()),
             *(problem.message for problem in problems if problem.is_note),
         ],
         "problems": [asdict(problem) for problem in problems if not problem.is_note],

@@ -13,7 +13,7 @@ import torch
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.loading import parse_config
-from mt_cli.config.sections import Config, TokenizerConfig
+from mt_cli.config.sections import Config
 from mt_cli.config.tags import direction_of
 from mt_cli.config.writing import on_one_line
 from mt_cli.corpus.cache import Cache
@@ -24,6 +24,7 @@ from mt_cli.model.transformer import Transformer
 from mt_cli.runtime.files import real_path
 from mt_cli.tokenizer.spacing import untrained_backend
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
+from mt_cli.tokenizer.training import reserved_characters
 from mt_cli.tokenizer.vocabulary_extension import extended_pair, old_ids_of_entries
 
 _MAY_DIFFER: Mapping[str, frozenset[str]] = {
@@ -92,10 +93,15 @@ def adopt(
             f"corpus.protect: {parent_path} has no entries for protected spans in its vocabulary; remove this option "
             "and protect_patterns, or train a new model"
         )
+    if config.corpus.terms and not all(tokenizer.has_term_marks for tokenizer in tokenizers):
+        raise ConfigError(
+            f"corpus.terms: {parent_path} has no entries for the marks of terms in its vocabulary; remove this option, "
+            "or train a new model"
+        )
     spellings = [(of.tokenizer.clean, *of.tokenizer.changes_of_spelling) for of in (config, run.config)]
     if spellings[0] != spellings[1]:
         tags = config.corpus.tags if is_kept else run.config.corpus.tags
-        tokenizers = _with_spelling(tokenizers, config.tokenizer, tags)
+        tokenizers = _with_spelling(tokenizers, config, tags)
     if is_kept:
         return config, tokenizers, ParentRun(parent_path, run, ([], []))
     pairs = tokenizer_pairs(read(config, cache, stream_rows), config)
@@ -127,9 +133,11 @@ def _check_tags(config: Config, run: TrainedRun, path: Path) -> None:
         )
 
 
-def _with_spelling(pair: TokenizerPair, config: TokenizerConfig, tags: Sequence[str]) -> TokenizerPair:
+def _with_spelling(pair: TokenizerPair, config: Config, tags: Sequence[str]) -> TokenizerPair:
     """Tokenizers with the same entries that normalize text as a config says; not for SentencePiece models."""
-    normalizer = json.loads(untrained_backend(config)[0].to_str())["normalizer"]
+    normalizer = json.loads(
+        untrained_backend(config.tokenizer, reserved=reserved_characters(config.corpus))[0].to_str()
+    )["normalizer"]
 
     def changed(tokenizer: Tokenizer, tags: Sequence[str]) -> Tokenizer:
         state = json.loads(tokenizer.to_json()) | {"normalizer": normalizer}
@@ -157,8 +165,8 @@ def inherited(config: Config, previous: Config, origin: str) -> Config:
             if key not in may_differ and value != before[key]:
                 problems.append(f"{section}.{key}: is {on_one_line(before[key])} there, not {on_one_line(value)}")
         tree[section] = before | options
-    for key in ("protect", "protect_patterns"):
-        tree["corpus"].setdefault(key, list(getattr(previous.corpus, key)))
+    for key in ("protect", "protect_patterns", "terms"):
+        tree["corpus"].setdefault(key, previous.corpus.model_dump(mode="json")[key])
     if problems:
         raise ConfigError("\n  ".join([f"{origin}:", *problems]) + "\nRemove these options, or train a new model.")
     return parse_config(tree, origin)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from mt_cli.cli import options
-from mt_cli.cli.options import OUTPUT, RUNS, load_config, option
+from mt_cli.cli.options import OUTPUT, RUNS, load_config, option, read_terms
 from mt_cli.cli.streams import show
 from mt_cli.errors import InputError
 from mt_cli.runtime.console import say, say_next
@@ -36,6 +36,7 @@ def _prepared(loaded: Config) -> tuple[Config, Data, Cache]:
 def data_check(
     config: options.ConfigOption,
     overrides: options.SetCorpusOption = None,
+    terms: options.TermsOption = None,
     as_json: options.JsonOption = False,
     clean: Annotated[
         Path | None,
@@ -47,6 +48,7 @@ def data_check(
 
     The exit status is 2 if lines have slipped, sides are swapped, a language is wrong or text is processed already.
     With --write-clean, slipped lines are moved beside their partners, and the exit status is that of the new text.
+    With --terms, notes name pairs that contradict a glossary.
 
     Examples:
         mt data check --config my.yaml
@@ -57,6 +59,7 @@ def data_check(
     given = load_config(config, overrides)
     if clean is not None and os.path.lexists(clean):
         raise InputError(f"{clean}: exists already; give the clean text a new folder")
+    glossary = read_terms(terms, given.corpus.languages)
     from mt_cli.advice.data_check import examine, format_examination
     from mt_cli.advice.problems import Finding, find_problems, refuse_problems
 
@@ -66,7 +69,7 @@ def data_check(
 
     loaded, data, cache = _prepared(given)
     problems: Sequence[Finding] = find_problems(data.corpora, loaded, cache)
-    report = examine(data, loaded, problems)
+    report = examine(data, loaded, problems, glossary)
     show(*([json.dumps(report, ensure_ascii=False)] if as_json else format_examination(report)))
     way_out = "check these lines before training on them"
     if clean is None:

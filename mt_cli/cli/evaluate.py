@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from mt_cli.cli import options
-from mt_cli.cli.options import RUNS, File, file_option, load_translator, option, run_paths, search_options
+from mt_cli.cli.options import (
+    RUNS,
+    File,
+    file_option,
+    load_translator,
+    option,
+    read_terms,
+    run_paths,
+    search_options,
+)
 from mt_cli.cli.streams import check_distinct, show
 from mt_cli.corpus.plain_text import check_plain_text
 from mt_cli.errors import InputError
@@ -26,6 +35,7 @@ def evaluate(
     source: Annotated[File, _file("Sentences to translate, one per line.")] = None,
     reference: Annotated[File, _file("Their correct translations, one per line.")] = None,
     as_lines: options.AsLinesOption = False,
+    terms: options.TermsOption = None,
     to: options.ToOption = None,
     against: Annotated[File, _scores("PATH", "Run, or file of translations, to compare with.")] = None,
     comet: Annotated[str | None, _scores("MODEL", "COMET model, a name or a file (extra: comet).")] = None,
@@ -72,6 +82,9 @@ def evaluate(
     from mt_cli.evaluation.results import notes_on_comparison, read_report
 
     search["tag"] = translator.target_tag(to) if to or source else None
+    languages = translator.tagging.direction(search["tag"], translator.languages)
+    if glossary := read_terms(terms, languages, translator):
+        search["terms"] = glossary
     to = None if to in translator.tagging.tags else to
     config = RunDirectory(paths[0]).config() if engine == "mt" else None
     if source is not None and reference is not None:

@@ -20,6 +20,7 @@ from mt_cli.runtime.group import ALONE, Group
 
 if TYPE_CHECKING:
     from mt_cli.config.sections import Config
+    from mt_cli.corpus.glossary import Glossary
     from mt_cli.translation.translator import Translator
 
 ENGINES = ("mt", "ctranslate2")
@@ -34,7 +35,7 @@ def utf8(parameter: CallbackParam, value: Any) -> Any:
     return value
 
 
-def option(panel: str, metavar: str, help: str, default: str | bool = True, names: str = "", **more: Any) -> Any:
+def option(panel: str | None, metavar: str, help: str, default: str | bool = True, names: str = "", **more: Any) -> Any:
     """Option in a panel of the help; `default` describes a default of None, `names` are separated by spaces."""
     more = {"callback": utf8} | more
     return Option(*names.split(), metavar=metavar, help=help, show_default=default, rich_help_panel=panel, **more)
@@ -91,6 +92,10 @@ SplitSentencesOption = Annotated[
         "Translate each sentence of a line alone; by default if training had no such lines.",
     ),
 ]
+TermsOption = Annotated[
+    list[Path] | None,
+    option(None, "FILE", "Glossary (.tsv, .csv, .tbx, .po); can be repeated.", False, "--terms", callback=None),
+]
 BeamSizeOption = Annotated[int | None, _search("N", "Hypotheses kept per sentence; 1 is greedy search.", OF_RUN, min=1)]
 LengthPenaltyOption = Annotated[float | None, _search("X", "Larger values give longer translations.", OF_RUN, min=0.0)]
 
@@ -139,6 +144,22 @@ def search_options(overrides: list[str] | None, **options: Any) -> dict[str, Any
 
     changes = {name: value for name, value in options.items() if value is not None}
     return section_overrides(overrides or (), "decoding") | changes
+
+
+def read_terms(
+    paths: list[Path] | None, languages: tuple[str, str], translator: Translator | None = None
+) -> Glossary | None:
+    """Glossary of files, whose notes are printed, and one if the translator forces terms; None without files."""
+    if not paths:
+        return None
+    if translator is not None and not translator.source_tokenizer.has_term_marks:
+        say("note: this model was not trained with corpus.terms, so terms are written as in the glossary")
+    from mt_cli.corpus.glossary import Glossary
+
+    glossary = Glossary.read(paths, languages)
+    for note in glossary.notes:
+        say(f"note: {note}")
+    return glossary
 
 
 def run_path(run: Path | None) -> Path:

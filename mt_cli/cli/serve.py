@@ -10,7 +10,7 @@ from typing import Annotated
 from mt_cli.cli import options
 from mt_cli.cli.options import File, check_choice, file_option, flag, option, run_paths, search_options
 from mt_cli.errors import InputError
-from mt_cli.runtime.console import show_progress
+from mt_cli.runtime.console import say, show_progress
 
 _network, _limits = partial(option, "Network"), partial(option, "Limits")
 
@@ -38,6 +38,7 @@ def serve(
         float, _limits("SECONDS", "Time for a request; files have 15 times as much.", min=1.0, max=86_400.0)
     ] = 60.0,
     requests_per_minute: Annotated[int | None, _limits("N", "Of one key or address.", "no limit", min=1)] = None,
+    terms: options.TermsOption = None,
     beam_size: options.BeamSizeOption = None,
     length_penalty: options.LengthPenaltyOption = None,
     overrides: options.SetDecodingOption = None,
@@ -69,6 +70,7 @@ def serve(
         raise InputError(f"{error.name} is not installed; pip install 'mt-cli[serve]'") from None
     from mt_cli.config.loading import changed_section
     from mt_cli.serving.access import Keys, Rates, allowed_hosts, check_origins
+    from mt_cli.serving.glossaries import read_glossaries
     from mt_cli.serving.models import Models, Source
     from mt_cli.serving.service import Limits, Service
 
@@ -90,6 +92,9 @@ def serve(
         gc.freeze()  # See `load_translator`; the request that is answered then would wait.
         for model in models.models:
             changed_section(model.translator.decoding, search)  # Unknown options are refused before requests come.
-        return Service(models, limits, known_keys, rates, names, origins, public_name, search, log_requests)
+        glossaries = read_glossaries(terms or (), models)
+        for note in (note for glossary in glossaries.values() for note in glossary.notes):
+            say(f"note: {note}")
+        return Service(models, limits, known_keys, rates, names, origins, public_name, search, glossaries, log_requests)
 
     serve_models(load, host, port)

@@ -18,6 +18,7 @@ from mt_cli.cli.options import (
     flag,
     load_translator,
     option,
+    read_terms,
     run_paths,
     search_options,
     together,
@@ -47,8 +48,9 @@ def translate(
     ] = None,
     output_file: Annotated[File, file_option(_TEXT, "File for translations.", "standard output", "--output")] = None,
     split_sentences: options.SplitSentencesOption = None,
+    terms: options.TermsOption = None,
     strict: Annotated[
-        bool, flag(_TEXT, "--strict", "Exit status 1 if protected spans (corpus.protect) are lost or swapped.")
+        bool, flag(_TEXT, "--strict", "Exit status 1 if protected spans are lost or swapped, or terms are missing.")
     ] = False,
     as_lines: options.AsLinesOption = False,
     translate_all: Annotated[
@@ -88,7 +90,7 @@ def translate(
 
     Examples:
         mt translate "The old doctor does not see the red house."
-        mt translate --run runs/my_run --input po/app.po --output draft/app.po
+        mt translate --run runs/my_run --input po/app.po --output draft/app.po --terms words.csv
         mt translate "The red house." --n-best 5
 
     More: docs/translating.md
@@ -110,7 +112,7 @@ def translate(
         paths = run_paths(run)
         translator = load_translator(paths, device, precision, engine, checkpoint, threads)
         _note_little_learned(paths)
-        search["tag"] = translator.target_tag(to)
+        search |= _direction(translator, to, terms)
         return _translate_documents(translator, search, input_file, output_file, column, keys, translate_all, strict)
 
     _check_sources(sentences, input_file, interactive, as_lines)
@@ -129,7 +131,7 @@ def translate(
         translator = load_translator(paths, device, precision, engine, checkpoint, threads, group)
         _note_little_learned(paths)
         search |= {"prefix": prefix, "num_best": n_best, "with_details": as_json or alignment is not None}
-        search["tag"] = translator.target_tag(to)
+        search |= _direction(translator, to, terms)
         if group.rank == 0:
             _note_unknown_prefix(translator, prefix)
         has_bar = bool(output_file) or not sys.stdout.isatty()
@@ -142,6 +144,13 @@ def translate(
             key = repr((translator.digest, search, translator.decoding, as_json))
             job.resume(lambda: input_lines(input_file, as_lines), key, count_lines(input_file))
         job.run(sentences or input_lines(input_file, as_lines))
+
+
+def _direction(translator: Translator, to: str | None, terms: list[Path] | None) -> dict[str, Any]:
+    """Options of `translate_fully` for a target language and its glossaries."""
+    tag = translator.target_tag(to)
+    glossary = read_terms(terms, translator.tagging.direction(tag, translator.languages), translator)
+    return {"tag": tag} | ({"terms": glossary} if glossary else {})
 
 
 def _note_little_learned(paths: list[Path]) -> None:

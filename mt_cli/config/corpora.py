@@ -103,6 +103,9 @@ class CorpusConfig(Section):
     """Kinds of spans that translations keep as they are, each as one token (see [data](data.md))."""
     protect_patterns: tuple[str, ...] = Field(default=(), strict=False)
     """Own regular expressions of such spans, before `protect`."""
+    terms: bool = False
+    """Annotate words of sources with translations, from which a model learns to use [glossaries](terms.md); with
+    `tokenizer.shared`."""
     augment: AugmentConfig = AugmentConfig()
     """Changes of training pairs that teach a model what people type."""
     max_tokens: int = Field(default=256, ge=1)

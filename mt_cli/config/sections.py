@@ -267,6 +267,10 @@ class Config(Section):
         algorithm = self.tokenizer.algorithm
         if self.init.run is not None and "algorithm" not in self.tokenizer.model_fields_set:
             return  # The parent decides the algorithm.
+        if self.corpus.terms and algorithm == "word_level":
+            yield "corpus.terms: word_level has no subwords for terms that are not in the corpus; use bpe or unigram"
+        if self.corpus.terms and not self.tokenizer.shared:
+            yield "corpus.terms: sources have words of the target language; set tokenizer.shared to true"
         if self.training.inserted_words and algorithm in WITHOUT_SUBWORDS:
             yield f"training.inserted_words: {algorithm} has no subwords for made-up words; use bpe or unigram"
         if self.training.concatenated_pairs and algorithm == "char":
@@ -274,7 +278,8 @@ class Config(Section):
 
     @property
     def changes_texts(self) -> bool:
-        return self.training.inserted_words > 0 or self.corpus.augment != AugmentConfig()
+        augment = self.corpus.augment != AugmentConfig()
+        return self.training.inserted_words > 0 or augment or self.corpus.terms
 
     @property
     def greedy_decoding(self) -> DecodingConfig:

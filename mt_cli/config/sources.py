@@ -94,7 +94,8 @@ class FileSource(TextSource):
     """One file with both sides."""
 
     file: str = Field(min_length=1)
-    """A `.tsv`, `.csv`, `.json`, `.jsonl`, `.parquet`, `.tmx`, `.xlf`, `.xliff` or `.po` file, perhaps compressed."""
+    """A `.tsv`, `.csv`, `.json`, `.jsonl`, `.parquet`, `.tmx`, `.xlf`, `.xliff`, `.tbx` or `.po` file, perhaps
+    compressed."""
     columns: TwoColumns | None = None
     """Names, numbers from 1 or language codes of both sides; `null`: by the languages, or the first two."""
     format: FormatName | None = None

@@ -70,6 +70,13 @@ class Tagging:
         """Target language that a tag asks for; None if it asks for none."""
         return self.languages.get(tag) or next(iter(targets_of([tag])), None)
 
+    def direction(self, tag: str | None, languages: tuple[str, str]) -> tuple[str, str]:
+        """Source and target language of texts with a tag, by the languages of the model."""
+        if tag and (pair := direction_of(tag)):
+            return pair
+        target = (self.target_of(tag) if tag else None) or languages[1]
+        return (languages[0] if target != languages[0] else languages[1]), target
+
     def describe(self) -> str:
         """Tags, sorted, and the default, as the end of a message."""
         default = f" ({self.default} before a sentence without one)" if self.default else ""

@@ -56,6 +56,8 @@ class ReadReport:
     choices: list[str] = field(default_factory=list)
     quoted: str = ""
     """First table whose quotation marks are those of a spreadsheet."""
+    damaged_rows: list[int] | None = None
+    """Numbers of the rows of a table that are left out, because they have too many cells; None: they raise."""
     _num_codes: int = 0
     _first_code: str = ""
 

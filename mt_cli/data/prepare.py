@@ -20,12 +20,13 @@ from mt_cli.corpus.corpus import Corpus
 from mt_cli.corpus.monolingual import Lines, read_monolingual
 from mt_cli.corpus.protected_text import Protection
 from mt_cli.corpus.reading import key_of, read_corpora
-from mt_cli.corpus.rows import Pair, untagged
+from mt_cli.corpus.rows import Languages, Pair, untagged
 from mt_cli.corpus.sentences import SentencesSeen
 from mt_cli.corpus.sources import content_of, names_of
 from mt_cli.corpus.text_hashes import Hashes, PairHashes, hashes_of, pair_hashes, seed_of
 from mt_cli.data.batches import MixedPairs, TrainingPairs, count_batches, shares_by_temperature
 from mt_cli.data.encode import EncodedPairs, Statistics, encode_corpora
+from mt_cli.data.lexicon import MOST_PAIRS, Lexicon, lexicons_of, load_lexicons, save_lexicons
 from mt_cli.data.streams import StreamedPairs, first_pairs
 from mt_cli.errors import CorpusError
 from mt_cli.runtime.console import Progress, say
@@ -48,6 +49,8 @@ class Data:
     """Mask over the pairs of every corpus: at most `max_tokens` on both sides."""
     monolingual: Mapping[str, Lines] = field(default_factory=dict)
     """Texts of one language by side: `target`, `source`."""
+    lexicons: Mapping[Languages, Lexicon] = field(default_factory=dict)
+    """Lexicons by direction, for `corpus.terms`."""
 
     def fingerprints(self, config: Config) -> dict[str, str]:
         """Fingerprints that change when a corpus or a text changes."""
@@ -82,8 +85,9 @@ def prepare(
                 "split the texts into sentences, or set a larger corpus.max_tokens"
             )
     monolingual = read_monolingual(config.corpus, evaluation_hashes(corpora), cache)
+    lexicons = _lexicons(corpora, config, cache) if config.corpus.terms else {}
     release_memory()
-    return Data(corpora, tokenizers, encoded, statistics, is_short_enough, monolingual)
+    return Data(corpora, tokenizers, encoded, statistics, is_short_enough, monolingual, lexicons)
 
 
 def read(config: Config, cache: Cache, stream_rows: int | None = None) -> dict[str, Corpus]:
@@ -99,7 +103,7 @@ def _trained_tokenizers(corpora: Mapping[str, Corpus], config: Config, cache: Ca
     settings = config.tokenizer.model_dump(mode="json", exclude={"bpe_dropout"})
     if config.corpus.temperature is not None:
         settings["temperature"] = config.corpus.temperature
-    changes: list[Any] = [*Protection.of(config.corpus).key]
+    changes: list[Any] = [*Protection.of(config.corpus).key, *(["terms"] if config.corpus.terms else [])]
     if config.corpus.augment.changes_case:
         augment = config.corpus.augment
         changes.append([augment.upper_case, augment.title_case, config.corpus.languages_of("train")])
@@ -112,13 +116,36 @@ def _trained_tokenizers(corpora: Mapping[str, Corpus], config: Config, cache: Ca
     return cache.entry(f"tokenizers-{key}", make, lambda folder: load_tokenizers(folder, config))
 
 
+def _lexicons(corpora: Mapping[str, Corpus], config: Config, cache: Cache) -> dict[Languages, Lexicon]:
+    """Lexicons of a seeded sample of the training pairs, for each direction; taken from the cache, if it has them."""
+    read_pairs, protection = _sampled_pairs(corpora, config, MOST_PAIRS), Protection.of(config.corpus)
+    languages, first_times = config.corpus.languages_of("train"), {*config.corpus.once("train")}
+
+    def make() -> dict[Languages, Lexicon]:
+        with Progress("learning terms", None, "pair") as bar:
+            return lexicons_of(
+                (languages[part], protection.protect_pair(untagged(source, config.corpus.tags), target))
+                for part, (source, target) in bar.over(read_pairs())
+                if part in first_times
+            )
+
+    if "train" not in corpora:
+        return make()
+    key = fingerprint(corpora["train"].fingerprint, languages, config.training.seed, *protection.key)
+    return cache.entry(
+        f"lexicons-{key}",
+        lambda folder: save_lexicons(folder / "lexicons.json", make()),
+        lambda folder: load_lexicons(folder / "lexicons.json"),
+    )
+
+
 def tokenizer_pairs(corpora: Mapping[str, Corpus], config: Config) -> Callable[[], Iterable[Pair]]:
     """Function that reads the pairs for training tokenizers; for a stream, the first pairs.
 
     `corpus.temperature` also sets the proportions of these pairs, so that small languages get subwords. Protected
     spans are replaced. Some pairs have other capitals if `corpus.augment` asks for them.
     """
-    read_pairs = _tokenizer_pairs(corpora, config)
+    read_pairs = _sampled_pairs(corpora, config, config.tokenizer.sample_pairs)
     augmentation, protection = TextAugmentation(config.corpus.augment), Protection.of(config.corpus)
     languages_of_parts = config.corpus.languages_of("train")
     if not config.corpus.has_protection and not config.corpus.augment.changes_case:
@@ -133,9 +160,10 @@ def tokenizer_pairs(corpora: Mapping[str, Corpus], config: Config) -> Callable[[
     return changed
 
 
-def _tokenizer_pairs(corpora: Mapping[str, Corpus], config: Config) -> Callable[[], Iterable[tuple[int, Pair]]]:
-    """Reader of the pairs as they are written, each with the number of its corpus."""
-    number = config.tokenizer.sample_pairs
+def _sampled_pairs(
+    corpora: Mapping[str, Corpus], config: Config, number: int | None
+) -> Callable[[], Iterable[tuple[int, Pair]]]:
+    """Reader of a seeded sample of the pairs as they are written, each with the number of its corpus."""
     if "train" not in corpora:
         pairs = first_pairs(config.corpus, number or 0)
         return lambda: pairs

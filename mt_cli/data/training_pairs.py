@@ -5,7 +5,7 @@ Each change maps a pool of pairs to another one and is a function of the seed, t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from threading import Lock
 
 import numpy as np
@@ -13,11 +13,14 @@ from numpy.typing import NDArray
 
 from mt_cli.config.sections import Config
 from mt_cli.corpus.augmented_text import NUM_CHANCES, TextAugmentation
+from mt_cli.corpus.rows import Languages
 from mt_cli.data.batches import ChangedPairs, Pool, TrainingPairs, in_file_order
 from mt_cli.data.encode import EncodedPairs, Ids, as_batch, ragged, starts_of, with_first_ids
+from mt_cli.data.lexicon import Lexicon
 from mt_cli.data.made_up_words import usable_words
 from mt_cli.data.prepare import Data, SyntheticPairs, corpus_pairs
 from mt_cli.data.subword_sampling import Segmenter, numbered
+from mt_cli.data.term_pairs import TERM_SHARE, with_terms
 from mt_cli.runtime.group import ALONE, Group
 from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.tokenizer import TokenizerPair
@@ -39,7 +42,7 @@ def training_pairs(
     pairs: TrainingPairs = corpus_pairs(data, config, group, synthetic)
     seed, max_tokens = config.training.seed, config.corpus.max_tokens
     if config.changes_texts:
-        pairs = changed_texts(pairs, data.tokenizers, config)
+        pairs = changed_texts(pairs, data.tokenizers, config, data.lexicons)
     if config.tokenizer.bpe_dropout:
         segmenters = {side: Segmenter(side, config.tokenizer.bpe_dropout, seed) for side in data.tokenizers}
         pairs = resegmented(pairs, [segmenters[side] for side in data.tokenizers], max_tokens, seed)
@@ -49,11 +52,13 @@ def training_pairs(
     return pairs
 
 
-def changed_texts(pairs: TrainingPairs, tokenizers: TokenizerPair, config: Config) -> ChangedPairs:
-    """Training pairs with the changes of `corpus.augment` and `training.inserted_words`.
+def changed_texts(
+    pairs: TrainingPairs, tokenizers: TokenizerPair, config: Config, lexicons: Mapping[Languages, Lexicon]
+) -> ChangedPairs:
+    """Training pairs with the changes of `corpus.augment` and `training.inserted_words`, and with annotated terms.
 
-    Tags stay. A pair stays as it is if a side has an unknown token, because its text is not known, or would have more
-    than `max_tokens`.
+    Terms are annotated in the share `TERM_SHARE` of the pairs with a lexicon. Tags stay. A pair stays as it is if a
+    side has an unknown token, because its text is not known, or would have more than `max_tokens`.
     """
     seed, inserted = config.training.seed, config.training.inserted_words
     words = usable_words(tokenizers, seed) if inserted else []
@@ -66,7 +71,8 @@ def changed_texts(pairs: TrainingPairs, tokenizers: TokenizerPair, config: Confi
         indices, order, part_sizes = in_file_order(*pool)
         sides = pool[0].take(indices)
         chances = random.random((NUM_CHANCES, len(indices)))
-        rows = np.flatnonzero(augmentation.is_changed(chances))
+        has_terms = random.random(len(indices)) < TERM_SHARE * bool(lexicons)
+        rows = np.flatnonzero(augmentation.is_changed(chances) | has_terms)
         rows = rows[~np.any([_has_unknown(side, rows) for side in sides], axis=0)]
         ids = [_ids_of(side, rows) for side in sides]
         tags = [
@@ -82,6 +88,9 @@ def changed_texts(pairs: TrainingPairs, tokenizers: TokenizerPair, config: Confi
             augmentation.change(pair, numbers, languages[part], random)
             for pair, numbers, part in zip(zip(*texts, strict=True), chances[:, rows].T.tolist(), parts, strict=True)
         ]
+        for number in np.flatnonzero(has_terms[rows]).tolist():
+            if lexicon := lexicons.get(languages[parts[number]]):
+                changed[number] = with_terms(changed[number], lexicon, random)
         encoded = [
             with_first_ids(*tokenizer.encode_flat([pair[side] for pair in changed]), tags[side])
             for side, tokenizer in enumerate(tokenizers)

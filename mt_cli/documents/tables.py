@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from mt_cli.corpus.formats.delimited import is_quoted
+from mt_cli.corpus.formats.delimited import csv_separator, is_quoted
 from mt_cli.documents.document import Document, DocumentError, Options, Unit, error_at, lines_with_places, read_content
 from mt_cli.errors import CorpusError
 
@@ -29,7 +29,7 @@ _Cell = tuple[int, int]
 def read_csv(path: Path, options: Options) -> Document:
     """Cells of a column of a CSV file; raises DocumentError if the column or a quotation mark is missing."""
     content, encoding, mark = read_content(path)
-    form = _Form(_separator_of(content), has_quotes=True)
+    form = _Form(csv_separator(content[: 2**16]), has_quotes=True)
     return Document.of(content, _units(path, options, content, form), encoding, mark)
 
 
@@ -109,12 +109,6 @@ def _column(path: Path, column: str | None, names: Sequence[str]) -> int:
     if _NUMBER.fullmatch(column) and int(column) <= len(names):
         return int(column) - 1
     raise ColumnError(path, f"has no column {column!r}; its columns are", names)
-
-
-def _separator_of(content: str) -> str:
-    """Separator of a CSV file: a comma, or a semicolon if the first line has only those."""
-    first = _QUOTED.sub("", content[: 2**16]).strip().splitlines()[:1]
-    return ";" if ";" in "".join(first) and "," not in first[0] else ","
 
 
 def _plain_records(content: str) -> Iterator[list[_Cell]]:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter
 
 from mt_cli.corpus.cache import digest_of_file
+from mt_cli.corpus.glossary import TermUse
 from mt_cli.documents.document import MAX_BYTES, Document, DocumentError, Options
 from mt_cli.documents.formats import is_document, read_document
 from mt_cli.documents.language import is_language
@@ -24,17 +25,18 @@ from mt_cli.documents.texts import lines_of, with_lines
 from mt_cli.errors import InputError, MtError, reason
 from mt_cli.runtime.console import Progress, listed, say
 from mt_cli.runtime.files import append_row, read_regular, reading, real_path, write_bytes, write_output, writing
-from mt_cli.translation.drafts import SPANS_LOST, SPANS_REORDERED, Draft, drafts_with_marks, lost_spans
+from mt_cli.translation.drafts import SPANS_LOST, SPANS_REORDERED, TERMS_MISSING, Draft, drafts_with_marks, lost_spans
 from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks
 from mt_cli.translation.lines import Translation
 from mt_cli.translation.pipeline import Pipeline
-from mt_cli.translation.stream import blocks, notices_on, unknown_words_note
+from mt_cli.translation.stream import blocks, describe_terms, notices_on, unknown_words_note
 from mt_cli.translation.texts import TextTranslation, translations_of
 from mt_cli.translation.translator import Translator
 
 RECORD = ".mt-translated.jsonl"
 """File of an output folder that names the documents that are done."""
 _MOST_NOTES_ON_WORDS = 5
+_STRICT = (SPANS_LOST, SPANS_REORDERED, TERMS_MISSING)
 EMPTY = "the translation is empty, so the text stays as it is"
 
 
@@ -58,6 +60,8 @@ class Job:
     """Translation of the translations, by the model of a second direction."""
     counts: Counter[str] = field(default_factory=Counter)
     """Numbers for the summary."""
+    term_uses: Counter[TermUse] = field(default_factory=Counter)
+    """What the translations have of the terms of the glossary, with numbers."""
     places_for_review: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     """Places of texts that need a review, by problem."""
     notes_on_words: set[str] = field(default_factory=set)
@@ -83,7 +87,12 @@ class Job:
     @property
     def notes(self) -> Mapping[str, str]:
         """Message for each problem, with the places of its texts."""
-        return {problem: f"review {listed(places)}: {problem}" for problem, places in self.places_for_review.items()}
+        missing = dict.fromkeys(f"`{use.source}`" for use in self.term_uses if use.status == "missing")
+        names = {TERMS_MISSING: f" ({listed([*missing])})"} if missing else {}
+        return {
+            problem: f"review {listed(places)}: {problem}{names.get(problem, '')}"
+            for problem, places in self.places_for_review.items()
+        }
 
 
 def translate_documents(path: Path, output: Path, job: Job, is_strict: bool) -> None:
@@ -91,14 +100,16 @@ def translate_documents(path: Path, output: Path, job: Job, is_strict: bool) -> 
 
     A folder is finished by the same command if it was interrupted. Raises InputError if an output exists and is not
     of this command, DocumentError for a damaged document, and MtError with `is_strict` if a protected span is lost or
-    in a wrong order.
+    in a wrong order, or a term of the glossary is missing.
     """
     if path.is_dir():
         _translate_folder(path, output, job)
     else:
         write_output(output, translated(path, job))
     say(_summary(job.counts))
-    errors = [note for problem, note in job.notes.items() if is_strict and problem in (SPANS_LOST, SPANS_REORDERED)]
+    if job.term_uses:
+        say(f"terms of the glossary: {describe_terms(Counter(use.status for use in job.term_uses.elements()))}")
+    errors = [note for problem, note in job.notes.items() if is_strict and problem in _STRICT]
     for message in job.notes.values():
         if message not in errors[:1]:
             say(f"note: {message}")
@@ -229,6 +240,7 @@ def _written(
         unit = document.units[index]
         problems = dict.fromkeys(translations[line].problem for line in lines[index])
         items = [item for line in lines[index] if (item := translations[line].item)]
+        job.term_uses.update(use for item in items for use in item.term_uses)
         notices = [notice for item in items for notice in (*notices_on(item), *job.note_unknown_words(item))]
         for problem in (*filter(None, problems), *notices):
             place = f"{name}, {places[index]}"

@@ -19,6 +19,7 @@ from mt_cli.evaluation.evaluate import Baseline, SplitScores, compare, evaluate,
 from mt_cli.evaluation.evaluation_set import EvaluationSet, read_split
 from mt_cli.evaluation.results import read_report
 from mt_cli.evaluation.scores import Score, Scorer, score_directions, scorer_of
+from mt_cli.evaluation.term_scores import TermScores
 from mt_cli.runtime.console import say
 from mt_cli.runtime.files import real_path
 from mt_cli.translation.stream import UnknownWords
@@ -85,6 +86,8 @@ def evaluate_system(
         else:
             baseline = _read_translations(against, len(pairs), skipped)
         scores.against = compare(str(against), scorer, hypotheses, baseline, references, languages)
+        if terms := system.search.get("terms"):
+            scores.against.terms = TermScores.of(terms, pairs, baseline)
     written = system.hypotheses_path(test_set)
     if written is not None and against is not None and real_path(against) == real_path(written):
         say(f"note: the new translations are not kept, because {written} is the baseline")
@@ -131,10 +134,11 @@ def _translate(
 ) -> list[str]:
     """Translate with a baseline run; `languages` has the direction of each source.
 
-    A source keeps its tag if the baseline knows it, too. Raises InputError if the baseline does not translate in a
-    direction.
+    A source keeps its tag if the baseline knows it, too; terms are left out if the baseline does not take any. Raises
+    InputError if the baseline does not translate in a direction.
     """
     has_targets = bool(baseline.tagging.targets)
+    search = {key: value for key, value in system.search.items() if key != "terms" or baseline.takes_terms}
     unknown_tags = [tag for tag in system.translator.tags if tag not in baseline.tags]
     translations = [""] * len(sources)
     for direction in dict.fromkeys(languages):
@@ -147,7 +151,7 @@ def _translate(
         texts = [untagged(sources[row], unknown_tags) for row in rows]
         try:
             tag = baseline.target_tag(direction[1]) if has_targets else None
-            translated = baseline.translate(texts, **{**system.search, "tag": tag})
+            translated = baseline.translate(texts, **{**search, "tag": tag})
         except InputError as error:
             raise InputError(f"--against {path}: {error}; --to compares one direction of this run") from None
         for row, text in zip(rows, translated, strict=True):

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, FiniteFloat, SerializerFunctionWrapHandler, model_serializer, model_validator
 
+from mt_cli.corpus.glossary import Glossary
 from mt_cli.corpus.rows import BlankRow, Languages, Pair
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import MtError
@@ -22,6 +23,7 @@ from mt_cli.evaluation.scores import (
     rows_by_direction,
     score_directions,
 )
+from mt_cli.evaluation.term_scores import TermScores
 from mt_cli.runtime.console import Progress, say
 from mt_cli.runtime.files import write_text
 from mt_cli.translation.stream import listed_lines, note_on_repetition
@@ -57,6 +59,7 @@ class Baseline(_Scores):
     scores: dict[str, Score]
     directions: DirectionScores = {}
     """Scores and p-values by direction, if there are several; `scores` are then means, without p-values."""
+    terms: TermScores | None = None
     notes: list[str]
 
 
@@ -75,6 +78,7 @@ class SplitScores(_Scores):
     """Scores by direction, if there are several; `scores` are then their means."""
     exact_match: FiniteFloat = 0.0
     """Share of translations that equal their reference, 0-100."""
+    terms: TermScores | None = None
     speed: dict[str, FiniteFloat] = {}
     comet: Score | None = None
     notes: list[str] = []
@@ -89,16 +93,19 @@ def evaluate(
     scorer: Scorer,
     languages: Sequence[Languages] = (),
     skipped: Sequence[BlankRow] = (),
+    terms: Glossary | None = None,
     **decoding: Any,
 ) -> tuple[SplitScores, list[str]]:
     """Scores of a translator on pairs, by all metrics that suit the language, and the translations.
 
     `languages` has the direction of each pair if the model has several; `skipped` has the rows that are not scored.
+    The uses of `terms` are counted.
     """
     references = [target for _, target in pairs]
     started_at = time.perf_counter()
     with Progress(f"translate {split}", len(pairs), "sentence") as progress:
-        hypotheses = translations_of(translator, pairs, progress.advance, **decoding)
+        search = decoding | ({"terms": terms} if terms else {})
+        hypotheses = translations_of(translator, pairs, progress.advance, **search)
     seconds = time.perf_counter() - started_at
     if note := note_on_repetition([source for source, _ in pairs], hypotheses):
         say(f"note: {split}: {note}")
@@ -113,6 +120,7 @@ def evaluate(
         **scores,
         "directions": directions,
         "exact_match": round(100 * num_equal / len(pairs), 4),
+        "terms": TermScores.of(terms, pairs, hypotheses) if terms else None,
         "speed": {
             "seconds": round(seconds, 3),
             "sentences_per_second": round(len(pairs) / seconds, 2),
@@ -120,7 +128,7 @@ def evaluate(
         },
         "notes": notes_on_texts(hypotheses, references, languages, skipped),
     }
-    absent = [key for key in ("num_left_out", "directions", "notes") if not tree[key]]
+    absent = [key for key in ("num_left_out", "directions", "terms", "notes") if not tree[key]]
     return SplitScores.model_validate({key: tree[key] for key in tree if key not in absent}), hypotheses
 
 
@@ -218,6 +226,7 @@ def format_scores(result: SplitScores) -> str:
     if result.comet:
         lines.append(f"  COMET  {result.comet.score:6.4f}")
     lines.append(f"  exact  {result.exact_match:6.2f}  % of sentences equal to their reference")
+    lines.extend(result.terms.describe() if result.terms else ())
     if {"sentences_per_second", "tokens_per_second"} <= result.speed.keys():
         rates = result.speed["sentences_per_second"], result.speed["tokens_per_second"]
         lines.append("  speed  {:,.1f} sentences and {:,.0f} tokens a second".format(*rates))
@@ -225,6 +234,7 @@ def format_scores(result: SplitScores) -> str:
     if baseline := result.against:
         lines.append(f"against {baseline.system} (paired bootstrap, {baseline.num_resamples:,} samples)")
         lines.extend(_comparison(result.scores, baseline.scores, "", result.num_sentences))
+        lines.extend(baseline.terms.describe() if baseline.terms else ())
         for direction, scores in baseline.directions.items():
             lines.extend(_comparison(result.directions.get(direction, {}), scores, f"{direction}  "))
         lines.extend(f"  note: {note}" for note in baseline.notes)

@@ -13,13 +13,14 @@ from starlette.datastructures import UploadFile
 from starlette.formparsers import FormParser, MultiPartException, MultiPartParser
 from starlette.requests import Request
 
+from mt_cli.corpus.rows import Pair
 from mt_cli.serving.errors import RequestError
 from mt_cli.serving.models import AUTO
 
 T = TypeVar("T")
 Body = TypeVar("Body", bound=BaseModel)
 _MOST_DRAINED_BYTES = 2**26
-_MAX_FIELDS = 32
+_MAX_FIELDS, _MOST_TERMS = 32, 1000
 DISK_FULL = "the file cannot be stored; the disk of the server may be full"
 
 _Format = Annotated[
@@ -60,7 +61,19 @@ class TranslateBody(KeyBody):
     model: str | None = Field(None, description="Name of a model, where several translate the same direction.")
     format: _Format = "text"
     alternatives: int = Field(0, ge=0, description="Number of other translations of each sentence.")
+    terms: dict[str, str | list[str]] = Field(
+        {},
+        max_length=_MOST_TERMS,
+        description="Translations of terms in the text, before those of the server; the first one of a list is asked "
+        "for. For models that are trained with terms.",
+    )
     details: bool = Field(False, description="Words, their alignment and their probabilities, and tokens.")
+
+    @property
+    def term_pairs(self) -> list[Pair]:
+        """Each term with each of its translations."""
+        lists = ((term, [targets] if isinstance(targets, str) else targets) for term, targets in self.terms.items())
+        return [(term, target) for term, targets in lists for target in targets]
 
 
 class FileBody(KeyBody):

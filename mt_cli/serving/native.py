@@ -53,6 +53,7 @@ def _description(service: Service, model: ServedModel) -> dict[str, Any]:
         "name": model.name,
         "engine": model.source.engine,
         "directions": [direction._asdict() for direction in directions],
+        "terms": model.translator.takes_terms,
         "updated_at": model.updated_at.isoformat(timespec="seconds").replace("+00:00", "Z"),
         "scores": [_score(service, part) for part in model.scores],
     }
@@ -93,7 +94,7 @@ def _translations(
 ) -> list[dict[str, Any]]:
     is_text = body.format == "text"
     options = {"num_best": 1 + body.alternatives, "with_details": body.details} if is_text else {}
-    job = service.job(route, ticket, **options)
+    job = service.job(route, ticket, body.term_pairs, **options)
     items = translations(job, texts, ticket)
     split = [item for item in items if isinstance(item, TextTranslation)]
     if not is_text:
@@ -149,6 +150,7 @@ def _translation(source: str, draft: Draft, marks: InlineMarks) -> dict[str, Any
         "score": _rounded(item.score) if item else None,
         "lost_spans": lost_spans(source, draft, marks),
         "reordered_spans": list(item.reordered_spans) if item else [],
+        "terms": [use._asdict() for use in item.term_uses] if item else [],
     }
     return described | (_details(source, draft.text, item) if item and item.details else {})
 

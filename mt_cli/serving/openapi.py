@@ -51,7 +51,7 @@ _KEYS_OF_ANSWERS = {
     "is there if `source` is `auto`, `alternatives` if some are asked for, `pivot` if a text was translated by way of "
     "a third language, and `lost_spans` if a translation lacks placeholders.",
     "/v1/translate": "Each sentence has `source` and `target` (`text`, with the blanks `before` and `after` it), "
-    "`score`, `unknown_words` and `is_too_long`; and, if they are asked for, `alternatives` and the details.",
+    "`score`, `terms`, `unknown_words` and `is_too_long`; and, if they are asked for, `alternatives` and the details.",
     "/translate_file": "`notes` is there if texts of a document need a review.",
 }
 _POSTS: dict[str, tuple[str, type[BaseModel]]] = {

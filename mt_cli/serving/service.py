@@ -14,7 +14,9 @@ from typing import Any, TypeVar
 from starlette.requests import ClientDisconnect, Request
 
 from mt_cli.advice.recognition import are_near, rank_languages
+from mt_cli.corpus.glossary import Glossary
 from mt_cli.corpus.languages import language_name, primary
+from mt_cli.corpus.rows import Pair
 from mt_cli.documents.document import MAX_BYTES, Document, Options
 from mt_cli.documents.html import html_document
 from mt_cli.documents.translate import Job, TranslatedDocument, translate_texts, translated_documents
@@ -79,6 +81,8 @@ class Service:
     """Name of the server to show people."""
     search: Mapping[str, Any] = field(default_factory=dict)
     """Options of the section `decoding`, such as `beam_size`."""
+    glossaries: Mapping[Direction, Glossary] = field(default_factory=dict)
+    """Terms of all requests, by the codes of runs."""
     logs_requests: bool = False
     metrics: Metrics = field(default_factory=Metrics)
 
@@ -160,17 +164,23 @@ class Service:
         self.metrics.texts.inc(len(texts))
         self.metrics.characters.inc(num_characters)
 
-    def job(self, route: Route, ticket: Ticket, **options: Any) -> Job | None:
+    def job(self, route: Route, ticket: Ticket, terms: Sequence[Pair] = (), **options: Any) -> Job | None:
         """Translation by the models of a route, computed together with other requests; None if a text stays as it is.
 
-        `options` are those of the search. A model that another one follows gives its best translation alone.
+        `options` are those of the search. A model that another one follows gives its best translation alone. Raises
+        RequestError for `terms` of a client if there are two models.
         """
         job = None
+        if terms and len(route.choices) > 1:
+            raise RequestError("terms: not used by way of a third language; translate in two steps")
         for choice in reversed(route.choices):
             model, search = (
                 choice.model,
                 {**self.search, "tag": tag_of_direction(choice.model.translator.tagging, choice.direction)},
             )
+            glossary = self.glossaries.get(choice.direction) if model.translator.takes_terms else None
+            if terms or glossary:
+                search["terms"] = Glossary.of(terms, glossary) if terms else glossary
             translator = model.translator.with_engine(BatchedEngine(model.translator.engine, self.scheduler, ticket))
             search |= options if len(route.choices) == 1 else {}
             job = Job(translator, search, Options(choice.direction), then=job)

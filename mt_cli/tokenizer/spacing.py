@@ -11,7 +11,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 
 from mt_cli.config.sections import WITHOUT_SUBWORDS, TokenizerConfig
 from mt_cli.corpus.languages import SPACELESS
-from mt_cli.corpus.protected_text import RESERVED
+from mt_cli.corpus.term_marks import TERM_END, TERM_SEPARATOR
 from mt_cli.tokenizer.special_tokens import BYTES, JOINER, NEVER_SEEN, SPACE, SPECIAL_TOKENS, UNK
 from mt_cli.tokenizer.spelling import normalization
 
@@ -27,10 +27,9 @@ def has_bytes(config: TokenizerConfig) -> bool:
     return config.byte_fallback and config.algorithm in ("bpe", "unigram")
 
 
-def reserved_entries(config: TokenizerConfig) -> list[list[str]]:
-    """Entries of each reserved character: with `word_level`, one for each place of joiners."""
-    is_joined = config.algorithm == "word_level"
-    return [joined(character) if is_joined else [character] for character in RESERVED]
+def reserved_entries(config: TokenizerConfig, reserved: str) -> list[str]:
+    """Entries of reserved characters: with `word_level`, one for each place of joiners."""
+    return [*chain(*map(joined, reserved))] if config.algorithm == "word_level" else [*reserved]
 
 
 def has_spacing(state: Mapping[str, Any]) -> bool:
@@ -44,14 +43,14 @@ def joined(mark: str) -> list[str]:
 
 
 def untrained_backend(
-    config: TokenizerConfig, tags: Sequence[str] = (), has_reserved: bool = False
+    config: TokenizerConfig, tags: Sequence[str] = (), reserved: str = ""
 ) -> tuple[tokenizers.Tokenizer, Any]:
     """Tokenizer of the library with the steps of a config and an empty vocabulary, and a trainer for it.
 
-    With `has_reserved`, the vocabulary will have entries for reserved characters.
+    The vocabulary will have entries for the characters `reserved`.
     """
-    reserved = [*chain(*reserved_entries(config))] if has_reserved else []
-    special_tokens = [*SPECIAL_TOKENS, *tags, *reserved, *(BYTES if has_bytes(config) else ())]
+    entries = reserved_entries(config, reserved)
+    special_tokens = [*SPECIAL_TOKENS, *tags, *entries, *(BYTES if has_bytes(config) else ())]
     common: dict[str, Any] = {"special_tokens": special_tokens, "show_progress": False}
     subwords = common | {"vocab_size": config.vocab_size or DEFAULT_SUBWORDS, "initial_alphabet": [SPACE]}
     words = common | {"vocab_size": config.vocab_size or 2**31 - 1, "min_frequency": config.min_frequency}
@@ -61,7 +60,7 @@ def untrained_backend(
         model, trainer = models.WordLevel(unk_token=UNK), trainers.WordLevelTrainer(**words)
         spacing = _word_spacing() if config.algorithm == "word_level" else _character_spacing()
     else:
-        spacing = _subword_spacing(config, has_reserved)
+        spacing = _subword_spacing(config, reserved)
         if config.algorithm == "bpe":
             model = models.BPE(unk_token=UNK, byte_fallback=config.byte_fallback)
             trainer = trainers.BpeTrainer(min_frequency=config.min_frequency, **subwords)
@@ -98,15 +97,14 @@ def _character_spacing() -> _Spacing:
     return [(SPACE, NEVER_SEEN), (" ", SPACE)], pre_tokenizer, [decoders.Fuse(), decoders.Replace(SPACE, " ")]
 
 
-def _subword_spacing(config: TokenizerConfig, has_reserved: bool) -> _Spacing:
+def _subword_spacing(config: TokenizerConfig, reserved: str) -> _Spacing:
     """Words and single punctuation marks, each with the space before it as `▁`; the first word has a `▁` too.
 
     In scripts without spaces between words, `▁` is a separate unit and stands only for spaces of the text. Reserved
     characters are separate units, too. With `spacing: sentencepiece`, spaces are written as SentencePiece does. It
     splits text into the same pieces without knowing these units, because no piece crosses their ends.
     """
-    reserved = f"[{RESERVED[0]}-{RESERVED[-1]}]"
-    before_words = f"{reserved}|{SPACE}(?={reserved})|" if has_reserved else ""
+    before_words = f"[{reserved}]|{SPACE}(?=[{reserved}])|" if reserved else ""
     words = rf"{before_words}{SPACE}?[{_LETTER}&&[^{SPACELESS}]]+|{SPACE}?[^{_LETTER}{SPACELESS}{SPACE}]|{SPACE}"
     splitter = pre_tokenizers.Split(Regex(rf"{words}|[{SPACELESS}&&[{_LETTER}]]+|[{SPACELESS}]"), "isolated")
     joining = [decoders.Replace(SPACE, " "), *([decoders.ByteFallback()] * config.byte_fallback), decoders.Fuse()]
@@ -114,7 +112,10 @@ def _subword_spacing(config: TokenizerConfig, has_reserved: bool) -> _Spacing:
         spaces = [(_LEADING, ""), (_REPEATED, " "), (" ", SPACE), (_FIRST, SPACE), (_TRAILING, "")]
         replacements = [(Regex(old) if old != " " else old, new) for old, new in spaces]
         return replacements, splitter, [*joining, decoders.Strip(" ", 2**16, 0)]
-    first_word = Regex(rf"\A(?={SPACE}|[^{SPACELESS}]+\z)")
+    other = rf"[^{SPACELESS}]"
+    if TERM_SEPARATOR in reserved:  # A translation in another script does not change how the first word is read.
+        other = rf"(?:[^{SPACELESS}{TERM_SEPARATOR}]|{TERM_SEPARATOR}[^{TERM_END}]*{TERM_END})"
+    first_word = Regex(rf"\A(?={SPACE}|{other}+\z)")
     escapes = _ESCAPES if config.byte_fallback else {SPACE: NEVER_SEEN}
     if config.byte_fallback:
         joining += [decoders.Replace(escaped, text) for text, escaped in reversed(escapes.items())]

@@ -27,6 +27,7 @@ from mt_cli.config.sections import Config, TokenizerConfig
 from mt_cli.config.tags import direction_of
 from mt_cli.corpus.clean_text import composed, without_noise
 from mt_cli.corpus.protected_text import RESERVED
+from mt_cli.corpus.term_marks import TERM_MARKS
 from mt_cli.errors import RunError, one_line
 from mt_cli.runtime.files import read_regular, reading, write_text
 from mt_cli.tokenizer.spacing import joined
@@ -78,7 +79,10 @@ class Tokenizer:
         self.languages: tuple[str, ...] = tuple(languages)
         """Languages that have entries."""
         marks = [index for text, index in absent.items() if text[1:2] in ("<", "[")] if languages else []
-        self._never_text = {PAD_ID, SOS_ID, EOS_ID, *marks}
+        term_marks = [index for mark in TERM_MARKS if (index := backend.token_to_id(mark)) is not None]
+        self.has_term_marks = bool(term_marks)
+        """True if the vocabulary has the marks of annotated terms, so that the model has learned them."""
+        self._never_text = {PAD_ID, SOS_ID, EOS_ID, *marks, *term_marks}
         self._first_ids: dict[str, tuple[int, ...]] = {}
         for tag, direction in ((tag, direction_of(tag)) for tag, index in self._tag_ids.items() if index is None):
             if direction is not None and languages.keys() >= {*direction}:
@@ -158,7 +162,7 @@ class Tokenizer:
     def subwords(self) -> dict[str, int]:
         """Ids of the entries whose characters are all entries too, without special tokens, tags and bytes."""
         entries = self.backend.get_vocab()
-        for entry in (*SPECIAL_TOKENS, *self._tag_ids, *BYTES, *RESERVED):
+        for entry in (*SPECIAL_TOKENS, *self._tag_ids, *BYTES, *RESERVED, *TERM_MARKS):
             entries.pop(entry, None)
         return {text: index for text, index in entries.items() if all(character in entries for character in text)}
 
@@ -221,7 +225,7 @@ class Tokenizer:
         return str(self.backend.decoder.decode([token for token in tokens if not LANGUAGE_ENTRY.fullmatch(token)]))
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """Text of each sequence of ids; [PAD], [SOS], [EOS] and marks of an imported vocabulary are skipped."""
+        """Text of each sequence of ids; special tokens, marks of terms and of an imported vocabulary are skipped."""
         never = self._never_text
         kept = [
             sequence if never.isdisjoint(sequence) else [index for index in sequence if index not in never]

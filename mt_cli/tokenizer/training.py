@@ -12,9 +12,11 @@ from itertools import chain
 import tokenizers
 from tokenizers import normalizers
 
+from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sections import Config, TokenizerConfig
 from mt_cli.corpus.protected_text import RESERVED
 from mt_cli.corpus.rows import untagged
+from mt_cli.corpus.term_marks import TERM_MARKS
 from mt_cli.errors import ConfigError
 from mt_cli.runtime.console import Progress
 from mt_cli.tokenizer.sentencepiece import all_merges, rounded_score
@@ -29,11 +31,9 @@ to the fewest tokens with 1,000 to 4,000 entries; without a limit, there were up
 
 
 def train_tokenizer(
-    texts: Iterable[str], config: TokenizerConfig, tags: Sequence[str] = (), has_reserved: bool = False
+    texts: Iterable[str], config: TokenizerConfig, tags: Sequence[str] = (), reserved: str = ""
 ) -> Tokenizer:
-    """Tokenizer with a vocabulary learnt from `texts`, and an entry for each tag.
-
-    With `has_reserved`, each reserved character has an entry too.
+    """Tokenizer with a vocabulary learnt from `texts`, and an entry for each tag and each character of `reserved`.
 
     The same texts give the same tokenizer, except with `unigram`: its trainer adds probabilities in no fixed order,
     so two trainings may differ in a few pieces. `texts` may be iterated over three times; an iterator is copied.
@@ -44,16 +44,16 @@ def train_tokenizer(
         raise ConfigError(
             "tokenizer.algorithm: sentencepiece models are imported (mt import) and not trained; use bpe or unigram"
         )
-    markers = str.maketrans("", "", JOINER + SPACE + NEVER_SEEN + "".join(RESERVED))
+    markers = str.maketrans("", "", JOINER + SPACE + NEVER_SEEN + "".join(RESERVED) + TERM_MARKS)
     texts = list(texts) if isinstance(texts, Iterator) else texts
     cleaned = _Reread(
         lambda: (untagged(text, tags).translate(markers) for text in texts if len(text) <= MAX_ENTRY_CHARACTERS)
     )
-    reserved = {*chain(*reserved_entries(config))} if has_reserved else set()
-    limit = _character_limit(config, [*tags, *reserved])
-    learn = partial(_trained_backend, cleaned, config, tags, has_reserved)
+    reserved_names = reserved_entries(config, reserved)
+    limit = _character_limit(config, [*tags, *reserved_names])
+    learn = partial(_trained_backend, cleaned, config, tags, reserved)
     backend = learn()
-    entries = set() if backend is None else backend.get_vocab().keys() - reserved
+    entries = set() if backend is None else backend.get_vocab().keys() - reserved_names
     if limit is not None and (backend is None or sum(len(entry) == 1 for entry in entries) > limit):
         backend = learn(limit)
     if backend is None:
@@ -87,13 +87,18 @@ class _Reread:
         return self.read()
 
 
+def reserved_characters(config: CorpusConfig) -> str:
+    """Characters with entries of their own: those of protected spans and the marks of terms, if a config has them."""
+    return "".join(RESERVED) * config.has_protection + TERM_MARKS * config.terms
+
+
 def train_tokenizers(pairs: Callable[[], Iterable[tuple[str, str]]], config: Config) -> TokenizerPair:
     """Train the tokenizers of a config; each call of `pairs` reads the pairs again."""
 
     def learn(side: str, sides: Sequence[int], tags: Sequence[str]) -> Tokenizer:
         with Progress(f"learning the {side}vocabulary", None, "sentence") as bar:
             texts = _Reread(lambda: bar.over(pair[side] for pair in pairs() for side in sides))
-            return train_tokenizer(texts, config.tokenizer, tags, config.corpus.has_protection)
+            return train_tokenizer(texts, config.tokenizer, tags, reserved_characters(config.corpus))
 
     if config.tokenizer.shared:
         shared = learn("", (0, 1), config.corpus.tags)
@@ -118,11 +123,11 @@ def _trained_backend(
     texts: Iterable[str],
     config: TokenizerConfig,
     tags: Sequence[str],
-    has_reserved: bool,
+    reserved: str,
     max_characters: int | None = None,
 ) -> tokenizers.Tokenizer | None:
     """Backend trained on the most frequent characters; None if these do not fit in a `unigram` vocabulary."""
-    backend, trainer = untrained_backend(config, tags, has_reserved)
+    backend, trainer = untrained_backend(config, tags, reserved)
     normalizer = backend.normalizer
     if max_characters is not None:
         counts = Counter(chain.from_iterable(map(normalizer.normalize_str, texts)))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 SPANS_LOST = "a protected span of the source is missing"
 SPANS_REORDERED = "placeholders such as %s are in another order than in the source"
+TERMS_MISSING = "a term of the glossary is missing"
 MARKS_GUESSED = "the place of a tag or another mark is a guess"
 
 
@@ -137,4 +138,6 @@ def _placed(
 def _problem_of(item: Translation) -> str | None:
     if item.lost_spans:
         return SPANS_LOST
-    return SPANS_REORDERED if item.reordered_spans else None
+    if item.reordered_spans:
+        return SPANS_REORDERED
+    return TERMS_MISSING if any(use.status == "missing" for use in item.term_uses) else None

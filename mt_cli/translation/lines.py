@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from mt_cli.config.tags import Tagging
 from mt_cli.corpus.augmented_text import is_in_capitals, lower, upper
+from mt_cli.corpus.glossary import FoundTerm, TermUse, term_uses
 from mt_cli.corpus.protected_text import NO_TEXT, UNPROTECTED, ProtectedText, Protection, Restored
 from mt_cli.corpus.rows import tagged_text, untagged
 from mt_cli.corpus.sentences import SentencesSeen, has_letters, has_words, sentences_of
@@ -73,6 +74,13 @@ class Segment:
     """Translations, best first; an empty segment is not searched but may have copied text."""
     protected: ProtectedText = NO_TEXT
     """`text`, or the copied text, with its protected spans."""
+    terms: Sequence[FoundTerm] = ()
+    """Terms of a glossary in `text`, without its tag."""
+    input: str = ""
+    """Text with terms that the model reads in place of `text`; empty without terms."""
+    input_ids: Sequence[int] = ()
+    places: Sequence[int] = ()
+    """For each place of `input`, the place in `text`."""
 
     @classmethod
     def copied(cls, text: str, start: int, glue: str = "") -> Segment:
@@ -171,6 +179,11 @@ class Translation:
     def reordered_in(self, rank: int) -> tuple[str, ...]:
         """Placeholders without numbers, if a hypothesis has them in another order."""
         return tuple(span for segment in self._with_spans for span in segment.restored(rank).reordered)
+
+    @cached_property
+    def term_uses(self) -> list[TermUse]:
+        """What the best translation has of each term of a glossary in the line."""
+        return [use for part in self.segments for use in term_uses(part.terms, part.restored().text)]
 
     @property
     def _with_spans(self) -> list[Segment]:

@@ -54,6 +54,7 @@ def format_json(item: Translation) -> str:
         "word_alignment": item.details.word_alignment,
         "lost_spans": item.lost_spans,
         "reordered_spans": item.reordered_spans,
+        "terms": [use._asdict() for use in item.term_uses],
     }
     return json.dumps(row, ensure_ascii=False)
 
@@ -78,8 +79,9 @@ _NOTICES = {
     "lost": "the translation lacks a protected span of the source; --json names the spans",
     "guessed": "the place of a tag or another mark is a guess",
     "reordered": "placeholders such as %s are in another order than in the source",
+    "term": "the translation lacks a term of the glossary",
 }
-_STRICT = ("lost", "reordered")
+_STRICT = ("lost", "reordered", "term")
 
 
 class UnknownWords:
@@ -121,6 +123,8 @@ class TranslatedLine(NamedTuple):
     problems: Mapping[str, str]
     """For each problem, by the name of its notice, what follows the number of the line there."""
     unknown_words: Sequence[str]
+    term_counts: Mapping[str, int] = {}
+    """Number of terms of the glossary by status."""
 
 
 def translated_lines(
@@ -128,7 +132,12 @@ def translated_lines(
 ) -> list[TranslatedLine]:
     """Translations in some formats, with their problems."""
     return [
-        TranslatedLine([format_of(item) for format_of in formats], _problems_of(item), item.unknown_words)
+        TranslatedLine(
+            [format_of(item) for format_of in formats],
+            _problems_of(item),
+            item.unknown_words,
+            Counter(use.status for use in item.term_uses),
+        )
         for item in items
     ]
 
@@ -148,6 +157,8 @@ def _problems_of(line: Translation) -> Mapping[str, str]:
         problems["guessed"] = ""
     if any(map(line.reordered_in, ranks)):
         problems["reordered"] = ""
+    if missing := [use.source for use in line.term_uses if use.status == "missing"]:
+        problems["term"] = f" (`{'`, `'.join(dict.fromkeys(missing))}`)"
     return problems
 
 
@@ -155,7 +166,7 @@ class LineNotices:
     """Context manager that collects notices about translated lines and prints them when it ends.
 
     Unknown words of the first few lines are printed at once. With `is_strict`, spans that are lost or in a
-    wrong order are an error.
+    wrong order, and missing terms, are an error.
     """
 
     def __init__(self, is_strict: bool = False) -> None:
@@ -163,7 +174,7 @@ class LineNotices:
         self._num_lines, self._unknown_words = 0, UnknownWords()
         self._lines: dict[str, list[str]] = {name: [] for name in _NOTICES}
         """The first lines with each problem, by number."""
-        self._counts = Counter[str]()
+        self._counts, self._term_counts = Counter[str](), Counter[str]()
 
     def __enter__(self) -> LineNotices:
         return self
@@ -175,11 +186,14 @@ class LineNotices:
             self._counts[name] += 1
             if self._counts[name] <= _MOST_NAMED:
                 self._lines[name].append(f"{self._num_lines:,}{note}")
+        self._term_counts.update(line.term_counts)
         if line.unknown_words:
             self._unknown_words.add(f"line {self._num_lines:,}", line.unknown_words)
 
     def __exit__(self, *error: object) -> None:
         self._unknown_words.say_number()
+        if self._term_counts:
+            say(f"terms of the glossary: {describe_terms(self._term_counts)}")
         lines = {name: listed_lines(lines, self._counts[name]) for name, lines in self._lines.items() if lines}
         messages = {name: f"{lines[name]}: {_NOTICES[name]}" for name in lines}
         errors = [messages[name] for name in _STRICT if name in messages]
@@ -189,6 +203,12 @@ class LineNotices:
                 say(f"note: {message}")
         if is_error:
             raise MtError("; ".join(errors))
+
+
+def describe_terms(counts: Mapping[str, int]) -> str:
+    """Number of terms by what became of them."""
+    used, inflected, missing = (counts.get(status, 0) for status in ("used", "inflected", "missing"))
+    return f"{used + inflected + missing:,} found, {used:,} used, {inflected:,} in another form, {missing:,} missing"
 
 
 def repeats_itself(source: str, translation: str) -> bool:

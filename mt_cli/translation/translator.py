@@ -21,6 +21,7 @@ from mt_cli.config.loading import changed_section
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.config.tags import NO_TAGS, Tagging
 from mt_cli.corpus.cache import fingerprint
+from mt_cli.corpus.glossary import Glossary
 from mt_cli.corpus.languages import primary
 from mt_cli.corpus.protected_text import RESERVED, UNPROTECTED, Protection
 from mt_cli.corpus.rows import chosen_tag, tagged_text
@@ -40,6 +41,8 @@ from mt_cli.translation.drafts import translations_with_marks
 from mt_cli.translation.exported import digest_of_export, load_exported
 from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks, may_have_marks
 from mt_cli.translation.lines import Alignment, LineSplitter, Segment, TextHypothesis, Translation, unknown_words
+from mt_cli.translation.terms import with_own_tokens, with_terms
+from mt_cli.translation.texts import checked_texts
 from mt_cli.translation.token_details import attended_words, details_of
 
 TextAndIds = tuple[str, Ids, Ids]
@@ -156,6 +159,11 @@ class Translator:
         return self.tokenizers[1]
 
     @property
+    def takes_terms(self) -> bool:
+        """True if the model has learned to follow a glossary or, with protected spans, to copy its terms."""
+        return self.source_tokenizer.has_term_marks or bool(self.source_tokenizer.reserved_ids)
+
+    @property
     def tags(self) -> tuple[str, ...]:
         """Tags that a sentence may begin with."""
         return self.tagging.tags
@@ -190,15 +198,21 @@ class Translator:
         raise InputError(f"--to {to}: this model translates {languages}{tags}")
 
     def translate(
-        self, sentences: Iterable[str], tag: str | None = None, prefix: str = "", **decoding: Any
+        self,
+        sentences: Iterable[str],
+        tag: str | None = None,
+        prefix: str = "",
+        terms: Glossary | None = None,
+        **decoding: Any,
     ) -> list[str]:
         """Translate each sentence; an empty sentence stays empty.
 
         `decoding` changes options of the section `decoding`, such as `beam_size=1`; None keeps an option. `tag` is put
         before sentences that do not begin with a tag; None means the default tag of the model, if it has one. Every
-        translation begins with `prefix`.
+        translation begins with `prefix`, and has the `terms` of its sentence in the form that it needs, if the model
+        finds one; a model that was trained with `corpus.protect` alone writes them as they are.
         """
-        return [item.text for item in self.translate_fully(sentences, tag=tag, prefix=prefix, **decoding)]
+        return [item.text for item in self.translate_fully(sentences, tag=tag, prefix=prefix, terms=terms, **decoding)]
 
     def translate_fully(
         self,
@@ -209,6 +223,7 @@ class Translator:
         split_sentences: bool | None = None,
         with_details: bool = False,
         keeps_marks: bool = True,
+        terms: Glossary | None = None,
         **decoding: Any,
     ) -> list[Translation]:
         """Translate each sentence into up to `num_best` hypotheses with scores.
@@ -216,15 +231,15 @@ class Translator:
         With `split_sentences`, each sentence of a line is translated separately; None means that lines are split into
         parts such as the model has learned from. With `keeps_marks`, placeholders and tags that the model does not
         protect, or loses, are placed by alignment, unless there is a prefix. Raises InputError if the model was not
-        trained with the tag, an option is invalid, or a sentence is not a str.
+        trained with the tag or with terms, an option is invalid, or a sentence is not a str.
         """
-        texts = _checked(sentences)
+        texts = checked_texts(sentences)
         if type(num_best) is not int or not 1 <= num_best <= _MOST_HYPOTHESES:
             raise InputError(f"num_best {num_best!r}: use 1 to {_MOST_HYPOTHESES:,}")
         chosen_tag(self.tagging, tag)
         if keeps_marks and not prefix and any(map(may_have_marks, texts)):
             marks = InlineMarks(PLACEHOLDERS, self.protection, self.tags)
-            search = {"num_best": num_best, "tag": tag, "split_sentences": split_sentences, **decoding}
+            search = {"num_best": num_best, "tag": tag, "split_sentences": split_sentences, "terms": terms, **decoding}
             return translations_with_marks(texts, self, marks, search | {"with_details": with_details})
         settings = changed_section(self.decoding, decoding)
         most_tokens = self.most_tokens or self.max_tokens
@@ -235,7 +250,10 @@ class Translator:
         )
         if self.protection and (reserved := [character for character in prefix if character in RESERVED]):
             raise InputError(f"prefix: U+{ord(reserved[0]):X} is reserved for protected spans; write the span itself")
-        lines = self._search(splitter.split(texts, tag, split_sentences), settings, num_best, prefix)
+        lines = splitter.split(texts, tag, split_sentences)
+        if terms:
+            lines = with_terms(lines, terms, self.source_tokenizer, self.tags, most_tokens)
+        lines = self._search(lines, settings, num_best, prefix)
         return self.add_details(lines) if with_details else lines
 
     def score(self, sources: Iterable[str], targets: Iterable[str], tag: str | None = None) -> list[PairScore]:
@@ -244,7 +262,7 @@ class Translator:
         Raises InputError if a side has more tokens than the model has positions, the numbers of sources and targets
         differ, or one of them is not a str.
         """
-        sides = [[" ".join(text.split()) for text in _checked(texts)] for texts in (sources, targets)]
+        sides = [[" ".join(text.split()) for text in checked_texts(texts)] for texts in (sources, targets)]
         if len(sides[0]) != len(sides[1]):
             raise InputError(f"found {len(sides[0]):,} sources and {len(sides[1]):,} targets; give one for each")
         sources, targets = self.protection.protect_columns(sides)
@@ -295,14 +313,21 @@ class Translator:
             decoded = decode([(pairs[row][1], [*first_ids[row], *pairs[row][2]]) for row in rows])
             yield from (forced.without_first(len(first_ids[row])) for row, forced in zip(rows, decoded, strict=True))
 
+    def _force_decode_segments(self, rows: Sequence[tuple[Segment, Ids]], **options: bool) -> Iterator[ForcedDecoding]:
+        """Force-decode translations of segments, with the attention to their own tokens; see `_force_decode`."""
+        decoded = self._force_decode(
+            [(segment.text, segment.input_ids or segment.ids, ids) for segment, ids in rows], **options
+        )
+        return (with_own_tokens(forced, row[0]) for forced, row in zip(decoded, rows, strict=True))
+
     def word_alignments(self, lines: Sequence[Translation]) -> list[Alignment]:
         """Aligned words of each line and its best translation, as in `Details.word_alignment`, with any engine."""
-        decoded = self._force_decode(_best_pairs(lines), with_scores=False)
+        decoded = self._force_decode_segments(_best_ids(lines), with_scores=False)
         return [details_of(line, decoded, self.tokenizers, self.tags).word_alignment for line in lines]
 
     def add_details(self, lines: Sequence[Translation]) -> list[Translation]:
         """Copies of translations with the details of the best one."""
-        decoded = self._force_decode(_best_pairs(lines), with_attention=True)
+        decoded = self._force_decode_segments(_best_ids(lines), with_attention=True)
         return [replace(line, details=details_of(line, decoded, self.tokenizers, self.tags)) for line in lines]
 
     def _search(
@@ -331,7 +356,7 @@ class Translator:
         if any(first_ids):
             prefix_ids = [[*first, *ids] for first, ids in zip_longest(first_ids, prefix_ids, fillvalue=())]
         sentences = [
-            Sentence(segment.ids, prefix, segment.protected.order)
+            Sentence(segment.input_ids or segment.ids, prefix, segment.protected.order)
             for segment, prefix in zip(segments, prefix_ids or [()] * len(segments), strict=True)
         ]
         hypotheses = self.engine.search(sentences, decoding, num_best)
@@ -347,10 +372,8 @@ class Translator:
 
         Unknown words of the prefix are kept. With `is_copied`, all other unknown words are replaced by source words.
         """
-        copied = [(segment, best) for segment, _, best in rows if is_copied and segment.ids and UNK_ID in best.ids]
-        decoded = self._force_decode(
-            [(segment.text, segment.ids, best.ids) for segment, best in copied], with_scores=False
-        )
+        copied = [(segment, best.ids) for segment, _, best in rows if is_copied and segment.ids and UNK_ID in best.ids]
+        decoded = self._force_decode_segments(copied, with_scores=False)
         texts = self.target_tokenizer.decode([best.ids for _, _, best in rows])
         for text, (segment, prefix, best) in zip(texts, rows, strict=True):
             words: dict[int, str] = {}
@@ -369,25 +392,12 @@ class Translator:
             yield text
 
 
-def _best_pairs(lines: Sequence[Translation]) -> list[TextAndIds]:
-    """Source and best translation of each segment."""
-    return [
-        (segment.text, segment.ids, segment.hypotheses[0].hypothesis.ids) for line in lines for segment in line.searched
-    ]
+def _best_ids(lines: Sequence[Translation]) -> list[tuple[Segment, Ids]]:
+    """Each segment with the ids of its best translation."""
+    return [(segment, segment.hypotheses[0].hypothesis.ids) for line in lines for segment in line.searched]
 
 
 def _attention(forced: ForcedDecoding) -> Tensor:
     if forced.attention is None:
         raise InputError("this engine does not report attention; use --engine mt")
     return forced.attention
-
-
-def _checked(texts: Iterable[str]) -> list[str]:
-    """The texts as a list; raises InputError for a single str, and for items of other types."""
-    if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
-        raise InputError(f"found {texts!r:.60}; give a list of sentences")
-    listed = list(texts)
-    for number, text in enumerate(listed, 1):
-        if not isinstance(text, str):
-            raise InputError(f"sentence {number:,}: found {text!r:.60}; give a list of sentences, each a str")
-    return listed

@@ -26,13 +26,13 @@ class FinishedBlock(NamedTuple):
     num_lines: int
     sizes: Sequence[int]
     """Bytes in each output."""
-    noted: Mapping[int, tuple[Mapping[str, str], Sequence[str]]]
-    """Problems and unknown words of a line, by its index in the block."""
+    noted: Mapping[int, tuple[Mapping[str, str], Sequence[str], Mapping[str, int]]]
+    """Problems, unknown words and terms of a line, by its index in the block."""
 
     @property
     def lines(self) -> list[TranslatedLine]:
         """Lines without their texts, for notices."""
-        return [TranslatedLine((), *self.noted.get(index, ({}, ()))) for index in range(self.num_lines)]
+        return [TranslatedLine((), *self.noted.get(index, ({}, (), {}))) for index in range(self.num_lines)]
 
 
 _ROW = TypeAdapter(FinishedBlock)
@@ -93,11 +93,7 @@ class UnfinishedOutputs:
         """Record a block that is written."""
         outputs = zip(*(line.texts for line in lines), strict=True)
         contents = ["".join(f"{text}\n" for text in texts).encode() for texts in outputs]
-        noted = {
-            index: (line.problems, line.unknown_words)
-            for index, line in enumerate(lines)
-            if line.problems or line.unknown_words
-        }
+        noted = {index: line[1:] for index, line in enumerate(lines) if any(line[1:])}
         row = FinishedBlock(self._digest(block, contents), len(lines), [*map(len, contents)], noted)
         append_row(self._record, _ROW.dump_json(row))
         self.num_lines += len(lines)

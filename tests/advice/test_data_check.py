@@ -34,6 +34,18 @@ def test_the_report_of_a_good_corpus_adds_up(mt, config):
     assert status == 0 and "1 pair of train contains a sentence of valid" in out
 
 
+def test_pairs_that_contradict_a_glossary_are_named(mt, config, tmp_path):
+    pairs = [(f"the drum {n} is red", f"die {'Trommel' if n % 3 else 'Walze'} {n} ist rot") for n in range(90)]
+    path, glossary = config(pairs), tmp_path / "words.csv"
+    glossary.write_text("English;German\nDrum;Trommel\nred;rot\n", encoding="utf-8")
+    status, out, err = mt("data", "check", "--config", path, "--terms", glossary)
+    assert (status, "2 terms" in err) == (0, True)
+    assert "180 times" in out and "30 times" in out
+    assert "`Drum` is not `Trommel` in 30 of 90 places: " in out and "line 4" in out and "`red`" not in out
+    glossary.write_text("fr;de\nun;ein\n", encoding="utf-8")
+    assert mt("data", "check", "--config", path, "--terms", glossary)[0] == 2
+
+
 @pytest.mark.parametrize("side", [0, 1])
 def test_markers_in_place_of_verses_are_dropped_and_named(mt, config, side):
     pairs = [(3 * source, 3 * target) for source, target in sentences(300)]

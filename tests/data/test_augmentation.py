@@ -150,14 +150,14 @@ def pairs_of_lines(trained, max_tokens=200, seed=1, augment=None, **training):
     plain = MixedPairs(pairs, [1.0, 2.0], batch_tokens=1, seed=seed)
     config = config_of(max_tokens, seed, augment, **training)
     config.corpus.__dict__["train"] = config.corpus.train * 2
-    return changed_texts(plain, (trained, trained), config), plain
+    return changed_texts(plain, (trained, trained), config, {}), plain
 
 
 @pytest.fixture(scope="module")
 def trained():
     config = TokenizerConfig(algorithm="bpe", vocab_size=500)
     lines = [*LINES, *map(str.upper, LINES)] * 5
-    return train_tokenizer(lines, config, tags=["<bt>"], has_reserved=True)
+    return train_tokenizer(lines, config, tags=["<bt>"], reserved="".join(RESERVED))
 
 
 def test_changed_pairs_depend_on_seed_and_epoch_alone(trained):
@@ -213,7 +213,7 @@ def test_a_pair_too_long_or_with_unknown_tokens_stays(trained):
     assert epoch_of(changed) == epoch_of(plain)
     unknown = EncodedPairs.from_ids([[UNK_ID, *ids] for ids in trained.encode(LINES)], trained.encode(LINES))
     plain = MixedPairs(unknown, [1.0], batch_tokens=1, seed=1)
-    changed = changed_texts(plain, (trained, trained), config_of(augment={"upper_case": 1.0}))
+    changed = changed_texts(plain, (trained, trained), config_of(augment={"upper_case": 1.0}), {})
     assert epoch_of(changed) == epoch_of(plain)
 
 

@@ -66,6 +66,41 @@ def test_every_translation_has_the_spans_of_its_line(mt, run, tmp_path, options)
                 assert hypothesis["text"].count(span) == line.count(span)
 
 
+def test_terms_are_written_as_in_the_glossary_and_named(mt, run, tmp_path):
+    (tmp_path / "words.csv").write_text("en;xx\none;EINS\nsix;SECHS\nten;\n", encoding="utf-8")
+    (tmp_path / "in").write_text("\n".join([*LINES, "one " * 35]), encoding="utf-8")
+    status, out, err = mt("translate", "--run", run, "--input", "in", "--json", "--terms", "words.csv")
+    assert status == 0 and "corpus.terms" in err and "1 without a translation" in err
+    rows = [*map(json.loads, out.splitlines())]
+    for row in rows[:-1]:
+        uses = [(use["source"], use["status"]) for use in row["terms"]]
+        assert uses == [(word, "used") for word in re.findall(r"\b(?:one|six)\b", row["source"])]
+        assert row["translation"].count("EINS") == len(re.findall(r"\bone\b", row["source"]))
+        assert max([0, *(source for source, _ in row["word_alignment"])]) < len(row["source"].split())
+    missing = [use["status"] for use in rows[-1]["terms"]].count("missing")
+    assert f"37 found, {37 - missing} used, 0 in another form, {missing} missing" in err and missing > 0
+    status, _, err = mt("translate", "--run", run, "--input", "in", "--terms", "words.csv", "--strict")
+    assert status == 1 and "line 6 (`one`)" in err
+    assert mt("translate", "--run", run, "--terms", "words.csv", "--strict", "one {a}.")[0] == 0
+
+
+def test_documents_and_scores_say_what_became_of_terms(mt, run, tmp_path):
+    (tmp_path / "words.tsv").write_text("one\tEINS\nfive\tFÜNF\n", encoding="utf-8")
+    messages = (f'msgid "{text}"\nmsgstr ""\n' for text in ("one {a}", "one " * 40))
+    (tmp_path / "a.po").write_text("\n".join(messages), encoding="utf-8")
+    options = ("--run", run, "--terms", "words.tsv")
+    status, _, err = mt("translate", *options, "--input", "a.po", "--output", "b.po")
+    assert status == 0 and "41 found" in err and "line 4" in err and "(`one`)" in err
+    assert "EINS" in (tmp_path / "b.po").read_text(encoding="utf-8")
+    assert mt("translate", *options, "--input", "a.po", "--output", "c.po", "--strict")[0] == 1
+    (tmp_path / "source").write_text("one {a} five.\ntwo.\n", encoding="utf-8")
+    (tmp_path / "reference").write_text("EINS {a} FÜNFEN.\nTWO.\n", encoding="utf-8")
+    status, out, err = mt("evaluate", *options, "--source", "source", "--reference", "reference", "--json")
+    assert status == 0, err
+    assert json.loads(out)["terms"] == {"num_found": 2, "used": 100.0, "inflected": 0.0, "in_references": 100.0}
+    assert "100.00  % of 2 used" in mt("evaluate", *options, "--source", "source", "--reference", "reference")[1]
+
+
 def test_an_exported_model_names_lost_spans_and_aligns_words(mt, run, tmp_path):
     pytest.importorskip("ctranslate2")
     from mt_cli import Translator

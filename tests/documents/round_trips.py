@@ -59,7 +59,7 @@ class Translator:
 
     def translate_fully(self, lines, **search):
         self.seen += lines
-        spans = {"lost_spans": self.lost, "reordered_spans": self.reordered, "unknown_words": ()}
+        spans = {"lost_spans": self.lost, "reordered_spans": self.reordered, "unknown_words": (), "term_uses": ()}
         return [SimpleNamespace(text=self.translate(line), plain=line, is_too_long=False, **spans) for line in lines]
 
     def word_alignments(self, items):

@@ -68,7 +68,7 @@ def overflow_at(monkeypatch, first, number=1):
 
 SUBWORDS = {"tokenizer.algorithm": "bpe", "tokenizer.vocab_size": 60, "tokenizer.byte_fallback": "false"}
 SUBWORDS |= {"batch_tokens": 1000, "validate_every_steps": 1000}  # Few steps, because every step segments words anew.
-MIXED = {"tokenizer.shared": "true", "concatenated_pairs": 0.5, "inserted_words": 0.5}
+MIXED = {"tokenizer.shared": "true", "corpus.terms": "true", "concatenated_pairs": 0.5, "inserted_words": 0.5}
 LIKELY = {"corpus.both_directions": "true", "corpus.tag": "to_target", "corpus.filters.keep_likely": 0.5}
 MOMENTS = (3, 6, 11, 22)
 """In the middle, where a validation is due, at the end of an epoch, at the very end."""

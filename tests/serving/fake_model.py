@@ -12,6 +12,7 @@ from mt_cli.serving.models import Direction, Models, ServedModel, Source, SplitS
 from mt_cli.translation.lines import Details, Segment, TextHypothesis, Translation
 from mt_cli.translation.sentences import units
 
+_UPDATED_AT = datetime(2026, 11, 27, 8, tzinfo=UTC)
 DIRECTIONS = [("en", "de"), ("de", "en"), ("en", "ar"), ("ar", "en"), ("en", "he"), ("he", "en")]
 
 KNOWN = {
@@ -43,6 +44,7 @@ class KnownSentences:
     tagging: Tagging
     languages: tuple[str, str]
     engine: object = None
+    takes_terms: bool = False
     protection: object = field(default=UNPROTECTED)
 
     def with_engine(self, engine):
@@ -91,8 +93,29 @@ def known_models():
                 KnownSentences(Tagging(tuple(f"<{source}>{target}>" for source, target in directions)), directions[0]),
                 tuple(Direction(*pair) for pair in directions),
                 (SplitScore("test", values, count),),
-                datetime(2026, 11, 27, 8, tzinfo=UTC),
+                _UPDATED_AT,
             )
             for name, directions, values, count in scores
         )
     )
+
+
+class Obeying(KnownSentences):
+    """Writes the translations of terms, except of those that begin with an `x`, and nothing else."""
+
+    def translate_fully(self, sentences, num_best=1, terms=None, **search):
+        items = []
+        for text in sentences:
+            found = terms.find(text) if terms else []
+            written = " ".join(row.term.targets[0] for row in found if not row.term.source.startswith("x")) or text
+            hypothesis = TextHypothesis(written, Hypothesis([], -1.0))
+            items.append(
+                Translation(text, text, [Segment(text, [1], None, 0, "", [hypothesis], terms=found)], False, text)
+            )
+        return items
+
+
+def obeying_models(*directions, takes_terms=True):
+    translator = Obeying(Tagging(()), directions[0], takes_terms=takes_terms)
+    pairs = tuple(Direction(*pair) for pair in directions)
+    return Models((ServedModel("m", Source("m"), translator, pairs, (), _UPDATED_AT),))

@@ -363,3 +363,25 @@ def test_no_state_of_the_page_is_a_barrier(page, visit, axe, width, scheme):
         run = "axe.run().then(({violations}) => violations.map(v => [v.impact, v.id, v.nodes.map(n => n.html)]))"
         assert page.evaluate(run) == [], act
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_terms_are_used_kept_and_named_if_they_are_missing(page, visit):
+    from fake_model import obeying_models
+    from serving_server import running
+
+    from mt_cli.serving.service import Service
+
+    visit()
+    assert page.evaluate("document.getElementById('terms-box').hidden")  # Its model has not learned to use them.
+    with running(Service(obeying_models(("en", "de")))) as server:
+        address = f"{server.url}/#en-de"
+        page.open(address)
+        page.wait_until("document.getElementById('terms-box').hidden", False)
+        page.evaluate("document.getElementById('terms-box').open = true, document.getElementById('terms').focus()")
+        page.type("brake drum\tTrommel\nxyz = fehlt\nnothing")
+        enter(page, "brake drums xyz")
+        page.wait_for_text("#result", "Trommel")
+        assert "xyz" in page.text("#notes") and "brake" not in page.text("#notes")
+        page.open("about:blank")
+        page.open(address)
+        page.wait_until("document.getElementById('terms').value.includes('xyz = fehlt')")

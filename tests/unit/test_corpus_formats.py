@@ -43,7 +43,8 @@ def as_spreadsheet(pairs, variant):
 def as_csv(pairs, variant):
     text = io.StringIO(newline="")
     rows = [(number, *pair) for number, pair in enumerate(pairs)] if variant else pairs
-    csv.writer(text, quoting=csv.QUOTE_ALL).writerows([*[("id", "en", "it")] * variant, *rows])
+    writer = csv.writer(text, quoting=csv.QUOTE_ALL, delimiter=";" if variant else ",")
+    writer.writerows([*[("id", "en", "it")] * variant, *rows])
     return text.getvalue()
 
 
@@ -67,6 +68,16 @@ def as_tmx(pairs, variant):
         for source, target in pairs
     )
     return with_declaration(f'<!DOCTYPE tmx SYSTEM "tmx14.dtd"><tmx xmlns:x="x">{units}</tmx>', variant)
+
+
+def as_tbx(pairs, is_of_2019):
+    entry, section, group = ("conceptEntry", "langSec", "termSec") if is_of_2019 else ("termEntry", "langSet", "tig")
+    entries = "".join(
+        f'<{entry}><{section} xml:lang="it"><{group}><term>{escape(target)}</term></{group}></{section}>'
+        f'<{section} xml:lang="en-GB"><{group}><term>{escape(source)}</term></{group}></{section}></{entry}>'
+        for source, target in pairs
+    )
+    return with_declaration(f"<tbx><text><body>{entries}</body></text></tbx>", is_of_2019)
 
 
 def as_xliff(pairs, is_version_1):
@@ -117,6 +128,7 @@ FORMATS = {
     "jsonl": ("a.jsonl", None, as_json_lines, TEXT),
     "json": ("a.json", None, as_json_array, TEXT),
     "tmx": ("a.tmx", None, as_tmx, XML),
+    "tbx": ("a.tbx", None, as_tbx, XML),
     "xliff": ("a.xlf", None, as_xliff, XML),
     "po": ("a.po", None, as_catalogue, texts_without("\0")),
 }
@@ -182,7 +194,7 @@ LATIN = "perché".encode("latin-1")
         ("a.csv", b"PK\x03\x04...", ": .*ZIP"),
         ("a.zip", b"PK\x03\x04...", ": .*unpack it"),
         ("a.csv", ('"one two","uno due"\n' * 20).encode("utf-16"), ".*UTF-8"),
-        ("a.docx", b"", r": .*\.tsv, \.csv, \.jsonl, \.json, \.parquet, \.tmx, \.xlf, \.xliff, \.po"),
+        ("a.docx", b"", r": .*\.tsv, \.csv, \.jsonl, \.json, \.parquet, \.tmx, \.xlf, \.xliff, \.tbx, \.po"),
     ],
 )
 def test_bytes_that_are_no_text_are_refused(tmp_path, name, content, place):
@@ -193,7 +205,7 @@ def test_bytes_that_are_no_text_are_refused(tmp_path, name, content, place):
     ("name", "content", "place"),
     [
         ("a.csv", b'a,b\n"c,d\n', "line 2"),
-        ("a.csv", b"sep=;\na;b\n", "line 1: .*semicolons"),
+        ("a.csv", b"a|b\nc|d\n", "line 1: .*bars"),
         ("a.jsonl", b'{"en": "a", "it": "b"}\n{"en": \n', "line 2"),
         ("a.jsonl", b'{"en": "a", "de": "b"}\n', "row 1: .*'it'.*`columns`"),
         ("a.jsonl", b'{"a":' * 100_000 + b"\n", "line 1"),

@@ -52,6 +52,13 @@ def test_a_tag_of_its_own_goes_before_that_of_the_target():
     assert both.tagging.into("es") == "<2es>" and both.tagging.default == "<2gn>"
 
 
+def test_the_direction_of_a_tag_has_its_target_and_another_source():
+    tagging, languages = Tagging(("<2en>", "<2de>", "<2fr>", "<de>fr>", "<bt>")), ("en", "de")
+    tags = [None, "<2de>", "<2en>", "<2fr>", "<de>fr>", "<bt>"]
+    expected = [languages, languages, ("de", "en"), ("en", "fr"), ("de", "fr"), languages]
+    assert [tagging.direction(tag, languages) for tag in tags] == expected
+
+
 def test_a_tag_of_a_direction_names_both_languages():
     corpus = config(both_directions=True, tag="direction").corpus
     assert [source.tag for source in corpus.train] == ["<es>gn>", "<es>shp>", "<gn>es>", "<shp>es>"]

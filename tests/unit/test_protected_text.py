@@ -102,7 +102,9 @@ def test_long_hostile_texts_have_an_end():
 
 def tokenizer_of(algorithm):
     size = 400 if algorithm in ("bpe", "unigram") else None
-    return train_tokenizer(WORDS, TokenizerConfig(algorithm=algorithm, vocab_size=size), ("<2it>",), has_reserved=True)
+    return train_tokenizer(
+        WORDS, TokenizerConfig(algorithm=algorithm, vocab_size=size), ("<2it>",), reserved="".join(RESERVED)
+    )
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from mt_cli.config.sections import DecodingConfig, TokenizerConfig
 from mt_cli.config.tags import Tagging
 from mt_cli.corpus.clean_text import cleaned
 from mt_cli.corpus.languages import SPACELESS
-from mt_cli.corpus.protected_text import Protection
+from mt_cli.corpus.protected_text import RESERVED, Protection
 from mt_cli.corpus.sentences import SentencesSeen, has_letters, has_words, sentences_of
 from mt_cli.decoding.constraints import ReservedIds
 from mt_cli.decoding.engine import ForcedDecoding, TransformerEngine
@@ -255,7 +255,7 @@ NOISE = st.sampled_from(["\u00ad", "\u200b", "\ufeff", "\u2060\u00ad", " \u200b 
 def random_translator(request):
     """Translator with random weights that protects what is in braces."""
     config = TokenizerConfig(algorithm=request.param, vocab_size=400, shared=True)
-    tokenizer = train_tokenizer([" ".join(WORDS), " ".join(WORDS).lower()] * 3, config, has_reserved=True)
+    tokenizer = train_tokenizer([" ".join(WORDS), " ".join(WORDS).lower()] * 3, config, reserved="".join(RESERVED))
     model = tiny_model(vocab_size=tokenizer.vocab_size, spread=20.0).eval()
     engine = TransformerEngine(model, reserved=ReservedIds.of((tokenizer, tokenizer)))
     options = DecodingConfig(beam_size=1, max_length=6, capitals="lower")

@@ -50,6 +50,22 @@ def plain_records(path: Path) -> Iterator[Record]:
     return ((number, line.split("\t")) for number, line in enumerate(read_lines(path), start=1))
 
 
+def csv_records(path: Path) -> Iterator[Record]:
+    """Records of a CSV file, without the line `sep=;` in which spreadsheets name the separator."""
+    records = quoted_records(path, csv_separator(_first_lines(path)))
+    return islice(records, 1, None) if _first_lines(path).startswith("sep=") else records
+
+
+def _first_lines(path: Path) -> str:
+    return "\n".join(islice(read_lines(path), _LINES_COMPARED))
+
+
+def csv_separator(text: str) -> str:
+    """Separator of CSV: a comma, or a semicolon if the first line has only those outside of quotation marks."""
+    first_line = "".join(_QUOTED_CELL.sub("", text).strip().splitlines()[:1])
+    return ";" if ";" in first_line and "," not in first_line else ","
+
+
 def quoted_records(path: Path, separator: str) -> Iterator[Record]:
     """Records of the lines of a file, with quotation marks as in RFC 4180."""
     csv.field_size_limit(LONGEST)  # A longer field has an opening quotation mark without a closing one.
@@ -60,7 +76,7 @@ def quoted_records(path: Path, separator: str) -> Iterator[Record]:
             yield before + 1, record or [""]
             before = reader.line_num
     except csv.Error as error:
-        kind, hint = "CSV", "; a .csv file has commas between cells"
+        kind, hint = "CSV", "; a .csv file has commas or semicolons between cells"
         if separator == "\t":
             kind, hint = "TSV with quotation marks", "; if quotation marks are text, set `format: plain_tsv`"
         raise CorpusError(f"{path}, line {before + 1:,}: not valid {kind}: {error}{hint}") from None
@@ -71,7 +87,12 @@ def read_tsv(path: Path, languages: Languages, columns: Columns, report: ReadRep
     if has_marks:
         report.quoted = report.quoted or str(path)
     records = quoted_records(path, "\t") if has_marks else plain_records(path)
-    return read_table(path, records, languages, columns, "tab")
+    return read_table(path, records, languages, columns, "tab", report)
+
+
+def read_csv(path: Path, languages: Languages, columns: Columns, report: ReadReport) -> Iterator[Row]:
+    separator = "semicolon" if csv_separator(_first_lines(path)) == ";" else "comma"
+    return read_table(path, csv_records(path), languages, columns, separator, report)
 
 
 def first_cells(records: Iterator[Record]) -> Names:
@@ -79,9 +100,13 @@ def first_cells(records: Iterator[Record]) -> Names:
 
 
 def read_table(
-    path: Path, records: Iterator[Record], languages: Languages, columns: Columns, separator: str
+    path: Path, records: Iterator[Record], languages: Languages, columns: Columns, separator: str, report: ReadReport
 ) -> Iterator[Row]:
-    """Pairs in two columns of records; a blank record is a blank pair."""
+    """Pairs in two columns of records; a blank record is a blank pair.
+
+    A record with too many or too few cells raises CorpusError. With `report.damaged_rows`, it is added there if it has
+    too many, and otherwise filled with empty cells.
+    """
     for number, first in records:
         if _width(first):
             break
@@ -95,6 +120,7 @@ def read_table(
     rows = [cells for _, cells in examined[: 1 if has_header else None] if _width(cells)]
     most = Counter(map(len, rows)).most_common(1)[0][0]
     fewest = max(_width(cells) for cells in rows if len(cells) == most)
+    is_lenient = report.damaged_rows is not None
     if most <= max(source, target):
         problem = f"found {most} column{'s' * (most != 1)}"
         raise CorpusError(f"{where}: {problem}; each line needs a source, a {separator} and a target{hint}")
@@ -102,9 +128,11 @@ def read_table(
         width = _width(cells)
         if width == 0:
             yield number, "", ""
-        elif fewest <= len(cells) <= most or width <= fewest < len(cells):
+        elif fewest <= len(cells) <= most or width <= fewest < len(cells) or (is_lenient and width <= most):
             padded = [*cells, *[""] * (most - len(cells))]  # Empty cells at the end may be missing.
             yield number, padded[source], padded[target]
+        elif report.damaged_rows is not None:
+            report.damaged_rows.append(number)
         else:
             expected = f"{'the header has' if has_header else 'the others have'} {most:,}"
             shifts = f"a {separator} {'inside a sentence shifts the pair' if len(cells) > most else 'is missing'}"

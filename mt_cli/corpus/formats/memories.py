@@ -1,4 +1,6 @@
-"""Translation memories: TMX 1.4b (Translation Memory eXchange) and XLIFF 1.2, 2.0 and 2.1.
+"""Translation memories and term bases: TMX 1.4b (Translation Memory eXchange), XLIFF 1.2, 2.0 and 2.1, and TBX.
+
+TBX (TermBase eXchange, ISO 30042) is read in its editions of 2008 (`termEntry`) and 2019 (`conceptEntry`).
 
 Inline codes (native markup, placeholders) are dropped: the elements `bpt`, `ept`, `it`, `ph` and `ut` of TMX, and `bx`,
 `ex`, `x`, `sc` and `ec` of XLIFF. All other elements (`hi`, `g`, `pc`) only mark text, which is kept.
@@ -19,6 +21,8 @@ from mt_cli.corpus.varieties import variety_of
 from mt_cli.errors import CorpusError
 
 _XML_LANG = "http://www.w3.org/XML/1998/namespace}lang"
+_LANGUAGES_OF_TERMS = ("langSet", "langSec")
+_STATUS, _DISCOURAGED = "administrativeStatus", ("deprecated", "superseded")
 _DRAFTS = frozenset(("new", "initial"))
 _MACHINE = frozenset(("mt-suggestion", "leveraged-mt"))
 _PAIRED = frozenset(("bpt", "ept", "bx", "ex", "sc", "ec"))
@@ -50,12 +54,39 @@ def read_tmx(path: Path, codes: tuple[str, str], report: ReadReport) -> Iterator
         yield line, texts.get(first, ""), texts.get(second, "")
 
 
-def varieties_in_tmx(path: Path) -> Counter[str]:
-    """Number of segments of each language code in a file; raises CorpusError if it is damaged."""
+def read_tbx(path: Path, codes: tuple[str, str], report: ReadReport) -> Iterator[Row]:
+    """Each source term of an entry with each of its target terms, the preferred ones first.
+
+    Target terms that are deprecated or superseded are left out.
+    """
+    first, second = (variety_of(code) for code in codes)
+    for line, entry, _ in elements(path, ("termEntry", "conceptEntry")):
+        terms: dict[str, list[tuple[str, str]]] = {}
+        for section in entry.iter():
+            if section.tag in _LANGUAGES_OF_TERMS:
+                terms.setdefault(variety_of(_code_of(section.attrib)), []).extend(_terms_in(section))
+        targets = [row for row in terms.get(second, ()) if not row[0].startswith(_DISCOURAGED)]
+        targets.sort(key=lambda row: not row[0].startswith("preferred"))
+        for _, source in terms.get(first, [("", "")]):
+            for _, target in targets or [("", "")]:
+                yield line, source, target
+
+
+def _terms_in(section: Element) -> Iterator[tuple[str, str]]:
+    """Status (empty without one) and text of each term in a language."""
+    for group in section.iter():
+        if group.tag in ("tig", "ntig", "termSec"):
+            statuses = (part.text or "" for part in group.iter() if _STATUS in (part.tag, part.get("type")))
+            status = next(statuses, "")
+            yield from ((status, "".join(term.itertext())) for term in group.iter("term"))
+
+
+def varieties_in_units(path: Path) -> Counter[str]:
+    """Number of segments or entries of each language code in TMX or TBX; raises CorpusError if it is damaged."""
     counts = Counter[str]()
 
     def count(name: str, attributes: Mapping[str, str]) -> None:
-        if name == "tuv" and (code := _code_of(attributes)):
+        if name in ("tuv", *_LANGUAGES_OF_TERMS) and (code := _code_of(attributes)):
             counts[code] += 1
 
     watch_elements(path, count)

@@ -34,7 +34,9 @@ class Format(NamedTuple):
 def _table(suffixes: tuple[str, ...], records: Callable[[Path], Iterator[delimited.Record]], separator: str) -> Format:
     return Format(
         suffixes,
-        lambda path, languages, columns, _: delimited.read_table(path, records(path), languages, columns, separator),
+        lambda path, languages, columns, report: delimited.read_table(
+            path, records(path), languages, columns, separator, report
+        ),
         lambda path: delimited.first_cells(records(path)),
     )
 
@@ -55,7 +57,7 @@ def _memory(
 FORMATS: Mapping[str, Format] = {
     "tsv": _table((".tsv",), delimited.tsv_records, "tab")._replace(read=delimited.read_tsv),
     "plain_tsv": _table((), delimited.plain_records, "tab"),
-    "csv": _table((".csv",), lambda path: delimited.quoted_records(path, ","), "comma"),
+    "csv": _table((".csv",), delimited.csv_records, "comma")._replace(read=delimited.read_csv),
     "json": Format(
         (".jsonl", ".json"),
         lambda path, languages, columns, _: structured.read_json(path, languages, columns),
@@ -68,8 +70,9 @@ FORMATS: Mapping[str, Format] = {
         structured.names_in_parquet,
         unit="row",
     ),
-    "tmx": _memory((".tmx",), memories.read_tmx, memories.varieties_in_tmx),
+    "tmx": _memory((".tmx",), memories.read_tmx, memories.varieties_in_units),
     "xliff": _memory((".xlf", ".xliff"), memories.read_xliff, memories.varieties_in_xliff),
+    "tbx": _memory((".tbx",), memories.read_tbx, memories.varieties_in_units),
     "po": Format((".po",), lambda path, *_: gettext.read_po(path), gettext.target_in_po),
 }
 """Formats by name; the option `format` of a source takes the names in `FormatName`."""

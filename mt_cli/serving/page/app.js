@@ -10,6 +10,7 @@ import { setUpConfidence } from "./preferences.js";
 import { Program } from "./program.js";
 import { Result, wellFormed } from "./result.js";
 import { setUpTabs } from "./tabs.js";
+import { Terms } from "./terms.js";
 import { element } from "./words.js";
 
 const PAUSE = 300;
@@ -33,6 +34,7 @@ const result = new Result(
   { onOpen: openMenu, announce },
 );
 const program = new Program(ui);
+const terms = new Terms(ui, { onChange: () => later() });
 const menu = new AlternativesMenu(ui.menu, { ask: askAlternatives, choose });
 
 // --- Requests
@@ -56,7 +58,8 @@ async function translate() {
   const isCurrent = () => current === controller;
   setBusy(true);
   try {
-    const request = { text: wellFormed(ui.source.value), ...direction.fields, details: true };
+    const fields = { ...direction.fields, ...terms.fields };
+    const request = { text: wellFormed(ui.source.value), ...fields, details: true };
     const answer = await ask("v1/translate", request, current.signal);
     if (!isCurrent()) return;
     messages.clear();
@@ -111,11 +114,13 @@ function showAnswer({ model, source, target, detected, translations: [translatio
 
 function showNotes() {
   const notes = result.sentences.flatMap(({ data, choice }) => {
-    const { lost_spans: lost = [], reordered_spans: reordered = [] } = choice?.lost_spans ? choice : data;
+    const shown = choice?.lost_spans ? choice : data;
+    const { lost_spans: lost = [], reordered_spans: reordered = [], terms: uses = [] } = shown;
     const text = choice?.text ?? data.target.text;
     return [
       ...(data.is_too_long ? [["Longer than the sentences of training, so check: ", data.source.text]] : []),
       ...lost.filter((span) => !text.includes(span)).map((span) => ["Missing in the translation: ", span]),
+      ...uses.filter(isMissing).map((use) => ["Term that is not used: ", use.source, use.target]),
       ...reordered.map((span) => ["Not in the order of the text: ", span]),
     ];
   });
@@ -130,6 +135,8 @@ function showNotes() {
   ui.copy.disabled = !result.text;
 }
 
+const isMissing = ({ status }) => status === "missing";
+
 const shortened = (text) => {
   const characters = Array.from(text);
   return characters.length > LONGEST_QUOTE ? `${characters.slice(0, LONGEST_QUOTE).join("")}…` : text;
@@ -142,7 +149,7 @@ function openMenu(sentence, anchor) {
 }
 
 async function askAlternatives({ data, choice }) {
-  const request = { text: data.source.text, ...direction.fields, source: direction.spoken };
+  const request = { text: data.source.text, ...direction.fields, ...terms.fields, source: direction.spoken };
   const alternatives = Math.min(NUM_ALTERNATIVES, limits.max_alternatives);
   const { translations } = await ask("v1/translate", { ...request, alternatives, details: true });
   const { sentences = [] } = translations[0];
@@ -220,7 +227,8 @@ async function start() {
   const catalogue = new Catalogue(answer);
   limits = answer.limits;
   if (!catalogue.directions.length) return messages.show("The server has no model yet.");
-  direction = new Direction(ui, catalogue, { onChange: () => later(0), onRefused: showRefused });
+  const onModels = (...row) => terms.show(...row);
+  direction = new Direction(ui, catalogue, { onChange: () => later(0), onModels, onRefused: showRefused });
   listen();
   ui.keyButton.hidden = !answer.key_required;
   if (answer.key_required && !hasKey()) askForKey();

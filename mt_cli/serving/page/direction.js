@@ -22,12 +22,13 @@ function fragment() {
 }
 
 /**
- * `onChange` is called when the text has to be translated anew, and `onRefused` with a fragment of the address that
- * names no direction of this server.
+ * `onChange` is called when the text has to be translated anew, `onModels` with the models of a direction and its
+ * languages when these may have changed, and `onRefused` with a fragment of the address that names no direction of this
+ * server.
  */
 export class Direction {
-  constructor(ui, catalogue, { onChange, onRefused }) {
-    Object.assign(this, { ui, catalogue, onChange, onRefused, model: null, detected: null, before: null });
+  constructor(ui, catalogue, { onChange, onModels, onRefused }) {
+    Object.assign(this, { ui, catalogue, onChange, onModels, onRefused, model: null, detected: null, before: null });
     Object.assign(this, catalogue.parse(fragment()) ?? catalogue.first);
     const { sourceLanguage, targetLanguage, modelSelect } = ui;
     sourceLanguage.addEventListener("change", () => this.#setSource(sourceLanguage.value));
@@ -121,6 +122,7 @@ export class Direction {
     ui.modelName.hidden = !ui.modelChoice.hidden;
     const names = models.map((one) => [one.name, one.name]);
     fillSelect(ui.modelSelect, names, model?.name);
+    this.onModels(models, this.source, this.target);
     about(ui, model, spoken && { source: spoken, target: this.target });
   }
 

@@ -1,0 +1,55 @@
+"""Words of a text, and whether two of them seem to be forms of one word, in any language.
+
+Words are compared without regard to case, and to typographic forms of apostrophes and hyphens. Two words are forms of
+one word if they share a beginning of four letters or more, and of 60 % of the longer one (`Schraube` and `Schrauben`),
+or if one has an `s` at the end that the other lacks (`nut` and `nuts`). This needs no list of endings for each
+language, and misses forms whose first letters change.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+
+import regex
+
+from mt_cli.corpus.languages import SPACELESS
+
+WORD = regex.compile(rf"[{SPACELESS}]\p{{M}}*+|(?:(?![{SPACELESS}])[\p{{L}}\p{{N}}]\p{{M}}*+)++|[^\s\p{{Cf}}]")
+"""A word, a character of a script without spaces, or a sign."""
+_SPELLINGS = str.maketrans("’ʼ‘‐‑", "'''--")
+SHORTEST_BEGINNING, _SHARE_OF_BEGINNING, _LONGEST_ENDING, _SHORTEST_WITH_PLURAL = 4, 0.6, 2, 3
+"""Numbers of letters, and a share of the longer word. With endings of two letters, 97 % of the terms of a published
+English test are found; with three, no more of them, and more verbs in place of nouns."""
+
+
+def folded(word: str) -> str:
+    """A word as it is compared."""
+    return unicodedata.normalize("NFKC", word.translate(_SPELLINGS)).casefold()
+
+
+def words_in(text: str) -> list[str]:
+    """Folded words and signs of a text; each character of a script without spaces is a word."""
+    return [folded(word) for word in WORD.findall(text)]
+
+
+def are_forms(first: str, second: str) -> bool:
+    """True if two folded words are equal, or seem to be forms of one word."""
+    short, long = sorted((first, second), key=len)
+    if long in (short, f"{short}s") and (long == short or len(short) >= _SHORTEST_WITH_PLURAL):
+        return True
+    shared = next((place for place, letter in enumerate(short) if letter != long[place]), len(short))
+    return shared >= max(SHORTEST_BEGINNING, _SHARE_OF_BEGINNING * len(long))
+
+
+def stems(word: str) -> Iterator[str]:
+    """A folded word without endings of up to two letters; nothing for short words and numbers.
+
+    Words with a stem in common may be forms of each other.
+    """
+    if len(word) < _SHORTEST_WITH_PLURAL or any(map(str.isdigit, word)):
+        return
+    yield word
+    for length in range(len(word) - 1, len(word) - 1 - _LONGEST_ENDING, -1):
+        if length >= SHORTEST_BEGINNING or word[length:] == "s":
+            yield word[:length]
