@@ -19,13 +19,13 @@ from mt_cli.corpus.term_marks import annotated
 from mt_cli.corpus.word_forms import WORD, folded
 from mt_cli.data.lexicon import Lexicon
 
-TERM_SHARE = 0.25
+TERM_SHARE = 0.5
 """Share of the pairs that get terms, if the lexicon has words of them."""
 _MOST_TERMS, _MOST_WORDS = 3, 3
 """Maximum number of terms of a pair, and of words of a term."""
 _SHARE_JOINED = 0.5
 """Share of the terms to which the next word is added, if its translation is beside theirs."""
-_SHARE_REPLACED, _SHARE_MADE_UP = 0.3, 0.5
+_SHARE_REPLACED, _SHARE_MADE_UP = 0.5, 0.5
 """Share of the terms whose translation is another word of the lexicon in the annotation and in the target, so that a
 model must read it; and share of these that begin like one word and end like another, so that it must spell it."""
 _Words = Sequence["regex.Match[str]"]
