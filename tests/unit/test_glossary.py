@@ -55,7 +55,16 @@ def test_glossaries_of_other_programs_have_the_same_terms(tmp_path, name):
 
 
 def test_rows_that_are_no_terms_are_counted(tmp_path):
-    rows = ["house\tHaus", "\u200fnut \u200e\t\u00a0Mut\u00adter", "empty\t", "\tleer", "", "a\tb\tc", "...\t...", "It is a house, long.\tEs ist ein Haus."]
+    rows = [
+        "house\tHaus",
+        "\u200fnut \u200e\t\u00a0Mut\u00adter",
+        "empty\t",
+        "\tleer",
+        "",
+        "a\tb\tc",
+        "...\t...",
+        "It is a house, long.\tEs ist ein Haus.",
+    ]
     (tmp_path / "a.tsv").write_text("\n".join([*rows, "x " * 80 + "\ty"]), encoding="utf-8")
     glossary = Glossary.read([tmp_path / "a.tsv"], LANGUAGES)
     assert [term[:2] for term in glossary.terms] == [("house", ("Haus",)), ("nut", ("Mutter",))]
