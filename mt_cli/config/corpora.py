@@ -103,7 +103,8 @@ class CorpusConfig(Section):
     protect_patterns: tuple[str, ...] = Field(default=(), strict=False)
     """Own regular expressions of such spans, before `protect`."""
     terms: bool = False
-    """Annotate words of sources with their translations, so that the model learns to use glossaries."""
+    """Annotate words of sources with translations, from which a model learns to use [glossaries](terms.md); with
+    `tokenizer.shared`."""
     augment: AugmentConfig = AugmentConfig()
     """Changes of training pairs that teach a model what people type."""
     max_tokens: int = Field(default=256, ge=1)

@@ -25,6 +25,7 @@ from mt_cli.data.training_pairs import changed_texts
 from mt_cli.decoding.engine import ForcedDecoding
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.errors import ConfigError, InputError
+from mt_cli.exchange.sentencepiece import splits_alike
 from mt_cli.tokenizer.training import train_tokenizer
 from mt_cli.translation.translator import Translator
 
@@ -83,6 +84,14 @@ def test_other_tokens_of_an_annotated_text_stay(tokenizer, text_and_terms):
     assert kept[1 + has_first_space :] == tokenizer.pieces(text)
     (ids,) = tokenizer.encode([annotated(text, terms).text])
     assert not {*TERM_MARKS} & {*tokenizer.decode([ids])[0]}
+
+
+def test_sentencepiece_models_split_annotated_texts_alike():
+    """As Argos Translate does."""
+    config = TokenizerConfig(algorithm="bpe", vocab_size=420, spacing="sentencepiece", shared=True)
+    tokenizer = train_tokenizer(TEXTS * 9, config, (), TERM_MARKS)
+    texts = [annotated(text, [(*match.span(), "Bremse")]).text for text in TEXTS for match in WORD.finditer(text)]
+    assert splits_alike(tokenizer, texts)
 
 
 def made_up_language(num_words=150, num_pairs=800, seed=1):
