@@ -15,7 +15,6 @@ import regex
 
 from mt_cli.corpus.cache import fingerprint
 from mt_cli.corpus.clean_text import cleaned
-from mt_cli.corpus.formats.table import names_in, read_file, suffix_of
 from mt_cli.corpus.languages import COMMON_WORDS, language_name, primary, writes_spaces
 from mt_cli.corpus.rows import Languages, ReadReport
 from mt_cli.corpus.sentences import has_words
@@ -32,7 +31,6 @@ _MOST_WORDS, _MOST_CHARACTERS = 12, 120
 _SENTENCE_ENDS = (".", "!", "?", ":", ";", "。", "！", "？")
 _LONGEST_ABBREVIATION, _FEWEST_LETTERS = 5, 3
 _ALTERNATIVES = "|"
-"""Separates several translations in a cell."""
 _TABLES = (".csv", ".tsv")
 _MOST_NAMED, _MOST_FORMS = 3, 20
 _Node = dict[str | None, Any]
@@ -227,6 +225,8 @@ def _is_of(word: str, target: str) -> bool:
 
 def _read(path: Path, languages: Languages) -> tuple[dict[tuple[str, ...], Term], list[str]]:
     """Terms of a file by their words, and notes on it."""
+    from mt_cli.corpus.formats.table import names_in, read_file, suffix_of  # Translations without a glossary need none.
+
     names, report = names_in(path), ReadReport(damaged_rows=[])
     pair, codes = (primary(languages[0]), primary(languages[1])), [*map(primary, names.names)]
     if names.are_languages and codes and pair[1] not in codes:

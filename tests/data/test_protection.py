@@ -67,7 +67,7 @@ def test_every_translation_has_the_spans_of_its_line(mt, run, tmp_path, options)
 
 
 def test_terms_are_written_as_in_the_glossary_and_named(mt, run, tmp_path):
-    (tmp_path / "words.csv").write_text("en;xx\none;EINS\nsix;SECHS\nten;\n", encoding="utf-8")
+    (tmp_path / "words.csv").write_text("en;xx\none;EINS\n{new};NEU\nsix;SECHS\nten;\n", encoding="utf-8")
     (tmp_path / "in").write_text("\n".join([*LINES, "one " * 35]), encoding="utf-8")
     status, out, err = mt("translate", "--run", run, "--input", "in", "--json", "--terms", "words.csv")
     assert status == 0 and "corpus.terms" in err and "1 without a translation" in err

@@ -55,12 +55,21 @@ def test_glossaries_of_other_programs_have_the_same_terms(tmp_path, name):
 
 
 def test_rows_that_are_no_terms_are_counted(tmp_path):
-    rows = ["house\tHaus", "empty\t", "\tleer", "", "a\tb\tc", "...\t...", "It is a house, long.\tEs ist ein Haus."]
+    rows = [
+        "house\tHaus",
+        "\u200fnut \u200e\t\u00a0Mut\u00adter",
+        "empty\t",
+        "\tleer",
+        "",
+        "a\tb\tc",
+        "...\t...",
+        "It is a house, long.\tEs ist ein Haus.",
+    ]
     (tmp_path / "a.tsv").write_text("\n".join([*rows, "x " * 80 + "\ty"]), encoding="utf-8")
     glossary = Glossary.read([tmp_path / "a.tsv"], LANGUAGES)
-    assert [term.source for term in glossary.terms] == ["house"]
+    assert [term[:2] for term in glossary.terms] == [("house", ("Haus",)), ("nut", ("Mutter",))]
     (note,) = glossary.notes
-    for count in ("2 without a translation", "1 without a source", "2 with sentences", "1 with", "line 5"):
+    for count in ("2 without a translation", "1 without a source", "2 with sentences", "1 with", "line 6"):
         assert count in note
 
 
