@@ -38,8 +38,13 @@ def are_forms(first: str, second: str) -> bool:
     short, long = sorted((first, second), key=len)
     if long in (short, f"{short}s") and (long == short or len(short) >= _SHORTEST_WITH_PLURAL):
         return True
-    shared = next((place for place, letter in enumerate(short) if letter != long[place]), len(short))
-    return shared >= max(SHORTEST_BEGINNING, _SHARE_OF_BEGINNING * len(long))
+    return shared_beginning(short, long) >= max(SHORTEST_BEGINNING, _SHARE_OF_BEGINNING * len(long))
+
+
+def shared_beginning(first: str, second: str) -> int:
+    """Number of letters with which both begin."""
+    letters = zip(first, second, strict=False)
+    return next((place for place, (one, other) in enumerate(letters) if one != other), min(len(first), len(second)))
 
 
 def stems(word: str) -> Iterator[str]:

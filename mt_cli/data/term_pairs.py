@@ -16,7 +16,7 @@ import regex
 
 from mt_cli.corpus.rows import Pair
 from mt_cli.corpus.term_marks import annotated
-from mt_cli.corpus.word_forms import WORD, folded
+from mt_cli.corpus.word_forms import WORD, folded, shared_beginning
 from mt_cli.data.lexicon import Lexicon
 
 TERM_SHARE = 0.5
@@ -26,8 +26,9 @@ _MOST_TERMS, _MOST_WORDS = 3, 3
 _SHARE_JOINED = 0.5
 """Share of the terms to which the next word is added, if its translation is beside theirs."""
 _SHARE_REPLACED, _SHARE_MADE_UP = 0.5, 0.5
-"""Share of the terms whose translation is another word of the lexicon in the annotation and in the target, so that a
-model must read it; and share of these that begin like one word and end like another, so that it must spell it."""
+"""Share of the terms whose translation is another word of the lexicon, in the annotation and, with the ending that the
+sentence needs, in the target, so that a model must read and inflect it; and share of these that begin like one word and
+end like another, so that it must spell it."""
 _Words = Sequence["regex.Match[str]"]
 
 
@@ -51,8 +52,10 @@ def with_terms(pair: Pair, lexicon: Lexicon, random: np.random.Generator) -> Pai
         (first, _), (_, last) = spans[0], spans[-1]
         if random.random() < _SHARE_REPLACED:
             translation = _other_word(lexicon, random)
+            (base, *others), form = bases.values(), target[first:last]
+            changed = translation if others else _in_form(translation, base, form)
             is_capital = first == 0 and target[0].isupper()
-            target = target[:first] + (_with_capital(translation) if is_capital else translation) + target[last:]
+            target = target[:first] + (_with_capital(changed) if is_capital else changed) + target[last:]
         else:
             gaps = ["", *(pair[1][end:start] for (_, end), (start, _) in pairwise(spans))]
             translation = "".join(gap + base for gap, base in zip(gaps, bases.values(), strict=True))
@@ -90,6 +93,15 @@ def _chosen(links: Mapping[int, _Link], random: np.random.Generator) -> list[ran
             terms.append(words)
             taken |= indices
     return terms
+
+
+def _in_form(word: str, base: str, form: str) -> str:
+    """A word with the ending that makes `form` of `base`: `Tische` for `Tisch`, `Hund` and `Hunde`."""
+    shared = shared_beginning(base.casefold(), form.casefold())
+    before, after = base[shared:], form[shared:]
+    if not shared or len(before) >= len(word) or not word.endswith(before):
+        return word
+    return word.removesuffix(before) + after
 
 
 def _with_capital(word: str) -> str:

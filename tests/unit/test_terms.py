@@ -17,6 +17,7 @@ from mt_cli.corpus.glossary import Glossary
 from mt_cli.corpus.protected_text import RESERVED, UNPROTECTED, Protection
 from mt_cli.corpus.term_marks import TERM_MARKS, annotated
 from mt_cli.corpus.word_forms import WORD, words_in
+from mt_cli.data import term_pairs
 from mt_cli.data.batches import MixedPairs
 from mt_cli.data.encode import EncodedPairs
 from mt_cli.data.lexicon import lexicons_of
@@ -180,6 +181,20 @@ def test_targets_have_the_translations_of_annotated_terms(made_up):
         assert all(word[:5] in words for translation in translations for word in words_in(translation))
         num_replaced += target != target_before
     assert 0.1 < num_replaced / np.count_nonzero(annotations) < 0.9
+
+
+@pytest.mark.parametrize(
+    ("word", "base", "form", "expected"),
+    [
+        ("Tisch", "Hund", "Hunde", "Tische"),
+        ("Schule", "Katze", "Katzen", "Schulen"),
+        ("grünen", "braunen", "braun", "grün"),
+        ("Tisch", "Katze", "Katz", "Tisch"),
+        ("Tisch", "Haus", "Haus", "Tisch"),
+    ],
+)
+def test_another_word_has_the_ending_of_the_one_that_it_replaces(word, base, form, expected):
+    assert term_pairs._in_form(word, base, form) == expected
 
 
 def test_no_annotated_pair_is_longer_than_max_tokens(made_up):
