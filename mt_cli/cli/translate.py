@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -109,6 +110,7 @@ def translate(
         if not input_file.is_dir():
             check_output(output_file)
         check_distinct({"--input": input_file, "--output": output_file})
+        _check_terms(terms, output_file)
         paths = run_paths(run)
         translator = load_translator(paths, device, precision, engine, checkpoint, threads)
         _note_little_learned(paths)
@@ -117,6 +119,7 @@ def translate(
 
     _check_sources(sentences, input_file, interactive, as_lines)
     _check_outputs(None if sentences else input_file or 0, output_file, alignment)
+    _check_terms(terms, output_file, alignment)
     check = partial(_check_shared, sentences, input_file)
     with together(devices, check) as group:
         if group.size > 1:
@@ -221,6 +224,12 @@ def _check_outputs(source: Path | int | None, output: Path | None, alignment: Pa
     record = Path(f"{output}{RECORD_SUFFIX}") if output else None
     written = {"--output": output, "the record of --output": record} if output else {"standard output": 1}
     check_distinct({**read, **written, "--alignment": alignment})
+
+
+def _check_terms(terms: list[Path] | None, *outputs: Path | None) -> None:
+    """Raise InputError if an output is a glossary."""
+    for glossary, output in product(terms or (), outputs):
+        check_distinct({"--terms": glossary, "an output": output})
 
 
 def _check_shared(sentences: list[str] | None, path: Path | None) -> None:

@@ -98,8 +98,10 @@ class Glossary:
 
     @classmethod
     def of(cls, entries: Iterable[tuple[str, str]], base: Glossary | None = None) -> Glossary:
-        """Glossary of pairs of a source and a target; those that `read` would leave out are left out."""
-        terms, _ = _collected(((number, *entry) for number, entry in enumerate(entries, start=1)), "")
+        """Glossary of pairs of a source and a target; raises InputError for those that `read` would leave out."""
+        terms, left_out = _collected(((number, *entry) for number, entry in enumerate(entries, start=1)), "")
+        if left_out:
+            raise InputError(f"terms: {', '.join(f'{number:,} {reason}' for reason, number in left_out.items())}")
         return cls(tuple(terms.values()), base=base)
 
     def __repr__(self) -> str:
@@ -134,8 +136,9 @@ class Glossary:
 
     @cached_property
     def _has_abbreviations(self) -> bool:
-        """True if capitals mean something, because most terms are not written in them."""
-        return 2 * sum(term.source.isupper() for term in self.terms) <= len(self.terms)
+        """True if capitals mean something: unless all terms are in capitals, also longer ones than abbreviations."""
+        sources = [term.source for term in self.terms]
+        return not all(map(str.isupper, sources)) or all(map(_is_abbreviation, sources))
 
     def find(self, text: str) -> list[FoundTerm]:
         """Terms in a text, in their order, none of which overlap: the longest one at each word, from the start.

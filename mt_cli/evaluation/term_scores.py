@@ -38,6 +38,9 @@ class TermScores(BaseModel):
 
     def describe(self) -> Iterator[str]:
         """Lines for people."""
+        if not self.num_found:
+            yield "  terms  none of the glossary are in the sources"
+            return
         forms = f"{self.used:.2f} as in the glossary, {self.inflected:.2f} in another form"
         yield f"  terms  {self.used + self.inflected:6.2f}  % of {self.num_found:,} used: {forms}"
         yield f"         {self.in_references:6.2f}  % of them are in the references"

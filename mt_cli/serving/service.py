@@ -168,7 +168,7 @@ class Service:
         """Translation by the models of a route, computed together with other requests; None if a text stays as it is.
 
         `options` are those of the search. A model that another one follows gives its best translation alone. Raises
-        RequestError for `terms` of a client if there are two models.
+        RequestError for `terms` of a client that are none, or if there are two models.
         """
         job = None
         if terms and len(route.choices) > 1:
@@ -180,7 +180,7 @@ class Service:
             )
             glossary = self.glossaries.get(choice.direction) if model.translator.takes_terms else None
             if terms or glossary:
-                search["terms"] = Glossary.of(terms, glossary) if terms else glossary
+                search["terms"] = _with_terms(glossary, terms) if terms else glossary
             translator = model.translator.with_engine(BatchedEngine(model.translator.engine, self.scheduler, ticket))
             search |= options if len(route.choices) == 1 else {}
             job = Job(translator, search, Options(choice.direction), then=job)
@@ -276,6 +276,13 @@ async def _disconnected(request: Request) -> None:
     """Wait until the client closes its connection; the body has been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+def _with_terms(glossary: Glossary | None, terms: Sequence[Pair]) -> Glossary:
+    try:
+        return Glossary.of(terms, glossary)
+    except InputError as error:
+        raise RequestError(str(error)) from None
 
 
 def _ignore(future: asyncio.Future[Any]) -> None:

@@ -25,7 +25,7 @@ def test_terms_of_a_request_go_before_those_of_the_server_and_are_named(tmp_path
         ]
         assert server.json("/translate", {"q": "drum", "source": "en", "target": "de"})["translatedText"] == "Trommel"
         assert server.json("/v1/models")["models"][0]["terms"] is True
-        for terms in ({"a": 1}, ["a"], {str(number): "x" for number in range(1001)}):
+        for terms in ({"a": 1}, ["a"], {"a": ""}, {"": "a"}, {str(number): "x" for number in range(1001)}):
             status, _, answer = server.ask("/v1/translate", *as_json(body | {"terms": terms}))
             assert status == 400 and "terms" in answer["error"]
 

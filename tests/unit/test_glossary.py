@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mt_cli.corpus.glossary import Glossary, term_uses
+from mt_cli.corpus.sentences import has_words
 from mt_cli.errors import InputError
 
 LANGUAGES = ("en", "de")
@@ -127,10 +128,18 @@ def test_the_longest_terms_are_found_in_any_form(text, expected):
     assert [source for source, _ in found(text, *((term, term) for term in terms))] == expected
 
 
+def test_capitals_mean_nothing_where_all_terms_are_in_capitals():
+    assert found("it shows us IT", ("IT", "EDV"), ("US", "USA")) == [("IT", "EDV")]
+    assert found("it has a drum", ("IT", "EDV"), ("BRAKE DRUM", "Trommel"), ("DRUM", "Fass")) == [
+        ("it", "EDV"),
+        ("drum", "Fass"),
+    ]
+
+
 @each_time_a_folder
 @given(st.lists(WORDS, min_size=1, max_size=5), st.lists(WORDS, max_size=5))
 def test_every_term_is_found_alone_and_terms_never_overlap(terms, others):
-    glossary = Glossary.of([(term, "x") for term in terms])
+    glossary = Glossary.of([(term, "x") for term in terms if has_words(term)])
     for term in glossary.terms:
         assert [row.term for row in glossary.find(f" {term.source} ")] == [term]
     text = " ".join([*others, *terms])
