@@ -154,7 +154,7 @@ def _buffers(config: CorpusConfig, reports: Sequence[ReadReport]) -> Iterator[li
         _Repeated(partial(read_rows, source, config.languages, report))
         for source, report in zip(config.train, reports, strict=True)
     ]
-    weights = np.array([source.weight or 1.0 for source in config.train])
+    weights = np.array(config.weights)
     sizes = np.maximum(1, np.round(config.shuffle_buffer * weights / weights.sum())).astype(int).tolist()
     while not all(stream.has_ended for stream in streams):
         readings = [

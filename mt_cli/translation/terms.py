@@ -18,6 +18,11 @@ from mt_cli.tokenizer.tokenizer import Tokenizer
 from mt_cli.translation.lines import Segment, Translation
 
 
+def takes_terms(tokenizer: Tokenizer) -> bool:
+    """True if a model has learned to follow a glossary or, with protected spans, to copy its terms."""
+    return tokenizer.has_term_marks or bool(tokenizer.reserved_ids)
+
+
 def with_terms(
     lines: Sequence[Translation], glossary: Glossary, tokenizer: Tokenizer, tags: Sequence[str], most_tokens: int
 ) -> list[Translation]:
@@ -26,7 +31,7 @@ def with_terms(
     Terms are annotated if the model has learned it, and are otherwise protected spans, which translations have as the
     glossary has them. Raises InputError if the model has learned neither.
     """
-    if not tokenizer.has_term_marks and not tokenizer.reserved_ids:
+    if not takes_terms(tokenizer):
         raise InputError("terms: this model has not learned to use them; train one with corpus.terms: true")
     segments = [segment for line in lines for segment in line.searched]
     bodies = [untagged(segment.text, tags) for segment in segments]

@@ -41,7 +41,7 @@ from mt_cli.translation.drafts import translations_with_marks
 from mt_cli.translation.exported import digest_of_export, load_exported
 from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks, may_have_marks
 from mt_cli.translation.lines import Alignment, LineSplitter, Segment, TextHypothesis, Translation, unknown_words
-from mt_cli.translation.terms import with_own_tokens, with_terms
+from mt_cli.translation.terms import takes_terms, with_own_tokens, with_terms
 from mt_cli.translation.texts import checked_texts
 from mt_cli.translation.token_details import attended_words, details_of
 
@@ -161,7 +161,7 @@ class Translator:
     @property
     def takes_terms(self) -> bool:
         """True if the model has learned to follow a glossary or, with protected spans, to copy its terms."""
-        return self.source_tokenizer.has_term_marks or bool(self.source_tokenizer.reserved_ids)
+        return takes_terms(self.source_tokenizer)
 
     @property
     def tags(self) -> tuple[str, ...]:

@@ -52,8 +52,9 @@ def plain_records(path: Path) -> Iterator[Record]:
 
 def csv_records(path: Path) -> Iterator[Record]:
     """Records of a CSV file, without the line `sep=;` in which spreadsheets name the separator."""
-    records = quoted_records(path, csv_separator(_first_lines(path)))
-    return islice(records, 1, None) if _first_lines(path).startswith("sep=") else records
+    first_lines = _first_lines(path)
+    records = quoted_records(path, csv_separator(first_lines))
+    return islice(records, 1, None) if first_lines.startswith("sep=") else records
 
 
 def _first_lines(path: Path) -> str:
