@@ -6,7 +6,8 @@
 Commands take turns, each in a process of its own, from the start of Python to the last line in a file; medians of
 several rounds. All have the same weights, lines, batches and beams, and keep unknown words. `text side` is the CPU time
 that `mt translate` needs besides the search, as a fraction of its time: it is measured with an engine that repeats
-recorded results. The tokenizer of a run must be one of the library `tokenizers`.
+recorded results. The tokenizer of a run must be one of the library `tokenizers`. With `--length N`, every translation
+has N tokens, so that models that have learned little can be timed.
 """
 
 import os
@@ -40,7 +41,8 @@ import sys
 import ctranslate2
 import tokenizers
 
-folder, source, target, beam_size, threads = sys.argv[1:]
+folder, source, target, beam_size, threads, *length = sys.argv[1:]
+lengths = {{f"{{name}}_decoding_length": int(number) for name in ("min", "max") for number in length}}
 reader = tokenizers.Tokenizer.from_file(f"{{folder}}/tokenizer.source.json")
 writer = tokenizers.Tokenizer.from_file(f"{{folder}}/tokenizer.target.json")
 translator = ctranslate2.Translator(folder, intra_threads=int(threads))
@@ -48,7 +50,7 @@ with open(source, encoding="utf-8") as file:
     lines = file.read().splitlines()
 tokens = [encoding.tokens for encoding in reader.encode_batch(lines)]
 results = translator.translate_batch(
-    tokens, beam_size=int(beam_size), max_batch_size={_BATCH_TOKENS} // int(beam_size), batch_type="tokens"
+    tokens, beam_size=int(beam_size), max_batch_size={_BATCH_TOKENS} // int(beam_size), batch_type="tokens", **lengths
 )
 ids = [[writer.token_to_id(token) for token in result.hypotheses[0]] for result in results]
 with open(target, "w", encoding="utf-8") as file:
@@ -80,8 +82,9 @@ class Recorder:
         return self.results[-1]
 
 
-def text_side(run: Path, path: Path, beam_size: int) -> float:
+def text_side(run: Path, path: Path, beam_size: int, length: int) -> float:
     """CPU time in seconds that the lines of a file take without the search."""
+    decoding = {"beam_size": beam_size} | ({"min_length": length, "max_length": length} if length else {})
     translator = Translator.load(run, "cpu")
     recorder = Recorder(translator.engine)
     translator = replace(translator, engine=recorder)
@@ -90,7 +93,7 @@ def text_side(run: Path, path: Path, beam_size: int) -> float:
         started_at = time.process_time()
         with LineNotices() as notices, open(os.devnull, "w", encoding="utf-8") as file:
             for block in blocks(common.read_lines(path)):
-                items = translator.translate_fully(block, beam_size=beam_size, unk="keep")
+                items = translator.translate_fully(block, unk="keep", **decoding)
                 for line in translated_lines(items, [partial(format_texts, 1)]):
                     print(*line.texts, file=file, flush=True)
                     notices.add(line)
@@ -137,12 +140,15 @@ def busy_fraction(run: Path, path: Path) -> float:
     return sum(end - start for start, end in sleeper.spans) / (sleeper.spans[-1][1] - sleeper.spans[0][0])
 
 
-def commands(run: Path, exported: Path, path: Path, beam_size: int, threads: int) -> dict[str, list[str]]:
-    """Command of each system."""
+def commands(run: Path, exported: Path, path: Path, beam_size: int, threads: int, length: int) -> dict[str, list[str]]:
+    """Command of each system, for translations of `length` tokens unless it is 0."""
     output = str(path.with_suffix(".out"))
     options = ["--input", str(path), "--as-lines", "--output", output, "--progress", "none", "--unk", "keep"]
     options += ["--beam-size", str(beam_size), "--threads", str(threads)]
     script = [sys.executable, "-c", SCRIPT, str(exported), str(path), output, str(beam_size), str(threads)]
+    if length:
+        options += [f"--set=decoding.{name}_length={length}" for name in ("min", "max")]
+        script.append(str(length))
     return {
         "script": script,
         "mt, CTranslate2": [*common.MT, "translate", "--engine", "ctranslate2", "--run", str(exported), *options],
@@ -166,11 +172,11 @@ def measure_run(options: Namespace, run: Path, path: Path) -> None:
     if not exported.exists():
         export_ctranslate2(trained, exported, options.quantization, common.read_lines(path)[:5])
     for beam_size in options.beams:
-        text_seconds = common.in_new_process(text_side, run, path, beam_size)
+        text_seconds = common.in_new_process(text_side, run, path, beam_size, options.length)
         for threads in options.threads:
             measurements = {
                 name: partial(run_command, command, threads)
-                for name, command in commands(run, exported, path, beam_size, threads).items()
+                for name, command in commands(run, exported, path, beam_size, threads, options.length).items()
             }
             seconds = {
                 name: common.medians([{"seconds": row} for row in rows])["seconds"]
@@ -183,7 +189,15 @@ def measure_run(options: Namespace, run: Path, path: Path) -> None:
 
 def main() -> None:
     options = common.read_options(
-        __doc__, runs=[], input=Path, lines=20_000, beams=[1, 5], threads=[1, 2], quantization="float32", rounds=3
+        __doc__,
+        runs=[],
+        input=Path,
+        lines=20_000,
+        beams=[1, 5],
+        threads=[1, 2],
+        quantization="float32",
+        rounds=3,
+        length=0,
     )
     common.WORK.mkdir(parents=True, exist_ok=True)
     path = common.WORK / "lines.txt"
