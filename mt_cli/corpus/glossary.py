@@ -188,6 +188,8 @@ class Glossary:
 
 def term_uses(found: Sequence[FoundTerm], translation: str) -> list[TermUse]:
     """What a translation has of each term of its source; a word of the translation counts for one term only."""
+    if not found:  # Most lines are translated without a glossary.
+        return []
     words: list[str | None] = [*words_in(translation)]
     uses = dict[int, TermUse]()
     for status in ("used", "inflected"):
