@@ -1,15 +1,25 @@
-"""Corrections: translations that people have changed, in a file of JSON lines that is also a corpus."""
+"""Corrections: translations that people have changed, in a file of JSON lines that is also a corpus.
+
+The last line with a source text and a direction counts. If its translation is the draft itself, the correction was
+taken back.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mt_cli.corpus.rows import Languages, Pair
 from mt_cli.errors import InputError
-from mt_cli.runtime.files import append_row, reading
+from mt_cli.runtime.files import append_row, check_regular, reading, refusal
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 class Correction(BaseModel):
@@ -21,13 +31,18 @@ class Correction(BaseModel):
     target: str
     """The corrected translation."""
     draft: str
-    """The translation of the model."""
+    """The translation of the model; empty if it is not known."""
     source_language: str
     target_language: str
     model: str = ""
     """Name of the run that made the draft."""
-    time: str = ""
+    time: str = Field(default_factory=_now)
     """Time of the correction, in UTC (ISO 8601)."""
+
+    @classmethod
+    def of(cls, source: str, target: str, draft: str, languages: Languages, model: str) -> Correction:
+        codes = dict(zip(("source_language", "target_language"), languages, strict=True))
+        return cls(source=source, target=target, draft=draft, model=model, **codes)
 
     @property
     def languages(self) -> Languages:
@@ -38,12 +53,13 @@ class Correction(BaseModel):
         return self.source, self.target
 
 
-def append_correction(path: Path, correction: Correction) -> None:
-    """Add a correction to a file as one whole line that survives a crash.
+def append_corrections(path: Path, corrections: Iterable[Correction]) -> None:
+    """Add corrections to a file as whole lines that survive a crash, also if several processes write.
 
     Raises MtError, with the file unchanged, if it cannot be written.
     """
-    append_row(path, correction.model_dump_json().encode())
+    if rows := [correction.model_dump_json().encode() for correction in corrections]:
+        append_row(path, b"\n".join(rows))
 
 
 def read_corrections(path: Path) -> Iterator[Correction]:
@@ -53,15 +69,36 @@ def read_corrections(path: Path) -> Iterator[Correction]:
     """
     with reading(path), path.open("rb") as file:
         for number, line in enumerate(file, start=1):
-            if not line.endswith(b"\n"):
-                return
             if not line.strip():
                 continue
             try:
                 yield Correction.model_validate_json(line)
             except ValidationError as error:
+                if not line.endswith(b"\n"):
+                    return
                 problem = error.errors()[0]
                 where = ".".join(map(str, problem["loc"]))
                 raise InputError(
                     f"{path}, line {number:,}: no correction ({where + ': ' if where else ''}{problem['msg']})"
                 ) from None
+
+
+def current_corrections(path: Path) -> list[Correction]:
+    """The last correction of each source text and direction, without those that were taken back.
+
+    Raises InputError as `read_corrections` does.
+    """
+    current = {(correction.source, correction.languages): correction for correction in read_corrections(path)}
+    return [correction for correction in current.values() if correction.target != correction.draft]
+
+
+def check_corrections_file(path: Path) -> None:
+    """Make a file of corrections if it is missing; raise InputError if it has other lines or cannot be added to."""
+    if path.exists():
+        with reading(path):
+            check_regular(path)
+    try:
+        path.open("ab").close()
+    except OSError as error:
+        raise refusal(path, error) from None
+    deque(read_corrections(path), maxlen=0)

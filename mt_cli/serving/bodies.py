@@ -76,6 +76,28 @@ class TranslateBody(KeyBody):
         return [(term, target) for term, targets in lists for target in targets]
 
 
+class LibreSuggestion(KeyBody):
+    """Body of LibreTranslate's `/suggest`."""
+
+    q: str = Field(description="A text.")
+    s: str = Field(description="A better translation.")
+    source: str = Field(AUTO, description="Code of the source language; auto detects it.")
+    target: str = Field(description="Code of the target language.")
+
+
+class CorrectionBody(KeyBody):
+    """Body of `/v1/corrections`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    source: str = Field(description="A sentence or text.")
+    target: str = Field(description="Its corrected translation; the draft itself takes a correction back.")
+    draft: str = Field("", description="The translation of the server.")
+    source_language: str | None = Field(None, description="Code of the source language; auto or null detects it.")
+    target_language: str | None = Field(None, description="Code of the target language; null if there is only one.")
+    model: str | None = Field(None, description="Name of the model of the draft.")
+
+
 class FileBody(KeyBody):
     """Form of `/translate_file`."""
 
