@@ -1,14 +1,14 @@
 """Corrections that clients send to a server."""
 
 import json
-import resource
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from fake_model import known_models, obeying_models
+from full_disk import room_for
 from serving_server import form, running
 
-from mt_cli.corpus.corrections import current_corrections, read_corrections
+from mt_cli.corpus.corrections import Correction, append_corrections, current_corrections, read_corrections
 from mt_cli.serving.access import Keys, Rates
 from mt_cli.serving.service import Limits, Service
 
@@ -105,14 +105,11 @@ def test_many_people_at_once_write_whole_lines(server, path):
     assert sorted(row.target for row in read_corrections(path)) == sorted(texts)
 
 
-def test_a_full_disk_is_reported_and_leaves_whole_lines(server, path, capfd):
-    server.json("/v1/corrections", BODY)
-    before, limits = path.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 20, limits[1]))
-    try:
+def test_a_full_disk_is_reported_and_leaves_whole_lines(server, path):
+    append_corrections(path, [Correction.of("long " * 2_000, "lang", "", ("en", "de"), "")])  # More than the log has.
+    before = path.read_bytes()
+    with room_for(path, 20):
         status, _, answer = server.ask("/v1/corrections", BODY)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert status == 507 and str(path.parent) not in answer["error"] and path.read_bytes() == before
     server.json("/v1/corrections", BODY)
     assert len([*read_corrections(path)]) == 2

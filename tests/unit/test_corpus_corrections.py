@@ -1,8 +1,7 @@
 """Laws of a file of corrections: whole lines, the last of which counts."""
 
-import resource
-
 import pytest
+from full_disk import room_for
 
 from mt_cli.corpus.corrections import Correction, append_corrections, current_corrections, read_corrections
 from mt_cli.errors import InputError, MtError
@@ -36,13 +35,9 @@ def test_the_last_line_counts_and_a_draft_takes_back(path):
 
 def test_a_line_that_does_not_fit_leaves_the_file_as_it_was(path):
     append_corrections(path, [correction("one", "uno")])
-    before, limits = path.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 20, limits[1]))
-    try:
-        with pytest.raises(MtError, match="cannot be written"):
-            append_corrections(path, [correction("two", "due")])
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    before = path.read_bytes()
+    with room_for(path, 20), pytest.raises(MtError, match="cannot be written"):
+        append_corrections(path, [correction("two", "due")])
     assert path.read_bytes() == before
 
 
