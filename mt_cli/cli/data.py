@@ -134,8 +134,8 @@ def data_corrections(
 ) -> None:
     """Collect what a person has changed in a file of drafts.
 
-    Compares two .po, XLIFF, TMX or table files, text by text. Each translation that differs is added as a JSON line.
-    The run, which wrote the drafts, says the languages.
+    Compares two .po, XLIFF, TMX or table files, text by text. Each translation that differs is added as a JSON line,
+    once. The run, which wrote the drafts, says the languages.
 
     Examples:
         mt data corrections draft/app.po po/app.po --run runs/app --output corrections.jsonl
@@ -145,7 +145,7 @@ def data_corrections(
     check_output(output)
     check_distinct({"DRAFTS": drafts, "EDITED": edited, "--output": output})
     from mt_cli.checkpoint.directory import RunDirectory
-    from mt_cli.corpus.corrections import append_corrections, check_corrections_file
+    from mt_cli.corpus.corrections import append_corrections, check_corrections_file, current_corrections
     from mt_cli.documents.corrections import compare_with_drafts
     from mt_cli.runtime.files import real_path
 
@@ -158,9 +158,13 @@ def data_corrections(
         raise InputError(f"--to {to}: this run translates into {targets}")
     corrections, counts = compare_with_drafts(edited, drafts, languages, real_path(path).name)
     check_corrections_file(output)
-    append_corrections(output, corrections)
-    others = "".join(f", {number:,} {status}" for status, number in counts.items())
-    say(f"{output}: {len(corrections):,} correction{'s' * (len(corrections) != 1)} added{others}")
+    newest = {item.source: item for item in corrections}.values()
+    known = {(item.languages, item.pair) for item in current_corrections([output])}
+    added = [item for item in newest if (item.languages, item.pair) not in known]
+    append_corrections(output, added)
+    counts["added before"] = len(newest) - len(added)
+    others = "".join(f", {number:,} {status}" for status, number in counts.items() if number)
+    say(f"{output}: {len(added):,} correction{'s' * (len(added) != 1)} added{others}")
 
 
 def _least_likely(config: Config, data: Data, number: int) -> Iterator[str]:

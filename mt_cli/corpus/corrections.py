@@ -83,13 +83,13 @@ def read_corrections(path: Path) -> Iterator[Correction]:
                 ) from None
 
 
-def current_corrections(path: Path) -> list[Correction]:
-    """The last correction of each source text and direction, without those that were taken back.
+def current_corrections(paths: Iterable[Path]) -> list[Correction]:
+    """Corrections of files, of which the last one of a source and its languages counts; equal to its draft, none.
 
-    Raises InputError as `read_corrections` does.
+    Raises the errors of `read_corrections`.
     """
-    current = {(correction.source, correction.languages): correction for correction in read_corrections(path)}
-    return [correction for correction in current.values() if correction.target != correction.draft]
+    newest = {(item.source, *item.languages): item for path in paths for item in read_corrections(path)}
+    return [item for item in newest.values() if item.target != item.draft]
 
 
 def check_corrections_file(path: Path) -> None:

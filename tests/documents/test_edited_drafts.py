@@ -99,6 +99,7 @@ def test_the_command_adds_to_a_file_of_corrections(mt, trained, tmp_path):
     edited = (tmp_path / "draft.po").read_text(encoding="utf-8").replace('"THREE', '"DREI')
     (tmp_path / "app.po").write_text(edited, encoding="utf-8")
     assert "1 correction added, 1 unchanged" in mt(*command)[2]
+    assert "0 corrections added, 1 unchanged, 1 added before" in mt(*command)[2]
     (row,) = map(json.loads, (tmp_path / "corrections.jsonl").read_text(encoding="utf-8").splitlines())
     languages = row["source_language"], row["target_language"]
     assert (row["source"], languages, row["model"]) == ("three", ("en", "xx"), trained.name)

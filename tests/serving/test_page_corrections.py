@@ -50,7 +50,7 @@ def edit(page, index, text):
 
 
 def saved(path):
-    return [(row.source, row.target, row.draft, row.model) for row in current_corrections(path)]
+    return [(row.source, row.target, row.draft, row.model) for row in current_corrections([path])]
 
 
 def test_a_sentence_is_edited_saved_and_taken_back(page, server, path):

@@ -36,9 +36,9 @@ def test_a_correction_is_saved_and_taken_back(server, path):
     assert line.items() >= BODY.items() and line["model"] == "subtitles" and line["time"].endswith("Z")
     server.json("/v1/corrections", BODY | {"source_language": None, "target_language": "de-DE"})
     assert [(row.model, row.languages) for row in read_corrections(path)][1] == ("captions", ("en", "de"))
-    assert [row.target for row in current_corrections(path)] == ["Ein Hund rennt."]
+    assert [row.target for row in current_corrections([path])] == ["Ein Hund rennt."]
     server.json("/v1/corrections", BODY | {"target": BODY["draft"]})
-    assert current_corrections(path) == []
+    assert current_corrections([path]) == []
 
 
 def test_suggestions_are_saved_without_a_draft(server, path):
@@ -48,7 +48,7 @@ def test_suggestions_are_saved_without_a_draft(server, path):
         assert server.json("/suggest", *request) == {"success": True}
     rows = {(*row.pair, row.draft, *row.languages, row.model) for row in read_corrections(path)}
     assert rows == {("A dog runs.", "Ein Hund rennt.", "", "en", "de", "captions")}
-    assert len(current_corrections(path)) == 1
+    assert len(current_corrections([path])) == 1
 
 
 def test_corrections_have_the_codes_of_their_runs(path):

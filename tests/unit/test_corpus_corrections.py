@@ -29,7 +29,7 @@ def test_the_last_line_counts_and_a_draft_takes_back(path):
     append_corrections(path, [correction(*row) for row in rows[4:]])
     append_corrections(path, [correction("one", "um", languages=("en", "pt"))])
     assert [row.pair for row in read_corrections(path)] == [*rows, ("one", "um")]
-    current = {(row.source, row.target_language): row.target for row in current_corrections(path)}
+    current = {(row.source, row.target_language): row.target for row in current_corrections([path])}
     assert current == {("one", "it"): "un\n\u2028", ("one", "pt"): "um", ("three", "it"): "tre"}
 
 
@@ -63,4 +63,4 @@ def test_lines_that_are_no_corrections_are_named(path):
     for line in (b'{"source": "a"}', b"[]", b"a\tb", b"\xff"):
         path.write_bytes(path.read_bytes().splitlines(keepends=True)[0] + line + b"\n")
         with pytest.raises(InputError, match=r"corrections\.jsonl, line 2: "):
-            current_corrections(path)
+            current_corrections([path])

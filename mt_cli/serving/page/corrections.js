@@ -3,8 +3,6 @@ import { ServerError, ask } from "./api.js";
 import { sentence as asSentence } from "./messages.js";
 import { element } from "./words.js";
 
-const CHARACTERS_OF_ROW = 45;
-
 /** One line of a text, because a sentence has no line ends. */
 const oneLine = (text) =>
   text
@@ -48,12 +46,12 @@ export class Corrections {
     const row = {
       sentence,
       key: JSON.stringify([this.fields, source.text]),
-      field: element("textarea", { ...look(this.targetText), ariaLabel: `Translation of sentence ${number}` }),
+      field: element("textarea", { ...look(this.targetText), ariaLabel: `Translation of sentence ${number}`, rows: 2 }),
       save: button("Save"),
       undo: button("Undo correction of"),
       status: element("span", { className: "faint" }),
+      isSent: false,
     };
-    row.field.rows = 1 + Math.floor(target.text.length / CHARACTERS_OF_ROW);
     row.node = element(
       "li",
       {},
@@ -77,6 +75,7 @@ export class Corrections {
     const { data, choice } = row.sentence;
     const text = this.edits.get(row.key) ?? choice?.text ?? data.target.text;
     if (row.field.value !== text) row.field.value = text;
+    row.field.readOnly = row.isSent;
     row.save.disabled = row.isSent || !oneLine(text) || oneLine(text) === this.#stored(row);
     row.undo.hidden = row.isSent || this.#stored(row) === data.target.text;
   }
