@@ -17,6 +17,8 @@ from mt_cli.corpus.rows import Languages, Pair
 from mt_cli.errors import InputError
 from mt_cli.runtime.files import append_row, check_regular, reading, refusal
 
+_BEGINNING = b'{"source":'
+
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
@@ -63,7 +65,7 @@ def append_corrections(path: Path, corrections: Iterable[Correction]) -> None:
 
 
 def read_corrections(path: Path) -> Iterator[Correction]:
-    """Corrections of a file in their order, without a last line that is still being written.
+    """Corrections of a file in their order, without lines that were cut off or are still being written.
 
     Raises InputError, which names the file and the line, if a line is no correction.
     """
@@ -74,13 +76,18 @@ def read_corrections(path: Path) -> Iterator[Correction]:
             try:
                 yield Correction.model_validate_json(line)
             except ValidationError as error:
-                if not line.endswith(b"\n"):
-                    return
+                if _is_cut_off(line.strip()):
+                    continue
                 problem = error.errors()[0]
                 where = ".".join(map(str, problem["loc"]))
                 raise InputError(
                     f"{path}, line {number:,}: no correction ({where + ': ' if where else ''}{problem['msg']})"
                 ) from None
+
+
+def _is_cut_off(line: bytes) -> bool:
+    """True for the beginning of a line that `append_corrections` writes, as a crash of the machine may leave it."""
+    return _BEGINNING.startswith(line[: len(_BEGINNING)]) and not line.endswith(b"}")
 
 
 def current_corrections(paths: Iterable[Path]) -> list[Correction]:

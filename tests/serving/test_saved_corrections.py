@@ -14,7 +14,7 @@ from mt_cli.serving.service import Limits, Service
 
 BODY = {"source": "A dog runs.", "target": "Ein Hund rennt.", "draft": "Ein Hund läuft."}
 BODY |= {"source_language": "en", "target_language": "de"}
-SUGGESTION = {"q": "A dog runs.", "s": "Ein Hund rennt.", "source": "en", "target": "de"}
+SUGGESTION = {"q": "A dog runs.", "s": "Ein Hund läuft überall.", "source": "en", "target": "de"}
 
 
 @pytest.fixture
@@ -42,12 +42,12 @@ def test_a_correction_is_saved_and_taken_back(server, path):
 
 
 def test_suggestions_are_saved_without_a_draft(server, path):
-    body = b"q=A+dog+runs.&s=Ein+Hund+rennt.&source=auto&target=de&api_key="
+    body = "q=A+dog+runs.&s=Ein%20Hund+läuft+%C3%BCberall.&source=auto&target=de&api_key=".encode()
     kinds = {"Content-Type": "application/x-www-form-urlencoded"}
     for request in ((SUGGESTION,), (body, kinds), form(**SUGGESTION)):
         assert server.json("/suggest", *request) == {"success": True}
     rows = {(*row.pair, row.draft, *row.languages, row.model) for row in read_corrections(path)}
-    assert rows == {("A dog runs.", "Ein Hund rennt.", "", "en", "de", "captions")}
+    assert rows == {("A dog runs.", "Ein Hund läuft überall.", "", "en", "de", "captions")}
     assert len(current_corrections([path])) == 1
 
 
@@ -117,6 +117,6 @@ def test_a_full_disk_is_reported_and_leaves_whole_lines(server, path):
 
 @pytest.mark.parametrize("name", ["keys.txt", ".", "none/corrections.jsonl", "/dev/null", "corrections.jsonl.gz"])
 def test_a_file_that_cannot_take_corrections_is_refused_at_the_start(mt, trained, tmp_path, name):
-    (tmp_path / "keys.txt").write_text("a-key-of-people-1234\n", encoding="utf-8")
+    (tmp_path / "keys.txt").write_text("a-key-of-people-1234", encoding="utf-8")
     status, out, err = mt("serve", "--run", trained, "--port", "0", "--keys", "keys.txt", "--corrections", name)
     assert (status, out) == (2, "") and name in err and "Serving" not in err

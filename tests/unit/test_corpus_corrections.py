@@ -3,7 +3,13 @@
 import pytest
 from full_disk import room_for
 
-from mt_cli.corpus.corrections import Correction, append_corrections, current_corrections, read_corrections
+from mt_cli.corpus.corrections import (
+    Correction,
+    append_corrections,
+    check_corrections_file,
+    current_corrections,
+    read_corrections,
+)
 from mt_cli.errors import InputError, MtError
 
 
@@ -48,19 +54,22 @@ def test_a_line_without_an_end_is_followed_by_a_new_line(path):
     assert [row.source for row in read_corrections(path)] == ["one", "two"]
 
 
-def test_a_line_that_is_still_being_written_is_left_out(path):
+def test_a_line_that_was_cut_off_is_left_out(path):
     append_corrections(path, [correction("one", "uno"), correction("two", "due")])
     whole = path.read_bytes()
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
-        assert [row.source for row in read_corrections(path)] == ["one", "two"][
-            : (whole[:length] + b"\n").count(b"}\n")
-        ]
+        num_whole = (whole[:length] + b"\n").count(b"}\n")
+        assert [row.source for row in read_corrections(path)] == ["one", "two"][:num_whole]
+    path.write_bytes(whole[:-9])
+    append_corrections(path, [correction("three", "tre")])
+    assert [row.source for row in read_corrections(path)] == ["one", "three"]
 
 
 def test_lines_that_are_no_corrections_are_named(path):
     append_corrections(path, [correction("one", "uno")])
-    for line in (b'{"source": "a"}', b"[]", b"a\tb", b"\xff"):
-        path.write_bytes(path.read_bytes().splitlines(keepends=True)[0] + line + b"\n")
+    first = path.read_bytes()
+    for line in (b'{"source": "a"}\n', b"[]\n", b"a\tb", b"<xliff/>", b"\xff"):
+        path.write_bytes(first + line)
         with pytest.raises(InputError, match=r"corrections\.jsonl, line 2: "):
-            current_corrections([path])
+            check_corrections_file(path)
