@@ -138,7 +138,7 @@ def data_corrections(
     once. The run, which wrote the drafts, says the languages.
 
     Examples:
-        mt data corrections draft/app.po po/app.po --run runs/app --output corrections.jsonl
+        mt data corrections draft.po edited.po --output corrections.jsonl
 
     More: docs/localisation.md
     """
