@@ -1,4 +1,4 @@
-"""The commands `data check` and `data show`."""
+"""The commands `data check`, `data show` and `data corrections`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from typer import Argument
+
 from mt_cli.cli import options
-from mt_cli.cli.options import OUTPUT, RUNS, load_config, option, read_terms
-from mt_cli.cli.streams import show
+from mt_cli.cli.options import OUTPUT, RUNS, file_option, load_config, option, read_terms, run_path
+from mt_cli.cli.streams import check_distinct, check_output, show
 from mt_cli.errors import InputError
 from mt_cli.runtime.console import say, say_next
 
@@ -121,6 +123,48 @@ def data_show(
     if lines:
         return show(*lines)
     return say(f"no pairs of {split} were dropped{'' if dropped == 'any' else f' by {dropped}'}")
+
+
+def data_corrections(
+    drafts: Annotated[Path, Argument(metavar="DRAFTS", help="File that mt translate wrote.")],
+    edited: Annotated[Path, Argument(metavar="EDITED", help="The same file after a person has edited it.")],
+    output: Annotated[Path, file_option(OUTPUT, "File of corrections, to which they are added.", names="--output")],
+    run: options.RunOption = None,
+    to: options.ToOption = None,
+) -> None:
+    """Collect what a person has changed in a file of drafts.
+
+    Compares two .po, XLIFF, TMX or table files, text by text. Each translation that differs is added as a JSON line,
+    once. The run, which wrote the drafts, says the languages.
+
+    Examples:
+        mt data corrections draft.po edited.po --output corrections.jsonl
+
+    More: docs/localisation.md
+    """
+    check_output(output)
+    check_distinct({"DRAFTS": drafts, "EDITED": edited, "--output": output})
+    from mt_cli.checkpoint.directory import RunDirectory
+    from mt_cli.corpus.corrections import append_corrections, check_corrections_file, current_corrections
+    from mt_cli.documents.corrections import compare_with_drafts
+    from mt_cli.runtime.files import real_path
+
+    path = run_path(run)
+    corpus = RunDirectory(path).config().corpus
+    directions = [corpus.languages, *corpus.languages_of("train")]
+    languages = next((pair for pair in directions if to in (None, pair[1])), None)
+    if languages is None:
+        targets = ", ".join(dict.fromkeys(target for _, target in directions))
+        raise InputError(f"--to {to}: this run translates into {targets}")
+    corrections, counts = compare_with_drafts(edited, drafts, languages, real_path(path).name)
+    check_corrections_file(output)
+    newest = {item.source: item for item in corrections}.values()
+    known = {(item.languages, item.pair) for item in current_corrections([output])}
+    added = [item for item in newest if (item.languages, item.pair) not in known]
+    append_corrections(output, added)
+    counts["added before"] = len(newest) - len(added)
+    others = "".join(f", {number:,} {status}" for status, number in counts.items() if number)
+    say(f"{output}: {len(added):,} correction{'s' * (len(added) != 1)} added{others}")
 
 
 def _least_likely(config: Config, data: Data, number: int) -> Iterator[str]:

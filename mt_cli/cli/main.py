@@ -23,7 +23,7 @@ from mt_cli.runtime.files import is_out_of_room, is_wrong_path
 from mt_cli.runtime.group import LAUNCH_NAME
 
 _PANELS: Mapping[str, Sequence[str]] = {
-    "Start": ("init", "doctor", "data check", "data show"),
+    "Start": ("init", "doctor", "data check", "data show", "data corrections"),
     "Train": ("train", "average", "tune-decoding"),
     "Use": ("translate", "serve", "evaluate", "score"),
     "Look inside": ("inspect", "report", "tokenize"),
@@ -59,7 +59,7 @@ def mt(
 
 
 def data() -> None:
-    """Check and show the corpora of a config."""
+    """Check and show the corpora of a config, and collect corrections."""
 
 
 def _help_of(function: Callable[..., None]) -> dict[str, Any]:

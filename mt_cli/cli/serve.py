@@ -9,6 +9,7 @@ from typing import Annotated
 
 from mt_cli.cli import options
 from mt_cli.cli.options import File, check_choice, file_option, flag, option, run_paths, search_options
+from mt_cli.cli.streams import check_output
 from mt_cli.errors import InputError
 from mt_cli.runtime.console import say, show_progress
 
@@ -38,6 +39,10 @@ def serve(
         float, _limits("SECONDS", "Time for a request; files have 15 times as much.", min=1.0, max=86_400.0)
     ] = 60.0,
     requests_per_minute: Annotated[int | None, _limits("N", "Of one key or address.", "no limit", min=1)] = None,
+    corrections: Annotated[
+        File,
+        file_option(options.OUTPUT, "File for corrections of translations, which people can then save.", False),
+    ] = None,
     terms: options.TermsOption = None,
     beam_size: options.BeamSizeOption = None,
     length_penalty: options.LengthPenaltyOption = None,
@@ -69,6 +74,7 @@ def serve(
             raise
         raise InputError(f"{error.name} is not installed; pip install 'mt-cli[serve]'") from None
     from mt_cli.config.loading import changed_section
+    from mt_cli.corpus.corrections import check_corrections_file
     from mt_cli.serving.access import Keys, Rates, allowed_hosts, check_origins
     from mt_cli.serving.glossaries import read_glossaries
     from mt_cli.serving.models import Models, Source
@@ -86,6 +92,9 @@ def serve(
         file_seconds=15 * timeout,
     )
     show_progress("none")
+    if corrections is not None:
+        check_output(corrections)
+        check_corrections_file(corrections)
 
     def load() -> Service:
         rates, models = Rates(requests_per_minute), Models.load(sources)
@@ -95,6 +104,7 @@ def serve(
         glossaries = read_glossaries(terms or (), models)
         for note in (note for glossary in glossaries.values() for note in glossary.notes):
             say(f"note: {note}")
-        return Service(models, limits, known_keys, rates, names, origins, public_name, search, glossaries, log_requests)
+        access = known_keys, rates, names, origins, public_name
+        return Service(models, limits, *access, search, glossaries, corrections, log_requests)
 
     serve_models(load, host, port)

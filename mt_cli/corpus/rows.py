@@ -58,6 +58,8 @@ class ReadReport:
     """First table whose quotation marks are those of a spreadsheet."""
     damaged_rows: list[int] | None = None
     """Numbers of the rows of a table that are left out, because they have too many cells; None: they raise."""
+    keeps_drafts: bool = False
+    """True if fuzzy messages and drafts have translations; otherwise these count as missing."""
     _num_codes: int = 0
     _first_code: str = ""
 

@@ -7,6 +7,7 @@ or a device can block for ever.
 from __future__ import annotations
 
 import errno
+import fcntl
 import itertools
 import json
 import os
@@ -138,10 +139,23 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def append_row(path: Path, row: bytes) -> None:
-    """Add a line to a record, so that it survives a crash of the machine."""
-    with writing(path), path.open("ab") as file:
-        file.write(row + b"\n")
-    flush(path)
+    """Add a line to a record, so that it survives a crash of the machine; threads and processes take turns.
+
+    Raises MtError, with the record unchanged, if the line cannot be written.
+    """
+    with writing(path), path.open("a+b", buffering=0) as file:
+        with suppress(OSError):  # Not every file system has locks.
+            fcntl.flock(file, fcntl.LOCK_EX)
+        size, rest = file.seek(0, os.SEEK_END), row + b"\n"
+        if size and file.seek(size - 1) >= 0 and file.read(1) != b"\n":  # Written by hand, or cut off by a crash.
+            rest = b"\n" + rest
+        try:
+            while rest:
+                rest = rest[file.write(rest) :]
+            os.fsync(file.fileno())
+        except OSError:
+            file.truncate(size)
+            raise
 
 
 def write_output(path: Path, content: bytes) -> None:

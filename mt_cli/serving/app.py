@@ -92,6 +92,7 @@ def _routes() -> Sequence[Route]:
         Route("/frontend/settings", _answered(libretranslate.frontend_settings), methods=get),
         Route("/v1/models", _answered(native.models), methods=get),
         Route("/v1/translate", _answered(native.translate), methods=post),
+        Route("/v1/corrections", _answered(native.corrections), methods=post),
         Route("/metrics", _answered(_metrics), methods=get),
         Route("/openapi.json", _answered(_openapi), methods=get),
         Route("/docs", _answered(_docs), methods=get),

@@ -6,7 +6,9 @@ import asyncio
 import codecs
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from functools import partial
+from string import printable
 from typing import Annotated, Any, Literal, TypeVar
+from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError, WithJsonSchema
 from starlette.datastructures import UploadFile
@@ -76,6 +78,28 @@ class TranslateBody(KeyBody):
         return [(term, target) for term, targets in lists for target in targets]
 
 
+class LibreSuggestion(KeyBody):
+    """Body of LibreTranslate's `/suggest`."""
+
+    q: str = Field(description="A text.")
+    s: str = Field(description="A better translation.")
+    source: str = Field(AUTO, description="Code of the source language; auto detects it.")
+    target: str = Field(description="Code of the target language.")
+
+
+class CorrectionBody(KeyBody):
+    """Body of `/v1/corrections`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    source: str = Field(description="A sentence or text.")
+    target: str = Field(description="Its corrected translation; the draft itself takes a correction back.")
+    draft: str = Field("", description="The translation of the server.")
+    source_language: str | None = Field(None, description="Code of the source language; auto or null detects it.")
+    target_language: str | None = Field(None, description="Code of the target language; null if there is only one.")
+    model: str | None = Field(None, description="Name of the model of the draft.")
+
+
 class FileBody(KeyBody):
     """Form of `/translate_file`."""
 
@@ -134,15 +158,16 @@ async def read_fields(
 
     `check` gets the number of bytes and the fields so far after each part, and may raise RequestError.
     """
+    is_multipart = media_type(request) == "multipart/form-data"
 
     async def checked() -> AsyncGenerator[bytes, None]:
         num_bytes = 0
         async for part in parts:
-            yield part
+            yield part if is_multipart else quote(part, safe=printable).encode()  # curl -d sends UTF-8 as it is.
             num_bytes += len(part)
             check(num_bytes, dict(getattr(parser, "items", ())))
 
-    kind: Any = partial(MultiPartParser, max_files=1) if media_type(request) == "multipart/form-data" else FormParser
+    kind: Any = partial(MultiPartParser, max_files=1) if is_multipart else FormParser
     parser = kind(request.headers, checked(), max_fields=_MAX_FIELDS)
     values: dict[str, list[Any]] = {}
     try:

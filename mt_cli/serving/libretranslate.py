@@ -13,15 +13,18 @@ from starlette.responses import FileResponse, Response
 from mt_cli.corpus.languages import language_name
 from mt_cli.documents.translate import TranslatedDocument
 from mt_cli.serving.bodies import (
+    CorrectionBody,
     FileBody,
     KeyBody,
     LibreBody,
+    LibreSuggestion,
     LibreText,
     media_type,
     parsed,
     read_body,
     read_fields,
 )
+from mt_cli.serving.corrections import save
 from mt_cli.serving.errors import Answer, RequestError
 from mt_cli.serving.files import SUFFIXES, FileStore, translate_file
 from mt_cli.serving.models import AUTO, Route
@@ -116,15 +119,21 @@ async def frontend_settings(request: Request) -> Response:
             "frontendTimeout": 500,
             "keyRequired": needs_key,
             "language": {"source": shown[source], "target": shown[target]},
-            "suggestions": False,
+            "suggestions": service.corrections is not None,
             "supportedFilesFormat": SUFFIXES,
         }
     )
 
 
 async def suggest(request: Request) -> Response:
-    """Refuse suggestions of better translations, as LibreTranslate does where they are off."""
-    raise RequestError("suggestions are disabled on this server", 403)
+    """Save a better translation, whose draft is not known."""
+    service = service_of(request)
+    if service.corrections is None:
+        raise RequestError("suggestions are disabled on this server", 403)
+    body = parsed(LibreSuggestion, await content_of(request))
+    languages = {"source_language": body.source, "target_language": body.target}
+    await save(service, request, CorrectionBody(source=body.q, target=body.s, **languages))
+    return Answer({"success": True})
 
 
 async def translate_upload(request: Request) -> Response:

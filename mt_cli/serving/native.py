@@ -13,7 +13,8 @@ from mt_cli.corpus.languages import language_name
 from mt_cli.corpus.protected_text import UNPROTECTED
 from mt_cli.documents.document import Document
 from mt_cli.documents.translate import Job
-from mt_cli.serving.bodies import TranslateBody, media_type, parsed
+from mt_cli.serving.bodies import Body, CorrectionBody, TranslateBody, media_type, parsed
+from mt_cli.serving.corrections import save
 from mt_cli.serving.errors import Answer, RequestError
 from mt_cli.serving.files import SUFFIXES
 from mt_cli.serving.libretranslate import content_of, service_of
@@ -42,6 +43,7 @@ async def models(request: Request) -> Response:
                 for name in ("max_characters", "max_texts", "max_alternatives", "max_file_bytes")
             },
             "file_types": SUFFIXES,
+            "corrections": service.corrections is not None,
             "key_required": bool(service.keys.digests),
         }
     )
@@ -66,10 +68,7 @@ def _score(service: Service, part: SplitScore) -> dict[str, Any]:
 
 async def translate(request: Request) -> Response:
     """Translation of each text, sentence by sentence; see `TranslateBody`."""
-    service = service_of(request)
-    if media_type(request) not in ("application/json", ""):
-        raise RequestError("send JSON (Content-Type: application/json)", 415)
-    body = parsed(TranslateBody, await content_of(request))
+    service, body = service_of(request), await _json(request, TranslateBody)
     texts = [body.text] if isinstance(body.text, str) else body.text
     service.check_texts(texts, body.alternatives)
 
@@ -87,6 +86,21 @@ async def translate(request: Request) -> Response:
         }
 
     return Answer(await service.run(request, work, service.limits.text_seconds))
+
+
+async def corrections(request: Request) -> Response:
+    """Save a correction; see `CorrectionBody`."""
+    service = service_of(request)
+    if service.corrections is None:
+        raise RequestError("this server saves no corrections; start it with --corrections", 403)
+    await save(service, request, await _json(request, CorrectionBody))
+    return Answer({"success": True})
+
+
+async def _json(request: Request, kind: type[Body]) -> Body:
+    if media_type(request) not in ("application/json", ""):
+        raise RequestError("send JSON (Content-Type: application/json)", 415)
+    return parsed(kind, await content_of(request))
 
 
 def _translations(

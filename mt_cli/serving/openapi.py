@@ -7,20 +7,20 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import BaseModel
 
-from mt_cli.serving.bodies import FileBody, LibreBody, LibreText, TranslateBody
+from mt_cli.serving.bodies import CorrectionBody, FileBody, LibreBody, LibreSuggestion, LibreText, TranslateBody
 from mt_cli.serving.files import SUFFIXES
 from mt_cli.serving.service import Limits
 
 _ERRORS = {
     "400": "The request is wrong; `error` says how.",
-    "403": "A key is missing or wrong, or the page of another site asks.",
+    "403": "A key is missing or wrong, the page of another site asks, or the server saves no corrections.",
     "408": "The request was not sent in time.",
     "413": "The request is too large.",
     "415": "Files of this kind, or compressed requests, are not read.",
     "429": "Too many requests, of this client or of all; `Retry-After` says for how many seconds to wait.",
     "503": "The server has too little memory.",
     "504": "The time limit has passed.",
-    "507": "The server cannot store the file.",
+    "507": "The server cannot store the file or the correction.",
 }
 _GETS = {
     "/languages": "Languages, each with the targets that it is translated into.",
@@ -33,7 +33,14 @@ _GETS = {
 ANSWERS: dict[str, Any] = {
     "/languages": [{"code": "en", "name": "English", "targets": ["it"]}],
     "/health": {"status": "ok"},
-    "/v1/models": {"models": ["…"], "languages": ["…"], "limits": {}, "file_types": ["…"], "key_required": False},
+    "/v1/models": {
+        "models": ["…"],
+        "languages": ["…"],
+        "limits": {},
+        "file_types": ["…"],
+        "corrections": True,
+        "key_required": False,
+    },
     "/translate": {"translatedText": "Ciao."},
     "/detect": [{"language": "en", "confidence": 99.0}],
     "/v1/translate": {
@@ -43,6 +50,8 @@ ANSWERS: dict[str, Any] = {
         "detected": None,
         "translations": [{"text": "Ciao.", "sentences": ["…"]}],
     },
+    "/suggest": {"success": True},
+    "/v1/corrections": {"success": True},
     "/translate_file": {"translatedFileUrl": "http://NAME:5000/download_file/TOKEN"},
 }
 """Example of an answer, for each path whose JSON no other program defines."""
@@ -58,6 +67,8 @@ _POSTS: dict[str, tuple[str, type[BaseModel]]] = {
     "/translate": ("Translate a text or a list of texts, as LibreTranslate does.", LibreBody),
     "/detect": ("Languages of a text, the likeliest first.", LibreText),
     "/v1/translate": ("Translate texts, with scores, alternatives and alignments.", TranslateBody),
+    "/suggest": ("Save a better translation, if the server takes corrections.", LibreSuggestion),
+    "/v1/corrections": ("Save the correction of a translation, if the server takes corrections.", CorrectionBody),
 }
 
 
@@ -69,7 +80,7 @@ def openapi(limits: Limits) -> dict[str, Any]:
     for path, (summary, body) in _POSTS.items():
         schema = body.model_json_schema()
         content: dict[str, Any] = {"application/json": {"schema": schema}}
-        if path in ("/translate", "/detect"):
+        if not path.startswith("/v1/"):
             content["application/x-www-form-urlencoded"] = {"schema": schema}
         paths[path] = {"post": _operation(path, summary) | {"requestBody": {"required": True, "content": content}}}
     form = {"required": True, "content": {"multipart/form-data": {"schema": FileBody.model_json_schema()}}}

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import itemgetter
+from pathlib import Path
 from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
@@ -83,6 +84,8 @@ class Service:
     """Options of the section `decoding`, such as `beam_size`."""
     glossaries: Mapping[Direction, Glossary] = field(default_factory=dict)
     """Terms of all requests, by the codes of runs."""
+    corrections: Path | None = None
+    """File to which corrections are added; None if none are taken."""
     logs_requests: bool = False
     metrics: Metrics = field(default_factory=Metrics)
 
@@ -153,12 +156,17 @@ class Service:
     def _end(self, future: object) -> None:
         self.num_running -= 1
 
+    def check_length(self, *texts: str) -> None:
+        """Raise RequestError if texts have too many characters in all."""
+        num_characters, most = sum(map(len, texts)), self.limits.max_characters
+        if num_characters > most:
+            raise RequestError(f"{num_characters:,} characters are more than {most:,}", 413)
+
     def check_texts(self, texts: list[str], num_alternatives: int) -> None:
         limits, num_characters = self.limits, sum(map(len, texts))
         if len(texts) > limits.max_texts:
             raise RequestError(f"{len(texts):,} texts are more than {limits.max_texts:,}", 413)
-        if num_characters > limits.max_characters:
-            raise RequestError(f"{num_characters:,} characters are more than {limits.max_characters:,}", 413)
+        self.check_length(*texts)
         if num_alternatives > limits.max_alternatives:
             raise RequestError(f"{num_alternatives:,} alternatives are more than {limits.max_alternatives:,}")
         self.metrics.texts.inc(len(texts))

@@ -204,11 +204,11 @@ class Page:
     def type(self, text):
         self.call("Input.insertText", text=text)
 
-    def press(self, key):
+    def press(self, key, has_control=False):
         code, text = KEYS[key]
-        names = {"key": key, "code": key, "windowsVirtualKeyCode": code} | ({"text": text} if text else {})
-        self.call("Input.dispatchKeyEvent", type="keyDown", **names)
-        self.call("Input.dispatchKeyEvent", type="keyUp", key=key, code=key, windowsVirtualKeyCode=code)
+        names = {"key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": 2 * has_control}
+        self.call("Input.dispatchKeyEvent", type="keyDown", **names, **({"text": text} if text else {}))
+        self.call("Input.dispatchKeyEvent", type="keyUp", **names)
 
     def command(self, name):
         """Do what a shortcut such as Ctrl+Z does, by its name in the editor: "undo", "copy", "paste"."""
@@ -243,3 +243,10 @@ class Page:
     def download_to(self, folder):
         options = {"behavior": "allow", "browserContextId": self._context, "downloadPath": str(folder)}
         self.browser.call("Browser.setDownloadBehavior", **options)
+
+
+def violations(page, axe):
+    """Barriers that axe-core, given as its source, finds on a page."""
+    page.evaluate(axe + ";0")
+    run = "axe.run().then(({violations}) => violations.map(v => [v.impact, v.id, v.nodes.map(n => n.html)]))"
+    return page.evaluate(run)

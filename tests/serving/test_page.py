@@ -6,7 +6,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from chromium import EXECUTABLE, Chromium, Page
+from chromium import violations
 from PIL import Image
 
 pytestmark = pytest.mark.slow
@@ -31,25 +31,6 @@ def url():
 
     with running(Service(known_models())) as server:
         yield f"{server.url}/"
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    if EXECUTABLE is None:
-        pytest.skip("neither Chromium nor Chrome is installed")
-    browser = Chromium(tmp_path_factory.mktemp("chromium"))
-    yield browser
-    browser.close()
-
-
-@pytest.fixture
-def page(browser):
-    """A tab of its own, without cookies or storage; no test may break the content policy or leave an exception."""
-    page = Page(browser)
-    yield page
-    page.browser.pump()
-    page.close()
-    assert page.problems == []
 
 
 @pytest.fixture
@@ -319,16 +300,6 @@ def test_a_picture_of_the_page_is_small(page, visit, tmp_path, scheme):
     assert path.stat().st_size <= 60 * 1024
 
 
-@pytest.fixture(scope="module")
-def axe(root):
-    """Source of axe-core (`npm install axe-core`), from `AXE_CORE` or a folder `node_modules`."""
-    paths = [folder / "node_modules/axe-core/axe.min.js" for folder in (root, *root.parents)]
-    path = os.environ.get("AXE_CORE") or next(filter(Path.is_file, paths), None)
-    if path is None:
-        pytest.skip("axe-core is not installed: `npm install axe-core`, or set AXE_CORE to its axe.min.js")
-    return Path(path).read_text(encoding="utf-8")
-
-
 def open_program(page):
     page.click("document.querySelector('#program summary')")
 
@@ -359,9 +330,7 @@ def test_no_state_of_the_page_is_a_barrier(page, visit, axe, width, scheme):
         page.answers.clear()
         visit(fragment, TEXT + " Somebody came. {name} " + "verylongword" * 9)
         act(page)
-        page.evaluate(axe + ";0")
-        run = "axe.run().then(({violations}) => violations.map(v => [v.impact, v.id, v.nodes.map(n => n.html)]))"
-        assert page.evaluate(run) == [], act
+        assert violations(page, axe) == [], act
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 

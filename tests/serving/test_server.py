@@ -239,11 +239,19 @@ def test_a_direction_has_the_tag_of_its_training():
         assert tag_of_direction(Tagging(tags), Direction(*direction)) == tag
 
 
-def test_the_description_has_the_paths_and_keys_of_answers(server):
+def test_the_description_has_the_paths_and_keys_of_answers(serve, tmp_path):
+    with serve(corrections=tmp_path / "corrections.jsonl") as server:
+        check_description(server)
+
+
+def check_description(server):
+    correction = {"source": "one.", "target": "ONE."}
     file, file_headers = file_form("a.txt", b"one.")
     requests = {path: (None, None) for path in ("/languages", "/health", "/v1/models")}
     requests |= {"/translate": ({"q": "one.", "source": "en", "target": "xx"}, None), "/detect": ({"q": "one."}, None)}
     requests |= {"/v1/translate": ({"text": "one."}, None), "/translate_file": (file, file_headers)}
+    requests |= {"/suggest": ({"q": "one.", "s": "ONE.", "source": "en", "target": "xx"}, None)}
+    requests |= {"/v1/corrections": (correction, None)}
     assert requests.keys() == ANSWERS.keys()
     page, paths = html.unescape(server.ask("/docs")[2].decode()), server.json("/openapi.json")["paths"]
     for path, (body, headers) in requests.items():

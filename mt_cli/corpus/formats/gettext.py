@@ -106,16 +106,17 @@ def _completed(message: Message, raw: Mapping[str, bytes], name: str) -> Message
     return message
 
 
-def read_po(path: Path) -> Iterator[Row]:
-    """Messages of a gettext catalogue and their translations; fuzzy translations count as missing."""
+def read_po(path: Path, keeps_drafts: bool = False) -> Iterator[Row]:
+    """Messages of a gettext catalogue and their translations; fuzzy ones count as missing unless drafts are kept."""
     _check_charset(path)
     for message in messages_in(read_lines(path), str(path)):
         if message.is_header:
             continue
+        is_missing = message.is_fuzzy and not keeps_drafts
         first, *_, last = [*message.translations, message.translations[-1]]
-        yield message.number, message.texts["msgid"], "" if message.is_fuzzy else first
+        yield message.number, message.texts["msgid"], "" if is_missing else first
         if "msgid_plural" in message.texts:
-            yield message.number, message.texts["msgid_plural"], "" if message.is_fuzzy else last
+            yield message.number, message.texts["msgid_plural"], "" if is_missing else last
 
 
 def target_in_po(path: Path) -> Names:

@@ -98,14 +98,15 @@ def _code_of(attributes: Mapping[str, str]) -> str:
 
 
 def read_xliff(path: Path, codes: tuple[str, str], report: ReadReport) -> Iterator[Row]:
-    """Segments of a file; drafts and machine translations count as missing."""
+    """Segments of a file; drafts and machine translations count as missing unless `report` keeps them."""
     for unit in elements(path, ("trans-unit", "segment")):
         line, element, _ = unit
         source, target = element.find("source"), element.find("target")
         if source is None:
             raise CorpusError(f"{path}, line {line:,}: this <{element.tag}> has no <source>")
         texts = dict[str, str]()
-        for code, side in zip(_codes_of(unit), (source, None if _is_draft(element, target) else target), strict=True):
+        is_missing = _is_draft(element, target) and not report.keeps_drafts
+        for code, side in zip(_codes_of(unit), (source, None if is_missing else target), strict=True):
             if side is not None and code and variety_of(code) not in texts:
                 texts[variety_of(code)], dropped = text_of_segment(side)
                 report.add_codes(dropped, f"{path}, line {line:,}")

@@ -73,7 +73,9 @@ FORMATS: Mapping[str, Format] = {
     "tmx": _memory((".tmx",), memories.read_tmx, memories.varieties_in_units),
     "xliff": _memory((".xlf", ".xliff"), memories.read_xliff, memories.varieties_in_xliff),
     "tbx": _memory((".tbx",), memories.read_tbx, memories.varieties_in_units),
-    "po": Format((".po",), lambda path, *_: gettext.read_po(path), gettext.target_in_po),
+    "po": Format(
+        (".po",), lambda path, _, __, report: gettext.read_po(path, report.keeps_drafts), gettext.target_in_po
+    ),
 }
 """Formats by name; the option `format` of a source takes the names in `FormatName`."""
 BY_SUFFIX: Mapping[str, Format] = {suffix: format for format in FORMATS.values() for suffix in format.suffixes}

@@ -1,6 +1,7 @@
 // The page: what the user typed and chose, one request for it at a time, and what came back.
 import { AlternativesMenu } from "./alternatives.js";
 import { ServerError, ask, hasKey, setKey } from "./api.js";
+import { Corrections } from "./corrections.js";
 import { Direction } from "./direction.js";
 import { copyText, replaceText } from "./editing.js";
 import { Files } from "./files.js";
@@ -24,6 +25,8 @@ const ui = Object.fromEntries(
 
 let direction;
 let limits = { max_characters: Infinity, max_alternatives: 0 };
+let takesCorrections = false;
+let correctable = null;
 let timer = null;
 let controller = null;
 
@@ -35,6 +38,11 @@ const result = new Result(
 );
 const program = new Program(ui);
 const terms = new Terms(ui, { onChange: () => later() });
+const corrections = new Corrections(ui, {
+  onChange: (sentence, text) => replaceBy(sentence, { text }),
+  onError: (error) => error.status === 403 && askForKey(sentence(error.message)),
+  announce,
+});
 const menu = new AlternativesMenu(ui.menu, { ask: askAlternatives, choose });
 
 // --- Requests
@@ -107,6 +115,8 @@ function showAnswer({ model, source, target, detected, translations: [translatio
     dir: catalogue.writing(target),
   });
   ui.result.classList.remove("old");
+  const languages = { source_language: source, target_language: target };
+  correctable = takesCorrections && model ? { ...languages, model: catalogue.model(model)?.name } : null;
   showNotes();
   direction.showModel(model);
   announce(result.text.length > 500 ? `Translation of ${result.text.length} characters is ready` : result.text);
@@ -133,6 +143,7 @@ function showNotes() {
   ui.notes.hidden = !notes.length;
   ui.legend.hidden = !result.hasConfidence;
   ui.copy.disabled = !result.text;
+  corrections.show(result.sentences, correctable);
 }
 
 const isMissing = ({ status }) => status === "missing";
@@ -159,9 +170,13 @@ async function askAlternatives({ data, choice }) {
   return all.filter(({ text }, i) => all.findIndex((one) => one.text === text) === i);
 }
 
-function choose(sentence, alternative) {
+function replaceBy(sentence, alternative) {
   result.choose(sentence, alternative);
   showNotes();
+}
+
+function choose(sentence, alternative) {
+  replaceBy(sentence, alternative);
   announce(`Replaced by: ${alternative.text}`);
 }
 
@@ -226,6 +241,7 @@ async function start() {
   messages.clear();
   const catalogue = new Catalogue(answer);
   limits = answer.limits;
+  takesCorrections = answer.corrections;
   if (!catalogue.directions.length) return messages.show("The server has no model yet.");
   const onModels = (...row) => terms.show(...row);
   direction = new Direction(ui, catalogue, { onChange: () => later(0), onModels, onRefused: showRefused });
