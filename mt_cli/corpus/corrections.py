@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -65,3 +65,12 @@ def read_corrections(path: Path) -> Iterator[Correction]:
                 raise InputError(
                     f"{path}, line {number:,}: no correction ({where + ': ' if where else ''}{problem['msg']})"
                 ) from None
+
+
+def current_corrections(paths: Iterable[Path]) -> list[Correction]:
+    """Corrections of files, of which the last one of a source and its languages counts; equal to its draft, none.
+
+    Raises the errors of `read_corrections`.
+    """
+    newest = {(item.source, *item.languages): item for path in paths for item in read_corrections(path)}
+    return [item for item in newest.values() if item.target != item.draft]
