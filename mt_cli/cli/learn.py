@@ -33,7 +33,7 @@ def learn(
         mt learn --run runs/my_run corrections.jsonl
         mt learn --run runs/imported corrections.jsonl --config my.yaml
 
-    More: docs/serving.md
+    More: docs/localisation.md
     """
     text = load_config(config, None) if config else None
     path = run_path(run)

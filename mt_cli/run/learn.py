@@ -6,6 +6,7 @@ accepted.
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -51,8 +52,12 @@ _KEPT_OPTIONS = {
     "precision",
     "num_threads",
 }
-_SCHEDULE = {"max_epochs": 1, "batch_tokens": 1024, "learning_rate": 3e-4, "schedule": "linear", "warmup_steps": 10}
+_SCHEDULE = {"max_epochs": 1, "schedule": "linear", "warmup_steps": 10}
 """Options of `training`. An epoch has all that a child sees, so corrections decide the number of updates."""
+_RATE_BY_WIDTH = 0.12
+"""Learning rate times `d_model`: 0.0006 for 192."""
+_TOKENS_PER_CORRECTION, _SMALLEST_BATCH, _LARGEST_BATCH = 5, 256, 2048
+"""Size of a batch for each correction, and its limits, so that few corrections have some tens of updates, too."""
 _Corrections = Sequence[tuple[Direction, Sequence[Correction]]]
 
 
@@ -139,7 +144,8 @@ def _publish(trial: Path, child: Path) -> None:
     replaced = trial.with_name(f"{trial.name}.replaced")
     if (record := record_of(trial)) is not None and record.is_accepted:
         config_path = RunDirectory(trial).config_path
-        write_text(config_path, config_path.read_text(encoding="utf-8").replace(f"{trial}/", f"{child}/"))
+        text = load_config(config_path).model_dump_json().replace(f'"{trial}/', f'"{child}/')
+        write_text(config_path, to_yaml(json.loads(text)))
         if child.exists():
             shutil.rmtree(replaced, ignore_errors=True)
             child.rename(replaced)
@@ -240,11 +246,15 @@ class _Learner:
             if (pairs := _pairs(valid, [number], None))
         ]
         changes = {"train": new, "valid": held, "filters": _of_pairs(corpus.filters)}
+        schedule = _SCHEDULE | {
+            "learning_rate": _RATE_BY_WIDTH / self._config.model.d_model,
+            "batch_tokens": min(_LARGEST_BATCH, max(_SMALLEST_BATCH, _TOKENS_PER_CORRECTION * num_learned)),
+        }
         tree = self._config.model_dump(mode="json", include={"decoding", "evaluation"}) | {
             "name": self._trial.name,
             "corpus": corpus.model_dump(mode="json", exclude={"temperature", "monolingual"}) | changes,
             "init": {"run": str(self._parent)},
-            "training": self._config.training.model_dump(mode="json", include=_KEPT_OPTIONS) | _SCHEDULE,
+            "training": self._config.training.model_dump(mode="json", include=_KEPT_OPTIONS) | schedule,
         }
         write_text(RunDirectory(self._trial).config_path, to_yaml(tree))
 

@@ -9,7 +9,7 @@ from mt_cli.config.corpora import CorpusConfig
 from mt_cli.corpus.corrections import Correction
 from mt_cli.corpus.text_hashes import hashes_of
 
-WORDS = "one two three four five six seven eight nine ten".split()
+WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 RANDOM = random.Random(1)
 SOURCES = sorted({" ".join(RANDOM.choices(WORDS, k=5)) + "." for _ in range(300)})
 LANGUAGES = "en", "xx"
