@@ -41,7 +41,7 @@ _SAMPLE = 5_000
 """Largest number of pairs of a direction that corrections are compared with."""
 _HELD_OUT = 8
 """One source in so many is held out."""
-_REPEATS, _OLD_PER_CORRECTION = 8, 2
+_REPEATS, _OLD_PER_CORRECTION = 16, 2
 """Times that a correction is seen, and number of old pairs for each time, so that a third of what is seen is new."""
 _KEPT_OPTIONS = {
     "seed",
