@@ -1,4 +1,4 @@
-"""The commands `data check`, `data show` and `data corrections`."""
+"""The commands under `data`: `check`, `show`, `corrections` and `pick`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument
 
 from mt_cli.cli import options
-from mt_cli.cli.options import OUTPUT, RUNS, file_option, load_config, option, read_terms, run_path
+from mt_cli.cli.options import CONFIG, OUTPUT, RUNS, file_option, load_config, option, read_terms, run_path
 from mt_cli.cli.streams import check_distinct, check_output, show
+from mt_cli.corpus.plain_text import check_plain_text
 from mt_cli.errors import InputError
 from mt_cli.runtime.console import say, say_next
+from mt_cli.runtime.files import write_output
 
 if TYPE_CHECKING:
     from mt_cli.config.sections import Config
@@ -165,6 +167,41 @@ def data_corrections(
     counts["added before"] = len(newest) - len(added)
     others = "".join(f", {number:,} {status}" for status, number in counts.items() if number)
     say(f"{output}: {len(added):,} correction{'s' * (len(added) != 1)} added{others}")
+
+
+def data_pick(
+    path: Annotated[
+        Path, file_option("Text", "Text in the source language, with a sentence per line.", names="--from")
+    ],
+    number: Annotated[int, option("Text", "N", "Number of sentences.", names="-n --number", min=1)] = 200,
+    config: Annotated[
+        Path | None, file_option(CONFIG, "Config with the corpus.", "that of the run", "--config")
+    ] = None,
+    run: options.RunOption = None,
+    output: Annotated[Path | None, file_option(OUTPUT, "File for the sentences.", "standard output")] = None,
+) -> None:
+    """Pick sentences that are worth translating next by hand.
+
+    They have words and phrases that are frequent in the text, but not in the corpus, and each covers others. The most
+    useful one is first.
+
+    Examples:
+        mt data pick --from mono.txt -n 200 --run runs/my_run --output next.txt
+
+    More: docs/few_pairs.md
+    """
+    check_plain_text(path)
+    from mt_cli.advice.pick import pick_from
+    from mt_cli.checkpoint.directory import RunDirectory
+    from mt_cli.corpus.cache import Cache
+
+    loaded = load_config(config, None) if config else RunDirectory(run_path(run)).config()
+    picked = pick_from(path, loaded, Cache(RUNS / ".cache", say), number)
+    left_out = ", ".join(f"{count:,} {reason}" for reason, count in picked.left_out.items() if count)
+    say(f"{len(picked.lines):,} sentences picked; left out: {left_out or 'none'}")
+    if output is None:
+        return show(*picked.lines)
+    return write_output(output, "".join(f"{line}\n" for line in picked.lines).encode())
 
 
 def _least_likely(config: Config, data: Data, number: int) -> Iterator[str]:

@@ -23,8 +23,8 @@ from mt_cli.runtime.files import is_out_of_room, is_wrong_path
 from mt_cli.runtime.group import LAUNCH_NAME
 
 _PANELS: Mapping[str, Sequence[str]] = {
-    "Start": ("init", "doctor", "data check", "data show", "data corrections"),
-    "Train": ("train", "average", "tune-decoding"),
+    "Start": ("init", "doctor", "data check", "data show", "data pick", "data corrections"),
+    "Train": ("train", "learn", "average", "tune-decoding"),
     "Use": ("translate", "serve", "evaluate", "score"),
     "Look inside": ("inspect", "report", "tokenize"),
     "Exchange": ("import", "export"),
@@ -59,7 +59,7 @@ def mt(
 
 
 def data() -> None:
-    """Check and show the corpora of a config, and collect corrections."""
+    """Check and show the corpora of a config; collect corrections; pick sentences to translate."""
 
 
 def _help_of(function: Callable[..., None]) -> dict[str, Any]:

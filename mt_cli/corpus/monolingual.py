@@ -28,7 +28,7 @@ from mt_cli.corpus.text_hashes import Hashes
 from mt_cli.errors import CorpusError
 from mt_cli.runtime.cpus import in_threads
 
-_BETWEEN_SIDES = {"identical": False, "max_length_ratio": None, "markers": False}
+BETWEEN_SIDES = {"identical": False, "max_length_ratio": None, "markers": False}
 """Values that turn off the filters that compare the sides of a pair."""
 
 
@@ -76,7 +76,7 @@ def read_monolingual(config: CorpusConfig, evaluation_hashes: Hashes, cache: Cac
     """Lines of the texts of a config by side; raises CorpusError if a text cannot be read or has no usable line."""
     texts = config.monolingual.texts if config.monolingual else {}
     languages = {"source": config.source, "target": config.target}
-    filters = config.filters.model_copy(update=_BETWEEN_SIDES)
+    filters = config.filters.model_copy(update=BETWEEN_SIDES)
     return {side: _read(text, side, languages[side], filters, evaluation_hashes, cache) for side, text in texts.items()}
 
 
@@ -90,7 +90,7 @@ def _read(
             raise CorpusError(f"{key}: {path}: a {suffix} file holds pairs; give a text with a sentence per line")
     digests = [digest_of_file(path) for path in paths]
     options = key, language, *digests, filters.model_dump_json(), evaluation_hashes.tobytes()
-    texts, counts = cache.once(options, lambda: _kept(paths, language, filters, evaluation_hashes))
+    texts, counts = cache.once(options, lambda: kept_lines(paths, language, filters, evaluation_hashes))
     if not len(texts):
         dropped = ", ".join(f"{count:,} {status}" for status, count in counts.items())
         raise CorpusError(f"{key}: no line of {', '.join(text.files)} can be used ({dropped or 'it is empty'})")
@@ -98,7 +98,7 @@ def _read(
     return Lines(", ".join(path.name for path in paths), texts, counts, digest)
 
 
-def _kept(
+def kept_lines(
     paths: Sequence[Path], language: str, filters: FilterConfig, evaluation_hashes: Hashes
 ) -> tuple[pa.Array, dict[str, int]]:
     """Kept lines, and the number of lines by status."""

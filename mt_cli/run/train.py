@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from mt_cli.advice.problems import find_problems
+from mt_cli.advice.problems import Finding, find_problems
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.parent import ParentRun
 from mt_cli.config.sections import Config
@@ -30,6 +30,23 @@ from mt_cli.runtime.group import ALONE, Group
 def train(config: Config, runs: Path, fresh: bool = False, group: Group = ALONE) -> Report:
     """Start or resume the run that a config describes; return its report, which is also in the run directory.
 
+    Prints a summary, and problems of the text. Raises the errors of `train_in`.
+    """
+    directory, cache = RunDirectory(runs / config.name), Cache(runs / ".cache", say)
+    report, problems = train_in(directory, config, cache, fresh, group)
+    tagging = config.corpus.tagging
+    say(format_summary(report, directory.path, tagging.is_required and tagging.default is None))
+    for problem in problems:
+        if not problem.is_note:
+            say(f"{problem}; mt data check --write-clean repairs the text")
+    return report
+
+
+def train_in(
+    directory: RunDirectory, config: Config, cache: Cache, fresh: bool = False, group: Group = ALONE
+) -> tuple[Report, list[Finding]]:
+    """Start or resume a run in a directory; return its report, and findings on the text if it has not ended before.
+
     A run that goes on is not changed before the corpora have been read and the device is available; one that is
     finished only gets the new values of its config. For a new run, `create` reads the corpora, trains the tokenizers
     and completes the config in the main process, whose parent run and weights the others get in `optimize`.
@@ -38,7 +55,6 @@ def train(config: Config, runs: Path, fresh: bool = False, group: Group = ALONE)
     model or a pair does not fit in memory, DivergenceError if training diverges, and RunInterruptedError after a
     signal, with the state saved.
     """
-    directory, cache = RunDirectory(runs / config.name), Cache(runs / ".cache", say)
     device = pick_device(config.training.device, group)
     scorer_of(config, "valid")  # Raises the error of a missing scorer before the data is prepared.
     use_threads(config.training.num_threads)
@@ -47,29 +63,23 @@ def train(config: Config, runs: Path, fresh: bool = False, group: Group = ALONE)
         for note in start.notes:
             say(f"note: {note}")
         if start.report is not None:
-            report, problems = start.report, []
+            report = start.report
             group.on_main(lambda: update_finished(directory, start, report))
-        else:
-            data: Data | None = None
-            parent: ParentRun | None = None
-            if start.is_new:
-                if created := group.on_main(lambda: create(start.config, directory, cache, device, start.replaces_run)):
-                    completed, data, parent = created
-                    start = start.completed(completed, data.tokenizers, parent)
-                start = group.from_main(lambda: start)
-            data = group.once_per_machine(lambda: data or prepare(start.config, cache, start.tokenizers))
-            run = Run(start.config, data, directory, device, group)
-            ending = _optimized(run, start, parent, cache)
-            gc.collect()  # Model, optimizer and graphs of the training, whose objects refer to each other.
-            release_memory()
-            report = group.from_main(lambda: finish(run, ending))
-            problems = group.on_main(lambda: find_problems(run.data.corpora, run.config, cache)) or []
-    tagging = start.config.corpus.tagging
-    say(format_summary(report, directory.path, tagging.is_required and tagging.default is None))
-    for problem in problems:
-        if not problem.is_note:
-            say(f"{problem}; mt data check --write-clean repairs the text")
-    return report
+            return report, []
+        data: Data | None = None
+        parent: ParentRun | None = None
+        if start.is_new:
+            if created := group.on_main(lambda: create(start.config, directory, cache, device, start.replaces_run)):
+                completed, data, parent = created
+                start = start.completed(completed, data.tokenizers, parent)
+            start = group.from_main(lambda: start)
+        data = group.once_per_machine(lambda: data or prepare(start.config, cache, start.tokenizers))
+        run = Run(start.config, data, directory, device, group)
+        ending = _optimized(run, start, parent, cache)
+        gc.collect()  # Model, optimizer and graphs of the training, whose objects refer to each other.
+        release_memory()
+        report = group.from_main(lambda: finish(run, ending))
+        return report, group.on_main(lambda: find_problems(run.data.corpora, run.config, cache)) or []
 
 
 def _optimized(run: Run, start: Start, parent: ParentRun | None, cache: Cache) -> Ending:

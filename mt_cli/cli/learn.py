@@ -1,0 +1,43 @@
+"""The command `learn`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument
+
+from mt_cli.cli import options
+from mt_cli.cli.options import CONFIG, OUTPUT, file_option, load_config, option, run_path
+from mt_cli.cli.streams import show
+from mt_cli.runtime.signals import interrupt_training
+
+
+def learn(
+    corrections: Annotated[list[Path], Argument(metavar="FILE...", help="Files that mt serve --corrections wrote.")],
+    run: options.RunOption = None,
+    name: Annotated[str | None, option(OUTPUT, "NAME", "Name of the new run, beside the other.", "RUN-learned")] = None,
+    config: Annotated[
+        Path | None, file_option(CONFIG, "Config with the text to keep in mind.", "that of the run", "--config")
+    ] = None,
+    progress: options.ProgressOption = "auto",
+) -> None:
+    """Learn from corrections: train a new run from another one.
+
+    The new run sees the corrections, and text of the other run so that nothing is forgotten. An eighth of the
+    corrections is held out. If the new run is worse on the validation set, beyond its confidence interval, it is not
+    used, and the exit status is 1. With more corrections, the same command begins with the first run again, and
+    replaces the new one.
+
+    Examples:
+        mt learn --run runs/my_run corrections.jsonl
+        mt learn --run runs/imported corrections.jsonl --config my.yaml
+
+    More: docs/localisation.md
+    """
+    text = load_config(config, None) if config else None
+    path = run_path(run)
+    interrupt_training()
+    from mt_cli.run.learn import learn as learn_from
+
+    show(str(learn_from(path, corrections, name, text)))

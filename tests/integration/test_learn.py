@@ -1,0 +1,115 @@
+"""Learning from corrections: accepted, refused, nothing new, stopped on the way."""
+
+import json
+import shutil
+
+import pytest
+
+from mt_cli.checkpoint.directory import newest_run
+from mt_cli.corpus.corrections import Correction
+from mt_cli.run import learn
+from mt_cli.run.learn import is_held_out, record_of
+
+
+def write(path, pairs, languages=("en", "xx")):
+    items = [
+        Correction(source=s, target=t, draft="?", source_language=languages[0], target_language=languages[1])
+        for s, t in pairs
+    ]
+    path.write_text("".join(item.model_dump_json() + "\n" for item in items), encoding="utf-8")
+
+
+@pytest.fixture
+def run(trained, tmp_path, monkeypatch):
+    """A copy of a run that writes words in capitals, in `runs/tiny`; it knows `valid` by heart, so it learns slowly."""
+    monkeypatch.setattr(learn, "_RATE_BY_WIDTH", 1e-3)
+    shutil.copytree(trained, tmp_path / "runs/tiny")
+    return tmp_path / "runs/tiny"
+
+
+@pytest.fixture
+def corrections(corpus, tmp_path):
+    """Thirty sentences that are in no corpus, with words in another order."""
+    sides = [(corpus / f"{name}.en").read_text(encoding="utf-8").splitlines() for name in ("train", "test")]
+    known = {*sides[0], *sides[1]}
+    lines = (" ".join(reversed(line[:-1].split())) + "." for line in sides[0])
+    pairs = [(line, line.upper()) for line in dict.fromkeys(lines) if line not in known and len(line.split()) > 2][:30]
+    write(tmp_path / "corrections.jsonl", pairs)
+    return pairs
+
+
+def files_of(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_corrections_make_a_run_that_is_replaced_as_they_grow(run, corrections, mt, tmp_path):
+    before = files_of(run)
+    child, command = tmp_path / "runs/tiny-learned", ("learn", "--run", "runs/tiny", "corrections.jsonl")
+    status, out, err = mt(*command)
+    assert (status, out) == (0, "runs/tiny-learned\n"), err
+    record = record_of(child)
+    assert 0 < record.num_corrections <= sum(not is_held_out(source) for source, _ in corrections)
+    assert {*record.changes} == {"learned", "held_out", "valid"} and record.is_accepted
+    assert files_of(run) == before and newest_run() == child.relative_to(tmp_path)
+    assert mt("evaluate", "--run", child, "--split", "valid")[0] == 0
+    finished = files_of(child)
+    for unchanged in (command, ("learn", "corrections.jsonl")):  # The newest run is the child.
+        status, out, err = mt(*unchanged)
+        assert (status, out, "Nothing is new" in err) == (0, "runs/tiny-learned\n", True), err
+    assert files_of(child) == finished
+    write(tmp_path / "corrections.jsonl", [*corrections, ("one two one two five.", "ONE TWO ONE TWO FIVE.")])
+    status, _, err = mt(*command)
+    assert status == 0, err
+    parents = json.loads((child / "report.json").read_text(encoding="utf-8"))["parents"]
+    assert [parent["run"] for parent in parents] == ["tiny"] and record_of(child).digest != record.digest
+    assert not [*(tmp_path / "runs").glob(".learning/*")]
+
+
+def test_a_worse_run_is_not_used(run, corrections, mt, tmp_path, monkeypatch):
+    monkeypatch.setattr(learn, "_RATE_BY_WIDTH", 300.0)
+    status, out, err = mt("learn", "--run", "runs/tiny", "corrections.jsonl")
+    assert (status, out) == (1, "") and "not accepted" in err, err
+    assert newest_run() == run.relative_to(tmp_path) and not (tmp_path / "runs/tiny-learned").exists()
+
+
+def test_mostly_junk_is_refused_before_training(run, corrections, mt, tmp_path):
+    write(tmp_path / "corrections.jsonl", [(source, source) for source, _ in corrections])
+    status, out, err = mt("learn", "--run", "runs/tiny", "corrections.jsonl")
+    assert (status, out, "identical" in err) == (2, "", True), err
+    assert not (tmp_path / "runs/tiny-learned").exists()
+
+
+def test_an_interrupted_command_goes_on_where_it_stopped(run, corrections, mt, tmp_path, monkeypatch):
+    def stop(*arguments):
+        raise KeyboardInterrupt
+
+    command = "learn", "--run", "runs/tiny", "corrections.jsonl"
+    with monkeypatch.context() as patch:
+        patch.setattr(learn._Learner, "_changes", stop)
+        assert mt(*command)[0] == 130
+    trial = tmp_path / "runs/.learning/tiny-learned"
+    weights = (trial / "checkpoints/best.safetensors").read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(learn, "_publish", lambda *paths: stop() if record_of(trial).is_accepted else None)
+        assert mt(*command)[0] == 130
+    status, out, err = mt(*command)
+    assert (status, out, "Nothing is new" in err) == (0, "runs/tiny-learned\n", True), err
+    child = tmp_path / "runs/tiny-learned"
+    assert (child / "checkpoints/best.safetensors").read_bytes() == weights
+    assert mt("translate", "--run", child, "one two.")[0] == 0
+
+
+def test_corrections_without_text_to_keep_in_mind_are_refused(run, corrections, mt, tmp_path):
+    config = run / "config.yaml"
+    text = config.read_text(encoding="utf-8")
+    (tmp_path / "other.yaml").write_text(text, encoding="utf-8")
+    config.write_text(text.replace("train.en", "gone.en"), encoding="utf-8")
+    status, _, err = mt("learn", "--run", "runs/tiny", "corrections.jsonl")
+    assert (status, "gone.en" in err, "--config" in err) == (2, True, True), err
+    assert mt("learn", "--run", "runs/tiny", "corrections.jsonl", "--config", "other.yaml")[0] == 0
+
+
+def test_a_held_out_source_stays_held_out():
+    sources = [f"sentence {number}" for number in range(2000)]
+    share = sum(map(is_held_out, sources)) / len(sources)
+    assert 0.1 < share < 0.15 and is_held_out(" sentence  1") == is_held_out("sentence 1")
