@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
+from math import inf
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ from mt_cli.translation.drafts import SPANS_LOST, SPANS_REORDERED, TERMS_MISSING
 from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks
 from mt_cli.translation.lines import Translation
 from mt_cli.translation.pipeline import Pipeline
+from mt_cli.translation.quality import counts_of, lowest
 from mt_cli.translation.stream import blocks, describe_terms, notices_on, unknown_words_note
 from mt_cli.translation.texts import TextTranslation, translations_of
 from mt_cli.translation.translator import Translator
@@ -37,6 +39,7 @@ RECORD = ".mt-translated.jsonl"
 """File of an output folder that names the documents that are done."""
 _MOST_NOTES_ON_WORDS = 5
 _STRICT = (SPANS_LOST, SPANS_REORDERED, TERMS_MISSING)
+LOWEST = "their expected chrF is the lowest"
 EMPTY = "the translation is empty, so the text stays as it is"
 
 
@@ -66,6 +69,10 @@ class Job:
     """Places of texts that need a review, by problem."""
     notes_on_words: set[str] = field(default_factory=set)
     """The first few notes on unknown words."""
+    review: float | None = None
+    """Share of the texts of each document that need a review because their expected chrF is lowest."""
+    doubt_of: Callable[[Sequence[str]], str] = lambda texts: ""
+    """Reason why the estimates of such texts do not hold, such as another language; empty if they do."""
 
     def through(self, pipeline: Pipeline) -> Job:
         """Copy whose engines compute in the thread that runs a pipeline."""
@@ -221,6 +228,7 @@ def translated_documents(documents: Sequence[Document], name: str, job: Job) -> 
     marks = InlineMarks(documents[0].marks)
     copied = {line for line in is_block if not is_language(line, marks)}
     searched = {line: is_of_block for line, is_of_block in is_block.items() if line not in copied}
+    job = replace(job, translator=job.translator.with_doubt(job.doubt_of([*searched])))
     drafts = {line: Draft(line) for line in copied} | _translations(searched, documents[0].marks, job)
     return [_written(*row, name, drafts, copied, job) for row in zip(documents, lines, strict=True)]
 
@@ -235,7 +243,10 @@ def _written(
 ) -> TranslatedDocument:
     """A document with the drafts of its chosen units, by the lines of each; `copied` are no language."""
     written = [index for index in lines if any(line not in copied for line in lines[index])]
-    texts, for_review, places = dict[int, list[str]](), set[int](), [*document.places()]
+    texts, places = dict[int, list[str]](), [*document.places()]
+    for_review = _lowest_units(lines, written, translations, name, job)
+    if for_review:
+        job.places_for_review[LOWEST] += (f"{name}, {places[index]}" for index in sorted(for_review))
     for index in written:
         unit = document.units[index]
         problems = dict.fromkeys(translations[line].problem for line in lines[index])
@@ -255,7 +266,7 @@ def _written(
     job.counts.update(
         {"documents": 1, "texts": len(document.units), "translated": len(texts)}
         | {"had a translation": len(document.units) - len(lines), "copied": len(lines) - len(written)}
-        | {"not translated": len(written) - len(texts)}
+        | {"not translated": len(written) - len(texts), "to review": len(for_review)}
     )
     try:
         content = document.written(texts, for_review)
@@ -263,6 +274,29 @@ def _written(
         raise DocumentError(f"{name}: {error}") from None
     marks = InlineMarks(document.marks, job.translator.protection)
     return TranslatedDocument(content, [*chain(*lines.values())], translations, marks)
+
+
+def _lowest_units(
+    lines: Mapping[int, Sequence[str]],
+    written: Sequence[int],
+    translations: Mapping[str, Draft],
+    name: str,
+    job: Job,
+) -> set[int]:
+    """The units of a document to review, by the lowest estimate of their lines; prints what is expected of all."""
+    quality = job.translator.quality
+    if job.review is None or quality is None:
+        return set()
+    counts, ranks = Counter[str](), list[float]()
+    for index in written:
+        items = [item for line in lines[index] if (item := translations[line].item)]
+        estimates = [item.estimate for item in items if item.estimate]
+        for estimate in estimates:
+            counts.update(counts_of(estimate))
+        ranks.append(min((estimate.rank for estimate in estimates), default=inf))
+    if counts:
+        say(f"{name}: {quality.describe(counts)}")
+    return {written[row] for row in lowest(ranks, job.review)}
 
 
 def _translations(is_block: Mapping[str, bool], kinds: Sequence[str], job: Job) -> dict[str, Draft]:
