@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from math import inf
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -21,6 +20,7 @@ from mt_cli.corpus.glossary import TermUse
 from mt_cli.documents.document import MAX_BYTES, Document, DocumentError, Options
 from mt_cli.documents.formats import is_document, read_document
 from mt_cli.documents.language import is_language
+from mt_cli.documents.review import units_to_review
 from mt_cli.documents.tables import ColumnError
 from mt_cli.documents.texts import lines_of, with_lines
 from mt_cli.errors import InputError, MtError, reason
@@ -30,7 +30,6 @@ from mt_cli.translation.drafts import SPANS_LOST, SPANS_REORDERED, TERMS_MISSING
 from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks
 from mt_cli.translation.lines import Translation
 from mt_cli.translation.pipeline import Pipeline
-from mt_cli.translation.quality import counts_of, lowest
 from mt_cli.translation.stream import blocks, describe_terms, notices_on, unknown_words_note
 from mt_cli.translation.texts import TextTranslation, translations_of
 from mt_cli.translation.translator import Translator
@@ -244,7 +243,13 @@ def _written(
     """A document with the drafts of its chosen units, by the lines of each; `copied` are no language."""
     written = [index for index in lines if any(line not in copied for line in lines[index])]
     texts, places = dict[int, list[str]](), [*document.places()]
-    for_review = _lowest_units(lines, written, translations, name, job)
+    for_review, final = set[int](), set[int]()
+    if job.review is not None and (quality := job.translator.quality):
+        estimates = {
+            index: [item.estimate for line in lines[index] if (item := translations[line].item) and item.estimate]
+            for index in written
+        }
+        for_review, final = units_to_review(estimates, quality, job.review, name)
     if for_review:
         job.places_for_review[LOWEST] += (f"{name}, {places[index]}" for index in sorted(for_review))
     for index in written:
@@ -269,34 +274,11 @@ def _written(
         | {"not translated": len(written) - len(texts), "to review": len(for_review)}
     )
     try:
-        content = document.written(texts, for_review)
+        content = document.written(texts, for_review, final)
     except DocumentError as error:
         raise DocumentError(f"{name}: {error}") from None
     marks = InlineMarks(document.marks, job.translator.protection)
     return TranslatedDocument(content, [*chain(*lines.values())], translations, marks)
-
-
-def _lowest_units(
-    lines: Mapping[int, Sequence[str]],
-    written: Sequence[int],
-    translations: Mapping[str, Draft],
-    name: str,
-    job: Job,
-) -> set[int]:
-    """The units of a document to review, by the lowest estimate of their lines; prints what is expected of all."""
-    quality = job.translator.quality
-    if job.review is None or quality is None:
-        return set()
-    counts, ranks = Counter[str](), list[float]()
-    for index in written:
-        items = [item for line in lines[index] if (item := translations[line].item)]
-        estimates = [item.estimate for item in items if item.estimate]
-        for estimate in estimates:
-            counts.update(counts_of(estimate))
-        ranks.append(min((estimate.rank for estimate in estimates), default=inf))
-    if counts:
-        say(f"{name}: {quality.describe(counts)}")
-    return {written[row] for row in lowest(ranks, job.review)}
 
 
 def _translations(is_block: Mapping[str, bool], kinds: Sequence[str], job: Job) -> dict[str, Draft]:

@@ -110,12 +110,18 @@ class QualityModel(BaseModel):
         doubts = [doubt for name, doubt in _DOUBTS.items() if features[name] > self.limits[name]]
         return Estimate(chrf, _reason(item, effects), next(filter(None, [self.doubt, *doubts]), ""))
 
+    def holds(self, counts: Mapping[str, float]) -> bool:
+        """True unless a text is unlike the validation set, by the sum of `counts_of` its estimates."""
+        return sum(self._doubts(counts).values()) <= _MOST_IN_DOUBT * counts.get("lines", 0)
+
+    def _doubts(self, counts: Mapping[str, float]) -> dict[str, int]:
+        return {name: round(counts.get(name, 0)) for name in (self.doubt, *_DOUBTS.values())}
+
     def describe(self, counts: Mapping[str, float]) -> str:
         """Expected chrF of a text and its error, by the sum of `counts_of` its estimates."""
-        number = round(counts["lines"])
-        reasons = {name: round(counts.get(name, 0)) for name in (self.doubt, *_DOUBTS.values()) if name}
+        number, reasons = round(counts["lines"]), self._doubts(counts)
         reason, num_in_doubt = max(reasons, key=lambda name: reasons[name]), sum(reasons.values())
-        if num_in_doubt > _MOST_IN_DOUBT * number:
+        if not self.holds(counts):
             return f"expected chrF: unknown, this text is unlike the validation set of the run ({reason})"
         others = f"; no estimate for {num_in_doubt:,}: {reason}" if num_in_doubt else ""
         good = f"{round(counts['above']):,} of {number:,} lines above {_GOOD:.0f}"
@@ -179,7 +185,8 @@ def _reason(item: Translation, effects: Mapping[str, float]) -> str:
         return f"not in the vocabulary: {_named(item.unknown_words)}"
     words = (item.text[start:end].strip(_PUNCTUATION) for start, end in units(item.text))
     scored = sorted(zip(item.details.word_scores, words, strict=False), key=lambda row: row[0])
-    return f"unsure of {_named([word for _, word in scored if has_letters(word)][:_NUM_NAMED])}"
+    unsure = [word for score, word in scored if score < _UNSURE and has_letters(word)]
+    return f"unsure of {_named(unsure)}" if unsure else "unsure of its words"
 
 
 def _named(words: Sequence[str]) -> str:
