@@ -227,7 +227,8 @@ def translated_documents(documents: Sequence[Document], name: str, job: Job) -> 
     marks = InlineMarks(documents[0].marks)
     copied = {line for line in is_block if not is_language(line, marks)}
     searched = {line: is_of_block for line, is_of_block in is_block.items() if line not in copied}
-    job = replace(job, translator=job.translator.with_doubt(job.doubt_of([*searched])))
+    if job.review is not None:
+        job = replace(job, translator=job.translator.with_doubt(job.doubt_of([*searched])))
     drafts = {line: Draft(line) for line in copied} | _translations(searched, documents[0].marks, job)
     return [_written(*row, name, drafts, copied, job) for row in zip(documents, lines, strict=True)]
 

@@ -23,8 +23,9 @@ from mt_cli.translation.translator import Translator
 
 FEWEST_PAIRS, MOST_PAIRS = 100, 2000
 _NUM_FOLDS, _NUM_BLOCKS, _RIDGE = 10, 20, 10.0
-_SHARE_UNKNOWN, _GROWTH = 0.5, 1.5
-"""Share of unknown words that is no doubt, and length of a line by that of the longest one of `valid`."""
+_SHARE_UNKNOWN, _GROWTH, _TYPICAL = 0.5, 1.5, 0.995
+"""Limits of the estimate: least share of unknown words, length by that of the longest line of `valid`, and share of the
+lines of `valid` with fewer tokens per character."""
 
 Array = NDArray[np.float64]
 
@@ -73,7 +74,7 @@ def fitted(items: Sequence[Translation], chrf: Sequence[float], digest: str) -> 
     variance, blocks_of_errors = float(errors.var()), np.array_split(errors, _NUM_BLOCKS)
     text_variance = np.var([block.mean() for block in blocks_of_errors], ddof=1) - variance * _NUM_BLOCKS / len(errors)
     columns = zip(means.tolist(), deviations.tolist(), _ridge(standard, scores).tolist(), strict=True)
-    highest = {name: np.quantile([row[name] for row in rows], 0.99) for name in rows[0]}
+    highest = {name: np.quantile([row[name] for row in rows], _TYPICAL) for name in rows[0]}
     return QualityModel(
         digest=digest,
         num_sentences=len(rows),
