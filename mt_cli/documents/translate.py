@@ -70,7 +70,7 @@ class Job:
     """The first few notes on unknown words."""
     review: float | None = None
     """Share of the texts of each document that need a review because their expected chrF is lowest."""
-    doubt_of: Callable[[Sequence[str]], str] = lambda texts: ""
+    doubt_of: Callable[[Sequence[str]], str] | None = None
     """Reason why the estimates of such texts do not hold, such as another language; empty if they do."""
 
     def through(self, pipeline: Pipeline) -> Job:
@@ -227,7 +227,7 @@ def translated_documents(documents: Sequence[Document], name: str, job: Job) -> 
     marks = InlineMarks(documents[0].marks)
     copied = {line for line in is_block if not is_language(line, marks)}
     searched = {line: is_of_block for line, is_of_block in is_block.items() if line not in copied}
-    if job.review is not None:
+    if job.doubt_of is not None:
         job = replace(job, translator=job.translator.with_doubt(job.doubt_of([*searched])))
     drafts = {line: Draft(line) for line in copied} | _translations(searched, documents[0].marks, job)
     return [_written(*row, name, drafts, copied, job) for row in zip(documents, lines, strict=True)]
