@@ -15,7 +15,7 @@ import yaml
 from child_processes import Children, ForkServer
 from filelock import FileLock
 from hypothesis import HealthCheck, settings
-from run_content import write_lines
+from run_content import some_known_lines, write_lines
 from texts import TEXTS
 
 from mt_cli.cli import main as cli
@@ -333,6 +333,25 @@ def trained_subwords(corpus, one_thread, once):
     """A finished tiny run with a shared vocabulary of subwords. All workers share it: copy it before you change it."""
     tokenizer = {"algorithm": "bpe", "vocab_size": 80, "byte_fallback": False, "shared": True}
     return once("trained_subwords", lambda runs: train_well(corpus, runs, 24, tokenizer=tokenizer)) / "tiny"
+
+
+@pytest.fixture(scope="session")
+def run_with_quality(trained, once):
+    """A run whose estimate is fitted to references that lines with unknown words miss. Copy it before you change it."""
+
+    def make(folder):
+        from mt_cli.checkpoint.directory import RunDirectory
+        from mt_cli.config.loading import load_config
+        from mt_cli.evaluation.quality import fit_quality
+        from mt_cli.translation.translator import Translator
+
+        run = shutil.copytree(trained, folder / "tiny")
+        sources = [*some_known_lines(150, seed=1)]
+        pairs = [(text, "?" if "zebra" in text else text.upper()) for text in sources]
+        translator = Translator.load(run, "cpu", "fp32")
+        fit_quality(RunDirectory(run), load_config(run / "config.yaml"), translator, pairs, [])
+
+    return once("quality", make) / "tiny"
 
 
 @pytest.fixture

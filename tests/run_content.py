@@ -1,6 +1,9 @@
 """Files of tests: what a run has left, without values that depend on the clock, and lines of text."""
 
 import json
+import random
+
+_WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 
 
 def write_lines(path, lines):
@@ -76,3 +79,11 @@ def assert_same_run(ours, theirs):
     reports = [report_of(run) for run in (ours, theirs)]
     for key in ("bleu", "chrf", "ter", "best_step", "num_steps", "num_epochs", "num_target_tokens"):
         assert reports[0][key] == reports[1][key]
+
+
+def some_known_lines(number, seed):
+    """Lines of which every third one has a word that the model does not know."""
+    choose = random.Random(seed)
+    for index in range(number):
+        words = choose.choices(_WORDS, k=choose.randrange(2, 6))
+        yield " ".join([*words, "zebra"] if index % 3 == 0 else words) + "."

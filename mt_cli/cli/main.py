@@ -24,7 +24,7 @@ from mt_cli.runtime.group import LAUNCH_NAME
 
 _PANELS: Mapping[str, Sequence[str]] = {
     "Start": ("init", "doctor", "data check", "data show", "data pick", "data corrections"),
-    "Train": ("train", "learn", "average", "tune-decoding"),
+    "Train": ("train", "learn", "average", "tune-decoding", "tune-quality"),
     "Use": ("translate", "serve", "evaluate", "score"),
     "Look inside": ("inspect", "report", "tokenize"),
     "Exchange": ("import", "export"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -24,6 +25,7 @@ from mt_cli.cli.options import (
     search_options,
     together,
 )
+from mt_cli.cli.review import Review, other_language
 from mt_cli.cli.streams import Output, check_distinct, check_output
 from mt_cli.corpus.lines import count_lines
 from mt_cli.corpus.plain_text import check_plain_text, input_lines
@@ -32,6 +34,8 @@ from mt_cli.runtime.console import say
 from mt_cli.runtime.files import read_regular
 
 if TYPE_CHECKING:
+    from mt_cli.cli.translated_lines import Outputs
+    from mt_cli.documents.translate import Job
     from mt_cli.translation.translator import Translator
 
 _MAX_REPORT_BYTES = 2**24
@@ -78,6 +82,9 @@ def translate(
     n_best: Annotated[int, option(_EXTRA, "N", "Lines per sentence: its best translations.", min=1, max=1000)] = 1,
     as_json: Annotated[bool, flag(_EXTRA, "--json", "Print JSON: tokens, scores and alignments, too.")] = False,
     alignment: Annotated[File, file_option(_EXTRA, "File for word alignments: a line such as 0-0 1-2.")] = None,
+    review: Annotated[
+        str | None, option(_EXTRA, "N%", "Share of the translations to mark that most need reading, as 20%.", False)
+    ] = None,
     device: options.DeviceOption = "auto",
     precision: options.PrecisionOption = "auto",
     threads: options.ThreadsOption = None,
@@ -98,42 +105,37 @@ def translate(
     """
     choices = {"beam_size": beam_size, "length_penalty": length_penalty, "unk": unk, "seed": seed}
     search = search_options(overrides, **choices, sample=sample or None) | {"split_sentences": split_sentences}
+    to_read = Review.of(review, output_file, interactive)
     if input_file is not None and not as_lines and _is_of_documents(input_file):
         if sentences or interactive or n_best > 1 or as_json or alignment or prefix or devices > 1:
             raise InputError(
                 f"{input_file}: a document is translated alone, without these options; --as-lines reads lines"
             )
-        if output_file is None:
-            raise InputError(
-                f"{input_file}: a document; give a file for its translation (--output FILE), or read lines (--as-lines)"
-            )
-        if not input_file.is_dir():
-            check_output(output_file)
-        check_distinct({"--input": input_file, "--output": output_file})
-        _check_terms(terms, output_file)
+        output = _output_of_documents(input_file, output_file, terms)
         paths = run_paths(run)
         translator = load_translator(paths, device, precision, engine, checkpoint, threads)
         _note_little_learned(paths)
-        search |= _direction(translator, to, terms)
-        return _translate_documents(translator, search, input_file, output_file, column, keys, translate_all, strict)
+        translator = to_read.prepared(translator, paths, engine, checkpoint, is_json=False)
+        search |= _direction(translator, to, terms) | {"with_details": review is not None}
+        job_of_documents = _job_of_documents(translator, search, (column, keys), translate_all, to_read.share)
+        return _translate_documents(input_file, output, job_of_documents, strict)
 
     _check_sources(sentences, input_file, interactive, as_lines)
-    _check_outputs(None if sentences else input_file or 0, output_file, alignment)
+    _check_outputs(None if sentences else input_file or 0, output_file, alignment, to_read.table)
     _check_terms(terms, output_file, alignment)
     check = partial(_check_shared, sentences, input_file)
     with together(devices, check) as group:
         if group.size > 1:
             check()
-        from mt_cli.cli.translated_lines import LineJob, Outputs, can_resume
-        from mt_cli.translation.stream import format_alignment, format_json, format_texts
+        from mt_cli.cli.translated_lines import LineJob, can_resume
 
-        outputs: Outputs = {Output(output_file): format_json if as_json else partial(format_texts, n_best)}
-        if alignment is not None:
-            outputs[Output(alignment)] = format_alignment
+        outputs = _outputs(output_file, alignment, to_read.table, num_best=None if as_json else n_best)
         paths = group.from_main(lambda: run_paths(run))
         translator = load_translator(paths, device, precision, engine, checkpoint, threads, group)
         _note_little_learned(paths)
-        search |= {"prefix": prefix, "num_best": n_best, "with_details": as_json or alignment is not None}
+        lines = input_lines(input_file, as_lines) if input_file is not None and input_file.is_file() else ()
+        translator = to_read.prepared(translator, paths, engine, checkpoint, as_json, lines)
+        search |= {"prefix": prefix, "num_best": n_best, "with_details": as_json or len(outputs) > 1}
         search |= _direction(translator, to, terms)
         if group.rank == 0:
             _note_unknown_prefix(translator, prefix)
@@ -144,9 +146,10 @@ def translate(
         is_waited_for = bool(sentences or interactive or is_typed)
         job = LineJob(translator, search, outputs, group, strict, is_waited_for, has_bar and not is_waited_for)
         if input_file is not None and can_resume(input_file, outputs):
-            key = repr((translator.digest, search, translator.decoding, as_json))
+            key = repr((translator.digest, search, translator.decoding, as_json, translator.quality))
             job.resume(lambda: input_lines(input_file, as_lines), key, count_lines(input_file))
         job.run(sentences or input_lines(input_file, as_lines))
+        to_read.finish(group)
 
 
 def _direction(translator: Translator, to: str | None, terms: list[Path] | None) -> dict[str, Any]:
@@ -187,22 +190,42 @@ def _is_of_documents(path: Path) -> bool:
     return path.is_dir() or (path.is_file() and is_document(path))
 
 
-def _translate_documents(
+def _output_of_documents(path: Path, output: Path | None, terms: list[Path] | None) -> Path:
+    """Output for a document or a folder of documents; raises InputError unless it is given and can be one."""
+    if output is None:
+        raise InputError(
+            f"{path}: a document; give a file for its translation (--output FILE), or read lines (--as-lines)"
+        )
+    if not path.is_dir():
+        check_output(output)
+    check_distinct({"--input": path, "--output": output})
+    _check_terms(terms, output)
+    return output
+
+
+def _translate_documents(path: Path, output: Path, job: Job, is_strict: bool) -> None:
+    from mt_cli.documents.translate import translate_documents
+
+    translate_documents(path, output, job, is_strict)
+
+
+def _job_of_documents(
     translator: Translator,
     search: dict[str, Any],
-    path: Path,
-    output: Path,
-    column: str | None,
-    keys: str | None,
+    columns: tuple[str | None, str | None],
     translates_all: bool,
-    is_strict: bool,
-) -> None:
+    share: float | None,
+) -> Job:
     from mt_cli.documents.document import Options
-    from mt_cli.documents.translate import Job, translate_documents
+    from mt_cli.documents.translate import Job
 
+    column, keys = columns
     options = Options(translator.languages, column, tuple(keys.split(",")) if keys else ())
-    key = repr((translator.digest, sorted(search.items(), key=str), options, translates_all, translator.decoding))
-    translate_documents(path, output, Job(translator, search, options, translates_all, key), is_strict)
+    settings = options, translates_all, translator.decoding, share, translator.quality
+    key = repr((translator.digest, sorted(search.items(), key=str), *settings))
+    job = Job(translator, search, options, translates_all, key)
+    doubt_of = partial(other_language, translator.languages[0])
+    return job if share is None else replace(job, review=share, doubt_of=doubt_of)
 
 
 def _check_sources(sentences: list[str] | None, path: Path | None, interactive: bool, as_lines: bool) -> None:
@@ -214,16 +237,26 @@ def _check_sources(sentences: list[str] | None, path: Path | None, interactive: 
     check_plain_text(path, as_lines=as_lines)
 
 
-def _check_outputs(source: Path | int | None, output: Path | None, alignment: Path | None) -> None:
+def _outputs(output: Path | None, alignment: Path | None, table: Path | None, num_best: int | None) -> Outputs:
+    """Outputs with their formats; the translations are JSON if `num_best` is None."""
+    from mt_cli.translation.review import format_review
+    from mt_cli.translation.stream import format_alignment, format_json, format_texts
+
+    outputs: Outputs = {Output(output): format_json if num_best is None else partial(format_texts, num_best)}
+    others = {alignment: format_alignment, table: format_review}
+    return outputs | {Output(path): format_of for path, format_of in others.items() if path is not None}
+
+
+def _check_outputs(source: Path | int | None, output: Path | None, alignment: Path | None, table: Path | None) -> None:
     """Raise InputError if an output cannot be a file, or is the file of another option or the source of the lines."""
     from mt_cli.translation.unfinished import RECORD_SUFFIX
 
-    for path in (output, alignment):
+    for path in (output, alignment, table):
         check_output(path)
     read = {"standard input" if source == 0 else "--input": source}
     record = Path(f"{output}{RECORD_SUFFIX}") if output else None
     written = {"--output": output, "the record of --output": record} if output else {"standard output": 1}
-    check_distinct({**read, **written, "--alignment": alignment})
+    check_distinct({**read, **written, "--alignment": alignment, "the table of --review": table})
 
 
 def _check_terms(terms: list[Path] | None, *outputs: Path | None) -> None:

@@ -96,7 +96,8 @@ class LineJob:
         is_main, unfinished = self.group.rank == 0, self._unfinished
         outputs = [*self.outputs] if is_main else []
         with ExitStack() as stack:
-            notices = stack.enter_context(LineNotices(self.is_strict))
+            quality = None if self.is_waited_for else self.translator.quality
+            notices = stack.enter_context(LineNotices(self.is_strict, quality))
             for line in chain.from_iterable(block.lines for block in self._finished):
                 notices.add(line)
             if unfinished is not None and is_main:

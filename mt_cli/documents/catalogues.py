@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 
@@ -59,7 +60,9 @@ def read_catalogue(path: Path, options: Options) -> Document:
         parts = content[first:flags], content[flags:translation]
         write = _Writer(*parts, message.is_fuzzy, num_plurals, message.translations, line_end)
         is_translated = all(message.translations) and num_written >= num_plurals
-        units.append(Unit(first, last[0] + len(last[1]), texts, write, is_translated, write_for_review=write))
+        final = partial(write, is_draft=False)
+        end = last[0] + len(last[1])
+        units.append(Unit(first, end, texts, write, is_translated, write_for_review=write, write_final=final))
     return Document(content, units, encoding, mark, marks=(*PLACEHOLDERS, QT))
 
 
@@ -77,9 +80,9 @@ class _Writer:
     """Translations that the message has; the forms of a plural that are there stay."""
     line_end: str
 
-    def __call__(self, translations: Sequence[str]) -> str:
+    def __call__(self, translations: Sequence[str], is_draft: bool = True) -> str:
         marked = self.flags + ", fuzzy" * (not self.is_fuzzy) if self.flags else f"#, fuzzy{self.line_end}"
-        before = marked + self.between
+        before = (marked if is_draft else self.flags) + self.between
         if not self.num_plurals:
             return before + self._keyword("msgstr", translations[0])
         forms = [translations[min(index, 1)] for index in range(self.num_plurals)]

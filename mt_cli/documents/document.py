@@ -57,6 +57,8 @@ class Unit:
     write_for_review: Callable[[Sequence[str]], str] | None = None
     """Content of the part, from translations that need a review, in a format that marks drafts. There, also a
     translation that equals its text is written. None for other formats."""
+    write_final: Callable[[Sequence[str]], str] | None = None
+    """Content of the part, from translations that need no review, in a format where `write` marks a draft, too."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,15 @@ class Document:
                 words = " ".join(unit.texts[0].split()[:5])
                 yield f"paragraph {number:,} ({words[:60]})"
 
-    def written(self, translations: Mapping[int, Sequence[str]], for_review: Container[int] = ()) -> bytes:
-        """Bytes of the document with translations of some units, by their index; `for_review` has those in doubt.
+    def written(
+        self,
+        translations: Mapping[int, Sequence[str]],
+        for_review: Container[int] = (),
+        final: Container[int] = (),
+    ) -> bytes:
+        """Bytes of the document with translations of some units, by their index.
+
+        Those `for_review` are in doubt, those in `final` are no drafts, unless they are in doubt.
 
         Raises DocumentError if the encoding of the document lacks a character.
         """
@@ -108,7 +117,8 @@ class Document:
         for index, texts in translations.items():
             unit = self.units[index]
             if unit.write_for_review is not None or (*texts,) != unit.texts:
-                write = unit.write_for_review if unit.write_for_review and index in for_review else unit.write
+                write = unit.write_final if unit.write_final and index in final else unit.write
+                write = unit.write_for_review if unit.write_for_review and index in for_review else write
                 changes.append((unit.start, unit.end, write([*map(one_line, texts)] if unit.is_block else texts)))
         is_changed = any(self.content[start:end] != part for start, end, part in changes)
         for start, end, part in sorted([*changes, *(self.edits if is_changed else ())]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -20,6 +20,7 @@ from mt_cli.corpus.glossary import TermUse
 from mt_cli.documents.document import MAX_BYTES, Document, DocumentError, Options
 from mt_cli.documents.formats import is_document, read_document
 from mt_cli.documents.language import is_language
+from mt_cli.documents.review import units_to_review
 from mt_cli.documents.tables import ColumnError
 from mt_cli.documents.texts import lines_of, with_lines
 from mt_cli.errors import InputError, MtError, reason
@@ -37,6 +38,7 @@ RECORD = ".mt-translated.jsonl"
 """File of an output folder that names the documents that are done."""
 _MOST_NOTES_ON_WORDS = 5
 _STRICT = (SPANS_LOST, SPANS_REORDERED, TERMS_MISSING)
+LOWEST = "their expected chrF is the lowest"
 EMPTY = "the translation is empty, so the text stays as it is"
 
 
@@ -66,6 +68,10 @@ class Job:
     """Places of texts that need a review, by problem."""
     notes_on_words: set[str] = field(default_factory=set)
     """The first few notes on unknown words."""
+    review: float | None = None
+    """Share of the texts of each document that need a review because their expected chrF is lowest."""
+    doubt_of: Callable[[Sequence[str]], str] | None = None
+    """Reason why the estimates of such texts do not hold, such as another language; empty if they do."""
 
     def through(self, pipeline: Pipeline) -> Job:
         """Copy whose engines compute in the thread that runs a pipeline."""
@@ -221,6 +227,8 @@ def translated_documents(documents: Sequence[Document], name: str, job: Job) -> 
     marks = InlineMarks(documents[0].marks)
     copied = {line for line in is_block if not is_language(line, marks)}
     searched = {line: is_of_block for line, is_of_block in is_block.items() if line not in copied}
+    if job.doubt_of is not None:
+        job = replace(job, translator=job.translator.with_doubt(job.doubt_of([*searched])))
     drafts = {line: Draft(line) for line in copied} | _translations(searched, documents[0].marks, job)
     return [_written(*row, name, drafts, copied, job) for row in zip(documents, lines, strict=True)]
 
@@ -235,7 +243,16 @@ def _written(
 ) -> TranslatedDocument:
     """A document with the drafts of its chosen units, by the lines of each; `copied` are no language."""
     written = [index for index in lines if any(line not in copied for line in lines[index])]
-    texts, for_review, places = dict[int, list[str]](), set[int](), [*document.places()]
+    texts, places = dict[int, list[str]](), [*document.places()]
+    for_review, final = set[int](), set[int]()
+    if job.review is not None and (quality := job.translator.quality):
+        estimates = {
+            index: [item.estimate for line in lines[index] if (item := translations[line].item) and item.estimate]
+            for index in written
+        }
+        for_review, final = units_to_review(estimates, quality, job.review, name)
+    if for_review:
+        job.places_for_review[LOWEST] += (f"{name}, {places[index]}" for index in sorted(for_review))
     for index in written:
         unit = document.units[index]
         problems = dict.fromkeys(translations[line].problem for line in lines[index])
@@ -255,10 +272,10 @@ def _written(
     job.counts.update(
         {"documents": 1, "texts": len(document.units), "translated": len(texts)}
         | {"had a translation": len(document.units) - len(lines), "copied": len(lines) - len(written)}
-        | {"not translated": len(written) - len(texts)}
+        | {"not translated": len(written) - len(texts), "to review": len(for_review)}
     )
     try:
-        content = document.written(texts, for_review)
+        content = document.written(texts, for_review, final)
     except DocumentError as error:
         raise DocumentError(f"{name}: {error}") from None
     marks = InlineMarks(document.marks, job.translator.protection)

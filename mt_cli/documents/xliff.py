@@ -63,7 +63,8 @@ def read_xliff_document(path: Path, options: Options) -> Document:
             edits[segment.holder.start] = _named(content, segment, options.languages[1])
         is_block = segment.source.inherited("xml:space") != "preserve" or "\n" not in "".join(writer.texts)
         end, for_review = (target or writer.last).end, partial(writer, needs_review=True)
-        units.append(Unit(start, end, writer.texts, writer, is_translated, is_block, for_review))
+        final = partial(writer, is_final=True)
+        units.append(Unit(start, end, writer.texts, writer, is_translated, is_block, for_review, final))
     return Document(content, units, encoding, mark, edits=[*edits.values()])
 
 
@@ -163,14 +164,15 @@ class _Writer:
     texts: tuple[str, ...]
     escape: Callable[[str], str]
 
-    def __call__(self, translations: Sequence[str], needs_review: bool = False) -> str:
+    def __call__(self, translations: Sequence[str], needs_review: bool = False, is_final: bool = False) -> str:
         inner, is_damaged = self._inner(translations)
         segment, target, content = self.segment, self.segment.target, self.content
         qualifier = segment.source.tag.removesuffix(segment.source.name)
         tag = f"<{qualifier}target>" if target is None else content[target.start : target.inner]
         tag = re.sub(r"(?:(?<!\s)\s++)?+/>$", ">", tag)
         if not segment.is_version_2:
-            tag = with_attributes(tag, {"state": "needs-review-translation", "state-qualifier": "mt-suggestion"})
+            state = "translated" if is_final and not is_damaged else "needs-review-translation"
+            tag = with_attributes(tag, {"state": state, "state-qualifier": "mt-suggestion"})
         element = f"{tag}{inner}</{qualifier}target>"
         if target is None:
             element = _indentation(content, segment.source.start) + element

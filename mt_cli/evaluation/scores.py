@@ -136,6 +136,12 @@ class Scorer:
             scores[name] = Score.of(name, round(result.score, 4), signature, confidence_95=interval)
         return scores
 
+    def sentence_chrf(self, hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
+        """ChrF of each line, 0-100."""
+        _check_lengths(hypotheses, references)
+        metric, sides = self._metric("chrf"), zip(self.cleaned(hypotheses), self.cleaned(references), strict=True)
+        return [metric.sentence_score(hypothesis, [reference]).score for hypothesis, reference in sides]
+
     def compare(self, hypotheses: Sequence[str], baseline: Sequence[str], references: Sequence[str]) -> Scores:
         """Scores of a baseline, given its translations, with p-values of the differences (paired bootstrap)."""
         systems, metrics = [hypotheses, baseline], {name: self._metric(name) for name in self.names}

@@ -19,9 +19,10 @@ from mt_cli.exchange.destinations import obstacles
 from mt_cli.exchange.names import LAYER
 from mt_cli.exchange.sentencepiece import model_file
 from mt_cli.model.positions import fairseq_sinusoids, sinusoids
-from mt_cli.runtime.files import new_folder, writing
+from mt_cli.runtime.files import new_folder, write_text, writing
 from mt_cli.tokenizer.special_tokens import EOS, SOS, UNK
 from mt_cli.translation.exported import describe
+from mt_cli.translation.quality import QUALITY, read_quality
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16")
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH"}
@@ -37,6 +38,8 @@ def export_ctranslate2(run: TrainedRun, output: Path, quantization: str, sentenc
     with new_folder(output) as folder, writing(output):
         agreement = write_model(run, folder, quantization, sentences, output)
         describe(run, folder)
+        if quality := read_quality(run.checkpoint.path.parent.parent):
+            write_text(folder / QUALITY, quality.model_dump_json())
         if run.config.tokenizer.spacing == "sentencepiece" and not obstacles(run.config, "argos"):
             for side, tokenizer in zip(("source", "target"), run.tokenizers, strict=True):
                 (folder / f"{side}.model").write_bytes(model_file(tokenizer))

@@ -20,6 +20,7 @@ from mt_cli.data.prepare import prepare
 from mt_cli.errors import RunInterruptedError
 from mt_cli.evaluation.evaluate import SplitScores, evaluate, write_hypotheses
 from mt_cli.evaluation.learning import learning_of
+from mt_cli.evaluation.quality import FEWEST_PAIRS, MOST_PAIRS, fit_quality
 from mt_cli.evaluation.results import Report
 from mt_cli.evaluation.scores import scorer_of
 from mt_cli.evaluation.tuning import TuningTime, tune_at_end
@@ -34,9 +35,13 @@ from mt_cli.runtime.console import say
 from mt_cli.runtime.devices import keep_memory, pick_device, pick_precision
 from mt_cli.runtime.files import remove
 from mt_cli.training.averaging import replaced
+from mt_cli.translation.quality import read_quality
 from mt_cli.translation.translator import Translator
 
 _INTERRUPTED = "interrupted after the last step; the model is saved, and the same command does the rest"
+
+_SHARE_OF_QUALITY = 0.03
+"""Share of `max_minutes` for the estimate of quality."""
 
 
 def average_at_end(setup: Setup, draft: Draft) -> None:
@@ -119,6 +124,7 @@ def finish(run: Run, ending: Ending) -> Report:
             draft.save(run.directory)
         draft = draft.for_config(run.directory.config())
         _score(run, ending, draft)
+        _fit_quality(run, state)
         report = write_report(run, ending, draft.scores, draft.learning)
         remove(run.directory.draft_path)
         return report
@@ -150,6 +156,18 @@ def _score(run: Run, ending: Ending, draft: Draft) -> None:
             draft.learning = learning_of(scorer, (sources, hypotheses, references), corpus.languages, **signs)
         draft.scores = draft.scores | {name: scores}
         draft.save(run.directory)
+
+
+def _fit_quality(run: Run, state: RunState) -> None:
+    """Fit the estimate of quality of the best checkpoint, unless it is there, `valid` is small, or minutes are few."""
+    valid, most = run.data.corpora["valid"], MOST_PAIRS
+    if plan := state.plan_for(run.config.training):
+        tokens_per_pair = run.data.statistics["valid"].target.tokens_per_sentence
+        affordable = _SHARE_OF_QUALITY * 60 * plan.minutes
+        most = min(most, int(affordable / max(1e-9, plan.seconds_per_searched_token * tokens_per_pair)))
+    if min(most, len(valid)) >= FEWEST_PAIRS and read_quality(run.directory.path) is None:
+        translator = Translator.load(run.directory.path, str(run.device), run.precision)
+        fit_quality(run.directory, run.config, translator, valid.pairs, valid.languages, most)
 
 
 def _expected(run: Run, ending: Ending, scores: SplitScores) -> dict[str, Any]:

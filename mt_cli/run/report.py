@@ -21,6 +21,7 @@ from mt_cli.run.setup import Length, Run
 from mt_cli.runtime.console import clock
 from mt_cli.runtime.devices import describe_hardware, describe_versions
 from mt_cli.runtime.files import json_text, write_text
+from mt_cli.translation.quality import read_quality
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ def format_summary(report: Report, path: Path, needs_tag: bool = False) -> str:
         "note: valid chose the checkpoint, so its scores are somewhat too high; name a test set (corpus.test) for an "
         "honest score"
     )
+    quality = read_quality(path)
     to = "--to CODE " if report.directions else "--to TAG " if needs_tag else ""
     return "\n".join(
         [
@@ -68,6 +70,7 @@ def format_summary(report: Report, path: Path, needs_tag: bool = False) -> str:
             *notes_on_training(report),
             *map(format_scores, (report, *report.extra_tests.values())),
             *([on_valid] if report.split == "valid" else []),
+            *([quality.describe_error()] if quality else []),
             f"\nThe run is in {path}: scores in report.json, translations in hypotheses/, weights in checkpoints/.",
             f'Translate:  mt translate --run {run} {to}"..."',
             f"Look:       mt report --run {run}",

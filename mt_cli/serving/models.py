@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
@@ -21,6 +21,7 @@ from mt_cli.runtime.devices import keep_memory
 from mt_cli.runtime.files import real_path
 from mt_cli.serving.errors import RequestError
 from mt_cli.translation.exported import DESCRIPTION
+from mt_cli.translation.quality import read_quality
 from mt_cli.translation.translator import Translator
 
 _RIGHT_TO_LEFT = frozenset({"Adlam", "Arabic", "Hebrew", "Mandaic", "Nko", "Samaritan", "Syriac", "Thaana"})
@@ -64,6 +65,7 @@ class Source:
         """Load the model; raises the errors of `Translator.load`."""
         options = {"num_threads": self.num_threads, "engine": self.engine, "checkpoint": self.checkpoint}
         translator = Translator.load(self.path, self.device, self.precision, **options)  # type: ignore[arg-type]
+        translator = replace(translator, quality=read_quality(self.path, self.engine, self.checkpoint))
         keep_memory()
         run = RunSummary.read(self.path) if self.engine == "mt" else None
         pairs = _directions(translator, run.config.corpus if run else None)

@@ -184,6 +184,7 @@ def _details(source: str, target: str, item: Translation) -> dict[str, Any]:
         "source_tokens": item.details.source_tokens,
         "tokens": item.details.tokens,
         "token_scores": list(map(_rounded, item.details.token_scores)),
+        "expected_chrf": item.estimate.shown if item.estimate else None,
     }
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, compress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from mt_cli.config.tags import Tagging
 from mt_cli.corpus.augmented_text import is_in_capitals, lower, upper
@@ -23,6 +23,9 @@ from mt_cli.decoding.search import Hypothesis
 from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
 from mt_cli.translation.sentences import glue_of_translations, middle_of, split_point
+
+if TYPE_CHECKING:
+    from mt_cli.translation.quality import Estimate
 
 _LINE_END = re.compile(r"(?:(?<!\s)[^\S\r\n]++)?+[\r\n]\s*")
 _SHORT = 40
@@ -48,6 +51,8 @@ class Details:
     spaces counts as a word."""
     word_scores: list[float]
     """Lowest log-probability of the tokens of each word of the translation, in nats; 0 for words that are copied."""
+    estimate: Estimate | None = None
+    """Expected quality; None for an empty line, or if the translator has no estimate."""
 
 
 class TextHypothesis(NamedTuple):
@@ -196,6 +201,11 @@ class Translation:
         return tuple(word for segment in self.segments for word in segment.unknown_words)
 
     @property
+    def estimate(self) -> Estimate | None:
+        """Expected quality, if the line has details with one."""
+        return self.details.estimate if self.details else None
+
+    @property
     def searched(self) -> list[Segment]:
         """The segments that are not empty."""
         return [segment for segment in self.segments if segment.text]
@@ -207,6 +217,11 @@ class Translation:
         ]
         marked = self.marked and MarkedTexts(self.marked.texts[rank:][:1], self.marked.lost[rank:][:1], False)
         return replace(self, segments=segments, details=None, marked=marked)
+
+    def with_estimate(self, estimate: Estimate | None) -> Translation:
+        """Copy whose details have an estimate."""
+        assert self.details is not None
+        return replace(self, details=replace(self.details, estimate=estimate))
 
     def with_hypotheses(self, hypotheses: Iterator[Sequence[TextHypothesis]]) -> Translation:
         """Copy with the next item of `hypotheses` in each segment that is not empty."""

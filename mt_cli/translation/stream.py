@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mt_cli.errors import MtError
 from mt_cli.runtime.console import listed, say
+from mt_cli.translation.quality import QualityModel, counts_of
 
 if TYPE_CHECKING:
     from mt_cli.translation.lines import Translation
@@ -41,6 +42,7 @@ def format_json(item: Translation) -> str:
     row = {
         "source": item.source,
         "translation": item.text,
+        **({"expected_chrf": item.estimate.shown} if item.estimate else {}),
         "score": round(item.score, 4),
         "hypotheses": [
             {"text": text, "score": round(score, 4)}
@@ -125,6 +127,8 @@ class TranslatedLine(NamedTuple):
     unknown_words: Sequence[str]
     term_counts: Mapping[str, int] = {}
     """Number of terms of the glossary by status."""
+    estimates: Mapping[str, float] = {}
+    """Numbers of its estimate, or of those of several lines; see `counts_of`."""
 
 
 def translated_lines(
@@ -137,6 +141,7 @@ def translated_lines(
             _problems_of(item),
             item.unknown_words,
             Counter(use.status for use in item.term_uses),
+            counts_of(item.estimate),
         )
         for item in items
     ]
@@ -166,15 +171,15 @@ class LineNotices:
     """Context manager that collects notices about translated lines and prints them when it ends.
 
     Unknown words of the first few lines are printed at once. With `is_strict`, spans that are lost or in a
-    wrong order, and missing terms, are an error.
+    wrong order, and missing terms, are an error. With `quality`, the expected chrF of all lines is printed.
     """
 
-    def __init__(self, is_strict: bool = False) -> None:
-        self._is_strict = is_strict
+    def __init__(self, is_strict: bool = False, quality: QualityModel | None = None) -> None:
+        self._is_strict, self._quality = is_strict, quality
         self._num_lines, self._unknown_words = 0, UnknownWords()
         self._lines: dict[str, list[str]] = {name: [] for name in _NOTICES}
         """The first lines with each problem, by number."""
-        self._counts, self._term_counts = Counter[str](), Counter[str]()
+        self._counts, self._term_counts, self._estimates = Counter[str](), Counter[str](), Counter[str]()
 
     def __enter__(self) -> LineNotices:
         return self
@@ -187,11 +192,14 @@ class LineNotices:
             if self._counts[name] <= _MOST_NAMED:
                 self._lines[name].append(f"{self._num_lines:,}{note}")
         self._term_counts.update(line.term_counts)
+        self._estimates.update(line.estimates)
         if line.unknown_words:
             self._unknown_words.add(f"line {self._num_lines:,}", line.unknown_words)
 
     def __exit__(self, *error: object) -> None:
         self._unknown_words.say_number()
+        if self._quality is not None and self._estimates:
+            say(self._quality.describe(self._estimates))
         if self._term_counts:
             say(f"terms of the glossary: {describe_terms(self._term_counts)}")
         lines = {name: listed_lines(lines, self._counts[name]) for name, lines in self._lines.items() if lines}

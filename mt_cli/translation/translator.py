@@ -41,6 +41,7 @@ from mt_cli.translation.drafts import translations_with_marks
 from mt_cli.translation.exported import digest_of_export, load_exported
 from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks, may_have_marks
 from mt_cli.translation.lines import Alignment, LineSplitter, Segment, TextHypothesis, Translation, unknown_words
+from mt_cli.translation.quality import QualityModel
 from mt_cli.translation.terms import takes_terms, with_own_tokens, with_terms
 from mt_cli.translation.texts import checked_texts
 from mt_cli.translation.token_details import attended_words, details_of
@@ -87,6 +88,8 @@ class Translator:
     sentences_seen: SentencesSeen | None = None
     """Fractions of training sources with several sentences, which decide how lines are split; None if unknown."""
     is_on_gpu: bool = False
+    quality: QualityModel | None = None
+    """Estimate of the quality of translations with details."""
 
     @classmethod
     def load(
@@ -138,6 +141,12 @@ class Translator:
     def with_engine(self, engine: Engine) -> Translator:
         """Copy that computes with another engine; it has no digest, and can be pickled if the engine can."""
         return replace(self, engine=engine, weights_digest=str)
+
+    def with_doubt(self, doubt: str) -> Translator:
+        """Copy whose estimates do not hold for the reason `doubt`, unless it is empty."""
+        if not doubt or self.quality is None:
+            return self
+        return replace(self, quality=self.quality.model_copy(update={"doubt": doubt}))
 
     @property
     def digest(self) -> str:
@@ -328,7 +337,11 @@ class Translator:
     def add_details(self, lines: Sequence[Translation]) -> list[Translation]:
         """Copies of translations with the details of the best one."""
         decoded = self._force_decode_segments(_best_ids(lines), with_attention=True)
-        return [replace(line, details=details_of(line, decoded, self.tokenizers, self.tags)) for line in lines]
+        detailed = [replace(line, details=details_of(line, decoded, self.tokenizers, self.tags)) for line in lines]
+        if self.quality is None:
+            return detailed
+        estimates = map(self.quality.estimate, detailed)
+        return [line.with_estimate(estimate) for line, estimate in zip(detailed, estimates, strict=True)]
 
     def _search(
         self, lines: Sequence[Translation], decoding: DecodingConfig, num_best: int, prefix: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -28,11 +29,14 @@ class FinishedBlock(NamedTuple):
     """Bytes in each output."""
     noted: Mapping[int, tuple[Mapping[str, str], Sequence[str], Mapping[str, int]]]
     """Problems, unknown words and terms of a line, by its index in the block."""
+    estimates: Mapping[str, float] = {}
+    """Sums of the numbers of all estimates."""
 
     @property
     def lines(self) -> list[TranslatedLine]:
         """Lines without their texts, for notices."""
-        return [TranslatedLine((), *self.noted.get(index, ({}, (), {}))) for index in range(self.num_lines)]
+        lines = [TranslatedLine((), *self.noted.get(index, ({}, (), {}))) for index in range(self.num_lines)]
+        return [lines[0]._replace(estimates=self.estimates), *lines[1:]]
 
 
 _ROW = TypeAdapter(FinishedBlock)
@@ -93,8 +97,11 @@ class UnfinishedOutputs:
         """Record a block that is written."""
         outputs = zip(*(line.texts for line in lines), strict=True)
         contents = ["".join(f"{text}\n" for text in texts).encode() for texts in outputs]
-        noted = {index: line[1:] for index, line in enumerate(lines) if any(line[1:])}
-        row = FinishedBlock(self._digest(block, contents), len(lines), [*map(len, contents)], noted)
+        noted = {index: line[1:4] for index, line in enumerate(lines) if any(line[1:4])}
+        estimates = Counter[str]()
+        for line in lines:
+            estimates.update(line.estimates)
+        row = FinishedBlock(self._digest(block, contents), len(lines), [*map(len, contents)], noted, estimates)
         append_row(self._record, _ROW.dump_json(row))
         self.num_lines += len(lines)
 

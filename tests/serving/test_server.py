@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from serving_server import file_form, form
+from serving_server import file_form, form, running
 
 from mt_cli.config.tags import Tagging
 from mt_cli.corpus.protected_text import UNPROTECTED
@@ -16,6 +16,7 @@ from mt_cli.serving.errors import RequestError
 from mt_cli.serving.files import FileStore, written
 from mt_cli.serving.models import Direction, Models, ServedModel, Source, tag_of_direction
 from mt_cli.serving.openapi import ANSWERS
+from mt_cli.serving.service import Limits, Service
 from mt_cli.translation.texts import SplitText
 
 BLANKS = ["\t\t", "\u2028", "\v", "\u00a0", "\u3000", "\r\n\n\t", "  "]
@@ -272,3 +273,11 @@ def test_many_clients_get_the_translations_of_one(serve):
         metrics = server.ask("/metrics")[2].decode()
     assert [answer["translations"][0]["text"] for answer in together] == alone
     assert 'mt_requests_total{path="/v1/translate",status="200"} 12.0' in metrics
+
+
+def test_a_server_gives_the_estimate_of_each_sentence(run_with_quality):
+    models = Models.load([Source(run_with_quality, device="cpu", precision="fp32")])
+    body = {"text": "one two three.\nfour zebra.", "source": "en", "target": "xx", "details": True}
+    with running(Service(models, Limits())) as server:
+        sentences = server.json("/v1/translate", body)["translations"][0]["sentences"]
+    assert len(sentences) == 2 and sentences[0]["expected_chrf"] > sentences[1]["expected_chrf"]

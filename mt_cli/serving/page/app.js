@@ -142,6 +142,7 @@ function showNotes() {
   if (notes.length > MAX_NOTES) ui.notes.append(element("li", {}, `and ${notes.length - MAX_NOTES} more`));
   ui.notes.hidden = !notes.length;
   ui.legend.hidden = !result.hasConfidence;
+  ui.legendKey.classList.toggle("by-chrf", result.hasEstimates);
   ui.copy.disabled = !result.text;
   corrections.show(result.sentences, correctable);
 }

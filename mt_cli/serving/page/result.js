@@ -26,6 +26,10 @@ export class Result {
     return this.sentences.some(({ view }) => view.confidence?.length);
   }
 
+  get hasEstimates() {
+    return this.sentences.some(({ view }) => view.expected != null);
+  }
+
   /** Text below the textarea without words; it gives the textarea its height. */
   mirrorText() {
     this.light(null);

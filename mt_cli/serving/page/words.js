@@ -14,15 +14,20 @@ const LEVELS = [
   [0.4, "sure-0"],
   [0.7, "sure-1"],
 ];
-const levelOf = (confidence) => LEVELS.find(([limit]) => confidence < limit)?.[1] ?? "";
+const LEVELS_OF_CHRF = [
+  [40, "sure-0"],
+  [60, "sure-1"],
+];
+const levelOf = (value, levels = LEVELS) => levels.find(([limit]) => value < limit)?.[1] ?? "";
 
 /** Fill `parent` with a text whose words, given as spans of code points, become elements; returns these. */
-function fill(parent, text, spans, confidence) {
+function fill(parent, text, spans, confidence, expected) {
   const points = Array.from(text);
   const slice = (start, end) => points.slice(start, end).join("");
   let place = 0;
   const words = (spans ?? []).map(([start, end], index) => {
-    const word = element("span", { className: `word ${levelOf(confidence?.[index] ?? 1)}` }, slice(start, end));
+    const level = expected == null ? levelOf(confidence?.[index] ?? 1) : levelOf(expected, LEVELS_OF_CHRF);
+    const word = element("span", { className: `word ${level}` }, slice(start, end));
     parent.append(slice(place, start), word);
     place = end;
     return word;
@@ -39,14 +44,15 @@ export class SentenceWords {
   }
 
   /** Show a sentence as the server gives it. Without alignment, as of a chosen alternative, it has no words. */
-  show({ source, target, source_words, target_words, alignment, confidence }) {
+  show({ source, target, source_words, target_words, alignment, confidence, expected_chrf }) {
     const aligned = source_words && target_words && alignment;
     this.pairs = aligned ? alignment : [];
     this.confidence = aligned ? confidence : undefined;
+    this.expected = aligned ? expected_chrf : undefined; // chrF of the sentence; null where the estimate does not hold.
     for (const side of Object.values(this.sides)) side.element.replaceChildren();
     const { sides } = this;
     sides.source.words = fill(sides.source.element, source.text, aligned && source_words);
-    sides.target.words = fill(sides.target.element, target.text, aligned && target_words, confidence);
+    sides.target.words = fill(sides.target.element, target.text, aligned && target_words, confidence, this.expected);
     this.starts = utf16Starts(source.text, aligned ? source_words : []);
   }
 

@@ -1,0 +1,202 @@
+"""Expected chrF of translations: a ridge regression on what the model and the lengths of both sides say of them.
+
+Both engines compute the features. The agreement of the n-best list and the coverage by attention are not among them:
+on held-out text, they did not improve the estimate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from pydantic import BaseModel, FiniteFloat
+
+from mt_cli.checkpoint.checkpoint import Checkpoint
+from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.corpus.sentences import has_letters
+from mt_cli.runtime.console import listed
+from mt_cli.runtime.files import read_model
+from mt_cli.translation.sentences import units
+
+if TYPE_CHECKING:
+    from mt_cli.translation.lines import Translation
+
+QUALITY = "quality.json"
+MOST_DEVIATIONS = 4.0
+"""Outliers beyond count as much as this number of standard deviations."""
+_GOOD = 50.0
+_LOWEST_LOG_PROB, _UNSURE = -20.0, float(np.log(0.4))
+_PUNCTUATION, _LONGEST_WORD, _NUM_NAMED = ".,;:!?()«»“”„\"'", 30, 3
+_MOST_IN_DOUBT = 0.1
+"""Share of the lines of a text whose estimates may not hold."""
+_REASONS = {
+    "length": "unusually long or short",
+    "fertility": "rare words in the source",
+    "missing_length": "shorter than usual",
+    "surplus_length": "longer than usual",
+    "repetition": "repeats words",
+}
+"""Words for features that lower the estimate; all others but `unknown_words` say how sure the model is."""
+_DOUBTS = {
+    "length": "longer than the texts of the validation set",
+    "fertility": "other words than in the validation set",
+    "unknown_words": "more unknown words than in the validation set",
+}
+
+
+class Estimate(NamedTuple):
+    """Expected quality of a translation."""
+
+    chrf: float
+    """Expected chrF of the sentence, 0-100."""
+    reason: str
+    """What lowers it most; empty for a line that is copied, such as a number."""
+    doubt: str = ""
+    """Reason why the estimate does not hold; empty if it does."""
+
+    @property
+    def rank(self) -> float:
+        """The lower, the sooner to read: lines whose estimate does not hold, then by expected chrF, never copies."""
+        return (self.chrf - 1000.0 * bool(self.doubt)) if self.reason else float("inf")
+
+    @property
+    def shown(self) -> float | None:
+        """Expected chrF; None if the estimate does not hold."""
+        return None if self.doubt else round(self.chrf, 1)
+
+
+class QualityModel(BaseModel):
+    """Content of `quality.json`; errors are those of cross-validation on the validation set."""
+
+    digest: str
+    """Digest of the checkpoint whose translations are estimated."""
+    num_sentences: int
+    correlation: FiniteFloat
+    """Pearson correlation of expected and true chrF."""
+    sentence_error: FiniteFloat
+    """Error that two of three sentences do not exceed."""
+    sentence_variance: FiniteFloat
+    text_variance: FiniteFloat
+    """Variance of the mean error of neighbouring lines, beyond what their number explains."""
+    log_length_ratio: FiniteFloat
+    """Logarithm of target characters per source character."""
+    intercept: FiniteFloat
+    regression: dict[str, tuple[FiniteFloat, FiniteFloat, FiniteFloat]]
+    """Mean, standard deviation and coefficient of each feature."""
+    limits: dict[str, FiniteFloat]
+    """Values of features beyond which the estimate does not hold."""
+    doubt: str = ""
+    """Reason why no estimate holds, such as another language."""
+
+    def describe_error(self) -> str:
+        return f"expected chrF of a sentence is right within ± {self.sentence_error:.0f} points, for two of three"
+
+    def error_of_mean(self, num_lines: int) -> float:
+        """Half the width of the 95 % confidence interval of the mean chrF of the sentences of a text."""
+        variance = self.text_variance + self.sentence_variance * (1 / num_lines + 1 / self.num_sentences)
+        return float(1.96 * np.sqrt(variance))
+
+    def estimate(self, item: Translation) -> Estimate | None:
+        """Expected quality of a translation with details; None for an empty line."""
+        if not item.searched:
+            return Estimate(100.0, "") if item.text.strip() else None
+        features, effects = features_of(item, self.log_length_ratio), dict[str, float]()
+        for name, (mean, deviation, coefficient) in self.regression.items():
+            deviations = (features[name] - mean) / deviation
+            effects[name] = coefficient * max(-MOST_DEVIATIONS, min(MOST_DEVIATIONS, deviations))
+        chrf = max(0.0, min(100.0, self.intercept + sum(effects.values())))
+        doubts = [doubt for name, doubt in _DOUBTS.items() if features[name] > self.limits[name]]
+        return Estimate(chrf, _reason(item, effects), next(filter(None, [self.doubt, *doubts]), ""))
+
+    def holds(self, counts: Mapping[str, float]) -> bool:
+        """True unless a text is unlike the validation set, by the sum of `counts_of` its estimates."""
+        return sum(self._doubts(counts).values()) <= _MOST_IN_DOUBT * counts.get("lines", 0)
+
+    def _doubts(self, counts: Mapping[str, float]) -> dict[str, int]:
+        return {name: round(counts.get(name, 0)) for name in (self.doubt, *_DOUBTS.values())}
+
+    def describe(self, counts: Mapping[str, float]) -> str:
+        """Expected chrF of a text and its error, by the sum of `counts_of` its estimates."""
+        number, reasons = round(counts["lines"]), self._doubts(counts)
+        reason, num_in_doubt = max(reasons, key=lambda name: reasons[name]), sum(reasons.values())
+        if not self.holds(counts):
+            return f"expected chrF: unknown, this text is unlike the validation set of the run ({reason})"
+        others = f"; no estimate for {num_in_doubt:,}: {reason}" if num_in_doubt else ""
+        good = f"{round(counts['above']):,} of {number:,} lines above {_GOOD:.0f}"
+        return f"expected chrF {counts['chrf'] / number:.0f} ± {self.error_of_mean(number):.0f}, {good}{others}"
+
+
+def counts_of(estimate: Estimate | None) -> dict[str, float]:
+    """Numbers of an estimate that are added up for a text."""
+    if estimate is None:
+        return {}
+    is_good = not estimate.doubt and estimate.chrf > _GOOD
+    return {"lines": 1, "chrf": estimate.chrf, "above": is_good} | ({estimate.doubt: 1} if estimate.doubt else {})
+
+
+def lowest(ranks: Sequence[float], share: float) -> list[int]:
+    """Sorted indices of the share of the finite ranks that is lowest; of equal ones, the first."""
+    number = int(np.ceil(share * np.isfinite(ranks).sum()))
+    return sorted(np.argsort(ranks, kind="stable")[:number].tolist())
+
+
+def features_of(item: Translation, log_length_ratio: float) -> dict[str, float]:
+    """Features of a translation with details that is not copied."""
+    details = item.details
+    assert details is not None
+    log_probs, words = (
+        np.maximum(scores or [0.0], _LOWEST_LOG_PROB) for scores in (details.token_scores, details.word_scores)
+    )
+    source = item.plain if item.marked is None else item.source
+    num_words, num_characters = len(source.split()), characters_of(source)
+    growth = float(np.log((characters_of(item.text) + 1) / (num_characters + 1))) - log_length_ratio
+    pairs = [*zip(details.tokens, details.tokens[1:], strict=False)]
+    return {
+        "log_prob": float(log_probs.mean()),
+        "probability": float(np.exp(log_probs).mean()),
+        "deviation": float(log_probs.std()),
+        "lowest_word": float(words.min()),
+        "unsure_words": float((words < _UNSURE).mean()),
+        "length": float(np.log(len(details.source_tokens) + 1)),
+        "fertility": len(details.source_tokens) / max(1, num_characters),
+        "missing_length": max(0.0, -growth),
+        "surplus_length": max(0.0, growth),
+        "unknown_words": len(item.unknown_words) / max(1, num_words),
+        "repetition": 1 - len(set(pairs)) / max(1, len(pairs)),
+    }
+
+
+def characters_of(text: str) -> int:
+    """Number of characters without spaces."""
+    return sum(map(len, text.split()))
+
+
+def _reason(item: Translation, effects: Mapping[str, float]) -> str:
+    """What lowers an estimate most, in words."""
+    assert item.details is not None
+    certainty = sum(effect for name, effect in effects.items() if name not in (*_REASONS, "unknown_words"))
+    grouped = {name: effects[name] for name in (*_REASONS, "unknown_words")} | {"certainty": certainty}
+    name = min(grouped, key=lambda name: grouped[name])
+    if name in _REASONS:
+        return _REASONS[name]
+    if name == "unknown_words":
+        return f"not in the vocabulary: {_named(item.unknown_words)}"
+    words = (item.text[start:end].strip(_PUNCTUATION) for start, end in units(item.text))
+    scored = sorted(zip(item.details.word_scores, words, strict=False), key=lambda row: row[0])
+    unsure = [word for score, word in scored if score < _UNSURE and has_letters(word)]
+    return f"unsure of {_named(unsure)}" if unsure else "unsure of its words"
+
+
+def _named(words: Sequence[str]) -> str:
+    return listed([f"'{word:.{_LONGEST_WORD}}'" for word in dict.fromkeys(words)], _NUM_NAMED)
+
+
+def read_quality(path: Path, engine: str = "mt", checkpoint: str | None = None) -> QualityModel | None:
+    """Estimate for a checkpoint of a run, or for an export; None if it has none, or one for other weights."""
+    if not (path / QUALITY).exists():
+        return None
+    model = read_model(path / QUALITY, QualityModel)
+    is_of_weights = engine != "mt" or model.digest == Checkpoint(RunDirectory(path).path_of(checkpoint)).digest
+    return model if is_of_weights else None
