@@ -61,4 +61,4 @@ def test_bash_completes_commands_and_options(run, root, tmp_path):
     tries = [COMPLETE.format(words=words, number=number) for words, number in (('mt data ""', 3), ("mt train --fr", 3))]
     script = 'eval "$(mt --show-completion)"\n' + "".join(tries)
     done = run(["bash", "--norc", "-c", script], env=env, capture_output=True, text=True, cwd=tmp_path)
-    assert done.stdout.splitlines() == ["check show", "--fresh"], done.stderr
+    assert done.stdout.splitlines() == ["check show pick corrections", "--fresh"], done.stderr
