@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 from mt_cli.advice.recognition import other_language_of_texts
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import Cache
-from mt_cli.corpus.languages import writes_spaces
+from mt_cli.corpus.languages import primary, writes_spaces
 from mt_cli.corpus.monolingual import BETWEEN_SIDES, kept_lines
 from mt_cli.corpus.text_hashes import hash_of
 from mt_cli.data.prepare import evaluation_hashes, read
 from mt_cli.errors import InputError
 
-_WORD, _CHARACTER = regex.compile(r"[\p{L}\p{M}\p{N}]+"), regex.compile(r"[\p{L}\p{N}]\p{M}*")
+_WORD, _CHARACTER = regex.compile(r"\p{N}*\p{L}[\p{L}\p{M}\p{N}]*"), regex.compile(r"[\p{L}\p{N}]\p{M}*")
 _TABLE_BITS = 26
 """Binary logarithm of the size of a table. Different n-grams may share an entry, which makes a line less likely."""
 _LONGEST_NGRAM = 3
@@ -77,7 +77,7 @@ def pick_from(path: Path, config: Config, cache: Cache, number: int) -> Picked:
         text
         for pair, *sides in blocks
         for code, texts in zip(pair, sides, strict=True)
-        if code == language
+        if primary(code) == primary(language)
         for text in texts
     )
     picked = pick(lines, known, language, number)
@@ -116,6 +116,7 @@ def _greedy(
     """Rows with a positive score, the best one first. Scores only fall, so only the row at the top is scored again."""
     order = np.argsort(-scores, kind="stable").tolist()
     heap: list[tuple[float, int]] = []
+    covered = set[bytes]()
     for row, next_row in zip(order, [*order[1:], None], strict=True):
         heapq.heappush(heap, (-float(scores[row]), row))
         bound = 0.0 if next_row is None else float(scores[next_row])
@@ -128,7 +129,9 @@ def _greedy(
                 heapq.heappush(heap, (-score, best))
                 continue
             weights[entries] /= 2
-            yield best
+            if (ngrams := entries.tobytes()) not in covered:  # Other lines differ in case and punctuation alone.
+                covered.add(ngrams)
+                yield best
 
 
 def _blocks(texts: Iterable[str], language: str) -> Iterator[_Block]:

@@ -148,13 +148,17 @@ def data_corrections(
     check_distinct({"DRAFTS": drafts, "EDITED": edited, "--output": output})
     from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.corpus.corrections import append_corrections, check_corrections_file, current_corrections
+    from mt_cli.corpus.formats.table import names_in
+    from mt_cli.corpus.languages import primary
     from mt_cli.documents.corrections import compare_with_drafts
     from mt_cli.runtime.files import real_path
 
     path = run_path(run)
     corpus = RunDirectory(path).config().corpus
     directions = [corpus.languages, *corpus.languages_of("train")]
-    languages = next((pair for pair in directions if to in (None, pair[1])), None)
+    named = [primary(name) for name in names_in(edited).names]
+    by_header = [pair for pair in directions if to is None and named == [primary(pair[1])]]  # Of a catalogue.
+    languages = next((pair for pair in [*by_header, *directions] if to in (None, pair[1])), None)
     if languages is None:
         targets = ", ".join(dict.fromkeys(target for _, target in directions))
         raise InputError(f"--to {to}: this run translates into {targets}")

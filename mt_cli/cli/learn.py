@@ -14,7 +14,9 @@ from mt_cli.runtime.signals import interrupt_training
 
 
 def learn(
-    corrections: Annotated[list[Path], Argument(metavar="FILE...", help="Files that mt serve --corrections wrote.")],
+    corrections: Annotated[
+        list[Path], Argument(metavar="FILE...", help="Files of mt serve --corrections and mt data corrections.")
+    ],
     run: options.RunOption = None,
     name: Annotated[str | None, option(OUTPUT, "NAME", "Name of the new run, beside the other.", "RUN-learned")] = None,
     config: Annotated[
@@ -26,8 +28,8 @@ def learn(
 
     The new run sees the corrections, and text of the other run so that nothing is forgotten. An eighth of the
     corrections is held out. If the new run is worse on the validation set, beyond its confidence interval, it is not
-    used, and the exit status is 1. With more corrections, the same command begins with the first run again, and
-    replaces the new one.
+    used, and the exit status is 1. The same command with other corrections begins with the first run again, learns
+    all of them, and replaces the new run.
 
     Examples:
         mt learn --run runs/my_run corrections.jsonl
@@ -40,4 +42,5 @@ def learn(
     interrupt_training()
     from mt_cli.run.learn import learn as learn_from
 
-    show(str(learn_from(path, corrections, name, text)))
+    child = learn_from(path, corrections, name, text)
+    show(str(child.relative_to(Path.cwd()) if child.is_relative_to(Path.cwd()) else child))

@@ -45,10 +45,11 @@ class Review:
         checkpoint: str | None,
         is_json: bool = False,
         sample: Iterable[str] = (),
+        language: str = "",
     ) -> Translator:
         """Translator with the estimate of quality of its run, if results have it, or may have as JSON.
 
-        The estimate does not hold if the first lines of `sample` are in another language. Raises InputError if there
+        The estimate does not hold if the first lines of `sample` are not in `language`. Raises InputError if there
         is no estimate, unless it is for JSON.
         """
         if self.share is None and not is_json:
@@ -63,7 +64,7 @@ class Review:
             raise InputError(f"--review: no estimate of quality for these weights of {paths[0]}; {how}")
         translator = replace(translator, quality=quality)
         lines = [*islice(sample, _LINES_SAMPLED)] if quality else []
-        return translator.with_doubt(other_language(translator.languages[0], lines)) if lines else translator
+        return translator.with_doubt(other_language(language, lines)) if lines else translator
 
     def finish(self, group: Group) -> None:
         """Keep the lines to read in the table, which has all lines."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -134,9 +135,10 @@ def translate(
         translator = load_translator(paths, device, precision, engine, checkpoint, threads, group)
         _note_little_learned(paths)
         lines = input_lines(input_file, as_lines) if input_file is not None and input_file.is_file() else ()
-        translator = to_read.prepared(translator, paths, engine, checkpoint, as_json, lines)
         search |= {"prefix": prefix, "num_best": n_best, "with_details": as_json or len(outputs) > 1}
         search |= _direction(translator, to, terms)
+        language = _source_language(translator, search)
+        translator = to_read.prepared(translator, paths, engine, checkpoint, as_json, lines, language)
         if group.rank == 0:
             _note_unknown_prefix(translator, prefix)
         has_bar = bool(output_file) or not sys.stdout.isatty()
@@ -157,6 +159,10 @@ def _direction(translator: Translator, to: str | None, terms: list[Path] | None)
     tag = translator.target_tag(to)
     glossary = read_terms(terms, translator.tagging.direction(tag, translator.languages), translator)
     return {"tag": tag} | ({"terms": glossary} if glossary else {})
+
+
+def _source_language(translator: Translator, search: Mapping[str, Any]) -> str:
+    return translator.tagging.direction(search["tag"], translator.languages)[0]
 
 
 def _note_little_learned(paths: list[Path]) -> None:
@@ -224,7 +230,7 @@ def _job_of_documents(
     settings = options, translates_all, translator.decoding, share, translator.quality
     key = repr((translator.digest, sorted(search.items(), key=str), *settings))
     job = Job(translator, search, options, translates_all, key)
-    doubt_of = partial(other_language, translator.languages[0])
+    doubt_of = partial(other_language, _source_language(translator, search))
     return job if share is None else replace(job, review=share, doubt_of=doubt_of)
 
 

@@ -74,28 +74,24 @@ def read_corrections(path: Path) -> Iterator[Correction]:
             if not line.strip():
                 continue
             try:
-                yield Correction.model_validate_json(line)
+                yield Correction.model_validate_json(line.strip())
             except ValidationError as error:
-                if _is_cut_off(line.strip()):
-                    continue
                 problem = error.errors()[0]
+                if "EOF" in problem["msg"] and line.startswith(_BEGINNING[: len(line.strip())]):
+                    continue
                 where = ".".join(map(str, problem["loc"]))
                 raise InputError(
                     f"{path}, line {number:,}: no correction ({where + ': ' if where else ''}{problem['msg']})"
                 ) from None
 
 
-def _is_cut_off(line: bytes) -> bool:
-    """True for the beginning of a line that `append_corrections` writes, as a crash of the machine may leave it."""
-    return _BEGINNING.startswith(line[: len(_BEGINNING)]) and not line.endswith(b"}")
-
-
 def current_corrections(paths: Iterable[Path]) -> list[Correction]:
-    """Corrections of files, of which the last one of a source and its languages counts; equal to its draft, none.
+    """Corrections of files, of which the newest one of a source and its languages counts; equal to its draft, none.
 
-    Raises the errors of `read_corrections`.
+    Of equally old ones, the last counts. Raises the errors of `read_corrections`.
     """
-    newest = {(item.source, *item.languages): item for path in paths for item in read_corrections(path)}
+    items = sorted((item for path in paths for item in read_corrections(path)), key=lambda item: item.time)
+    newest = {(item.source, *item.languages): item for item in items}
     return [item for item in newest.values() if item.target != item.draft]
 
 

@@ -24,18 +24,20 @@ class Comparison(NamedTuple):
 def compare_with_drafts(edited: Path, drafts: Path, languages: Languages, model: str) -> Comparison:
     """Compare an edited document with the drafts that a model wrote.
 
-    Texts are matched by their source, the n-th of each source with the n-th. Raises InputError if the files have
+    Texts are matched by their source, the n-th of each source with the n-th; a translation that is a draft of another
+    text with the same source is unchanged. Raises InputError if the files have
     different formats or no draft in common, and CorpusError as `read_file` does.
     """
     if format_of(edited) is not format_of(drafts):
         raise InputError(f"{drafts} and {edited}: give two files of one format")
     known = {(source, number): target for (source, target), number in _numbered(drafts, languages) if target.strip()}
+    drafted = {(source, draft) for (source, _), draft in known.items()}
     corrections, counts = list[Correction](), Counter[str]()
     for (source, target), number in _numbered(edited, languages):
         draft = known.get((source, number))
         if draft is None:
             counts["without a draft"] += 1
-        elif target == draft:
+        elif (source, target) in drafted:
             counts["unchanged"] += 1
         elif not target.strip():
             counts["emptied"] += 1

@@ -263,6 +263,8 @@ def _written(
             place = f"{name}, {places[index]}"
             if place not in job.places_for_review[problem][-1:]:  # Several texts may be on one line.
                 job.places_for_review[problem].append(place)
+        if notices:  # Without a review, they are drafts in formats that have them.
+            final.discard(index)
         if any(problems):
             for_review.add(index)
         if EMPTY not in problems:

@@ -22,20 +22,20 @@ from mt_cli.config.sources import FilterConfig
 from mt_cli.config.writing import to_yaml
 from mt_cli.corpus.cache import Cache, digest_of_file, fingerprint
 from mt_cli.corpus.corpus import Corpus
-from mt_cli.corpus.corrections import Correction, current_corrections, read_corrections
+from mt_cli.corpus.corrections import Correction, append_corrections, current_corrections
 from mt_cli.corpus.rows import Languages, Pair
 from mt_cli.corpus.text_hashes import hash_of
 from mt_cli.data.encode import SIDES
 from mt_cli.data.prepare import evaluation_hashes, read, sample
 from mt_cli.errors import CorpusError, InputError, MtError
 from mt_cli.evaluation.evaluate import translations_of
-from mt_cli.evaluation.scores import Score, scorer_of
+from mt_cli.evaluation.scores import METRICS, Score, best_metric_of, scorer_of
 from mt_cli.run.train import train_in
 from mt_cli.runtime.console import Progress, say
 from mt_cli.runtime.files import read_model, real_path, write_text
 from mt_cli.translation.translator import Translator
 
-_RECORD, _FOLDER = "learned.json", ".learning"
+_RECORD, _FOLDER, _CORRECTIONS = "learned.json", ".learning", "corrections.jsonl"
 _ROWS_OF_STREAM = 100_000
 _SAMPLE = 5_000
 """Largest number of pairs of a direction that corrections are compared with."""
@@ -54,6 +54,8 @@ _KEPT_OPTIONS = {
 }
 _SCHEDULE = {"max_epochs": 1, "schedule": "linear", "warmup_steps": 10}
 """Options of `training`. An epoch has all that a child sees, so corrections decide the number of updates."""
+_FEWEST_OLD = 8
+"""Least number of old pairs of a source, so that no direction is left out."""
 _RATE_BY_WIDTH = 0.12
 """Learning rate times `d_model`: 0.0006 for 192."""
 _TOKENS_PER_CORRECTION, _SMALLEST_BATCH, _LARGEST_BATCH = 5, 256, 2048
@@ -67,24 +69,27 @@ class Change(BaseModel):
     num_sentences: int
     right: tuple[int, int]
     """Numbers of translations that equal their reference."""
-    chrf: tuple[Score, Score]
+    metric: str
+    """`chrf`; of `valid`, the metric that selects checkpoints."""
+    scores: tuple[Score, Score]
 
     @property
     def has_fallen(self) -> bool:
         """True if the score is below the 95 % confidence interval of the score before."""
-        before, after = self.chrf
+        before, after = self.scores
         return after.score < before.score - (before.confidence_95 or 0)
 
     def __str__(self) -> str:
-        (before, after), right = self.chrf, " → ".join(f"{number:,}" for number in self.right)
-        chrf = f"chrF {before.score:.1f} ± {before.confidence_95 or 0:.1f} → {after.score:.1f}"
-        return f"{chrf}, right {right} of {self.num_sentences:,}"
+        (before, after), right = self.scores, " → ".join(f"{number:,}" for number in self.right)
+        change = f"{METRICS[self.metric]} {before.score:.1f} ± {before.confidence_95 or 0:.1f} → {after.score:.1f}"
+        return f"{change}, right {right} of {self.num_sentences:,}"
 
 
 class Learned(BaseModel):
     """Record of learning, in the directory of the child."""
 
     parent: str
+    """Name of the parent, which is beside the child."""
     digest: str
     """Digest of weights and text of the parent, and of the corrections."""
     num_corrections: int
@@ -109,32 +114,32 @@ def is_held_out(source: str) -> bool:
 def learn(run: Path, files: Sequence[Path], name: str | None = None, text: Config | None = None) -> Path:
     """Train a child of a run on corrections and old text, and return its directory; for a child, train another one.
 
-    `text` is a config with the old text; by default, that of the run. Does nothing if the child has learned from these
-    corrections already. Raises InputError if most corrections are junk, none are left, or there is no old text, and
-    MtError, with the older child unchanged, if `valid` falls beyond its confidence interval.
+    `text` is a config with the old text; by default, that of the run. The corrections of an older child count, too;
+    does nothing if the files have no others. Raises InputError if most corrections are junk, none are left, or there is
+    no old text, and MtError, with the older child unchanged, if `valid` falls beyond its confidence interval.
     """
+    run = real_path(run)
     record = record_of(run)
-    parent = Path(record.parent) if record else run
-    child = parent.parent / (name or (run.name if record else f"{real_path(parent).name}-learned"))
+    parent = run.with_name(record.parent) if record else run
+    child = run.with_name(name or (run.name if record else f"{run.name}-learned"))
     if not RUN_NAME.fullmatch(child.name):
         raise InputError(f"--name {child.name}: the name of a run has {RUN_NAME_RULE}")
-    if child.exists() and record_of(child) is None:
-        raise InputError(f"{child}: exists already, and mt learn did not make it; choose another name with --name")
+    if child.exists() and ((older := record_of(child)) is None or older.parent != parent.name):
+        raise InputError(f"{child}: exists already, and did not learn from {parent.name}; choose another --name")
     trial = child.parent / _FOLDER / child.name
     learner = _Learner(parent, trial, text)
-    with RunDirectory(trial.parent).locked():
+    with RunDirectory(trial.with_name(f"{trial.name}.lock")).locked():
         _publish(trial, child)  # If the process was killed after it had accepted a child.
-        corrections = current_corrections(files)
+        learned_before = [path for path in (child / _CORRECTIONS,) if path.exists()]
+        corrections = current_corrections([*learned_before, *files])
         if not learner.has_new(corrections, older := record_of(child)):
             say(f"Nothing is new: {child} has learned from these {len(corrections):,} corrections.")
             return child
-        num_lines = sum(1 for path in files for _ in read_corrections(path))
-        if num_old := num_lines - len(corrections):
-            say(f"note: {num_old:,} of {num_lines:,} lines have a newer correction of their source, or were taken back")
         record = learner.learn(corrections)
         if not record.is_accepted:
-            stays = f"; {child} stays as it was" if older else ""
-            raise MtError(f"not accepted, because valid falls: {record.changes['valid']}{stays}. It is in {trial}")
+            stays = f"; {child.name} stays as it was" if older else ""
+            advice = f"Try again with more corrections; the refused run is in {trial}"
+            raise MtError(f"not accepted, because valid falls: {record.changes['valid']}{stays}. {advice}")
         _publish(trial, child)
     return child
 
@@ -183,14 +188,20 @@ class _Learner:
 
     def _directions(self) -> list[Direction]:
         train, directions = self._corpora["train"], []
-        for languages in dict.fromkeys(part.languages for part in train.parts):
+        for languages in dict.fromkeys(part.languages for part in train.parts if self._is_learned(part.languages)):
             parts = [number for number, part in enumerate(train.parts) if part.languages == languages]
             tag = min((train.parts[number].tag for number in parts), key=lambda tag: len(tag or ""))  # Without `<bt>`.
             directions.append(Direction(languages, tag, _pairs(train, parts, _SAMPLE)))
         return directions
 
+    def _is_learned(self, languages: Languages) -> bool:
+        """False for a reverse direction that the parent only learned to translate texts of one language."""
+        return self._corpus.monolingual is None or languages == self._corpus.languages
+
     def learn(self, corrections: Sequence[Correction]) -> Learned:
         """Train the child, or go on with it, and record what it learned."""
+        if not corrections:
+            raise InputError("the files have no correction, or all were taken back")
         parent, trial = self._load(self._parent), self._trial
         limits = self._corpus, evaluation_hashes(self._corpora)
         kept, refused = check_corrections(corrections, self._directions(), *limits, parent)
@@ -206,7 +217,7 @@ class _Learner:
             raise InputError(f"no correction to learn from: {num_refused:,} are refused and the others held out")
         record, before = (
             Learned(
-                parent=str(self._parent),
+                parent=self._parent.name,
                 digest=self._digest_with(corrections),
                 num_corrections=num_learned,
                 refused={reason: len(items) for reason, items in refused.items()},
@@ -216,6 +227,7 @@ class _Learner:
         if before is None or before.digest != record.digest:
             shutil.rmtree(trial, ignore_errors=True)  # It was never accepted.
             self._write(learned, num_learned)
+            append_corrections(trial / _CORRECTIONS, corrections)
             write_text(trial / _RECORD, record.model_dump_json(indent=2))
         train_in(RunDirectory(trial), load_config(RunDirectory(trial).config_path), self._cache)
         valid = self._corpora["valid"].pairs
@@ -236,8 +248,8 @@ class _Learner:
         ]
         sizes = [weight * train.num_kept(part) for weight, part in zip(corpus.weights, train.parts, strict=True)]
         for number, (source, part, size) in enumerate(zip(corpus.train, train.parts, sizes, strict=True)):
-            num_seen = round(_REPEATS * _OLD_PER_CORRECTION * num_learned * size / sum(sizes))
-            if num_seen and (pairs := _pairs(train, [number], num_seen)):
+            num_seen = max(_FEWEST_OLD, round(_REPEATS * _OLD_PER_CORRECTION * num_learned * size / sum(sizes)))
+            if self._is_learned(part.languages) and (pairs := _pairs(train, [number], num_seen)):
                 options = {"weight": num_seen / len(pairs), "filters": _of_pairs(corpus.filters_of(source))}
                 new.append(self._source(f"old-{number + 1}", pairs, part.languages, part.tag, **options))
         held = [
@@ -267,16 +279,20 @@ class _Learner:
 
     def _changes(self, sets: Mapping[str, Sequence[Pair]], *translators: Translator) -> dict[str, Change]:
         scorer, changes = scorer_of(self._config, "valid"), dict[str, Change]()
+        selecting = best_metric_of(self._config, scorer)
         for name, pairs in sets.items():
             if not pairs:
+                say(f"  {name.replace('_', ' '):<9} none; one source in {_HELD_OUT} is held out")
                 continue
-            references, right, chrf = [target for _, target in pairs], [], []
+            metric = selecting if name == "valid" and selecting in METRICS else "chrf"
+            references, right, scores = [target for _, target in pairs], [], []
             for translator in translators:
                 with Progress(f"translate {name}", len(pairs), "sentence") as progress:
                     texts = translations_of(translator, pairs, progress.advance)
                 right.append(sum(map(str.__eq__, *map(scorer.cleaned, (texts, references)))))
-                chrf.append(scorer.score_with_confidence(texts, references, ["chrf"])["chrf"])
-            changes[name] = Change(num_sentences=len(pairs), right=(right[0], right[1]), chrf=(chrf[0], chrf[1]))
+                scores.append(scorer.score_with_confidence(texts, references, [metric])[metric])
+            sizes = {"num_sentences": len(pairs), "metric": metric}
+            changes[name] = Change.model_validate(sizes | {"right": tuple(right), "scores": tuple(scores)})
             say(f"  {name.replace('_', ' '):<9} {changes[name]}")
         return changes
 

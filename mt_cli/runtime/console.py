@@ -116,7 +116,7 @@ class Progress:
         seconds = self._said_at - self._started_at
         rate = (self.done - self._before) / seconds
         of_total = f" of {self.total:,}" if self.total else ""
-        limits = [(self.total - self.done) / rate] if self.total and rate else []
+        limits = [max(0, self.total - self.done) / rate] if self.total and rate else []  # A total may be an estimate.
         if self.max_seconds is not None:
             limits.append(max(0.0, self.max_seconds - seconds))
         left = f", {bars().format_interval(min(limits))} left" if limits else ""
