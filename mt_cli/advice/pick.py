@@ -28,7 +28,7 @@ from mt_cli.corpus.text_hashes import hash_of
 from mt_cli.data.prepare import evaluation_hashes, read
 from mt_cli.errors import InputError
 
-_WORD, _CHARACTER = regex.compile(r"\p{N}*\p{L}[\p{L}\p{M}\p{N}]*"), regex.compile(r"[\p{L}\p{N}]\p{M}*")
+_WORD, _CHARACTER = regex.compile(r"[\p{L}\p{M}\p{N}]+"), regex.compile(r"[\p{L}\p{N}]\p{M}*")
 _TABLE_BITS = 26
 """Binary logarithm of the size of a table. Different n-grams may share an entry, which makes a line less likely."""
 _LONGEST_NGRAM = 3
@@ -135,10 +135,10 @@ def _greedy(
 
 
 def _blocks(texts: Iterable[str], language: str) -> Iterator[_Block]:
-    """N-grams of words in lower case, or of characters for languages without spaces."""
+    """N-grams of words in lower case without numbers, or of characters for languages without spaces."""
     pattern, texts = _WORD if writes_spaces(language) else _CHARACTER, iter(texts)
     while some := list(islice(texts, _LINES_AT_ONCE)):
-        words = [pattern.findall(text.lower()) for text in some]
+        words = [[word for word in pattern.findall(text.lower()) if not word.isnumeric()] for text in some]
         num_tokens = np.array([len(line) for line in words], np.int64)
         hashes = (hash_of(word) for line in words for word in line)
         tokens = np.fromiter(hashes, np.uint64, int(num_tokens.sum()))
