@@ -2,6 +2,8 @@
 
 import json
 import random
+import tempfile
+from pathlib import Path
 
 _WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 
@@ -55,11 +57,22 @@ def report_of(run):
     return json.loads((run / "report.json").read_text(encoding="utf-8"))
 
 
+def _time_and_number(path):
+    parts = path.name.split(".")
+    return int(parts[3]), int(parts[-1])
+
+
 def points_of(run):
-    """All points that TensorBoard shows for a run."""
+    """All points that TensorBoard shows for a run.
+
+    Files are read as they were begun: names of one second and process end with a number, and 10 comes before 9.
+    """
     from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
-    board = EventAccumulator(str(run), size_guidance={"tensors": 0}).Reload()
+    with tempfile.TemporaryDirectory() as folder:
+        for place, path in enumerate(sorted(run.glob("events.*"), key=_time_and_number)):
+            (Path(folder) / f"events.out.tfevents.{place:04}").symlink_to(path.absolute())
+        board = EventAccumulator(folder, size_guidance={"tensors": 0}).Reload()
     tags = [tag for tag in board.Tags()["tensors"] if not _varies(tag)]
     points = {tag: [(each.step, each.tensor_proto.SerializeToString()) for each in board.Tensors(tag)] for tag in tags}
     return {tag: found for tag, found in points.items() if found}  # All points of a tag may have been purged.

@@ -75,20 +75,23 @@ def test_blocks_are_written_in_order_and_searched_in_the_calling_thread(run):
 
 def test_text_is_encoded_and_written_while_the_engine_searches(run, tokenizer):
     """The search of the second block ends only when the first block is written and the third one encoded."""
-    is_begun, is_written = threading.Event(), threading.Event()
-    (second,) = tokenizer.encode(["two"])
+    is_searched, is_begun, is_written = (threading.Event() for _ in range(3))
+    first, second = ([*ids] for ids in tokenizer.encode(["one", "two"]))
 
     def on_search(number):
-        is_second = [*engine.sentences[0].ids] == [*second]
-        assert not is_second or (is_written.wait(SECONDS) and is_begun.wait(SECONDS))
+        ids = [*engine.sentences[0].ids]
+        if ids == first:
+            is_searched.set()
+        assert ids != second or (is_written.wait(SECONDS) and is_begun.wait(SECONDS))
+
+    def on_work(block):
+        """Threads may ask for their searches in any order: the second block asks after the first one."""
+        assert block != blocks[1] or is_searched.wait(SECONDS)
+        if block == blocks[2]:
+            is_begun.set()
 
     blocks, engine = [["one"], ["two"], ["one two"]], Engine(on_search)
-    written, error = run(
-        engine,
-        blocks,
-        on_work=lambda block: is_begun.set() if block == blocks[2] else None,
-        on_write=lambda texts: is_written.set(),
-    )
+    written, error = run(engine, blocks, on_work=on_work, on_write=lambda texts: is_written.set())
     assert (written, error) == (blocks, None)
 
 
