@@ -14,6 +14,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mt_cli.corpus.rows import Languages, Pair
+from mt_cli.corpus.varieties import variety_of
 from mt_cli.errors import InputError
 from mt_cli.runtime.files import append_row, check_regular, reading, refusal
 
@@ -91,7 +92,7 @@ def current_corrections(paths: Iterable[Path]) -> list[Correction]:
     Of equally old ones, the last counts. Raises the errors of `read_corrections`.
     """
     items = sorted((item for path in paths for item in read_corrections(path)), key=lambda item: item.time)
-    newest = {(item.source, *item.languages): item for item in items}
+    newest = {(item.source, *map(variety_of, item.languages)): item for item in items}
     return [item for item in newest.values() if item.target != item.draft]
 
 

@@ -39,7 +39,7 @@ _SCRIPTS = {
 _SCRIPT_ALIASES = {"Hang": "Kore", "Hrkt": "Jpan", "Aran": "Arab"}
 _DIGRAPHIC = {"crh": ("Cyrillic", "Latin"), "ku": ("Arabic", "Latin"), "sr": ("Cyrillic", "Latin")}
 """Scripts of languages that are commonly written in two; `langcodes` has only the likelier one."""
-_SAME_LANGUAGES = {"fil": "tl", "nb": "no", "quy": "qu"}
+_SAME_LANGUAGES = {"fil": "tl", "nb": "no", "pbt": "ps", "quy": "qu"}
 """Codes of one language that `langcodes` keeps apart."""
 _OLD_SUBTAGS = {"chs": "Hans", "cht": "Hant"}
 """Scripts in codes of old translation tools, such as `zh-CHT`."""

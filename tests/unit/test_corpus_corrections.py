@@ -33,10 +33,11 @@ def test_the_last_line_counts_and_a_draft_takes_back(path):
     ]
     append_corrections(path, [correction(*row) for row in rows[:4]])
     append_corrections(path, [correction(*row) for row in rows[4:]])
-    append_corrections(path, [correction("one", "um", languages=("en", "pt"))])
-    assert [row.pair for row in read_corrections(path)] == [*rows, ("one", "um")]
+    append_corrections(path, [correction("one", "une", languages=("eng", "pt-PT"))])
+    append_corrections(path, [correction("one", "um", languages=("en", "pt_PT"))])
+    assert [row.pair for row in read_corrections(path)] == [*rows, ("one", "une"), ("one", "um")]
     current = {(row.source, row.target_language): row.target for row in current_corrections([path])}
-    assert current == {("one", "it"): "un\n\u2028", ("one", "pt"): "um", ("three", "it"): "tre"}
+    assert current == {("one", "it"): "un\n\u2028", ("one", "pt_PT"): "um", ("three", "it"): "tre"}
 
 
 def test_a_line_that_does_not_fit_leaves_the_file_as_it_was(path):

@@ -185,6 +185,7 @@ def test_varieties_of_catalogues_are_never_mixed(tmp_path, target, expected, not
         ("no", "nb-NO"),
         ("nb", "no-NO"),
         ("npi", "ne-NP"),
+        ("pbt_Arab", "ps"),
         ("ekk_Latn", "et"),
         ("es_419", "es-419"),
         ("zho_Hant", "zh-TW"),

@@ -105,6 +105,7 @@ def test_a_text_is_split_into_its_sentences(sentences):
         ("ru", ["Он дал им.", "Потом ушёл на ул. Мира."]),
         ("pl", ["To kosztuje 5 tys. złotych.", "Prof. Nowak i dr. Kowalski idą."]),
         ("es", ["Fuimos al mar.", "María vio los EE. UU. Ayer."]),
+        ("hi", ["श्री आर. के. नारायण आए.", "वह अच्छा है.", "डॉ. राम गए।"]),
     ],
 )
 def test_abbreviations_and_marks_are_those_of_the_language(language, sentences):
