@@ -61,7 +61,6 @@ class Epoch:
     """Target tokens of `valid`."""
 
     def num_steps(self, num_epochs: int) -> int:
-        """Number of updates in some epochs, in one process."""
         return count_steps(self.training, 1, self.num_batches, num_epochs)
 
 
@@ -85,12 +84,10 @@ class Recipe:
 
     @property
     def why_dropout(self) -> str:
-        """Reason for `dropout`."""
         return str(DATA["smaller_model"]["why_dropout"]) if self.is_smaller else self.level.why_dropout
 
     @property
     def step_tokens(self) -> int:
-        """Number of tokens of an update."""
         training = self.values["training"]
         return int(training["batch_tokens"] * training.get("micro_batches_per_step", 1))
 
@@ -114,7 +111,6 @@ def recipe_for(facts: Facts) -> Recipe:
 
 
 def _recipe_of(level: Level, facts: Facts) -> Recipe:
-    """Recipe for the middle of a level."""
     training = {**PRESETS[level.preset]["training"], **level.changes.get("training", {})}
     step_tokens = training["batch_tokens"] * training.get("micro_batches_per_step", 1)
     num_tokens = level.num_updates * step_tokens * facts.num_directions
@@ -265,5 +261,4 @@ def _length(recipe: Recipe, epoch: Epoch, warmup_steps: int) -> dict[str, Choice
 
 
 def values_of(choices: Choices) -> Values:
-    """Values without the reasons."""
     return {section: {key: choice.value for key, choice in chosen.items()} for section, chosen in choices.items()}

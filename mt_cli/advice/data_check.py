@@ -72,7 +72,6 @@ def _token_counts(counts: SideStatistics) -> dict[str, Any]:
 
 
 def format_examination(report: Mapping[str, Any]) -> Iterator[str]:
-    """Lines of the report for people."""
     yield f"{report['run']}\n"
     yield from _format_counts(report["corpora"])
     yield from format_tokens(report)
@@ -131,13 +130,11 @@ def shown_pairs(data: Data, config: Config, name: str, number: int, dropped: str
     else:
         codes = [STATUS_CODES[dropped] if dropped else corpus.code]
     mask = _evenly_spread(statuses, codes, number)
-    shown = [
-        (corpus.part_of(int(row)), *pair) for row, pair in zip(np.flatnonzero(mask), corpus.rows(mask), strict=True)
-    ]
-    places = places_in(config.corpus, name, [(part.name, line) for part, line, _, _ in shown])
+    shown = list(corpus.rows_of_parts(mask))
+    places = places_in(config.corpus, name, [(part.name, line) for part, (line, _, _) in shown])
     lines = []
-    for row, (part, line, *sides) in zip(np.flatnonzero(mask), shown, strict=True):
-        status = f", dropped: {STATUS_NAMES[statuses[row]]}" if dropped else ""
+    for code, (part, (line, *sides)) in zip(statuses[mask], shown, strict=True):
+        status = f", dropped: {STATUS_NAMES[code]}" if dropped else ""
         lines.append(f"{part.name}, {places[part.name, line]}{status}")
         for label, text, tokenizer in zip(SIDES, sides, data.tokenizers, strict=True):
             lines.append(f"  {label}  {shorten(text, 2_000)}")

@@ -40,7 +40,6 @@ class Finding(NamedTuple):
 
 
 def examine(directory: Path) -> list[Finding]:
-    """Findings about the machine, the disk of `directory` and the runs in it."""
     runs = directory / "runs"
     return [*_versions(), *_devices(), _threads(), *_memory(), *_storage(directory, runs), *_runs(runs)]
 

@@ -43,7 +43,6 @@ def forecast(facts: Facts, num_tokens: float | None = None) -> Forecast | None:
 
 
 def expectation(facts: Facts) -> str:
-    """Quality of translations to expect, for people."""
     recipe = recipe_for(facts)
     if recipe.is_smaller:
         return f"worse translations than these pairs allow: {recipe.why_size}."

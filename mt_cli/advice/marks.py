@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from mt_cli.corpus.cleaning import Mask, matches
 from mt_cli.corpus.languages import COMMON_WORDS, is_common, primary, writes_spaces
 
-Mask = NDArray[np.bool_]
 MIN_SENTENCES = 3
 """Minimum number of sentences that is reported; one or two may be a mistake."""
 Marker = Callable[[pa.StringArray, str], Mask]
@@ -86,12 +86,6 @@ class Detector:
         return "problem" if share >= self.problem_share else "note"
 
 
-def matches(texts: pa.StringArray, pattern: str) -> Mask:
-    """Mask of the texts with a match of an RE2 pattern."""
-    mask: Mask = pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False)
-    return mask
-
-
 def _has(pattern: str, applies: Callable[[str], bool] = lambda language: True) -> Marker:
     return lambda texts, language: matches(texts, pattern) & applies(language)
 
@@ -114,8 +108,7 @@ def _marks_without_space(language: str) -> str:
 
 
 def _count(texts: pa.StringArray, pattern: str) -> NDArray[np.int32]:
-    counts: NDArray[np.int32] = pc.count_substring_regex(texts, pattern).to_numpy(zero_copy_only=False)
-    return counts
+    return np.asarray(pc.count_substring_regex(texts, pattern))
 
 
 def _has_underscores(texts: pa.StringArray, _: str) -> Mask:

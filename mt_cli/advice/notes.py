@@ -259,13 +259,12 @@ def notes_on_spans(data: Data, config: Config) -> Iterator[str]:
     protection = Protection.of(config.corpus)
     for name, corpus in data.corpora.items() if protection else ():
         mask = sample(corpus, _PAIRS_EXAMINED, config.training.seed)
-        origins = np.repeat([part.name for part in corpus.parts], [part.num_rows for part in corpus.parts])[mask]
         num_pairs, places = 0, list[tuple[str, int]]()
-        for origin, (number, source, target) in zip(origins.tolist(), corpus.rows(mask), strict=True):
+        for part, (number, source, target) in corpus.rows_of_parts(mask):
             spans = [_contents_of_spans(protection, text) for text in (untagged(source, config.corpus.tags), target)]
             num_pairs += any(spans)
             if spans[0] != spans[1]:
-                places.append((origin, number))
+                places.append((part.name, number))
         if places:
             named = places_in(config.corpus, name, places[:_NUM_NAMED])
             shown = [named.get(place, "") for place in places]  # Only the first ones are named.

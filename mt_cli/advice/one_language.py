@@ -9,17 +9,17 @@ from typing import Any
 
 from mt_cli.config.sources import Source
 from mt_cli.corpus.languages import language_in, primary
-from mt_cli.corpus.lines import COMPRESSIONS, read_lines
+from mt_cli.corpus.lines import read_lines, suffix_inside
 from mt_cli.corpus.monolingual import FEWEST_KNOWN, known_shares
 from mt_cli.corpus.rows import Languages
 from mt_cli.corpus.sources import read_rows
+from mt_cli.data.encode import SIDES
 from mt_cli.errors import InputError
 from mt_cli.training.plan import FIRST_ROUND, SHARE_OF_ROUNDS
 
 _ROWS_EXAMINED, _LINES_EXAMINED = 20_000, 1_000
 _FACTOR = 1.5
 """A text is in a language if it has so many times the share of known words of the other one, and `FEWEST_KNOWN`."""
-_SIDES = ("source", "target")
 
 
 def texts_by_side(files: Sequence[str], source: Source, languages: Languages) -> dict[str, Any]:
@@ -36,14 +36,14 @@ def texts_by_side(files: Sequence[str], source: Source, languages: Languages) ->
 def _side_of(file: str, source: Source, languages: Languages) -> str:
     path = Path(file)
     lines = [*islice(read_lines(path), _LINES_EXAMINED)]
-    suffix = (Path(path.stem).suffix if path.suffix in COMPRESSIONS else path.suffix).removeprefix(".")
+    suffix = suffix_inside(path)[1:]
     code = language_in(suffix) if suffix else None
-    for side, language in zip(_SIDES, languages, strict=True):
+    for side, language in zip(SIDES, languages, strict=True):
         if suffix == language or (code and primary(code) == primary(language)):
             return side
     rows = [row[1:] for row in islice(read_rows(source, languages), _ROWS_EXAMINED)]
     shares = known_shares(lines, [*zip(*rows, strict=True)])
-    (lower, _), (higher, side) = sorted(zip(shares, _SIDES, strict=True))
+    (lower, _), (higher, side) = sorted(zip(shares, SIDES, strict=True))
     if higher < FEWEST_KNOWN or higher < _FACTOR * lower:
         first, second = languages
         raise InputError(
@@ -55,7 +55,7 @@ def _side_of(file: str, source: Source, languages: Languages) -> str:
 
 def describe_texts(texts: Mapping[str, Any], languages: Languages) -> Iterator[str]:
     """Lines for people about the use of texts in training."""
-    by_side = dict(zip(_SIDES, languages, strict=True))
+    by_side = dict(zip(SIDES, languages, strict=True))
     for side, text in texts.items():
         paths = text["file"] if isinstance(text["file"], list) else [text["file"]]
         yield f"monolingual: {', '.join(paths)} in {by_side[side]}"

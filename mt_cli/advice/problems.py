@@ -26,7 +26,7 @@ from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sections import Config
 from mt_cli.corpus import cleaning, languages, misalignment
 from mt_cli.corpus.cache import Cache, digest_of_file, fingerprint
-from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_CODES, are_foreign, seem_swapped
+from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_CODES, are_foreign
 from mt_cli.corpus.corpus import ROWS_PER_BLOCK, Corpus, SourceRows
 from mt_cli.corpus.languages import COMMON_WORDS, language_of, primary, words_of
 from mt_cli.corpus.misalignment import find_misaligned_stretches
@@ -74,7 +74,6 @@ class Finding:
 
     @property
     def message(self) -> str:
-        """Place and text."""
         lines = f", lines {self.first:,} to {self.last:,}" if self.kind == "stretch" else ""
         return f"{self.corpus}: {self.part}{lines}: {self.text}"
 
@@ -310,7 +309,7 @@ def _foreign_spans(block: Sequence[Row], pair: Languages) -> Iterator[Span]:
         is_foreign = bool(foreign) or num_foreign > max(_FOREIGN_SHARE * len(numbers), _MIN_LINES)
         # A target in the source language is enough evidence, because the words of the target language may not be known.
         is_target_in_source_language = prevailing[1] == expected[0] != expected[1] and prevailing[0] != expected[0]
-        if is_target_in_source_language or (is_foreign and seem_swapped(sources, targets, pair)):
+        if is_target_in_source_language:
             yield Span(numbers[0], numbers[-1], _SWAPPED, is_swapped=True)
         elif is_foreign:
             text = " and ".join(foreign) or "many lines are not in the language or script that they should be in"

@@ -19,7 +19,7 @@ from mt_cli.corpus.dataset import names_in_dataset
 from mt_cli.corpus.folder import varieties_in_folder
 from mt_cli.corpus.formats.table import FORMATS, format_of, names_in
 from mt_cli.corpus.languages import LANGUAGE_CODE, NO_CODES, is_common, is_known, language_in, primary
-from mt_cli.corpus.lines import COMPRESSIONS
+from mt_cli.corpus.lines import suffix_inside
 from mt_cli.corpus.rows import Columns, Languages, Names
 from mt_cli.corpus.sources import files_of
 from mt_cli.corpus.varieties import (
@@ -55,7 +55,6 @@ class Sides:
 
 
 def title_of(source: Source) -> str:
-    """Name of a source for people."""
     if isinstance(source, DatasetSource):
         return f"dataset {source.dataset}"
     if isinstance(source, FolderSource):
@@ -118,7 +117,7 @@ def _complete(
 
 def _sides_of_files(source: FilesSource, given: Given) -> Sides:
     title, paths = title_of(source), [Path(file) for file in source.files]
-    suffixes = [(path.with_suffix("") if path.suffix in COMPRESSIONS else path).suffix[1:] for path in paths]
+    suffixes = [suffix_inside(path)[1:] for path in paths]
     first, second = (suffix if is_known(suffix) else None for suffix in suffixes)
     if first and second and primary(first) != primary(second):
         wanted = [primary(code or "") for code in given]

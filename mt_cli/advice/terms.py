@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-import numpy as np
-
 from mt_cli.config.sections import Config
 from mt_cli.corpus.glossary import Glossary, term_uses
 from mt_cli.corpus.rows import untagged
@@ -27,15 +25,14 @@ def notes_on_terms(data: Data, config: Config, glossary: Glossary) -> Iterator[s
     mask = sample(corpus, _PAIRS_EXAMINED, config.training.seed)
     for part in corpus.parts:
         mask[part.span] &= part.languages == config.corpus.languages
-    origins = np.repeat([part.name for part in corpus.parts], [part.num_rows for part in corpus.parts])[mask]
     counts, places = Counter[tuple[str, str]](), defaultdict[tuple[str, str], list[tuple[str, int]]](list)
-    for origin, (number, source, target) in zip(origins.tolist(), corpus.rows(mask), strict=True):
+    for part, (number, source, target) in corpus.rows_of_parts(mask):
         found = glossary.find(untagged(source, config.corpus.tags))
         for (_, _, term), use in zip(found, term_uses(found, target), strict=True):
             key = term.source, term.targets[0]
             counts[key] += 1
             if use.status == "missing":
-                places[key].append((origin, number))
+                places[key].append((part.name, number))
     missing = sum(map(len, places.values()))
     yield (
         f"terms of the glossary are {counts.total():,} times in {int(mask.sum()):,} pairs of train; {missing:,} times, "

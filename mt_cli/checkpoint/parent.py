@@ -28,7 +28,7 @@ from mt_cli.tokenizer.training import reserved_characters
 from mt_cli.tokenizer.vocabulary_extension import extended_pair, old_ids_of_entries
 
 _MAY_DIFFER: Mapping[str, frozenset[str]] = {
-    "tokenizer": frozenset({"bpe_dropout", "sample_pairs", "clean", "normalize", "letters"}),
+    "tokenizer": frozenset({"bpe_dropout", "clean", "normalize", "letters"}),
     "model": frozenset({"dropout", "attention_dropout", "feed_forward_dropout"}),
 }
 """Options that may have other values than in the parent."""

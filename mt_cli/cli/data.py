@@ -80,7 +80,7 @@ def data_check(
         words = ["mt", "data", "check", "--config", str(config), *(f"--set={change}" for change in overrides or ())]
         way_out += f", or write the text without them:\n  {shlex.join(words)} --write-clean clean"
     else:
-        from mt_cli.advice.clean_text import write_clean
+        from mt_cli.advice.clean_copy import write_clean
 
         copies, path, problems = write_clean(given, data, problems, check, clean)
         for copy in copies:

@@ -136,7 +136,6 @@ def flat(tree: Any, name: str = "") -> dict[str, Any]:
 
 
 def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
-    """Old and new value of each option that differs, by dotted key."""
     flat_old, flat_new = flat(old), flat(new)
     keys = dict.fromkeys([*flat_old, *flat_new])
     return {key: (flat_old.get(key), flat_new.get(key)) for key in keys if flat_old.get(key) != flat_new.get(key)}

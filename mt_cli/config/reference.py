@@ -73,7 +73,6 @@ def _describe_options(section: type[Section] = Section) -> None:
 
 
 def _docstrings(section: type) -> dict[str, str]:
-    """Docstring of each option that a class defines."""
     (tree,) = ast.parse(inspect.getsource(section)).body
     assert isinstance(tree, ast.ClassDef)
     return {

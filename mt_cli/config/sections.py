@@ -25,7 +25,7 @@ RUN_NAME_RULE = "letters, digits, dots, hyphens and underscores, at most 100, th
 
 
 class TokenizerConfig(Section):
-    """Tokenisation: how text is split into tokens."""
+    """Tokenisation: how text is split into tokens. Vocabularies are learned from at most a million pairs."""
 
     algorithm: Literal["word_level", "bpe", "unigram", "char", "sentencepiece"] = "word_level"
     """Words, byte-pair encoding, unigram model, or characters; `sentencepiece`: models of an imported run."""
@@ -49,8 +49,6 @@ class TokenizerConfig(Section):
     """Replace letters or apostrophes, in both cases: `{ã: â}`, `{"'": ""}`; `mt data check` names candidates."""
     bpe_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Probability of skipping a merge of bpe in training (Provilkov et al. 2020); 0.1 is usual."""
-    sample_pairs: int | None = Field(default=1_000_000, ge=1)
-    """Random pairs that tokenizers are trained on, of a stream the first ones; `null`: all."""
 
     @property
     def is_single(self) -> bool:
@@ -110,8 +108,6 @@ class ModelConfig(Section):
     """Token that the decoder begins with: [SOS], or [EOS] as in M2M100 and NLLB."""
     tie_embeddings: Literal["none", "target", "all"] = "target"
     """Tables that share weights: none, target embedding and output projection, or the source embedding as well."""
-    qkv_bias: bool = True
-    """Use biases in the query, key and value projections."""
     output_bias: bool = False
     """Use a bias in the output projection, as Marian does."""
     dropout: float = Field(default=0.1, ge=0, le=0.99)
@@ -199,8 +195,6 @@ class InitConfig(Section):
     """Modules that are not trained: `embeddings`, `encoder`, `decoder`, or by name, such as `encoder.1`."""
     adapter_rank: int | None = Field(default=None, ge=1)
     """Train only low-rank adapters of this rank (Hu et al. 2022, section 4)."""
-    adapter_alpha: float = Field(default=16.0, ge=1e-6, le=1_000_000)
-    """An adapter is scaled by `adapter_alpha / adapter_rank` (Hu et al. 2022, section 4.1)."""
 
     @without_problems
     def _has_a_run(self) -> Iterator[str]:
@@ -260,8 +254,6 @@ class Config(Section):
             has_end = self.training.max_steps is not None or self.training.max_minutes is not None
             if self.training.schedule in ("linear", "cosine") and not has_end:
                 yield "training.max_steps: missing; the schedule of a stream needs it or max_minutes"
-            if self.tokenizer.sample_pairs is None:
-                yield "tokenizer.sample_pairs: missing; a stream needs a number"
 
     def _augmentation_fits(self) -> Iterator[str]:
         algorithm = self.tokenizer.algorithm

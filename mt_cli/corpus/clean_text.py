@@ -19,10 +19,8 @@ def without_noise(text: str) -> str:
 
 
 def composed(text: str) -> str:
-    """Text in composed form (NFC)."""
     return text if text.isascii() else normalize("NFC", text)
 
 
 def cleaned(text: str) -> str:
-    """Composed text without noise."""
     return composed(without_noise(text))

@@ -53,7 +53,6 @@ class _Side(NamedTuple):
     language: str
 
     def lengths(self) -> NDArray[np.int32]:
-        """Number of characters of each text."""
         return np.asarray(pc.utf8_length(self.column))
 
 
@@ -66,12 +65,12 @@ def _any_side(find: Callable[[_Side, Any], Mask]) -> Callable[[_Sides, Any], Mas
 
 
 def _is_garbled(side: _Side, _: bool) -> Mask:
-    return _matches(pa.array(side.raw), _GARBLED)  # A no-break space is a part of the damage.
+    return matches(pa.array(side.raw), _GARBLED)  # A no-break space is a part of the damage.
 
 
 def _are_identical(sides: _Sides, _: bool) -> Mask:
     """Mask of the pairs whose sides are equal and have letters; a number is its own translation."""
-    return np.asarray(pc.equal(sides[0].column, sides[1].column)) & _matches(sides[0].column, r"\p{L}")
+    return np.asarray(pc.equal(sides[0].column, sides[1].column)) & matches(sides[0].column, r"\p{L}")
 
 
 def _are_unequal(sides: _Sides, ratio: float) -> Mask:
@@ -86,7 +85,7 @@ def _outside_script(side: _Side, min_share: float) -> Mask:
         return np.zeros(len(side.texts), dtype=bool)
     inside = "".join(rf"\p{{{script}}}" for script in scripts)
     foreign_letter = rf"[^\P{{L}}{inside}]"
-    mask = _matches(side.column, foreign_letter)  # Fast; letters are counted only in the matches.
+    mask = matches(side.column, foreign_letter)  # Fast; letters are counted only in the matches.
     if len(rows := np.flatnonzero(mask)):
         examined = side.column.take(pa.array(rows))
         num_letters, num_foreign = (
@@ -104,7 +103,7 @@ def _in_another_language(side: _Side, _: bool) -> Mask:
         return np.zeros(len(side.texts), dtype=bool)
     # RE2 has no Unicode word boundaries. With a space at both ends of the text, each word is between two marks.
     padded = pc.binary_join_element_wise("", side.column, "", " ")
-    mask = ~_matches(padded, rf"(?i)[\s\pP](?:{'|'.join(sorted(expected))})[\s\pP]")
+    mask = ~matches(padded, rf"(?i)[\s\pP](?:{'|'.join(sorted(expected))})[\s\pP]")
     # Words that related languages share, such as Norwegian, Danish and Swedish, do not count.
     foreign = [common - expected for other, common in COMMON_WORDS.items() if other != code]
     for row in np.flatnonzero(mask).tolist():
@@ -113,7 +112,8 @@ def _in_another_language(side: _Side, _: bool) -> Mask:
     return mask
 
 
-def _matches(column: pa.StringArray, pattern: str) -> Mask:
+def matches(column: pa.StringArray, pattern: str) -> Mask:
+    """Mask of the texts with a match of an RE2 pattern."""
     return np.array(pc.match_substring_regex(column, pattern))
 
 
@@ -156,7 +156,6 @@ class Block:
         return replace(self, source=pc.binary_join_element_wise(tag, self.source, " "), hashes=hashes)
 
     def kept_texts(self) -> tuple[list[str], list[str]]:
-        """Sources and targets of the kept rows."""
         mask = pa.array(self.statuses == KEPT)
         return self.source.filter(mask).to_pylist(), self.target.filter(mask).to_pylist()
 
@@ -186,15 +185,6 @@ def are_foreign(sources: Sequence[str], targets: Sequence[str], languages: Langu
     texts = (sources, targets)
     sides = [*map(_Side, texts, texts, [pa.array(side, pa.string()) for side in texts], languages)]
     return _FILTERS["min_script_share"](sides, _DEFAULT_SCRIPT_SHARE) | _FILTERS["wrong_language"](sides, True)
-
-
-def seem_swapped(sources: Sequence[str], targets: Sequence[str], languages: Languages) -> bool:
-    """True if most pairs are in the wrong languages, but few are once the sides are exchanged."""
-    return bool(
-        primary(languages[0]) != primary(languages[1])
-        and are_foreign(sources, targets, languages).mean() > 0.5
-        and are_foreign(targets, sources, languages).mean() < 0.25
-    )
 
 
 def drop_repeated(

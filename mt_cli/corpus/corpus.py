@@ -72,13 +72,14 @@ class Corpus:
                     block = reader.get_batch(index)
                     yield part, block if kept.all() else block.filter(pa.array(kept))
 
-    def rows(self, mask: NDArray[np.bool_] | None = None) -> Iterator[Row]:
-        """Rows under a mask, by default all of the corpus."""
-        for block in self.blocks(mask):
-            yield from zip(*(column.to_pylist() for column in block.columns), strict=True)
+    def rows_of_parts(self, mask: NDArray[np.bool_] | None = None) -> Iterator[tuple[SourceRows, Row]]:
+        """Rows under a mask, by default all of the corpus, each with its part."""
+        for number, block in self._blocks_of_parts(mask):
+            for row in zip(*(column.to_pylist() for column in block.columns), strict=True):
+                yield self.parts[number], row
 
-    def part_of(self, row: int) -> SourceRows:
-        return next(part for part in self.parts if row < part.span.stop)
+    def rows(self, mask: NDArray[np.bool_] | None = None) -> Iterator[Row]:
+        return (row for _, row in self.rows_of_parts(mask))
 
     def of_parts(self, numbers: Collection[int]) -> Corpus:
         statuses = self.statuses.copy()
@@ -89,7 +90,6 @@ class Corpus:
 
     @property
     def languages(self) -> list[Languages]:
-        """Languages of each pair."""
         return [part.languages for part in self.parts for _ in range(self.num_kept(part))]
 
     def untagged_blocks(
@@ -103,7 +103,6 @@ class Corpus:
             yield part.languages, [untagged(source, tags) for source in sources], targets
 
     def untagged_pairs(self, mask: NDArray[np.bool_] | None = None) -> list[tuple[Languages, Pair]]:
-        """Pairs of `untagged_blocks`, each with its languages."""
         blocks = self.untagged_blocks(mask)
         return [(languages, pair) for languages, *sides in blocks for pair in zip(*sides, strict=True)]
 
@@ -119,8 +118,8 @@ class Corpus:
         mask = np.isin(self.statuses, [STATUS_CODES[name] for name in ("blank_source", "blank_target", "blank_pair")])
         num_before, has_parts = np.cumsum(self.statuses == KEPT).tolist(), len(self.parts) > 1
         blank = []
-        for row, (number, _, _) in zip(np.flatnonzero(mask).tolist(), self.rows(mask), strict=True):
-            part, status = self.part_of(row), STATUS_NAMES[self.statuses[row]]
+        for row, (part, (number, _, _)) in zip(np.flatnonzero(mask).tolist(), self.rows_of_parts(mask), strict=True):
+            status = STATUS_NAMES[self.statuses[row]]
             blank.append(BlankRow(num_before[row], number, status, part.name * has_parts, part.languages))
         return blank
 

@@ -112,7 +112,6 @@ class Glossary:
 
     @cached_property
     def digest(self) -> str:
-        """Digest of all terms."""
         return fingerprint([term[:2] for term in self.terms], self.base and self.base.digest)
 
     @cached_property

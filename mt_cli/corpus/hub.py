@@ -37,7 +37,6 @@ class Repository:
 
     @property
     def commit(self) -> str:
-        """The commit as 40 hexadecimal digits."""
         return self.folder.name
 
 

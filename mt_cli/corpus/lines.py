@@ -36,6 +36,11 @@ _FEWEST_NULS = 8
 """Every eighth byte or more is NUL in UTF-16 and UTF-32, whose spaces and line ends have NUL bytes."""
 
 
+def suffix_inside(path: Path) -> str:
+    """Suffix of a name without that of its compression: `.tsv` for `a.tsv.gz`."""
+    return Path(path.stem).suffix if path.suffix in COMPRESSIONS else path.suffix
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[io.BufferedReader]:
     """Context manager that opens a file for reading, decompressed by the suffix of its name.

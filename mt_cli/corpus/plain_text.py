@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from mt_cli.corpus.languages import is_common, is_known, primary
-from mt_cli.corpus.lines import COMPRESSIONS, decode_lines, opened
+from mt_cli.corpus.lines import COMPRESSIONS, decode_lines, opened, suffix_inside
 from mt_cli.errors import InputError, reason
 
 _OF_LINES = ("", ".txt")
@@ -33,7 +33,7 @@ def input_lines(path: Path | None, as_lines: bool = False) -> Iterator[str]:
     """
     name = "standard input" if path is None else str(path)
     if not as_lines and path is not None and path.is_file() and not has_lines(path):
-        raise InputError(f"{name}: {_suffix(path)} is not known as plain text; --as-lines reads it line by line")
+        raise InputError(f"{name}: {suffix_inside(path)} is not known as plain text; --as-lines reads it line by line")
     try:
         with _open(path) as stream:
             for number, line in enumerate(decode_lines(stream, name), start=1):
@@ -49,15 +49,11 @@ def input_lines(path: Path | None, as_lines: bool = False) -> Iterator[str]:
 
 def has_lines(path: Path) -> bool:
     """True if a name says that a file has one sentence per line: `.txt`, no suffix, or a code of a language."""
-    suffix = _suffix(path)
+    suffix = suffix_inside(path)
     code = suffix.removeprefix(".")
     # Codes of three letters for rare languages, such as `tex` and `org`, are more often formats.
     is_format = len(primary(code)) == len(code) == 3 and not is_common(code)
     return suffix.lower() in _OF_LINES or (is_known(code) and not is_format)
-
-
-def _suffix(path: Path) -> str:
-    return (Path(path.stem) if path.suffix.lower() in COMPRESSIONS else path).suffix
 
 
 def check_plain_text(*paths: Path | None, as_lines: bool = False) -> None:

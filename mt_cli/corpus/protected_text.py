@@ -75,7 +75,6 @@ class ProtectedText:
 
     @property
     def _characters(self) -> list[str]:
-        """The reserved character of each span."""
         return [self.text[place] for place in self._places]
 
     def part(self, start: int, text: str) -> ProtectedText:
@@ -216,7 +215,6 @@ class Protection:
 
     @classmethod
     def of(cls, config: CorpusConfig) -> Protection:
-        """Protection that a config asks for."""
         return cls(config.protect, config.protect_patterns)
 
     def __bool__(self) -> bool:

@@ -112,12 +112,10 @@ class SentencesSeen(NamedTuple):
 
     @classmethod
     def of(cls, texts: Sequence[str], language: str) -> SentencesSeen:
-        """Fractions for these sources."""
         kinds = [{bool(_QUESTION.search(part)) for part, glue in sentences_of(text, language)[:-1]} for text in texts]
         return cls(*(sum(kind in of_text for of_text in kinds) / max(1, len(texts)) for kind in (True, False)))
 
     def with_other(self, other: SentencesSeen) -> SentencesSeen:
-        """The larger fractions of both."""
         return SentencesSeen(*map(max, self, other))
 
     def parts_of(self, text: str, language: str) -> list[tuple[str, str]]:

@@ -53,5 +53,4 @@ def _space_before(text: str) -> str:
 
 
 def without_term_marks(text: str) -> str:
-    """Text without the characters of the marks."""
     return _ANY_MARK.sub("", text)

@@ -24,7 +24,6 @@ English test are found; with three, no more of them, and more verbs in place of 
 
 
 def folded(word: str) -> str:
-    """A word as it is compared."""
     return unicodedata.normalize("NFKC", word.translate(_SPELLINGS)).casefold()
 
 
@@ -42,7 +41,6 @@ def are_forms(first: str, second: str) -> bool:
 
 
 def shared_beginning(first: str, second: str) -> int:
-    """Number of letters with which both begin."""
     letters = zip(first, second, strict=False)
     return next((place for place, (one, other) in enumerate(letters) if one != other), min(len(first), len(second)))
 

@@ -63,7 +63,6 @@ class Batch:
 
     @property
     def num_sentences(self) -> int:
-        """Number of pairs."""
         return len(self.indices)
 
     @property
@@ -76,7 +75,6 @@ class Batch:
         return moved(self, lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> Batch:
-        """Batch in pinned memory."""
         return moved(self, Tensor.pin_memory)
 
     def copy(self) -> Batch:

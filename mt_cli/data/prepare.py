@@ -31,9 +31,12 @@ from mt_cli.data.streams import StreamedPairs, first_pairs
 from mt_cli.errors import CorpusError
 from mt_cli.runtime.console import Progress, say
 from mt_cli.runtime.devices import release_memory
-from mt_cli.runtime.group import ALONE, Group
+from mt_cli.runtime.group import Group
 from mt_cli.tokenizer.tokenizer import TokenizerPair, load_tokenizers, save_tokenizers
 from mt_cli.tokenizer.training import train_tokenizers
+
+_PAIRS_OF_TOKENIZERS = 1_000_000
+"""Maximum number of pairs that tokenizers are trained on: a random sample or, of a stream, the first ones."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +148,7 @@ def tokenizer_pairs(corpora: Mapping[str, Corpus], config: Config) -> Callable[[
     `corpus.temperature` also sets the proportions of these pairs, so that small languages get subwords. Protected
     spans are replaced. Some pairs have other capitals if `corpus.augment` asks for them.
     """
-    read_pairs = _sampled_pairs(corpora, config, config.tokenizer.sample_pairs)
+    read_pairs = _sampled_pairs(corpora, config, _PAIRS_OF_TOKENIZERS)
     augmentation, protection = TextAugmentation(config.corpus.augment), Protection.of(config.corpus)
     languages_of_parts = config.corpus.languages_of("train")
     if not config.corpus.has_protection and not config.corpus.augment.changes_case:
@@ -161,11 +164,11 @@ def tokenizer_pairs(corpora: Mapping[str, Corpus], config: Config) -> Callable[[
 
 
 def _sampled_pairs(
-    corpora: Mapping[str, Corpus], config: Config, number: int | None
+    corpora: Mapping[str, Corpus], config: Config, number: int
 ) -> Callable[[], Iterable[tuple[int, Pair]]]:
     """Reader of a seeded sample of the pairs as they are written, each with the number of its corpus."""
     if "train" not in corpora:
-        pairs = first_pairs(config.corpus, number or 0)
+        pairs = first_pairs(config.corpus, number)
         return lambda: pairs
     train = corpora["train"]
     mask = sample(train, number, config.training.seed)
@@ -192,9 +195,7 @@ def sample(corpus: Corpus, number: int | None, seed: int) -> Mask:
     return mask
 
 
-def corpus_pairs(
-    data: Data, config: Config, group: Group = ALONE, synthetic: SyntheticPairs | None = None
-) -> TrainingPairs:
+def corpus_pairs(data: Data, config: Config, group: Group, synthetic: SyntheticPairs | None) -> TrainingPairs:
     """Pairs of `train`, perhaps mixed with synthetic pairs; an epoch has the same number of pairs with and without."""
     corpus, training = config.corpus, config.training
     if corpus.is_streaming:

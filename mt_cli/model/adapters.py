@@ -20,6 +20,8 @@ from mt_cli.errors import ConfigError
 from mt_cli.model.attention import MultiHeadAttention
 from mt_cli.model.transformer import FeedForward, Transformer
 
+_ALPHA = 16.0
+"""An adapter is scaled by this number divided by its rank."""
 _PARTS: Mapping[str, Sequence[str]] = {
     "embeddings": ("source_embedding", "target_embedding"),
     "encoder": ("encoder", "encoder_norm"),
@@ -107,7 +109,7 @@ def add_adapters(model: Transformer, config: InitConfig) -> None:
     model.requires_grad_(False)
     for weight in tables:
         weight.requires_grad_(config.vocabulary == "extend" and weight in trained)
-    scale = config.adapter_alpha / config.adapter_rank
+    scale = _ALPHA / config.adapter_rank
     for block, name, linear in _linear_maps(model):
         if linear.weight in trained:
             setattr(block, name, LowRankLinear(linear, config.adapter_rank, scale))

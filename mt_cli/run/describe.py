@@ -22,9 +22,6 @@ def describe_training(setup: Setup, cache: Cache) -> list[str]:
     num_trained = sum(weight.numel() for weight in setup.model.parameters() if weight.requires_grad)
     source, target = (tokenizer.vocab_size for tokenizer in data.tokenizers)
     entries = f"{source:,} entries, shared" if config.tokenizer.shared else f"{source:,} and {target:,} entries"
-    sample = config.tokenizer.sample_pairs
-    is_sample = sample is not None and len(data.corpora.get("train", ())) > sample
-    learned = f", trained on {sample:,} of the pairs" if is_sample else ""
     frozen = f", {num_trained:,} trained" if num_trained < setup.num_parameters else ""
     directions = dict.fromkeys(f"{source} to {target}" for source, target in config.corpus.languages_of("train"))
     # `mt data check` reports the problems of the kind `text`.
@@ -33,7 +30,7 @@ def describe_training(setup: Setup, cache: Cache) -> list[str]:
         f"{config.name}: {', '.join(directions)}, into {setup.run.directory.path}",
         *(f"  {line}" for line in [*describe_data(data, config), *_notes_on_metric(data, config), *map(str, problems)]),
         *(setup.rounds.describe() if setup.rounds else []),
-        f"  vocabulary  {entries} ({config.tokenizer.algorithm}{learned})",
+        f"  vocabulary  {entries} ({config.tokenizer.algorithm})",
         f"  model       {setup.num_parameters:,} parameters{frozen}",
         f"  exports to  {describe_destinations(config)}",
         f"  steps       {_describe_steps(setup.length)}",

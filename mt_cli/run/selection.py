@@ -166,11 +166,10 @@ def least_likely(scores: Scores, data: Data, config: Config, number: int, num_co
     rows = np.flatnonzero(data.statuses("train") == KEPT)[chosen]
     mask = np.zeros(len(corpus.statuses), bool)
     mask[rows] = True
-    names = [corpus.part_of(int(row)).name for row in rows]
-    texts = list(corpus.rows(mask))
-    places = places_in(config.corpus, "train", [(name, text[0]) for name, text in zip(names, texts, strict=True)])
+    shown_rows = list(corpus.rows_of_parts(mask))
+    places = places_in(config.corpus, "train", [(part.name, line) for part, (line, _, _) in shown_rows])
     for place in np.argsort(scores[chosen], kind="stable").tolist():
-        line, *sides = texts[place]
-        yield f"{names[place]}, {places[names[place], line]}: {scores[chosen[place]]:.2f}"
+        part, (line, *sides) = shown_rows[place]
+        yield f"{part.name}, {places[part.name, line]}: {scores[chosen[place]]:.2f}"
         for label, text in zip(SIDES, sides, strict=True):
             yield f"  {label}  {truncate(text, num_columns)}"

@@ -124,7 +124,6 @@ class Progress:
         return f"{self.description}: {self.done:,}{of_total} {self.unit}s, {rate:,.1f} a second{left}{values}"
 
     def expect(self, total: int) -> None:
-        """Set the number of items."""
         self.total = self._bar.total = total
 
     def show(self, **values: str) -> None:

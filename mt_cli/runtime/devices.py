@@ -218,8 +218,8 @@ def memory_used(device: torch.device) -> int | None:
 
 
 @contextmanager
-def limited_memory(device: torch.device, share: float = 2 / 3) -> Iterator[None]:
-    """Context manager that limits PyTorch to a fraction of the GPU memory that is free or that PyTorch holds.
+def limited_memory(device: torch.device) -> Iterator[None]:
+    """Context manager that limits PyTorch to two thirds of the GPU memory that is free or that PyTorch holds.
 
     An allocation beyond the limit fails as out of memory. The rest is reserved for later allocations, such as CUDA
     graphs, whose memory other tensors cannot use.
@@ -227,7 +227,7 @@ def limited_memory(device: torch.device, share: float = 2 / 3) -> Iterator[None]
     index = torch.cuda.current_device() if device.index is None else device.index
     torch.cuda.empty_cache()
     free, total = torch.cuda.mem_get_info(index)
-    torch.cuda.set_per_process_memory_fraction(share * (free + torch.cuda.memory_reserved(index)) / total, index)
+    torch.cuda.set_per_process_memory_fraction(2 / 3 * (free + torch.cuda.memory_reserved(index)) / total, index)
     try:
         yield
     finally:

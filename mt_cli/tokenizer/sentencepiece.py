@@ -51,7 +51,6 @@ class SentencePieces:
 
     @classmethod
     def from_str(cls, text: str) -> SentencePieces:
-        """Vocabulary in the content of a tokenizer file."""
         state = json.loads(text)
         return cls(b64decode(state["sentencepiece"], validate=True), state["entries"])
 
@@ -62,31 +61,24 @@ class SentencePieces:
 
     @cached_property
     def proto(self) -> Any:
-        """Content of the model."""
         return ModelProto.FromString(self.model)
 
     def get_vocab(self) -> dict[str, int]:
-        """Ids by entry."""
         return dict(self._ids)
 
     def get_vocab_size(self) -> int:
-        """Number of entries."""
         return len(self.entries)
 
     def token_to_id(self, token: str) -> int | None:
-        """Id of an entry."""
         return self._ids.get(token)
 
     def id_to_token(self, index: int) -> str | None:
-        """Entry with an id."""
         return self.entries[index] if index < len(self.entries) else None
 
     def encode_batch_fast(self, texts: Sequence[str]) -> list[Encoding]:
-        """Ids of each text."""
         return [Encoding(self._looked_up(*both)) for both in zip(texts, self._processor.encode([*texts]), strict=True)]
 
     def _looked_up(self, text: str, ids: list[int]) -> list[int]:
-        """Our ids of a text, from those of the model."""
         ours = [self._our_ids[index] for index in ids]
         if UNK_ID not in ours or not self._absent:
             return ours

@@ -129,7 +129,6 @@ class Tokenizer:
 
     @property
     def tag_ids(self) -> list[int]:
-        """Ids of the tags."""
         return [index for index in self._tag_ids.values() if index is not None]
 
     @property
@@ -217,7 +216,6 @@ class Tokenizer:
         return spans
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        """Entries with these ids."""
         return [self.backend.id_to_token(index) or UNK for index in ids]
 
     def join(self, tokens: Sequence[str]) -> str:

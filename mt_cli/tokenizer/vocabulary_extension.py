@@ -90,7 +90,6 @@ def _kind_of(tokenizer: Tokenizer) -> str:
 
 
 def _with_entries(tokenizer: Tokenizer, new: Sequence[tuple[str, float]], merges: Sequence[Sequence[str]]) -> Backend:
-    """Add entries with their scores, and merges, to a copy of a tokenizer."""
     if isinstance(tokenizer.backend, SentencePieces):
         lowest = min(piece.score for piece in tokenizer.backend.proto.pieces)
         scores = {entry: max(score, lowest) for entry, score in new if score > -math.inf}

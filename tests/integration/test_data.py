@@ -1,9 +1,12 @@
 import json
+import shutil
 from functools import partial
 
 import pytest
 from corpora import sentences, write, write_config
 from run_content import report_of, rows_of
+
+from mt_cli.data import prepare
 
 
 @pytest.fixture
@@ -76,11 +79,14 @@ def test_every_dropped_pair_is_counted_and_nothing_shifts(mt, config, tmp_path):
     assert list(zip(*kept, strict=True)) == pairs
 
 
-def test_tokenizers_are_trained_on_a_seeded_sample(mt, config):
+def test_tokenizers_are_trained_on_a_seeded_sample(mt, config, monkeypatch, tmp_path):
     command = ("tokenize", "--config", config(sentences(300)))
-    sample = mt(*command, "--set", "tokenizer.sample_pairs=50")
-    assert sample[0] == 0 and sample == mt(*command, "--set", "tokenizer.sample_pairs=50")
-    assert sample != mt(*command), "300 pairs have more words"
+    outputs = []
+    for number in (50, 50, 300):
+        shutil.rmtree(tmp_path / "runs", ignore_errors=True)
+        monkeypatch.setattr(prepare, "_PAIRS_OF_TOKENIZERS", number)
+        outputs.append(mt(*command))
+    assert outputs[0][0] == 0 and outputs[0] == outputs[1] != outputs[2], "300 pairs have more words"
 
 
 def test_many_unknown_tokens_are_noted_with_what_to_do(mt, config, tmp_path):

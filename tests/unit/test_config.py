@@ -85,8 +85,8 @@ STREAM = {"corpus__train": {"dataset": "d", "streaming": True}, "corpus__valid":
     [
         ({"model__d_model": "x", "model__dropout": 2.0}, "model.d_model model.dropout"),
         (
-            STREAM | {"training__schedule": "cosine", "tokenizer__sample_pairs": None},
-            "training.validate_every_steps training.max_steps tokenizer.sample_pairs",
+            STREAM | {"training__schedule": "cosine"},
+            "training.validate_every_steps training.max_steps",
         ),
         ({"model__d_model": 63, "tokenizer__bpe_dropout": 0.1}, "tokenizer.bpe_dropout model.num_heads model.d_model"),
         (STREAM | {"corpus__valid": {"fraction": 0.1}, "corpus__temperature": 2.0}, "corpus.temperature corpus.valid"),

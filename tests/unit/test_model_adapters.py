@@ -33,7 +33,7 @@ def logits(model):
 def test_new_adapters_change_nothing_and_merged_ones_compute_as_before():
     torch.manual_seed(3)
     plain = Transformer(ModelConfig(**SIZES, activation="swiglu", dropout=0.0), 40, 50).eval()
-    model = adapted(adapter_alpha=7.0)
+    model = adapted()
     assert torch.equal(logits(model), logits(plain))
     for name, weight in saved_weights(model).items():
         if name.endswith("up"):

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
+from typing import NamedTuple
 
 from mt_cli.corpus.columns import columns_of, is_header
 from mt_cli.corpus.lines import LONGEST, read_lines, read_whole_lines
@@ -40,25 +41,32 @@ def is_quoted(path: Path) -> bool:
     return has_doubled or (has_marks and not has_plain)
 
 
-def tsv_records(path: Path) -> Iterator[Record]:
-    """Records of a TSV file: tab-separated lines, or quoted records if a spreadsheet wrote the file."""
-    return quoted_records(path, "\t") if is_quoted(path) else plain_records(path)
+class Table(NamedTuple):
+    """Records of a file, and the name of the separator of their cells."""
+
+    records: Iterator[Record]
+    separator: str = "tab"
 
 
-def plain_records(path: Path) -> Iterator[Record]:
+def tsv_table(path: Path, report: ReadReport) -> Table:
+    """Tab-separated lines, or quoted records if a spreadsheet wrote the file."""
+    if not is_quoted(path):
+        return plain_table(path, report)
+    report.quoted = report.quoted or str(path)
+    return Table(_quoted_records(path, "\t"))
+
+
+def plain_table(path: Path, _: ReadReport) -> Table:
     """Tab-separated lines in which quotation marks are text."""
-    return ((number, line.split("\t")) for number, line in enumerate(read_lines(path), start=1))
+    return Table((number, line.split("\t")) for number, line in enumerate(read_lines(path), start=1))
 
 
-def csv_records(path: Path) -> Iterator[Record]:
+def csv_table(path: Path, _: ReadReport) -> Table:
     """Records of a CSV file, without the line `sep=;` in which spreadsheets name the separator."""
-    first_lines = _first_lines(path)
-    records = quoted_records(path, csv_separator(first_lines))
-    return islice(records, 1, None) if first_lines.startswith("sep=") else records
-
-
-def _first_lines(path: Path) -> str:
-    return "\n".join(islice(read_lines(path), _LINES_COMPARED))
+    first_lines = "\n".join(islice(read_lines(path), _LINES_COMPARED))
+    separator = csv_separator(first_lines)
+    records = islice(_quoted_records(path, separator), int(first_lines.startswith("sep=")), None)
+    return Table(records, "semicolon" if separator == ";" else "comma")
 
 
 def csv_separator(text: str) -> str:
@@ -67,7 +75,7 @@ def csv_separator(text: str) -> str:
     return ";" if ";" in first_line and "," not in first_line else ","
 
 
-def quoted_records(path: Path, separator: str) -> Iterator[Record]:
+def _quoted_records(path: Path, separator: str) -> Iterator[Record]:
     """Records of the lines of a file, with quotation marks as in RFC 4180."""
     csv.field_size_limit(LONGEST)  # A longer field has an opening quotation mark without a closing one.
     reader = csv.reader(read_whole_lines(path), delimiter=separator, strict=True)
@@ -83,31 +91,17 @@ def quoted_records(path: Path, separator: str) -> Iterator[Record]:
         raise CorpusError(f"{path}, line {before + 1:,}: not valid {kind}: {error}{hint}") from None
 
 
-def read_tsv(path: Path, languages: Languages, columns: Columns, report: ReadReport) -> Iterator[Row]:
-    has_marks = is_quoted(path)
-    if has_marks:
-        report.quoted = report.quoted or str(path)
-    records = quoted_records(path, "\t") if has_marks else plain_records(path)
-    return read_table(path, records, languages, columns, "tab", report)
+def first_cells(table: Table) -> Names:
+    return Names(next((cells for _, cells in table.records if _width(cells)), [""]), False)
 
 
-def read_csv(path: Path, languages: Languages, columns: Columns, report: ReadReport) -> Iterator[Row]:
-    separator = "semicolon" if csv_separator(_first_lines(path)) == ";" else "comma"
-    return read_table(path, csv_records(path), languages, columns, separator, report)
-
-
-def first_cells(records: Iterator[Record]) -> Names:
-    return Names(next((cells for _, cells in records if _width(cells)), [""]), False)
-
-
-def read_table(
-    path: Path, records: Iterator[Record], languages: Languages, columns: Columns, separator: str, report: ReadReport
-) -> Iterator[Row]:
-    """Pairs in two columns of records; a blank record is a blank pair.
+def read_table(path: Path, table: Table, languages: Languages, columns: Columns, report: ReadReport) -> Iterator[Row]:
+    """Pairs in two columns of a table; a blank record is a blank pair.
 
     A record with too many or too few cells raises CorpusError. With `report.damaged_rows`, it is added there if it has
     too many, and otherwise filled with empty cells.
     """
+    records, separator = table
     for number, first in records:
         if _width(first):
             break

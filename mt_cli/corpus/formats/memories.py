@@ -22,6 +22,7 @@ from mt_cli.errors import CorpusError
 
 _XML_LANG = "http://www.w3.org/XML/1998/namespace}lang"
 _LANGUAGES_OF_TERMS = ("langSet", "langSec")
+_SIDES = ("tuv", *_LANGUAGES_OF_TERMS)
 _STATUS, _DISCOURAGED = "administrativeStatus", ("deprecated", "superseded")
 _DRAFTS = frozenset(("new", "initial"))
 _MACHINE = frozenset(("mt-suggestion", "leveraged-mt"))
@@ -85,8 +86,8 @@ def varieties_in_units(path: Path) -> Counter[str]:
     """Number of segments or entries of each language code in TMX or TBX; raises CorpusError if it is damaged."""
     counts = Counter[str]()
 
-    def count(name: str, attributes: Mapping[str, str]) -> None:
-        if name in ("tuv", *_LANGUAGES_OF_TERMS) and (code := _code_of(attributes)):
+    def count(tag: str, attributes: Mapping[str, str]) -> None:
+        if attributes and (code := _code_of(attributes)) and tag.rpartition("}")[2] in _SIDES:
             counts[code] += 1
 
     watch_elements(path, count)

@@ -12,7 +12,7 @@ from typing import NamedTuple, get_args
 
 from mt_cli.config.sources import FormatName
 from mt_cli.corpus.formats import delimited, gettext, memories, structured
-from mt_cli.corpus.lines import COMPRESSIONS
+from mt_cli.corpus.lines import suffix_inside
 from mt_cli.corpus.rows import Columns, Languages, Names, ReadReport, Row
 from mt_cli.corpus.varieties import chosen_varieties, merged_spellings, plain_code
 from mt_cli.errors import CorpusError
@@ -31,13 +31,13 @@ class Format(NamedTuple):
     """Unit that the numbers of its rows count."""
 
 
-def _table(suffixes: tuple[str, ...], records: Callable[[Path], Iterator[delimited.Record]], separator: str) -> Format:
+def _table(suffixes: tuple[str, ...], open_table: Callable[[Path, ReadReport], delimited.Table]) -> Format:
     return Format(
         suffixes,
         lambda path, languages, columns, report: delimited.read_table(
-            path, records(path), languages, columns, separator, report
+            path, open_table(path, report), languages, columns, report
         ),
-        lambda path: delimited.first_cells(records(path)),
+        lambda path: delimited.first_cells(open_table(path, ReadReport())),
     )
 
 
@@ -55,9 +55,9 @@ def _memory(
 
 
 FORMATS: Mapping[str, Format] = {
-    "tsv": _table((".tsv",), delimited.tsv_records, "tab")._replace(read=delimited.read_tsv),
-    "plain_tsv": _table((), delimited.plain_records, "tab"),
-    "csv": _table((".csv",), delimited.csv_records, "comma")._replace(read=delimited.read_csv),
+    "tsv": _table((".tsv",), delimited.tsv_table),
+    "plain_tsv": _table((), delimited.plain_table),
+    "csv": _table((".csv",), delimited.csv_table),
     "json": Format(
         (".jsonl", ".json"),
         lambda path, languages, columns, _: structured.read_json(path, languages, columns),
@@ -83,7 +83,7 @@ BY_SUFFIX: Mapping[str, Format] = {suffix: format for format in FORMATS.values()
 
 def suffix_of(path: Path) -> str | None:
     """The suffix of a file with both sides, such as `.po` or `.tsv.gz`; None if its format is unknown."""
-    kind = Path(path.stem).suffix if path.suffix in COMPRESSIONS else path.suffix
+    kind = suffix_inside(path)
     is_compressed = path.suffix != kind
     is_readable = kind in BY_SUFFIX and not (kind == ".parquet" and is_compressed)
     return kind + path.suffix * is_compressed if is_readable else None

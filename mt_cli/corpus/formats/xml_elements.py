@@ -33,28 +33,26 @@ def elements(path: Path, names: Collection[str]) -> Iterator[Found]:
 
 
 def watch_elements(path: Path, on_start: Callable[[str, Mapping[str, str]], object]) -> None:
-    """Call `on_start` with the name and the attributes of each element; raises CorpusError as `elements` does."""
-    parser = _Parser(path, ())
-    parser.watch(lambda tag, attributes: on_start(tag.rpartition("}")[2], attributes))
-    for _ in parser.read():
+    """Call `on_start` with the tag, as `namespace}name`, and the attributes of each element.
+
+    Raises CorpusError as `elements` does.
+    """
+    for _ in _Parser(path, (), on_start).read():
         pass
 
 
 class _Parser:
     """Parser that builds only the elements with some names, by the handlers of a `TreeBuilder`."""
 
-    def __init__(self, path: Path, names: Collection[str]) -> None:
+    def __init__(self, path: Path, names: Collection[str], on_start: Callable[..., object] | None = None) -> None:
         self._path, self._names = path, names
         self._expat = expat.ParserCreate(None, "}")
         self._expat.buffer_text = True
-        self._expat.StartElementHandler, self._expat.EndElementHandler = self._start, self._end
+        self._expat.StartElementHandler = on_start or self._start
+        self._expat.EndElementHandler = None if on_start else self._end
         self._expat.EntityDeclHandler = self._expat.SkippedEntityHandler = self._refuse_entity
         self._parents, self._found = list[Element](), list[Found]()
         self._line, self._tag, self._builder = 0, "", TreeBuilder()
-
-    def watch(self, on_start: Callable[[str, dict[str, str]], object]) -> None:
-        """Call a function with each element, and build none."""
-        self._expat.StartElementHandler, self._expat.EndElementHandler = on_start, None
 
     def read(self) -> Iterator[Found]:
         with opened(self._path) as file:

@@ -49,7 +49,6 @@ class CleanCopy:
     """Number of lines by what was done to them."""
 
     def describe(self) -> Iterator[str]:
-        """Lines for people."""
         first, second = self.files
         yield f"{self.corpus}: {self.name}: {self.num_written:,} of {self.num_read:,} pairs are in {first} and {second}"
         for change in (_MOVED, _EXCHANGED):
