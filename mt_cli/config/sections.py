@@ -108,6 +108,8 @@ class ModelConfig(Section):
     """Token that the decoder begins with: [SOS], or [EOS] as in M2M100 and NLLB."""
     tie_embeddings: Literal["none", "target", "all"] = "target"
     """Tables that share weights: none, target embedding and output projection, or the source embedding as well."""
+    qkv_bias: bool = True
+    """Use biases in the query, key and value projections."""
     output_bias: bool = False
     """Use a bias in the output projection, as Marian does."""
     dropout: float = Field(default=0.1, ge=0, le=0.99)

@@ -103,6 +103,9 @@ def _weights(run: TrainedRun, layout: Layout) -> dict[str, Tensor]:
     config = run.config.model
     order = names.interleaved(config.d_model).argsort()
     weights = names.their_layers(run.model, order)
+    if not config.qkv_bias:
+        for name in [name for name in weights if name.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight"))]:
+            weights[name.replace("weight", "bias")] = torch.zeros(config.d_model)
     source_rows, target_rows = layout.rows
     source_table = ours["source_embedding.table.weight"][source_rows][:, order]
     if config.tie_embeddings == "all":

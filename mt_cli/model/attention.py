@@ -49,9 +49,9 @@ class MultiHeadAttention(nn.Module):
     def __init__(self, config: ModelConfig, is_self: bool = False, is_causal: bool = False) -> None:
         super().__init__()
         self.num_heads = config.num_heads
-        self.query = nn.Linear(config.d_model, config.d_model)
-        self.key = nn.Linear(config.d_model, config.d_model)
-        self.value = nn.Linear(config.d_model, config.d_model)
+        self.query = nn.Linear(config.d_model, config.d_model, bias=config.qkv_bias)
+        self.key = nn.Linear(config.d_model, config.d_model, bias=config.qkv_bias)
+        self.value = nn.Linear(config.d_model, config.d_model, bias=config.qkv_bias)
         self.is_rotary = is_self and config.positions == "rotary"
         self.is_causal = is_causal
         self.dot_product = DotProductAttention(config.attention_dropout)

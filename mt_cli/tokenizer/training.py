@@ -25,7 +25,7 @@ from mt_cli.tokenizer.special_tokens import BYTES, JOINER, NEVER_SEEN, SPACE, SP
 from mt_cli.tokenizer.tokenizer import MAX_ENTRY_CHARACTERS, Tokenizer, TokenizerPair
 
 _MIN_SUBWORDS = 16
-_MAX_CHARACTERS = 0.75
+MAX_CHARACTERS = 0.75
 """Maximum share of sub-words that are single characters. For Chinese captions (3,600 characters), this share gave close
 to the fewest tokens with 1,000 to 4,000 entries; without a limit, there were up to a fifth more tokens."""
 
@@ -116,7 +116,7 @@ def _character_limit(config: TokenizerConfig, tags: Sequence[str]) -> int | None
             f"tokenizer.vocab_size: {num_entries:,} is too small for {num_fixed:,} special tokens, tags and bytes; "
             f"use at least {num_fixed + _MIN_SUBWORDS:,} (thousands are usual), or set tokenizer.byte_fallback to false"
         )
-    return int((num_entries - num_fixed) * _MAX_CHARACTERS)
+    return int((num_entries - num_fixed) * MAX_CHARACTERS)
 
 
 def _trained_backend(

@@ -21,11 +21,10 @@ from mt_cli.tokenizer.sentencepiece import BPE, SentencePieces, all_merges, roun
 from mt_cli.tokenizer.spacing import has_spacing
 from mt_cli.tokenizer.special_tokens import ABSENT, BYTES, SPACE, SPECIAL_TOKENS
 from mt_cli.tokenizer.tokenizer import MAX_ENTRY_CHARACTERS, Backend, Tokenizer, TokenizerPair
+from mt_cli.tokenizer.training import MAX_CHARACTERS
 
 MAX_ENTRIES = 4000
 """Maximum number of new words, characters and subwords."""
-_MAX_CHARACTERS = 0.75
-"""Maximum fraction of new subwords that are single characters."""
 _MIN_FREQUENCY, _MAX_LENGTH = 5, 12
 """Smallest count of a subword of several characters, and its greatest length."""
 _WORD = re.compile(rf"{SPACE}?[^{SPACE}]+|{SPACE}")
@@ -148,7 +147,7 @@ def _subwords(
     characters: Counter[str] = Counter()
     for unit, count in units.items():
         characters.update(dict.fromkeys(set(unit) - known - _RESERVED, count))
-    chosen = _most_common(characters, int(max_entries * _MAX_CHARACTERS))
+    chosen = _most_common(characters, int(max_entries * MAX_CHARACTERS))
     if not chosen:
         return [], []
     texts = {unit: count for unit, count in units.items() if not set(chosen).isdisjoint(unit)}

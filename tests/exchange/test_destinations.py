@@ -23,6 +23,7 @@ MODELS = st.fixed_dictionaries(
         "norm_order": st.sampled_from(["pre", "post"]),
         "final_norm": st.sampled_from([None, True]),
         "tie_embeddings": st.sampled_from(["none", "target"]),
+        "qkv_bias": st.booleans(),
         "output_bias": st.booleans(),
     }
 )

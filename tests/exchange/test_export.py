@@ -45,7 +45,7 @@ def exported(served):
     [
         {"norm_order": "post", "activation": "gelu"},
         {"norm_order": "post", "final_norm": True},
-        {"activation": "swiglu", "tie_embeddings": "none"},
+        {"activation": "swiglu", "qkv_bias": False, "tie_embeddings": "none"},
         {"activation": "silu", "norm_order": "post", "output_bias": True, "positions": "rotary"},
     ],
 )
@@ -194,7 +194,7 @@ def test_the_programs_in_the_docs_translate_as_mt_does(trained, served, with_ran
     monkeypatch.chdir(tmp_path)
     (tmp_path / "served").symlink_to(served)
     assert program_of(root, "docs/export.md", "import ctranslate2")["result"].hypotheses
-    options = {"positions": "rotary", "activation": "swiglu", "num_decoder_layers": 1}
+    options = {"positions": "rotary", "activation": "swiglu", "qkv_bias": False, "num_decoder_layers": 1}
     run = with_random_model(TrainedRun.load(trained), options)
     export_bundle(run, tmp_path / "bundle")
     program = program_of(root, "docs/model_formats.md", "model.safetensors")

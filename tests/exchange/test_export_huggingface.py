@@ -19,7 +19,7 @@ from mt_cli.tokenizer.special_tokens import EOS_ID, PAD_ID
 from mt_cli.tokenizer.training import train_tokenizer
 
 SENTENCES = ["one two.", "three four five.", "ten."]
-TIED = {"tie_embeddings": "all", "activation": "gelu", "output_bias": True}
+TIED = {"tie_embeddings": "all", "activation": "gelu", "qkv_bias": False, "output_bias": True}
 POST = {"norm_order": "post", "tie_embeddings": "none"}
 COUNTS = dict.fromkeys(("best_step", "num_steps", "num_target_tokens", "num_parameters"), 1)
 

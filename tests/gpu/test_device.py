@@ -92,7 +92,7 @@ def test_a_batch_split_to_fit_has_the_same_gradient():
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 def test_two_gpus_do_the_steps_of_one(run, tmp_path, tiny_tree):
-    tiny_tree["model"] |= {"dropout": 0.1}
+    tiny_tree["model"] |= {"qkv_bias": False, "dropout": 0.1}
     tiny_tree["training"] |= {"device": "cuda", "precision": "fp32", "max_steps": 6, "max_epochs": None}
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tiny_tree), encoding="utf-8")
     ways = {"one": ("--set", "training.micro_batches_per_step=2"), "two": ("--devices", "2")}

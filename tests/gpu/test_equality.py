@@ -27,7 +27,7 @@ DEVICES = ("cuda", "cpu")
 
 def an_objective(device, **options):
     """A small objective, always with the same weights; no key has a bias, whose gradient is noise."""
-    sizes = {"d_model": 32, "d_ff": 64, "num_encoder_layers": 2, "num_decoder_layers": 2}
+    sizes = {"d_model": 32, "d_ff": 64, "num_encoder_layers": 2, "num_decoder_layers": 2, "qkv_bias": False}
     return Objective(tiny_model(vocab_size=50, **sizes | options), TrainingConfig()).to(device)
 
 
@@ -80,7 +80,7 @@ def test_translations_in_fp32_are_those_of_a_cpu(decoding, corpus, trained):
 def train(mt, tiny_tree, tmp_path):
     """Trains the tiny config with other options; returns standard error."""
     tiny_tree["corpus"] |= {"valid": {"fraction": 0.02}, "test": None}
-    tiny_tree["model"] |= {"dropout": 0.0}
+    tiny_tree["model"] |= {"qkv_bias": False, "dropout": 0.0}
     tiny_tree["training"] |= {"precision": "fp32", "max_epochs": None, "ema_decay": 0.9}
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tiny_tree), encoding="utf-8")
 

@@ -110,7 +110,7 @@ def test_a_deleted_graph_leaves_the_memory_of_others():
 
 
 def test_compiled_layers_learn_as_others():
-    options = {"model": {"dropout": 0.0, "positions": "rotary"}}
+    options = {"model": {"dropout": 0.0, "positions": "rotary", "qkv_bias": False}}
     losses, weights, _ = trained(40, compiles_layers=True, **options)
     expected, expected_weights, _ = trained(40, **options)
     assert losses == pytest.approx(expected, rel=0.02)

@@ -37,8 +37,8 @@ from mt_cli.training.update import Update
 
 META = torch.device("meta")
 VARIANTS = [  # No key has a bias, whose gradient is noise.
-    {"positions": "rotary", "activation": "swiglu", "tie_embeddings": "all"},
-    {"norm_order": "post", "activation": "gelu", "output_bias": True},
+    {"qkv_bias": False, "positions": "rotary", "activation": "swiglu", "tie_embeddings": "all"},
+    {"qkv_bias": False, "norm_order": "post", "activation": "gelu", "output_bias": True},
 ]
 SEARCHES = [
     {"beam_size": 1},

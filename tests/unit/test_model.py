@@ -19,7 +19,7 @@ ROTARY = {"positions": "rotary"}
 SHAPES = {"d_model": 16, "d_ff": 24, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 3}
 KINDS = [
     {},
-    {"norm_order": "post", "activation": "gelu"},
+    {"norm_order": "post", "qkv_bias": False, "activation": "gelu"},
     {"norm_order": "post", "final_norm": True, "output_bias": True},
     {"positions": "fairseq", "decoder_start": "eos", "tie_embeddings": "all"},
     {"positions": "rotary", "activation": "swiglu", "tie_embeddings": "none"},
