@@ -18,7 +18,6 @@ from mt_cli.corpus.corrections import Correction
 from mt_cli.corpus.languages import primary
 from mt_cli.corpus.rows import Languages, Pair
 from mt_cli.corpus.text_hashes import Hashes
-from mt_cli.corpus.varieties import variety_of
 from mt_cli.translation.translator import Translator
 
 _NUM_EXAMPLES = 3
@@ -59,10 +58,11 @@ def check_corrections(
     lacks. `unrelated`: the target is as likely for other sources, by the model.
     """
     kept, refused = [], defaultdict[str, list[Correction]](list)
-    places = [_place_of(item.languages, directions) for item in corrections]
-    refused["unknown_direction"] = [item for item, place in zip(corrections, places, strict=True) if place is None]
-    for number, direction in enumerate(directions):
-        items = [item for item, place in zip(corrections, places, strict=True) if place == number]
+    codes = [tuple(map(primary, item.languages)) for item in corrections]
+    places = {tuple(map(primary, direction.languages)): direction for direction in reversed(directions)}
+    refused["unknown_direction"] = [item for item, pair in zip(corrections, codes, strict=True) if pair not in places]
+    for pair, direction in places.items():
+        items = [item for item, codes_of_item in zip(corrections, codes, strict=True) if codes_of_item == pair]
         if not items:
             continue
         reasons = _reasons(items, direction, corpus, evaluation_hashes)
@@ -76,16 +76,6 @@ def check_corrections(
             if reason is not None:
                 refused[reason].append(item)
     return kept, {reason: items for reason, items in refused.items() if items}
-
-
-def _place_of(languages: Languages, directions: Sequence[Direction]) -> int | None:
-    """Index of the direction in these varieties or, without one, of the first in these languages."""
-    for key in (variety_of, primary):
-        wanted = [*map(key, languages)]
-        for number, direction in enumerate(directions):
-            if [*map(key, direction.languages)] == wanted:
-                return number
-    return None
 
 
 def describe_refused(refused: Refused) -> list[str]:

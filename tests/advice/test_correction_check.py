@@ -45,17 +45,6 @@ def test_good_corrections_are_kept_in_their_order():
     assert checked(GOOD) == (GOOD, {})
 
 
-def test_a_correction_belongs_to_the_direction_of_its_variety():
-    directions = [Direction(("en", code), f"<2{code}>", []) for code in ("pt_BR", "pt_PT")]
-    items = [correction("one two", "um dois", ("eng", code)) for code in ("pt-PT", "pt_BR", "por", "fr")]
-    kept, refused = check_corrections(items, directions, CORPUS, hashes_of([], "en"), Upper())
-    assert [(direction.tag, found) for direction, found in kept] == [
-        ("<2pt_BR>", items[1:3]),
-        ("<2pt_PT>", items[:1]),
-    ]
-    assert refused == {"unknown_direction": items[3:]}
-
-
 @pytest.mark.parametrize(
     ("reason", "target", "languages"),
     [
