@@ -34,7 +34,7 @@ from mt_cli.runtime.console import Progress, say, truncate
 from mt_cli.runtime.files import read_regular, reading, write_bytes
 
 Scores = NDArray[np.float32]
-_NUM_EXAMPLES, _LONGEST_EXAMPLE = 5, 100
+_LONGEST_SHOWN = 2_000
 _HEADER_BYTES = 1_000
 _LENGTH_POWER, _ADDED_TOKENS = 3, 3  # Tokens are added for [EOS], and since the ratio of short sentences varies more.
 
@@ -61,7 +61,8 @@ def select_pairs(setup: Setup, state: RunState) -> None:
     num_kept = [int(part.sum()) for part in parts]
     digest = hashlib.sha256(content.getvalue()).hexdigest()
     state.selected = SelectedPairs(position.epoch, position.pool + (position.num_batches > 0), digest, num_kept)
-    run.group.on_main(lambda: say("\n".join(_described(scores, sum(num_kept), run.data, run.config))))
+    shown = f"trains on {sum(num_kept):,} of {len(scores):,} pairs from here on"
+    run.group.on_main(lambda: say(f"filters.keep_likely: {shown}; see `mt data show --least-likely 20`"))
 
 
 def follow_selection(setup: Setup, state: RunState, pairs: TrainingPairs) -> None:
@@ -148,13 +149,7 @@ def _shares_kept(config: Config) -> list[float | None]:
     return [config.corpus.filters_of(source).keep_likely for source in config.corpus.train]
 
 
-def _described(scores: Scores, num_kept: int, data: Data, config: Config) -> Iterator[str]:
-    """Number of selected pairs and examples, as lines for people."""
-    yield f"filters.keep_likely: trains on {num_kept:,} of {len(scores):,} pairs from here on; the least likely:"
-    yield from least_likely(scores, data, config, _NUM_EXAMPLES, _LONGEST_EXAMPLE)
-
-
-def least_likely(scores: Scores, data: Data, config: Config, number: int, num_columns: int = 2_000) -> Iterator[str]:
+def least_likely(scores: Scores, data: Data, config: Config, number: int) -> Iterator[str]:
     """Lines that show the least likely pairs of each text with their places and scores, the worst first."""
     corpus = data.corpora["train"]
     shown = np.zeros(len(scores), bool)
@@ -164,13 +159,11 @@ def least_likely(scores: Scores, data: Data, config: Config, number: int, num_co
     ranked = np.argsort(np.where(shown, scores, np.nan), kind="stable")
     chosen = np.sort(ranked[: min(number, np.count_nonzero(shown & ~np.isnan(scores)))])
     rows = np.flatnonzero(data.statuses("train") == KEPT)[chosen]
-    mask = np.zeros(len(corpus.statuses), bool)
-    mask[rows] = True
     names = [corpus.part_of(int(row)).name for row in rows]
-    texts = list(corpus.rows(mask))
+    texts = list(corpus.rows(np.isin(np.arange(len(corpus.statuses)), rows)))
     places = places_in(config.corpus, "train", [(name, text[0]) for name, text in zip(names, texts, strict=True)])
     for place in np.argsort(scores[chosen], kind="stable").tolist():
         line, *sides = texts[place]
         yield f"{names[place]}, {places[names[place], line]}: {scores[chosen[place]]:.2f}"
         for label, text in zip(SIDES, sides, strict=True):
-            yield f"  {label}  {truncate(text, num_columns)}"
+            yield f"  {label}  {truncate(text, _LONGEST_SHOWN)}"
