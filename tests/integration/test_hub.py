@@ -209,3 +209,17 @@ def test_a_folder_replaces_the_dataset_with_its_name(hub, books, read, tmp_path)
     assert "not from the hub" in (tmp_path / "stream.2").read_text(encoding="utf-8")
     assert read({"books": {"revision": books}})["books"][0] == 2
     assert not hub.requests
+
+
+@pytest.mark.slow
+def test_without_a_network_only_what_is_missing_is_an_error(hub, books, read):
+    assert read(BOOKS, HF_HUB_OFFLINE="1")["books"][0] == 2
+    hub.stop()
+    status, message = read(BOOKS)["books"]
+    assert status == 1 and "network" in message
+    hub.start()
+    assert read(BOOKS)["books"] == ALL_ROWS
+    hub.stop()
+    for environment, expected in (({}, 1), ({"HF_HUB_OFFLINE": "1"}, 2)):
+        assert read(BOOKS, **environment)["books"] == ALL_ROWS
+        assert read({"books": {"subset": "en-it"}}, **environment)["books"][0] == expected
