@@ -65,7 +65,7 @@ def new_config(
     parent, destination = request.parent, request.destination
     corpus, sides = _corpus_of(source, languages, evaluation)
     corpus |= {"accept_processed": True} if request.accept_processed else {}
-    texts = texts_by_side(request.mono, source, sides.languages) if request.mono else {}
+    texts = texts_by_side(request.mono, sides.languages) if request.mono else {}
     corpus |= {"monolingual": texts} if texts else {}
     tree = {"name": request.name or _name_of(source, sides.languages), "corpus": corpus}
     corpora = read(parse_config(tree, "mt init"), cache)

@@ -3,54 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from mt_cli.config.sources import Source
 from mt_cli.corpus.languages import language_in, primary
-from mt_cli.corpus.lines import read_lines, suffix_inside
-from mt_cli.corpus.monolingual import FEWEST_KNOWN, known_shares
+from mt_cli.corpus.lines import suffix_inside
 from mt_cli.corpus.rows import Languages
-from mt_cli.corpus.sources import read_rows
 from mt_cli.data.encode import SIDES
 from mt_cli.errors import InputError
 from mt_cli.training.plan import FIRST_ROUND, SHARE_OF_ROUNDS
 
-_ROWS_EXAMINED, _LINES_EXAMINED = 20_000, 1_000
-_FACTOR = 1.5
-"""A text is in a language if it has so many times the share of known words of the other one, and `FEWEST_KNOWN`."""
 
-
-def texts_by_side(files: Sequence[str], source: Source, languages: Languages) -> dict[str, Any]:
-    """Value of `corpus.monolingual` for files, whose names or words say which side they are.
-
-    Raises CorpusError if a file cannot be read, and InputError if its language is not clear.
-    """
+def texts_by_side(files: Sequence[str], languages: Languages) -> dict[str, Any]:
+    """Value of `corpus.monolingual` for files whose suffixes are languages; raises InputError for another suffix."""
     by_side: dict[str, list[str]] = {}
     for file in files:
-        by_side.setdefault(_side_of(file, source, languages), []).append(file)
+        by_side.setdefault(_side_of(file, languages), []).append(file)
     return {side: {"file": paths[0] if len(paths) == 1 else paths} for side, paths in sorted(by_side.items())[::-1]}
 
 
-def _side_of(file: str, source: Source, languages: Languages) -> str:
+def _side_of(file: str, languages: Languages) -> str:
     path = Path(file)
-    lines = [*islice(read_lines(path), _LINES_EXAMINED)]
     suffix = suffix_inside(path)[1:]
     code = language_in(suffix) if suffix else None
     for side, language in zip(SIDES, languages, strict=True):
         if suffix == language or (code and primary(code) == primary(language)):
             return side
-    rows = [row[1:] for row in islice(read_rows(source, languages), _ROWS_EXAMINED)]
-    shares = known_shares(lines, [*zip(*rows, strict=True)])
-    (lower, _), (higher, side) = sorted(zip(shares, SIDES, strict=True))
-    if higher < FEWEST_KNOWN or higher < _FACTOR * lower:
-        first, second = languages
-        raise InputError(
-            f"--mono {file}: is it {first} or {second}? Neither its name nor its words say so ({shares[0]:.0%} of them "
-            f"are in the {first} pairs, {shares[1]:.0%} in the {second} ones); end its name in .{first} or .{second}"
-        )
-    return side
+    first, second = languages
+    raise InputError(f"--mono {file}: is it {first} or {second}? End its name in .{first} or .{second}")
 
 
 def describe_texts(texts: Mapping[str, Any], languages: Languages) -> Iterator[str]:
@@ -67,7 +47,3 @@ def describe_texts(texts: Mapping[str, Any], languages: Languages) -> Iterator[s
         "note: this makes a short run worse, because fewer updates are left for each direction; use it where all "
         "updates can be made, and compare (docs/few_pairs.md, step 5)"
     )
-    if "target" not in texts:
-        yield (
-            f"note: text in {languages[1]} helps more than text in {languages[0]}, because translations become like it"
-        )

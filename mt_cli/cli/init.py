@@ -38,7 +38,7 @@ def init(
         list[str] | None, _found("FILE", "Pairs for the scores at the end, given in the same way.", "by its name")
     ] = None,
     mono: Annotated[
-        list[str] | None, _found("FILE", "Text in one of the languages; once for each file.", "none")
+        list[str] | None, _found("FILE", "Text in one language, which ends its name; once for each file.", "none")
     ] = None,
     columns: Annotated[
         tuple[str, str] | None,

@@ -182,8 +182,7 @@ class CorpusConfig(Section):
         tags = [(source.tag or "", tag_of((source.languages or self.languages)[1])) for source in self.train]
         if not all(tag.endswith(of_target) for tag, of_target in tags):
             yield "monolingual: it tags each direction by itself; remove `tag`"
-        own = [side for side, text in self.monolingual.texts.items() if text.translate_with is None]
-        if own and self.languages[::-1] not in self.languages_of("train"):
+        if self.monolingual.sides_of_rounds and self.languages[::-1] not in self.languages_of("train"):
             yield "monolingual: train lacks the reverse direction, which it adds to corpora without a tag; remove `tag`"
 
     @property

@@ -157,6 +157,11 @@ class MonolingualConfig(Section):
         """Texts by side, the target first."""
         return {side: text for side in ("target", "source") if (text := getattr(self, side)) is not None}
 
+    @property
+    def sides_of_rounds(self) -> list[str]:
+        """Sides of the texts that the model in training translates."""
+        return [side for side, text in self.texts.items() if text.translate_with is None]
+
 
 class HeldOut(Section):
     """A seeded share of `train`, held out by the text of each pair; pairs with a held-out sentence are dropped.

@@ -202,15 +202,11 @@ def corpus_pairs(data: Data, config: Config, group: Group, synthetic: SyntheticP
         return StreamedPairs(corpus, data.tokenizers, evaluation_hashes(data.corpora), training.seed, group)
     pairs, times, seed = data.encoded["train"], times_per_epoch(data, config), training.seed
     if synthetic is not None:
-        parts = [synthetic.pairs[side] for side in data.monolingual]
-        num_real = pairs_per_epoch(data, config)
-        shares = synthetic_shares(num_real, {side: len(pairs) for side, pairs in synthetic.pairs.items()})
+        num_real, sizes = pairs_per_epoch(data, config), {side: len(part) for side, part in synthetic.pairs.items()}
+        shares = synthetic_shares(num_real, sizes)
         times = [(1 - sum(shares.values())) * repeats for repeats in times]
-        times += [
-            num_real * shares.get(side, 0) / max(1, len(part))
-            for side, part in zip(data.monolingual, parts, strict=True)
-        ]
-        pairs, seed = EncodedPairs.joined([pairs, *parts]), seed + (synthetic.number << 32)
+        times += [num_real * shares[side] / max(1, size) for side, size in sizes.items()]
+        pairs, seed = EncodedPairs.joined([pairs, *synthetic.pairs.values()]), seed + (synthetic.number << 32)
     return MixedPairs(pairs, times, training.tokens_per_batch, seed)
 
 

@@ -154,13 +154,11 @@ def notes_on_monolingual(data: Data, config: Config) -> Iterator[str]:
         into, language = config.corpus.synthetic_directions[side]
         some = lines.sample(_LINES_EXAMINED)
         own, other = known_shares(some, [texts[language], texts[into]])
-        if other > own:
+        if own < max(other, FEWEST_KNOWN):
             yield (
-                f"{lines.name} has more words of {into} ({other:.0%} of its words are in the first pairs of train) "
-                f"than of {language} ({own:.0%}); is corpus.monolingual.{side} its side?"
+                f"{lines.name} (corpus.monolingual.{side}): only {own:.0%} of its words are in the {language} of train "
+                f"({other:.0%} in the {into}); is it in {language}?"
             )
-        elif own < FEWEST_KNOWN:
-            yield f"{lines.name}: only {own:.0%} of its words are in train; is it in {language}?"
         num_known = len({*some} & {*texts[language]})
         if 2 * num_known > len(some):
             yield f"{lines.name}: {num_known / len(some):.0%} of its lines are in train, and teach nothing new"

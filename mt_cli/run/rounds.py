@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from mt_cli.checkpoint.checkpoint import Checkpoint
 from mt_cli.checkpoint.state import Round, RunState
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sections import DecodingConfig
+from mt_cli.config.sources import MonolingualConfig
 from mt_cli.config.tags import tag_of
 from mt_cli.corpus.monolingual import Lines
 from mt_cli.corpus.rows import Pair
@@ -36,7 +37,7 @@ from mt_cli.errors import InputError, RunError, RunInterruptedError
 from mt_cli.evaluation.results import Part
 from mt_cli.evaluation.scores import scorer_of
 from mt_cli.model.transformer import Transformer
-from mt_cli.run.synthetic import Translate, in_blocks_by_length, is_copy, judged, open_part, short_enough, write_part
+from mt_cli.run.synthetic import Translate, in_blocks_by_length, judged, open_part, short_enough, write_part
 from mt_cli.run.validation import Validator, translated
 from mt_cli.runtime.console import Progress, say
 from mt_cli.runtime.files import check_free_disk, format_bytes, remove, writing
@@ -46,8 +47,6 @@ from mt_cli.translation.translator import Translator
 if TYPE_CHECKING:
     from mt_cli.run.setup import Run
 
-_SEARCH: dict[str, Any] = {"sample": True}
-"""Options of the search in rounds that differ from greedy search."""
 _MOST_ACTIVE = 3
 """Newest rounds whose pairs are used, unless they would have a line twice."""
 _LINES_OF_ROUND_TRIP, _LEAST_ROUND_TRIP = 100, 25.0
@@ -56,8 +55,6 @@ the translations of a poorer model teach little (Spanish to Aymara: 15.5 before 
 _LINES_PER_FILE = 10_000
 """Lines of a text that another model translates, in a file; after an interruption, one file is made again."""
 _BYTES_PER_CHARACTER = 4
-_USUAL_COPIES = 0.05
-"""Share of real pairs that look like copies from which such translations are kept."""
 _LINES_EXAMINED = 1_000
 
 
@@ -72,8 +69,7 @@ class Rounds:
     @property
     def _own(self) -> dict[str, int]:
         """Number of lines of each text that the model in training translates, by side."""
-        texts = self._config.monolingual.texts if self._config.monolingual else {}
-        return {side: len(lines) for side, lines in self._lines.items() if texts[side].translate_with is None}
+        return {side: len(self._lines[side]) for side in self._texts.sides_of_rounds}
 
     @property
     def share_of_time(self) -> float:
@@ -83,6 +79,11 @@ class Rounds:
     @property
     def _config(self) -> CorpusConfig:
         return self.run.config.corpus
+
+    @property
+    def _texts(self) -> MonolingualConfig:
+        assert self._config.monolingual is not None
+        return self._config.monolingual
 
     @property
     def _lines(self) -> Mapping[str, Lines]:
@@ -102,15 +103,6 @@ class Rounds:
         pairs_per_step = self._num_real / self.steps_per_epoch
         length = statistics.target.tokens_per_sentence / tokens_per_line
         return SHARE_OF_ROUNDS / COST_OF_SAMPLING * pairs_per_step * length
-
-    @cached_property
-    def _drops_copies(self) -> bool:
-        """True if real pairs seldom look like copies, as those of two varieties of a language do."""
-        if not self.run.config.corpus.filters.identical:
-            return False
-        _, *sides = next(self.run.data.corpora["train"].untagged_blocks())
-        pairs = list(islice(zip(*sides, strict=True), _LINES_EXAMINED))
-        return sum(is_copy(*pair) for pair in pairs) < _USUAL_COPIES * len(pairs)
 
     def pace(self, num_steps: int | None) -> Pace:
         """Pace of the rounds in a run of so many updates; None if the number is not known."""
@@ -143,7 +135,7 @@ class Rounds:
         config, before, pace = self.run.config, state.round, self.pace(num_steps)
         number, num_lines, parts = before.number + 1, {**before.num_lines}, []
         seed = (config.training.seed * 1_000_003 + number) % 2**31
-        sampling = config.greedy_decoding.model_copy(update=_SEARCH | {"seed": seed})
+        sampling = config.greedy_decoding.model_copy(update={"sample": True, "seed": seed})
         for side, size in pace.num_lines.items():
             start, lines = num_lines.get(side, 0), self._lines[side]
             order = np.random.default_rng([config.training.seed, len(side)]).permutation(len(lines))
@@ -153,8 +145,9 @@ class Rounds:
             translate = self._function(model, sampling, into)
             chrf = self._round_trip_chrf(texts, translate, self._function(model, config.greedy_decoding, language))
             if chrf < _LEAST_ROUND_TRIP:
-                step, name = f"step {state.position.step:>6,}", self._lines[side].name
-                self.run.group.on_main(partial(say, f"{step}  {_too_poor(name, chrf)}"))
+                why = f"no round: lines of {lines.name}, translated and translated back, have chrF {chrf:.1f}"
+                limit = f"{_LEAST_ROUND_TRIP:g} or more are needed"
+                self.run.group.on_main(partial(say, f"step {state.position.step:>6,}  {why}; {limit}"))
                 return before, []
             part = self._translated(side, number, state.position.step, texts, translate, is_stopped)
             parts.append(part.model_copy(update={"round_trip_chrf": round(chrf, 2)}))
@@ -202,7 +195,7 @@ class Rounds:
 
         def finish() -> Part:
             languages = self._config.synthetic_directions[side]
-            kept, dropped = judged(pairs, run.config, languages, self._drops_copies)
+            kept, dropped = judged(pairs, run.config, languages)
             dropped += Counter({"max_tokens": len(lines) - len(usable)})
             part = Part(number=number, step=step, name=name, languages=languages, num_lines=len(lines), dropped=dropped)
             return write_part(self._path(side, number), kept, part, run.data, run.config)
@@ -246,29 +239,32 @@ class Rounds:
         Raises InputError if a model cannot be loaded or does not translate into the language, and MtError if the disk
         is full.
         """
-        group, device = self.run.group, str(self.run.device)
-        group.on_main(self._make_folder)
-        texts = self._config.monolingual.texts if self._config.monolingual else {}
-        for side, path in ((side, text.translate_with) for side, text in texts.items() if text.translate_with):
-            files = self._given_paths(side)
-            missing = group.from_main(partial(_missing, files))
-            if not missing:
-                continue
-            lines, (into, _) = self._lines[side], self._config.synthetic_directions[side]
-            try:
-                engine = "ctranslate2" if (Path(path) / "model.bin").is_file() else "mt"
-                num_threads = self.run.config.training.num_threads
-                translator = Translator.load(path, device, num_threads=num_threads, group=group, engine=engine)
-                tag = translator.target_tag(into)
-            except InputError as error:
-                raise InputError(f"corpus.monolingual.{side}.translate_with: {error}") from None
-            say(f"{path} translates {len(lines):,} lines of {lines.name} into {into}, once")
-            for number, file in enumerate(files, start=1):
-                if file in missing:
-                    texts_of_file = lines.take(range((number - 1) * _LINES_PER_FILE, number * _LINES_PER_FILE))
-                    translate = partial(translator.translate, tag=tag)
-                    part = self._translated(side, number, 0, texts_of_file, translate)
-                    group.on_main(partial(say, f"  {part.describe()}"))
+        self.run.group.on_main(self._make_folder)
+        for side, text in self._texts.texts.items():
+            if text.translate_with is not None:
+                self._translate_once(side, text.translate_with)
+
+    def _translate_once(self, side: str, path: str) -> None:
+        group, lines, files = self.run.group, self._lines[side], self._given_paths(side)
+        missing = group.from_main(lambda: [file for file in files if not file.exists()])
+        if not missing:
+            return
+        into, _ = self._config.synthetic_directions[side]
+        engine = "ctranslate2" if (Path(path) / "model.bin").is_file() else "mt"
+        num_threads = self.run.config.training.num_threads
+        try:
+            translator = Translator.load(
+                path, str(self.run.device), num_threads=num_threads, group=group, engine=engine
+            )
+            tag = translator.target_tag(into)
+        except InputError as error:
+            raise InputError(f"corpus.monolingual.{side}.translate_with: {error}") from None
+        say(f"{path} translates {len(lines):,} lines of {lines.name} into {into}, once")
+        for number, file in enumerate(files):
+            if file in missing:
+                texts = lines.take(range(number * _LINES_PER_FILE, (number + 1) * _LINES_PER_FILE))
+                part = self._translated(side, number + 1, 0, texts, partial(translator.translate, tag=tag))
+                group.on_main(partial(say, f"  {part.describe()}"))
 
     def _num_bytes(self) -> float:
         """Estimated size on disk of all files of pairs at a time."""
@@ -297,13 +293,3 @@ class Rounds:
                 f"lines, it translates the next ones, for {SHARE_OF_ROUNDS:.0%} of the time or less; the pairs take up "
                 f"to {format_bytes(self._num_bytes())} on disk"
             )
-
-
-def _too_poor(name: str, chrf: float) -> str:
-    """Why a text is not translated yet."""
-    limit = f"{_LEAST_ROUND_TRIP:g} or more are needed"
-    return f"no round: lines of {name}, translated and translated back, have chrF {chrf:.1f}; {limit}"
-
-
-def _missing(paths: Sequence[Path]) -> list[Path]:
-    return [path for path in paths if not path.exists()]

@@ -34,7 +34,7 @@ from mt_cli.runtime.console import Progress, say, truncate
 from mt_cli.runtime.files import read_regular, reading, write_bytes
 
 Scores = NDArray[np.float32]
-_NUM_EXAMPLES, _LONGEST_EXAMPLE = 5, 100
+_LONGEST_SHOWN = 2_000
 _HEADER_BYTES = 1_000
 _LENGTH_POWER, _ADDED_TOKENS = 3, 3  # Tokens are added for [EOS], and since the ratio of short sentences varies more.
 
@@ -61,7 +61,8 @@ def select_pairs(setup: Setup, state: RunState) -> None:
     num_kept = [int(part.sum()) for part in parts]
     digest = hashlib.sha256(content.getvalue()).hexdigest()
     state.selected = SelectedPairs(position.epoch, position.pool + (position.num_batches > 0), digest, num_kept)
-    run.group.on_main(lambda: say("\n".join(_described(scores, sum(num_kept), run.data, run.config))))
+    shown = f"trains on {sum(num_kept):,} of {len(scores):,} pairs from here on"
+    run.group.on_main(lambda: say(f"filters.keep_likely: {shown}; see `mt data show --least-likely 20`"))
 
 
 def follow_selection(setup: Setup, state: RunState, pairs: TrainingPairs) -> None:
@@ -148,13 +149,7 @@ def _shares_kept(config: Config) -> list[float | None]:
     return [config.corpus.filters_of(source).keep_likely for source in config.corpus.train]
 
 
-def _described(scores: Scores, num_kept: int, data: Data, config: Config) -> Iterator[str]:
-    """Number of selected pairs and examples, as lines for people."""
-    yield f"filters.keep_likely: trains on {num_kept:,} of {len(scores):,} pairs from here on; the least likely:"
-    yield from least_likely(scores, data, config, _NUM_EXAMPLES, _LONGEST_EXAMPLE)
-
-
-def least_likely(scores: Scores, data: Data, config: Config, number: int, num_columns: int = 2_000) -> Iterator[str]:
+def least_likely(scores: Scores, data: Data, config: Config, number: int) -> Iterator[str]:
     """Lines that show the least likely pairs of each text with their places and scores, the worst first."""
     corpus = data.corpora["train"]
     shown = np.zeros(len(scores), bool)
@@ -172,4 +167,4 @@ def least_likely(scores: Scores, data: Data, config: Config, number: int, num_co
         part, (line, *sides) = shown_rows[place]
         yield f"{part.name}, {places[part.name, line]}: {scores[chosen[place]]:.2f}"
         for label, text in zip(SIDES, sides, strict=True):
-            yield f"  {label}  {truncate(text, num_columns)}"
+            yield f"  {label}  {truncate(text, _LONGEST_SHOWN)}"

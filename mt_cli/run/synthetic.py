@@ -34,10 +34,8 @@ Translate = Callable[[Sequence[str]], list[str]]
 """Function that translates some lines, one for one."""
 
 
-def judged(
-    pairs: Sequence[Pair], config: Config, languages: tuple[str, str], drops_copies: bool
-) -> tuple[list[Pair], Counter[str]]:
-    """Filter synthetic pairs as pairs of `train`; also drop loops and, with `drops_copies`, copies.
+def judged(pairs: Sequence[Pair], config: Config, languages: tuple[str, str]) -> tuple[list[Pair], Counter[str]]:
+    """Filter synthetic pairs as pairs of `train`; also drop loops and, with `filters.identical`, near copies.
 
     Return the kept pairs, and the number of dropped ones by reason.
     """
@@ -52,7 +50,7 @@ def judged(
             dropped["empty" if status.startswith("blank") else status] += 1
         elif repeats_itself(target, source):
             dropped["repeats_itself"] += 1
-        elif drops_copies and is_copy(source, target):
+        elif config.corpus.filters.identical and is_copy(source, target):
             dropped["copy"] += 1
         else:
             kept.append((source, target))

@@ -9,28 +9,6 @@ import pytest
 
 from mt_cli.__main__ import others_compute
 
-SLOW_TO_IMPORT = {
-    *("torch", "datasets", "transformers", "numpy", "pyarrow", "matplotlib", "tqdm", "yaml"),
-    *("huggingface_hub", "sacrebleu", "multiprocessing"),
-}
-PROGRAM = f"""
-import sys
-before = set(sys.modules)
-sys.argv = ["mt", "translate", "--help"]
-from mt_cli.__main__ import main
-try:
-    main()
-except SystemExit as end:
-    assert not end.code, end.code
-print(*{SLOW_TO_IMPORT} & (set(sys.modules) - before), file=sys.stderr)
-"""
-
-
-def test_help_imports_nothing_that_is_slow(run):
-    done = run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
-    assert done.returncode == 0 and " Usage: mt " in done.stdout, done.stderr
-    assert not done.stderr.strip()
-
 
 @pytest.mark.parametrize(
     ("load", "expected"), [("0.5 0.4 0.3 1/234 99", False), ("0.0 0.0 0.0 3/234 99", True), ("", False), (None, False)]

@@ -186,16 +186,6 @@ def test_a_revision_and_a_run_keep_their_commit(hub, mt_from_hub, config, tmp_pa
 
 
 @pytest.mark.slow
-def test_chosen_files_of_a_dataset_are_read(hub, read):
-    names = ["a/one.jsonl", "a/b c/t #1?.jsonl", "ü/ñ %41.jsonl"]
-    files = {name: json_lines(PAIRS[index::4], ["en", "de"]) for index, name in enumerate(names)}
-    hub.dataset("org/lines", files | {"other.csv": b"a,b\n1,2\n", "empty.jsonl": b""})
-    for pattern, expected in (("a/*.jsonl", [0, "10"]), ("**/*.jsonl", [0, "30"])):
-        assert read({"lines": {"data_files": pattern}})["lines"] == expected
-    assert read({"lines": {"data_files": "b/*.jsonl"}})["lines"][0] == 2
-
-
-@pytest.mark.slow
 def test_a_token_gives_access_and_is_shown_nowhere(hub, books, read, tmp_path):
     secret = "SECRETx"
     for proxy in (f"http://me:{secret}#x@127.0.0.1:9", f"http://me:{secret}@127.0.0.1:9"):

@@ -12,7 +12,6 @@ from run_content import assert_same_run, metrics_of, report_of, rows_of, write_l
 
 from mt_cli.advice.one_language import texts_by_side
 from mt_cli.config.loading import load_config, parse_config
-from mt_cli.config.sources import FilesSource
 from mt_cli.data.encode import EncodedPairs
 from mt_cli.data.prepare import synthetic_shares
 from mt_cli.errors import InputError
@@ -205,23 +204,12 @@ def test_data_check_notes_text_that_teaches_nothing(train, mt, corpus, tmp_path,
     assert status == 0 and note in out + err, out + err
 
 
-def test_init_finds_the_side_of_a_text(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    texts = {
-        "train.en": "one two three",
-        "train.it": "uno due tre",
-        "mono.it": "?",
-        "a.txt": "three one",
-        "b": "tre uno",
-    }
-    for name, text in (texts | {"c": "four", "d": "one due"}).items():
-        write_lines(tmp_path / name, [text])
-    source = FilesSource(files=("train.en", "train.it"))
-    found = texts_by_side(["mono.it", "a.txt", "b"], source, ("en", "it"))
-    assert found == {"target": {"file": ["mono.it", "b"]}, "source": {"file": "a.txt"}}
-    for unclear in "cd":
+def test_init_finds_the_side_of_a_text_by_its_name():
+    found = texts_by_side(["mono.ita", "a/news.en.gz", "b.it"], ("en", "it"))
+    assert found == {"target": {"file": ["mono.ita", "b.it"]}, "source": {"file": "a/news.en.gz"}}
+    for unclear in ("mono.fr", "mono"):
         with pytest.raises(InputError, match=f"--mono {unclear}: is it en or it?"):
-            texts_by_side([unclear], source, ("en", "it"))
+            texts_by_side([unclear], ("en", "it"))
 
 
 def test_a_user_hears_of_one_direction(begin, mt):

@@ -136,15 +136,6 @@ def test_a_comparison_is_in_the_direction_of_the_test(mt_in, two_directions):
     assert status == 2 and "the languages must agree" in err
 
 
-def test_a_run_compared_with_itself_differs_in_nothing(mt_in):
-    compare = ("evaluate", "--run", "runs/two", "--against", "runs/two", "--split", "valid", "--json")
-    found = json.loads(mt_in(*compare)[1])
-    assert all(found["against"][name]["score"] == found[name]["score"] for name in ("bleu", "chrf", "ter", "cer"))
-    directions = found["against"]["directions"]
-    assert len(directions) == 2
-    assert all(score["p_value"] == 1.0 for scores in directions.values() for score in scores.values())
-
-
 def test_the_printed_commands_give_the_printed_score(lineage, two_directions, mt_in):
     from mt_cli import Translator
 

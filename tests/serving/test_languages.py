@@ -4,7 +4,7 @@ import io
 import zipfile
 
 import pytest
-from fake_model import KnownSentences, known_models
+from fake_model import KnownSentences
 from serving_server import archive_of, file_form, form, running
 
 from mt_cli.config.tags import Tagging
@@ -115,8 +115,3 @@ def test_near_languages_are_taken_for_the_served_one():
 def test_a_table_keeps_its_columns_when_its_language_is_detected(server):
     body, headers = file_form("a.csv", f"id,text\n1,{ENGLISH.replace(',', '')}\n".encode(), source="auto", target="it")
     assert server.ask("/translate_file", body, headers)[2]["columns"] == ["id", "text"]
-
-
-def test_a_server_of_many_models_lists_each_direction_once():
-    directions = known_models().directions
-    assert len(directions) == len(set(directions))

@@ -9,6 +9,7 @@ import pytest
 HEAVY = (
     *("torch", "numpy", "pyarrow", "pydantic", "yaml", "tokenizers", "regex", "tqdm", "sentencepiece", "xxhash"),
     *("datasets", "transformers", "matplotlib", "tensorboard", "sacrebleu", "langcodes", "jinja2"),
+    "huggingface_hub",
 )
 """Modules that take milliseconds to import; PyTorch takes seconds."""
 SENTENCE = {"torch", "numpy", "pydantic", "yaml", "tokenizers", "regex", "tqdm"}

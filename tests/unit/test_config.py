@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from mt_cli.config.loading import config_of_text, flat, load_config, parse_config, parse_yaml
 from mt_cli.config.presets import PRESETS
 from mt_cli.config.reference import schema
-from mt_cli.config.sections import RUN_NAME, Config, may_change
+from mt_cli.config.sections import RUN_NAME, Config
 from mt_cli.config.writing import on_one_line
 from mt_cli.errors import ConfigError
 
@@ -68,15 +68,6 @@ def test_any_name_is_read_back_as_it_was_written(name, path):
     assert flow.count("\n") == len(tree) and config_of_text(flow, "h.yaml") == config
 
 
-def test_set_overrides_yaml_and_yaml_overrides_defaults(tmp_path):
-    path = tmp_path / "c.yaml"
-    path.write_text(yaml.safe_dump(with_values(model__num_heads=2)), encoding="utf-8")
-    assert load_config(path).model.num_heads == 2
-    assert load_config(path, ["model.num_heads=8", "training.learning_rate=1e-3"]).model.num_heads == 8
-    assert load_config(path, ["training.learning_rate=1e-4"]).training.learning_rate == 1e-4
-    assert load_config(path, ["corpus.train={builtin: phrasebook-en-it}"]).corpus.train[0].builtin == "phrasebook-en-it"
-
-
 STREAM = {"corpus__train": {"dataset": "d", "streaming": True}, "corpus__valid": {"file": "v"}}
 
 
@@ -96,11 +87,6 @@ def test_all_problems_are_listed_at_once_each_with_its_key(changes, keys):
     text = message_for(with_values(**changes))
     assert text.startswith(f"f.yaml: {len(keys.split())} problems:\n")
     assert sorted(re.findall(r"^  (\S+): ", text, flags=re.MULTILINE)) == sorted(keys.split())
-
-
-def test_an_unknown_key_names_its_neighbour():
-    assert "`num_heads`" in message_for(with_values(model__num_head=3))
-    assert "`training`" in message_for(with_values(traning={}))
 
 
 @pytest.mark.parametrize(
@@ -167,13 +153,6 @@ def test_no_option_takes_a_number_that_fp32_cannot_hold(value):
         with pytest.raises(ConfigError, match=str(key) if isinstance(parent, dict) else None):
             parse_config(tree, "f.yaml")
         parent[key] = kept
-
-
-def test_options_that_may_change_on_resume_are_marked():
-    lasting = ["seed", "batch_tokens", "optimizer", "learning_rate", "schedule", "precision", "ema_decay", "r_drop"]
-    assert not any(map(may_change, [f"training.{name}" for name in lasting]))
-    assert may_change("decoding.beam_size") and may_change("training.max_steps") and may_change("training.device")
-    assert not any(map(may_change, ["name", "corpus.train[0].weight", "training", "training.adam_betas[0]", "other.x"]))
 
 
 COMPLETE = parse_config(

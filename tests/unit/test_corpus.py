@@ -38,14 +38,6 @@ def some_pairs(first, last):
     return [(f"source {number}", f"target {number}") for number in range(first, last)]
 
 
-def test_a_pair_with_a_blank_side_is_counted_nothing_shifts(tmp_path):
-    pairs = [("one", "uno"), (" ", "due"), ("three", ""), ("", "\u2003"), ("four", "quattro")]
-    train = corpora_of(tmp_path, train=table(tmp_path / "a.tsv", pairs))["train"]
-    assert train.pairs == [("one", "uno"), ("four", "quattro")]
-    assert train.counts() == {"kept": 2, "blank_source": 1, "blank_target": 1, "blank_pair": 1}
-    assert [number for number, _, _ in train.rows()] == [1, 5]
-
-
 def test_the_held_out_share_depends_on_the_seed_alone(tmp_path):
     train = table(tmp_path / "a.tsv", some_pairs(0, 500))
 

@@ -156,12 +156,6 @@ def test_a_translation_begins_with_its_prefix(changes):
         assert ids_of(model, [source], [prefix], **changes) == [best.ids]
 
 
-def test_a_prefix_of_what_is_found_anyway_changes_nothing():
-    model, sources = tiny(seed=5, spread=0.7), sources_of(10)
-    free = ids_of(model, sources, beam_size=1)
-    assert ids_of(model, sources, [ids[:2] for ids in free], beam_size=1) == free
-
-
 @pytest.mark.parametrize("changes", SEARCHES)
 def test_lengths_stay_between_minimum_and_maximum(changes):
     model, sources = tiny(seed=6, spread=0.3), sources_of(10)

@@ -1,21 +1,21 @@
+import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tiny_models import some_pairs, tiny_model
 
+from mt_cli.config.training import TrainingConfig
+from mt_cli.data.batch import collate
+from mt_cli.data.encode import EncodedPairs
 from mt_cli.errors import InputError
 from mt_cli.evaluation.error_rates import ErrorRate
 from mt_cli.evaluation.scores import BLEU_TOKENIZERS, Scorer
+from mt_cli.evaluation.token_loss import pair_losses, score_tokens
+from mt_cli.model.loss import Objective
 
 
 def test_token_scores_are_those_of_one_large_batch():
-    import torch
-    from tiny_models import some_pairs, tiny_model
-
-    from mt_cli.config.training import TrainingConfig
-    from mt_cli.data.batch import collate
-    from mt_cli.evaluation.token_loss import score_tokens
-    from mt_cli.model.loss import Objective
-
     pairs, model = some_pairs(30), tiny_model().eval()
     scores, batch = score_tokens(Objective(model, TrainingConfig()), pairs, batch_tokens=20), collate(pairs, range(30))
     source, target = batch.source, batch.target
@@ -30,12 +30,6 @@ def test_token_scores_are_those_of_one_large_batch():
 
 
 def test_losses_of_pairs_add_up_to_the_loss_of_all_tokens():
-    from tiny_models import some_pairs, tiny_model
-
-    from mt_cli.config.training import TrainingConfig
-    from mt_cli.evaluation.token_loss import pair_losses, score_tokens
-    from mt_cli.model.loss import Objective
-
     pairs, model, done = some_pairs(30), tiny_model().eval(), []
     losses, lengths = pair_losses(model, pairs, 20, done.append), pairs.lengths()[1] + 1
     expected = score_tokens(Objective(model, TrainingConfig()), pairs, batch_tokens=20).loss
@@ -44,12 +38,6 @@ def test_losses_of_pairs_add_up_to_the_loss_of_all_tokens():
 
 
 def test_targets_can_be_scored_with_the_sources_of_others():
-    import numpy as np
-    from tiny_models import some_pairs, tiny_model
-
-    from mt_cli.data.encode import EncodedPairs
-    from mt_cli.evaluation.token_loss import pair_losses
-
     pairs, model, others = some_pairs(30), tiny_model().eval(), np.roll(np.arange(30), 7)
     exchanged = EncodedPairs.from_ids([pairs[other][0] for other in others], [target for _, target in pairs])
     expected = pair_losses(model, exchanged, 20, int)
@@ -57,13 +45,6 @@ def test_targets_can_be_scored_with_the_sources_of_others():
 
 
 def test_scores_of_some_pairs_read_only_these(monkeypatch):
-    from tiny_models import some_pairs, tiny_model
-
-    from mt_cli.config.training import TrainingConfig
-    from mt_cli.data.encode import EncodedPairs
-    from mt_cli.evaluation.token_loss import score_tokens
-    from mt_cli.model.loss import Objective
-
     pairs, read, lengths = some_pairs(30), [], EncodedPairs.lengths
     monkeypatch.setattr(EncodedPairs, "lengths", lambda self, rows: read.extend(rows) or lengths(self, rows))
     score_tokens(Objective(tiny_model(), TrainingConfig()), pairs, 20, indices=[7, 3])

@@ -165,24 +165,6 @@ def test_cached_decoding_equals_full_forward(options):
     assert torch.allclose(torch.stack(steps, dim=1), full, atol=1e-4)
 
 
-@pytest.mark.parametrize("options", [{}, ROTARY])
-def test_beams_share_their_sentence_and_continue_their_parents(options):
-    model = tiny(**options)
-    src_ids = some_ids()[0]
-    tgt_ids = torch.randint(4, 13, (6, 5))  # Three rows for each of two sentences.
-    with torch.no_grad():
-        full = model(src_ids.repeat_interleave(3, dim=0), tgt_ids)
-        cache = model.start(src_ids, num_beams=3)
-        steps = [model.next(tgt_ids[:, position], cache) for position in range(5)]
-        assert torch.allclose(torch.stack(steps, dim=1), full, atol=1e-5)
-        rows, sentences = torch.tensor([4, 4, 5]), torch.tensor([1])
-        cache.select(torch.tensor([[0, 1, 2], [1, 1, 2]]), sentences)
-        following = model.next(torch.tensor([6, 7, 8]), cache)
-        prefix = torch.cat([tgt_ids[rows], torch.tensor([[6], [7], [8]])], dim=1)
-        expected = model(src_ids[1:].expand(3, -1), prefix)[:, -1]
-    assert torch.allclose(following, expected, atol=1e-5)
-
-
 def test_positions_are_the_sines_of_the_paper():
     table = sinusoids(50, 16)
     for position, dimension in [(0, 0), (1, 0), (7, 3), (49, 10), (49, 15)]:

@@ -3,7 +3,7 @@ import torch
 
 from mt_cli.model import attention, kernels
 from mt_cli.model.attention import attend, attention_maps, bias_of
-from mt_cli.model.kernels import add_dropped, drop, take_rows
+from mt_cli.model.kernels import add_dropped, drop
 from mt_cli.model.transformer import causal_mask
 
 
@@ -77,11 +77,3 @@ def test_residual_dropout_is_a_sum_with_dropout():
         results.append(values_and_gradients(function, x, y))
     for one, other in zip(*results, strict=True):
         assert torch.allclose(one, other, atol=1e-6)
-
-
-def test_taking_rows_is_indexing_with_its_gradient():
-    x = torch.randn(6, 3)
-    rows, slots = torch.tensor([2, 0, 5, 1, 4, 3]), torch.tensor([1, 3, 0, 5, 4, 2])
-    ours = values_and_gradients(lambda x: take_rows(x, rows, slots), x)
-    theirs = values_and_gradients(lambda x: x[rows], x)
-    assert all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))

@@ -1,12 +1,9 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from tiny_models import some_pairs, tiny_model
 
-from mt_cli.config.training import TrainingConfig
-from mt_cli.data.batch import collate
 from mt_cli.model import loss as module
-from mt_cli.model.loss import Loss, Objective
+from mt_cli.model.loss import Loss
 
 
 def some_inputs(num_tokens):
@@ -96,20 +93,6 @@ def test_the_loss_scale_keeps_gradients_that_fp16_cannot_hold():
     sums = Loss().sums_in_blocks(*leaves, None, targets, 1, scale)
     for one, other in zip(torch.autograd.grad(scale * sums.objective, leaves), expected, strict=True):
         assert torch.allclose(one.float(), scale * other, rtol=1e-2) and one.any()
-
-
-def test_the_objective_is_the_definition_and_batches_add_up():
-    pairs, model = some_pairs(3), tiny_model()
-    objective = Objective(model, TrainingConfig(label_smoothing=0.1))
-    batch = collate(pairs, [0, 1, 2])
-    with torch.no_grad():
-        together = objective(batch)
-        first, second, third = (objective(collate(pairs, [index])) for index in range(3))
-        real = slice(batch.num_target_tokens)
-        hidden, weight = model.hidden_states(batch)[real], model.projection.weight
-        defined = Loss(0.1).sums(hidden[None], weight, None, batch.tgt_output_ids[real])
-    assert_same(together, first + second + third)
-    assert_same(together, defined)
 
 
 def test_the_divergence_of_r_drop_agrees_with_torch():

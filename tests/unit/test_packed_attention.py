@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from mt_cli.data.packing import packed_layout, shaped_layout
+from mt_cli.data.packing import shaped_layout
 from mt_cli.model import kernel_trial, row_attention
 from mt_cli.model.kernel_trial import LARGEST_ERROR, error_of
 from mt_cli.model.packed_attention import (
@@ -96,15 +96,6 @@ def test_packed_attention_has_the_values_and_gradients_of_its_definition():
     environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     result = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
-
-
-def test_the_sequence_of_each_row_is_that_of_its_starts():
-    lengths = np.array([3, 1, 8])
-    for layout in (packed_layout(lengths), shaped_layout(lengths, 40, 9, 16)):
-        for laid_out in (layout, layout.twice()):
-            rows = torch.arange(len(laid_out.positions))
-            sequences = torch.searchsorted(laid_out.starts[1:].contiguous(), rows, right=True)
-            assert torch.equal(laid_out.sequences.long(), sequences) and laid_out.sequences.dtype == torch.int32
 
 
 def interpreted_range(start, end, step):

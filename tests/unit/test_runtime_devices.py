@@ -19,7 +19,6 @@ from mt_cli.runtime.devices import (
     seed_device,
     seed_everything,
 )
-from mt_cli.runtime.group import copy_all
 
 CPU = torch.device("cpu")
 
@@ -79,13 +78,6 @@ def test_memory_is_limited_until_the_end_or_an_error(monkeypatch):
         assert limits == [(pytest.approx(0.4), 1)]
         raise ZeroDivisionError
     assert limits[1:] == [(1.0, 1)]
-
-
-def test_tensors_are_copied_into_others_of_any_dtype():
-    tensors = [torch.arange(6.0).view(2, 3), torch.tensor(7.0)]
-    copies = [torch.zeros(2, 3, dtype=torch.bfloat16, requires_grad=True), torch.zeros(())]
-    copy_all(tensors, copies)
-    assert [copy.tolist() for copy in copies] == [tensor.tolist() for tensor in tensors]
 
 
 @pytest.mark.parametrize("is_fast", [True, False])

@@ -97,12 +97,6 @@ def test_text_cannot_spell_bytes_nor_bytes_a_text(of_words, algorithm):
     assert tokenizer.decode([ids, [*ids[:2], *word], [*word, ids[2]]]) == ["���", "�� words", "words�"]
 
 
-def test_bytes_come_after_the_tags():
-    tokenizer = train_tokenizer(TEXTS, TokenizerConfig(algorithm="bpe", vocab_size=500), ["<2it>", "<2ja>"])
-    assert tokenizer.tokens(range(4, 8)) == ["<2it>", "<2ja>", "<0x00>", "<0x01>"]
-    assert tokenizer.tokens(tokenizer.encode(["<2ja> 字"])[0])[0] == "<2ja>"
-
-
 @pytest.mark.parametrize("algorithm", SUBWORDS)
 def test_a_vocabulary_has_room_for_bytes_or_characters(algorithm):
     with pytest.raises(ConfigError, match=r"tokenizer\.vocab_size: 200 .* 276"):
