@@ -55,7 +55,8 @@ class Learning(BaseModel):
         parts = [f"{METRICS[self.metric]} {self.score:.1f}"]
         if self.expected_of_all:
             parts[0] += ", where mt init expects {:.0f} to {:.0f} after all updates".format(*self.expected_of_all)
-            if self.expected and self.expected != self.expected_of_all:
+            is_part = not self.num_planned or self.num_steps < self.num_planned
+            if self.expected and is_part and self.expected != self.expected_of_all:
                 parts[0] += ", and {:.0f} to {:.0f} after {:,}".format(*self.expected, self.num_steps)
         if self.num_planned:
             share = self.num_steps / self.num_planned
