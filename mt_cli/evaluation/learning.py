@@ -55,11 +55,13 @@ class Learning(BaseModel):
         parts = [f"{METRICS[self.metric]} {self.score:.1f}"]
         if self.expected_of_all:
             parts[0] += ", where mt init expects {:.0f} to {:.0f} after all updates".format(*self.expected_of_all)
-            if self.expected and self.num_steps != self.num_planned:
+            is_part = not self.num_planned or self.num_steps < self.num_planned
+            if self.expected and is_part and self.expected != self.expected_of_all:
                 parts[0] += ", and {:.0f} to {:.0f} after {:,}".format(*self.expected, self.num_steps)
         if self.num_planned:
-            share = min(1.0, self.num_steps / self.num_planned)
-            parts.append(f"{self.num_steps:,} of {self.num_planned:,} updates ({share:.0%}) were made")
+            share = self.num_steps / self.num_planned
+            made = f"{self.num_steps:,} of {self.num_planned:,} updates ({share:.0%})"
+            parts.append(f"{made if share < 1 else f'all {self.num_steps:,} updates'} were made")
         if self.is_little:
             how = "unrelated" if self._gain < _UNRELATED else "hardly related"
             parts.append(

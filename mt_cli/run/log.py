@@ -116,12 +116,12 @@ class TrainingLog:
             "train/learning_rate": report.learning_rate,
             "train/tokens_per_second": round(tokens_per_second, 1),
             "train/grad_norm": float(report.grad_norm),
-            "optimizer/weight_norm": float(weight_norm(self._optimizer)),
-            "speed/steps_per_second": round(len(state.unlogged) / seconds, 3),
-            "speed/padding_share": round(report.padding_share, 4),
+            "train/weight_norm": float(weight_norm(self._optimizer)),
+            "train/steps_per_second": round(len(state.unlogged) / seconds, 3),
+            "train/padding_share": round(report.padding_share, 4),
         }
         if (memory := memory_used(report.cross_entropy.device)) is not None:
-            metrics["speed/memory_mb"] = round(memory / 1e6)
+            metrics["train/memory_mb"] = round(memory / 1e6)
         if len(self._parts) > 1:
             seen = zip(self._parts, state.position.num_pairs, strict=False)
             metrics |= {f"train/num_pairs/{name}": number for name, number in seen}

@@ -112,11 +112,11 @@ def open_part(path: Path) -> EncodedPairs:
 
 def metrics_of_round(parts: Sequence[Part]) -> dict[str, float]:
     """Row of `metrics.jsonl` on a round, with a value for each text that was translated."""
-    metrics: dict[str, float] = {"synthetic/round": parts[0].number}
+    metrics: dict[str, float] = {"train/synthetic/round": parts[0].number}
     for part in parts:
         name = "-".join(part.languages)
-        metrics |= {f"synthetic/num_lines/{name}": part.num_lines, f"synthetic/kept_share/{name}": part.kept_share}
-        metrics |= {} if part.round_trip_chrf is None else {f"synthetic/round_trip_chrf/{name}": part.round_trip_chrf}
+        values = {"num_lines": part.num_lines, "kept_share": part.kept_share, "round_trip_chrf": part.round_trip_chrf}
+        metrics |= {f"train/synthetic/{key}/{name}": value for key, value in values.items() if value is not None}
     return metrics
 
 

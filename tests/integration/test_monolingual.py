@@ -81,7 +81,7 @@ def killed_after_a_round(setup, state, sizes):
 )
 def test_a_run_stopped_in_a_round_equals_an_unstopped_one(train, begin, tmp_path, monkeypatch, changes):
     whole = begin("whole", **changes)
-    assert [row["synthetic/round"] for row in rows_of(whole) if "synthetic/round" in row] == [1, 2, 3]
+    assert [row["train/synthetic/round"] for row in rows_of(whole) if "train/synthetic/round" in row] == [1, 2, 3]
     assert (whole / "pair_scores.npy").exists() == ("corpus.filters.keep_likely" in changes)
     for owner, name, number in ((rounds, "translated", 1), (rounds, "judged", 2), (Rounds, "pairs", 2)):
         with monkeypatch.context() as patch:
@@ -119,11 +119,11 @@ def test_a_line_is_always_the_target_and_all_are_counted(begin, tmp_path):
 def test_rounds_begin_late_and_with_a_model_that_can_translate(train, monkeypatch, tmp_path):
     monkeypatch.setattr(rounds, "FIRST_ROUND", 0.4)
     assert train("late")[0] == 0
-    assert [row["step"] for row in rows_of(tmp_path / "runs/late") if "synthetic/round" in row] == [11, 16]
+    assert [row["step"] for row in rows_of(tmp_path / "runs/late") if "train/synthetic/round" in row] == [11, 16]
     monkeypatch.setattr(rounds, "_LEAST_ROUND_TRIP", 101.0)
     status, _, err = train("poor")
     assert status == 0 and err.count("no round: lines of mono.xx, translated and translated back, have chrF") == 2, err
-    assert not [row for row in rows_of(tmp_path / "runs/poor") if "synthetic/round" in row]
+    assert not [row for row in rows_of(tmp_path / "runs/poor") if "train/synthetic/round" in row]
 
 
 class TwoInOne(Group):
@@ -170,7 +170,7 @@ def test_another_model_translates_a_text_once(begin, train, tmp_path, corpus, mo
     assert status == 0 and f"translates {LINES} lines" in err, err
     files = round_files(tmp_path / "runs/run")
     assert len(files) == 2 * LINES // 100
-    assert "synthetic/round" not in {key for row in rows_of(tmp_path / "runs/run") for key in row}
+    assert "train/synthetic/round" not in {key for row in rows_of(tmp_path / "runs/run") for key in row}
     assert any(row.get("train/num_pairs/mono.xx", 0) > 0 for row in rows_of(tmp_path / "runs/run")), err
     shutil.rmtree(tmp_path / "runs/whole")
     assert train("run", **changes, **{"training.max_steps": 40})[0] == 0

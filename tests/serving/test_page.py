@@ -286,7 +286,7 @@ def test_the_request_for_programs_is_shown_with_its_answer(page, visit):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_picture_of_the_page_is_small(page, visit, tmp_path, scheme):
     """`PICTURES=docs` keeps the pictures for the README."""
-    page.resize(900, 520, scale=2)
+    page.resize(600, 500, scale=2)
     page.emulate(prefers_color_scheme=scheme)
     visit("#en-de", TEXT)
     page.hover("document.querySelector('h1')")
@@ -295,7 +295,7 @@ def test_a_picture_of_the_page_is_small(page, visit, tmp_path, scheme):
     path = Path(os.environ.get("PICTURES", tmp_path)) / f"page_{scheme}.png"
     path.write_bytes(page.picture())
     with Image.open(path) as picture:
-        assert picture.width == 1800
+        assert picture.width == 1200
         picture.convert("RGB").quantize(224, dither=Image.Dither.NONE).save(path, optimize=True)
     assert path.stat().st_size <= 60 * 1024
 
