@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,14 +26,14 @@ _ADDED_CHARACTERS, _OUTLIERS, _MARGIN = 10, 0.001, 1.25
 _FEWEST_PAIRS = 100
 _RARE = 0.01
 """Share of sentences with a mark up to which the corpus is without it."""
+_LONGEST_NAME = 3
 _NUM_OTHERS = 4
 _MANY, _CAUGHT = 0.1, 0.9
 """If more than a tenth of the targets seem to be unrelated, nine in ten of these are refused, and some good ones."""
 
 
-@dataclass(frozen=True)
-class Direction:
-    """Direction of a model, with a sample of its training pairs, which have no tags."""
+class Direction(NamedTuple):
+    """Direction of a model, and pairs without tags."""
 
     languages: Languages
     tag: str | None
@@ -50,32 +50,34 @@ def check_corrections(
     corpus: CorpusConfig,
     evaluation_hashes: Hashes,
     translator: Translator,
-) -> tuple[list[tuple[Direction, list[Correction]]], Refused]:
-    """Split corrections into those to learn from, by direction, and others, by the filter that drops them or a reason.
+) -> tuple[list[Direction], Refused]:
+    """Pairs to learn from, by direction, and refused corrections by the filter that drops them, or another reason.
 
-    `unknown_direction`: the model does not translate so. `overlap`: a sentence of an evaluation set. `length_ratio`:
-    unusual in the corpus. `processed`: marks of another program, such as spaces before punctuation, which the corpus
-    lacks. `unrelated`: the target is as likely for other sources, by the model.
+    `directions` have samples of the training pairs. `unknown_direction`: the model does not translate so. `overlap`: a
+    sentence of an evaluation set. `length_ratio`: unusual in the corpus. `processed`: marks of another program, such as
+    spaces before punctuation, which the corpus lacks. `unrelated`: the target is as likely for other sources, by the
+    model.
     """
-    kept, refused = [], defaultdict[str, list[Correction]](list)
-    codes = [tuple(map(primary, item.languages)) for item in corrections]
     places = {tuple(map(primary, direction.languages)): direction for direction in reversed(directions)}
-    refused["unknown_direction"] = [item for item, pair in zip(corrections, codes, strict=True) if pair not in places]
-    for pair, direction in places.items():
-        items = [item for item, codes_of_item in zip(corrections, codes, strict=True) if codes_of_item == pair]
-        if not items:
+    refused = defaultdict[str, list[Correction]](list)
+    by_codes = defaultdict[tuple[str, ...], list[Correction]](list)
+    for item in corrections:
+        by_codes[tuple(map(primary, item.languages))].append(item)
+    kept = []
+    for codes, items in by_codes.items():
+        if (direction := places.get(codes)) is None:
+            refused["unknown_direction"] += items
             continue
         reasons = _reasons(items, direction, corpus, evaluation_hashes)
-        rows = [row for row, reason in enumerate(reasons) if reason is None]
-        for row, is_unrelated in zip(
-            rows, _are_unrelated([items[row] for row in rows], direction, translator), strict=True
-        ):
-            reasons[row] = "unrelated" if is_unrelated else None
-        kept.append((direction, [item for item, reason in zip(items, reasons, strict=True) if reason is None]))
+        likely = [item for item, reason in zip(items, reasons, strict=True) if reason is None]
+        unrelated = iter(_are_unrelated(likely, direction, translator))
+        reasons = [reason or ("unrelated" if next(unrelated) else None) for reason in reasons]
         for item, reason in zip(items, reasons, strict=True):
             if reason is not None:
                 refused[reason].append(item)
-    return kept, {reason: items for reason, items in refused.items() if items}
+        pairs = [item.pair for item, reason in zip(items, reasons, strict=True) if reason is None]
+        kept.append(direction._replace(pairs=pairs))
+    return kept, refused
 
 
 def describe_refused(refused: Refused) -> list[str]:
@@ -92,8 +94,10 @@ def _reasons(
 ) -> list[str | None]:
     """Reason against each correction by its text; None for a good one."""
     rows = [(number, *item.pair) for number, item in enumerate(items, start=1)]
-    block = clean(rows, corpus.filters, direction.languages)
+    block = clean(rows, corpus.filters.model_copy(update={"identical": False}), direction.languages)
     masks: dict[str, Mask] = {"overlap": np.asarray(np.isin(block.hashes[:2], evaluation_hashes).any(axis=0))}
+    if corpus.filters.identical:
+        masks["identical"] = np.array([_is_copy(*item.pair) for item in items])
     if len(direction.pairs) >= _FEWEST_PAIRS:
         ratios, usual = _log_ratios([item.pair for item in items]), _log_ratios(direction.pairs)
         low, high = np.quantile(usual, [_OUTLIERS, 1 - _OUTLIERS])
@@ -102,6 +106,11 @@ def _reasons(
         masks["processed"] = _are_processed([item.target for item in items], direction)
     names = [None if code == KEPT else STATUS_NAMES[code] for code in block.statuses]
     return [name or next((key for key, mask in masks.items() if mask[row]), None) for row, name in enumerate(names)]
+
+
+def _is_copy(source: str, target: str) -> bool:
+    """True if a text was not translated; shorter ones, such as `OK`, may be names."""
+    return source.split() == target.split() and len(source.split()) > _LONGEST_NAME
 
 
 def _log_ratios(pairs: Sequence[Pair]) -> NDArray[np.float64]:

@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Argument
 
 from mt_cli.cli import options
-from mt_cli.cli.options import CONFIG, OUTPUT, file_option, load_config, option, run_path
+from mt_cli.cli.options import CONFIG, file_option, load_config, run_path
 from mt_cli.cli.streams import show
 from mt_cli.runtime.signals import interrupt_training
 
@@ -18,13 +18,12 @@ def learn(
         list[Path], Argument(metavar="FILE...", help="Files of mt serve --corrections and mt data corrections.")
     ],
     run: options.RunOption = None,
-    name: Annotated[str | None, option(OUTPUT, "NAME", "Name of the new run, beside the other.", "RUN-learned")] = None,
     config: Annotated[
         Path | None, file_option(CONFIG, "Config with the text to keep in mind.", "that of the run", "--config")
     ] = None,
     progress: options.ProgressOption = "auto",
 ) -> None:
-    """Learn from corrections: train a new run from another one.
+    """Learn from corrections: train a new run, RUN-learned, from another one.
 
     The new run sees the corrections, and text of the other run so that nothing is forgotten. An eighth of the
     corrections is held out. If the new run is worse on the validation set, beyond its confidence interval, it is not
@@ -42,5 +41,5 @@ def learn(
     interrupt_training()
     from mt_cli.run.learn import learn as learn_from
 
-    child = learn_from(path, corrections, name, text)
+    child = learn_from(path, corrections, text)
     show(str(child.relative_to(Path.cwd()) if child.is_relative_to(Path.cwd()) else child))

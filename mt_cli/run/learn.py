@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
 from mt_cli.advice.correction_check import Direction, check_corrections, describe_refused
-from mt_cli.checkpoint.directory import RunDirectory, is_imported
+from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.loading import load_config
-from mt_cli.config.sections import RUN_NAME, RUN_NAME_RULE, Config
+from mt_cli.config.sections import Config
 from mt_cli.config.sources import FilterConfig
 from mt_cli.config.writing import to_yaml
 from mt_cli.corpus.cache import Cache, digest_of_file, fingerprint
@@ -31,36 +33,27 @@ from mt_cli.errors import CorpusError, InputError, MtError
 from mt_cli.evaluation.evaluate import translations_of
 from mt_cli.evaluation.scores import METRICS, Score, best_metric_of, scorer_of
 from mt_cli.run.train import train_in
-from mt_cli.runtime.console import Progress, say
+from mt_cli.runtime.console import Progress, notices_in, say
 from mt_cli.runtime.files import read_model, real_path, write_text
 from mt_cli.translation.translator import Translator
 
-_RECORD, _FOLDER, _CORRECTIONS = "learned.json", ".learning", "corrections.jsonl"
+_RECORD, _FOLDER, _CORRECTIONS, _LOG = "learned.json", ".learning", "corrections.jsonl", "training.log"
+_VALID = "valid"
+"""Beginning of the names of sets of `valid`."""
 _ROWS_OF_STREAM = 100_000
 _SAMPLE = 5_000
 """Largest number of pairs of a direction that corrections are compared with."""
 _HELD_OUT = 8
 """One source in so many is held out."""
-_REPEATS, _OLD_PER_CORRECTION = 16, 2
-"""Times that a correction is seen, and number of old pairs for each time, so that a third of what is seen is new."""
-_KEPT_OPTIONS = {
-    "seed",
-    "label_smoothing",
-    "concatenated_pairs",
-    "inserted_words",
-    "device",
-    "precision",
-    "num_threads",
-}
+_REPEATS, _OLD_PER_CORRECTION, _FEWEST_OLD = 16, 2, 8
+"""Times that a correction is seen, number of old pairs for each time, and least number of old pairs of a source."""
+_KEPT = {"seed", "label_smoothing", "concatenated_pairs", "inserted_words", "device", "precision", "num_threads"}
 _SCHEDULE = {"max_epochs": 1, "schedule": "linear", "warmup_steps": 10}
 """Options of `training`. An epoch has all that a child sees, so corrections decide the number of updates."""
-_FEWEST_OLD = 8
-"""Least number of old pairs of a source, so that no direction is left out."""
 _RATE_BY_WIDTH = 0.12
 """Learning rate times `d_model`: 0.0006 for 192."""
 _TOKENS_PER_CORRECTION, _SMALLEST_BATCH, _LARGEST_BATCH = 5, 256, 2048
 """Size of a batch for each correction, and its limits, so that few corrections have some tens of updates, too."""
-_Corrections = Sequence[tuple[Direction, Sequence[Correction]]]
 
 
 class Change(BaseModel):
@@ -96,8 +89,13 @@ class Learned(BaseModel):
     refused: dict[str, int]
     """Numbers of refused corrections by reason."""
     changes: dict[str, Change] = {}
-    """By `learned`, `held_out` and `valid`; empty until the child is trained."""
+    """By `learned`, `held out` and `valid`, which is in parts for several directions; empty until training ends."""
     is_accepted: bool = False
+
+    @property
+    def fallen(self) -> list[Change]:
+        """Changes of `valid` that are beyond the confidence interval."""
+        return [change for name, change in self.changes.items() if name.startswith(_VALID) and change.has_fallen]
 
 
 def record_of(run: Path) -> Learned | None:
@@ -111,7 +109,7 @@ def is_held_out(source: str) -> bool:
     return hash_of(" ".join(source.split())) % _HELD_OUT == 0
 
 
-def learn(run: Path, files: Sequence[Path], name: str | None = None, text: Config | None = None) -> Path:
+def learn(run: Path, files: Sequence[Path], text: Config | None = None) -> Path:
     """Train a child of a run on corrections and old text, and return its directory; for a child, train another one.
 
     `text` is a config with the old text; by default, that of the run. The corrections of an older child count, too;
@@ -120,140 +118,128 @@ def learn(run: Path, files: Sequence[Path], name: str | None = None, text: Confi
     """
     run = real_path(run)
     record = record_of(run)
-    parent = run.with_name(record.parent) if record else run
-    child = run.with_name(name or (run.name if record else f"{run.name}-learned"))
-    if not RUN_NAME.fullmatch(child.name):
-        raise InputError(f"--name {child.name}: the name of a run has {RUN_NAME_RULE}")
-    if child.exists() and ((older := record_of(child)) is None or older.parent != parent.name):
-        raise InputError(f"{child}: exists already, and did not learn from {parent.name}; choose another --name")
+    parent, child = (run.with_name(record.parent), run) if record else (run, run.with_name(f"{run.name}-learned"))
     trial = child.parent / _FOLDER / child.name
-    learner = _Learner(parent, trial, text)
     with RunDirectory(trial.with_name(f"{trial.name}.lock")).locked():
         _publish(trial, child)  # If the process was killed after it had accepted a child.
-        learned_before = [path for path in (child / _CORRECTIONS,) if path.exists()]
-        corrections = current_corrections([*learned_before, *files])
-        if not learner.has_new(corrections, older := record_of(child)):
+        older = record_of(child)
+        if child.exists() and (older is None or older.parent != parent.name):
+            raise InputError(f"{child}: exists already, and did not learn from {parent.name}; rename it")
+        corrections = current_corrections([*([child / _CORRECTIONS] if older else []), *files])
+        learner = _Learner(parent, trial, text, corrections)
+        if older and older.digest == learner.digest:
             say(f"Nothing is new: {child} has learned from these {len(corrections):,} corrections.")
             return child
-        record = learner.learn(corrections)
-        if not record.is_accepted:
+        if fallen := learner.learn().fallen:
             stays = f"; {child.name} stays as it was" if older else ""
             advice = f"Try again with more corrections; the refused run is in {trial}"
-            raise MtError(f"not accepted, because valid falls: {record.changes['valid']}{stays}. {advice}")
+            raise MtError(f"not accepted, because valid falls: {fallen[0]}{stays}. {advice}")
         _publish(trial, child)
     return child
 
 
 def _publish(trial: Path, child: Path) -> None:
     """Put an accepted child into the place of an older one; does nothing if there is none."""
-    replaced = trial.with_name(f"{trial.name}.replaced")
     if (record := record_of(trial)) is not None and record.is_accepted:
         config_path = RunDirectory(trial).config_path
         text = load_config(config_path).model_dump_json().replace(f'"{trial}/', f'"{child}/')
         write_text(config_path, to_yaml(json.loads(text)))
-        if child.exists():
-            shutil.rmtree(replaced, ignore_errors=True)
-            child.rename(replaced)
+        shutil.rmtree(child, ignore_errors=True)
         trial.rename(child)
-    shutil.rmtree(replaced, ignore_errors=True)
 
 
 class _Learner:
     """Text, training and scores of a child in its trial directory."""
 
-    def __init__(self, parent: Path, trial: Path, text: Config | None) -> None:
+    def __init__(self, parent: Path, trial: Path, text: Config | None, corrections: Sequence[Correction]) -> None:
         self._parent, self._trial, self._config = parent, trial, RunDirectory(parent).config()
+        self._corrections = corrections
         source = text or self._config
-        if is_imported(source):
-            raise InputError(
-                f"{parent}: was imported without the text that it was trained on, and corrections alone would make it "
-                "forget; name such text in a config with `train` and `valid` (--config)"
-            )
         self._corpus, self._cache = source.corpus, Cache(parent.parent / ".cache", say)
         try:
             self._corpora = read(source, self._cache, _ROWS_OF_STREAM)
         except CorpusError as error:
             raise CorpusError(f"{error}. Without the text of the run, it would forget; --config names other") from None
-        self._digest = digest_of_file(RunDirectory(parent).path_of()), self._corpora["train"].fingerprint
+        weights, train = digest_of_file(RunDirectory(parent).path_of()), self._corpora["train"].fingerprint
+        self.digest = fingerprint(weights, train, sorted([*item.languages, *item.pair] for item in corrections))
 
-    def has_new(self, corrections: Sequence[Correction], record: Learned | None) -> bool:
-        return record is None or record.digest != self._digest_with(corrections)
-
-    def _digest_with(self, corrections: Sequence[Correction]) -> str:
-        return fingerprint(*self._digest, sorted([*item.languages, *item.pair] for item in corrections))
+    def learn(self) -> Learned:
+        """Train the child, or go on with it, and record what it learned."""
+        parent, trial, number = self._load(self._parent), self._trial, len(self._corrections)
+        known = [*self._directions()], self._corpus, evaluation_hashes(self._corpora)
+        kept, refused = check_corrections(self._corrections, *known, parent)
+        num_refused = sum(map(len, refused.values()))
+        if refused:
+            say(f"{num_refused:,} of {number:,} corrections are refused:\n" + "\n".join(describe_refused(refused)))
+        if 2 * num_refused > number:
+            raise InputError("more than half of the corrections are refused; see above")
+        learned, held_out = (
+            [of._replace(pairs=[pair for pair in of.pairs if is_held_out(pair[0]) == is_measured]) for of in kept]
+            for is_measured in (False, True)
+        )
+        if not (num_learned := sum(len(of.pairs) for of in learned)):
+            raise InputError(f"none of {number:,} corrections is left: {num_refused:,} refused, the others held out")
+        counts = {reason: len(items) for reason, items in refused.items()}
+        record = Learned(parent=self._parent.name, digest=self.digest, num_corrections=num_learned, refused=counts)
+        if (before := record_of(trial)) is None or before.digest != record.digest:
+            shutil.rmtree(trial, ignore_errors=True)  # It was never accepted.
+            self._write(learned, num_learned)
+            append_corrections(trial / _CORRECTIONS, self._corrections)
+            write_text(trial / _RECORD, record.model_dump_json())
+        say(f"learning {num_learned:,} corrections")
+        with notices_in(trial / _LOG):
+            train_in(RunDirectory(trial), load_config(RunDirectory(trial).config_path), self._cache)
+        sets = {"learned": _tagged(learned), "held out": _tagged(held_out)} | self._valid()
+        record.changes = self._changes(sets, parent, self._load(trial))
+        record.is_accepted = not record.fallen
+        write_text(trial / _RECORD, record.model_dump_json(indent=2))
+        return record
 
     def _load(self, path: Path) -> Translator:
         training = self._config.training
         return Translator.load(path, training.device, training.precision, num_threads=training.num_threads)
 
-    def _directions(self) -> list[Direction]:
-        train, directions = self._corpora["train"], []
-        for languages in dict.fromkeys(part.languages for part in train.parts if self._is_learned(part.languages)):
-            parts = [number for number, part in enumerate(train.parts) if part.languages == languages]
+    def _parts(self, corpus: Corpus) -> dict[Languages, list[int]]:
+        """Indices of parts by direction, without a reverse one that was only learned for text of one language."""
+        parts, monolingual = defaultdict[Languages, list[int]](list), self._corpus.monolingual
+        for number, part in enumerate(corpus.parts):
+            if monolingual is None or part.languages == self._corpus.languages:
+                parts[part.languages].append(number)
+        return parts
+
+    def _directions(self) -> Iterator[Direction]:
+        train = self._corpora["train"]
+        for languages, parts in self._parts(train).items():
             tag = min((train.parts[number].tag for number in parts), key=lambda tag: len(tag or ""))  # Without `<bt>`.
-            directions.append(Direction(languages, tag, _pairs(train, parts, _SAMPLE)))
-        return directions
+            yield Direction(languages, tag, _pairs(train, parts, _SAMPLE))
 
-    def _is_learned(self, languages: Languages) -> bool:
-        """False for a reverse direction that the parent only learned to translate texts of one language."""
-        return self._corpus.monolingual is None or languages == self._corpus.languages
+    def _valid(self) -> dict[str, list[Pair]]:
+        """Pairs of `valid` with tags, by a name, in parts for several directions."""
+        valid = self._corpora["valid"]
+        parts = self._parts(valid)
+        return {
+            _VALID if len(parts) == 1 else f"{_VALID} {'-'.join(languages)}": valid.of_parts(numbers).pairs
+            for languages, numbers in parts.items()
+        }
 
-    def learn(self, corrections: Sequence[Correction]) -> Learned:
-        """Train the child, or go on with it, and record what it learned."""
-        if not corrections:
-            raise InputError("the files have no correction, or all were taken back")
-        parent, trial = self._load(self._parent), self._trial
-        limits = self._corpus, evaluation_hashes(self._corpora)
-        kept, refused = check_corrections(corrections, self._directions(), *limits, parent)
-        num_refused = sum(map(len, refused.values()))
-        if refused:
-            say(f"{num_refused:,} of {len(corrections):,} corrections are refused:")
-            say("\n".join(describe_refused(refused)))
-        if 2 * num_refused > len(corrections):
-            raise InputError("more than half of the corrections are refused; see above")
-        held_out = [(of, [item for item in items if is_held_out(item.source)]) for of, items in kept]
-        learned = [(of, [item for item in items if not is_held_out(item.source)]) for of, items in kept]
-        if not (num_learned := sum(len(items) for _, items in learned)):
-            raise InputError(f"no correction to learn from: {num_refused:,} are refused and the others held out")
-        record, before = (
-            Learned(
-                parent=self._parent.name,
-                digest=self._digest_with(corrections),
-                num_corrections=num_learned,
-                refused={reason: len(items) for reason, items in refused.items()},
-            ),
-            record_of(trial),
-        )
-        if before is None or before.digest != record.digest:
-            shutil.rmtree(trial, ignore_errors=True)  # It was never accepted.
-            self._write(learned, num_learned)
-            append_corrections(trial / _CORRECTIONS, corrections)
-            write_text(trial / _RECORD, record.model_dump_json(indent=2))
-        train_in(RunDirectory(trial), load_config(RunDirectory(trial).config_path), self._cache)
-        valid = self._corpora["valid"].pairs
-        sets = {"learned": _tagged(learned), "held_out": _tagged(held_out), "valid": valid}
-        record.changes = self._changes(sets, parent, self._load(trial))
-        record.is_accepted = not record.changes["valid"].has_fallen
-        write_text(trial / _RECORD, record.model_dump_json(indent=2))
-        return record
-
-    def _write(self, learned: _Corrections, num_learned: int) -> None:
+    def _write(self, learned: Sequence[Direction], num_learned: int) -> None:
         """Write the texts of the child, and its config, into the trial directory."""
         (self._trial / "text").mkdir(parents=True)
         corpus, train, valid = self._corpus, self._corpora["train"], self._corpora["valid"]
-        new = [
-            self._source(f"new-{number}", [item.pair for item in items], of.languages, of.tag, weight=_REPEATS)
-            for number, (of, items) in enumerate(learned, start=1)
-            if items
-        ]
+        checked = {"weight": _REPEATS, "filters": _of_pairs(corpus.filters, identical=False)}
+        new = [self._source(f"new-{number}", of, **checked) for number, of in enumerate(learned) if of.pairs]
         sizes = [weight * train.num_kept(part) for weight, part in zip(corpus.weights, train.parts, strict=True)]
-        for number, (source, part, size) in enumerate(zip(corpus.train, train.parts, sizes, strict=True)):
-            num_seen = max(_FEWEST_OLD, round(_REPEATS * _OLD_PER_CORRECTION * num_learned * size / sum(sizes)))
-            if self._is_learned(part.languages) and (pairs := _pairs(train, [number], num_seen)):
-                options = {"weight": num_seen / len(pairs), "filters": _of_pairs(corpus.filters_of(source))}
-                new.append(self._source(f"old-{number + 1}", pairs, part.languages, part.tag, **options))
+        for number in sorted(chain(*self._parts(train).values())):
+            part, share = train.parts[number], sizes[number] / sum(sizes)
+            num_seen = max(_FEWEST_OLD, round(_REPEATS * _OLD_PER_CORRECTION * num_learned * share))
+            if pairs := _pairs(train, [number], num_seen):
+                options = {
+                    "weight": num_seen / len(pairs),
+                    "filters": _of_pairs(corpus.filters_of(corpus.train[number])),
+                }
+                new.append(self._source(f"old-{number}", Direction(part.languages, part.tag, pairs), **options))
         held = [
-            self._source(f"valid-{number + 1}", pairs, part.languages, part.tag)
+            self._source(f"valid-{number}", Direction(part.languages, part.tag, pairs))
             for number, part in enumerate(valid.parts)
             if (pairs := _pairs(valid, [number], None))
         ]
@@ -266,25 +252,25 @@ class _Learner:
             "name": self._trial.name,
             "corpus": corpus.model_dump(mode="json", exclude={"temperature", "monolingual"}) | changes,
             "init": {"run": str(self._parent)},
-            "training": self._config.training.model_dump(mode="json", include=_KEPT_OPTIONS) | schedule,
+            "training": self._config.training.model_dump(mode="json", include=_KEPT) | schedule,
         }
         write_text(RunDirectory(self._trial).config_path, to_yaml(tree))
 
-    def _source(self, name: str, pairs: Sequence[Pair], languages: Languages, tag: str | None, **options: Any) -> Any:
+    def _source(self, name: str, of: Direction, **options: Any) -> Any:
         """Write pairs into two files; return the source of a config that reads them."""
         paths = [self._trial / "text" / f"{name}.{side}" for side in SIDES]
-        for path, texts in zip(paths, zip(*pairs, strict=True), strict=True):
+        for path, texts in zip(paths, zip(*of.pairs, strict=True), strict=True):
             write_text(path, "".join(" ".join(text.split()) + "\n" for text in texts))
-        return {"files": [*map(str, paths)], "name": name, "languages": list(languages), "tag": tag, **options}
+        return {"files": [*map(str, paths)], "name": name, "languages": list(of.languages), "tag": of.tag, **options}
 
     def _changes(self, sets: Mapping[str, Sequence[Pair]], *translators: Translator) -> dict[str, Change]:
         scorer, changes = scorer_of(self._config, "valid"), dict[str, Change]()
         selecting = best_metric_of(self._config, scorer)
         for name, pairs in sets.items():
             if not pairs:
-                say(f"  {name.replace('_', ' '):<9} none; one source in {_HELD_OUT} is held out")
+                say(f"  {name:<9} none; one source in {_HELD_OUT} is held out")
                 continue
-            metric = selecting if name == "valid" and selecting in METRICS else "chrf"
+            metric = selecting if name.startswith(_VALID) and selecting in METRICS else "chrf"
             references, right, scores = [target for _, target in pairs], [], []
             for translator in translators:
                 with Progress(f"translate {name}", len(pairs), "sentence") as progress:
@@ -293,13 +279,13 @@ class _Learner:
                 scores.append(scorer.score_with_confidence(texts, references, [metric])[metric])
             sizes = {"num_sentences": len(pairs), "metric": metric}
             changes[name] = Change.model_validate(sizes | {"right": tuple(right), "scores": tuple(scores)})
-            say(f"  {name.replace('_', ' '):<9} {changes[name]}")
+            say(f"  {name:<9} {changes[name]}")
         return changes
 
 
-def _of_pairs(filters: FilterConfig) -> dict[str, Any]:
+def _of_pairs(filters: FilterConfig, **changes: bool) -> dict[str, Any]:
     """Filters without the one that needs a model of both directions."""
-    return filters.model_copy(update={"keep_likely": None}).model_dump(mode="json")
+    return filters.model_copy(update={"keep_likely": None, **changes}).model_dump(mode="json")
 
 
 def _pairs(corpus: Corpus, parts: Sequence[int], number: int | None) -> list[Pair]:
@@ -308,7 +294,7 @@ def _pairs(corpus: Corpus, parts: Sequence[int], number: int | None) -> list[Pai
     return [pair for _, pair in of_parts.untagged_pairs(sample(of_parts, number, seed=1))]
 
 
-def _tagged(corrections: _Corrections) -> list[Pair]:
+def _tagged(directions: Sequence[Direction]) -> list[Pair]:
     """Pairs with the tags of their directions."""
-    rows = [(of.tag, item) for of, items in corrections for item in items]
-    return [(f"{tag} {item.source}" if tag else item.source, item.target) for tag, item in rows]
+    rows = [(of.tag, *pair) for of in directions for pair in of.pairs]
+    return [(f"{tag} {source}" if tag else source, target) for tag, source, target in rows]

@@ -13,7 +13,7 @@ from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from mt_cli.errors import InputError
 
@@ -28,6 +28,8 @@ _SECONDS_BETWEEN_LINES = 30.0
 MODES = ("auto", "bar", "plain", "none")
 _mode = "auto"
 _is_silent = False
+_log: TextIO | None = None
+"""File that gets the notices instead of standard error."""
 
 
 @cache
@@ -110,7 +112,7 @@ class Progress:
         self._bar.update(amount)
         if self._has_lines and time.monotonic() - self._said_at > _SECONDS_BETWEEN_LINES:
             self._said_at = time.monotonic()
-            say(self._line())
+            bars().write(self._line(), file=sys.stderr)
 
     def _line(self) -> str:
         seconds = self._said_at - self._started_at
@@ -134,7 +136,18 @@ class Progress:
 
 def say(message: str = "") -> None:
     if not _is_silent:
-        bars().write(message, file=sys.stderr)
+        bars().write(message, file=_log or sys.stderr)
+
+
+@contextmanager
+def notices_in(path: Path) -> Iterator[None]:
+    """Append notices to a file instead of printing them; progress is still shown."""
+    global _log
+    with path.open("a", encoding="utf-8", buffering=1) as _log:
+        try:
+            yield
+        finally:
+            _log = None
 
 
 def say_next(config: Path) -> None:

@@ -35,14 +35,18 @@ def correction(source, target, languages=LANGUAGES):
 def checked(corrections, evaluation=()):
     direction = Direction(LANGUAGES, None, [(source, source.upper()) for source in SOURCES[100:]])
     kept, refused = check_corrections(corrections, [direction], CORPUS, hashes_of(evaluation, "en"), Upper())
-    return [item for _, items in kept for item in items], refused
+    return [pair for direction in kept for pair in direction.pairs], refused
+
+
+def pairs(items):
+    return [item.pair for item in items]
 
 
 GOOD = [correction(source, source.upper()) for source in SOURCES[:60]]
 
 
 def test_good_corrections_are_kept_in_their_order():
-    assert checked(GOOD) == (GOOD, {})
+    assert checked(GOOD) == (pairs(GOOD), {})
 
 
 @pytest.mark.parametrize(
@@ -60,7 +64,7 @@ def test_good_corrections_are_kept_in_their_order():
 def test_junk_is_refused_with_its_reason(reason, target, languages):
     junk = correction(SOURCES[0], target, languages)
     kept, refused = checked([junk, *GOOD[1:]])
-    assert (kept, refused) == (GOOD[1:], {reason: [junk]})
+    assert (kept, refused) == (pairs(GOOD[1:]), {reason: [junk]})
 
 
 def test_sentences_of_evaluation_sets_are_not_learned():
@@ -71,9 +75,14 @@ def test_sentences_of_evaluation_sets_are_not_learned():
 def test_most_exchanged_targets_are_found():
     exchanged = [correction(one.source, two.target) for one, two in zip(GOOD[:20], np.roll(GOOD[:20], 7), strict=True)]
     kept, refused = checked([*exchanged, *GOOD[20:]])
-    assert len(refused["unrelated"]) >= 15 and {*GOOD[20:]} <= {*kept}
+    assert len(refused["unrelated"]) >= 15 and {*pairs(GOOD[20:])} <= {*kept}
 
 
 def test_varieties_of_a_language_are_one_direction():
     items = [correction(item.source, item.target, ("en_GB", "xx")) for item in GOOD]
-    assert checked(items) == (items, {})
+    assert checked(items) == (pairs(items), {})
+
+
+def test_a_name_may_stay_as_it_is():
+    names = [correction(text, text) for text in ("OK", "CPU 2")]
+    assert checked([*names, *GOOD]) == (pairs([*names, *GOOD]), {})
