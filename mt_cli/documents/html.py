@@ -32,7 +32,7 @@ _KEPT_INLINE = frozenset(_KEPT_INLINE_NAMES.split())
 """Elements within text that stay as they are."""
 _KEPT_NAMES = "script style pre textarea template xmp listing plaintext noembed noframes"
 _KEPT = _KEPT_INLINE | frozenset(_KEPT_NAMES.split())
-_TRANSLATED = ("alt", "title", "placeholder", "aria-label")
+_TRANSLATED = ("alt", "title", "placeholder", "aria-label", "aria-description")
 _META = re.compile(r"description|(?:og|twitter):(?:title|description|site_name|image:alt)", re.IGNORECASE)
 _READINGS, _RUBY = frozenset(("rt", "rp", "rtc")), frozenset(("ruby", "rb"))
 _BLOCKS = (
@@ -210,6 +210,8 @@ def _values(content: str, event: Event) -> Iterator[tuple[int, int]]:
         names = ("content",) if is_text else ()
     elif event.name == "input" and kinds.get("type", "").lower() in ("submit", "button", "reset"):
         names = (*_TRANSLATED, "value")
+    elif event.name in ("optgroup", "option"):
+        names = (*_TRANSLATED, "label")
     for start, end in sorted(event.attributes[name] for name in names if name in event.attributes):
         if has_letters(html.unescape(content[start:end])):
             yield start, end

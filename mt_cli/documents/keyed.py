@@ -18,8 +18,9 @@ from mt_cli.documents.language import is_value
 from mt_cli.translation.inline_marks import CATALOGUE, PLACEHOLDERS
 
 _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\]]', re.DOTALL)
-_FORMS = " | "
-"""Sign between forms of a plural in a value."""
+_BAR = " | "
+_BETWEEN_FORMS = re.compile(r" \| (?![^{}]*+\})")
+"""Sign between forms of a plural in a value, and not within a placeholder."""
 _COLON = re.compile(r"[ \t\r\n]*:")
 _ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\u(?!00[0-7])")
 
@@ -41,7 +42,8 @@ def read_json(path: Path, options: Options) -> Document:
         text = json.loads(match[0])
         is_text = _is_of_people(keys, is_extension) and not is_value(text.strip(), keys[-1] if keys else "")
         if _is_chosen(keys, options.keys) if options.keys else is_text:
-            texts = tuple(text.split(_FORMS)) if all(map(str.strip, text.split(_FORMS))) else (text,)
+            forms = tuple(_BETWEEN_FORMS.split(text))
+            texts = forms if all(map(str.strip, forms)) else (text,)
             units.append(Unit(*match.span(), texts, partial(_written, is_ascii=is_ascii)))
     document = Document.of(content, units, encoding, mark, marks=(CATALOGUE, *PLACEHOLDERS))
     if options.keys and not document.units:
@@ -76,4 +78,4 @@ def _is_chosen(keys: Sequence[str], patterns: Sequence[str]) -> bool:
 
 def _written(texts: Sequence[str], is_ascii: bool) -> str:
     """String of JSON, with escapes instead of all characters beyond ASCII if `is_ascii`."""
-    return json.dumps(_FORMS.join(texts), ensure_ascii=is_ascii)
+    return json.dumps(_BAR.join(texts), ensure_ascii=is_ascii)

@@ -10,26 +10,34 @@ from mt_cli.translation.inline_marks import InlineMarks
 _IDENTIFIER = re.compile(
     r"""
     \#[0-9A-Fa-f]{3,8}                                                          # colour
-    | (?:\.{0,2}/|~/|[A-Za-z]:\\|\\\\)\S*                                       # path
+    | (?:[.@]{0,2}/|~/|[A-Za-z]:\\|\\\\)\S*                                     # path
     | (?:application|audio|font|image|message|model|multipart|text|video)/[\w.+-]+
     | [A-Za-z0-9-]+(?:[./\\][A-Za-z0-9_-]+)*\.[A-Za-z0-9_-]+(?:[/?\#]\S*)?      # file or host
     | \w*_\w*                                                                   # MENU_OPEN, user_name
-    | [a-z]+[0-9]*(?:[A-Z][a-z0-9]*)+                                           # camelCase
+    | [a-z]+[0-9]*(?:[A-Z][a-z0-9]*)+ | [A-Z][a-z]+(?:[A-Z][a-z]+)+ | \w+\(\)    # camelCase, CamelCase, call()
+    | (?:Ctrl|Control|Alt|Shift|Cmd|Meta)(?:[+-]\w+)+                           # key
+    | (?:Africa|America|Asia|Atlantic|Australia|Europe|Pacific)/\w+             # time zone
+    | (?:hsl|rgb)a?\([0-9.,%\s/]*\)                                             # colour
+    | M\s?-?[0-9.][-0-9.,\sA-Za-z]*                                             # path of SVG
+    | (?:mailto|tel|data):\S+ | \^\S*\$                                         # address, pattern
+    | [A-Za-z0-9+/]{8,}={1,2}                                                   # Base64
+    | (?:%-?[A-Za-z][-/.:,\s]*){2,}                                             # form of a time
     | [a-z]{2,3}(?:[-_][A-Z][a-z]{3})?[-_](?:[A-Z]{2}|[0-9]{3})                 # pt-BR, es-419
     | (?:[A-Za-z]+[0-9]+){2,}[A-Za-z]* | (?:[0-9]+[A-Za-z]+){2,}[0-9]*          # a1b2c3
     | [0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}                      # UUID
     | [0-9][0-9T:.,/+Z-]*                                                       # time
-    | (?=.*?(?:YY|MM|DD|HH|hh|mm|ss|yy|dd))[YMDHhmsyda]+(?:[-/.:,\s][YMDHhmsyda]+)+   # form of a time
-    | [0-9.]+(?:px|em|rem|vh|vw|pt|deg|ms|fr)
+    | (?=.*?(?:YY|MM|DD|HH|hh|mm|ss|yy|dd))[YMDHhmsyda]+(?:[-/.:,\s]+[YMDHhmsyda]+)+  # form of a time
+    | [0-9.]+(?:px|em|rem|vh|vw|pt|deg|ms|fr)(?:\s[0-9.]+(?:px|em|rem|vh|vw|pt|deg|ms|fr)?)*
     """,
     re.VERBOSE | re.ASCII,
 )
 _KEBAB = re.compile(r"[a-z0-9]{2,}(?:-[a-z0-9]+)+")
 _KEY_OF_VALUES = re.compile(
-    "charset|class|colou?r|encoding|format|href|icon|ids?|key|kind|lang|language|locale|method|mime|role|slug|src|"
-    "target|type|url|version",
+    "charset|.*colou?r|encoding|format|.*href|.*icon|ids?|key|kind|lang|language|locale|method|mime|role|slug|src|target|"
+    "type|.*url|version",
     re.IGNORECASE,
 )
+_KEY_OF_LISTS = re.compile("class|class_?name|font|font_?family", re.IGNORECASE)
 _LONGEST = 200
 
 
@@ -41,8 +49,10 @@ def is_language(text: str, marks: InlineMarks) -> bool:
     words = text.split(" ")
     if len(words) > 1 and all(map(str.isalpha, words)):
         return True
-    is_identifier = len(text) <= _LONGEST and _IDENTIFIER.fullmatch(text)
-    return not is_identifier and has_letters(marks.texts_of(text))
+    outside = marks.texts_of(text)
+    parts = (text, outside.strip())
+    is_identifier = any(len(part) <= _LONGEST and _IDENTIFIER.fullmatch(part) for part in parts)
+    return not is_identifier and has_letters(outside)
 
 
 def is_value(text: str, key: str) -> bool:
@@ -51,4 +61,5 @@ def is_value(text: str, key: str) -> bool:
     Names with hyphens, such as `fa-home`, are, and one word in small letters below a key such as `locale` or `type`.
     """
     is_word = text[:1].islower() and not re.search(r"\s", text)
-    return bool(_KEBAB.fullmatch(text)) or (is_word and bool(_KEY_OF_VALUES.fullmatch(key)))
+    is_list = bool(_KEY_OF_LISTS.fullmatch(key))
+    return bool(_KEBAB.fullmatch(text)) or is_list or (is_word and bool(_KEY_OF_VALUES.fullmatch(key)))

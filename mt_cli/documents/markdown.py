@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -20,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from mt_cli.corpus.sentences import has_letters
-from mt_cli.documents.document import MAX_MARKS, Document, Options, Unit, read_content
+from mt_cli.documents.document import MAX_MARKS, Document, DocumentError, Options, Unit, read_content
+from mt_cli.documents.html import html_document
 from mt_cli.documents.wrapped_lines import Line, Markup, paragraph_unit
 from mt_cli.translation.inline_marks import EMPHASIS, MARKDOWN, PLACEHOLDERS
 
@@ -37,18 +39,28 @@ _FRONT_TEXT = re.compile(
     r"^(?:title|subtitle|description|summary|excerpt|sidebar_label)[ \t]*[:=][ \t]*(\S[^\n]*?)[ \t]*$", re.MULTILINE
 )
 _PLAIN_SCALAR = re.compile(r"(?![\s\"'&*!|>%@`#\[\]{},?:-])(?:(?!: | #).)*(?<![:\s])")
-_TITLE_OF_CONTAINER = re.compile(r":::+[ \t]*\w+\[([^\[\]]+)\][ \t]*(?:\{[^{}]*\})?[ \t]*")
+_TITLE_OF_CONTAINER = re.compile(
+    r":::+[ \t]*\w+(?:\[(?P<a>[^\[\]]+)\][ \t]*(?:\{[^{}]*\})?[ \t]*|[ \t]+(?P<b>[^\s{:].*))"
+    r"|:::+[ \t]*\{[\w-]+\}[ \t]+(?P<c>\S.*)|(?:!!!|\?{3}\+?|===\+?!?)(?: [\w-]+)* \"(?P<d>[^\"]+)\""
+)
+"""Line that begins a container, with its title: of Docusaurus, VitePress, MyST and MkDocs."""
 _IMPORT = r"import\s(?:[\w*${},\s]{1,500}\sfrom\s{1,9})?(?:\"[^\"\n]{1,300}\"|'[^'\n]{1,300}')"
 _EXPORT = (
     r"export\s(?:default\s(?:function|class)\b|(?:const|let|var)\s[^=\n]{1,300}=|(?:async\s)?function\s)"
     r".*(?:\n.*\S.*)*"
 )
 _COMMENT_OF_MDX, _COMPONENT = r"\{/\*[\s\S]{0,3000}?\*/\}", r"</?[A-Z][\w.]*(?:\s[^<>]{0,3000})?>"
+_OF_FORMULA = r"(?:[^$`\n]|\n(?![ \t]*\n)){1,3000}?"
+_FORMULA = (
+    rf"(?:\$\${_OF_FORMULA}\$\$|\\\[{_OF_FORMULA}\\\]|\\begin\{{(?P<of>\w{{1,20}}\*?)\}}{_OF_FORMULA}\\end\{{(?P=of)\}})"
+    r"[ \t]*(?:\{#[^{}\n]*\}|\(\d+\))?"
+)
 _CODE_OF_MDX = re.compile(
-    rf"^(?:{_IMPORT};?|{_EXPORT}|[ \t]*(?:{_COMMENT_OF_MDX}|{_COMPONENT}))[ \t]*$",
+    rf"^(?:{_IMPORT};?|{_EXPORT}|[ \t]*(?:{_COMMENT_OF_MDX}|{_COMPONENT}|{_FORMULA}))[ \t]*$",
     re.MULTILINE,
 )
-"""Statements, comments and tags of components, which have lines of their own; text between such tags is Markdown."""
+"""Statements, comments, formulas and tags of components, which have lines of their own. Text between such tags is
+Markdown."""
 _NOT_LINE_END = re.compile(r"[^\n]")
 _LABEL = re.compile(r"\[\^[^\]\s]+\]:(?:[ \t]+|\Z)|:[ \t]+|\[[ xX]\][ \t]+(?=\S)")
 """Beginning of a footnote, of a definition or of a task, before its text."""
@@ -98,9 +110,11 @@ def read_markdown(path: Path, options: Options) -> Document:
     tokens = parser.parse("\n" * front[0].count("\n") + body if front else body, env)
     blocks = _Blocks(content, lines, env.get("references", {}))
     parts = _units_of_front_matter(front[0], places, content) if front else []
-    parts += [
-        unit for before, token in pairwise(tokens) if token.type == "inline" for unit in blocks.units(before, token)
-    ]
+    for before, token in pairwise([*tokens[:1], *tokens]):
+        if token.type == "inline":
+            parts += blocks.units(before, token)
+        elif token.type == "html_block":
+            parts += blocks.units_of_html(token)
     units = [unit for unit in parts if unit is not None]
     counts = {"without text": len(parts) - len(units)}
     return Document(content, units, encoding, mark, counts, (MARKDOWN, *PLACEHOLDERS, EMPHASIS))
@@ -150,6 +164,16 @@ class _Blocks:
             unit = paragraph_unit(self._content, lines, _MARKUP)
             yield self._with_full_links(unit) if unit else None
 
+    def units_of_html(self, token: Token) -> Iterator[Unit]:
+        """Units of a block of HTML; none if its lines have prefixes, or if a tag or comment ends in another block."""
+        first, after = token.map or (0, 0)
+        begin, end = self._lines[first].begin, self._lines[after - 1].end
+        part = self._content[begin:end]
+        if _LINE_END.sub("\n", part).strip() == token.content.strip():
+            with suppress(DocumentError):
+                for unit in html_document(part).units:
+                    yield replace(unit, start=begin + unit.start, end=begin + unit.end)
+
     def _cell(self, token: Token) -> Unit | None:
         """Unit of a cell, which is searched for after the cell before it."""
         number = token.map[0] if token.map else 0
@@ -174,7 +198,8 @@ class _Blocks:
             line = self._located(self._lines[number], source.strip(), before)
             text = self._content[line.start : line.end] if line else ""
             if line and (title := _TITLE_OF_CONTAINER.fullmatch(text)):
-                runs += [[line._replace(start=line.start + title.start(1), end=line.start + title.end(1))], []]
+                start, end = title.span(title.lastgroup or 0)
+                runs += [[line._replace(start=line.start + start, end=line.start + end)], []]
                 continue
             if line is None or _FIXED.fullmatch(text):
                 runs.append([])

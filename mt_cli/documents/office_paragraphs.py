@@ -2,7 +2,7 @@
 
 Formatting that most of a paragraph has is not shown; other formatting is a pair of tags. Fields, pictures and notes
 stand alone; paragraphs in them are texts of their own. Text of a link is text, unless the link is a field. A line break
-ends a text.
+ends a text. Of a ruby annotation, the base is translated, and its readings go.
 """
 
 from __future__ import annotations
@@ -95,9 +95,20 @@ def paragraphs_of(content: str, root: Element) -> Iterator[Paragraph | None]:
 
 
 def _open_document_paragraph(content: str, element: Element) -> Paragraph:
-    segments = _segments(pieces_of(content, element, lambda child: child.name not in _SPANS))
+    pieces = pieces_of(content, element, lambda child: child.name not in _SPANS and not child.name.startswith("ruby"))
+    segments = _segments(_without_readings(pieces))
     kept = [(child.start, child) for child in _outermost_kept(element) if child.children]
     return Paragraph(content, element.inner, element.inner_end, *segments, inner=_inner(content, kept))
+
+
+def _without_readings(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """Pieces without the readings of ruby annotations, and without the tags of their bases."""
+    is_reading = False
+    for piece in pieces:
+        name = piece.name.removeprefix("text:") if isinstance(piece, Tag) else ""
+        is_reading = isinstance(piece, Tag) and piece.kind == "start" if name == "ruby-text" else is_reading
+        if not is_reading and not name.startswith("ruby"):
+            yield piece
 
 
 def _outermost_kept(element: Element) -> Iterator[Element]:
@@ -201,7 +212,13 @@ def _parts_of_run(content: str, run: Element, kept: _Kept) -> Iterator[_Text | T
     properties = run.child("rPr")
     raw = content[properties.start : properties.end] if properties else ""
     for child in run.children:
-        if child is properties or child.name == "lastRenderedPageBreak":
+        if child is properties or child.name in ("lastRenderedPageBreak", "softHyphen"):
+            continue
+        if child.name == "ruby" and (base := child.child("rubyBase")):
+            yield from _parts(content, base.children, kept)
+            continue
+        if child.name == "noBreakHyphen":
+            yield _Text(raw, "\u2011")
             continue
         if child.name == "t" and not child.children:
             text = "".join(piece for piece, is_text in sections_of(content[child.inner : child.inner_end]) if is_text)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from mt_cli.corpus.sentences import has_letters
 from mt_cli.documents.document import (
@@ -36,6 +37,7 @@ _NEARLY_TIMES = re.compile(r"\s*(?:\d[\d:.,; ]*-+>|\d\d:\d\d:)")
 _DASH = re.compile(r"[-–—][ \t]+")
 _TIGHT_DASH = re.compile(r"[-–](?![-–])")
 _SPEECH_END = re.compile(r"[.!?…。！？؟♪:]['\"”’»)\]]*(?:</?[a-z]+>)*\Z")
+_OPENING = re.compile(r"\s*(<(i|b|u|v|font)\b[^<>]*>)\s*")
 _THUMBNAIL = re.compile(r"\S+#xywh=\S+")
 """Metadata of a video player: a part of a picture."""
 _ESCAPED_AMPERSAND = re.compile(r"&amp;(?!#?\w+;)")
@@ -75,29 +77,57 @@ def _document(
 ) -> Document:
     with_text = [lines for lines in cues if _has_text(lines)]
     units = list[Unit]()
-    for group in _sentences(with_text):
-        parts = [_unit(content, lines, has_entities) for lines in group]
+    for group in _sentences([*map(_without_tags_around, with_text)]):
+        parts = [_unit(content, cue.lines, has_entities) for cue in group]
         units.append(_joined_unit(content, parts) if len(parts) > 1 else parts[0])
     return Document(content, units, encoding, mark, {"without text": len(cues) - len(with_text)})
 
 
-def _sentences(cues: Sequence[Sequence[_Line]]) -> Iterator[list[Sequence[_Line]]]:
+class _Cue(NamedTuple):
+    """Lines of a cue."""
+
+    lines: Sequence[_Line]
+    tag: str = ""
+    """Tag around its text or before it, such as `<i>` or `<v Anna>`, which is no part of the lines."""
+
+
+def _without_tags_around(lines: Sequence[_Line]) -> _Cue:
+    """Cue without a pair of tags around its text, and without the voice that it begins with."""
+    (start, first), *others = lines
+    opening = _OPENING.match(first)
+    if opening is None:
+        return _Cue(lines)
+    texts = [first[opening.end() :], *(text for _, text in others)]
+    closing, count = f"</{opening[2]}>", "\n".join(texts).count(f"<{opening[2]}")
+    end = texts[-1].rstrip()
+    if count or not (opening[2] == "v" or end.endswith(closing)):
+        return _Cue(lines)
+    texts[-1] = end.removesuffix(closing)
+    if "\n".join(texts).count(closing) or not has_letters(texts[0]) or not has_letters(texts[-1]):
+        return _Cue(lines)
+    places = [start + opening.end(), *(place for place, _ in others)]
+    return _Cue([*zip(places, texts, strict=True)], opening[1])
+
+
+def _sentences(cues: Sequence[_Cue]) -> Iterator[list[_Cue]]:
     """Cues in groups: those of a group, at most `_MOST_CUES`, are one sentence."""
-    group: list[Sequence[_Line]] = []
-    for lines in cues:
-        if group and (len(group) == _MOST_CUES or not _goes_on(group[-1], lines)):
+    group: list[_Cue] = []
+    for cue in cues:
+        if group and (len(group) == _MOST_CUES or not _goes_on(group[-1], cue)):
             yield group
             group = []
-        group.append(lines)
+        group.append(cue)
     if group:
         yield group
 
 
-def _goes_on(cue: Sequence[_Line], following: Sequence[_Line]) -> bool:
+def _goes_on(cue: _Cue, following: _Cue) -> bool:
     """True if a sentence of one speaker goes on from a cue to the next one."""
-    last, first = cue[-1][1].rstrip(), following[0][1].strip()
-    has_dash = any(_DASH.match(text.strip()) or _TIGHT_DASH.match(text.strip()) for _, text in (*cue, *following))
-    return not has_dash and first[:1].islower() and (last[-1:].isalnum() or last.endswith(","))
+    last, first = (SUBTITLE_TAG.sub("", text).strip() for text in (cue.lines[-1][1], following.lines[0][1]))
+    lines = (text.strip() for _, text in (*cue.lines, *following.lines))
+    has_dash = any(_DASH.match(line) or _TIGHT_DASH.match(line) for line in lines)
+    goes_on = first[:1].islower() and (last[-1:].isalnum() or last.endswith(","))
+    return goes_on and not has_dash and cue.tag == following.tag
 
 
 def _joined_unit(content: str, parts: Sequence[Unit]) -> Unit:

@@ -33,9 +33,12 @@ CATALOGUE = "catalogue"
 _COMPILED = {kind: regex.compile(PATTERNS[kind]) for kind in PLACEHOLDERS}
 _CODE_OF_MARKDOWN = regex.compile(
     r"(?<!`)(`+)(?!`).{1,1000}?(?<!`)\1(?!`)|<!--.{0,1000}?-->|\{/\*.{0,1000}?\*/\}|\[\^[^\]\s]{1,100}\]"
+    r"|<(code|kbd|samp|math|svg)\b[^<>]{0,300}>.{0,1000}?</\2>|\[-?@[^\[\]]{1,300}\]"
     r"|<(?:(?:https?|ftp):[^<>\s]{1,1000}|(?:mailto:)?[\w.+-]{1,64}@[\w.-]{1,100})>",
     regex.DOTALL,
 )
+_EXPRESSION = regex.compile(r"\{(?:[^{}]|\{[^{}]{0,300}+\}){1,300}+\}")
+"""Expression of MDX, or attributes of Pandoc."""
 _BRACKET = regex.compile(
     r"(?<!\\)(?:(?P<start>!?\[)|(?P<end>\](?:\[[^\[\]]{0,300}\]"
     r"|\((?:<[^<>\n]{0,1000}>|(?:[^()\s]|\([^()\s]{0,300}\)){0,1000}+)"
@@ -47,22 +50,32 @@ for _ in range(6):  # Deeper nesting would let an unclosed brace take time for e
 _OF_ANY_FORMAT = regex.compile(
     rf"\{{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,{_FORMS}\}}"
     rf"|{ENTITY}|<\d[\d:.]{{1,12}}>|\[X\d{{1,9}}X\]"
-    r"|[%#]\{\w{1,100}\}|\{%[^{}]{1,300}%\}|\{\{[^{}]{1,300}\}\}"
+    r"|[%#]\{\w{1,100}\}|\{%[^{}]{1,300}%\}|\{\{[^{}]{1,300}\}\}|<%[^<>%]{1,300}%>|\[\[[\w.]{1,100}\]\]"
 )
 """Messages of ICU with several forms, which stay as they are; entities; times inside of subtitles; and placeholders of
-Weblate's machine translation (`[X7X]`), Ruby (`%{name}`, `#{name}`) and templates (`{% if x %}`, `{{ x }}`)."""
+Weblate's machine translation (`[X7X]`), Ruby (`%{name}`, `#{name}`) and templates (`{% if x %}`, `{{ x }}`, `<% x %>`,
+`[[x]]`)."""
+_NUMBERED_TAG = regex.compile(r"</?\d{1,3}/?>")
+"""Tag of `react-i18next`, such as `<0>`."""
 _OF_QT = regex.compile(r"(?<![\d%])%L?\d{1,2}(?![\d$])")
 _WITH_NAME_IN_BRACKETS = regex.compile(r"%<\w{1,100}>[-+ 0#]{0,5}\d{0,9}(?:\.\d{1,9})?[a-zA-Z]?")
-_FORMULA = regex.compile(r"(?<!\\)(?:\$\$.{1,1000}?\$\$|\\\((.{1,500}?)\\\)|\\\[(.{1,1000}?)\\\])", regex.DOTALL)
+_FORMULA = regex.compile(
+    r"(?<!\\)(?:\$\$.{1,1000}?\$\$|\\\((.{1,500}?)\\\)|\\\[(.{1,1000}?)\\\]|\\begin\{(\w{1,20}\*?)\}.{1,1000}?\\end\{\3\})",
+    regex.DOTALL,
+)
 _SHORT_FORMULA = regex.compile(r"(?<![\\$\w])\$(?![\s$])(?:[^$\\\n]|\\.){0,300}?(?<=[^\s\\])\$(?![\w$])")
 """A formula between single dollar signs: no space inside, and no digit after it, as in Pandoc, so that "$5 and $7" is
 money."""
 _OF_FORMULA = regex.compile(r"[=^_\\{}<>+*/]|(?:\A|\s)\w{1,2}(?:\s|\Z)")
 _OF_CATALOGUE = regex.compile(
-    r"\$t\([^()]{1,200}\)|\$\w{1,60}\$|\$[1-9](?!\d)|@(?:\.\w{1,20})?:(?:\([\w.]{1,100}\)|[\w.]{0,100}\w)"
+    r"\$t\([^()]{1,200}\)|\$\w{1,60}\$|(?<!\$)\$[1-9](?!\d)"
+    r"|@(?:\.\w{1,20})?:(?:\([\w.]{1,100}\)|\{'[^'{}]{1,100}'\}|[\w.]{0,100}\w)"
 )
-_NAME_OF_NETS = regex.compile(r"(?<![\w:/]):[a-z][a-z0-9_+-]{1,40}:(?![\w:])|(?<![\w&/#])#[^\W\d_][\w-]{1,60}")
-"""Short codes of emoji (`:smile:`), and hashtags."""
+_NAME_OF_NETS = regex.compile(
+    r"(?<![\w:/]):[a-z][a-z0-9_+-]{1,40}:(?![\w:])|(?<![\w&/#])#[^\W\d_][\w-]{1,60}|(?<![\w@./])@[^\W\d_][\w-]{1,60}(?![\w:])"
+    r"|(?<![\w.@/])www(?:\.[\w-]{1,63}){1,8}(?:/[^\s<>\"]{0,1000})?(?<![.,;:!?)'\]])"
+)
+"""Short codes of emoji (`:smile:`), hashtags, names of users and addresses without a scheme."""
 _EMPHASIS = re.compile(r"(?<![\\*])\*{1,3}(?!\*)|(?<![\\_])_{1,3}(?!_)|(?<![\\~])~~(?!~)")
 _VOID_NAMES = "area base br col embed hr img input link meta param source track wbr"
 VOID = frozenset(_VOID_NAMES.split())
@@ -80,7 +93,7 @@ _MOST_CACHED = 64
 """Number of texts whose marks are kept in memory."""
 _DEEPEST = 20
 """Number of open marks of emphasis among which the partner of a mark is searched for."""
-_MAY_HAVE_MARKS = re.compile(r"[<&%{}$@#\[\]\\`*_~]|:[\w/]")
+_MAY_HAVE_MARKS = re.compile(r"[<&%{}$@#\[\]\\`*_~]|:[\w/]|www\.")
 """Characters of which every mark has one."""
 _Mark = tuple[int, int, Tag]
 """Start, end, and the mark as a tag: `start` and `end` for the two sides of a pair."""
@@ -179,6 +192,7 @@ def _groups(text: str, kinds: Sequence[str], tags: Sequence[str]) -> Iterator[li
     if MARKDOWN in kinds or FORMULAS in kinds:
         yield from ([_placeholder(match)] for match in _FORMULA.finditer(text) if _is_formula(match))
     if MARKDOWN in kinds:
+        yield from ([_placeholder(match)] for match in _EXPRESSION.finditer(text))
         yield from _links(text, code)
     if kinds:
         yield from ([_placeholder(match)] for match in _WITH_NAME_IN_BRACKETS.finditer(text))
@@ -187,13 +201,15 @@ def _groups(text: str, kinds: Sequence[str], tags: Sequence[str]) -> Iterator[li
     )
     if kinds:
         yield from ([_placeholder(match)] for match in _OF_ANY_FORMAT.finditer(text))
-        yield from ([_placeholder(match)] for match in _NAME_OF_NETS.finditer(text))
+        yield from ([(*match.span(), _tag(match[0]))] for match in _NUMBERED_TAG.finditer(text))
     if CATALOGUE in kinds:
         yield from ([_placeholder(match)] for match in _OF_CATALOGUE.finditer(text))
     if QT in kinds:
         yield from ([_placeholder(match)] for match in _OF_QT.finditer(text))
     for kind in filter(kinds.__contains__, PLACEHOLDERS):
         yield from ([_placeholder(match)] for match in _COMPILED[kind].finditer(text))
+    if kinds:
+        yield from ([_placeholder(match)] for match in _NAME_OF_NETS.finditer(text))
     if EMPHASIS in kinds:
         yield from _emphasis(text)
 

@@ -256,3 +256,13 @@ def test_a_sentence_over_cues_is_one_text(tmp_path):
     again = [line for line in changed.splitlines() if line.isupper() and "-->" not in line]
     assert " ".join(again) == "THE VERY OLD HOUSE, WHERE WE WERE BORN, IS RED. - AND NOW?"
     assert changed.count("-->") == 4 and translated(document).decode() == content
+
+
+def test_tags_around_cues_stay_around_their_parts_of_a_sentence(tmp_path):
+    cues = ["<v Ann>one two", "<v Ann>three", "<v Bob>and four", "<i>five <b>six</b></i>", "<i>seven.</i>"]
+    times = "00:0{0}.000 --> 00:0{0}.900"
+    content = "WEBVTT\n" + "".join(f"\n{times.format(number)}\n{text}\n" for number, text in enumerate(cues))
+    document = read(tmp_path, ".vtt", content)
+    assert texts_of(document) == [("one two three",), ("and four",), ("five <b>six</b> seven.",)]
+    changed = translated(document, lambda text: text.replace("one two three", "aaa bbb ccccc")).decode()
+    assert changed == content.replace("one two", "aaa bbb").replace("three", "ccccc")

@@ -11,7 +11,8 @@ from mt_cli.translation.inline_marks import InlineMarks
 
 IDENTIFIERS = (
     "#ff0000 /img/house.png icons/menu.svg text/html a1b2c3 YYYY-MM-DD 2024-01-02T10:00:00Z en-US es-419 MENU_OPEN "
-    "user_name useState example.org v1.2.3 10px C:\\temp 0b5f9a52-58a8-4bd6-9a5e-f2c5f6d1a111"
+    "user_name useState example.org v1.2.3 10px C:\\temp 0b5f9a52-58a8-4bd6-9a5e-f2c5f6d1a111 @/assets/a.svg Ctrl+S "
+    "UserName getUser() Europe/Berlin mailto:a@b.org aGVsbG8gd29ybGQ= %Y-%m-%d"
 )
 WORDS = "and/or Yes/No e-mail km/h 2nd H2O Stop. A Über слово.слово 大きい"
 
@@ -45,9 +46,17 @@ MARKDOWN = {
     **{f"The old {formula} sleeps.\n": f"THE OLD {formula} SLEEPS.\n" for formula in FORMULAS},
     "$$\ne = mc^2\n$$\n\n\\[ a + b \\]\n\n```math\nx\n```\n": None,
     "it costs $5 and $7 \\[see below\\].\n": "IT COSTS $5 AND $7 \\[SEE BELOW\\].\n",
+    "text\n$$\na \\\\\nb\n$$ {#eq}\n\n\\begin{align}\na \\\\\nb\n\\end{align}\n": "TEXT\n$$\na \\\\\nb\n$$ {#eq}\n\n"
+    "\\begin{align}\na \\\\\nb\n\\end{align}\n",
+    "see [@smith; @doe, p. 3] by @anna, {f(x) + 1} or <kbd>a</kbd>\n": (
+        "SEE [@smith; @doe, p. 3] BY @anna, {f(x) + 1} OR <kbd>a</kbd>\n"
+    ),
     "~~sleeps~~ here :smile: #house\n": "~~SLEEPS~~ HERE :smile: #house\n",
     "import Tabs from '@theme/Tabs';\nexport const toc = [\n  a,\n];\n\n{/* do not\nshow */}\n": None,
     "<Tabs a='b'>\na text\n</Tabs>\n": "<Tabs a='b'>\nA TEXT\n</Tabs>\n",
+    ":::note my title\na text\n:::\n": ":::note MY TITLE\nA TEXT\n:::\n",
+    '!!! note "my title"\n': '!!! note "MY TITLE"\n',
+    '<h1 align="center">a <b>b</b></h1>\n\n<!-- c -->\n': '<h1 align="center">A <b>B</b></h1>\n\n<!-- c -->\n',
     ":::tip[the title]\na text\n:::\n": ":::tip[THE TITLE]\nA TEXT\n:::\n",
     "import duties rise, and\nexport declines.\n": "IMPORT DUTIES RISE, AND\nEXPORT DECLINES.\n",
     "---\nid: a\ntitle: a: b\n---\n": None,
@@ -75,6 +84,9 @@ JSON = {
     '{"locale": "en", "type": "submit", "icon": "fa-home", "Type": "Type"}': (
         '{"locale": "en", "type": "submit", "icon": "fa-home", "Type": "TYPE"}'
     ),
+    '{"fontColor": "red", "class": "btn big", "a": "<1>see</1> <%= b %> or {{c | d}}"}': (
+        '{"fontColor": "red", "class": "btn big", "a": "<1>SEE</1> <%= b %> OR {{c | d}}"}'
+    ),
     '["a", ["b"], 3, {"c": "d"}]': '["A", ["B"], 3, {"c": "D"}]',
 }
 
@@ -94,6 +106,7 @@ HTML = {
     '<iframe title="a b"></iframe><pre title="d e">f</pre><input type="submit" value="g h"><input value="i">': (
         '<iframe title="A B"></iframe><pre title="D E">f</pre><input type="submit" value="G H"><input value="i">'
     ),
+    '<select><optgroup label="a b"><option>c</select>': '<select><optgroup label="A B"><option>C</select>',
     '<script>s.replace("<!--", "")</script><p>a b</p>': '<script>s.replace("<!--", "")</script><p>A B</p>',
     '<html lang="en"><meta property="og:title" content="a b"><meta property="og:type" content="a b">c': (
         '<html lang="it"><meta property="og:title" content="A B"><meta property="og:type" content="a b">C'

@@ -67,6 +67,15 @@ def test_a_line_break_ends_a_text(tmp_path):
     assert texts_of(document)[1][:2] == ("word", "two<text:span>word</text:span><m4/> word")
 
 
+def test_readings_go_and_soft_hyphens_are_no_text(tmp_path):
+    ruby = f"<w:r><w:ruby><w:rt>{run('kan')}</w:rt><w:rubyBase>{run('one')}</w:rubyBase></w:ruby></w:r>"
+    hyphens = "<w:r><w:t>a</w:t><w:softHyphen/><w:t>b</w:t><w:noBreakHyphen/><w:t>c</w:t></w:r>"
+    assert texts_of(read_word(tmp_path, ruby + run(" two"), hyphens)) == [("one two",), ("ab\u2011c",)]
+    ruby = "<text:ruby><text:ruby-base>one</text:ruby-base><text:ruby-text>kan</text:ruby-text></text:ruby> two"
+    document = read(tmp_path, ".odt", archive("content.xml", ODT.replace("<text:span>word</text:span>", ruby, 1)))
+    assert texts_of(document)[1][0].startswith("word one two<m1/>")
+
+
 def test_notes_name_the_paragraph_and_its_first_words(tmp_path):
     document = read_word(tmp_path, run("one"), run("two three four five six seven"))
     assert [*document.places()] == ["paragraph 1 (one)", "paragraph 2 (two three four five six)"]
