@@ -53,15 +53,14 @@ class Learning(BaseModel):
     def describe(self) -> str:
         """Score, plan and signs in one sentence, with what helps most."""
         parts = [f"{METRICS[self.metric]} {self.score:.1f}"]
+        is_part = not self.num_planned or self.num_steps < self.num_planned
         if self.expected_of_all:
             parts[0] += ", where mt init expects {:.0f} to {:.0f} after all updates".format(*self.expected_of_all)
-            is_part = not self.num_planned or self.num_steps < self.num_planned
             if self.expected and is_part and self.expected != self.expected_of_all:
                 parts[0] += ", and {:.0f} to {:.0f} after {:,}".format(*self.expected, self.num_steps)
         if self.num_planned:
-            share = self.num_steps / self.num_planned
-            made = f"{self.num_steps:,} of {self.num_planned:,} updates ({share:.0%})"
-            parts.append(f"{made if share < 1 else f'all {self.num_steps:,} updates'} were made")
+            share = f"{self.num_steps:,} of {self.num_planned:,} updates ({self.num_steps / self.num_planned:.0%})"
+            parts.append(f"{share if is_part else f'all {self.num_steps:,} updates'} were made")
         if self.is_little:
             how = "unrelated" if self._gain < _UNRELATED else "hardly related"
             parts.append(
