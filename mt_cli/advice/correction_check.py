@@ -18,6 +18,7 @@ from mt_cli.corpus.corrections import Correction
 from mt_cli.corpus.languages import primary
 from mt_cli.corpus.rows import Languages, Pair
 from mt_cli.corpus.text_hashes import Hashes
+from mt_cli.corpus.varieties import variety_of
 from mt_cli.translation.translator import Translator
 
 _NUM_EXAMPLES = 3
@@ -58,16 +59,14 @@ def check_corrections(
     spaces before punctuation, which the corpus lacks. `unrelated`: the target is as likely for other sources, by the
     model.
     """
-    places = {tuple(map(primary, direction.languages)): direction for direction in reversed(directions)}
     refused = defaultdict[str, list[Correction]](list)
-    by_codes = defaultdict[tuple[str, ...], list[Correction]](list)
+    by_place = defaultdict[int | None, list[Correction]](list)
     for item in corrections:
-        by_codes[tuple(map(primary, item.languages))].append(item)
+        by_place[_place_of(item.languages, directions)].append(item)
+    refused["unknown_direction"] += by_place.pop(None, [])
     kept = []
-    for codes, items in by_codes.items():
-        if (direction := places.get(codes)) is None:
-            refused["unknown_direction"] += items
-            continue
+    for place, items in by_place.items():
+        direction = directions[place or 0]
         reasons = _reasons(items, direction, corpus, evaluation_hashes)
         likely = [item for item, reason in zip(items, reasons, strict=True) if reason is None]
         unrelated = iter(_are_unrelated(likely, direction, translator))
@@ -77,7 +76,17 @@ def check_corrections(
                 refused[reason].append(item)
         pairs = [item.pair for item, reason in zip(items, reasons, strict=True) if reason is None]
         kept.append(direction._replace(pairs=pairs))
-    return kept, refused
+    return kept, {reason: items for reason, items in refused.items() if items}
+
+
+def _place_of(languages: Languages, directions: Sequence[Direction]) -> int | None:
+    """Index of the direction in these varieties or, without one, of the first in these languages."""
+    for key in (variety_of, primary):
+        wanted = [*map(key, languages)]
+        for number, direction in enumerate(directions):
+            if [*map(key, direction.languages)] == wanted:
+                return number
+    return None
 
 
 def describe_refused(refused: Refused) -> list[str]:

@@ -49,6 +49,16 @@ def test_good_corrections_are_kept_in_their_order():
     assert checked(GOOD) == (pairs(GOOD), {})
 
 
+def test_a_correction_belongs_to_the_direction_of_its_variety():
+    directions = [Direction(("en", code), f"<2{code}>", []) for code in ("pt_BR", "pt_PT")]
+    texts = {"pt-PT": "um facto", "pt_BR": "um fato", "por": "um dois", "fr": "un deux"}
+    items = [correction("one two", text, ("eng", code)) for code, text in texts.items()]
+    kept, refused = check_corrections(items, directions, CORPUS, hashes_of([], "en"), Upper())
+    targets = {direction.tag: [target for _, target in direction.pairs] for direction in kept}
+    assert targets == {"<2pt_BR>": ["um fato", "um dois"], "<2pt_PT>": ["um facto"]}
+    assert refused == {"unknown_direction": items[3:]}
+
+
 @pytest.mark.parametrize(
     ("reason", "target", "languages"),
     [
