@@ -119,6 +119,8 @@ def learn(run: Path, files: Sequence[Path], name: str | None = None, text: Confi
     no old text, and MtError, with the older child unchanged, if `valid` falls beyond its confidence interval.
     """
     run = real_path(run)
+    if not run.exists():  # If the process was killed after it had moved the older child.
+        _publish(run.parent / _FOLDER / run.name, run)
     record = record_of(run)
     parent = run.with_name(record.parent) if record else run
     child = run.with_name(name or (run.name if record else f"{run.name}-learned"))
@@ -215,16 +217,13 @@ class _Learner:
         learned = [(of, [item for item in items if not is_held_out(item.source)]) for of, items in kept]
         if not (num_learned := sum(len(items) for _, items in learned)):
             raise InputError(f"no correction to learn from: {num_refused:,} are refused and the others held out")
-        record, before = (
-            Learned(
-                parent=self._parent.name,
-                digest=self._digest_with(corrections),
-                num_corrections=num_learned,
-                refused={reason: len(items) for reason, items in refused.items()},
-            ),
-            record_of(trial),
+        record = Learned(
+            parent=self._parent.name,
+            digest=self._digest_with(corrections),
+            num_corrections=num_learned,
+            refused={reason: len(items) for reason, items in refused.items()},
         )
-        if before is None or before.digest != record.digest:
+        if self.has_new(corrections, record_of(trial)):
             shutil.rmtree(trial, ignore_errors=True)  # It was never accepted.
             self._write(learned, num_learned)
             append_corrections(trial / _CORRECTIONS, corrections)
