@@ -187,6 +187,10 @@ class RunState:
         plan = self.plan
         return plan if plan is not None and plan.is_complete and plan.minutes == config.max_minutes else None
 
+    def warmup_steps(self, config: TrainingConfig) -> int:
+        """Number of warm-up steps, by the plan if there is one."""
+        return (self.plan_for(config) or config).warmup_steps
+
     def is_validation_due(self, config: TrainingConfig) -> bool:
         """True if the config schedules a validation at this step."""
         plan = self.plan_for(config)

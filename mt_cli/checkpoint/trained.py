@@ -83,15 +83,15 @@ class TrainedRun:
 
 def load_together(paths: Sequence[str | Path], purpose: str, checkpoint: str | None = None) -> list[TrainedRun]:
     """Load several runs; raise InputError, with the `purpose`, unless languages, vocabularies and tags are equal."""
-    runs = [TrainedRun.load(path, checkpoint) for path in paths]
-    first, vocabularies = runs[0], [tokenizer.to_json() for tokenizer in runs[0].tokenizers]
-    for path, run in zip(paths, runs, strict=True):
+    first, *others = runs = [TrainedRun.load(path, checkpoint) for path in paths]
+    for path, run in zip(paths[1:], others, strict=True):
         corpora = run.config.corpus, first.config.corpus
         sides = [(f"translates {' to '.join(of.languages)}", f"has {of.tagging.describe()}") for of in corpora]
         for one, other in zip(*sides, strict=True):
             if one != other:
                 raise InputError(f"{path}: {one}, and {paths[0]} {other}; {purpose} needs equal ones")
-        if [tokenizer.to_json() for tokenizer in run.tokenizers] != vocabularies:
+        vocabularies = [[tokenizer.to_json() for tokenizer in of.tokenizers] for of in (run, first)]
+        if vocabularies[0] != vocabularies[1]:
             raise InputError(f"{path}: has other vocabularies than {paths[0]}; {purpose} needs equal ones")
     return runs
 

@@ -13,7 +13,7 @@ from mt_cli.corpus.plain_text import input_lines
 from mt_cli.errors import InputError
 
 if TYPE_CHECKING:
-    from mt_cli.translation.translator import PairScore
+    from mt_cli.translation.token_details import PairScore
 
 _PAIRS_AT_ONCE = 512
 _file = partial(file_option, "Pairs")

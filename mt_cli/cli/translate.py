@@ -118,8 +118,10 @@ def translate(
         _note_little_learned(paths)
         translator = to_read.prepared(translator, paths, engine, checkpoint, is_json=False)
         search |= _direction(translator, to, terms) | {"with_details": review is not None}
+        from mt_cli.documents.translate import translate_documents
+
         job_of_documents = _job_of_documents(translator, search, (column, keys), translate_all, to_read.share)
-        return _translate_documents(input_file, output, job_of_documents, strict)
+        return translate_documents(input_file, output, job_of_documents, strict)
 
     _check_sources(sentences, input_file, interactive, as_lines)
     _check_outputs(None if sentences else input_file or 0, output_file, alignment, to_read.table)
@@ -139,7 +141,7 @@ def translate(
         search |= _direction(translator, to, terms)
         language = _source_language(translator, search)
         translator = to_read.prepared(translator, paths, engine, checkpoint, as_json, lines, language)
-        if group.rank == 0:
+        if prefix and group.rank == 0:
             _note_unknown_prefix(translator, prefix)
         has_bar = bool(output_file) or not sys.stdout.isatty()
         is_typed = input_file is None and not sentences and sys.stdin.isatty()
@@ -207,12 +209,6 @@ def _output_of_documents(path: Path, output: Path | None, terms: list[Path] | No
     check_distinct({"--input": path, "--output": output})
     _check_terms(terms, output)
     return output
-
-
-def _translate_documents(path: Path, output: Path, job: Job, is_strict: bool) -> None:
-    from mt_cli.documents.translate import translate_documents
-
-    translate_documents(path, output, job, is_strict)
 
 
 def _job_of_documents(

@@ -25,15 +25,15 @@ def tune_quality(
     More: docs/localisation.md
     """
     path = run_path(run)
-    translator = load_translator(path, device, precision, num_threads=threads)
     from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.corpus.cache import Cache
     from mt_cli.evaluation.evaluation_set import read_split
     from mt_cli.evaluation.quality import fit_quality
 
     directory = RunDirectory(path)
+    config = directory.config()  # Raises an error if this is not a run, before the lock makes the directory.
     with directory.locked():
-        config = directory.config()
+        translator = load_translator(path, device, precision, num_threads=threads)
         valid = read_split(config, "valid", Cache(RUNS / ".cache"))
         model = fit_quality(directory, config, translator, valid.pairs, valid.languages)
     show(f"{path}: {model.describe_error()} ({model.num_sentences:,} sentences, correlation {model.correlation:.2f})")

@@ -117,6 +117,8 @@ def learn(run: Path, files: Sequence[Path], text: Config | None = None) -> Path:
     no old text, and MtError, with the older child unchanged, if `valid` falls beyond its confidence interval.
     """
     run = real_path(run)
+    if not run.exists():  # If the process was killed after it had moved the older child.
+        _publish(run.parent / _FOLDER / run.name, run)
     record = record_of(run)
     parent, child = (run.with_name(record.parent), run) if record else (run, run.with_name(f"{run.name}-learned"))
     trial = child.parent / _FOLDER / child.name

@@ -240,16 +240,15 @@ class TrainingLoop:
     def validate(self) -> None:
         """Score the validation set and save the weights if they are the best so far; once per step."""
         setup, state, step = self._setup, self._state, self._state.position.step
-        warmup_steps = (state.plan_for(self._config) or self._config).warmup_steps
         if state.validated_step == step:
             return
         self._drain()
         with setup.averaged() as model:
             validation = setup.validator.validate(model, setup.run.group)
-            is_best = state.add_validation(validation.value, validation.loss, setup.validator.metric_id, warmup_steps)
-            is_kept = state.keep_validation(
-                step, validation.value, validation.loss, self._config.average_checkpoints or 0
-            )
+            scores, number = (validation.value, validation.loss), self._config.average_checkpoints or 0
+            warmup_steps = state.warmup_steps(self._config)
+            is_best = state.add_validation(*scores, setup.validator.metric_id, warmup_steps)
+            is_kept = state.keep_validation(step, *scores, number)
             if self._records is not None and is_kept:
                 setup.run.directory.save_validated(setup.model, asdict(state), step)
             if self._records is not None and is_best:
@@ -267,10 +266,9 @@ class TrainingLoop:
         If their number is unknown, it is the first validation after the warm-up that is not the best so far.
         """
         setup, state, step = self._setup, self._state, self._state.position.step
-        plan = state.plan_for(self._config)
         planned = setup.num_steps(state)
         has_learned = 2 * step >= planned if planned else state.num_validations_without_better > 0
-        is_warm = step > (plan or self._config).warmup_steps
+        is_warm = step > state.warmup_steps(self._config)
         if state.selected is None and state.validated_step == step and is_warm and has_learned:
             select_pairs(setup, state)
             if state.selected is not None:

@@ -120,8 +120,7 @@ class Rounds:
             return False
         every = self.pace(num_steps).every_steps
         is_near_end = num_steps is not None and num_steps - step < every // 2
-        warmup_steps = (state.plan_for(training) or training).warmup_steps
-        first = max(warmup_steps, math.ceil(FIRST_ROUND * num_steps) if num_steps else 0)
+        first = max(state.warmup_steps(training), math.ceil(FIRST_ROUND * num_steps) if num_steps else 0)
         return step >= first and step - state.round.step >= every and not is_near_end
 
     def make(

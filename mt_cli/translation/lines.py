@@ -26,6 +26,7 @@ from mt_cli.translation.sentences import glue_of_translations, middle_of, split_
 
 if TYPE_CHECKING:
     from mt_cli.translation.quality import Estimate
+    from mt_cli.translation.token_details import Details
 
 _LINE_END = re.compile(r"(?:(?<!\s)[^\S\r\n]++)?+[\r\n]\s*")
 _SHORT = 40
@@ -33,26 +34,6 @@ _SHORT = 40
 
 Alignment = list[tuple[int, int]]
 """Pairs of a source index and a target index, counted from 0."""
-
-
-@dataclass(frozen=True)
-class Details:
-    """Tokens of a line and of its best translation; the tokens of several segments follow each other."""
-
-    source_tokens: list[str]
-    tokens: list[str]
-    """Includes [EOS] at the end of every segment."""
-    token_scores: list[float]
-    """Log-probability of each token, in nats, given the source and the tokens before it."""
-    alignment: Alignment
-    """The source token that each token attends to most."""
-    word_alignment: Alignment
-    """Aligned words of the line and of its translation, sorted (the Pharaoh format). Each character of a script without
-    spaces counts as a word."""
-    word_scores: list[float]
-    """Lowest log-probability of the tokens of each word of the translation, in nats; 0 for words that are copied."""
-    estimate: Estimate | None = None
-    """Expected quality; None for an empty line, or if the translator has no estimate."""
 
 
 class TextHypothesis(NamedTuple):
@@ -188,7 +169,7 @@ class Translation:
     @cached_property
     def term_uses(self) -> list[TermUse]:
         """What the best translation has of each term of a glossary in the line."""
-        return [use for part in self.segments for use in term_uses(part.terms, part.restored().text)]
+        return [use for part in self.segments if part.terms for use in term_uses(part.terms, part.restored().text)]
 
     @property
     def _with_spans(self) -> list[Segment]:

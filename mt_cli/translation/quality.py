@@ -128,10 +128,8 @@ class QualityModel(BaseModel):
         return f"expected chrF {counts['chrf'] / number:.0f} ± {self.error_of_mean(number):.0f}, {good}{others}"
 
 
-def counts_of(estimate: Estimate | None) -> dict[str, float]:
+def counts_of(estimate: Estimate) -> dict[str, float]:
     """Numbers of an estimate that are added up for a text."""
-    if estimate is None:
-        return {}
     is_good = not estimate.doubt and estimate.chrf > _GOOD
     return {"lines": 1, "chrf": estimate.chrf, "above": is_good} | ({estimate.doubt: 1} if estimate.doubt else {})
 

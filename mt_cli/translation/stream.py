@@ -141,7 +141,7 @@ def translated_lines(
             _problems_of(item),
             item.unknown_words,
             Counter(use.status for use in item.term_uses),
-            counts_of(item.estimate),
+            counts_of(item.estimate) if item.estimate else {},
         )
         for item in items
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import product
 from operator import itemgetter
 
@@ -15,8 +16,44 @@ from mt_cli.corpus.rows import untagged
 from mt_cli.decoding.engine import ForcedDecoding
 from mt_cli.tokenizer.special_tokens import ABSENT, EOS, UNK_ID, character_ends
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
-from mt_cli.translation.lines import Alignment, Details, Segment, Translation
+from mt_cli.translation.lines import Alignment, Segment, Translation
+from mt_cli.translation.quality import Estimate
 from mt_cli.translation.sentences import units
+
+
+@dataclass(frozen=True)
+class Details:
+    """Tokens of a line and of its best translation; the tokens of several segments follow each other."""
+
+    source_tokens: list[str]
+    tokens: list[str]
+    """Includes [EOS] at the end of every segment."""
+    token_scores: list[float]
+    """Log-probability of each token, in nats, given the source and the tokens before it."""
+    alignment: Alignment
+    """The source token that each token attends to most."""
+    word_alignment: Alignment
+    """Aligned words of the line and of its translation, sorted (the Pharaoh format). Each character of a script without
+    spaces counts as a word."""
+    word_scores: list[float]
+    """Lowest log-probability of the tokens of each word of the translation, in nats; 0 for words that are copied."""
+    estimate: Estimate | None = None
+    """Expected quality; None for an empty line, or if the translator has no estimate."""
+
+
+@dataclass(frozen=True)
+class PairScore:
+    """Probability of a given translation."""
+
+    tokens: list[str]
+    """Includes [EOS]."""
+    token_scores: list[float]
+    """Log-probability of each token, in nats."""
+
+    @property
+    def log_prob(self) -> float:
+        """Log-probability of the translation given its source, in nats."""
+        return sum(self.token_scores)
 
 
 def details_of(

@@ -44,7 +44,7 @@ from mt_cli.translation.lines import Alignment, LineSplitter, Segment, TextHypot
 from mt_cli.translation.quality import QualityModel
 from mt_cli.translation.terms import takes_terms, with_own_tokens, with_terms
 from mt_cli.translation.texts import checked_texts
-from mt_cli.translation.token_details import attended_words, details_of
+from mt_cli.translation.token_details import PairScore, attended_words, details_of
 
 TextAndIds = tuple[str, Ids, Ids]
 """Text of a source, with its tag; its ids; and ids of a target."""
@@ -52,21 +52,6 @@ _MOST_HYPOTHESES = 1000
 _PAIRS_FORCED_AT_ONCE = 512
 _HAS_OTHER_SPACES = re.compile(r"[\r\n]| (?: |\Z)|\A ")
 """Line ends, double spaces, and spaces at the ends of a text."""
-
-
-@dataclass(frozen=True)
-class PairScore:
-    """Probability of a given translation."""
-
-    tokens: list[str]
-    """Includes [EOS]."""
-    token_scores: list[float]
-    """Log-probability of each token, in nats."""
-
-    @property
-    def log_prob(self) -> float:
-        """Log-probability of the translation given its source, in nats."""
-        return sum(self.token_scores)
 
 
 @dataclass(frozen=True)

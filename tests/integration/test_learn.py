@@ -97,6 +97,10 @@ def test_an_interrupted_command_goes_on_where_it_stopped(run, corrections, mt, t
     child = tmp_path / "runs/tiny-learned"
     assert (child / "checkpoints/best.safetensors").read_bytes() == weights
     assert mt("translate", "--run", child, "one two.")[0] == 0
+    child.rename(trial.with_name("tiny-learned.replaced"))  # Killed between two renames of a later command.
+    shutil.copytree(trial.with_name("tiny-learned.replaced"), trial)
+    status, out, err = mt("learn", "--run", child, "corrections.jsonl")
+    assert (status, out, "Nothing is new" in err) == (0, "runs/tiny-learned\n", True), err
 
 
 def test_corrections_without_text_to_keep_in_mind_are_refused(run, corrections, mt, tmp_path):

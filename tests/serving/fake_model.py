@@ -9,8 +9,9 @@ from mt_cli.config.tags import Tagging, direction_of
 from mt_cli.corpus.protected_text import UNPROTECTED
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.serving.models import Direction, Models, ServedModel, Source, SplitScore
-from mt_cli.translation.lines import Details, Segment, TextHypothesis, Translation
+from mt_cli.translation.lines import Segment, TextHypothesis, Translation
 from mt_cli.translation.sentences import units
+from mt_cli.translation.token_details import Details
 
 _UPDATED_AT = datetime(2026, 11, 27, 8, tzinfo=UTC)
 DIRECTIONS = [("en", "de"), ("de", "en"), ("en", "ar"), ("ar", "en"), ("en", "he"), ("he", "en")]
