@@ -69,12 +69,12 @@ def check_corrections(
         direction = directions[place or 0]
         reasons = _reasons(items, direction, corpus, evaluation_hashes)
         likely = [item for item, reason in zip(items, reasons, strict=True) if reason is None]
-        unrelated = iter(_are_unrelated(likely, direction, translator))
-        reasons = [reason or ("unrelated" if next(unrelated) else None) for reason in reasons]
+        unrelated, pairs = iter(_are_unrelated(likely, direction, translator)), list[Pair]()
         for item, reason in zip(items, reasons, strict=True):
-            if reason is not None:
-                refused[reason].append(item)
-        pairs = [item.pair for item, reason in zip(items, reasons, strict=True) if reason is None]
+            if dropped_by := reason or ("unrelated" if next(unrelated) else None):
+                refused[dropped_by].append(item)
+            else:
+                pairs.append(item.pair)
         kept.append(direction._replace(pairs=pairs))
     return kept, {reason: items for reason, items in refused.items() if items}
 

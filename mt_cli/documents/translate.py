@@ -20,7 +20,6 @@ from mt_cli.corpus.glossary import TermUse
 from mt_cli.documents.document import MAX_BYTES, Document, DocumentError, Options
 from mt_cli.documents.formats import is_document, read_document
 from mt_cli.documents.language import is_language
-from mt_cli.documents.review import units_to_review
 from mt_cli.documents.tables import ColumnError
 from mt_cli.documents.texts import lines_of, with_lines
 from mt_cli.errors import InputError, MtError, reason
@@ -30,6 +29,7 @@ from mt_cli.translation.drafts import SPANS_LOST, SPANS_REORDERED, TERMS_MISSING
 from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks
 from mt_cli.translation.lines import Translation
 from mt_cli.translation.pipeline import Pipeline
+from mt_cli.translation.review import units_to_review
 from mt_cli.translation.stream import blocks, describe_terms, notices_on, unknown_words_note
 from mt_cli.translation.texts import TextTranslation, translations_of
 from mt_cli.translation.translator import Translator

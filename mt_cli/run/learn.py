@@ -38,8 +38,6 @@ from mt_cli.runtime.files import read_model, real_path, write_text
 from mt_cli.translation.translator import Translator
 
 _RECORD, _FOLDER, _CORRECTIONS, _LOG = "learned.json", ".learning", "corrections.jsonl", "training.log"
-_VALID = "valid"
-"""Beginning of the names of sets of `valid`."""
 _ROWS_OF_STREAM = 100_000
 _SAMPLE = 5_000
 """Largest number of pairs of a direction that corrections are compared with."""
@@ -95,7 +93,7 @@ class Learned(BaseModel):
     @property
     def fallen(self) -> list[Change]:
         """Changes of `valid` that are beyond the confidence interval."""
-        return [change for name, change in self.changes.items() if name.startswith(_VALID) and change.has_fallen]
+        return [change for name, change in self.changes.items() if name.startswith("valid") and change.has_fallen]
 
 
 def record_of(run: Path) -> Learned | None:
@@ -161,7 +159,9 @@ class _Learner:
         try:
             self._corpora = read(source, self._cache, _ROWS_OF_STREAM)
         except CorpusError as error:
-            raise CorpusError(f"{error}. Without the text of the run, it would forget; --config names other") from None
+            raise CorpusError(
+                f"{error}. Without old text, the model would forget; name a config with some (--config)"
+            ) from None
         weights, train = digest_of_file(RunDirectory(parent).path_of()), self._corpora["train"].fingerprint
         self.digest = fingerprint(weights, train, sorted([*item.languages, *item.pair] for item in corrections))
 
@@ -220,7 +220,7 @@ class _Learner:
         valid = self._corpora["valid"]
         parts = self._parts(valid)
         return {
-            _VALID if len(parts) == 1 else f"{_VALID} {'-'.join(languages)}": valid.of_parts(numbers).pairs
+            "valid" if len(parts) == 1 else f"valid {'-'.join(languages)}": valid.of_parts(numbers).pairs
             for languages, numbers in parts.items()
         }
 
@@ -272,7 +272,7 @@ class _Learner:
             if not pairs:
                 say(f"  {name:<9} none; one source in {_HELD_OUT} is held out")
                 continue
-            metric = selecting if name.startswith(_VALID) and selecting in METRICS else "chrf"
+            metric = selecting if name.startswith("valid") and selecting in METRICS else "chrf"
             references, right, scores = [target for _, target in pairs], [], []
             for translator in translators:
                 with Progress(f"translate {name}", len(pairs), "sentence") as progress:
