@@ -49,7 +49,6 @@ def compare_with_drafts(edited: Path, drafts: Path, languages: Languages, model:
 
 
 def _numbered(path: Path, languages: Languages) -> Iterator[tuple[Pair, int]]:
-    """Pairs with a source text, each with the number of earlier ones with the same source."""
     seen = Counter[str]()
     for _, source, target in read_file(path, languages, None, report=ReadReport(keeps_drafts=True)):
         if source.strip():

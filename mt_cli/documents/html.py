@@ -140,7 +140,6 @@ def _runs(content: str, events: Sequence[Event]) -> Iterator[list[Event]]:
 
 
 def _is_marked(content: str, event: Event) -> bool:
-    """True if an element and its attributes are marked as not to be translated."""
     values = {name: content[start:end].lower() for name, (start, end) in event.attributes.items()}
     return values.get("translate") == "no" or "notranslate" in values.get("class", "").split()
 
@@ -202,7 +201,6 @@ def _value(texts: Sequence[str], content: str, start: int, end: int, escape: Cal
 
 
 def _values(content: str, event: Event) -> Iterator[tuple[int, int]]:
-    """Places of the values of a tag that are translated."""
     names: Sequence[str] = _TRANSLATED
     kinds = {name: content[slice(*place)] for name, place in event.attributes.items()}
     if event.name == "meta":

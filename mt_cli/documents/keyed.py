@@ -19,7 +19,7 @@ from mt_cli.translation.inline_marks import CATALOGUE, PLACEHOLDERS
 
 _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\]]', re.DOTALL)
 _BAR = " | "
-_BETWEEN_FORMS = re.compile(r" \| (?![^{}]*+\})")
+_BETWEEN_FORMS = re.compile(r" \| (?![^{}]{0,80}+\})")
 """Sign between forms of a plural in a value, and not within a placeholder."""
 _COLON = re.compile(r"[ \t\r\n]*:")
 _ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\u(?!00[0-7])")
@@ -66,7 +66,6 @@ def _values(content: str) -> Iterator[tuple[re.Match[str], Sequence[str]]]:
 
 
 def _is_of_people(keys: Sequence[str], is_extension: bool) -> bool:
-    """True if values with these keys are shown to people, and not notes for programs and developers."""
     return keys[1:] == ["message"] if is_extension else not any(key.startswith("@") for key in keys)
 
 

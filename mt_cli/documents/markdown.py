@@ -1,9 +1,9 @@
-"""Markdown (`.md`, `.mdx`, `.Rmd`, `.qmd`): paragraphs, headings, list items, quotations and cells are units.
+"""Markdown (`.md`, `.mdx`, `.Rmd`, `.qmd`): paragraphs, headings, list items, quotations, cells and HTML are units.
 
 The text of a unit is its source, with emphasis, links, code and formulas. Titles and descriptions of the front matter
-are units too. Blocks of code and HTML, the rest of the front matter, definitions of links, lines of templates or
-containers (`:::`, `{% ... %}`, `[!NOTE]`), and the imports, exports, comments and components of MDX stay. A link by its
-text alone, `[text]`, is written in full, `[text][text]`, so that a translation keeps its target.
+and of containers are units too. Blocks of code and formulas, the rest of the front matter, definitions of links, lines
+of templates (`{% ... %}`, `[!NOTE]`), and the imports, exports, comments and components of MDX stay. A link by its text
+alone, `[text]`, is written in full, `[text][text]`, so that a translation keeps its target.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _EXPORT = (
     r".*(?:\n.*\S.*)*"
 )
 _COMMENT_OF_MDX, _COMPONENT = r"\{/\*[\s\S]{0,3000}?\*/\}", r"</?[A-Z][\w.]*(?:\s[^<>]{0,3000})?>"
-_OF_FORMULA = r"(?:[^$`\n]|\n(?![ \t]*\n)){1,3000}?"
+_OF_FORMULA = r"(?:[^$`\n\\]|\\(?!\[)|\n(?![ \t]*\n)){1,3000}?"
 _FORMULA = (
     rf"(?:\$\${_OF_FORMULA}\$\$|\\\[{_OF_FORMULA}\\\]|\\begin\{{(?P<of>\w{{1,20}}\*?)\}}{_OF_FORMULA}\\end\{{(?P=of)\}})"
     r"[ \t]*(?:\{#[^{}\n]*\}|\(\d+\))?"
@@ -192,7 +192,6 @@ class _Blocks:
         return replace(linked, write=lambda texts: _BARE_BAR.sub(r"\|", linked.write(texts)))
 
     def _runs(self, before: Token, token: Token) -> list[list[Line]]:
-        """Lines of a block, divided at hard line breaks, labels, and lines that stay."""
         runs: list[list[Line]] = [[]]
         for number, source in enumerate(token.content.split("\n"), start=token.map[0] if token.map else 0):
             line = self._located(self._lines[number], source.strip(), before)
@@ -216,7 +215,6 @@ class _Blocks:
         return [run for run in runs if run]
 
     def _located(self, line: Line, text: str, before: Token) -> Line | None:
-        """Place of a text on its line, without the attributes of a heading."""
         source = self._content[line.begin : line.end]
         if before.type == "heading_open" and before.markup.startswith("#"):
             hashes = source.find(before.markup)

@@ -62,7 +62,6 @@ def read_office(path: Path, options: Options) -> Document:
 
 
 def _translated_parts(path: Path, archive: bytes) -> dict[str, str]:
-    """Content of the parts that have text, by name."""
     try:
         with ZipFile(io.BytesIO(archive)) as file:
             entries = file.infolist()

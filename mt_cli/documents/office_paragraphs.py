@@ -42,12 +42,10 @@ class Paragraph:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Texts to translate: that of the paragraph, and those within its tags."""
         inner = (text for _, paragraph in self.inner for text in paragraph.texts)
         return (*(segment.text for segment in self.segments if segment.has_text), *inner)
 
     def write(self, translations: Sequence[str]) -> str:
-        """Content of the part, from translations of its texts."""
         return self._written(iter(translations))
 
     def _written(self, translations: Iterator[str]) -> str:
@@ -72,7 +70,6 @@ class Paragraph:
 
 
 def _segments(pieces: Iterable[Piece]) -> tuple[list[TaggedText], list[Tag]]:
-    """Texts between line breaks, and these breaks."""
     segments, breaks = [list[Piece]()], list[Tag]()
     for piece in pieces:
         if isinstance(piece, Tag) and piece.name.removeprefix("text:") in _BREAKS:
@@ -102,7 +99,6 @@ def _open_document_paragraph(content: str, element: Element) -> Paragraph:
 
 
 def _without_readings(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """Pieces without the readings of ruby annotations, and without the tags of their bases."""
     is_reading = False
     for piece in pieces:
         name = piece.name.removeprefix("text:") if isinstance(piece, Tag) else ""

@@ -122,8 +122,7 @@ def _sentences(cues: Sequence[_Cue]) -> Iterator[list[_Cue]]:
 
 
 def _goes_on(cue: _Cue, following: _Cue) -> bool:
-    """True if a sentence of one speaker goes on from a cue to the next one."""
-    last, first = (SUBTITLE_TAG.sub("", text).strip() for text in (cue.lines[-1][1], following.lines[0][1]))
+    last, first = SUBTITLE_TAG.sub("", cue.lines[-1][1]).rstrip(), following.lines[0][1].strip()
     lines = (text.strip() for _, text in (*cue.lines, *following.lines))
     has_dash = any(_DASH.match(line) or _TIGHT_DASH.match(line) for line in lines)
     goes_on = first[:1].islower() and (last[-1:].isalnum() or last.endswith(","))
@@ -131,7 +130,6 @@ def _goes_on(cue: _Cue, following: _Cue) -> bool:
 
 
 def _joined_unit(content: str, parts: Sequence[Unit]) -> Unit:
-    """Unit of several cues that are one sentence."""
     between = [content[before.end : after.start] for before, after in pairwise(parts)]
     shares = [max(1, display_width(part.texts[0])) for part in parts]
 
@@ -219,7 +217,6 @@ def _speeches(lines: Sequence[str]) -> list[_Speech]:
 
 
 def _written(texts: Sequence[str], part: str, speeches: Sequence[_Speech], has_entities: bool) -> str:
-    """Lines of a cue (`part`)."""
     lines = []
     for speech, text in zip(speeches, texts, strict=True):
         escaped = _BARE_AMPERSAND.sub("&amp;", text).replace("-->", "--&gt;") if has_entities else text

@@ -112,7 +112,6 @@ def _column(path: Path, column: str | None, names: Sequence[str]) -> int:
 
 
 def _plain_records(content: str) -> Iterator[list[_Cell]]:
-    """Cells of each line of TSV in which quotation marks are text."""
     for place, line in lines_with_places(content):
         cells = []
         for text in line.split("\t"):

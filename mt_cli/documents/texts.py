@@ -53,7 +53,6 @@ def with_lines(text: str, is_block: bool, translations: Mapping[str, str]) -> st
 
 
 def one_line(text: str) -> str:
-    """Text on one line, with single spaces."""
     return SPACES.sub(" ", text).strip(" ")
 
 

@@ -87,12 +87,10 @@ class Job:
 
     @property
     def languages(self) -> tuple[str, str]:
-        """Source language, and target language of the last model."""
         return self.options.languages[0], (self.then.languages if self.then else self.options.languages)[1]
 
     @property
     def notes(self) -> Mapping[str, str]:
-        """Message for each problem, with the places of its texts."""
         missing = dict.fromkeys(f"`{use.source}`" for use in self.term_uses if use.status == "missing")
         names = {TERMS_MISSING: f" ({listed([*missing])})"} if missing else {}
         return {
@@ -204,7 +202,6 @@ class TranslatedDocument(NamedTuple):
         return self.content.decode()
 
     def alternatives(self, number: int) -> list[str]:
-        """None: documents have no other translations."""
         return []
 
     @property

@@ -39,7 +39,6 @@ class Markup:
 
 
 def paragraph_unit(content: str, lines: Sequence[Line], markup: Markup) -> Unit | None:
-    """Unit of a paragraph, if it has text beside its markup."""
     text = one_line(" ".join(content[line.start : line.end] for line in lines))
     if not has_letters(markup.hidden.sub("", text)):
         return None

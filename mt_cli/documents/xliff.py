@@ -117,12 +117,10 @@ class _Segment:
 
     @property
     def names(self) -> tuple[str, str]:
-        """Attributes with the codes of the source and the target language."""
         return ("srcLang", "trgLang") if self.is_version_2 else ("source-language", "target-language")
 
     @property
     def codes(self) -> tuple[str, str]:
-        """Codes of the source and the target language; empty if the file does not name them."""
         return self.holder.attributes.get(self.names[0], ""), self.holder.attributes.get(self.names[1], "")
 
     @property
@@ -228,7 +226,6 @@ def _marked(element: Element) -> Iterator[Element]:
 
 
 def _named(content: str, segment: _Segment, language: str) -> tuple[int, int, str]:
-    """Edit that adds the target language to the element with the codes of the languages."""
     holder = segment.holder
     tag = with_attributes(content[holder.start : holder.inner], {segment.names[1]: language.replace("_", "-")})
     return holder.start, holder.inner, tag

@@ -59,7 +59,6 @@ class Element:
         return next((child for child in self.children if child.name == name), None)
 
     def walk(self) -> Iterator[Element]:
-        """This element and all elements in it, in the order of their start tags."""
         yield self
         for child in self.children:
             yield from child.walk()

@@ -67,7 +67,6 @@ class Package:
 
     @property
     def name(self) -> str:
-        """Name of the folder of the package, as in Argos Translate's own."""
         return f"translate-{'_'.join(self.codes)}-{self.version.replace('.', '_')}"
 
     def metadata(self) -> dict[str, object]:

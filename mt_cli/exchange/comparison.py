@@ -47,7 +47,6 @@ class Agreement:
         return self.num_sentences - len(self.gaps)
 
     def num_ties(self, number_format: str) -> int:
-        """Number of translations that differ because two tokens were about equally likely."""
         return sum(abs(gap) <= _TIE * _tolerance(number_format) for gap in self.gaps)
 
     def check(self, output: Path, number_format: str = "float32") -> None:

@@ -102,7 +102,6 @@ CHOOSE_FIRST = (
 
 
 def obstacles(config: Config, program: str) -> list[Obstacle]:
-    """Options that keep a run with this config from a program of `DESTINATIONS`."""
     return list(_CHECKS[program][1](config)) if program in _CHECKS else []
 
 

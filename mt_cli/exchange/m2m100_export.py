@@ -119,7 +119,6 @@ class DirectedEngine(TransformersEngine):
     """A folder whose sources begin with their language."""
 
     def source_ids(self, text: str) -> list[int]:
-        """Our ids of a text with its tag by the exported tokenizer, without the end."""
         tag, _, rest = text.partition(" ")
         direction = direction_of(tag)
         if direction is None:

@@ -83,7 +83,6 @@ def read_vocabulary(folder: Path, size: int) -> Vocabulary:
 
 
 def _languages_of(entries: Mapping[str, int]) -> dict[str, int]:
-    """Ids of the languages among entries, such as `__en__` and `eng_Latn`."""
     matches = ((_LANGUAGE.fullmatch(name), index) for name, index in entries.items())
     return {match[1] or match[2]: index for match, index in matches if match}
 

@@ -132,7 +132,6 @@ def _read_exported_tokenizer(folder: Path) -> tuple[Tokenizer, tuple[str, ...], 
 
 
 def _read_vocabulary(path: Path) -> dict[str, int]:
-    """Entries in the order of their ids."""
     vocabulary = read_model(path, dict[str, int])
     if "<unk>" not in vocabulary or sorted(vocabulary.values()) != list(range(len(vocabulary))):
         raise InputError(f"{path}: the ids of its entries are not 0 to {len(vocabulary) - 1:,}, or there is no <unk>")

@@ -38,7 +38,6 @@ class Pieces:
 
     @property
     def names(self) -> list[str]:
-        """All entries that text can be split into."""
         return [piece.piece for piece in self.proto.pieces if piece.type in (NORMAL, USER_DEFINED, BYTE)]
 
     def only(self, kept: Collection[str]) -> Pieces:

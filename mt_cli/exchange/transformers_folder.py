@@ -130,7 +130,6 @@ class TransformersEngine:
         self._exported_ids = [{ours: index for index, ours in enumerate(rows)} for rows in layout.rows]
 
     def source_ids(self, text: str) -> list[int]:
-        """Our ids of a text by the exported tokenizer, without the end."""
         return [self._layout.rows[0][index] for index in self._tokenizer(text)["input_ids"][:-1]]
 
     @torch.inference_mode()

@@ -177,7 +177,6 @@ def _grid_of(number: int, num_columns: int) -> tuple[int, float]:
 
 
 def _label(axes: Any, columns: Sequence[str], rows: Sequence[str], size: float) -> None:
-    """Write the tokens above and beside a heat map."""
     rotation = 90 if max(map(len, columns)) > 2 else 0
     for place, token in enumerate(columns):
         axes.text(place, -0.6, token, size=size, rotation=rotation, ha="center", va="bottom")
@@ -202,7 +201,6 @@ def _label_inches(tokens: Sequence[str], size: float) -> float:
 
 @contextmanager
 def _figure(size: tuple[float, float], texts: Sequence[str] = (), layout: Any = None) -> Iterator[Any]:
-    """A figure of this size in inches, with fonts for the texts; a large figure has fewer dots per inch."""
     import matplotlib
     from matplotlib.figure import Figure
 

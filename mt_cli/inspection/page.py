@@ -91,7 +91,6 @@ def _size(number: int) -> str:
 
 
 def _better(metric: str) -> str:
-    """`higher` or `lower`: which scores of a metric are better."""
     return "lower" if metric in LOWER_IS_BETTER else "higher"
 
 
@@ -145,7 +144,6 @@ def _charts(runs: Sequence[RunSummary]) -> Iterator[_Chart]:
 
 
 def _samples(runs: Sequence[RunSummary]) -> list[dict[str, str]]:
-    """The samples that all runs have, each with the translation of every run."""
     names = ["hypothesis"] if len(runs) == 1 else [f"{number}. {run.name}" for number, run in enumerate(runs, start=1)]
     texts: dict[tuple[str, str], dict[str, str]] = {}
     for number, run in enumerate(runs):

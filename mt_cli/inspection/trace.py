@@ -168,7 +168,6 @@ def draw_attention(trace: Trace, folder: Path, suffix: str) -> list[Path]:
 
 
 def _titled(layer: int, weights_HTS: Tensor) -> dict[str, Tensor]:
-    """Attention maps of the heads of a layer, and their mean, by their titles."""
     heads = {f"layer {layer}, head {head}": weights for head, weights in enumerate(weights_HTS, start=1)}
     return heads | {f"layer {layer}, mean": weights_HTS.mean(dim=0)}
 

@@ -160,7 +160,6 @@ def _refusal(message: str, status: int, retry_seconds: int | None = None, column
 
 
 def _answer_without_route(request: Request, error: Exception) -> Response:
-    """Answer to a path or a method that does not exist, or a file of the page that is missing."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     message = {404: "there is no such path", 405: "this path has another method"}.get(status, "the request is wrong")
     return _refusal(f"{message}; see /docs", status)

@@ -73,7 +73,6 @@ class TranslateBody(KeyBody):
 
     @property
     def term_pairs(self) -> list[Pair]:
-        """Each term with each of its translations."""
         lists = ((term, [targets] if isinstance(targets, str) else targets) for term, targets in self.terms.items())
         return [(term, target) for term, targets in lists for target in targets]
 

@@ -35,7 +35,6 @@ class RequestError(MtError):
 
     @classmethod
     def of(cls, error: MtError) -> RequestError:
-        """The error itself, or one with its message."""
         return error if isinstance(error, RequestError) else cls(str(error))
 
 

@@ -47,7 +47,6 @@ _MOST_BYTES = 2**29
 
 
 def remove_temporary_folders() -> None:
-    """Remove the folders of this process, for an end that waits for nothing."""
     for path in Path(tempfile.gettempdir()).glob(f"mt-serve-{os.getpid()}-*"):
         shutil.rmtree(path, ignore_errors=True)
 
@@ -194,7 +193,6 @@ def translated_file(
 
 
 def _notes(item: TextTranslation) -> list[str]:
-    """Notes on the sentences of a text that need a review."""
     places, line = defaultdict[str, list[str]](list), 1
     for row, draft in zip(item.source.sentences, item.drafts, strict=True):
         line += row.before.count("\n")

@@ -77,7 +77,6 @@ async def translate(request: Request) -> Response:
 
 
 def _routed(routes: Sequence[Route], source: str | None) -> dict[str, Sequence[Any]]:
-    """Detected languages, and languages between two models, as far as there are some."""
     rows: dict[str, Sequence[Any]] = {}
     if source == AUTO:
         rows["detectedLanguage"] = [
@@ -126,7 +125,6 @@ async def frontend_settings(request: Request) -> Response:
 
 
 async def suggest(request: Request) -> Response:
-    """Save a better translation, whose draft is not known."""
     service = service_of(request)
     if service.corrections is None:
         raise RequestError("suggestions are disabled on this server", 403)

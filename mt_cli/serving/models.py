@@ -183,7 +183,6 @@ class Models:
 
     @property
     def directions(self) -> list[Direction]:
-        """Directions of all models, with the codes for clients."""
         return list(dict.fromkeys(pair for model in self.models for pair in self.directions_of(model)))
 
     @property
@@ -250,7 +249,6 @@ class Models:
             raise
 
     def _refusal(self, choices: Sequence[Choice], source: str | None, target: str | None) -> str:
-        """Message that names the language, or the direction, that no model has."""
         has_target = any(_matches(target, choice.direction.target, self.codes) for choice in choices)
         code = (source if has_target else target) or ""
         if source and target and any(_matches(code, known, {known: known}) for known in self.languages()):
@@ -284,6 +282,5 @@ def _client_codes(codes: Iterator[str]) -> dict[str, str]:
 
 
 def is_right_to_left(code: str) -> bool:
-    """True if a language is written from right to left."""
     scripts = scripts_of(code) or ()
     return bool(scripts) and scripts[0] in _RIGHT_TO_LEFT

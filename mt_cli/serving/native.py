@@ -67,7 +67,6 @@ def _score(service: Service, part: SplitScore) -> dict[str, Any]:
 
 
 async def translate(request: Request) -> Response:
-    """Translation of each text, sentence by sentence; see `TranslateBody`."""
     service, body = service_of(request), await _json(request, TranslateBody)
     texts = [body.text] if isinstance(body.text, str) else body.text
     service.check_texts(texts, body.alternatives)
@@ -89,7 +88,6 @@ async def translate(request: Request) -> Response:
 
 
 async def corrections(request: Request) -> Response:
-    """Save a correction; see `CorrectionBody`."""
     service = service_of(request)
     if service.corrections is None:
         raise RequestError("this server saves no corrections; start it with --corrections", 403)

@@ -111,7 +111,6 @@ def _operation(path: str, summary: str) -> dict[str, Any]:
 
 
 def description_page(limits: Limits) -> str:
-    """The description as an HTML page, without scripts."""
     loader = PackageLoader("mt_cli.serving", "")
     environment = Environment(loader=loader, trim_blocks=True, autoescape=True, undefined=StrictUndefined)
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False}

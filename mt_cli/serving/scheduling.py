@@ -72,7 +72,6 @@ class Scheduler:
 
     @property
     def num_waiting_tokens(self) -> int:
-        """Number of source tokens of the rows that no batch has taken."""
         with self._condition:
             return sum(call.lengths[row] for call in self._calls for row in call.pending)
 
@@ -140,7 +139,6 @@ class Scheduler:
                 self._compute(batch)
 
     def _next_batch(self) -> list[tuple[_Call, list[int]]]:
-        """Rows of the next batch, by call."""
         first, num_tokens = self._calls[0], 0
         batch: list[tuple[_Call, list[int]]] = []
         for call in [call for call in self._calls if call.key == first.key]:

@@ -82,7 +82,6 @@ def serve(load: Callable[[], Service], host: str, port: int) -> None:
 
 
 def server_config(service: Service) -> uvicorn.Config:
-    """Options of uvicorn, with limits on connections."""
     return uvicorn.Config(
         application(service),
         log_config=None,

@@ -157,7 +157,6 @@ class Service:
         self.num_running -= 1
 
     def check_length(self, *texts: str) -> None:
-        """Raise RequestError if texts have too many characters in all."""
         num_characters, most = sum(map(len, texts)), self.limits.max_characters
         if num_characters > most:
             raise RequestError(f"{num_characters:,} characters are more than {most:,}", 413)
@@ -294,6 +293,5 @@ def _with_terms(glossary: Glossary | None, terms: Sequence[Pair]) -> Glossary:
 
 
 def _ignore(future: asyncio.Future[Any]) -> None:
-    """Take the result of work that was cancelled, and raise errors that are bugs."""
     with suppress(RequestCancelled, asyncio.CancelledError, MtError):
         future.result()

@@ -139,7 +139,7 @@ word
 - [ ] word
 
 <div>
-kept
+word
 </div>
 
 [full word][ref] and `code`.
