@@ -13,12 +13,12 @@ _IDENTIFIER = re.compile(
     | (?:[.@]{0,2}/|~/|[A-Za-z]:\\|\\\\)\S*                                     # path
     | (?:application|audio|font|image|message|model|multipart|text|video)/[\w.+-]+
     | [A-Za-z0-9-]+(?:[./\\][A-Za-z0-9_-]+)*\.[A-Za-z0-9_-]+(?:[/?\#]\S*)?      # file or host
-    | \w*_\w*                                                                   # MENU_OPEN, user_name
+    | [^\W_]*_\w*                                                               # MENU_OPEN, user_name
     | [a-z]+[0-9]*(?:[A-Z][a-z0-9]*)+ | [A-Z][a-z]+(?:[A-Z][a-z]+)+ | \w+\(\)    # camelCase, CamelCase, call()
     | (?:Ctrl|Control|Alt|Shift|Cmd|Meta)(?:[+-]\w+)+                           # key
     | (?:Africa|America|Asia|Atlantic|Australia|Europe|Pacific)/\w+             # time zone
     | (?:hsl|rgb)a?\([0-9.,%\s/]*\)                                             # colour
-    | M\s?-?[0-9.][-0-9.,\sA-Za-z]*                                             # path of SVG
+    | M\s?-?[0-9.](?:[LlHhVvCcSsQqTtAaZzMm]?[-0-9.,\s])*[Zz]?                   # path of SVG
     | (?:mailto|tel|data):\S+ | \^\S*\$                                         # address, pattern
     | [A-Za-z0-9+/]{8,}={1,2}                                                   # Base64
     | (?:%-?[A-Za-z][-/.:,\s]*){2,}                                             # form of a time
