@@ -61,5 +61,5 @@ def is_value(text: str, key: str) -> bool:
     Names with hyphens, such as `fa-home`, are, and one word in small letters below a key such as `locale` or `type`.
     """
     is_word = text[:1].islower() and not re.search(r"\s", text)
-    is_list = bool(_KEY_OF_LISTS.fullmatch(key))
+    is_list = bool(_KEY_OF_LISTS.fullmatch(key)) and (text.islower() or ", " in text)  # Not `Font`, a label.
     return bool(_KEBAB.fullmatch(text)) or is_list or (is_word and bool(_KEY_OF_VALUES.fullmatch(key)))

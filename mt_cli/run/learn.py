@@ -144,8 +144,12 @@ def _publish(trial: Path, child: Path) -> None:
         config_path = RunDirectory(trial).config_path
         text = load_config(config_path).model_dump_json().replace(f'"{trial}/', f'"{child}/')
         write_text(config_path, to_yaml(json.loads(text)))
-        shutil.rmtree(child, ignore_errors=True)
+        replaced = trial.with_name(f"{trial.name}.replaced")
+        shutil.rmtree(replaced, ignore_errors=True)
+        if child.exists():
+            child.rename(replaced)
         trial.rename(child)
+        shutil.rmtree(replaced, ignore_errors=True)
 
 
 class _Learner:

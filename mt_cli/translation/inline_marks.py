@@ -37,8 +37,8 @@ _CODE_OF_MARKDOWN = regex.compile(
     r"|<(?:(?:https?|ftp):[^<>\s]{1,1000}|(?:mailto:)?[\w.+-]{1,64}@[\w.-]{1,100})>",
     regex.DOTALL,
 )
-_EXPRESSION = regex.compile(r"\{(?:[^{}]|\{[^{}]{0,300}+\}){1,300}+\}")
-"""Expression of MDX, or attributes of Pandoc."""
+_EXPRESSION = regex.compile(r"\{(?=[^{}]{0,300}?[#.=(\[&|?]\S)(?:[^{}]|\{[^{}]{0,300}+\}){1,300}+\}")
+"""Expression of MDX, or attributes of Pandoc; not words in braces."""
 _BRACKET = regex.compile(
     r"(?<!\\)(?:(?P<start>!?\[)|(?P<end>\](?:\[[^\[\]]{0,300}\]"
     r"|\((?:<[^<>\n]{0,1000}>|(?:[^()\s]|\([^()\s]{0,300}\)){0,1000}+)"

@@ -51,6 +51,7 @@ MARKDOWN = {
     "see [@smith; @doe, p. 3] by @anna, {f(x) + 1} or <kbd>a</kbd>\n": (
         "SEE [@smith; @doe, p. 3] BY @anna, {f(x) + 1} OR <kbd>a</kbd>\n"
     ),
+    "all of {red, green} here\n": "ALL OF {RED, GREEN} HERE\n",
     "~~sleeps~~ here :smile: #house\n": "~~SLEEPS~~ HERE :smile: #house\n",
     "import Tabs from '@theme/Tabs';\nexport const toc = [\n  a,\n];\n\n{/* do not\nshow */}\n": None,
     "<Tabs a='b'>\na text\n</Tabs>\n": "<Tabs a='b'>\nA TEXT\n</Tabs>\n",
@@ -84,8 +85,9 @@ JSON = {
     '{"locale": "en", "type": "submit", "icon": "fa-home", "Type": "Type"}': (
         '{"locale": "en", "type": "submit", "icon": "fa-home", "Type": "TYPE"}'
     ),
-    '{"fontColor": "red", "class": "btn big", "a": "<1>see</1> <%= b %> or {{c | d}}"}': (
-        '{"fontColor": "red", "class": "btn big", "a": "<1>SEE</1> <%= b %> OR {{c | d}}"}'
+    '{"font": "Font", "class": "First class"}': '{"font": "FONT", "class": "FIRST CLASS"}',
+    '{"fontColor": "red", "class": "btn big", "font": "Arial, Inter", "a": "<1>see</1> <%= b %> or {{c | d}}"}': (
+        '{"fontColor": "red", "class": "btn big", "font": "Arial, Inter", "a": "<1>SEE</1> <%= b %> OR {{c | d}}"}'
     ),
     '["a", ["b"], 3, {"c": "d"}]': '["A", ["B"], 3, {"c": "D"}]',
 }
