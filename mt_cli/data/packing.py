@@ -115,6 +115,7 @@ class PackedLayout:
 
 
 def padded_layout(ids_BT: Tensor) -> PackedLayout:
+    """Layout of the rows of a grid of ids, with padding, which its mask excludes."""
     num_sequences, length = ids_BT.shape
     positions = torch.arange(length, device=ids_BT.device).repeat(num_sequences)
     return PackedLayout(positions, length, ids_BT != PAD_ID, num_sequences * length, num_sequences)
@@ -136,7 +137,7 @@ def packed_layout(lengths: NDArray[np.integer[Any]]) -> PackedLayout:
     rows = np.full((num_all_sequences, num_columns), num_tokens, dtype=np.int64)
     rows.reshape(-1)[slots[:num_tokens]] = np.arange(num_tokens)
     mask = rows != num_tokens
-    mask[num_sequences:, 0] = True
+    mask[num_sequences:, 0] = True  # The softmax of a row without any key is not a number.
     longest = max(int(lengths.max()), int(padding.max()))
     mask_BT, rows_BT, slots_N = map(torch.from_numpy, (mask, rows, slots))
     return replace(layout, mask=mask_BT, rows=rows_BT, slots=slots_N, longest=longest)

@@ -49,7 +49,7 @@ def train_in(
 
     A run that goes on is not changed before the corpora have been read and the device is available; one that is
     finished only gets the new values of its config. For a new run, `create` reads the corpora, trains the tokenizers
-    and completes the config in the main process, whose parent run and weights the others get in `optimize`.
+    and completes the config in the main process; the others get its result as `start`, and its weights in `optimize`.
 
     Raises InputError if the data, the device or an older run in the directory does not fit, DeviceMemoryError if the
     model or a pair does not fit in memory, DivergenceError if training diverges, and RunInterruptedError after a
@@ -72,17 +72,17 @@ def train_in(
             if created := group.on_main(lambda: create(start.config, directory, cache, device, start.replaces_run)):
                 completed, data, parent = created
                 start = start.completed(completed, data.tokenizers, parent)
-            start = group.from_main(lambda: start)
+            start = group.from_main(lambda: start)  # The others have not created the run.
         data = group.once_per_machine(lambda: data or prepare(start.config, cache, start.tokenizers))
         run = Run(start.config, data, directory, device, group)
-        ending = _optimized(run, start, parent, cache)
+        ending = _train_to_end(run, start, parent, cache)
         gc.collect()  # Model, optimizer and graphs of the training, whose objects refer to each other.
         release_memory()
         report = group.from_main(lambda: finish(run, ending))
         return report, group.on_main(lambda: find_problems(run.data.corpora, run.config, cache)) or []
 
 
-def _optimized(run: Run, start: Start, parent: ParentRun | None, cache: Cache) -> Ending:
+def _train_to_end(run: Run, start: Start, parent: ParentRun | None, cache: Cache) -> Ending:
     """Train a run to its end; model, optimizer and graphs are not needed afterwards."""
     keep_memory()
     pa.array([0]).to_numpy()  # Imports pandas, if installed; a stop during this import in a thread could wait forever.

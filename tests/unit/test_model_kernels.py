@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from mt_cli.model import attention, kernels
-from mt_cli.model.attention import attend, attention_maps, bias_of
+from mt_cli.model.attention import attend, attention_weights, bias_of
 from mt_cli.model.kernels import add_dropped, drop
 from mt_cli.model.transformer import causal_mask
 
@@ -51,7 +51,7 @@ def test_attention_has_the_values_and_gradients_of_the_equation(dtype, tolerance
 
 def test_attention_maps_are_those_that_attention_uses():
     query, key, value, mask = some_attention()
-    maps = attention_maps(query, key, bias_of(mask))
+    maps = attention_weights(query, key, bias_of(mask))
     assert torch.allclose(maps @ value, attend(query, key, value, bias_of(mask)), atol=1e-5)
     assert torch.allclose(maps.sum(dim=-1), torch.ones(2, 4, 5))
     assert (maps[~mask.expand(2, 4, 5, 7)] == 0).all()
