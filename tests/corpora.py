@@ -19,7 +19,7 @@ def sentences(number):
 def practice_pairs(split, name="phrasebook-en-it"):
     """Pairs of a built-in corpus."""
     from mt_cli.config.sources import BuiltinSource
-    from mt_cli.corpus.sources import read_rows
+    from mt_cli.corpus.source_rows import read_rows
 
     return [row[1:] for row in read_rows(BuiltinSource(builtin=name, split=split), ("en", "it"))]
 

@@ -15,7 +15,7 @@ from mt_cli.advice.terms import notes_on_terms
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cleaning import HELD_OUT, STATUS_CODES, STATUS_NAMES
 from mt_cli.corpus.glossary import Glossary
-from mt_cli.corpus.sources import places_in
+from mt_cli.corpus.source_rows import places_in
 from mt_cli.data.encode import SIDES, SideStatistics
 from mt_cli.data.prepare import Data, notes_on_tags, notes_on_words
 from mt_cli.data.statistics import notes_on_monolingual, notes_on_overlap, notes_on_reading, report_on_data

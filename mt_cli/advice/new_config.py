@@ -25,7 +25,7 @@ from mt_cli.config.writing import on_one_line
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.corpus import Corpus
 from mt_cli.corpus.rows import Languages
-from mt_cli.corpus.sources import read_rows
+from mt_cli.corpus.source_rows import read_rows
 from mt_cli.data.encode import SIDES
 from mt_cli.data.prepare import read
 from mt_cli.data.statistics import notes_on_reading

@@ -20,7 +20,7 @@ from mt_cli.corpus.corpus import Corpus
 from mt_cli.corpus.languages import code_with_script, primary, scripts_in, writes_spaces
 from mt_cli.corpus.protected_text import PATTERNS, Protection
 from mt_cli.corpus.rows import Languages, Pair, by_language, untagged
-from mt_cli.corpus.sources import places_in
+from mt_cli.corpus.source_rows import places_in
 from mt_cli.corpus.text_hashes import pair_hashes, seed_of
 from mt_cli.data.encode import SIDES
 from mt_cli.data.prepare import Data, sample, training_pair_hashes

@@ -31,7 +31,7 @@ from mt_cli.corpus.corpus import ROWS_PER_BLOCK, Corpus, SourceRows
 from mt_cli.corpus.languages import COMMON_WORDS, language_of, primary, words_of
 from mt_cli.corpus.misalignment import find_misaligned_stretches
 from mt_cli.corpus.rows import Languages, Row, untagged
-from mt_cli.corpus.sources import places_in
+from mt_cli.corpus.source_rows import places_in
 from mt_cli.data.encode import SIDES
 from mt_cli.errors import CorpusError, InputError
 

@@ -21,7 +21,7 @@ from mt_cli.corpus.formats.table import FORMATS, format_of, names_in
 from mt_cli.corpus.languages import LANGUAGE_CODE, NO_CODES, is_common, is_known, language_in, primary
 from mt_cli.corpus.lines import suffix_inside
 from mt_cli.corpus.rows import Columns, Languages, Names
-from mt_cli.corpus.sources import files_of
+from mt_cli.corpus.source_rows import files_of
 from mt_cli.corpus.varieties import (
     is_same_variety,
     is_variety_of,

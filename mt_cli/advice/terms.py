@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from mt_cli.config.sections import Config
 from mt_cli.corpus.glossary import Glossary, term_uses
 from mt_cli.corpus.rows import untagged
-from mt_cli.corpus.sources import places_in
+from mt_cli.corpus.source_rows import places_in
 from mt_cli.data.prepare import Data, sample
 from mt_cli.runtime.console import listed
 

@@ -24,8 +24,8 @@ from mt_cli.model.transformer import Transformer
 from mt_cli.runtime.files import real_path
 from mt_cli.tokenizer.spacing import untrained_backend
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
-from mt_cli.tokenizer.training import reserved_characters
 from mt_cli.tokenizer.vocabulary_extension import extended_pair, old_ids_of_entries
+from mt_cli.tokenizer.vocabulary_training import reserved_characters
 
 _MAY_DIFFER: Mapping[str, frozenset[str]] = {
     "tokenizer": frozenset({"bpe_dropout", "clean", "normalize", "letters"}),

@@ -182,7 +182,7 @@ Source = (
     | Annotated[FolderSource, Tag("<folder>")]
     | Annotated[BuiltinSource, Tag("<builtin>")]
 )
-"""Kinds of corpus source, each with the key that selects it; `corpus/sources.py` has an entry for each."""
+"""Kinds of corpus source, each with the key that selects it; `corpus/source_rows.py` has an entry for each."""
 _Share = Annotated[HeldOut, Tag("<fraction>")]
 
 KINDS: Mapping[str, type[Section]] = {mark.tag: kind for kind, mark in map(get_args, (*get_args(Source), _Share))}

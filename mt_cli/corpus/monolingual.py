@@ -23,7 +23,7 @@ from mt_cli.corpus.formats.table import suffix_of
 from mt_cli.corpus.languages import words_of
 from mt_cli.corpus.lines import read_lines
 from mt_cli.corpus.rows import Row
-from mt_cli.corpus.sources import in_blocks
+from mt_cli.corpus.source_rows import in_blocks
 from mt_cli.corpus.text_hashes import Hashes
 from mt_cli.errors import CorpusError
 from mt_cli.runtime.cpus import in_threads

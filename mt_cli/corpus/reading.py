@@ -28,7 +28,7 @@ from mt_cli.corpus.dataset import commit_of
 from mt_cli.corpus.languages import primary
 from mt_cli.corpus.lines import COMPRESSIONS
 from mt_cli.corpus.rows import BlankRow, Languages, Pair, ReadReport, Row
-from mt_cli.corpus.sources import content_of, files_of, in_blocks, names_of, read_rows
+from mt_cli.corpus.source_rows import content_of, files_of, in_blocks, names_of, read_rows
 from mt_cli.corpus.text_hashes import Hashes, pair_hashes
 from mt_cli.corpus.varieties import is_same_variety
 from mt_cli.errors import CorpusError

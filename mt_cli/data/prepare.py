@@ -22,7 +22,7 @@ from mt_cli.corpus.protected_text import Protection
 from mt_cli.corpus.reading import key_of, read_corpora
 from mt_cli.corpus.rows import Languages, Pair, untagged
 from mt_cli.corpus.sentences import SentencesSeen
-from mt_cli.corpus.sources import content_of, names_of
+from mt_cli.corpus.source_rows import content_of, names_of
 from mt_cli.corpus.text_hashes import Hashes, PairHashes, hashes_of, pair_hashes, seed_of
 from mt_cli.data.batches import MixedPairs, TrainingPairs, count_batches, shares_by_temperature
 from mt_cli.data.encode import EncodedPairs, Statistics, encode_corpora
@@ -33,7 +33,7 @@ from mt_cli.runtime.console import Progress, say
 from mt_cli.runtime.devices import release_memory
 from mt_cli.runtime.group import Group
 from mt_cli.tokenizer.tokenizer import TokenizerPair, load_tokenizers, save_tokenizers
-from mt_cli.tokenizer.training import train_tokenizers
+from mt_cli.tokenizer.vocabulary_training import train_tokenizers
 
 _PAIRS_OF_TOKENIZERS = 1_000_000
 """Maximum number of pairs that tokenizers are trained on: a random sample or, of a stream, the first ones."""

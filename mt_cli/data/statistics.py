@@ -16,7 +16,7 @@ from mt_cli.corpus.dataset import commit_of
 from mt_cli.corpus.languages import writes_spaces
 from mt_cli.corpus.monolingual import FEWEST_KNOWN, Lines, known_shares
 from mt_cli.corpus.rows import by_language
-from mt_cli.corpus.sources import names_of
+from mt_cli.corpus.source_rows import names_of
 from mt_cli.data.prepare import Data, sample, times_per_epoch
 
 _MANY_DROPPED = 0.1

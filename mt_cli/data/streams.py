@@ -18,7 +18,7 @@ from mt_cli.corpus.corpus import ROWS_PER_BLOCK
 from mt_cli.corpus.protected_text import Protection
 from mt_cli.corpus.reading import clean_rows
 from mt_cli.corpus.rows import Pair, ReadReport, Row
-from mt_cli.corpus.sources import in_blocks, read_rows
+from mt_cli.corpus.source_rows import in_blocks, read_rows
 from mt_cli.corpus.text_hashes import Hashes
 from mt_cli.data.batches import Pool, TrainingPairs
 from mt_cli.data.encode import EncodedPairs, encode_block

@@ -7,7 +7,7 @@ from pathlib import Path
 from mt_cli.checkpoint.parent import ParentRun, adopt, inherited
 from mt_cli.config.sections import TUNED, Config
 from mt_cli.corpus.cache import Cache
-from mt_cli.corpus.sources import with_commits
+from mt_cli.corpus.source_rows import with_commits
 from mt_cli.data.prepare import Data, prepare
 
 

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from functools import partial
 
 from mt_cli.checkpoint.state import RunState
-from mt_cli.corpus.sources import names_of
+from mt_cli.corpus.source_rows import names_of
 from mt_cli.errors import RunInterruptedError
 from mt_cli.run.draft import Draft
 from mt_cli.run.log import Records, TooManyBadStepsError, TrainingLog

@@ -16,7 +16,7 @@ from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.parent import ParentRun
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import Config
-from mt_cli.corpus.sources import with_commits
+from mt_cli.corpus.source_rows import with_commits
 from mt_cli.errors import DamagedFileError, DivergenceError, InputError, RunError
 from mt_cli.evaluation.results import Report
 from mt_cli.model.transformer import Transformer

@@ -22,7 +22,7 @@ from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.state import RunState, SelectedPairs
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cleaning import KEPT, Mask
-from mt_cli.corpus.sources import places_in
+from mt_cli.corpus.source_rows import places_in
 from mt_cli.data.batches import TrainingPairs
 from mt_cli.data.encode import SIDES, EncodedPairs
 from mt_cli.data.prepare import Data

@@ -13,7 +13,7 @@ from mt_cli.config.sections import Config, DecodingConfig
 from mt_cli.corpus.protected_text import Protection
 from mt_cli.corpus.rows import untagged
 from mt_cli.corpus.sentences import SentencesSeen
-from mt_cli.corpus.sources import names_of
+from mt_cli.corpus.source_rows import names_of
 from mt_cli.data.prepare import Data, longest_source, sentences_seen
 from mt_cli.decoding.constraints import ReservedIds
 from mt_cli.decoding.engine import TransformerEngine

@@ -21,7 +21,7 @@ from mt_cli.tokenizer.sentencepiece import BPE, SentencePieces, all_merges, roun
 from mt_cli.tokenizer.spacing import has_spacing
 from mt_cli.tokenizer.special_tokens import ABSENT, BYTES, SPACE, SPECIAL_TOKENS
 from mt_cli.tokenizer.tokenizer import MAX_ENTRY_CHARACTERS, Backend, Tokenizer, TokenizerPair
-from mt_cli.tokenizer.training import MAX_CHARACTERS
+from mt_cli.tokenizer.vocabulary_training import MAX_CHARACTERS
 
 MAX_ENTRIES = 4000
 """Maximum number of new words, characters and subwords."""

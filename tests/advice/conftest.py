@@ -3,7 +3,7 @@
 import pytest
 
 from mt_cli.config.loading import load_config
-from mt_cli.corpus.sources import read_rows
+from mt_cli.corpus.source_rows import read_rows
 
 
 @pytest.fixture

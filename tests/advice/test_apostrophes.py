@@ -4,7 +4,7 @@ from tokenizers import normalizers
 from mt_cli.advice.spellings import mixed_spellings, spellings_to_normalize
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.tokenizer.spelling import APOSTROPHES, normalization
-from mt_cli.tokenizer.training import train_tokenizer
+from mt_cli.tokenizer.vocabulary_training import train_tokenizer
 
 WORDS = ["jach'a", "qilqt'aña", "t'ant'a", "k'iri", "ch'uñu"]
 ALL = ("apostrophes", "joined_apostrophes")

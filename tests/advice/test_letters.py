@@ -8,7 +8,7 @@ from mt_cli.advice.spellings import letters_to_replace
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.config.tags import Tagging
 from mt_cli.tokenizer.spelling import normalization
-from mt_cli.tokenizer.training import train_tokenizer
+from mt_cli.tokenizer.vocabulary_training import train_tokenizer
 from mt_cli.translation.lines import LineSplitter
 
 

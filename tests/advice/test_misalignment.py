@@ -8,7 +8,7 @@ from corpora import practice_pairs
 from mt_cli.advice.clean_copy import repaired
 from mt_cli.config.sources import FilesSource
 from mt_cli.corpus.misalignment import Alignment, find_misaligned_stretches, first_misaligned_line
-from mt_cli.corpus.sources import read_rows
+from mt_cli.corpus.source_rows import read_rows
 from mt_cli.errors import CorpusError
 
 

@@ -26,7 +26,7 @@ from mt_cli.corpus.reading import read_corpora
 from mt_cli.data.encode import encode_corpus
 from mt_cli.runtime.files import size_of
 from mt_cli.tokenizer.tokenizer import Tokenizer
-from mt_cli.tokenizer.training import train_tokenizer
+from mt_cli.tokenizer.vocabulary_training import train_tokenizer
 
 
 def corpora(folder: Path, num_pairs: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from mt_cli.data.made_up_words import made_up_words, usable_words
 from mt_cli.data.prepare import longest_source, read, tokenizer_pairs
 from mt_cli.data.training_pairs import changed_texts, concatenated_pairs
 from mt_cli.tokenizer.special_tokens import SPACE, UNK_ID
-from mt_cli.tokenizer.training import train_tokenizer
+from mt_cli.tokenizer.vocabulary_training import train_tokenizer
 
 TAG = 2
 PLACES = 10

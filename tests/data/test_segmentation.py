@@ -15,7 +15,7 @@ from mt_cli.data.streams import StreamedPairs
 from mt_cli.data.subword_sampling import MergeDropout, Segmenter, numbered
 from mt_cli.data.training_pairs import resegmented as resegmented_with
 from mt_cli.tokenizer.special_tokens import BYTES
-from mt_cli.tokenizer.training import train_tokenizer
+from mt_cli.tokenizer.vocabulary_training import train_tokenizer
 
 TEXTS = [
     "the cat sat on the other mat, then the cathedral's matter was settled: 14 cats!",

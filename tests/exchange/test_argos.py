@@ -15,7 +15,7 @@ from mt_cli.corpus.sentences import sentences_of
 from mt_cli.errors import InputError
 from mt_cli.exchange.argos import Direction, Package, choose_direction
 from mt_cli.exchange.sentence_splitter import sentence_splitter
-from mt_cli.tokenizer.training import train_tokenizer
+from mt_cli.tokenizer.vocabulary_training import train_tokenizer
 
 pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
 

@@ -18,7 +18,7 @@ from mt_cli.errors import InputError
 from mt_cli.exchange.bundle import export_bundle
 from mt_cli.exchange.ctranslate2 import export_ctranslate2
 from mt_cli.tokenizer.special_tokens import BYTES, EOS_ID, SOS_ID
-from mt_cli.tokenizer.training import train_tokenizer
+from mt_cli.tokenizer.vocabulary_training import train_tokenizer
 from mt_cli.translation.translator import Translator
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")

@@ -16,7 +16,7 @@ from mt_cli.evaluation.results import Report, RunSummary
 from mt_cli.exchange.card import model_card
 from mt_cli.exchange.huggingface import export_huggingface
 from mt_cli.tokenizer.special_tokens import EOS_ID, PAD_ID
-from mt_cli.tokenizer.training import train_tokenizer
+from mt_cli.tokenizer.vocabulary_training import train_tokenizer
 
 SENTENCES = ["one two.", "three four five.", "ten."]
 TIED = {"tie_embeddings": "all", "activation": "gelu", "qkv_bias": False, "output_bias": True}

@@ -16,7 +16,7 @@ from mt_cli.exchange.sentencepiece import model_file, read_pieces, tokenizer_of
 from mt_cli.tokenizer.sentencepiece import BPE, BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, SentencePieces
 from mt_cli.tokenizer.special_tokens import BYTES
 from mt_cli.tokenizer.tokenizer import Tokenizer
-from mt_cli.tokenizer.training import train_tokenizer
+from mt_cli.tokenizer.vocabulary_training import train_tokenizer
 
 LINES = [line for text in TEXTS.values() for line in text.split("\n") if line]
 IMPORTED = TokenizerConfig(algorithm="sentencepiece")

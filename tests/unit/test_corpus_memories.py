@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mt_cli.config.sources import FolderSource
 from mt_cli.corpus.formats.memories import text_of_segment
 from mt_cli.corpus.rows import ReadReport
-from mt_cli.corpus.sources import read_rows
+from mt_cli.corpus.source_rows import read_rows
 from mt_cli.errors import CorpusError
 
 

@@ -10,7 +10,7 @@ from corpora import practice_pairs
 
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sources import DatasetSource, FilesSource, FolderSource
-from mt_cli.corpus.sources import content_of, places_in, read_rows
+from mt_cli.corpus.source_rows import content_of, places_in, read_rows
 from mt_cli.errors import CorpusError
 
 LANGUAGES = ("en", "it")

@@ -17,7 +17,7 @@ from mt_cli.data.encode import EncodedPairs, encode_corpora, encode_corpus
 from mt_cli.data.streams import StreamedPairs
 from mt_cli.runtime.group import Group
 from mt_cli.tokenizer.special_tokens import UNK_ID
-from mt_cli.tokenizer.training import train_tokenizer
+from mt_cli.tokenizer.vocabulary_training import train_tokenizer
 
 WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 

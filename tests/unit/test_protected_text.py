@@ -9,7 +9,7 @@ from mt_cli.config.sections import Config, DecodingConfig, ModelConfig, Tokenize
 from mt_cli.corpus.protected_text import PATTERNS, RESERVED, Protection
 from mt_cli.errors import InputError
 from mt_cli.tokenizer.special_tokens import UNK_ID
-from mt_cli.tokenizer.training import train_tokenizer
+from mt_cli.tokenizer.vocabulary_training import train_tokenizer
 
 ALL = Protection(tuple(PATTERNS))
 WORDS = ["the file of the user", "a new file", "save the file now.", "user, file"]

@@ -27,7 +27,7 @@ from mt_cli.decoding.engine import ForcedDecoding
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.errors import ConfigError, InputError
 from mt_cli.exchange.sentencepiece import splits_alike
-from mt_cli.tokenizer.training import train_tokenizer
+from mt_cli.tokenizer.vocabulary_training import train_tokenizer
 from mt_cli.translation.translator import Translator
 
 TEXTS = ["The brake drum is new.", "Der neue Bremsbelag, (alt)", "我喜欢猫。", "l'amico è già là"]

@@ -9,7 +9,7 @@ from mt_cli.corpus.languages import SPACELESS
 from mt_cli.errors import ConfigError, RunError
 from mt_cli.tokenizer.special_tokens import BYTES, EOS_ID, PAD_ID, SOS_ID, SPECIAL_TOKENS, UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
-from mt_cli.tokenizer.training import train_tokenizer
+from mt_cli.tokenizer.vocabulary_training import train_tokenizer
 
 SUBWORDS = ["bpe", "unigram"]
 ALGORITHMS = ["word_level", *SUBWORDS, "char"]

@@ -21,7 +21,7 @@ from mt_cli.decoding.constraints import ReservedIds
 from mt_cli.decoding.engine import ForcedDecoding, TransformerEngine
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.tokenizer.special_tokens import UNK_ID
-from mt_cli.tokenizer.training import train_tokenizer
+from mt_cli.tokenizer.vocabulary_training import train_tokenizer
 from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks
 from mt_cli.translation.sentences import split_point, units
 from mt_cli.translation.stream import repeats_itself

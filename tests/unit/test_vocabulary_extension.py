@@ -6,8 +6,8 @@ from texts import TEXTS
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
-from mt_cli.tokenizer.training import train_tokenizer
 from mt_cli.tokenizer.vocabulary_extension import extended, extended_pair, old_ids_of_entries
+from mt_cli.tokenizer.vocabulary_training import train_tokenizer
 
 OLD = ["the dog sleeps.", "a cat, and the dogs!", "who sees 2 cats?", "<2xx> the end"]
 NEW = [
