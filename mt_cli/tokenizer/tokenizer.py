@@ -152,9 +152,9 @@ class Tokenizer:
     @property
     def reserved_ids(self) -> list[list[int]]:
         """Ids of the entries of each reserved character, which stand for protected spans; empty if it has none."""
-        vocab = self.backend.get_vocab()
-        if RESERVED[0] not in vocab:
+        if self.backend.token_to_id(RESERVED[0]) is None:
             return []
+        vocab = self.backend.get_vocab()
         entries = [[vocab[entry] for entry in joined(character) if entry in vocab] for character in RESERVED]
         return [[*ids, *[ids[0]] * (max(map(len, entries)) - len(ids))] for ids in entries]
 
