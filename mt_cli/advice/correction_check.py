@@ -60,13 +60,13 @@ def check_corrections(
     model.
     """
     refused = defaultdict[str, list[Correction]](list)
-    by_place = defaultdict[int | None, list[Correction]](list)
+    by_place = defaultdict[int, list[Correction]](list)
     for item in corrections:
-        by_place[_place_of(item.languages, directions)].append(item)
-    refused["unknown_direction"] += by_place.pop(None, [])
+        place = _place_of(item.languages, directions)
+        (refused["unknown_direction"] if place is None else by_place[place]).append(item)
     kept = []
     for place, items in by_place.items():
-        direction = directions[place or 0]
+        direction = directions[place]
         reasons = _reasons(items, direction, corpus, evaluation_hashes)
         likely = [item for item, reason in zip(items, reasons, strict=True) if reason is None]
         unrelated, pairs = iter(_are_unrelated(likely, direction, translator)), list[Pair]()
@@ -76,7 +76,7 @@ def check_corrections(
             else:
                 pairs.append(item.pair)
         kept.append(direction._replace(pairs=pairs))
-    return kept, {reason: items for reason, items in refused.items() if items}
+    return kept, refused
 
 
 def _place_of(languages: Languages, directions: Sequence[Direction]) -> int | None:

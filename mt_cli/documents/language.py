@@ -50,8 +50,7 @@ def is_language(text: str, marks: InlineMarks) -> bool:
     if len(words) > 1 and all(map(str.isalpha, words)):
         return True
     outside = marks.texts_of(text)
-    parts = (text, outside.strip())
-    is_identifier = any(len(part) <= _LONGEST and _IDENTIFIER.fullmatch(part) for part in parts)
+    is_identifier = any(len(part) <= _LONGEST and _IDENTIFIER.fullmatch(part) for part in {text, outside.strip()})
     return not is_identifier and has_letters(outside)
 
 

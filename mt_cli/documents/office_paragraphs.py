@@ -101,9 +101,9 @@ def _open_document_paragraph(content: str, element: Element) -> Paragraph:
 def _without_readings(pieces: Iterable[Piece]) -> Iterator[Piece]:
     is_reading = False
     for piece in pieces:
-        name = piece.name.removeprefix("text:") if isinstance(piece, Tag) else ""
-        is_reading = isinstance(piece, Tag) and piece.kind == "start" if name == "ruby-text" else is_reading
-        if not is_reading and not name.startswith("ruby"):
+        if isinstance(piece, Tag) and (name := piece.name.removeprefix("text:")).startswith("ruby"):
+            is_reading = piece.kind == "start" if name == "ruby-text" else is_reading
+        elif not is_reading:
             yield piece
 
 

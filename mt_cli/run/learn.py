@@ -10,7 +10,6 @@ import json
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -205,24 +204,27 @@ class _Learner:
         training = self._config.training
         return Translator.load(path, training.device, training.precision, num_threads=training.num_threads)
 
-    def _parts(self, corpus: Corpus) -> dict[Languages, list[int]]:
-        """Indices of parts by direction, without a reverse one that was only learned for text of one language."""
-        parts, monolingual = defaultdict[Languages, list[int]](list), self._corpus.monolingual
-        for number, part in enumerate(corpus.parts):
-            if monolingual is None or part.languages == self._corpus.languages:
-                parts[part.languages].append(number)
+    def _parts(self, corpus: Corpus) -> list[int]:
+        """Indices of the parts, without those of a reverse direction that was only learned for text of one language."""
+        only = self._corpus.languages if self._corpus.monolingual else None
+        return [number for number, part in enumerate(corpus.parts) if only in (None, part.languages)]
+
+    def _by_direction(self, corpus: Corpus) -> dict[Languages, list[int]]:
+        parts = defaultdict[Languages, list[int]](list)
+        for number in self._parts(corpus):
+            parts[corpus.parts[number].languages].append(number)
         return parts
 
     def _directions(self) -> Iterator[Direction]:
         train = self._corpora["train"]
-        for languages, parts in self._parts(train).items():
+        for languages, parts in self._by_direction(train).items():
             tag = min((train.parts[number].tag for number in parts), key=lambda tag: len(tag or ""))  # Without `<bt>`.
             yield Direction(languages, tag, _pairs(train, parts, _SAMPLE))
 
     def _valid(self) -> dict[str, list[Pair]]:
         """Pairs of `valid` with tags, by a name, in parts for several directions."""
         valid = self._corpora["valid"]
-        parts = self._parts(valid)
+        parts = self._by_direction(valid)
         return {
             "valid" if len(parts) == 1 else f"valid {'-'.join(languages)}": valid.of_parts(numbers).pairs
             for languages, numbers in parts.items()
@@ -235,7 +237,7 @@ class _Learner:
         checked = {"weight": _REPEATS, "filters": _of_pairs(corpus.filters, identical=False)}
         new = [self._source(f"new-{number}", of, **checked) for number, of in enumerate(learned) if of.pairs]
         sizes = [weight * train.num_kept(part) for weight, part in zip(corpus.weights, train.parts, strict=True)]
-        for number in sorted(chain(*self._parts(train).values())):
+        for number in self._parts(train):
             part, share = train.parts[number], sizes[number] / sum(sizes)
             num_seen = max(_FEWEST_OLD, round(_REPEATS * _OLD_PER_CORRECTION * num_learned * share))
             if pairs := _pairs(train, [number], num_seen):
