@@ -10,6 +10,7 @@ from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.engine import Sentence, TransformerEngine
 from mt_cli.errors import InputError
+from mt_cli.serving import scheduling
 from mt_cli.serving.errors import RequestCancelled
 from mt_cli.serving.scheduling import BatchedEngine, Scheduler, Ticket
 
@@ -18,7 +19,7 @@ class Work:
     """Calls of a scheduler that compute twice each row; records the batches, and holds them until the gate opens."""
 
     def __init__(self, pool):
-        self.scheduler, self.batches, self.gate = Scheduler(max_wait_seconds=0.02), [], threading.Event()
+        self.scheduler, self.batches, self.gate = Scheduler(), [], threading.Event()
         self._pool = pool
 
     def compute(self, rows):
@@ -58,6 +59,26 @@ def test_waiting_rows_are_one_batch_and_come_back_in_order(work):
     work.gate.set()
     assert [call.result() for call in calls] == [[2 * f"{n}a", 2 * f"{n}b"] for n in range(20)]
     assert work.first.result() == ["firstfirst"] and len(work.batches) == 2
+
+
+def test_clients_that_ask_again_meet_in_one_batch(monkeypatch, work, pool):
+    """Those of the first batch come back one after the other, and the next batch waits for the last of them."""
+    monkeypatch.setattr(scheduling, "_WAITING_SHARE", 1e6)
+    monkeypatch.setattr(scheduling, "_WAITING_SECONDS", 1.0)
+    arguments = ("key", work.compute)
+
+    def ask_twice(number):
+        work.scheduler.call(Ticket(), *arguments, [f"{number}a"], [1], 1000)
+        wait_for(lambda: len(work.scheduler._calls) == number)
+        threading.Event().wait(0.02)
+        work.scheduler.call(Ticket(), *arguments, [f"{number}b"], [1], 1000)
+
+    calls = [pool.submit(ask_twice, number) for number in range(4)]
+    wait_for(lambda: len(work.scheduler._calls) == 5)
+    work.gate.set()
+    for call in calls:
+        call.result()
+    assert [sorted(batch) for batch in work.batches[1:]] == [["0a", "1a", "2a", "3a"], ["0b", "1b", "2b", "3b"]]
 
 
 def test_a_batch_has_more_tokens_than_allowed_only_alone(work):
