@@ -17,7 +17,7 @@ from functools import partial
 from mt_cli.checkpoint.state import RunState
 from mt_cli.corpus.source_rows import names_of
 from mt_cli.errors import RunInterruptedError
-from mt_cli.run.draft import Draft
+from mt_cli.run.ending import Ending
 from mt_cli.run.log import Records, TooManyBadStepsError, TrainingLog
 from mt_cli.run.resume import follow, go_back, save_state
 from mt_cli.run.selection import follow_selection, note_unselected, select_pairs
@@ -32,8 +32,8 @@ from mt_cli.training.steps import StepReport, optimization_steps
 from mt_cli.training.update import build_update
 
 
-def optimize(setup: Setup, state: RunState) -> Draft:
-    """Train until there is a reason to stop; return the draft of the report. Goes back if training diverges.
+def optimize(setup: Setup, state: RunState) -> Ending:
+    """Train until there is a reason to stop; return its results. Goes back if training diverges.
 
     Raises RunInterruptedError after a signal, with the state saved, and DivergenceError.
     """
@@ -44,7 +44,7 @@ def optimize(setup: Setup, state: RunState) -> Draft:
             state = setup.run.group.from_main(partial(go_back, setup, state, error))
 
 
-def _train_until_stop(setup: Setup, state: RunState) -> Draft:
+def _train_until_stop(setup: Setup, state: RunState) -> Ending:
     training, step, group = setup.run.config.training, state.position.step, setup.run.group
     seconds = None if training.max_minutes is None else 60 * training.max_minutes - state.elapsed_seconds
     records = group.on_main(lambda: Records(setup.run.directory.path, step, state.tracked_bytes))
@@ -65,13 +65,19 @@ def _train_until_stop(setup: Setup, state: RunState) -> Draft:
             loop.validate()
         else:
             reason = loop.run()
-        draft = Draft(state=state, stopped_because=reason)
+        ending = Ending(
+            state=state,
+            stopped_because=reason,
+            num_parameters=setup.num_parameters,
+            length=setup.length,
+            pair_counts=list(setup.pairs.counts),
+        )
         if records is not None:
             records.flush()
-            draft.save(setup.run.directory)
+            ending.save(setup.run.directory)
         if signals.is_stop_requested:
             raise RunInterruptedError("interrupted after the last step; the same command does the rest")
-        return draft
+        return ending
 
 
 class TrainingLoop:
