@@ -50,14 +50,14 @@ def judged(pairs: Sequence[Pair], config: Config, languages: tuple[str, str]) ->
             dropped["empty" if status.startswith("blank") else status] += 1
         elif repeats_itself(target, source):
             dropped["repeats_itself"] += 1
-        elif config.corpus.filters.identical and is_copy(source, target):
+        elif config.corpus.filters.identical and is_near_copy(source, target):
             dropped["copy"] += 1
         else:
             kept.append((source, target))
     return kept, dropped
 
 
-def is_copy(source: str, target: str) -> bool:
+def is_near_copy(source: str, target: str) -> bool:
     """True if most words of one side are also in the other one."""
     words = words_of(source)
     return len(words) >= _FEWEST_WORDS and len(words & words_of(target)) >= _COPIED_SHARE * len(words)
