@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import math
-import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, nullcontext
@@ -22,9 +21,9 @@ from mt_cli.run.log import Records, TooManyBadStepsError, TrainingLog
 from mt_cli.run.resume import follow, go_back, save_state
 from mt_cli.run.selection import follow_selection, note_unselected, select_pairs
 from mt_cli.run.setup import Setup
-from mt_cli.run.synthetic import example_lines, metrics_of_round
-from mt_cli.run.validation import Validation, sample_lines
-from mt_cli.runtime.console import Progress, clock, say
+from mt_cli.run.synthetic import metrics_of_round
+from mt_cli.run.validation import Validation
+from mt_cli.runtime.console import Progress, clock, say, say_examples
 from mt_cli.runtime.devices import release_memory
 from mt_cli.runtime.signals import Signals
 from mt_cli.training.plan import advanced, planned_rate
@@ -186,8 +185,7 @@ class TrainingLoop:
         state.elapsed_seconds = self._signals.synchronize(state.elapsed_seconds + seconds)
         for part in parts:
             say(f"step {position.step:>6,}  round {part.number}  {part.describe()}; {clock(seconds)} in all")
-            for line in example_lines(part, max(80, shutil.get_terminal_size().columns)):
-                say(line)
+            say_examples(("translation", "line"), part.examples)
         self._write_metrics(position.step + 1, metrics_of_round(parts))  # The first step with the round.
         self.save()
         setup.run.group.on_main(rounds.remove_old)
@@ -295,8 +293,7 @@ class TrainingLoop:
             + ("  below the parent" if state.is_below_parent(*compared) else "")
             + ("  no better than the parent" if compared == (state.parent_value, state.parent_metric) else "")
         )
-        for line in sample_lines(validation.samples, max(80, shutil.get_terminal_size().columns)):
-            say(line)
+        say_examples(("source", "reference", "hypothesis"), validation.samples)
 
     def _write_metrics(self, step: int, metrics: Mapping[str, float]) -> None:
         if self._records is not None:

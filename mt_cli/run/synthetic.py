@@ -19,11 +19,10 @@ from mt_cli.data.encode import EncodedPairs, encode_block
 from mt_cli.data.prepare import Data
 from mt_cli.errors import RunError, reason
 from mt_cli.evaluation.results import Part
-from mt_cli.runtime.console import truncate
 from mt_cli.runtime.files import json_text, write_atomically, write_text
 from mt_cli.translation.stream import repeats_itself
 
-_EXAMPLES, _NUM_PRINTED = 5, 2
+_EXAMPLES = 5
 _COPIED_SHARE, _FEWEST_WORDS = 0.7, 4
 """A text is a copy of another one if this share of its words, if they are so many, is in the other one."""
 _LINES_PER_BLOCK = 512
@@ -118,10 +117,3 @@ def metrics_of_round(parts: Sequence[Part]) -> dict[str, float]:
         values = {"num_lines": part.num_lines, "kept_share": part.kept_share, "round_trip_chrf": part.round_trip_chrf}
         metrics |= {f"train/synthetic/{key}/{name}": value for key, value in values.items() if value is not None}
     return metrics
-
-
-def example_lines(part: Part, num_columns: int) -> list[str]:
-    """First examples of a part as lines for a terminal of this width."""
-    labels = "translation", "line"
-    pairs = [pair for example in part.examples[:_NUM_PRINTED] for pair in zip(labels, example, strict=True)]
-    return [f"  {label:<12}{truncate(text, num_columns - 14)}" for label, text in pairs]
