@@ -126,7 +126,7 @@ class SegmentEngine:
         return self._force_decode_segments(rows, **options)
 
     def _force_decode_segments(self, rows: Sequence[tuple[Segment, Ids]], **options: bool) -> Iterator[ForcedDecoding]:
-        """Force-decode translations of segments, with the attention to their own tokens; see `_force_decode`."""
+        """Force-decode translations of segments, with the attention to their own tokens; see `force_decode`."""
         decoded = self.force_decode(
             [(segment.text, segment.input_ids or segment.ids, ids) for segment, ids in rows], **options
         )
