@@ -106,7 +106,7 @@ def _reasons(
     block = clean(rows, corpus.filters.model_copy(update={"identical": False}), direction.languages)
     masks: dict[str, Mask] = {"overlap": np.asarray(np.isin(block.hashes[:2], evaluation_hashes).any(axis=0))}
     if corpus.filters.identical:
-        masks["identical"] = np.array([_is_copy(*item.pair) for item in items])
+        masks["identical"] = np.array([_is_untranslated(*item.pair) for item in items])
     if len(direction.pairs) >= _FEWEST_PAIRS:
         ratios, usual = _log_ratios([item.pair for item in items]), _log_ratios(direction.pairs)
         low, high = np.quantile(usual, [_OUTLIERS, 1 - _OUTLIERS])
@@ -117,7 +117,7 @@ def _reasons(
     return [name or next((key for key, mask in masks.items() if mask[row]), None) for row, name in enumerate(names)]
 
 
-def _is_copy(source: str, target: str) -> bool:
+def _is_untranslated(source: str, target: str) -> bool:
     """True if a text was not translated; shorter ones, such as `OK`, may be names."""
     return source.split() == target.split() and len(source.split()) > _LONGEST_NAME
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+from collections import defaultdict
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -134,11 +135,10 @@ class Checkpoint:
     ) -> None:
         """Fill model, optimizer, random generators and the average, if there is one, to resume training.
 
-        Raises RunError as `check_fits` does, and DamagedFileError before anything has been changed if the state of the
-        optimizer or of a random generator is missing or has another shape.
+        Raises RunError as `check_fits` does, and DamagedFileError before anything has been changed if the file was not
+        saved to resume training.
         """
         self.check_fits(model)
-        optimizer_state = self._optimizer_state(optimizer)
         if self._random is None or "random.cpu" not in self._shapes:
             raise _damaged(self.path, "no random state; it was not saved to resume training")
         saved = json.loads(self._random)
@@ -146,7 +146,8 @@ class Checkpoint:
         saved["numpy"]["state"]["key"] = np.array(saved["numpy"]["state"]["key"], np.uint32)
         self._copy("model", saved_weights(model))
         self._copy("average", average or {})
-        optimizer.load_state_dict({"state": optimizer_state, "param_groups": optimizer.state_dict()["param_groups"]})
+        groups = optimizer.state_dict()["param_groups"]
+        optimizer.load_state_dict({"state": self._optimizer_state(), "param_groups": groups})
         random.setstate((version, tuple(numbers), gauss))
         np.random.set_state(saved["numpy"])
         torch.set_rng_state(self._file.get_tensor("random.cpu"))
@@ -167,20 +168,13 @@ class Checkpoint:
         for name, weight in weights.items():
             weight.copy_(self._file.get_tensor(f"{kind}.{name}"))
 
-    def _optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[int, dict[str, Tensor]]:
+    def _optimizer_state(self) -> dict[int, dict[str, Tensor]]:
         """State of each parameter by its index; empty before the first step."""
-        state: dict[int, dict[str, Tensor]] = {}
-        if not any(name.startswith("optimizer.") for name in self._shapes):
-            return state
-        parameters = [(group, weight) for group in optimizer.param_groups for weight in group["params"]]
-        for index, (group, weight) in enumerate(parameters):
-            shapes = {"step": [], "exp_avg": list(weight.shape), "exp_avg_sq": list(weight.shape)}
-            if "is_muon" in group:
-                shapes = {"momentum_buffer": list(weight.shape)}
-            names = {key: f"optimizer.{index}.{key}" for key in shapes}
-            if any(self._shapes.get(names[key]) != shape for key, shape in shapes.items()):
-                raise _damaged(self.path, "the optimizer state is not one of these parameters")
-            state[index] = {key: self._file.get_tensor(name) for key, name in names.items()}
+        state = defaultdict[int, dict[str, Tensor]](dict)
+        for name in self._shapes:
+            if name.startswith("optimizer."):
+                _, index, key = name.split(".")
+                state[int(index)][key] = self._file.get_tensor(name)
         return state
 
 

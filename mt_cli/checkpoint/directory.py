@@ -52,7 +52,7 @@ class RunDirectory:
         self.metrics_path = path / "metrics.jsonl"
         self.samples_path = path / "samples.txt"
         self.report_path = path / "report.json"
-        self.draft_path = checkpoints / "report.draft.json"
+        self.ending_path = checkpoints / "ending.json"
         self.pair_scores_path = path / "pair_scores.npy"
         self.bad_batch_path = path / "bad_batch.jsonl"
         # The lock ends with its process. A mere file would outlive a killed process and prevent resuming.
@@ -219,7 +219,7 @@ class RunDirectory:
         save_checkpoint(self.last_path if step else self._path_of_step(0), model, state, optimizer, average)
         self._step_of_good_last = step if step and is_good else None
         remove(self.former_best_path)
-        remove(self.draft_path)
+        remove(self.ending_path)
         num_kept = keep_last if step and is_good else max(keep_last, 1)
         for path in list(reversed(self._numbered("step").values()))[num_kept:]:
             remove(path)

@@ -55,7 +55,6 @@ class SelectedPairs(NamedTuple):
 
 
 def last_of(validations: Sequence[ValidatedStep], number: int) -> list[ValidatedStep]:
-    """Last `number` validations."""
     return sorted(validations)[max(0, len(validations) - number) :]
 
 
@@ -169,7 +168,6 @@ class RunState:
         return step in [validation.step for validation in self.validations]
 
     def set_best(self, step: int, value: float | None, loss: float | None, metric: str) -> None:
-        """Record the best step and its scores."""
         self.best_step, self.best_value, self.best_loss, self.best_metric = step, value, loss, metric
 
     def reset_best(self, metric: str) -> None:

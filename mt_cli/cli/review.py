@@ -24,18 +24,20 @@ class Review:
 
     share: float | None
     table: Path | None
+    is_sampled: bool = False
+    """True if translations are sampled; no estimate holds for them, because it expects, for example, 28 of chrF 42."""
 
     @classmethod
-    def of(cls, option: str | None, output: Path | None, is_interactive: bool) -> Review:
+    def of(cls, option: str | None, output: Path | None, is_interactive: bool, is_sampled: bool) -> Review:
         """The option, such as `20%`; raises InputError if it is no share, or there is no file for translations."""
         if option is None:
-            return cls(None, None)
+            return cls(None, None, is_sampled)
         percent = option.removesuffix("%").strip()
         if not (option.endswith("%") and percent.isdecimal() and 1 <= int(percent) <= 100):
             raise InputError(f"--review {option}: give the share of the translations to read, 1% to 100%")
         if output is None or is_interactive:
             raise InputError("--review: give a file for the translations, --output FILE; FILE.review.tsv lists lines")
-        return cls(int(percent) / 100, Path(f"{output}.review.tsv"))
+        return cls(int(percent) / 100, Path(f"{output}.review.tsv"), is_sampled)
 
     def prepared(
         self,
@@ -44,13 +46,13 @@ class Review:
         engine: str,
         checkpoint: str | None,
         is_json: bool = False,
-        sample: Iterable[str] = (),
+        texts: Iterable[str] = (),
         language: str = "",
     ) -> Translator:
         """Translator with the estimate of quality of its run, if results have it, or may have as JSON.
 
-        The estimate does not hold if the first lines of `sample` are not in `language`. Raises InputError if there
-        is no estimate, unless it is for JSON.
+        The estimate does not hold if the first `texts` are not in `language`. Raises InputError if there is no
+        estimate, unless it is for JSON.
         """
         if self.share is None and not is_json:
             return translator
@@ -63,7 +65,9 @@ class Review:
                 how = "it needs the best checkpoint of one run, or an export made after mt tune-quality"
             raise InputError(f"--review: no estimate of quality for these weights of {paths[0]}; {how}")
         translator = replace(translator, quality=quality)
-        lines = [*islice(sample, _LINES_SAMPLED)] if quality else []
+        if self.is_sampled:
+            return translator.with_doubt("its translations are sampled")
+        lines = [*islice(texts, _LINES_SAMPLED)] if quality else []
         return translator.with_doubt(other_language(language, lines)) if lines else translator
 
     def finish(self, group: Group) -> None:

@@ -106,7 +106,7 @@ def translate(
     """
     choices = {"beam_size": beam_size, "length_penalty": length_penalty, "unk": unk, "seed": seed}
     search = search_options(overrides, **choices, sample=sample or None) | {"split_sentences": split_sentences}
-    to_read = Review.of(review, output_file, interactive)
+    to_read = Review.of(review, output_file, interactive, search.get("sample", False))
     if input_file is not None and not as_lines and _is_of_documents(input_file):
         if sentences or interactive or n_best > 1 or as_json or alignment or prefix or devices > 1:
             raise InputError(

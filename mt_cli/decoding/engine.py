@@ -175,11 +175,9 @@ class TransformerEngine:
         return [results[index] for index in range(len(lengths))]
 
     def force_decode(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
-        """See `Engine`."""
         return self._read(pairs, with_scores=True)
 
     def attend(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Tensor]:
-        """See `Engine`."""
         return [forced.attention for forced in self._read(pairs, with_scores=False) if forced.attention is not None]
 
     def _read(self, pairs: Sequence[tuple[Ids, Ids]], with_scores: bool) -> list[ForcedDecoding]:

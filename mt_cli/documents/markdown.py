@@ -24,7 +24,7 @@ from mt_cli.corpus.sentences import has_letters
 from mt_cli.documents.document import MAX_MARKS, Document, DocumentError, Options, Unit, read_content
 from mt_cli.documents.html import html_document
 from mt_cli.documents.wrapped_lines import Line, Markup, paragraph_unit
-from mt_cli.translation.inline_marks import EMPHASIS, MARKDOWN, PLACEHOLDERS
+from mt_cli.translation.inline_marks import EMPHASIS, MARKDOWN, PLACEHOLDERS, displayed_formula
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -51,10 +51,7 @@ _EXPORT = (
 )
 _COMMENT_OF_MDX, _COMPONENT = r"\{/\*[\s\S]{0,3000}?\*/\}", r"</?[A-Z][\w.]*(?:\s[^<>]{0,3000})?>"
 _OF_FORMULA = r"(?:[^$`\n\\]|\\(?!\[)|\n(?![ \t]*\n)){1,3000}?"
-_FORMULA = (
-    rf"(?:\$\${_OF_FORMULA}\$\$|\\\[{_OF_FORMULA}\\\]|\\begin\{{(?P<of>\w{{1,20}}\*?)\}}{_OF_FORMULA}\\end\{{(?P=of)\}})"
-    r"[ \t]*(?:\{#[^{}\n]*\}|\(\d+\))?"
-)
+_FORMULA = rf"{displayed_formula(_OF_FORMULA)}[ \t]*(?:\{{#[^{{}}\n]*\}}|\(\d+\))?"
 _CODE_OF_MDX = re.compile(
     rf"^(?:{_IMPORT};?|{_EXPORT}|[ \t]*(?:{_COMMENT_OF_MDX}|{_COMPONENT}|{_FORMULA}))[ \t]*$",
     re.MULTILINE,

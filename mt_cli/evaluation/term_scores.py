@@ -37,7 +37,6 @@ class TermScores(BaseModel):
         return cls(num_found=counts.total(), used=used, inflected=inflected, in_references=of_references)
 
     def describe(self) -> Iterator[str]:
-        """Lines for people."""
         if not self.num_found:
             yield "  terms  none of the glossary are in the sources"
             return

@@ -26,8 +26,8 @@ from mt_cli.evaluation.scores import scorer_of
 from mt_cli.evaluation.tuning import TuningTime, tune_at_end
 from mt_cli.model.loss import Objective
 from mt_cli.model.transformer import Transformer
-from mt_cli.run.draft import Draft, read_draft
-from mt_cli.run.report import Ending, write_report
+from mt_cli.run.ending import Ending
+from mt_cli.run.report import write_report
 from mt_cli.run.resume import check_data
 from mt_cli.run.setup import Run, Setup
 from mt_cli.run.validation import Validator
@@ -44,12 +44,12 @@ _SHARE_OF_QUALITY = 0.03
 """Share of `max_minutes` for the estimate of quality."""
 
 
-def average_at_end(setup: Setup, draft: Draft) -> None:
+def average_at_end(setup: Setup, ending: Ending) -> None:
     """If the config says so, compute the means of the last and of the best checkpoints; keep a mean that is better.
 
-    Means in the draft are not validated again. Raises RunInterruptedError after a signal, as `finish` does.
+    Leaves out means that were validated before an interruption. Raises RunInterruptedError after a signal, as `finish`.
     """
-    state = draft.state
+    state = ending.state
     number = setup.run.config.training.average_checkpoints
     if number is None:
         return
@@ -57,10 +57,10 @@ def average_at_end(setup: Setup, draft: Draft) -> None:
     choices = last_of(validations, number), best_of(validations, number)
     try:
         for steps in sorted({tuple(sorted(validated.step for validated in choice)) for choice in choices}):
-            if len(steps) > 1 and steps not in draft.means:
+            if len(steps) > 1 and steps not in ending.means:
                 say(_try_mean(setup.run.directory, setup.model, setup.validator, state, steps))
-                draft.means = [*draft.means, steps]
-                draft.save(setup.run.directory)
+                ending.means = [*ending.means, steps]
+                ending.save(setup.run.directory)
     except KeyboardInterrupt:
         raise RunInterruptedError(_INTERRUPTED) from None
 
@@ -112,39 +112,38 @@ def finish(run: Run, ending: Ending) -> Report:
     """
     try:
         training, state = run.config.training, ending.state
-        draft = read_draft(run.directory) or Draft(state=state, stopped_because=ending.stopped_because)
-        if training.tune_decoding and not draft.is_tuned:
+        if training.tune_decoding and not ending.is_tuned:
             time = TuningTime(state.elapsed_seconds)
             if plan := state.plan_for(training):
                 left = 60 * plan.minutes - state.elapsed_seconds - plan.closing_seconds
                 tokens_per_pair = run.data.statistics["valid"].target.tokens_per_sentence
                 time = TuningTime(state.elapsed_seconds, left, plan.seconds_per_searched_token * tokens_per_pair)
             tune_at_end(run.directory, run.config, run.data, str(run.device), run.precision, time)
-            draft.is_tuned = True
-            draft.save(run.directory)
-        draft = draft.for_config(run.directory.config())
-        _score(run, ending, draft)
+            ending.is_tuned = True
+            ending.save(run.directory)
+        ending = ending.for_config(run.directory.config())
+        _score(run, ending)
         _fit_quality(run, state)
-        report = write_report(run, ending, draft.scores, draft.learning)
-        remove(run.directory.draft_path)
+        report = write_report(run, ending)
+        remove(run.directory.ending_path)
         return report
     except KeyboardInterrupt:
         raise RunInterruptedError(_INTERRUPTED) from None
 
 
-def _score(run: Run, ending: Ending, draft: Draft) -> None:
+def _score(run: Run, ending: Ending) -> None:
     """Score the best checkpoint on each test set, or on `valid` if there is none, and write its translations.
 
-    A set with scores in the draft is left out; the draft is saved after each set. It also gets the signs of learning in
-    the translations of the first set. Translations are made in the precision of training, which the report names.
+    Leaves out sets that are scored already, and saves after each set. Signs of learning are those of the first set.
+    Translations are made in the precision of training, which the report names.
     """
     path, corpora = run.directory.path, run.data.corpora
     names = [name for name in corpora if name not in ("train", "valid")] or ["valid"]
-    if draft.scores.keys() >= set(names):
+    if ending.scores.keys() >= set(names):
         return
     translator = Translator.load(path, str(run.device), run.precision)
     for name in names:
-        if name in draft.scores:
+        if name in ending.scores:
             continue
         scorer, corpus = scorer_of(run.config, name), corpora[name]
         say(f"Scoring {name}: {len(corpus):,} sentences")
@@ -153,9 +152,9 @@ def _score(run: Run, ending: Ending, draft: Draft) -> None:
         if name == names[0]:
             sources, references = zip(*corpus.pairs, strict=True)
             signs = _expected(run, ending, scores)
-            draft.learning = learning_of(scorer, (sources, hypotheses, references), corpus.languages, **signs)
-        draft.scores = draft.scores | {name: scores}
-        draft.save(run.directory)
+            ending.learning = learning_of(scorer, (sources, hypotheses, references), corpus.languages, **signs)
+        ending.scores = ending.scores | {name: scores}
+        ending.save(run.directory)
 
 
 def _fit_quality(run: Run, state: RunState) -> None:

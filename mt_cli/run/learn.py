@@ -81,7 +81,7 @@ class Learned(BaseModel):
     parent: str
     """Name of the parent, which is beside the child."""
     digest: str
-    """Digest of weights and text of the parent, and of the corrections."""
+    """Digest of the weights of the parent, of the old text and the corrections, and of the options of both configs."""
     num_corrections: int
     refused: dict[str, int]
     """Numbers of refused corrections by reason."""
@@ -110,8 +110,9 @@ def learn(run: Path, files: Sequence[Path], text: Config | None = None) -> Path:
     """Train a child of a run on corrections and old text, and return its directory; for a child, train another one.
 
     `text` is a config with the old text; by default, that of the run. The corrections of an older child count, too;
-    does nothing if the files have no others. Raises InputError if most corrections are junk, none are left, or there is
-    no old text, and MtError, with the older child unchanged, if `valid` falls beyond its confidence interval.
+    does nothing if no correction, text or option is new. Raises InputError if most corrections are junk, none are left,
+    or there is no old text, and MtError, with the older child unchanged, if `valid` falls beyond its confidence
+    interval.
     """
     run = real_path(run)
     if not run.exists():  # If the process was killed after it had moved the older child.
@@ -166,7 +167,12 @@ class _Learner:
                 f"{error}. Without old text, the model would forget; name a config with some (--config)"
             ) from None
         weights, train = digest_of_file(RunDirectory(parent).path_of()), self._corpora["train"].fingerprint
-        self.digest = fingerprint(weights, train, sorted([*item.languages, *item.pair] for item in corrections))
+        rows = sorted([*item.languages, *item.pair] for item in corrections)
+        self.digest = fingerprint(weights, train, rows, self._inherited(), self._corpus.model_dump(mode="json"))
+
+    def _inherited(self) -> dict[str, Any]:
+        """Options that the child has from its parent."""
+        return self._config.model_dump(mode="json", include={"decoding": True, "evaluation": True, "training": _KEPT})
 
     def learn(self) -> Learned:
         """Train the child, or go on with it, and record what it learned."""
@@ -256,11 +262,12 @@ class _Learner:
             "learning_rate": _RATE_BY_WIDTH / self._config.model.d_model,
             "batch_tokens": min(_LARGEST_BATCH, max(_SMALLEST_BATCH, _TOKENS_PER_CORRECTION * num_learned)),
         }
-        tree = self._config.model_dump(mode="json", include={"decoding", "evaluation"}) | {
+        inherited = self._inherited()
+        tree = inherited | {
             "name": self._trial.name,
             "corpus": corpus.model_dump(mode="json", exclude={"temperature", "monolingual"}) | changes,
             "init": {"run": str(self._parent)},
-            "training": self._config.training.model_dump(mode="json", include=_KEPT) | schedule,
+            "training": inherited["training"] | schedule,
         }
         write_text(RunDirectory(self._trial).config_path, to_yaml(tree))
 

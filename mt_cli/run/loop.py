@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import math
-import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, nullcontext
@@ -17,14 +16,14 @@ from functools import partial
 from mt_cli.checkpoint.state import RunState
 from mt_cli.corpus.source_rows import names_of
 from mt_cli.errors import RunInterruptedError
-from mt_cli.run.draft import Draft
+from mt_cli.run.ending import Ending
 from mt_cli.run.log import Records, TooManyBadStepsError, TrainingLog
 from mt_cli.run.resume import follow, go_back, save_state
 from mt_cli.run.selection import follow_selection, note_unselected, select_pairs
 from mt_cli.run.setup import Setup
-from mt_cli.run.synthetic import example_lines, metrics_of_round
-from mt_cli.run.validation import Validation, sample_lines
-from mt_cli.runtime.console import Progress, clock, say
+from mt_cli.run.synthetic import metrics_of_round
+from mt_cli.run.validation import Validation
+from mt_cli.runtime.console import Progress, clock, say, say_examples
 from mt_cli.runtime.devices import release_memory
 from mt_cli.runtime.signals import Signals
 from mt_cli.training.plan import advanced, planned_rate
@@ -32,8 +31,8 @@ from mt_cli.training.steps import StepReport, optimization_steps
 from mt_cli.training.update import build_update
 
 
-def optimize(setup: Setup, state: RunState) -> Draft:
-    """Train until there is a reason to stop; return the draft of the report. Goes back if training diverges.
+def optimize(setup: Setup, state: RunState) -> Ending:
+    """Train until there is a reason to stop; return its results. Goes back if training diverges.
 
     Raises RunInterruptedError after a signal, with the state saved, and DivergenceError.
     """
@@ -44,7 +43,7 @@ def optimize(setup: Setup, state: RunState) -> Draft:
             state = setup.run.group.from_main(partial(go_back, setup, state, error))
 
 
-def _train_until_stop(setup: Setup, state: RunState) -> Draft:
+def _train_until_stop(setup: Setup, state: RunState) -> Ending:
     training, step, group = setup.run.config.training, state.position.step, setup.run.group
     seconds = None if training.max_minutes is None else 60 * training.max_minutes - state.elapsed_seconds
     records = group.on_main(lambda: Records(setup.run.directory.path, step, state.tracked_bytes))
@@ -65,13 +64,19 @@ def _train_until_stop(setup: Setup, state: RunState) -> Draft:
             loop.validate()
         else:
             reason = loop.run()
-        draft = Draft(state=state, stopped_because=reason)
+        ending = Ending(
+            state=state,
+            stopped_because=reason,
+            num_parameters=setup.num_parameters,
+            length=setup.length,
+            pair_counts=list(setup.pairs.counts),
+        )
         if records is not None:
             records.flush()
-            draft.save(setup.run.directory)
+            ending.save(setup.run.directory)
         if signals.is_stop_requested:
             raise RunInterruptedError("interrupted after the last step; the same command does the rest")
-        return draft
+        return ending
 
 
 class TrainingLoop:
@@ -180,8 +185,7 @@ class TrainingLoop:
         state.elapsed_seconds = self._signals.synchronize(state.elapsed_seconds + seconds)
         for part in parts:
             say(f"step {position.step:>6,}  round {part.number}  {part.describe()}; {clock(seconds)} in all")
-            for line in example_lines(part, max(80, shutil.get_terminal_size().columns)):
-                say(line)
+            say_examples(("translation", "line"), part.examples)
         self._write_metrics(position.step + 1, metrics_of_round(parts))  # The first step with the round.
         self.save()
         setup.run.group.on_main(rounds.remove_old)
@@ -289,8 +293,7 @@ class TrainingLoop:
             + ("  below the parent" if state.is_below_parent(*compared) else "")
             + ("  no better than the parent" if compared == (state.parent_value, state.parent_metric) else "")
         )
-        for line in sample_lines(validation.samples, max(80, shutil.get_terminal_size().columns)):
-            say(line)
+        say_examples(("source", "reference", "hypothesis"), validation.samples)
 
     def _write_metrics(self, step: int, metrics: Mapping[str, float]) -> None:
         if self._records is not None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from mt_cli.checkpoint.directory import RunDirectory
@@ -13,27 +10,15 @@ from mt_cli.checkpoint.lineage import record_of
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import Config
 from mt_cli.data.statistics import report_on_data
-from mt_cli.evaluation.evaluate import SplitScores, format_scores
-from mt_cli.evaluation.learning import Learning
+from mt_cli.evaluation.evaluate import format_scores
 from mt_cli.evaluation.results import BestValidation, DataRow, ParentRecord, Report, notes_on_training, read_report
 from mt_cli.evaluation.scores import metric_id_of, scorer_of
-from mt_cli.run.setup import Length, Run
+from mt_cli.run.ending import Ending
+from mt_cli.run.setup import Run
 from mt_cli.runtime.console import clock
 from mt_cli.runtime.devices import describe_hardware, describe_versions
 from mt_cli.runtime.files import json_text, write_text
 from mt_cli.translation.quality import read_quality
-
-
-@dataclass(frozen=True)
-class Ending:
-    """End of a training, without its model."""
-
-    state: RunState
-    stopped_because: str
-    num_parameters: int
-    pair_counts: Sequence[Counter[str]]
-    """Numbers of changed pairs by kind of change, of each training corpus."""
-    length: Length
 
 
 def finished_report(directory: RunDirectory, config: Config, state: RunState) -> Report | None:
@@ -80,10 +65,10 @@ def format_summary(report: Report, path: Path, needs_tag: bool = False) -> str:
     )
 
 
-def write_report(run: Run, ending: Ending, scores: Mapping[str, SplitScores], learning: Learning | None) -> Report:
-    """Write the report of a run with the `scores` of its test sets; return it."""
+def write_report(run: Run, ending: Ending) -> Report:
+    """Write the report of a run whose test sets are scored; return it."""
     state, position = ending.state, ending.state.position
-    first, *others = scores.values()
+    first, *others = ending.scores.values()
     best = run.directory.best_state()
     report = Report(
         **first.model_dump(exclude_unset=True),
@@ -91,7 +76,7 @@ def write_report(run: Run, ending: Ending, scores: Mapping[str, SplitScores], le
         extra_tests={test.split: test for test in others},
         parents=[ParentRecord(**record_of(parent)) for parent in state.parents],
         validation=_validation(state),
-        learning=learning,
+        learning=ending.learning,
         stopped_because=ending.stopped_because,
         best_step=state.best_step,
         averaged_steps=best.averaged_steps if best else None,

@@ -21,7 +21,7 @@ from mt_cli.errors import DamagedFileError, DivergenceError, InputError, RunErro
 from mt_cli.evaluation.results import Report
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.config import resumed_config
-from mt_cli.run.draft import read_draft, usable_draft
+from mt_cli.run.ending import read_ending, usable_ending
 from mt_cli.run.log import TooManyBadStepsError
 from mt_cli.run.report import finished_report
 from mt_cli.run.setup import Setup
@@ -101,8 +101,8 @@ def _resumption(config: Config, directory: RunDirectory) -> Start:
     except InputError as error:
         advice = "Restore the file, or use --fresh to start over (the old run is moved aside)."
         raise RunError(f"{error}\n{advice}") from None
-    draft = read_draft(directory)
-    is_tuned = draft.is_tuned if draft else directory.report_path.exists()
+    ending = read_ending(directory)
+    is_tuned = ending.is_tuned if ending else directory.report_path.exists()
     config, notes = resumed_config(config, previous, directory.path, is_tuned)
     changes = "".join(f"\n  {line}" for line in directory.check_resumable(previous, config))
     state = directory.newest_state()  # If no checkpoint is usable, loading one later raises the error.
@@ -148,7 +148,7 @@ def restore(setup: Setup, start: Start) -> RunState:
         say(f"The run began with {number} process{'es' * (number > 1)}, and keeps the size of its steps.")
     if start.changes:
         say(start.changes)
-    if not usable_draft(run.directory, run.config, state, setup.validator.metric_id):
+    if not usable_ending(run.directory, run.config, state, setup.validator.metric_id):
         _reconcile_best(setup, state)
     return state
 

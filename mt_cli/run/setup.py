@@ -57,7 +57,6 @@ class Run:
 
     @property
     def precision(self) -> str:
-        """Name of this dtype."""
         return precision_of(self.dtype)
 
 
@@ -91,7 +90,6 @@ class Setup:
 
     @property
     def model(self) -> Transformer:
-        """Model that is trained and saved."""
         return self.objective.model
 
     @property

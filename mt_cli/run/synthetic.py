@@ -19,11 +19,10 @@ from mt_cli.data.encode import EncodedPairs, encode_block
 from mt_cli.data.prepare import Data
 from mt_cli.errors import RunError, reason
 from mt_cli.evaluation.results import Part
-from mt_cli.runtime.console import truncate
 from mt_cli.runtime.files import json_text, write_atomically, write_text
 from mt_cli.translation.stream import repeats_itself
 
-_EXAMPLES, _NUM_PRINTED = 5, 2
+_EXAMPLES = 5
 _COPIED_SHARE, _FEWEST_WORDS = 0.7, 4
 """A text is a copy of another one if this share of its words, if they are so many, is in the other one."""
 _LINES_PER_BLOCK = 512
@@ -50,14 +49,14 @@ def judged(pairs: Sequence[Pair], config: Config, languages: tuple[str, str]) ->
             dropped["empty" if status.startswith("blank") else status] += 1
         elif repeats_itself(target, source):
             dropped["repeats_itself"] += 1
-        elif config.corpus.filters.identical and is_copy(source, target):
+        elif config.corpus.filters.identical and is_near_copy(source, target):
             dropped["copy"] += 1
         else:
             kept.append((source, target))
     return kept, dropped
 
 
-def is_copy(source: str, target: str) -> bool:
+def is_near_copy(source: str, target: str) -> bool:
     """True if most words of one side are also in the other one."""
     words = words_of(source)
     return len(words) >= _FEWEST_WORDS and len(words & words_of(target)) >= _COPIED_SHARE * len(words)
@@ -118,10 +117,3 @@ def metrics_of_round(parts: Sequence[Part]) -> dict[str, float]:
         values = {"num_lines": part.num_lines, "kept_share": part.kept_share, "round_trip_chrf": part.round_trip_chrf}
         metrics |= {f"train/synthetic/{key}/{name}": value for key, value in values.items() if value is not None}
     return metrics
-
-
-def example_lines(part: Part, num_columns: int) -> list[str]:
-    """First examples of a part as lines for a terminal of this width."""
-    labels = "translation", "line"
-    pairs = [pair for example in part.examples[:_NUM_PRINTED] for pair in zip(labels, example, strict=True)]
-    return [f"  {label:<12}{truncate(text, num_columns - 14)}" for label, text in pairs]

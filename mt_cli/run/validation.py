@@ -33,14 +33,14 @@ from mt_cli.inspection.figures import attention_pixels
 from mt_cli.inspection.trace import sample_attention
 from mt_cli.model.loss import Objective
 from mt_cli.model.transformer import Transformer, with_dtype
-from mt_cli.runtime.console import Progress, truncate
+from mt_cli.runtime.console import Progress
 from mt_cli.runtime.group import ALONE, Group
 from mt_cli.translation.translator import Translator
 
 _QUICK_METRICS = ("bleu", "chrf", "cer", "wer")
 _PAIRS_PER_PART = 256
-_NUM_PRINTED = NUM_PICTURES = 2
-"""Numbers of samples that are printed, and whose cross-attention is drawn."""
+NUM_PICTURES = 2
+"""Number of samples whose cross-attention is drawn."""
 
 
 @dataclass(frozen=True)
@@ -169,10 +169,3 @@ def translated(translator: Translator, sources: Sequence[str]) -> list[str]:
         return translator.translate(sources)
     except DivergenceError:  # The training log decides whether training has diverged.
         return [""] * len(sources)
-
-
-def sample_lines(samples: Sequence[Sample], num_columns: int) -> list[str]:
-    """First samples as lines for a terminal of this width."""
-    labels = ("source", "reference", "hypothesis")
-    pairs = [pair for sample in samples[:_NUM_PRINTED] for pair in zip(labels, sample, strict=True)]
-    return [f"  {label:<12}{truncate(text, num_columns - 14)}" for label, text in pairs]

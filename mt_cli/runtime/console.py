@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import sys
 import threading
 import time
@@ -137,6 +138,13 @@ class Progress:
 def say(message: str = "") -> None:
     if not _is_silent:
         bars().write(message, file=_log or sys.stderr)
+
+
+def say_examples(labels: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print the first two rows, each text on a line after its label, truncated at the width of the terminal."""
+    num_columns = max(80, shutil.get_terminal_size().columns) - 14
+    for label, text in (cell for row in rows[:2] for cell in zip(labels, row, strict=True)):
+        say(f"  {label:<12}{truncate(text, num_columns)}")
 
 
 @contextmanager

@@ -37,7 +37,6 @@ class MuonWithAdamW(torch.optim.Optimizer):
         self._share()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load what `state_dict` returned."""
         super().load_state_dict(state_dict)
         self._share()
 

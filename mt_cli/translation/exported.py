@@ -62,12 +62,10 @@ class Description(BaseModel):
 
     @property
     def tagging(self) -> Tagging:
-        """Tags and the default tag."""
         return Tagging(self.tags, self.default_tag, self.is_tag_required, self.languages_of_tags, self.is_one_way)
 
     @property
     def protection(self) -> Protection:
-        """Spans that are protected."""
         return Protection(self.protect, self.protect_patterns)
 
 

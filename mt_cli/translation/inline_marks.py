@@ -59,10 +59,15 @@ _NUMBERED_TAG = regex.compile(r"</?\d{1,3}/?>")
 """Tag of `react-i18next`, such as `<0>`."""
 _OF_QT = regex.compile(r"(?<![\d%])%L?\d{1,2}(?![\d$])")
 _WITH_NAME_IN_BRACKETS = regex.compile(r"%<\w{1,100}>[-+ 0#]{0,5}\d{0,9}(?:\.\d{1,9})?[a-zA-Z]?")
-_FORMULA = regex.compile(
-    r"(?<!\\)(?:\$\$.{1,1000}?\$\$|\\\((.{1,500}?)\\\)|\\\[(.{1,1000}?)\\\]|\\begin\{(\w{1,20}\*?)\}.{1,1000}?\\end\{\3\})",
-    regex.DOTALL,
-)
+
+
+def displayed_formula(content: str) -> str:
+    r"""Pattern of `$$...$$`, `\[...\]` and an environment of LaTeX, such as `\begin{align}...\end{align}`."""
+    environment = rf"\\begin\{{(?P<environment>\w{{1,20}}\*?)\}}{content}\\end\{{(?P=environment)\}}"
+    return rf"(?:\$\${content}\$\$|\\\[{content}\\\]|{environment})"
+
+
+_FORMULA = regex.compile(rf"(?<!\\)(?:{displayed_formula('.{1,1000}?')}|\\\(.{{1,500}}?\\\))", regex.DOTALL)
 _SHORT_FORMULA = regex.compile(r"(?<![\\$\w])\$(?![\s$])(?:[^$\\\n]|\\.){0,300}?(?<=[^\s\\])\$(?![\w$])")
 """A formula between single dollar signs: no space inside, and no digit after it, as in Pandoc, so that "$5 and $7" is
 money."""
@@ -216,8 +221,7 @@ def _groups(text: str, kinds: Sequence[str], tags: Sequence[str]) -> Iterator[li
 
 def _is_formula(match: regex.Match[str]) -> bool:
     r"""True unless a match is a text in escaped brackets, such as `\[citation needed\]`."""
-    content = match[1] or match[2]
-    return content is None or bool(_OF_FORMULA.search(content))
+    return match[0][:2] not in (r"\(", r"\[") or bool(_OF_FORMULA.search(match[0][2:-2]))
 
 
 def _placeholder(match: regex.Match[str]) -> _Mark:

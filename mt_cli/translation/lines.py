@@ -139,12 +139,10 @@ class Translation:
 
     @property
     def text(self) -> str:
-        """The best translation."""
         return self.hypotheses[0][0]
 
     @property
     def score(self) -> float:
-        """Score of the best translation."""
         return self.hypotheses[0][1]
 
     @property
@@ -173,7 +171,6 @@ class Translation:
 
     @property
     def _with_spans(self) -> list[Segment]:
-        """The segments that have protected spans."""
         return [segment for segment in self.segments if segment.protected.contents]
 
     @property
@@ -235,12 +232,10 @@ class _Part(NamedTuple):
     """Sentences of `body`, each with the space that follows it, if they are known."""
 
     def segment(self, ids: list[int], tokenizer: Tokenizer) -> Segment:
-        """The part as one segment."""
         text, start = self.before + self.body, self.start - len(self.before)
         return Segment(text, ids, tokenizer, start, self.glue, protected=self.line.part(self.start, text))
 
     def copied(self) -> Segment:
-        """The part as a segment that is copied."""
         segment = Segment.copied(self.body, self.start, self.glue)
         return replace(segment, protected=self.line.part(self.start, self.body)) if self.line.contents else segment
 

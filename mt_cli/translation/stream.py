@@ -185,7 +185,6 @@ class LineNotices:
         return self
 
     def add(self, line: TranslatedLine) -> None:
-        """Record the next line."""
         self._num_lines += 1
         for name, note in line.problems.items():
             self._counts[name] += 1

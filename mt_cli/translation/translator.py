@@ -6,10 +6,8 @@ Translator.load("runs/quickstart").translate(["The old doctor sleeps."])
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -27,31 +25,26 @@ from mt_cli.corpus.protected_text import RESERVED, UNPROTECTED, Protection
 from mt_cli.corpus.rows import chosen_tag, tagged_text
 from mt_cli.corpus.sentences import SentencesSeen
 from mt_cli.decoding.constraints import ReservedIds
-from mt_cli.decoding.engine import Engine, ForcedDecoding, Ids, Sentence, TransformerEngine
-from mt_cli.decoding.search import Hypothesis
+from mt_cli.decoding.engine import Engine, TransformerEngine
 from mt_cli.errors import InputError
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer
 from mt_cli.runtime.console import say
 from mt_cli.runtime.devices import pick_device, pick_precision, use_threads
 from mt_cli.runtime.group import ALONE, Group
-from mt_cli.tokenizer.special_tokens import EOS, UNK_ID
+from mt_cli.tokenizer.special_tokens import EOS
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
 from mt_cli.translation.drafts import translations_with_marks
 from mt_cli.translation.exported import digest_of_export, load_exported
 from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks, may_have_marks
-from mt_cli.translation.lines import Alignment, LineSplitter, Segment, TextHypothesis, Translation, unknown_words
+from mt_cli.translation.lines import Alignment, LineSplitter, Translation, unknown_words
 from mt_cli.translation.quality import QualityModel
-from mt_cli.translation.terms import takes_terms, with_own_tokens, with_terms
+from mt_cli.translation.segments import SegmentEngine, TextAndIds, attention_of
+from mt_cli.translation.terms import takes_terms, with_terms
 from mt_cli.translation.texts import checked_texts
-from mt_cli.translation.token_details import PairScore, attended_words, details_of
+from mt_cli.translation.token_details import PairScore, details_of
 
-TextAndIds = tuple[str, Ids, Ids]
-"""Text of a source, with its tag; its ids; and ids of a target."""
 _MOST_HYPOTHESES = 1000
-_PAIRS_FORCED_AT_ONCE = 512
-_HAS_OTHER_SPACES = re.compile(r"[\r\n]| (?: |\Z)|\A ")
-"""Line ends, double spaces, and spaces at the ends of a text."""
 
 
 @dataclass(frozen=True)
@@ -98,13 +91,18 @@ class Translator:
         paths = [run] if isinstance(run, str | Path) else list(run)
         if engine == "ctranslate2":
             exported, tokenizers, of = load_exported(paths, device, precision, checkpoint)
-            languages = of.source_language, of.target_language
-            limits = of.max_tokens, of.most_tokens
             return cls(
-                *(exported, tokenizers, of.decoding, limits[0], of.tagging, languages, limits[1], of.protection),
-                lambda: digest_of_export(Path(paths[0])),
-                of.sentences_seen,
-                exported.is_on_gpu,
+                exported,
+                tokenizers,
+                of.decoding,
+                of.max_tokens,
+                of.tagging,
+                (of.source_language, of.target_language),
+                of.most_tokens,
+                of.protection,
+                weights_digest=lambda: digest_of_export(Path(paths[0])),
+                sentences_seen=of.sentences_seen,
+                is_on_gpu=exported.is_on_gpu,
             )
         if engine != "mt":
             raise InputError(f"engine {engine}: use mt or ctranslate2")
@@ -113,14 +111,18 @@ class Translator:
         dtype = pick_precision(precision, torch_device)
         model = Ensemble([run.model for run in runs]) if len(runs) > 1 else first.model
         transformer = TransformerEngine(model.to(torch_device, dtype).eval(), reserved=ReservedIds.of(first.tokenizers))
-        max_tokens = min(run.max_tokens for run in runs)
-        most = min(run.config.corpus.max_tokens for run in runs)
-        decoding, tagging, protection = first.config.decoding, corpus.tagging, Protection.of(corpus)
         return cls(
-            *(transformer, first.tokenizers, decoding, max_tokens, tagging, corpus.languages, most, protection),
-            lambda: digest_of(model.state_dict()),
-            first.state.sentences_seen,
-            torch_device.type != "cpu",
+            transformer,
+            first.tokenizers,
+            first.config.decoding,
+            min(run.max_tokens for run in runs),
+            corpus.tagging,
+            corpus.languages,
+            min(run.config.corpus.max_tokens for run in runs),
+            Protection.of(corpus),
+            weights_digest=lambda: digest_of(model.state_dict()),
+            sentences_seen=first.state.sentences_seen,
+            is_on_gpu=torch_device.type != "cpu",
         )
 
     def with_engine(self, engine: Engine) -> Translator:
@@ -144,13 +146,15 @@ class Translator:
 
     @property
     def source_tokenizer(self) -> Tokenizer:
-        """Tokenizer of the source language."""
         return self.tokenizers[0]
 
     @property
     def target_tokenizer(self) -> Tokenizer:
-        """Tokenizer of the target language."""
         return self.tokenizers[1]
+
+    @property
+    def _segments(self) -> SegmentEngine:
+        return SegmentEngine(self.engine, self.tokenizers, self.tags)
 
     @property
     def takes_terms(self) -> bool:
@@ -233,8 +237,8 @@ class Translator:
         chosen_tag(self.tagging, tag)
         if keeps_marks and not prefix and any(map(may_have_marks, texts)):
             marks = InlineMarks(PLACEHOLDERS, self.protection, self.tags)
-            search = {"num_best": num_best, "tag": tag, "split_sentences": split_sentences, "terms": terms, **decoding}
-            return translations_with_marks(texts, self, marks, search | {"with_details": with_details})
+            options = {"split_sentences": split_sentences, "with_details": with_details, "terms": terms}
+            return translations_with_marks(texts, self, marks, {"num_best": num_best, "tag": tag} | options | decoding)
         settings = changed_section(self.decoding, decoding)
         most_tokens = self.most_tokens or self.max_tokens
         splitter = LineSplitter(
@@ -247,23 +251,21 @@ class Translator:
         lines = splitter.split(texts, tag, split_sentences)
         if terms:
             lines = with_terms(lines, terms, self.source_tokenizer, self.tags, most_tokens)
-        lines = self._search(lines, settings, num_best, prefix)
+        lines = self._segments.search(lines, settings, num_best, prefix)
         return self.add_details(lines) if with_details else lines
 
     def score(self, sources: Iterable[str], targets: Iterable[str], tag: str | None = None) -> list[PairScore]:
         """Compute the probability of each target as a translation of its source; `tag` is as in `translate`.
 
-        Raises InputError if a side has more tokens than the model has positions, the numbers of sources and targets
-        differ, or one of them is not a str.
+        Raises InputError if the numbers of sources and targets differ, or one of them is not a str.
         """
         sides = [[" ".join(text.split()) for text in checked_texts(texts)] for texts in (sources, targets)]
         if len(sides[0]) != len(sides[1]):
             raise InputError(f"found {len(sides[0]):,} sources and {len(sides[1]):,} targets; give one for each")
         sources, targets = self.protection.protect_columns(sides)
         tagged = [tagged_text(text, self.tagging, tag) for text in sources]
-        source_ids = self.source_tokenizer.encode(tagged)
-        target_ids = self.target_tokenizer.encode(targets)
-        decoded = self._force_decode(list(zip(tagged, source_ids, target_ids, strict=True)))
+        source_ids, target_ids = self.source_tokenizer.encode(tagged), self.target_tokenizer.encode(targets)
+        decoded = self._segments.force_decode(list(zip(tagged, source_ids, target_ids, strict=True)))
         tokens = ([*self.target_tokenizer.tokens(ids), EOS] for ids in target_ids)
         return [PairScore(row, forced.log_probs) for row, forced in zip(tokens, decoded, strict=True)]
 
@@ -275,127 +277,21 @@ class Translator:
         return [unknown_words(tokenizer, text, ids) for text, ids in rows]
 
     def attentions(self, pairs: Sequence[TextAndIds]) -> Iterator[tuple[list[str], list[str], Tensor]]:
-        """For each pair: source tokens, target tokens, and the TxS mean over layers and heads of the cross-attention.
-
-        A pair has the text of the source, its ids, and those of the target.
-        """
-        for (_, source, target), forced in zip(pairs, self._force_decode(pairs), strict=True):
+        """For each pair: tokens of both sides, and the TxS mean over layers and heads of the cross-attention."""
+        for (_, source, target), forced in zip(pairs, self._segments.force_decode(pairs), strict=True):
             tokens = self.source_tokenizer.tokens(source), self.target_tokenizer.tokens(target)
-            yield [*tokens[0], EOS], [*tokens[1], EOS], _attention(forced)
-
-    def _force_decode(
-        self, pairs: Sequence[TextAndIds], with_scores: bool = True, with_attention: bool = False
-    ) -> Iterator[ForcedDecoding]:
-        """Force-decode the pairs, some hundred at a time to limit memory; the language of a target is left out.
-
-        An engine that does not compute the attention with the scores is asked for it, `with_attention` or without
-        scores.
-        """
-
-        def decode(rows: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
-            if not with_scores:
-                return [ForcedDecoding([], weights) for weights in self.engine.attend(rows)]
-            decoded = self.engine.force_decode(rows)
-            if with_attention and any(forced.attention is None for forced in decoded):
-                both = zip(decoded, self.engine.attend(rows), strict=True)
-                return [ForcedDecoding(forced.log_probs, weights) for forced, weights in both]
-            return decoded
-
-        first_ids = self.source_tokenizer.first_target_ids([text for text, _, _ in pairs])
-        for start in range(0, len(pairs), _PAIRS_FORCED_AT_ONCE):
-            rows = range(start, min(start + _PAIRS_FORCED_AT_ONCE, len(pairs)))
-            decoded = decode([(pairs[row][1], [*first_ids[row], *pairs[row][2]]) for row in rows])
-            yield from (forced.without_first(len(first_ids[row])) for row, forced in zip(rows, decoded, strict=True))
-
-    def _force_decode_segments(self, rows: Sequence[tuple[Segment, Ids]], **options: bool) -> Iterator[ForcedDecoding]:
-        """Force-decode translations of segments, with the attention to their own tokens; see `_force_decode`."""
-        decoded = self._force_decode(
-            [(segment.text, segment.input_ids or segment.ids, ids) for segment, ids in rows], **options
-        )
-        return (with_own_tokens(forced, row[0]) for forced, row in zip(decoded, rows, strict=True))
+            yield [*tokens[0], EOS], [*tokens[1], EOS], attention_of(forced)
 
     def word_alignments(self, lines: Sequence[Translation]) -> list[Alignment]:
         """Aligned words of each line and its best translation, as in `Details.word_alignment`, with any engine."""
-        decoded = self._force_decode_segments(_best_ids(lines), with_scores=False)
+        decoded = self._segments.force_decode_best(lines, with_scores=False)
         return [details_of(line, decoded, self.tokenizers, self.tags).word_alignment for line in lines]
 
     def add_details(self, lines: Sequence[Translation]) -> list[Translation]:
         """Copies of translations with the details of the best one."""
-        decoded = self._force_decode_segments(_best_ids(lines), with_attention=True)
+        decoded = self._segments.force_decode_best(lines, with_attention=True)
         detailed = [replace(line, details=details_of(line, decoded, self.tokenizers, self.tags)) for line in lines]
         if self.quality is None:
             return detailed
         estimates = map(self.quality.estimate, detailed)
         return [line.with_estimate(estimate) for line, estimate in zip(detailed, estimates, strict=True)]
-
-    def _search(
-        self, lines: Sequence[Translation], decoding: DecodingConfig, num_best: int, prefix: str
-    ) -> list[Translation]:
-        searched = [line.searched for line in lines]
-        segments = [segment for parts in searched for segment in parts]
-        prefixes, prefix_ids = [""] * len(segments), list[Ids]()
-        if prefix:
-            firsts = [part is parts[0] for parts in searched for part in parts]
-            places = zip(segments, firsts, strict=True)
-            prefixes = [part.protected.protect(prefix) if is_first else "" for part, is_first in places]
-            prefix_ids = [*self.target_tokenizer.encode(prefixes)]
-        hypotheses = self._hypotheses(segments, decoding, num_best, prefix_ids)
-        results = zip(segments, prefixes, hypotheses, strict=True)
-        rows = [(segment, start, best) for segment, start, of_segment in results for best in of_segment]
-        texts = self._texts(rows, decoding.unk == "copy")
-        with_texts = ([TextHypothesis(next(texts), best) for best in of_segment] for of_segment in hypotheses)
-        return [line.with_hypotheses(with_texts) for line in lines]
-
-    def _hypotheses(
-        self, segments: Sequence[Segment], decoding: DecodingConfig, num_best: int, prefix_ids: Sequence[Ids]
-    ) -> list[list[Hypothesis]]:
-        """Search for the hypotheses of each segment, without its language."""
-        first_ids = self.source_tokenizer.first_target_ids([segment.text for segment in segments])
-        if any(first_ids):
-            prefix_ids = [[*first, *ids] for first, ids in zip_longest(first_ids, prefix_ids, fillvalue=())]
-        sentences = [
-            Sentence(segment.input_ids or segment.ids, prefix, segment.protected.order)
-            for segment, prefix in zip(segments, prefix_ids or [()] * len(segments), strict=True)
-        ]
-        hypotheses = self.engine.search(sentences, decoding, num_best)
-        if not any(first_ids):
-            return hypotheses
-        return [
-            [hypothesis.without_first(len(first)) for hypothesis in of_segment]
-            for of_segment, first in zip(hypotheses, first_ids, strict=True)
-        ]
-
-    def _texts(self, rows: Sequence[tuple[Segment, str, Hypothesis]], is_copied: bool) -> Iterator[str]:
-        """Text of each hypothesis of a segment with a prefix, in one line without double spaces.
-
-        Unknown words of the prefix are kept. With `is_copied`, all other unknown words are replaced by source words.
-        """
-        copied = [(segment, best.ids) for segment, _, best in rows if is_copied and segment.ids and UNK_ID in best.ids]
-        decoded = self._force_decode_segments(copied, with_scores=False)
-        texts = self.target_tokenizer.decode([best.ids for _, _, best in rows])
-        for text, (segment, prefix, best) in zip(texts, rows, strict=True):
-            words: dict[int, str] = {}
-            if is_copied and segment.ids and UNK_ID in best.ids:
-                weights = _attention(next(decoded))[:-1, :-1]
-                words = attended_words(segment, weights, self.source_tokenizer, self.tags)
-            if UNK_ID in best.ids and prefix:
-                spans = self.target_tokenizer.spans(prefix)
-                words |= {place: prefix[start:end] for place, (start, end) in enumerate(spans)}
-            if words:
-                tokens = enumerate(zip(best.ids, self.target_tokenizer.tokens(best.ids), strict=True))
-                spelled = [words.get(place, token) if index == UNK_ID else token for place, (index, token) in tokens]
-                text = self.target_tokenizer.join(spelled)
-            if _HAS_OTHER_SPACES.search(text):  # The model can produce line ends as bytes.
-                text = " ".join(filter(None, re.split("[ \r\n]", text)))
-            yield text
-
-
-def _best_ids(lines: Sequence[Translation]) -> list[tuple[Segment, Ids]]:
-    """Each segment with the ids of its best translation."""
-    return [(segment, segment.hypotheses[0].hypothesis.ids) for line in lines for segment in line.searched]
-
-
-def _attention(forced: ForcedDecoding) -> Tensor:
-    if forced.attention is None:
-        raise InputError("this engine does not report attention; use --engine mt")
-    return forced.attention

@@ -94,7 +94,6 @@ class UnfinishedOutputs:
         return hashlib.sha256(repr((self.key, lines, contents)).encode()).hexdigest()
 
     def add(self, block: Sequence[str], lines: Sequence[TranslatedLine]) -> None:
-        """Record a block that is written."""
         outputs = zip(*(line.texts for line in lines), strict=True)
         contents = ["".join(f"{text}\n" for text in texts).encode() for texts in outputs]
         noted = {index: line[1:4] for index, line in enumerate(lines) if any(line[1:4])}

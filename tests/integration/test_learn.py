@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -63,6 +64,22 @@ def test_corrections_make_a_run_that_is_replaced_as_they_grow(run, corrections, 
     parents = json.loads((child / "report.json").read_text(encoding="utf-8"))["parents"]
     assert [parent["run"] for parent in parents] == ["tiny"] and record_of(child).digest != record.digest
     assert not [*(tmp_path / "runs").glob(".learning/*")]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("beam_size: 4", "beam_size: 3"), ("seed: 1", "seed: 2"), ("weight: null", "weight: 2.0")]
+)
+def test_a_child_is_made_anew_with_other_options(run, corrections, mt, tmp_path, old, new):
+    def digest():
+        learner = learn._Learner(run, tmp_path / "trial", None, learn.current_corrections([Path("corrections.jsonl")]))
+        return learner.digest
+
+    before, config = digest(), run / "config.yaml"
+    assert digest() == before
+    text = config.read_text(encoding="utf-8")
+    assert old in text
+    config.write_text(text.replace(old, new, 1), encoding="utf-8")
+    assert digest() != before
 
 
 def test_a_worse_run_is_not_used(run, corrections, mt, tmp_path, monkeypatch):

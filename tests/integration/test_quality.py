@@ -56,6 +56,10 @@ def test_the_order_of_lines_changes_no_estimate(estimates):
     assert estimates(lines) == [expected[line] for line in lines]
 
 
+def test_sampled_translations_have_no_estimate(estimates):
+    assert estimates(["one two.", "12"], "--sample") == [None, 100]
+
+
 @pytest.fixture
 def review(mt, run_with_quality):
     """Runs `mt translate --review` on lines: rows of the table, and standard error."""

@@ -1,0 +1,140 @@
+"""Segments of lines with any engine: search, forced decoding, and source words for unknown ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from torch import Tensor
+
+from mt_cli.config.sections import DecodingConfig
+from mt_cli.decoding.engine import Engine, ForcedDecoding, Ids, Sentence
+from mt_cli.decoding.search import Hypothesis
+from mt_cli.errors import InputError
+from mt_cli.tokenizer.special_tokens import UNK_ID
+from mt_cli.tokenizer.tokenizer import TokenizerPair
+from mt_cli.translation.lines import Segment, TextHypothesis, Translation
+from mt_cli.translation.terms import with_own_tokens
+from mt_cli.translation.token_details import attended_words
+
+TextAndIds = tuple[str, Ids, Ids]
+"""Text of a source, with its tag; its ids; and ids of a target."""
+_PAIRS_FORCED_AT_ONCE = 512
+_HAS_OTHER_SPACES = re.compile(r"[\r\n]| (?: |\Z)|\A ")
+"""Line ends, double spaces, and spaces at the ends of a text."""
+
+
+@dataclass(frozen=True)
+class SegmentEngine:
+    """Engine that reads segments and writes text, with the tokenizers and tags of its model."""
+
+    engine: Engine
+    tokenizers: TokenizerPair
+    tags: Sequence[str]
+
+    def search(
+        self, lines: Sequence[Translation], decoding: DecodingConfig, num_best: int, prefix: str
+    ) -> list[Translation]:
+        """Lines with up to `num_best` translations of their segments, which begin with `prefix`."""
+        searched = [line.searched for line in lines]
+        segments = [segment for parts in searched for segment in parts]
+        prefixes, prefix_ids = [""] * len(segments), list[Ids]()
+        if prefix:
+            firsts = [part is parts[0] for parts in searched for part in parts]
+            places = zip(segments, firsts, strict=True)
+            prefixes = [part.protected.protect(prefix) if is_first else "" for part, is_first in places]
+            prefix_ids = [*self.tokenizers[1].encode(prefixes)]
+        hypotheses = self._hypotheses(segments, decoding, num_best, prefix_ids)
+        results = zip(segments, prefixes, hypotheses, strict=True)
+        rows = [(segment, start, best) for segment, start, of_segment in results for best in of_segment]
+        texts = self._texts(rows, decoding.unk == "copy")
+        with_texts = ([TextHypothesis(next(texts), best) for best in of_segment] for of_segment in hypotheses)
+        return [line.with_hypotheses(with_texts) for line in lines]
+
+    def _hypotheses(
+        self, segments: Sequence[Segment], decoding: DecodingConfig, num_best: int, prefix_ids: Sequence[Ids]
+    ) -> list[list[Hypothesis]]:
+        """Search for the hypotheses of each segment, without its language."""
+        first_ids = self.tokenizers[0].first_target_ids([segment.text for segment in segments])
+        if any(first_ids):
+            prefix_ids = [[*first, *ids] for first, ids in zip_longest(first_ids, prefix_ids, fillvalue=())]
+        sentences = [
+            Sentence(segment.input_ids or segment.ids, prefix, segment.protected.order)
+            for segment, prefix in zip(segments, prefix_ids or [()] * len(segments), strict=True)
+        ]
+        hypotheses = self.engine.search(sentences, decoding, num_best)
+        if not any(first_ids):
+            return hypotheses
+        return [
+            [hypothesis.without_first(len(first)) for hypothesis in of_segment]
+            for of_segment, first in zip(hypotheses, first_ids, strict=True)
+        ]
+
+    def _texts(self, rows: Sequence[tuple[Segment, str, Hypothesis]], is_copied: bool) -> Iterator[str]:
+        """Text of each hypothesis of a segment with a prefix, in one line without double spaces.
+
+        Unknown words of the prefix are kept. With `is_copied`, all other unknown words are replaced by source words.
+        """
+        copied = [(segment, best.ids) for segment, _, best in rows if is_copied and segment.ids and UNK_ID in best.ids]
+        decoded = self._force_decode_segments(copied, with_scores=False)
+        texts = self.tokenizers[1].decode([best.ids for _, _, best in rows])
+        for text, (segment, prefix, best) in zip(texts, rows, strict=True):
+            words: dict[int, str] = {}
+            if is_copied and segment.ids and UNK_ID in best.ids:
+                weights = attention_of(next(decoded))[:-1, :-1]
+                words = attended_words(segment, weights, self.tokenizers[0], self.tags)
+            if UNK_ID in best.ids and prefix:
+                spans = self.tokenizers[1].spans(prefix)
+                words |= {place: prefix[start:end] for place, (start, end) in enumerate(spans)}
+            if words:
+                tokens = enumerate(zip(best.ids, self.tokenizers[1].tokens(best.ids), strict=True))
+                spelled = [words.get(place, token) if index == UNK_ID else token for place, (index, token) in tokens]
+                text = self.tokenizers[1].join(spelled)
+            if _HAS_OTHER_SPACES.search(text):  # The model can produce line ends as bytes.
+                text = " ".join(filter(None, re.split("[ \r\n]", text)))
+            yield text
+
+    def force_decode(
+        self, pairs: Sequence[TextAndIds], with_scores: bool = True, with_attention: bool = False
+    ) -> Iterator[ForcedDecoding]:
+        """Force-decode the pairs, some hundred at a time to limit memory; the language of a target is left out.
+
+        An engine that does not compute the attention with the scores is asked for it, `with_attention` or without
+        scores.
+        """
+
+        def decode(rows: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
+            if not with_scores:
+                return [ForcedDecoding([], weights) for weights in self.engine.attend(rows)]
+            decoded = self.engine.force_decode(rows)
+            if with_attention and any(forced.attention is None for forced in decoded):
+                both = zip(decoded, self.engine.attend(rows), strict=True)
+                return [ForcedDecoding(forced.log_probs, weights) for forced, weights in both]
+            return decoded
+
+        first_ids = self.tokenizers[0].first_target_ids([text for text, _, _ in pairs])
+        for start in range(0, len(pairs), _PAIRS_FORCED_AT_ONCE):
+            rows = range(start, min(start + _PAIRS_FORCED_AT_ONCE, len(pairs)))
+            decoded = decode([(pairs[row][1], [*first_ids[row], *pairs[row][2]]) for row in rows])
+            yield from (forced.without_first(len(first_ids[row])) for row, forced in zip(rows, decoded, strict=True))
+
+    def force_decode_best(self, lines: Sequence[Translation], **options: bool) -> Iterator[ForcedDecoding]:
+        """Force-decode the best translation of each segment; see `force_decode`."""
+        rows = [(segment, segment.hypotheses[0].hypothesis.ids) for line in lines for segment in line.searched]
+        return self._force_decode_segments(rows, **options)
+
+    def _force_decode_segments(self, rows: Sequence[tuple[Segment, Ids]], **options: bool) -> Iterator[ForcedDecoding]:
+        """Force-decode translations of segments, with the attention to their own tokens; see `force_decode`."""
+        decoded = self.force_decode(
+            [(segment.text, segment.input_ids or segment.ids, ids) for segment, ids in rows], **options
+        )
+        return (with_own_tokens(forced, row[0]) for forced, row in zip(decoded, rows, strict=True))
+
+
+def attention_of(forced: ForcedDecoding) -> Tensor:
+    """Attention of a forced decoding; raises InputError if its engine does not report it."""
+    if forced.attention is None:
+        raise InputError("this engine does not report attention; use --engine mt")
+    return forced.attention
