@@ -139,11 +139,11 @@ class Glossary:
         sources = [term.source for term in self.terms]
         return not all(map(str.isupper, sources)) or all(map(_is_abbreviation, sources))
 
-    def find(self, text: str) -> list[FoundTerm]:
+    def find(self, text: str, is_lowered: bool = False) -> list[FoundTerm]:
         """Terms in a text, in their order, none of which overlap: the longest one at each word, from the start.
 
         A single word of up to five letters that the glossary has in capitals is an abbreviation, which is found in
-        capitals alone.
+        capitals alone, or in a text that `is_lowered` from capitals.
         """
         matches = [*WORD.finditer(text)]
         forms = [self._forms_of(match[0]) for match in matches]
@@ -152,12 +152,12 @@ class Glossary:
             end, term = self._longest(forms, index)
             start, stop = matches[index].start(), matches[max(index, end - 1)].end()
             is_abbreviation = term is not None and self._has_abbreviations and _is_abbreviation(term.source)
-            if term is None or (is_abbreviation and not text.startswith(term.source, start)):
+            if term is None or (is_abbreviation and not is_lowered and not text.startswith(term.source, start)):
                 index += 1
             else:
                 terms.append(FoundTerm(start, stop, term))
                 index = end
-        others = self.base.find(text) if self.base else []
+        others = self.base.find(text, is_lowered) if self.base else []
         free = [other for other in others if all(other.end <= term.start or term.end <= other.start for term in terms)]
         return sorted([*terms, *free], key=lambda term: term.start)
 
@@ -252,7 +252,10 @@ def _read(path: Path, languages: Languages) -> tuple[dict[tuple[str, ...], Term]
     if not terms:
         raise InputError(f"{path}: has no term with a translation{tail}")
     first = next(iter(terms.values()))
-    notes = [f"{path}: {len(terms):,} terms, such as `{first.source}` = `{first.targets[0]}`{tail}", *report.notes()]
+    notes = [
+        f"{path}: {len(terms):,} term{'s' * (len(terms) > 1)}, such as `{first.source}` = `{first.targets[0]}`{tail}",
+        *report.notes(),
+    ]
     several = [f"`{term.source}` = `{'` or `'.join(term.targets)}`" for term in terms.values() if len(term.targets) > 1]
     if several:
         notes.append(f"{path}: the first of several translations is asked for: {_some(several)}")
