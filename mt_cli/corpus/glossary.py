@@ -33,6 +33,8 @@ _LONGEST_ABBREVIATION, _FEWEST_LETTERS = 5, 3
 _ALTERNATIVES = "|"
 _TABLES = (".csv", ".tsv")
 _MOST_NAMED, _MOST_FORMS = 3, 20
+_LEAST_DERIVED = 2
+"""Number of letters at the end of a term without which a word is another one, such as `Python` for `Pythonic`."""
 _Node = dict[str | None, Any]
 
 
@@ -165,7 +167,8 @@ class Glossary:
         """Folded words of the glossary of which a word may be a form, the nearest ones, and True for itself."""
         plain, plural = folded(word), _PLURAL_OF_ABBREVIATION.fullmatch(word)
         words = (other for stem in stems(plain) for other in self._words_by_stem.get(stem, ()))
-        forms = dict.fromkeys(islice((other for other in words if are_forms(plain, other)), _MOST_FORMS), False)
+        near = (other for other in words if are_forms(plain, other) and not other[:-_LEAST_DERIVED].startswith(plain))
+        forms = dict.fromkeys(islice(near, _MOST_FORMS), False)
         return forms | ({folded(plural[1]): False} if plural else {}) | {plain: True}
 
     def _longest(self, forms: Sequence[dict[str, bool]], start: int) -> tuple[int, Term | None]:
