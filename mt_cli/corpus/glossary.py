@@ -18,7 +18,7 @@ from mt_cli.corpus.clean_text import cleaned
 from mt_cli.corpus.languages import COMMON_WORDS, language_name, primary, writes_spaces
 from mt_cli.corpus.rows import Languages, ReadReport
 from mt_cli.corpus.sentences import has_words
-from mt_cli.corpus.word_forms import SHORTEST_BEGINNING, WORD, are_forms, folded, stems, words_in
+from mt_cli.corpus.word_forms import SHORTEST_BEGINNING, WORD, are_forms, folded, shared_beginning, stems, words_in
 from mt_cli.errors import ColumnError, InputError
 from mt_cli.runtime.console import listed
 
@@ -33,8 +33,6 @@ _LONGEST_ABBREVIATION, _FEWEST_LETTERS = 5, 3
 _ALTERNATIVES = "|"
 _TABLES = (".csv", ".tsv")
 _MOST_NAMED, _MOST_FORMS = 3, 20
-_LEAST_DERIVED = 2
-"""Number of letters at the end of a term without which a word is another one, such as `Python` for `Pythonic`."""
 _Node = dict[str | None, Any]
 
 
@@ -167,7 +165,7 @@ class Glossary:
         """Folded words of the glossary of which a word may be a form, the nearest ones, and True for itself."""
         plain, plural = folded(word), _PLURAL_OF_ABBREVIATION.fullmatch(word)
         words = (other for stem in stems(plain) for other in self._words_by_stem.get(stem, ()))
-        near = (other for other in words if are_forms(plain, other) and not other[:-_LEAST_DERIVED].startswith(plain))
+        near = (other for other in words if are_forms(plain, other) and _is_inflected(plain, other))
         forms = dict.fromkeys(islice(near, _MOST_FORMS), False)
         return forms | ({folded(plural[1]): False} if plural else {}) | {plain: True}
 
@@ -228,6 +226,12 @@ def _is_of(word: str, target: str) -> bool:
         return True
     beginning = target[:-1] if len(word) == len(target) == SHORTEST_BEGINNING else target
     return len(target) >= SHORTEST_BEGINNING and word.startswith(beginning)
+
+
+def _is_inflected(word: str, term: str) -> bool:
+    """True if a form has the letters of a term but the last one, or one in place of two; false for derivations."""
+    shared = shared_beginning(word, term)
+    return len(term) - shared <= 1 or len(word) - shared == 1
 
 
 def _read(path: Path, languages: Languages) -> tuple[dict[tuple[str, ...], Term], list[str]]:

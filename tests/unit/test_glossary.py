@@ -119,7 +119,7 @@ def found(text, *pairs):
         ("ABS, abs and ABSs", ["ABS", "ABSs"]),
         ("用刹车鼓。刹车", ["刹车鼓", "刹车"]),
         ("את התוף (התוף)", ["התוף", "התוף"]),
-        ("nuts, a nuthatch; Python is Pythonic", ["nuts", "Pythonic"]),
+        ("nuts, a nuthatch; Python, Pythonica; engiot, engio", ["nuts", "Pythonica", "engio"]),
         ("${brake} a.b* 2023 20231", ["a.b*", "2023"]),
     ],
 )
