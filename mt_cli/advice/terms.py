@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from mt_cli.config.sections import Config
 from mt_cli.corpus.glossary import Glossary, term_uses
+from mt_cli.corpus.protected_text import Protection
 from mt_cli.corpus.rows import untagged
 from mt_cli.corpus.source_rows import places_in
 from mt_cli.data.prepare import Data, sample
@@ -25,9 +26,10 @@ def notes_on_terms(data: Data, config: Config, glossary: Glossary) -> Iterator[s
     mask = sample(corpus, _PAIRS_EXAMINED, config.training.seed)
     for part in corpus.parts:
         mask[part.span] &= part.languages == config.corpus.languages
+    protection = Protection.of(config.corpus)
     counts, places = Counter[tuple[str, str]](), defaultdict[tuple[str, str], list[tuple[str, int]]](list)
     for part, (number, source, target) in corpus.rows_of_parts(mask):
-        found = glossary.find(untagged(source, config.corpus.tags))
+        found = glossary.find(protection.protect(untagged(source, config.corpus.tags)).text)
         for (_, _, term), use in zip(found, term_uses(found, target), strict=True):
             key = term.source, term.targets[0]
             counts[key] += 1

@@ -152,7 +152,7 @@ def read_terms(
     """Glossary of files, whose notes are printed, and one if the translator forces terms; None without files."""
     if not paths:
         return None
-    if translator is not None and not translator.source_tokenizer.has_term_marks:
+    if translator is not None and translator.takes_terms and not translator.source_tokenizer.has_term_marks:
         say("note: this model was not trained with corpus.terms, so terms are written as in the glossary")
     from mt_cli.corpus.glossary import Glossary
 

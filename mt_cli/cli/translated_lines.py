@@ -97,7 +97,7 @@ class LineJob:
         outputs = [*self.outputs] if is_main else []
         with ExitStack() as stack:
             quality = None if self.is_waited_for else self.translator.quality
-            notices = stack.enter_context(LineNotices(self.is_strict, quality))
+            notices = stack.enter_context(LineNotices(self.is_strict, quality, "terms" in self.search))
             for line in chain.from_iterable(block.lines for block in self._finished):
                 notices.add(line)
             if unfinished is not None and is_main:

@@ -18,7 +18,7 @@ from mt_cli.corpus.clean_text import cleaned
 from mt_cli.corpus.languages import COMMON_WORDS, language_name, primary, writes_spaces
 from mt_cli.corpus.rows import Languages, ReadReport
 from mt_cli.corpus.sentences import has_words
-from mt_cli.corpus.word_forms import SHORTEST_BEGINNING, WORD, are_forms, folded, stems, words_in
+from mt_cli.corpus.word_forms import SHORTEST_BEGINNING, WORD, are_forms, folded, shared_beginning, stems, words_in
 from mt_cli.errors import ColumnError, InputError
 from mt_cli.runtime.console import listed
 
@@ -139,11 +139,11 @@ class Glossary:
         sources = [term.source for term in self.terms]
         return not all(map(str.isupper, sources)) or all(map(_is_abbreviation, sources))
 
-    def find(self, text: str) -> list[FoundTerm]:
+    def find(self, text: str, is_lowered: bool = False) -> list[FoundTerm]:
         """Terms in a text, in their order, none of which overlap: the longest one at each word, from the start.
 
         A single word of up to five letters that the glossary has in capitals is an abbreviation, which is found in
-        capitals alone.
+        capitals alone, or in a text that `is_lowered` from capitals.
         """
         matches = [*WORD.finditer(text)]
         forms = [self._forms_of(match[0]) for match in matches]
@@ -152,12 +152,12 @@ class Glossary:
             end, term = self._longest(forms, index)
             start, stop = matches[index].start(), matches[max(index, end - 1)].end()
             is_abbreviation = term is not None and self._has_abbreviations and _is_abbreviation(term.source)
-            if term is None or (is_abbreviation and not text.startswith(term.source, start)):
+            if term is None or (is_abbreviation and not is_lowered and not text.startswith(term.source, start)):
                 index += 1
             else:
                 terms.append(FoundTerm(start, stop, term))
                 index = end
-        others = self.base.find(text) if self.base else []
+        others = self.base.find(text, is_lowered) if self.base else []
         free = [other for other in others if all(other.end <= term.start or term.end <= other.start for term in terms)]
         return sorted([*terms, *free], key=lambda term: term.start)
 
@@ -165,7 +165,8 @@ class Glossary:
         """Folded words of the glossary of which a word may be a form, the nearest ones, and True for itself."""
         plain, plural = folded(word), _PLURAL_OF_ABBREVIATION.fullmatch(word)
         words = (other for stem in stems(plain) for other in self._words_by_stem.get(stem, ()))
-        forms = dict.fromkeys(islice((other for other in words if are_forms(plain, other)), _MOST_FORMS), False)
+        near = (other for other in words if are_forms(plain, other) and _is_inflected(plain, other))
+        forms = dict.fromkeys(islice(near, _MOST_FORMS), False)
         return forms | ({folded(plural[1]): False} if plural else {}) | {plain: True}
 
     def _longest(self, forms: Sequence[dict[str, bool]], start: int) -> tuple[int, Term | None]:
@@ -227,6 +228,12 @@ def _is_of(word: str, target: str) -> bool:
     return len(target) >= SHORTEST_BEGINNING and word.startswith(beginning)
 
 
+def _is_inflected(word: str, term: str) -> bool:
+    """True if a form has the letters of a term but the last one, or one in place of two; false for derivations."""
+    shared = shared_beginning(word, term)
+    return len(term) - shared <= 1 or len(word) - shared == 1
+
+
 def _read(path: Path, languages: Languages) -> tuple[dict[tuple[str, ...], Term], list[str]]:
     """Terms of a file by their words, and notes on it."""
     from mt_cli.corpus.formats.table import names_in, read_file, suffix_of  # Translations without a glossary need none.
@@ -252,7 +259,10 @@ def _read(path: Path, languages: Languages) -> tuple[dict[tuple[str, ...], Term]
     if not terms:
         raise InputError(f"{path}: has no term with a translation{tail}")
     first = next(iter(terms.values()))
-    notes = [f"{path}: {len(terms):,} terms, such as `{first.source}` = `{first.targets[0]}`{tail}", *report.notes()]
+    notes = [
+        f"{path}: {len(terms):,} term{'s' * (len(terms) > 1)}, such as `{first.source}` = `{first.targets[0]}`{tail}",
+        *report.notes(),
+    ]
     several = [f"`{term.source}` = `{'` or `'.join(term.targets)}`" for term in terms.values() if len(term.targets) > 1]
     if several:
         notes.append(f"{path}: the first of several translations is asked for: {_some(several)}")

@@ -55,7 +55,7 @@ def with_terms(pair: Pair, lexicon: Lexicon, random: np.random.Generator) -> Pai
             (base, *others), form = bases.values(), target[first:last]
             changed = translation if others else _in_form(translation, base, form)
             is_capital = first == 0 and target[0].isupper()
-            target = target[:first] + (_with_capital(changed) if is_capital else changed) + target[last:]
+            target = target[:first] + (changed[0].upper() + changed[1:] if is_capital else changed) + target[last:]
         else:
             gaps = ["", *(pair[1][end:start] for (_, end), (start, _) in pairwise(spans))]
             translation = "".join(gap + base for gap, base in zip(gaps, bases.values(), strict=True))
@@ -102,10 +102,6 @@ def _in_form(word: str, base: str, form: str) -> str:
     if not shared or len(before) >= len(word) or not word.endswith(before):
         return word
     return word.removesuffix(before) + after
-
-
-def _with_capital(word: str) -> str:
-    return word[0].upper() + word[1:]
 
 
 def _other_word(lexicon: Lexicon, random: np.random.Generator) -> str:

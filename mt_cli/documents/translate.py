@@ -111,7 +111,7 @@ def translate_documents(path: Path, output: Path, job: Job, is_strict: bool) -> 
     else:
         write_output(output, translated(path, job))
     say(_summary(job.counts))
-    if job.term_uses:
+    if "terms" in job.search:
         say(f"terms of the glossary: {describe_terms(Counter(use.status for use in job.term_uses.elements()))}")
     errors = [note for problem, note in job.notes.items() if is_strict and problem in _STRICT]
     for message in job.notes.values():

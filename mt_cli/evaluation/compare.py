@@ -87,7 +87,7 @@ def evaluate_system(
             baseline = _read_translations(against, len(pairs), skipped)
         scores.against = compare(str(against), scorer, hypotheses, baseline, references, languages)
         if terms := system.search.get("terms"):
-            scores.against.terms = TermScores.of(terms, pairs, baseline)
+            scores.against.terms = TermScores.of(terms, pairs, baseline, system.translator.protection)
     written = system.hypotheses_path(test_set)
     if written is not None and against is not None and real_path(against) == real_path(written):
         say(f"note: the new translations are not kept, because {written} is the baseline")

@@ -120,7 +120,7 @@ def evaluate(
         **scores,
         "directions": directions,
         "exact_match": round(100 * num_equal / len(pairs), 4),
-        "terms": TermScores.of(terms, pairs, hypotheses) if terms else None,
+        "terms": TermScores.of(terms, pairs, hypotheses, translator.protection) if terms else None,
         "speed": {
             "seconds": round(seconds, 3),
             "sentences_per_second": round(len(pairs) / seconds, 2),

@@ -9,6 +9,7 @@ from typing import Self
 from pydantic import BaseModel, FiniteFloat
 
 from mt_cli.corpus.glossary import Glossary, term_uses
+from mt_cli.corpus.protected_text import Protection
 from mt_cli.corpus.rows import Pair
 
 
@@ -25,9 +26,9 @@ class TermScores(BaseModel):
     """Terms that the references have, in any form."""
 
     @classmethod
-    def of(cls, glossary: Glossary, pairs: Sequence[Pair], hypotheses: Sequence[str]) -> Self:
-        """Shares of the terms in the sources of pairs, by hypotheses and references."""
-        found = [glossary.find(source) for source, _ in pairs]
+    def of(cls, glossary: Glossary, pairs: Sequence[Pair], hypotheses: Sequence[str], protection: Protection) -> Self:
+        """Shares of the terms in the sources of pairs, without their protected spans, by hypotheses and references."""
+        found = [glossary.find(protection.protect(source).text) for source, _ in pairs]
         counts, in_references = (
             Counter(use.status for row in zip(found, texts, strict=True) for use in term_uses(*row))
             for texts in (hypotheses, [reference for _, reference in pairs])

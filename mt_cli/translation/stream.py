@@ -171,11 +171,12 @@ class LineNotices:
     """Context manager that collects notices about translated lines and prints them when it ends.
 
     Unknown words of the first few lines are printed at once. With `is_strict`, spans that are lost or in a
-    wrong order, and missing terms, are an error. With `quality`, the expected chrF of all lines is printed.
+    wrong order, and missing terms, are an error. With `quality`, the expected chrF of all lines is printed; with
+    `has_terms`, the number of terms.
     """
 
-    def __init__(self, is_strict: bool = False, quality: QualityModel | None = None) -> None:
-        self._is_strict, self._quality = is_strict, quality
+    def __init__(self, is_strict: bool = False, quality: QualityModel | None = None, has_terms: bool = False) -> None:
+        self._is_strict, self._quality, self._has_terms = is_strict, quality, has_terms
         self._num_lines, self._unknown_words = 0, UnknownWords()
         self._lines: dict[str, list[str]] = {name: [] for name in _NOTICES}
         """The first lines with each problem, by number."""
@@ -199,7 +200,7 @@ class LineNotices:
         self._unknown_words.say_number()
         if self._quality is not None and self._estimates:
             say(self._quality.describe(self._estimates))
-        if self._term_counts:
+        if self._has_terms:
             say(f"terms of the glossary: {describe_terms(self._term_counts)}")
         lines = {name: listed_lines(lines, self._counts[name]) for name, lines in self._lines.items() if lines}
         messages = {name: f"{lines[name]}: {_NOTICES[name]}" for name in lines}
@@ -214,6 +215,8 @@ class LineNotices:
 
 def describe_terms(counts: Mapping[str, int]) -> str:
     """Number of terms by what became of them."""
+    if not counts:
+        return "none found; the first note shows a source and its translation"
     used, inflected, missing = (counts.get(status, 0) for status in ("used", "inflected", "missing"))
     return f"{used + inflected + missing:,} found, {used:,} used, {inflected:,} in another form, {missing:,} missing"
 

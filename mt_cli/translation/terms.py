@@ -35,7 +35,11 @@ def with_terms(
         raise InputError("terms: this model has not learned to use them; train one with corpus.terms: true")
     segments = [segment for line in lines for segment in line.searched]
     bodies = [untagged(segment.text, tags) for segment in segments]
-    terms = [glossary.find(body) if body == without_term_marks(body) else [] for body in bodies]
+    are_lowered = [line.capitals_of is not None for line in lines for _ in line.searched]
+    terms = [
+        glossary.find(body, is_lowered) if body == without_term_marks(body) else []
+        for body, is_lowered in zip(bodies, are_lowered, strict=True)
+    ]
     rows = [row for row, of_segment in enumerate(terms) if of_segment]
     change = _annotated if tokenizer.has_term_marks else _forced
     changed = [change(segments[row], bodies[row], terms[row]) for row in rows]

@@ -93,8 +93,11 @@ def test_documents_and_scores_say_what_became_of_terms(mt, run, tmp_path):
     assert status == 0 and "41 found" in err and "line 4" in err and "(`one`)" in err
     assert "EINS" in (tmp_path / "b.po").read_text(encoding="utf-8")
     assert mt("translate", *options, "--input", "a.po", "--output", "c.po", "--strict")[0] == 1
-    (tmp_path / "source").write_text("one {a} five.\ntwo.\n", encoding="utf-8")
-    (tmp_path / "reference").write_text("EINS {a} FÜNFEN.\nTWO.\n", encoding="utf-8")
+    (tmp_path / "b.po").write_text('msgid "two"\nmsgstr ""\n', encoding="utf-8")
+    for text in (["two"], ["--input", "b.po", "--output", "d.po"]):
+        assert "none found" in mt("translate", *options, *text)[2]
+    (tmp_path / "source").write_text("one {a} five.\ntwo {one}.\n", encoding="utf-8")
+    (tmp_path / "reference").write_text("EINS {a} FÜNFEN.\nTWO {one}.\n", encoding="utf-8")
     status, out, err = mt("evaluate", *options, "--source", "source", "--reference", "reference", "--json")
     assert status == 0, err
     assert json.loads(out)["terms"] == {"num_found": 2, "used": 100.0, "inflected": 0.0, "in_references": 100.0}

@@ -232,12 +232,12 @@ class Copier:
         return maps
 
 
-GLOSSARY = Glossary.of([("brake drum", "Trommel"), ("new", "neue")])
+GLOSSARY = Glossary.of([("brake drum", "Trommel"), ("new", "neue"), ("IT", "EDV")])
 
 
 def copied(tokenizer, text="The brake drum is new.", tags=(), max_tokens=99, protection=UNPROTECTED):
-    engine = Copier(tokenizer)
-    translator = Translator(engine, (tokenizer, tokenizer), DecodingConfig(), max_tokens, Tagging(tags))
+    engine, decoding = Copier(tokenizer), DecodingConfig(capitals="lower")
+    translator = Translator(engine, (tokenizer, tokenizer), decoding, max_tokens, Tagging(tags))
     translator = replace(translator, protection=protection)
     (item,) = translator.translate_fully([text], terms=GLOSSARY, with_details=True, keeps_marks=False)
     return item, engine.read
@@ -255,6 +255,12 @@ def test_alignments_of_a_line_with_terms_are_those_of_its_words(tokenizer, line)
     assert item.details.source_tokens == tokenizer.pieces(line)
     assert sum(index in Copier(tokenizer).marks for index in read[0]) == 6
     assert item.segments[0].ids == tokenizer.encode([line])[0]
+
+
+@pytest.mark.parametrize(("line", "number"), [("BRAKE DRUM OF THE IT", 2), ("The brake drum of it", 1)])
+def test_abbreviations_are_found_in_lines_of_capitals(tokenizer, line, number):
+    item, _ = copied(tokenizer, line)
+    assert [use.source for use in item.term_uses] == ["brake drum", "IT"][:number]
 
 
 def test_a_text_that_would_be_too_long_has_no_annotation(tokenizer):
