@@ -71,6 +71,8 @@ _OF_CATALOGUE = regex.compile(
     r"\$t\([^()]{1,200}\)|\$\w{1,60}\$|(?<!\$)\$[1-9](?!\d)"
     r"|@(?:\.\w{1,20})?:(?:\([\w.]{1,100}\)|\{'[^'{}]{1,100}'\}|[\w.]{0,100}\w)"
 )
+_NUMBER_OR_PLACEHOLDER = regex.compile(r"(?<![\w$%\\])[$%]([1-9])(?![\w$%]|[.,]\d)")
+"""Placeholders such as `$1` and `%1`, which are money and percentages in most texts."""
 _NAME_OF_NETS = regex.compile(
     r"(?<![\w:/]):[a-z][a-z0-9_+-]{1,40}:(?![\w:])|(?<![\w&/#])#[^\W\d_][\w-]{1,60}|(?<![\w@./])@[^\W\d_][\w-]{1,60}(?![\w:])"
     r"|(?<![\w.@/])www(?:\.[\w-]{1,63}){1,8}(?:/[^\s<>\"]{0,1000})?(?<![.,;:!?)'\]])"
@@ -165,7 +167,15 @@ class InlineMarks:
     def lost_in(self, source: str, translation: str) -> list[str]:
         """Marks of a source, besides those that the model protects, that its translation lacks."""
         marks = [tag.raw for *_, tag in self._removable_marks(source)]
-        return [raw for raw in dict.fromkeys(marks) if translation.count(raw) < source.count(raw)]
+        lost = [raw for raw in dict.fromkeys(marks) if translation.count(raw) < source.count(raw)]
+        return [*lost, *self.lost_numbers(source, translation)]
+
+    def lost_numbers(self, source: str, translation: str) -> list[str]:
+        """Placeholders such as `$1` that a translation lacks; they may be money, so any form of the number will do."""
+        found = _NUMBER_OR_PLACEHOLDER.finditer(source) if self.kinds and may_have_marks(source) else ()
+        numbers = {match[0]: int(match[1]) for match in found}
+        kept = {int(character) for character in translation if character.isdecimal()} if numbers else set()
+        return [raw for raw, number in numbers.items() if number not in kept]
 
     def _marks(self, text: str) -> Sequence[_Mark]:
         """All marks, in the order of their places; none of them overlap."""

@@ -139,3 +139,18 @@ def test_no_mark_is_lost_or_doubled(tmp_path):
             units = read(tmp_path, ".md", content).units
             marks.append(sorted(mark for unit in units for text in unit.texts for mark in marks_of(text)))
         assert marks[0] == marks[1]
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "lost"),
+    [
+        ("Move $1 to $2", "Verschiebe nach", ["$1", "$2"]),
+        ("Move %1 to $2", "Verschiebe %1 nach $2", []),
+        ("It costs $3.", "它要3美元", []),
+        ("It costs $3.", "يكلف ٣ دولارات", []),
+        ("It costs $2.50, $5m or $10", "Viel Geld", []),
+        ("He's 100%, \\$1 %%1 a$1", "Er ist es", []),
+    ],
+)
+def test_numbers_with_a_sign_are_lost_if_no_form_of_the_number_is_left(source, translation, lost):
+    assert InlineMarks(PLACEHOLDERS).lost_numbers(source, translation) == lost
