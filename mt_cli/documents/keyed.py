@@ -15,7 +15,7 @@ from pathlib import Path
 
 from mt_cli.documents.document import Document, DocumentError, Options, Unit, read_content
 from mt_cli.documents.language import is_value
-from mt_cli.translation.inline_marks import CATALOGUE, PLACEHOLDERS
+from mt_cli.translation.inline_marks import ACCELERATORS, CATALOGUE, PLACEHOLDERS
 
 _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\]]', re.DOTALL)
 _BAR = " | "
@@ -45,7 +45,7 @@ def read_json(path: Path, options: Options) -> Document:
             forms = tuple(_BETWEEN_FORMS.split(text))
             texts = forms if all(map(str.strip, forms)) else (text,)
             units.append(Unit(*match.span(), texts, partial(_written, is_ascii=is_ascii)))
-    document = Document.of(content, units, encoding, mark, marks=(CATALOGUE, *PLACEHOLDERS))
+    document = Document.of(content, units, encoding, mark, marks=(CATALOGUE, *PLACEHOLDERS, ACCELERATORS))
     if options.keys and not document.units:
         raise DocumentError(f"{path}: has no text with keys such as {', '.join(options.keys)}")
     return document

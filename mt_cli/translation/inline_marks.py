@@ -30,6 +30,8 @@ FORMULAS = "formulas"
 r"""Kind of the formulas `$$...$$`, `\(...\)` and `\[...\]` of web pages."""
 CATALOGUE = "catalogue"
 """Kind of the placeholders of programs' texts: `$1`, `$name$`, `$t(key)`, `@:key`."""
+ACCELERATORS = "accelerators"
+"""Kind of texts that may be labels such as `&File`, of which only `documents` knows the signs."""
 _COMPILED = {kind: regex.compile(PATTERNS[kind]) for kind in PLACEHOLDERS}
 _CODE_OF_MARKDOWN = regex.compile(
     r"(?<!`)(`+)(?!`).{1,1000}?(?<!`)\1(?!`)|<!--.{0,1000}?-->|\{/\*.{0,1000}?\*/\}|\[\^[^\]\s]{1,100}\]"
