@@ -30,8 +30,8 @@ FORMULAS = "formulas"
 r"""Kind of the formulas `$$...$$`, `\(...\)` and `\[...\]` of web pages."""
 CATALOGUE = "catalogue"
 """Kind of the placeholders of programs' texts: `$1`, `$name$`, `$t(key)`, `@:key`."""
-ACCELERATORS = "accelerators"
-"""Kind of texts that may be labels such as `&File`, of which only `documents` knows the signs."""
+INTERFACE = "interface"
+"""Kind of texts of programs, which may have the signs of accelerators, and forms of a plural, that `documents` knows."""
 _COMPILED = {kind: regex.compile(PATTERNS[kind]) for kind in PLACEHOLDERS}
 _CODE_OF_MARKDOWN = regex.compile(
     r"(?<!`)(`+)(?!`).{1,1000}?(?<!`)\1(?!`)|<!--.{0,1000}?-->|\{/\*.{0,1000}?\*/\}|\[\^[^\]\s]{1,100}\]"
@@ -39,7 +39,7 @@ _CODE_OF_MARKDOWN = regex.compile(
     r"|<(?:(?:https?|ftp):[^<>\s]{1,1000}|(?:mailto:)?[\w.+-]{1,64}@[\w.-]{1,100})>",
     regex.DOTALL,
 )
-_EXPRESSION = regex.compile(r"\{(?=[^{}]{0,300}?[#.=(\[&|?]\S)(?:[^{}]|\{[^{}]{0,300}+\}){1,300}+\}")
+_EXPRESSION = regex.compile(r"\{(?=[^{}]{0,300}?[#.=(\[&|?]\S)(?:[^{}]|\{[^{}]{0,300}+\}){1,1000}+\}")
 """Expression of MDX, or attributes of Pandoc; not words in braces."""
 _BRACKET = regex.compile(
     r"(?<!\\)(?:(?P<start>!?\[)|(?P<end>\](?:\[[^\[\]]{0,300}\]"
@@ -53,10 +53,11 @@ _OF_ANY_FORMAT = regex.compile(
     rf"\{{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,{_FORMS}\}}"
     rf"|{ENTITY}|<\d[\d:.]{{1,12}}>|\[X\d{{1,9}}X\]"
     r"|[%#]\{\w{1,100}\}|\{%[^{}]{1,300}%\}|\{\{[^{}]{1,300}\}\}|<%[^<>%]{1,300}%>|\[\[[\w.]{1,100}\]\]"
+    r"|\[[\[(]\$\{[^{}\[\]]{1,100}\}[\])]\]"
 )
 """Messages of ICU with several forms, which stay as they are; entities; times inside of subtitles; and placeholders of
 Weblate's machine translation (`[X7X]`), Ruby (`%{name}`, `#{name}`) and templates (`{% if x %}`, `{{ x }}`, `<% x %>`,
-`[[x]]`)."""
+`[[x]]`, `[[${x}]]`)."""
 _NUMBERED_TAG = regex.compile(r"</?\d{1,3}/?>")
 """Tag of `react-i18next`, such as `<0>`."""
 _OF_QT = regex.compile(r"(?<![\d%])%L?\d{1,2}(?![\d$])")
