@@ -31,7 +31,8 @@ r"""Kind of the formulas `$$...$$`, `\(...\)` and `\[...\]` of web pages."""
 CATALOGUE = "catalogue"
 """Kind of the placeholders of programs' texts: `$1`, `$name$`, `$t(key)`, `@:key`."""
 INTERFACE = "interface"
-"""Kind of texts of programs, which may have the signs of accelerators, and forms of a plural, that `documents` knows."""
+"""Kind of texts of programs, which may have links as in Markdown, and the signs of accelerators and the forms of a
+plural that `documents` knows."""
 _COMPILED = {kind: regex.compile(PATTERNS[kind]) for kind in PLACEHOLDERS}
 _CODE_OF_MARKDOWN = regex.compile(
     r"(?<!`)(`+)(?!`).{1,1000}?(?<!`)\1(?!`)|<!--.{0,1000}?-->|\{/\*.{0,1000}?\*/\}|\[\^[^\]\s]{1,100}\]"
@@ -53,11 +54,11 @@ _OF_ANY_FORMAT = regex.compile(
     rf"\{{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,{_FORMS}\}}"
     rf"|{ENTITY}|<\d[\d:.]{{1,12}}>|\[X\d{{1,9}}X\]"
     r"|[%#]\{\w{1,100}\}|\{%[^{}]{1,300}%\}|\{\{[^{}]{1,300}\}\}|<%[^<>%]{1,300}%>|\[\[[\w.]{1,100}\]\]"
-    r"|\[[\[(]\$\{[^{}\[\]]{1,100}\}[\])]\]"
+    r"|(?<!`)`[^`'\s]{1,100}`(?!`)|\[[\[(]\$\{[^{}\[\]]{1,100}\}[\])]\]"
 )
-"""Messages of ICU with several forms, which stay as they are; entities; times inside of subtitles; and placeholders of
-Weblate's machine translation (`[X7X]`), Ruby (`%{name}`, `#{name}`) and templates (`{% if x %}`, `{{ x }}`, `<% x %>`,
-`[[x]]`, `[[${x}]]`)."""
+"""Messages of ICU with several forms, which stay as they are; entities; times inside of subtitles; code in backticks,
+but not words between a backtick and an apostrophe, as in messages of GNU; and placeholders of Weblate's machine
+translation (`[X7X]`), Ruby (`%{name}`, `#{name}`) and templates (`{% if x %}`, `{{ x }}`, `<% x %>`, `[[${x}]]`)."""
 _NUMBERED_TAG = regex.compile(r"</?\d{1,3}/?>")
 """Tag of `react-i18next`, such as `<0>`."""
 _OF_QT = regex.compile(r"(?<![\d%])%L?\d{1,2}(?![\d$])")
@@ -207,6 +208,8 @@ def _groups(text: str, kinds: Sequence[str], tags: Sequence[str]) -> Iterator[li
     if MARKDOWN in kinds:
         yield from ([_placeholder(match)] for match in _EXPRESSION.finditer(text))
         yield from _links(text, code)
+    elif INTERFACE in kinds:
+        yield from (pair for pair in _links(text, ()) if pair[1][2].raw.startswith("]("))
     if kinds:
         yield from ([_placeholder(match)] for match in _WITH_NAME_IN_BRACKETS.finditer(text))
     yield from (

@@ -57,10 +57,16 @@ NESTED = "{n, plural, one {a dog} other {# dogs {x, select, y {{z}}}}}"
         ("<v Bob>a <c.red>b</c> <00:01.500>", ["<v Bob>", "<<c.red>", "></c>", "<00:01.500>"]),
         ("%{a} of #{b}, %<n>d %<m>05.2f at 50% or %50, $5", ["%{a}", "#{b}", "%<n>d", "%<m>05.2f"]),
         ("{% if a.b %}one{% endif %} {{ c | d }}", ["{% if a.b %}", "{% endif %}", "{{ c | d }}"]),
+        ("run `mt -x`, [[${x}]] [a](b) `c' or `d' of `e`", ["[[${x}]]", "`e`"]),
     ],
 )
 def test_placeholders_of_any_format_are_found(text, expected):
     assert marks_of(text, PLACEHOLDERS) == expected
+
+
+def test_texts_of_programs_have_links():
+    marks = marks_of("Read [the *page* {a}](http://b/{c}) [{0}][{1}] [d]", ("interface", *PLACEHOLDERS))
+    assert marks == ["<[", "{a}", ">](http://b/{c})", "{0}", "{1}"]
 
 
 def test_marks_that_a_model_protects_are_left_to_it():
