@@ -39,7 +39,7 @@ def read_json(path: Path, options: Options) -> Document:
         is_text = _is_of_people(keys, is_extension) and not is_value(text.strip(), keys[-1] if keys else "")
         if _is_chosen(keys, options.keys) if options.keys else is_text:
             units.append(Unit(*match.span(), (text,), partial(_written, is_ascii=is_ascii)))
-    document = Document.of(content, units, encoding, mark, marks=(CATALOGUE, *PLACEHOLDERS, INTERFACE))
+    document = Document(content, units, encoding, mark, marks=(CATALOGUE, *PLACEHOLDERS, INTERFACE))
     if options.keys and not document.units:
         raise DocumentError(f"{path}: has no text with keys such as {', '.join(options.keys)}")
     return document

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from mt_cli.corpus.sentences import has_letters
+from mt_cli.documents.texts import SURROGATE
 from mt_cli.translation.inline_marks import InlineMarks
 
 _IDENTIFIER = re.compile(
@@ -53,7 +54,7 @@ def is_language(text: str, marks: InlineMarks) -> bool:
         return True
     outside = marks.texts_of(text)
     is_identifier = any(len(part) <= _LONGEST and _IDENTIFIER.fullmatch(part) for part in {text, outside.strip()})
-    return not is_identifier and has_letters(outside)
+    return not is_identifier and has_letters(outside) and not SURROGATE.search(text)
 
 
 def is_value(text: str, key: str) -> bool:

@@ -49,7 +49,7 @@ def read_properties(path: Path, options: Options) -> Document:
         text = text.replace("''", "'") if is_pattern else text
         if not is_value(text.strip(), ""):
             units.append(Unit(start, end, (text,), partial(_written, is_pattern=is_pattern, last=last)))
-    return Document.of(content, units, encoding, mark, marks=(*PLACEHOLDERS, INTERFACE))
+    return Document(content, units, encoding, mark, marks=(*PLACEHOLDERS, INTERFACE))
 
 
 def _values(content: str) -> Iterator[tuple[int, int]]:

@@ -16,7 +16,8 @@ _SOFT_BREAKS = re.compile(r"(?:(?<![ \t])[ \t]++)?+(?:\r\n|\n|\r)[ \t]*")
 _LINE_ENDS = re.compile(r"(\r\n|\n|\r)")
 _BARS = re.compile(r"((?<!\|)\|(?!\|)(?![^{}]{0,80}\}|[^<>]{0,80}>))")
 """Bars outside of placeholders and tags."""
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
+SURROGATE = re.compile(r"[\ud800-\udfff]")
+"""Half of a surrogate pair, which no encoding can write."""
 SUBTITLE_TAG = re.compile(r"<[^<>]*+>|\{\\[^{}]*+\}")
 _CLOSING = "、。，．・：；？！）」』】〕》〉ー…々ゃゅょっャュョッ"
 """Characters that begin no line."""
@@ -24,14 +25,9 @@ _DASHES = "-–—"
 """Characters that a speech begins with, so that no other line of a subtitle does."""
 
 
-def is_translatable(text: str) -> bool:
-    """Whether a text has letters, and no half of a surrogate pair, which no encoding can write."""
-    return has_letters(text) and not _SURROGATE.search(text)
-
-
 def with_whole_surrogates(text: str) -> str:
     """Text in which two escaped halves of a surrogate pair are one character."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass") if _SURROGATE.search(text) else text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass") if SURROGATE.search(text) else text
 
 
 def lines_of(text: str, is_block: bool, has_forms: bool = False) -> list[str]:

@@ -231,7 +231,7 @@ class Service:
                 try:
                     return self._route(code, target, name)._replace(detected_share=share)
                 except RequestError as error:
-                    raise RequestError(f"{error}; the text seems to be in {language_name(code)}") from None
+                    raise RequestError(f"the text seems to be in {language_name(code)}: {error}") from None
         if source is None:
             shares = {known: share for known in sources for label, share in ranked if label == primary(known)}
             source, share = max(shares.items(), key=itemgetter(1), default=(sources[0], 0.0))

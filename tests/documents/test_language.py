@@ -15,7 +15,7 @@ IDENTIFIERS = (
     "UserName getUser() Europe/Berlin mailto:a@b.org aGVsbG8gd29ybGQ= %Y-%m-%d "
     "app_icon_16.png 76x76 2x .srt"
 )
-WITH_SPACES = "%-4r [%t] %-5p %c %x - %m%n", "-Xmx2G -Dfile.encoding=UTF-8 -v", "-Da.b=c"
+WITH_SPACES = "a \ud800", "%-4r [%t] %-5p %c %x - %m%n", "-Xmx2G -Dfile.encoding=UTF-8 -v", "-Da.b=c"
 WORDS = "and/or Yes/No e-mail km/h 2nd H2O Stop. A Über слово.слово 大きい"
 
 
