@@ -24,7 +24,7 @@ from mt_cli.documents.document import (
     read_content,
 )
 from mt_cli.errors import CorpusError
-from mt_cli.translation.inline_marks import PLACEHOLDERS, QT
+from mt_cli.translation.inline_marks import INTERFACE, PLACEHOLDERS, QT
 
 _WIDTH = 79
 _NUM_PLURALS = re.compile(r"nplurals\s*=\s*(\d{1,2})")
@@ -63,7 +63,7 @@ def read_catalogue(path: Path, options: Options) -> Document:
         final = partial(write, is_draft=False)
         end = last[0] + len(last[1])
         units.append(Unit(first, end, texts, write, is_translated, write_for_review=write, write_final=final))
-    return Document(content, units, encoding, mark, marks=(*PLACEHOLDERS, QT))
+    return Document(content, units, encoding, mark, marks=(*PLACEHOLDERS, QT, INTERFACE))
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from mt_cli.documents.texts import is_translatable, one_line
+from mt_cli.documents.texts import one_line
 from mt_cli.errors import InputError
 from mt_cli.runtime.files import read_regular, reading
 from mt_cli.translation.inline_marks import PLACEHOLDERS
@@ -71,7 +70,7 @@ class Document:
     mark: bytes = b""
     """Byte order mark."""
     counts: Mapping[str, int] = field(default_factory=dict)
-    """Numbers for the summary, such as entries without text."""
+    """Numbers for the summary."""
     marks: Sequence[str] = PLACEHOLDERS
     """Kinds of inline marks in its texts, besides tags; see `inline_marks`."""
     has_lines: bool = True
@@ -80,14 +79,6 @@ class Document:
     """Start, end and new content of parts that change if a text does, such as the language of a page."""
     wrap: Callable[[bytes], bytes] = bytes
     """File from the encoded content; for an archive, the archive with new parts."""
-
-    @classmethod
-    def of(cls, content: str, units: Iterable[Unit], encoding: str, mark: bytes, **options: Any) -> Document:
-        """Document with the units that have letters; the others are counted."""
-        every_unit = [*units]
-        with_text = [unit for unit in every_unit if is_translatable("".join(unit.texts))]
-        counts = {"without text": len(every_unit) - len(with_text)}
-        return cls(content, with_text, encoding, mark, counts, **options)
 
     def places(self) -> Iterator[str]:
         """Place of each unit, for messages: its line or, where nobody sees lines, its number and first words."""

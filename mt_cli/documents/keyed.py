@@ -1,7 +1,6 @@
 """Catalogues of keys and texts (`.json`, `.arb`): each value that is language is a unit; keys stay.
 
-Of the messages of browser extensions, `message` alone is translated, and below keys with `@`, as in ARB, nothing is. A
-value with ` | ` between forms of a plural, as in Vue, has several texts.
+Of the messages of browser extensions, `message` alone is translated, and below keys with `@`, as in ARB, nothing is.
 """
 
 from __future__ import annotations
@@ -15,12 +14,9 @@ from pathlib import Path
 
 from mt_cli.documents.document import Document, DocumentError, Options, Unit, read_content
 from mt_cli.documents.language import is_value
-from mt_cli.translation.inline_marks import CATALOGUE, PLACEHOLDERS
+from mt_cli.translation.inline_marks import CATALOGUE, INTERFACE, PLACEHOLDERS
 
 _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\]]', re.DOTALL)
-_BAR = " | "
-_BETWEEN_FORMS = re.compile(r" \| (?![^{}]{0,80}+\})")
-"""Sign between forms of a plural in a value, and not within a placeholder."""
 _COLON = re.compile(r"[ \t\r\n]*:")
 _ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\u(?!00[0-7])")
 
@@ -42,10 +38,8 @@ def read_json(path: Path, options: Options) -> Document:
         text = json.loads(match[0])
         is_text = _is_of_people(keys, is_extension) and not is_value(text.strip(), keys[-1] if keys else "")
         if _is_chosen(keys, options.keys) if options.keys else is_text:
-            forms = tuple(_BETWEEN_FORMS.split(text))
-            texts = forms if all(map(str.strip, forms)) else (text,)
-            units.append(Unit(*match.span(), texts, partial(_written, is_ascii=is_ascii)))
-    document = Document.of(content, units, encoding, mark, marks=(CATALOGUE, *PLACEHOLDERS))
+            units.append(Unit(*match.span(), (text,), partial(_written, is_ascii=is_ascii)))
+    document = Document(content, units, encoding, mark, marks=(CATALOGUE, *PLACEHOLDERS, INTERFACE))
     if options.keys and not document.units:
         raise DocumentError(f"{path}: has no text with keys such as {', '.join(options.keys)}")
     return document
@@ -77,4 +71,4 @@ def _is_chosen(keys: Sequence[str], patterns: Sequence[str]) -> bool:
 
 def _written(texts: Sequence[str], is_ascii: bool) -> str:
     """String of JSON, with escapes instead of all characters beyond ASCII if `is_ascii`."""
-    return json.dumps(_BAR.join(texts), ensure_ascii=is_ascii)
+    return json.dumps(texts[0], ensure_ascii=is_ascii)

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from mt_cli.corpus.sentences import has_letters
 from mt_cli.documents.document import MAX_MARKS, Document, DocumentError, Options, Unit, read_content
 from mt_cli.documents.html import html_document
 from mt_cli.documents.wrapped_lines import Line, Markup, paragraph_unit
@@ -106,30 +105,25 @@ def read_markdown(path: Path, options: Options) -> Document:
     body = _CODE_OF_MDX.sub(lambda match: _NOT_LINE_END.sub("", match[0]), body)
     tokens = parser.parse("\n" * front[0].count("\n") + body if front else body, env)
     blocks = _Blocks(content, lines, env.get("references", {}))
-    parts = _units_of_front_matter(front[0], places, content) if front else []
+    units = [*_units_of_front_matter(front[0], places, content)] if front else []
     for before, token in pairwise([*tokens[:1], *tokens]):
         if token.type == "inline":
-            parts += blocks.units(before, token)
+            units += blocks.units(before, token)
         elif token.type == "html_block":
-            parts += blocks.units_of_html(token)
-    units = [unit for unit in parts if unit is not None]
-    counts = {"without text": len(parts) - len(units)}
-    return Document(content, units, encoding, mark, counts, (MARKDOWN, *PLACEHOLDERS, EMPHASIS))
+            units += blocks.units_of_html(token)
+    return Document(content, units, encoding, mark, marks=(MARKDOWN, *PLACEHOLDERS, EMPHASIS))
 
 
-def _units_of_front_matter(front: str, places: Sequence[int], content: str) -> list[Unit | None]:
-    """Titles and descriptions of a page, each on a line; None for one that is no text."""
-    units = list[Unit | None]()
+def _units_of_front_matter(front: str, places: Sequence[int], content: str) -> Iterator[Unit]:
+    """Titles and descriptions of a page, each on a line."""
     for match in _FRONT_TEXT.finditer(front):
         start = content.find(match[1], places[front.count("\n", 0, match.start(1))])
         try:
             text = yaml.safe_load(match[1])
         except yaml.YAMLError:
-            text = None
-        is_text = isinstance(text, str) and has_letters(text)
-        write = partial(_front_value, part=match[1])
-        units.append(Unit(start, start + len(match[1]), (text,), write) if is_text else None)
-    return units
+            continue
+        if isinstance(text, str):
+            yield Unit(start, start + len(match[1]), (text,), partial(_front_value, part=match[1]))
 
 
 def _front_value(texts: Sequence[str], part: str) -> str:
@@ -152,14 +146,14 @@ class _Blocks:
         self._place = 0
         """End of this cell."""
 
-    def units(self, before: Token, token: Token) -> Iterator[Unit | None]:
-        """Units of a block, from the token before its text; None for a part without text to translate."""
+    def units(self, before: Token, token: Token) -> Iterator[Unit]:
+        """Units of a block, from the token before its text."""
         if before.type in ("th_open", "td_open"):
-            yield self._cell(token)
+            yield from self._cell(token)
             return
         for lines in self._runs(before, token):
-            unit = paragraph_unit(self._content, lines, _MARKUP)
-            yield self._with_full_links(unit) if unit else None
+            if unit := paragraph_unit(self._content, lines, _MARKUP):
+                yield self._with_full_links(unit)
 
     def units_of_html(self, token: Token) -> Iterator[Unit]:
         """Units of a block of HTML; none if its lines have prefixes, or if a tag or comment ends in another block."""
@@ -171,7 +165,7 @@ class _Blocks:
                 for unit in html_document(part).units:
                     yield replace(unit, start=begin + unit.start, end=begin + unit.end)
 
-    def _cell(self, token: Token) -> Unit | None:
+    def _cell(self, token: Token) -> Iterator[Unit]:
         """Unit of a cell, which is searched for after the cell before it."""
         number = token.map[0] if token.map else 0
         line = self._lines[number]
@@ -180,13 +174,11 @@ class _Blocks:
         source = token.content.replace("|", "\\|")
         start = self._content.find(source, self._place, line.end) if source else -1
         if start < 0:
-            return None
+            return
         self._place = start + len(source)
-        unit = paragraph_unit(self._content, [Line(line.begin, start, self._place)], _MARKUP)
-        if unit is None:
-            return None
-        linked = self._with_full_links(unit)
-        return replace(linked, write=lambda texts: _BARE_BAR.sub(r"\|", linked.write(texts)))
+        if unit := paragraph_unit(self._content, [Line(line.begin, start, self._place)], _MARKUP):
+            linked = self._with_full_links(unit)
+            yield replace(linked, write=lambda texts: _BARE_BAR.sub(r"\|", linked.write(texts)))
 
     def _runs(self, before: Token, token: Token) -> list[list[Line]]:
         runs: list[list[Line]] = [[]]

@@ -1,4 +1,4 @@
-"""Documents of word processors (`.docx`, `.odt`): the text of paragraphs, headers, footers and notes.
+"""Documents of word processors (`.docx`, `.odt`): text of paragraphs, notes, comments, charts and pictures.
 
 Each other part of the archive keeps its content, its place and its compression. Nothing marks a machine translation.
 """
@@ -19,8 +19,13 @@ from mt_cli.documents.office_paragraphs import paragraphs_of
 from mt_cli.documents.xml_places import XmlError, parse_xml
 from mt_cli.runtime.files import read_regular, reading
 
-_PARTS = re.compile(r"word/(?:document|header\d*|footer\d*|footnotes|endnotes)\.xml|content\.xml|styles\.xml")
-_PREFIXES = ("w:", "office:")
+_PARTS = re.compile(
+    r"word/(?:(?:document|header\d*|footer\d*|footnotes|endnotes|comments)\.xml"
+    r"|(?:charts/chart|diagrams/(?:data|drawing))\d*\.xml)"
+    r"|(?:Object \d+/)?content\.xml|styles\.xml"
+)
+_MAIN_PARTS = {"word/document.xml": "w:", "content.xml": "office:"}
+"""Prefix of the first element of the part that each document has."""
 MAX_PARTS = 10_000
 MAX_ARCHIVE_BYTES = 2**28
 """Most bytes of an archive, which may have pictures, and of its content."""
@@ -45,7 +50,7 @@ def read_office(path: Path, options: Options) -> Document:
     for name, content in contents.items():
         try:
             root = parse_xml(content)
-            if not root.tag.startswith(_PREFIXES):
+            if not root.tag.startswith(_MAIN_PARTS.get(name, "")):
                 raise XmlError(root.line, f"its first element is <{root.tag[:60]}>, not one of a .docx or .odt file")
             paragraphs = list(paragraphs_of(content, root))
         except XmlError as error:
@@ -89,7 +94,7 @@ def _translated_parts(path: Path, archive: bytes) -> dict[str, str]:
             raise DocumentError(f"{path}, {name}: not UTF-8, or encrypted") from None
         if _SEPARATOR in contents[name]:
             raise DocumentError(f"{path}, {name}: has a NUL character")
-    if not {"word/document.xml", "content.xml"} & contents.keys():
+    if not _MAIN_PARTS.keys() & contents.keys():
         raise DocumentError(f"{path}: has neither word/document.xml nor content.xml, so it is no .docx or .odt file")
     return contents
 

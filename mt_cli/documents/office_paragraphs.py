@@ -1,25 +1,39 @@
-"""Paragraphs of word processors (WordprocessingML, OpenDocument): their text, with formatting as inline tags.
+"""Paragraphs of word processors (WordprocessingML, DrawingML, OpenDocument): text, with formatting as inline tags.
 
 Formatting that most of a paragraph has is not shown; other formatting is a pair of tags. Fields, pictures and notes
 stand alone; paragraphs in them are texts of their own. Text of a link is text, unless the link is a field. A line break
-ends a text. Of a ruby annotation, the base is translated, and its readings go.
+ends a text. Of a ruby annotation, the base is translated, and its readings go. Alternative texts are paragraphs, too.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
-from mt_cli.documents.xml_places import Element, escaped, pieces_of, sections_of
+from mt_cli.documents.xml_places import (
+    Element,
+    attributes_of,
+    escaped,
+    escaped_value,
+    pieces_of,
+    sections_of,
+    unescaped,
+)
 from mt_cli.translation.inline_tags import Piece, Tag, TaggedText
 
 _CONTAINERS = frozenset(("hyperlink", "ins", "smartTag", "sdt", "customXml", "moveTo"))
-_NO_FORMAT = re.compile(r"<w:(?:lang|noProof)\b[^>]*/>")
+_NO_FORMAT = re.compile(
+    r"<w:(?:lang|noProof)\b[^>]*/>|\s(?:(?:lang|altLang|dirty|err|noProof|smtClean)=\"[^\"]*\"|baseline=\"0\")"
+)
 """Properties of text that make no difference to see."""
 _BREAKS = frozenset(("br", "cr", "line-break"))
 _SPANS = frozenset(("span", "a"))
+_ALTERNATIVES = {"docPr": ("descr", "title"), "cNvPr": ("descr", "title"), "shape": ("alt",)}
+"""Attributes with alternative texts, by the names of elements of Word."""
+_ALTERNATIVE_ELEMENTS = ("svg:title", "svg:desc")
 _Kept = list[tuple[int, Element]]
 """Elements that stand alone, with the places of their tags."""
 
@@ -39,6 +53,7 @@ class Paragraph:
     """Tags around text with the formatting that most of the paragraph has."""
     inner: Sequence[tuple[int, Paragraph]] = field(default=())
     """Paragraphs within tags of this one, with the place of the tag."""
+    escape: Callable[[str], str] = escaped
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -61,7 +76,7 @@ class Paragraph:
             raws[place] = raw[:start] + written + raw[start + paragraph.end - paragraph.start :]
         before, after = self.base
         parts = [
-            segment.written_with_surroundings(text, escaped, raws)[0]
+            segment.written_with_surroundings(text, self.escape, raws)[0]
             for segment, text in zip(self.segments, texts, strict=True)
         ]
         ends = [*(end.raw for end in self.breaks), ""]
@@ -82,10 +97,14 @@ def _segments(pieces: Iterable[Piece]) -> tuple[list[TaggedText], list[Tag]]:
 
 def paragraphs_of(content: str, root: Element) -> Iterator[Paragraph | None]:
     """Paragraphs of a part of a document in their order; None for one that cannot be translated."""
-    if root.name in ("p", "h"):
-        is_word = root.tag.startswith("w:")
+    if root.name in ("p", "h") or root.tag in _ALTERNATIVE_ELEMENTS:
+        is_word = root.tag in ("w:p", "a:p")
         yield _word_paragraph(content, root) if is_word else _open_document_paragraph(content, root)
         return
+    for name, start, end in attributes_of(content, root) if root.name in _ALTERNATIVES else ():
+        if name in _ALTERNATIVES[root.name]:
+            text = TaggedText.of([unescaped(content[start + 1 : end - 1])])
+            yield Paragraph(content, start, end, [text], escape=lambda text: f'"{escaped_value(text)}"')
     for child in root.children:
         if child.name != "tracked-changes":  # Deleted text of OpenDocument.
             yield from paragraphs_of(content, child)
@@ -150,8 +169,9 @@ def _word_paragraph(content: str, element: Element) -> Paragraph | None:
             sizes[_visible(part.format)] += len(part.text.strip())
     formats = {_visible(part.format): part.format for part in parts if isinstance(part, _Text)}
     most = max(formats, key=lambda name: sizes[name], default="")
-    base = _run(formats.get(most, ""))
-    segments = _segments(_pieces(parts, most, base))
+    run = partial(_run, element.tag[0])
+    base = run(formats.get(most, ""))
+    segments = _segments(_pieces(parts, most, base, run))
     return Paragraph(content, start, end, *segments, base, _inner(content, kept))
 
 
@@ -163,8 +183,9 @@ def _visible(properties: str) -> str:
     return re.sub(r"<w:rPr>\s*</w:rPr>", "", _NO_FORMAT.sub("", properties))
 
 
-def _run(properties: str) -> tuple[str, str]:
-    return f'<w:r>{properties}<w:t xml:space="preserve">', "</w:t></w:r>"
+def _run(prefix: str, properties: str) -> tuple[str, str]:
+    space = ' xml:space="preserve"' if prefix == "w" else ""
+    return f"<{prefix}:r>{properties}<{prefix}:t{space}>", f"</{prefix}:t></{prefix}:r>"
 
 
 def _parts(content: str, children: Sequence[Element], kept: _Kept) -> Iterator[_Text | Tag]:
@@ -195,7 +216,7 @@ def _parts(content: str, children: Sequence[Element], kept: _Kept) -> Iterator[_
             yield Tag(content[runs[-1].end : child.end], child.name, "end")
         elif child.name != "proofErr":
             kept.append((child.start, child))
-            yield Tag(content[child.start : child.end], "", place=child.start)
+            yield Tag(content[child.start : child.end], child.name, place=child.start)
 
 
 def _field_depth(element: Element) -> int:
@@ -223,10 +244,15 @@ def _parts_of_run(content: str, run: Element, kept: _Kept) -> Iterator[_Text | T
             kept.append((run.start, run))
             yield Tag(content[run.start : run.end], child.name, place=run.start)
         else:
-            yield Tag(f"<w:r>{raw}{content[child.start : child.end]}</w:r>", child.name)
+            before = f"<{run.tag}>{raw}"
+            place = child.start - len(before)
+            kept.append((place, child))
+            yield Tag(f"{before}{content[child.start : child.end]}</{run.tag}>", child.name, place=place)
 
 
-def _pieces(parts: Sequence[_Text | Tag], most: str, base: tuple[str, str]) -> Iterator[Piece]:
+def _pieces(
+    parts: Sequence[_Text | Tag], most: str, base: tuple[str, str], run: Callable[[str], tuple[str, str]]
+) -> Iterator[Piece]:
     """Text of the formatting that most has, and all else as tags between two texts of it."""
     before, after = base
     current: str | None = None
@@ -239,7 +265,7 @@ def _pieces(parts: Sequence[_Text | Tag], most: str, base: tuple[str, str]) -> I
             yield replace(part, raw=after + part.raw + before)
             continue
         if style != most and current is None and part.text:
-            yield Tag(after + _run(part.format)[0], "r", "start")
+            yield Tag(after + run(part.format)[0], "r", "start")
             current = style
         yield part.text
     if current is not None:

@@ -13,7 +13,9 @@ from functools import partial
 from pathlib import Path
 
 from mt_cli.documents.document import Document, DocumentError, Options, Unit, error_at, read_content
+from mt_cli.documents.language import is_value
 from mt_cli.documents.texts import with_whole_surrogates
+from mt_cli.translation.inline_marks import INTERFACE, PLACEHOLDERS
 
 _LINE_END = r"(?:\r\n|\r|\n)"
 _GAP = rf"(?:[ \t\f]|\\{_LINE_END})*+"
@@ -45,8 +47,9 @@ def read_properties(path: Path, options: Options) -> Document:
             raise error_at(path, content, start, str(error)) from None
         is_pattern = bool(_ARGUMENT.search(text)) and "'" not in text.replace("''", "")
         text = text.replace("''", "'") if is_pattern else text
-        units.append(Unit(start, end, (text,), partial(_written, is_pattern=is_pattern, last=last)))
-    return Document.of(content, units, encoding, mark)
+        if not is_value(text.strip(), ""):
+            units.append(Unit(start, end, (text,), partial(_written, is_pattern=is_pattern, last=last)))
+    return Document(content, units, encoding, mark, marks=(*PLACEHOLDERS, INTERFACE))
 
 
 def _values(content: str) -> Iterator[tuple[int, int]]:

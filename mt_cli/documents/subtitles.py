@@ -75,12 +75,11 @@ def read_vtt(path: Path, options: Options) -> Document:
 def _document(
     content: str, cues: Sequence[Sequence[_Line]], encoding: str, mark: bytes, has_entities: bool
 ) -> Document:
-    with_text = [lines for lines in cues if _has_text(lines)]
     units = list[Unit]()
-    for group in _sentences([*map(_without_tags_around, with_text)]):
+    for group in _sentences([*map(_without_tags_around, filter(_has_text, cues))]):
         parts = [_unit(content, cue.lines, has_entities) for cue in group]
         units.append(_joined_unit(content, parts) if len(parts) > 1 else parts[0])
-    return Document(content, units, encoding, mark, {"without text": len(cues) - len(with_text)})
+    return Document(content, units, encoding, mark)
 
 
 class _Cue(NamedTuple):

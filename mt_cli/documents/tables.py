@@ -30,7 +30,7 @@ def read_csv(path: Path, options: Options) -> Document:
     """Cells of a column of a CSV file; raises DocumentError if the column or a quotation mark is missing."""
     content, encoding, mark = read_content(path)
     form = _Form(csv_separator(content[: 2**16]), has_quotes=True)
-    return Document.of(content, _units(path, options, content, form), encoding, mark)
+    return Document(content, [*_units(path, options, content, form)], encoding, mark)
 
 
 def read_tsv(path: Path, options: Options) -> Document:
@@ -40,7 +40,7 @@ def read_tsv(path: Path, options: Options) -> Document:
         form = _Form("\t", has_quotes=is_quoted(path))
     except CorpusError as error:
         raise DocumentError(str(error)) from None
-    return Document.of(content, _units(path, options, content, form), encoding, mark)
+    return Document(content, [*_units(path, options, content, form)], encoding, mark)
 
 
 class ColumnError(DocumentError):

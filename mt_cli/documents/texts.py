@@ -14,7 +14,10 @@ SPACES = re.compile(r"[ \t\r\n\f\v]+")
 """Space that a line may be broken at; a no-break space is none."""
 _SOFT_BREAKS = re.compile(r"(?:(?<![ \t])[ \t]++)?+(?:\r\n|\n|\r)[ \t]*")
 _LINE_ENDS = re.compile(r"(\r\n|\n|\r)")
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_BARS = re.compile(r"((?<!\|)\|(?!\|)(?![^{}]{0,80}\}|[^<>]{0,80}>))")
+"""Bars outside of placeholders and tags."""
+SURROGATE = re.compile(r"[\ud800-\udfff]")
+"""Half of a surrogate pair, which no encoding can write."""
 SUBTITLE_TAG = re.compile(r"<[^<>]*+>|\{\\[^{}]*+\}")
 _CLOSING = "、。，．・：；？！）」』】〕》〉ー…々ゃゅょっャュョッ"
 """Characters that begin no line."""
@@ -22,34 +25,37 @@ _DASHES = "-–—"
 """Characters that a speech begins with, so that no other line of a subtitle does."""
 
 
-def is_translatable(text: str) -> bool:
-    """Whether a text has letters, and no half of a surrogate pair, which no encoding can write."""
-    return has_letters(text) and not _SURROGATE.search(text)
-
-
 def with_whole_surrogates(text: str) -> str:
     """Text in which two escaped halves of a surrogate pair are one character."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass") if _SURROGATE.search(text) else text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass") if SURROGATE.search(text) else text
 
 
-def lines_of(text: str, is_block: bool) -> list[str]:
-    """Pieces of a text that are translated: a block whole, other texts line by line, without spaces at the ends."""
-    lines = [_SOFT_BREAKS.sub(" ", text)] if is_block else _LINE_ENDS.split(text)[::2]
-    return [stripped for line in lines if (stripped := line.strip())]
+def lines_of(text: str, is_block: bool, has_forms: bool = False) -> list[str]:
+    """Pieces of a text that are translated, without spaces at the ends: its lines, or all of a block.
+
+    With `has_forms`, bars are between forms of a plural, as in Symfony and Vue: `no file|one file`.
+    """
+    return [stripped for part in _parts(text, is_block, has_forms)[::2] if (stripped := part.strip())]
 
 
-def with_lines(text: str, is_block: bool, translations: Mapping[str, str]) -> str:
-    """Translation of a text from those of its lines, with its line ends and the spaces at the ends of its lines."""
-    lines = lines_of(text, is_block)
-    if all(translations[line] == line for line in lines):
+def with_lines(text: str, is_block: bool, translations: Mapping[str, str], has_forms: bool = False) -> str:
+    """Translation of a text from those of its lines, with what is between them."""
+    if all(translations[line] == line for line in lines_of(text, is_block, has_forms)):
         return text
-    if is_block:
-        return "".join(translations[line] for line in lines)
-    parts = _LINE_ENDS.split(text)
-    for index, line in enumerate(parts[::2]):
-        if stripped := line.strip():
-            parts[2 * index] = line.replace(stripped, translations[stripped])
+    parts = _parts(text, is_block, has_forms)
+    for index, part in enumerate(parts[::2]):
+        if stripped := part.strip():
+            parts[2 * index] = part.replace(stripped, translations[stripped])
     return "".join(parts)
+
+
+def _parts(text: str, is_block: bool, has_forms: bool) -> list[str]:
+    """Pieces of a text, and the line end or bar after each of them but the last."""
+    lines = [_SOFT_BREAKS.sub(" ", text)] if is_block else _LINE_ENDS.split(text)
+    if not has_forms or "|" not in text:
+        return lines
+    forms = (_BARS.split(line) for line in lines)
+    return [part for parts in forms for part in (parts if all(map(has_letters, parts[::2])) else ["".join(parts)])]
 
 
 def one_line(text: str) -> str:

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 
 from mt_cli.corpus.cache import digest_of_file
 from mt_cli.corpus.glossary import TermUse
+from mt_cli.documents.accelerators import accelerators_in
 from mt_cli.documents.document import MAX_BYTES, Document, DocumentError, Options
 from mt_cli.documents.formats import is_document, read_document
 from mt_cli.documents.language import is_language
@@ -26,7 +27,7 @@ from mt_cli.errors import InputError, MtError, reason
 from mt_cli.runtime.console import Progress, listed, say
 from mt_cli.runtime.files import append_row, read_regular, reading, real_path, write_bytes, write_output, writing
 from mt_cli.translation.drafts import SPANS_LOST, SPANS_REORDERED, TERMS_MISSING, Draft, drafts_with_marks, lost_spans
-from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks
+from mt_cli.translation.inline_marks import INTERFACE, PLACEHOLDERS, InlineMarks
 from mt_cli.translation.lines import Translation
 from mt_cli.translation.pipeline import Pipeline
 from mt_cli.translation.review import units_to_review
@@ -219,14 +220,20 @@ def translated_documents(documents: Sequence[Document], name: str, job: Job) -> 
         lines.append({})
         for index, unit in enumerate(document.units):
             if job.translates_all or not unit.is_translated:
-                lines[-1][index] = [line for text in unit.texts for line in lines_of(text, unit.is_block)]
+                texts = (lines_of(text, unit.is_block, INTERFACE in document.marks) for text in unit.texts)
+                lines[-1][index] = [*chain(*texts)]
                 is_block.update(dict.fromkeys(lines[-1][index], unit.is_block))
     marks = InlineMarks(documents[0].marks)
-    copied = {line for line in is_block if not is_language(line, marks)}
-    searched = {line: is_of_block for line, is_of_block in is_block.items() if line not in copied}
+    accelerators = accelerators_in(is_block) if INTERFACE in marks.kinds else {}
+    labels = {line: accelerators[line].plain if line in accelerators else line for line in is_block}
+    copied = {line for line, label in labels.items() if not is_language(label, marks)}
+    searched = {labels[line]: is_of_block for line, is_of_block in is_block.items() if line not in copied}
     if job.doubt_of is not None:
         job = replace(job, translator=job.translator.with_doubt(job.doubt_of([*searched])))
-    drafts = {line: Draft(line) for line in copied} | _translations(searched, documents[0].marks, job)
+    of_labels = _translations(searched, documents[0].marks, job)
+    drafts = {line: Draft(line) if line in copied else of_labels[label] for line, label in labels.items()}
+    for line in accelerators.keys() - copied:
+        drafts[line] = drafts[line]._replace(text=accelerators[line].put_back(drafts[line].text, marks))
     return [_written(*row, name, drafts, copied, job) for row in zip(documents, lines, strict=True)]
 
 
@@ -266,7 +273,8 @@ def _written(
             for_review.add(index)
         if EMPTY not in problems:
             translated_lines = {line: translations[line].text for line in lines[index]}
-            texts[index] = [with_lines(text, unit.is_block, translated_lines) for text in unit.texts]
+            has_forms = INTERFACE in document.marks
+            texts[index] = [with_lines(text, unit.is_block, translated_lines, has_forms) for text in unit.texts]
     job.counts.update(document.counts)
     job.counts.update(
         {"documents": 1, "texts": len(document.units), "translated": len(texts)}

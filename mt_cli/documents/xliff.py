@@ -25,6 +25,7 @@ from mt_cli.documents.xml_places import (
     pieces_of,
     with_attributes,
 )
+from mt_cli.translation.inline_marks import INTERFACE, PLACEHOLDERS
 from mt_cli.translation.inline_tags import TaggedText
 
 _CODES = frozenset(("bpt", "ept", "it", "ph"))
@@ -65,7 +66,7 @@ def read_xliff_document(path: Path, options: Options) -> Document:
         end, for_review = (target or writer.last).end, partial(writer, needs_review=True)
         final = partial(writer, is_final=True)
         units.append(Unit(start, end, writer.texts, writer, is_translated, is_block, for_review, final))
-    return Document(content, units, encoding, mark, edits=[*edits.values()])
+    return Document(content, units, encoding, mark, marks=(*PLACEHOLDERS, INTERFACE), edits=[*edits.values()])
 
 
 def _check_languages(path: Path, segment: _Segment, options: Options) -> None:

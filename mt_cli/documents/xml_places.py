@@ -157,6 +157,11 @@ def with_attributes(tag: str, attributes: Mapping[str, str]) -> str:
     return "".join([*pieces, tag[place:end], added, tag[end:]])
 
 
+def attributes_of(content: str, element: Element) -> Iterator[tuple[str, int, int]]:
+    """Name of each attribute, and start and end of its value with the quotation marks."""
+    return ((match[1], *match.span(2)) for match in _ATTRIBUTE.finditer(content, element.start, element.inner))
+
+
 def allowed(text: str) -> str:
     """Text without the characters that XML cannot hold, which become U+FFFD."""
     return _NOT_XML.sub("\ufffd", text)

@@ -27,7 +27,7 @@ from mt_cli.serving.bodies import (
 from mt_cli.serving.corrections import save
 from mt_cli.serving.errors import Answer, RequestError
 from mt_cli.serving.files import SUFFIXES, FileStore, translate_file
-from mt_cli.serving.models import AUTO, Route
+from mt_cli.serving.models import AUTO, Route, detection
 from mt_cli.serving.scheduling import Ticket
 from mt_cli.serving.service import Service, plain_text, read_texts, translations
 from mt_cli.translation.texts import TextTranslation
@@ -59,7 +59,7 @@ async def translate(request: Request) -> Response:
         for index, text in enumerate(given):
             ticket.check()
             routes.append(service.choose(body.source, body.target, None, plain_text(text)))
-            groups.setdefault(routes[-1]._replace(confidence=None), []).append(index)
+            groups.setdefault(routes[-1]._replace(detected_share=None), []).append(index)
         by_index: dict[int, TextTranslation | TranslatedDocument] = {}
         for route, indices in groups.items():
             job = service.job(route, ticket, num_best=1 + num_alternatives * (body.format == "text"))
@@ -79,9 +79,7 @@ async def translate(request: Request) -> Response:
 def _routed(routes: Sequence[Route], source: str | None) -> dict[str, Sequence[Any]]:
     rows: dict[str, Sequence[Any]] = {}
     if source == AUTO:
-        rows["detectedLanguage"] = [
-            {"confidence": route.confidence, "language": route.direction.source} for route in routes
-        ]
+        rows["detectedLanguage"] = [detection(route.direction.source, route.detected_share or 0.0) for route in routes]
     if any(route.pivot for route in routes):
         rows["pivot"] = [route.pivot for route in routes]
     return rows
@@ -95,7 +93,7 @@ async def detect(request: Request) -> Response:
     def work(ticket: Ticket) -> list[dict[str, Any]]:
         ranked = service.rank_languages(body.q)
         shown = [row for row in ranked if row[1] >= _LEAST_SHOWN] or ranked[:1]
-        return [{"confidence": round(100 * share, 1), "language": code} for code, share in shown]
+        return [detection(code, share) for code, share in shown]
 
     return Answer(await service.run(request, work, service.limits.text_seconds))
 

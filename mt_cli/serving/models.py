@@ -27,6 +27,8 @@ from mt_cli.translation.translator import Translator
 _RIGHT_TO_LEFT = frozenset({"Adlam", "Arabic", "Hebrew", "Mandaic", "Nko", "Samaritan", "Syriac", "Thaana"})
 AUTO = "auto"
 """Code of a source that is to be detected."""
+CERTAIN = 0.5
+"""Probability from which a detected language is believed, although it is perhaps not served."""
 _PIVOT = "en"
 """Language that is preferred between two models."""
 
@@ -153,8 +155,8 @@ class Route(NamedTuple):
     """Empty if the text is in the target language already."""
     pivot: str | None = None
     """Code for clients of the language between two models."""
-    confidence: float | None = None
-    """Probability of the source language in percent; None if it was not detected."""
+    detected_share: float | None = None
+    """Probability of the source language; None if it was not detected."""
 
 
 @dataclass
@@ -279,6 +281,11 @@ def _client_codes(codes: Iterator[str]) -> dict[str, str]:
         is_unique = [primary(other) for other in known].count(short[code]) == 1
         client_codes[code] = short[code] if language != short[code] and is_unique else code
     return client_codes
+
+
+def detection(code: str, share: float) -> dict[str, str | float | bool]:
+    """Description of a detected language for clients, with its probability in percent."""
+    return {"language": code, "confidence": round(100 * share, 1), "is_reliable": share >= CERTAIN}
 
 
 def is_right_to_left(code: str) -> bool:

@@ -18,7 +18,7 @@ from mt_cli.serving.corrections import save
 from mt_cli.serving.errors import Answer, RequestError
 from mt_cli.serving.files import SUFFIXES
 from mt_cli.serving.libretranslate import content_of, service_of
-from mt_cli.serving.models import Route, ServedModel, SplitScore, is_right_to_left
+from mt_cli.serving.models import Route, ServedModel, SplitScore, detection, is_right_to_left
 from mt_cli.serving.scheduling import Ticket
 from mt_cli.serving.service import Service, plain_text, read_texts, translations
 from mt_cli.translation.drafts import Draft, lost_spans
@@ -79,7 +79,7 @@ async def translate(request: Request) -> Response:
             "model": " + ".join(choice.model.name for choice in route.choices) or None,
             "source": source,
             "target": target,
-            "detected": None if route.confidence is None else {"language": source, "confidence": route.confidence},
+            "detected": None if route.detected_share is None else detection(source, route.detected_share),
             **({"pivot": route.pivot} if route.pivot else {}),
             "translations": _translations(service, ticket, route, body, given),
         }

@@ -42,7 +42,7 @@ ANSWERS: dict[str, Any] = {
         "key_required": False,
     },
     "/translate": {"translatedText": "Ciao."},
-    "/detect": [{"language": "en", "confidence": 99.0}],
+    "/detect": [{"language": "en", "confidence": 99.0, "is_reliable": True}],
     "/v1/translate": {
         "model": "NAME",
         "source": "en",
@@ -56,9 +56,9 @@ ANSWERS: dict[str, Any] = {
 }
 """Example of an answer, for each path whose JSON no other program defines."""
 _KEYS_OF_ANSWERS = {
-    "/translate": "For a list of texts, all values are lists. `detectedLanguage` (`language`, `confidence` in percent) "
-    "is there if `source` is `auto`, `alternatives` if some are asked for, `pivot` if a text was translated by way of "
-    "a third language, and `lost_spans` if a translation lacks placeholders.",
+    "/translate": "For a list of texts, all values are lists. `detectedLanguage` (`language`, `confidence` in "
+    "percent, `is_reliable` from 50 on) is there if `source` is `auto`, `alternatives` if some are asked for, `pivot` "
+    "if a text was translated by way of a third language, and `lost_spans` if a translation lacks placeholders.",
     "/v1/translate": "Each sentence has `source` and `target` (`text`, with the blanks `before` and `after` it), "
     "`score`, `terms`, `unknown_words` and `is_too_long`; and, if they are asked for, `alternatives` and the details.",
     "/translate_file": "`notes` is there if texts of a document need a review.",

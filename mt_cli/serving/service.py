@@ -25,7 +25,7 @@ from mt_cli.errors import InputError, MtError
 from mt_cli.serving.access import Keys, Rates, client_of
 from mt_cli.serving.errors import RequestCancelled, RequestError
 from mt_cli.serving.metrics import Metrics
-from mt_cli.serving.models import AUTO, Direction, Models, Route, tag_of_direction
+from mt_cli.serving.models import AUTO, CERTAIN, Direction, Models, Route, tag_of_direction
 from mt_cli.serving.processes import Documents, start_processes
 from mt_cli.serving.scheduling import BatchedEngine, Scheduler, Ticket
 from mt_cli.translation.inline_tags import LIKE_TAG
@@ -37,8 +37,6 @@ _ASCII_OF_CHARACTER = 6
 _BYTES_BESIDE_TEXT, _RETRY_SECONDS = 2**16, 10
 _TURN_SECONDS = 0.0005
 """Longest turn of a thread, 5 ms by default. A request needs some ten, and waits for others before each of them."""
-_CERTAIN = 0.5
-"""Probability from which a detected language is believed although it is not translated into the target."""
 DETECTED_CHARACTERS = 10_000
 """Number of characters of a text of which the language is detected."""
 
@@ -225,19 +223,19 @@ class Service:
         ranked = rank_languages(text[:DETECTED_CHARACTERS])
         code, share = ranked[0] if ranked else ("", 0.0)
         source = next((known for known in sources if primary(known) == code), None)
-        if source is None and share >= _CERTAIN:
+        if source is None and share >= CERTAIN:
             if target and primary(target) == code:
-                return Route(Direction(target, target), (), confidence=round(100 * share, 1))
+                return Route(Direction(target, target), (), detected_share=share)
             source = next((known for known in sources if are_near(primary(known), code)), None)
             if source is None and {*map(primary, sources)} <= dict(ranked).keys():
                 try:
-                    return self._route(code, target, name)._replace(confidence=round(100 * share, 1))
+                    return self._route(code, target, name)._replace(detected_share=share)
                 except RequestError as error:
-                    raise RequestError(f"{error}; the text seems to be in {language_name(code)}") from None
+                    raise RequestError(f"the text seems to be in {language_name(code)}: {error}") from None
         if source is None:
             shares = {known: share for known in sources for label, share in ranked if label == primary(known)}
             source, share = max(shares.items(), key=itemgetter(1), default=(sources[0], 0.0))
-        return self._route(source, target, name)._replace(confidence=round(100 * share, 1))
+        return self._route(source, target, name)._replace(detected_share=share)
 
     def rank_languages(self, text: str) -> list[tuple[str, float]]:
         """Languages of a text with their probabilities, the likeliest first, with the codes for clients."""

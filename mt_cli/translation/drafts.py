@@ -43,7 +43,7 @@ def lost_spans(source: str, draft: Draft, marks: InlineMarks) -> list[str]:
     if source == target:
         return []
     before, after = (Counter(text[start:end] for start, end in marks.kept_spans(text)) for text in (source, target))
-    missing = [*(before - after), *(draft.item.lost_spans if draft.item else ())]
+    missing = [*(before - after), *marks.lost_numbers(source, target), *(draft.item.lost_spans if draft.item else ())]
     return [span for span in dict.fromkeys(missing) if target.count(span) < source.count(span)]
 
 
@@ -62,10 +62,10 @@ def translations_with_marks(
 def _with_marks(line: str, draft: Draft, marks: InlineMarks) -> Translation:
     item = draft.item
     assert item is not None  # There is no second model.
-    if not marks.spans(line):
-        return item
     texts = [draft.text, *draft.others] if draft.others else [draft.text, *(text for text, _ in item.hypotheses[1:])]
     lost = [tuple(marks.lost_in(line, text)) for text in texts]
+    if not any(lost) and not marks.spans(line):
+        return item
     marked = replace(item, source=line, marked=MarkedTexts(texts, lost, draft.problem == MARKS_GUESSED))
     if item.details is None or item.source == line:
         return marked
@@ -111,6 +111,9 @@ def drafts_with_marks(
         is_changed = drafts[row].text != lines[row]
         if has_placeholder and is_changed and not drafts[row].problem:  # The sentence was translated without it.
             drafts[row] = drafts[row]._replace(problem=MARKS_GUESSED)
+    for row, line in enumerate(lines):
+        if not drafts[row].problem and marks.lost_numbers(line, drafts[row].text):
+            drafts[row] = drafts[row]._replace(problem=SPANS_LOST)
     return drafts
 
 

@@ -30,6 +30,9 @@ FORMULAS = "formulas"
 r"""Kind of the formulas `$$...$$`, `\(...\)` and `\[...\]` of web pages."""
 CATALOGUE = "catalogue"
 """Kind of the placeholders of programs' texts: `$1`, `$name$`, `$t(key)`, `@:key`."""
+INTERFACE = "interface"
+"""Kind of texts of programs, which may have links as in Markdown, and the signs of accelerators and the forms of a
+plural that `documents` knows."""
 _COMPILED = {kind: regex.compile(PATTERNS[kind]) for kind in PLACEHOLDERS}
 _CODE_OF_MARKDOWN = regex.compile(
     r"(?<!`)(`+)(?!`).{1,1000}?(?<!`)\1(?!`)|<!--.{0,1000}?-->|\{/\*.{0,1000}?\*/\}|\[\^[^\]\s]{1,100}\]"
@@ -37,7 +40,7 @@ _CODE_OF_MARKDOWN = regex.compile(
     r"|<(?:(?:https?|ftp):[^<>\s]{1,1000}|(?:mailto:)?[\w.+-]{1,64}@[\w.-]{1,100})>",
     regex.DOTALL,
 )
-_EXPRESSION = regex.compile(r"\{(?=[^{}]{0,300}?[#.=(\[&|?]\S)(?:[^{}]|\{[^{}]{0,300}+\}){1,300}+\}")
+_EXPRESSION = regex.compile(r"\{(?=[^{}]{0,300}?[#.=(\[&|?]\S)(?:[^{}]|\{[^{}]{0,300}+\}){1,1000}+\}")
 """Expression of MDX, or attributes of Pandoc; not words in braces."""
 _BRACKET = regex.compile(
     r"(?<!\\)(?:(?P<start>!?\[)|(?P<end>\](?:\[[^\[\]]{0,300}\]"
@@ -51,10 +54,11 @@ _OF_ANY_FORMAT = regex.compile(
     rf"\{{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,{_FORMS}\}}"
     rf"|{ENTITY}|<\d[\d:.]{{1,12}}>|\[X\d{{1,9}}X\]"
     r"|[%#]\{\w{1,100}\}|\{%[^{}]{1,300}%\}|\{\{[^{}]{1,300}\}\}|<%[^<>%]{1,300}%>|\[\[[\w.]{1,100}\]\]"
+    r"|(?<!`)`[^`'\s]{1,100}`(?!`)|\[[\[(]\$\{[^{}\[\]]{1,100}\}[\])]\]"
 )
-"""Messages of ICU with several forms, which stay as they are; entities; times inside of subtitles; and placeholders of
-Weblate's machine translation (`[X7X]`), Ruby (`%{name}`, `#{name}`) and templates (`{% if x %}`, `{{ x }}`, `<% x %>`,
-`[[x]]`)."""
+"""Messages of ICU with several forms, which stay as they are; entities; times inside of subtitles; code in backticks,
+but not words between a backtick and an apostrophe, as in messages of GNU; and placeholders of Weblate's machine
+translation (`[X7X]`), Ruby (`%{name}`, `#{name}`) and templates (`{% if x %}`, `{{ x }}`, `<% x %>`, `[[${x}]]`)."""
 _NUMBERED_TAG = regex.compile(r"</?\d{1,3}/?>")
 """Tag of `react-i18next`, such as `<0>`."""
 _OF_QT = regex.compile(r"(?<![\d%])%L?\d{1,2}(?![\d$])")
@@ -76,6 +80,8 @@ _OF_CATALOGUE = regex.compile(
     r"\$t\([^()]{1,200}\)|\$\w{1,60}\$|(?<!\$)\$[1-9](?!\d)"
     r"|@(?:\.\w{1,20})?:(?:\([\w.]{1,100}\)|\{'[^'{}]{1,100}'\}|[\w.]{0,100}\w)"
 )
+_NUMBER_OR_PLACEHOLDER = regex.compile(r"(?<![\w$%\\])[$%]([1-9])(?![\w$%]|[.,]\d)")
+"""Placeholders such as `$1` and `%1`, which are money and percentages in most texts."""
 _NAME_OF_NETS = regex.compile(
     r"(?<![\w:/]):[a-z][a-z0-9_+-]{1,40}:(?![\w:])|(?<![\w&/#])#[^\W\d_][\w-]{1,60}|(?<![\w@./])@[^\W\d_][\w-]{1,60}(?![\w:])"
     r"|(?<![\w.@/])www(?:\.[\w-]{1,63}){1,8}(?:/[^\s<>\"]{0,1000})?(?<![.,;:!?)'\]])"
@@ -170,7 +176,15 @@ class InlineMarks:
     def lost_in(self, source: str, translation: str) -> list[str]:
         """Marks of a source, besides those that the model protects, that its translation lacks."""
         marks = [tag.raw for *_, tag in self._removable_marks(source)]
-        return [raw for raw in dict.fromkeys(marks) if translation.count(raw) < source.count(raw)]
+        lost = [raw for raw in dict.fromkeys(marks) if translation.count(raw) < source.count(raw)]
+        return [*lost, *self.lost_numbers(source, translation)]
+
+    def lost_numbers(self, source: str, translation: str) -> list[str]:
+        """Placeholders such as `$1` that a translation lacks; they may be money, so any form of the number will do."""
+        found = _NUMBER_OR_PLACEHOLDER.finditer(source) if self.kinds and may_have_marks(source) else ()
+        numbers = {match[0]: int(match[1]) for match in found}
+        kept = {int(character) for character in translation if character.isdecimal()} if numbers else set()
+        return [raw for raw, number in numbers.items() if number not in kept]
 
     def _marks(self, text: str) -> Sequence[_Mark]:
         """All marks, in the order of their places; none of them overlap."""
@@ -199,6 +213,8 @@ def _groups(text: str, kinds: Sequence[str], tags: Sequence[str]) -> Iterator[li
     if MARKDOWN in kinds:
         yield from ([_placeholder(match)] for match in _EXPRESSION.finditer(text))
         yield from _links(text, code)
+    elif INTERFACE in kinds:
+        yield from (pair for pair in _links(text, ()) if pair[1][2].raw.startswith("]("))
     if kinds:
         yield from ([_placeholder(match)] for match in _WITH_NAME_IN_BRACKETS.finditer(text))
     yield from (

@@ -57,10 +57,16 @@ NESTED = "{n, plural, one {a dog} other {# dogs {x, select, y {{z}}}}}"
         ("<v Bob>a <c.red>b</c> <00:01.500>", ["<v Bob>", "<<c.red>", "></c>", "<00:01.500>"]),
         ("%{a} of #{b}, %<n>d %<m>05.2f at 50% or %50, $5", ["%{a}", "#{b}", "%<n>d", "%<m>05.2f"]),
         ("{% if a.b %}one{% endif %} {{ c | d }}", ["{% if a.b %}", "{% endif %}", "{{ c | d }}"]),
+        ("run `mt -x`, [[${x}]] [a](b) `c' or `d' of `e`", ["[[${x}]]", "`e`"]),
     ],
 )
 def test_placeholders_of_any_format_are_found(text, expected):
     assert marks_of(text, PLACEHOLDERS) == expected
+
+
+def test_texts_of_programs_have_links():
+    marks = marks_of("Read [the *page* {a}](http://b/{c}) [{0}][{1}] [d]", ("interface", *PLACEHOLDERS))
+    assert marks == ["<[", "{a}", ">](http://b/{c})", "{0}", "{1}"]
 
 
 def test_marks_that_a_model_protects_are_left_to_it():
@@ -139,3 +145,18 @@ def test_no_mark_is_lost_or_doubled(tmp_path):
             units = read(tmp_path, ".md", content).units
             marks.append(sorted(mark for unit in units for text in unit.texts for mark in marks_of(text)))
         assert marks[0] == marks[1]
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "lost"),
+    [
+        ("Move $1 to $2", "Verschiebe nach", ["$1", "$2"]),
+        ("Move %1 to $2", "Verschiebe %1 nach $2", []),
+        ("It costs $3.", "它要3美元", []),
+        ("It costs $3.", "يكلف ٣ دولارات", []),
+        ("It costs $2.50, $5m or $10", "Viel Geld", []),
+        ("He's 100%, \\$1 %%1 a$1", "Er ist es", []),
+    ],
+)
+def test_numbers_with_a_sign_are_lost_if_no_form_of_the_number_is_left(source, translation, lost):
+    assert InlineMarks(PLACEHOLDERS).lost_numbers(source, translation) == lost

@@ -12,8 +12,10 @@ from mt_cli.translation.inline_marks import InlineMarks
 IDENTIFIERS = (
     "#ff0000 /img/house.png icons/menu.svg text/html a1b2c3 YYYY-MM-DD 2024-01-02T10:00:00Z en-US es-419 MENU_OPEN "
     "user_name useState example.org v1.2.3 10px C:\\temp 0b5f9a52-58a8-4bd6-9a5e-f2c5f6d1a111 @/assets/a.svg Ctrl+S "
-    "UserName getUser() Europe/Berlin mailto:a@b.org aGVsbG8gd29ybGQ= %Y-%m-%d"
+    "UserName getUser() Europe/Berlin mailto:a@b.org aGVsbG8gd29ybGQ= %Y-%m-%d "
+    "app_icon_16.png 76x76 2x .srt"
 )
+WITH_SPACES = "a \ud800", "%-4r [%t] %-5p %c %x - %m%n", "-Xmx2G -Dfile.encoding=UTF-8 -v", "-Da.b=c"
 WORDS = "and/or Yes/No e-mail km/h 2nd H2O Stop. A Über слово.слово 大きい"
 
 
@@ -32,7 +34,7 @@ def test_names_for_programs_are_copied_and_words_translated(tmp_path, suffix):
 
     names = [text for text in IDENTIFIERS.split() if suffix != ".md" or "\\" not in text]
     marks = InlineMarks()
-    assert not [name for name in names if is_language(name, marks)]
+    assert not [name for name in (*names, *WITH_SPACES) if is_language(name, marks)]
     assert all(is_language(word, marks) for word in WORDS.split())
     column = "text" if suffix == ".csv" else None
     for texts, expected in ((names, names), (WORDS.split(), WORDS.upper().split())):
@@ -120,3 +122,24 @@ HTML = {
 def test_pages_keep_what_is_no_language_and_lose_no_text(tmp_path):
     for content, expected in HTML.items():
         assert in_capitals(tmp_path, ".html", content) == expected
+
+
+@pytest.mark.parametrize(
+    ("suffix", "content"),
+    [
+        (".po", 'msgid "{}"\nmsgstr ""\n'),
+        (".xlf", '<xliff version="1.2"><file><trans-unit><source>{}</source></trans-unit></file></xliff>'),
+        (".json", '{{"a": "{}"}}'),
+        (".properties", "a = {}\n"),
+    ],
+)
+def test_forms_between_bars_are_translated_one_by_one(tmp_path, suffix, content):
+    for text, expected in {
+        "No {a|b} file|{1} One | %s files.": "No {a|b} file x|{1} One x | %s files. x",
+        "a || b": "a || b x",
+        "one | 2": "one | 2 x",
+    }.items():
+        document = read(tmp_path, suffix, content.format(text))
+        job = new_job(lambda text: f"{text} x")
+        assert expected in translated_document(document, "name", job).decode()
+        assert len(job.translator.seen) == expected.count("x")

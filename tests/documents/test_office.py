@@ -133,3 +133,42 @@ def test_any_formatted_text_is_read_again(tmp_path_factory, runs, added):
     expected = f"{text}|{added}" if text.strip() else text
     result = plain(written(document, lambda text: f"{text}|{added}"))
     assert "".join(result.split()) == "".join(expected.split())  # White space may move.
+
+
+def packed(**parts):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as new:
+        for name, content in parts.items():
+            new.writestr(name, content)
+    return file.getvalue()
+
+
+def test_pictures_charts_and_comments_are_translated_in_word_and_open_document(tmp_path):
+    names = "".join(
+        f' xmlns:{name}="{name}"' for name in ("a", "c", "wp", "v", "office", "text", "draw", "svg", "chart")
+    )
+    picture = (
+        """<w:drawing><wp:docPr id="1" name="kept" descr='old "picture" &amp; b' title="old title"/></w:drawing>"""
+    )
+    shape = '<w:pict><v:shape alt="old shape"/></w:pict>'
+    body = word(f"<w:r><w:lastRenderedPageBreak/>{picture}</w:r><w:r>{shape}</w:r>" + run("old text"))
+    runs = '<a:r><a:rPr lang="en" b="1"/><a:t>old </a:t></a:r><a:r><a:rPr b="1" baseline="0"/><a:t>chart</a:t></a:r>'
+    title = f"<c:title {names}><a:p><a:pPr/>{runs}<a:endParaRPr/></a:p></c:title>"
+    comments = f'<w:comments xmlns:w="{WORD}"><w:comment><w:p>{run("old comment")}</w:p></w:comment></w:comments>'
+    body = body.replace("<w:document", f"<w:document{names}")
+    parts = {"word/document.xml": body, "word/charts/chart1.xml": title, "word/comments.xml": comments}
+    frame = "<draw:frame><svg:title>old title</svg:title><svg:desc>old picture</svg:desc></draw:frame>"
+    comment = "<office:annotation><text:p>old comment</text:p></office:annotation>"
+    text = f"<office:document{names}><text:p>old text{frame}{comment}</text:p></office:document>"
+    chart = f"<office:document{names}><chart:title><text:p>old chart</text:p></chart:title></office:document>"
+    others = {"content.xml": text, "Object 1/content.xml": chart, "Object 2/content.xml": "<math/>"}
+    for suffix, archive_of_parts in {".docx": packed(**parts), ".odt": packed(**others)}.items():
+        document = read(tmp_path, suffix, archive_of_parts)
+        texts = {text for texts in texts_of(document) for text in texts}
+        shared = {"old text", "old title", "old chart", "old comment"}
+        assert texts == shared | ({"old picture"} if suffix == ".odt" else {'old "picture" & b', "old shape"})
+        new = zipfile.ZipFile(io.BytesIO(translated(document, lambda text: text.replace("old", "<n'&\""))))
+        for name in new.namelist():
+            root = ElementTree.fromstring(new.read(name))
+            values = [*root.itertext(), *(value for element in root.iter() for value in element.attrib.values())]
+            assert "old" not in " ".join(values)

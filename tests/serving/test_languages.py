@@ -94,10 +94,19 @@ def test_the_text_of_a_file_is_detected(server, suffix):
 
 @pytest.mark.parametrize("text", ["OK", "Save", "test", "Cancel", "Settings", "[X7X]", "..."])
 def test_words_of_no_clear_language_are_translated(server, text):
-    assert server.json("/translate", {"q": text, "source": "auto", "target": "it"})["detectedLanguage"]["language"] in (
-        "en",
-        "fr",
-    )
+    body = {"source": "auto", "target": "it"}
+    detected = server.json("/translate", {"q": text} | body)["detectedLanguage"]
+    assert detected["language"] in ("en", "fr")
+    assert server.json("/v1/translate", {"text": text} | body)["detected"] == detected
+
+
+@pytest.mark.parametrize("text", ["Ua hele au i ke kula i nehinei me koʻu makuahine.", "12345", "kjshdf", "OK"])
+def test_a_language_that_is_not_recognised_is_not_reliable(server, text):
+    """Hawaiian is not known to the detector."""
+    assert not server.json("/detect", {"q": text})[0]["is_reliable"]
+    body = {"source": "auto", "target": "it"}
+    assert not server.json("/translate", {"q": text} | body)["detectedLanguage"]["is_reliable"]
+    assert server.json("/translate", {"q": ENGLISH} | body)["detectedLanguage"]["is_reliable"]
 
 
 def test_a_language_that_cannot_be_recognised_is_never_refused():

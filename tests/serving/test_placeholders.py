@@ -90,6 +90,17 @@ def test_a_mark_that_cannot_be_placed_is_named(server, monkeypatch):
     assert len(answer["notes"]) == 1 and "line 2" in answer["notes"][0]
 
 
+def test_a_placeholder_that_may_be_money_is_named_if_its_number_is_lost(server):
+    for kind in ("text", "html"):
+        body = {"q": ["Copy $1 files of %2", "No."], "source": "en", "target": "de", "format": kind}
+        assert server.json("/translate", body)["lost_spans"] == [["$1", "%2"], []]
+        answer = server.json("/v1/translate", {"text": "Copy $1 files", "format": kind})["translations"][0]
+        assert answer.get("lost_spans") or answer["sentences"][0]["lost_spans"] == ["$1"]
+    for name in ("a.txt", "a.md", "a.srt"):
+        content = b"1\n00:00:01,000 --> 00:00:02,000\nCopy $1 files\n" if name == "a.srt" else b"Copy $1 files\n"
+        assert len(server.json("/translate_file", *file_form(name, content, target="de"))["notes"]) == 1
+
+
 def test_a_list_of_pages_is_one_search(server, monkeypatch):
     calls = []
     search = Losing.translate_fully

@@ -106,7 +106,7 @@ function showNothing() {
 
 function showAnswer({ model, source, target, detected, translations: [translation] }) {
   menu.close();
-  direction.showDetected(detected?.language ?? null);
+  direction.showDetected(detected);
   const { catalogue } = direction;
   result.show(translation, {
     scope: `${model}\n${source}\n${target}`,

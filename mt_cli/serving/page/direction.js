@@ -82,8 +82,9 @@ export class Direction {
     this.set({ source: this.target, target: this.spoken, detected: null });
   }
 
-  showDetected(code) {
-    this.detected = code;
+  showDetected(detected) {
+    this.detected = detected?.language ?? null;
+    this.isReliable = detected?.is_reliable;
     this.show();
   }
 
@@ -98,7 +99,8 @@ export class Direction {
   show() {
     const { ui, catalogue, spoken } = this;
     const name = this.detected && catalogue.name(this.detected);
-    const found = name && (isWide.matches ? `Detected: ${name}` : `${name} (detected)`);
+    const [wide, narrow] = this.isReliable ? ["Detected", "detected"] : ["Unclear, read as", "unclear"];
+    const found = name && (isWide.matches ? `${wide}: ${name}` : `${name} (${narrow})`);
     const detect = catalogue.canDetect ? [[AUTO, found || "Detect language"]] : [];
     const named = (codes) => codes.map((code) => [code, catalogue.name(code)]);
     fillSelect(ui.sourceLanguage, [...detect, ...named(catalogue.sources)], this.source);
