@@ -93,6 +93,6 @@ def test_varieties_of_a_language_are_one_direction():
     assert checked(items) == (pairs(items), {})
 
 
-def test_a_name_may_stay_as_it_is():
-    names = [correction(text, text) for text in ("OK", "CPU 2")]
+def test_a_name_or_code_may_stay_as_it_is():
+    names = [correction(text, text) for text in ("OK", "CPU 2", "GitHub", "``ONE``, ``TWO``, ``THREE``, ``FOUR``")]
     assert checked([*names, *GOOD]) == (pairs([*names, *GOOD]), {})
