@@ -143,16 +143,15 @@ def _are_unrelated(items: Sequence[Correction], direction: Direction, translator
 
     Names and code that stay as they are belong together, however unlikely.
     """
-    pool = sorted(
-        {*(item.source for item in items), *(source for source, _ in direction.pairs[:_FEWEST_PAIRS])}, key=len
-    )
+    sources = {*(item.source for item in items), *(source for source, _ in direction.pairs[:_FEWEST_PAIRS])}
+    pool = sorted(sorted(sources), key=len)  # The order of a set differs between processes.
     places, targets = {source: place for place, source in enumerate(pool)}, [item.target for item in items]
     if len(pool) <= _NUM_OTHERS or not items:
         return np.zeros(len(items), dtype=bool)
 
     def log_probs(shift: int) -> NDArray[np.float64]:
-        sources = [pool[(places[item.source] + shift) % len(pool)] for item in items]
-        return np.array([score.log_prob for score in translator.score(sources, targets, direction.tag)])
+        shifted = [pool[(places[item.source] + shift) % len(pool)] for item in items]
+        return np.array([score.log_prob for score in translator.score(shifted, targets, direction.tag)])
 
     own, *others = (log_probs(shift) for shift in range(_NUM_OTHERS + 1))
     gains, limit = own - np.mean(others, axis=0), 0.0
