@@ -27,7 +27,7 @@ _SHARE_UNKNOWN, _GROWTH, _TYPICAL = 0.5, 1.5, 0.995
 """Limits of the estimate: least share of unknown words, length by that of the longest line of `valid`, and share of the
 lines of `valid` with fewer tokens per character."""
 _LEAST_OF_TEXT = 1 / 16
-"""Least variance between texts, by that of a sentence; lines of `valid` seldom come from whole files. Measured on the
+"""Least variance between texts, by that of a sentence; lines of `valid` seldom come from whole files. Chosen on the
 files of Python's documentation, where it makes the interval of 20 of 21 files hold, and of 18 without it."""
 
 Array = NDArray[np.float64]
