@@ -27,7 +27,7 @@ _ADDED_CHARACTERS, _OUTLIERS, _MARGIN = 10, 0.001, 1.25
 _FEWEST_PAIRS = 100
 _RARE = 0.01
 """Share of sentences with a mark up to which the corpus is without it."""
-_LONGEST_NAME = 3
+_LONGEST_NAME, _PUNCTUATION = 3, ".,;:!?"
 _NUM_OTHERS = 4
 _MANY, _CAUGHT = 0.1, 0.9
 """If more than a tenth of the targets seem to be unrelated, nine in ten of these are refused, and some good ones."""
@@ -118,8 +118,9 @@ def _reasons(
 
 
 def _is_untranslated(source: str, target: str) -> bool:
-    """True if a text was not translated; shorter ones, such as `OK`, may be names."""
-    return source.split() == target.split() and len(source.split()) > _LONGEST_NAME
+    """True if a text was not translated; shorter ones, such as `OK`, may be names, and others code."""
+    words = source.split()
+    return words == target.split() and sum(word.rstrip(_PUNCTUATION).isalpha() for word in words) > _LONGEST_NAME
 
 
 def _log_ratios(pairs: Sequence[Pair]) -> NDArray[np.float64]:
@@ -138,21 +139,24 @@ def _are_processed(targets: Sequence[str], direction: Direction) -> Mask:
 
 
 def _are_unrelated(items: Sequence[Correction], direction: Direction, translator: Translator) -> Mask:
-    """Mask of the targets that are at most as likely for their source as for others of about the same length."""
-    pool = sorted(
-        {*(item.source for item in items), *(source for source, _ in direction.pairs[:_FEWEST_PAIRS])}, key=len
-    )
+    """Mask of the targets that are at most as likely for their source as for others of about the same length.
+
+    Names and code that stay as they are belong together, however unlikely.
+    """
+    sources = {*(item.source for item in items), *(source for source, _ in direction.pairs[:_FEWEST_PAIRS])}
+    pool = sorted(sorted(sources), key=len)  # The order of a set differs between processes.
     places, targets = {source: place for place, source in enumerate(pool)}, [item.target for item in items]
     if len(pool) <= _NUM_OTHERS or not items:
         return np.zeros(len(items), dtype=bool)
 
     def log_probs(shift: int) -> NDArray[np.float64]:
-        sources = [pool[(places[item.source] + shift) % len(pool)] for item in items]
-        return np.array([score.log_prob for score in translator.score(sources, targets, direction.tag)])
+        shifted = [pool[(places[item.source] + shift) % len(pool)] for item in items]
+        return np.array([score.log_prob for score in translator.score(shifted, targets, direction.tag)])
 
     own, *others = (log_probs(shift) for shift in range(_NUM_OTHERS + 1))
     gains, limit = own - np.mean(others, axis=0), 0.0
     if 2 * np.mean(gains <= 0) > _MANY:  # Half of the unrelated targets are by chance above zero.
         by_chance = [one - (np.sum(others, axis=0) - one) / (_NUM_OTHERS - 1) for one in others]
         limit = float(np.quantile(by_chance, _CAUGHT))
-    return np.asarray(gains <= limit)
+    is_copy = np.array([item.source.split() == item.target.split() for item in items])
+    return np.asarray((gains <= limit) & ~is_copy)

@@ -167,14 +167,16 @@ def _chosen_codes(title: str, given: Given, codes: Sequence[str], listed: str) -
 
 
 def _sides_of_catalogues(source: FileSource | FolderSource, given: Given) -> Sides:
-    """Sides of gettext catalogues: messages in English, and translations in the language of most headers."""
+    """Sides of gettext catalogues: messages in English, translations in the language given, or that of most headers."""
     title = title_of(source)
     counts = Counter(name for names in _names_in_files(source) for name in names.names if is_known(name))
-    header = counts.most_common(1)[0][0] if counts else None
+    wanted = given[1] if given[1] and primary(given[1]) != _LANGUAGE_OF_MESSAGES else None
+    chosen = nearest_variety(wanted, counts) if wanted else None
+    header = chosen or (counts.most_common(1)[0][0] if counts else None)
     others = {code: number for code, number in counts.most_common() if code != header}
     for code, number in others.items():
         is_other = not (is_variety_of(code, str(header)) or is_variety_of(str(header), code))
-        if is_other and number > _SHARE_OF_MISTAKES * counts.total():
+        if is_other and not chosen and number > _SHARE_OF_MISTAKES * counts.total():
             listed = ", ".join([str(header), *others])
             raise InputError(
                 f"{title}: has translations into {listed}; give a file or a folder of one of these languages, or "

@@ -90,9 +90,10 @@ class Learned(BaseModel):
     is_accepted: bool = False
 
     @property
-    def fallen(self) -> list[Change]:
-        """Changes of `valid` that are beyond the confidence interval."""
-        return [change for name, change in self.changes.items() if name.startswith("valid") and change.has_fallen]
+    def fallen(self) -> list[str]:
+        """Names of the parts of `valid`, with their changes, that fall below the confidence interval."""
+        changes = self.changes.items()
+        return [f"{name} {change}" for name, change in changes if name.startswith("valid") and change.has_fallen]
 
 
 def record_of(run: Path) -> Learned | None:
@@ -133,7 +134,7 @@ def learn(run: Path, files: Sequence[Path], text: Config | None = None) -> Path:
         if fallen := learner.learn().fallen:
             stays = f"; {child.name} stays as it was" if older else ""
             advice = f"Try again with more corrections; the refused run is in {trial}"
-            raise MtError(f"not accepted, because valid falls: {fallen[0]}{stays}. {advice}")
+            raise MtError(f"not accepted, because scores fall: {'; '.join(fallen)}{stays}. {advice}")
         _publish(trial, child)
     return child
 

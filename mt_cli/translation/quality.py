@@ -79,7 +79,7 @@ class QualityModel(BaseModel):
     """Error that two of three sentences do not exceed."""
     sentence_variance: FiniteFloat
     text_variance: FiniteFloat
-    """Variance of the mean error of neighbouring lines, beyond what their number explains."""
+    """Variance of the mean error of a text, beyond what the number of its lines explains."""
     log_length_ratio: FiniteFloat
     """Logarithm of target characters per source character."""
     intercept: FiniteFloat

@@ -88,11 +88,25 @@ def test_most_exchanged_targets_are_found():
     assert len(refused["unrelated"]) >= 15 and len({*pairs(GOOD[20:])} - {*kept}) <= 1
 
 
+def test_the_order_of_corrections_changes_no_comparison():
+    def asked(corrections):
+        class Spy(Upper):
+            def score(self, sources, targets, tag):
+                pairs.update(zip(sources, targets, strict=True))
+                return super().score(sources, targets, tag)
+
+        pairs = set()
+        check_corrections(corrections, [Direction(LANGUAGES, None, [])], CORPUS, hashes_of([], "en"), Spy())
+        return pairs
+
+    assert asked(GOOD) == asked(GOOD[::-1])
+
+
 def test_varieties_of_a_language_are_one_direction():
     items = [correction(item.source, item.target, ("en_GB", "xx")) for item in GOOD]
     assert checked(items) == (pairs(items), {})
 
 
-def test_a_name_may_stay_as_it_is():
-    names = [correction(text, text) for text in ("OK", "CPU 2")]
+def test_a_name_or_code_may_stay_as_it_is():
+    names = [correction(text, text) for text in ("OK", "CPU 2", "GitHub", "``ONE``, ``TWO``, ``THREE``, ``FOUR``")]
     assert checked([*names, *GOOD]) == (pairs([*names, *GOOD]), {})

@@ -89,6 +89,11 @@ def test_the_header_of_a_catalogue_names_its_target_language(init, tmp_path):
     # An option is above a header, which may be wrong.
     err, corpus = init("po", "--source-language", "en", "--target-language", "gn")
     assert corpus.target == "gn" and not corpus.train[0].reverse and "the headers say it; check" in err
+    write_catalogue(tmp_path / "po/gn.po", "gn", ENGLISH, MADE_UP)
+    write_catalogue(tmp_path / "po/gn_2.po", "gn", *zip(*HELD, strict=True))
+    assert "translations into it" in init("po")[0]
+    err, corpus = init("po", "--target-language", "gn")
+    assert corpus.languages == ("en", "gn") and "the headers say" not in err, err
     write_catalogue(tmp_path / "c.po", "", ENGLISH, MADE_UP)
     err, corpus = init("c.po")
     assert corpus is None and "c.po: no name tells the language of the target" in err

@@ -15,14 +15,21 @@ DIGITS = {
 }
 
 
+def lines_of(first, last):
+    """Numbers from `first` to before `last`, digit by digit, by language."""
+    return {
+        language: [" ".join(words[int(digit)] for digit in str(number)) for number in range(first, last)]
+        for language, words in DIGITS.items()
+    }
+
+
 @pytest.fixture(scope="session")
 def two_directions(once):
     """A folder with numbers in two languages."""
 
     def make(folder):
         for name, first, last in (("train", 100, 700), ("valid", 700, 740)):
-            for language, words in DIGITS.items():
-                lines = (" ".join(words[int(digit)] for digit in str(number)) for number in range(first, last))
+            for language, lines in lines_of(first, last).items():
                 (folder / f"{name}.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
     return once("two_directions", make)
@@ -189,3 +196,20 @@ def test_a_model_with_kinds_of_text_asks_for_a_tag(mt, two_directions, tmp_path)
     status, out, _ = mt("evaluate", "--against", "runs/kinds", "--json")
     found = json.loads(out)
     assert status == 0 and found["against"]["chrf"]["score"] == found["chrf"]["score"]
+
+
+def test_one_worse_direction_keeps_corrections_from_being_learned(mt_in, tmp_path, monkeypatch):
+    from mt_cli.advice import correction_check
+    from mt_cli.corpus.corrections import Correction, append_corrections
+    from mt_cli.run import learn
+
+    monkeypatch.setattr(correction_check, "_are_unrelated", lambda items, *_: [False] * len(items))
+    monkeypatch.setattr(learn, "_RATE_BY_WIDTH", 0.06)
+    numbers, next_word = lines_of(100, 160), dict(zip(DIGITS["en"], [*DIGITS["en"][1:], "zero"], strict=True))
+    wrong = [" ".join(map(next_word.__getitem__, line.split())) for line in numbers["en"]]
+    corrections = [Correction.of(*pair, "?", ("de", "en"), "two") for pair in zip(numbers["de"], wrong, strict=True)]
+    append_corrections(tmp_path / "wrong.jsonl", corrections)
+    status, out, err = mt_in("learn", "--run", "runs/two", "wrong.jsonl")
+    assert (status, out) == (1, "") and "valid de-en" in err.splitlines()[-1] and not Path("runs/two-learned").exists()
+    changes = learn.record_of(Path("runs/.learning/two-learned")).changes
+    assert [changes[f"valid {direction}"].has_fallen for direction in ("en-de", "de-en")] == [False, True], err
