@@ -35,6 +35,7 @@ SLOW_CASE = {
 def train(mt, tiny_tree, corpus, tmp_path, monkeypatch):
     """Runs `mt train` with text in the target language, in 20 steps with a validation every five, and early rounds."""
     monkeypatch.setattr(rounds, "_LEAST_ROUND_TRIP", 0.0)
+    monkeypatch.setattr(rounds, "_LEAST_OF_SAMPLES", 0.0)
     monkeypatch.setattr(rounds, "FIRST_ROUND", 0.0)
     lines = (corpus / "train.xx").read_text(encoding="utf-8").splitlines()[:LINES]
     write_lines(tmp_path / "mono.xx", [f"{line[:-1]} {line}" for line in lines])
@@ -120,6 +121,10 @@ def test_rounds_begin_late_and_with_a_model_that_can_translate(train, monkeypatc
     monkeypatch.setattr(rounds, "FIRST_ROUND", 0.4)
     assert train("late")[0] == 0
     assert [row["step"] for row in rows_of(tmp_path / "runs/late") if "train/synthetic/round" in row] == [11, 16]
+    monkeypatch.setattr(rounds, "_LEAST_OF_SAMPLES", 101.0)
+    assert train("greedy")[0] == 0
+    assert round_files(tmp_path / "runs/greedy").keys() == round_files(tmp_path / "runs/late").keys()
+    assert round_files(tmp_path / "runs/greedy") != round_files(tmp_path / "runs/late")
     monkeypatch.setattr(rounds, "_LEAST_ROUND_TRIP", 101.0)
     status, _, err = train("poor")
     assert status == 0 and err.count("no round: lines of mono.xx, translated and translated back, have chrF") == 2, err
