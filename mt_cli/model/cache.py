@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mt_cli.data.packing import PackedLayout, round_up
+from mt_cli.model.kernels import is_cpu
 
 KeysValues = tuple[Tensor, Tensor]
 """Keys and values BxHxSxK."""
@@ -37,6 +38,7 @@ class CacheShape:
     num_beams: int
     source_length: int
     num_positions: int
+    """Number of positions that there is room for, N columns each."""
 
     @property
     def num_rows(self) -> int:
@@ -77,7 +79,8 @@ class KeyValueCache:
 
     Each step appends one column for each beam. Keys and values are never reordered: all beams of a sentence read all
     its columns, and the mask `bias` is -inf at columns that are not in a beam's own history. When beams change places,
-    only rows of `bias` do.
+    only rows of `bias` do. When a cache on a CPU is copied, because it grows or sentences leave, the columns that no
+    beam has in its history any more are left out: with five beams, three quarters of those of a long translation.
 
     With an arena, tensors have fixed addresses and shapes that recur, so that a step can be captured and replayed.
     Sizes are rounded up by copies of the first sentence, and by positions that are masked.
@@ -94,6 +97,7 @@ class KeyValueCache:
         self._bias = self.memory_bias.new_empty(len(keys), 1, num_beams, 0)
         self.num_sentences, self.num_beams, self._source_length = len(keys), num_beams, keys.shape[2]
         self.length = 0  # Target positions read.
+        self._num_left_out = 0  # Positions of which the columns have gone to others.
         self._arena = arena
         position = torch.empty(1, dtype=torch.int64, device=keys.device)
         self._position = (position if arena is None else arena.tensor("position", (1,), torch.int64)).fill_(-1)
@@ -101,9 +105,9 @@ class KeyValueCache:
 
     def reserve(self) -> None:
         """Make room for one more position. With an arena, call it before each `advance`, outside of a capture."""
+        if self.length - self._num_left_out == self.shape.num_positions:
+            self._resize(num_new=1)
         self.length += 1
-        if self.length > self.shape.num_positions:
-            self._resize()
 
     def advance(self) -> PackedLayout:
         """Go to the next position; return the layout of its tokens, one for each beam. Can be captured.
@@ -114,9 +118,11 @@ class KeyValueCache:
             self.reserve()
         shape = self.shape
         self._position.add_(1)
-        self._newest = self._position * shape.num_beams + torch.arange(shape.num_beams, device=self._position.device)
+        beams = torch.arange(shape.num_beams, device=self._position.device)
+        self._newest = (self._position - self._num_left_out) * shape.num_beams + beams
         self.bias.scatter_(3, self._newest[:, None].expand(shape.num_sentences, 1, -1, 1), 0.0)
-        return PackedLayout(self._position, shape.num_positions, None, shape.num_rows, shape.num_sentences)
+        num_positions = max(self.length, shape.num_positions)
+        return PackedLayout(self._position, num_positions, None, shape.num_rows, shape.num_sentences)
 
     def append(self, layer: int, keys_values: KeysValues) -> KeysValues:
         """Write keys and values BxHxNxK of the newest position; return BxHxCxK of the columns to read."""
@@ -136,9 +142,13 @@ class KeyValueCache:
             self.num_sentences = len(sentences)
             self._resize(sentences)
 
-    def _resize(self, sentences: Tensor | None = None) -> None:
-        """Move the content of all or some sentences to tensors of the current sizes."""
-        number, length, source_length = self.num_sentences, max(1, self.length), self._source_length
+    def _resize(self, sentences: Tensor | None = None, num_new: int = 0) -> None:
+        """Move the content of all or some sentences to tensors of the current sizes, with room for new positions."""
+        number, source_length = self.num_sentences, self._source_length
+        columns = self._columns_to_keep(sentences)
+        if columns is not None:
+            self._num_left_out = self.length - columns.shape[1] // self.num_beams
+        length = max(1, self.length + num_new - self._num_left_out)
         positions = -(-length // _POSITIONS_AT_ONCE) * _POSITIONS_AT_ONCE  # oneDNN has to prepare every new shape.
         if self._arena is not None:
             number, positions = rounded_sentences(number), max(16, round_up(length, sizes_per_octave=2))
@@ -151,11 +161,31 @@ class KeyValueCache:
         place, capacity = partial(self._placed, sentences), self.shape.capacity
         # Zeros, because a masked value is multiplied by 0, and 0 times infinity is NaN.
         self._memory = [place(f"memory {i}", x, 2, source_length, 0.0) for i, x in enumerate(self._memory)]
-        self._past = [place(f"past {i}", x, 2, capacity, 0.0) for i, x in enumerate(self._past)]
         self.memory_bias = place("memory bias", self.memory_bias, 3, source_length, -math.inf)
-        self._bias = place("bias", self._bias, 3, capacity, -math.inf)
+        if columns is None:
+            self._past = [place(f"past {i}", x, 2, capacity, 0.0) for i, x in enumerate(self._past)]
+            self._bias = place("bias", self._bias, 3, capacity, -math.inf)
+        else:
+            rows = torch.arange(number, device=columns.device) if sentences is None else sentences
+            num_empty = capacity - columns.shape[1]
+            self._past = [_taken(x, rows, F.pad(columns, (0, num_empty))) for x in self._past]
+            bias = self._bias[rows].gather(3, columns[:, None, None].expand(-1, 1, self.num_beams, -1))
+            self._bias = F.pad(bias, (0, num_empty), value=-math.inf)
         self.bias = self._bias[..., : self.shape.num_columns]
         """Bx1xNxC, 0 for the columns that a beam descends from and -inf for others."""
+
+    def _columns_to_keep(self, sentences: Tensor | None) -> Tensor | None:
+        """BxC indices of the columns that a beam of each sentence reads, and others, N for each position.
+
+        None: all. Only CPUs leave some out: a GPU would wait for their number.
+        """
+        if self.length == 0 or self.num_beams == 1 or self._arena is not None or not is_cpu(self.bias):
+            return None
+        bias = self.bias[: self.num_sentences] if sentences is None else self.bias[sentences]
+        is_read_BC = (bias == 0).any(dim=2)[:, 0]
+        num_positions = -(-int(is_read_BC.sum(dim=1).max()) // self.num_beams)
+        order_BC = is_read_BC.to(torch.uint8).argsort(dim=1, descending=True, stable=True)
+        return order_BC[:, : num_positions * self.num_beams]
 
     def _placed(self, rows: Tensor | None, name: str, content: Tensor, dim: int, size: int, fill: float) -> Tensor:
         """Tensor with some or all rows of the content, padded to a size in one dimension."""
@@ -172,3 +202,12 @@ class KeyValueCache:
         place.narrow(dim, length, size - length).fill_(fill)
         place.narrow(dim, 0, length).copy_(content)
         return place
+
+
+def _taken(x_BHCK: Tensor, rows_B: Tensor, columns_BC: Tensor) -> Tensor:
+    """The rows of `x_BHCK`, which is contiguous, each with its own columns."""
+    num_heads, num_columns, size = x_BHCK.shape[1:]
+    heads = torch.arange(num_heads, device=x_BHCK.device)
+    starts_BH1 = ((rows_B[:, None] * num_heads + heads) * num_columns)[..., None]
+    places = (starts_BH1 + columns_BC[:, None]).flatten()
+    return x_BHCK.view(-1, size).index_select(0, places).view(*starts_BH1.shape[:2], -1, size)

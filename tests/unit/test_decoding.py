@@ -16,9 +16,11 @@ from mt_cli.decoding.engine import Sentence, TransformerEngine
 from mt_cli.decoding.next_tokens import best_tokens, largest, sampled_tokens
 from mt_cli.decoding.predictor import Predictor
 from mt_cli.decoding.search import Beams, Independent, LengthPenalty, run_search, search
+from mt_cli.model.cache import KeyValueCache
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID, UNK_ID
 
+reserve = KeyValueCache.reserve
 SEARCHES = [{"beam_size": 1}, {"beam_size": 4}, {"sample": True}]
 
 
@@ -63,6 +65,21 @@ def test_beam_of_one_is_greedy():
         for (ours,), (beam,) in zip(greedy, beams, strict=True):
             assert ours.ids == beam.ids
             assert ours.score == pytest.approx(beam.score, abs=1e-4)
+
+
+def test_columns_of_a_cache_that_no_beam_reads_are_left_out(monkeypatch):
+    """A long search has the results of one that keeps all columns, and reads fewer."""
+    model, sources, shapes = tiny(vocab_size=30), sources_of(12, vocab_size=30), []
+    monkeypatch.setattr(KeyValueCache, "reserve", lambda cache: (reserve(cache), shapes.append(cache.shape)))
+    long = {"beam_size": 5, "min_length": 25, "max_length": 40, "num_best": 5}
+    less = hypotheses_of(model, sources, **long)
+    num_columns = sum(shape.num_rows * shape.num_columns for shape in shapes)
+    shapes.clear()
+    monkeypatch.setattr(KeyValueCache, "_columns_to_keep", lambda cache, sentences: None)
+    for some, all_ in zip(less, hypotheses_of(model, sources, **long), strict=True):
+        assert [hypothesis.ids for hypothesis in some] == [hypothesis.ids for hypothesis in all_]
+        assert [hypothesis.score for hypothesis in some] == pytest.approx([one.score for one in all_], abs=1e-4)
+    assert num_columns < 0.9 * sum(shape.num_rows * shape.num_columns for shape in shapes)
 
 
 @pytest.mark.parametrize("seed", range(2))
