@@ -117,7 +117,7 @@ def _greedy(
     order = np.argsort(-scores, kind="stable").tolist()
     heap: list[tuple[float, int]] = []
     covered = set[bytes]()
-    for row, next_row in zip(order, [*order[1:], None], strict=True):
+    for row, next_row in zip(order, [*order[1:], None], strict=False):
         heapq.heappush(heap, (-float(scores[row]), row))
         bound = 0.0 if next_row is None else float(scores[next_row])
         while heap and -heap[0][0] >= bound and heap[0][0] < 0:

@@ -202,7 +202,7 @@ def data_pick(
     loaded = load_config(config, None) if config else RunDirectory(run_path(run)).config()
     picked = pick_from(path, loaded, Cache(RUNS / ".cache", say), number)
     left_out = ", ".join(f"{count:,} {reason}" for reason, count in picked.left_out.items() if count)
-    say(f"{len(picked.lines):,} sentences picked; left out: {left_out or 'none'}")
+    say(f"sentences picked: {len(picked.lines):,}; left out: {left_out or 'none'}")
     if output is None:
         return show(*picked.lines)
     return write_output(output, "".join(f"{line}\n" for line in picked.lines).encode())

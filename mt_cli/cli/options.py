@@ -6,8 +6,8 @@ import gc
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +17,8 @@ from typer import Argument, CallbackParam, Option
 from mt_cli.errors import InputError
 from mt_cli.runtime.console import say, show_progress
 from mt_cli.runtime.group import ALONE, Group
+
+_MAX_REPORT_BYTES = 2**24
 
 if TYPE_CHECKING:
     from mt_cli.config.sections import Config
@@ -217,3 +219,19 @@ def load_translator(
         keep_memory()
     gc.freeze()  # Modules and models stay. Searching them for garbage takes 0.17 s, often several times a minute.
     return translator
+
+
+def note_little_learned(paths: Iterable[Path]) -> None:
+    """Say so if the translations of a run had little to do with their sources when it was scored."""
+    from mt_cli.checkpoint.directory import RunDirectory
+    from mt_cli.runtime.files import read_regular
+
+    for directory in map(RunDirectory, paths):
+        with suppress(OSError):  # Without the import of `evaluation` for a run that has learned.
+            if b'"is_little": true' not in read_regular(directory.report_path, _MAX_REPORT_BYTES):
+                continue
+            from mt_cli.evaluation.results import read_report
+
+            report = read_report(directory)
+            if report and report.learning and report.learning.is_little:
+                say(f"note: {directory.path} has learned little: {report.learning.describe()}")

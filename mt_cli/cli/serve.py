@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import Annotated
 
 from mt_cli.cli import options
-from mt_cli.cli.options import File, check_choice, file_option, flag, option, run_paths, search_options
+from mt_cli.cli.options import (
+    File,
+    check_choice,
+    file_option,
+    flag,
+    note_little_learned,
+    option,
+    run_paths,
+    search_options,
+)
 from mt_cli.cli.streams import check_output
 from mt_cli.errors import InputError
 from mt_cli.runtime.console import say, show_progress
@@ -98,6 +107,7 @@ def serve(
 
     def load() -> Service:
         rates, models = Rates(requests_per_minute), Models.load(sources)
+        note_little_learned(source.path for source in sources)
         gc.freeze()  # See `load_translator`; the request that is answered then would wait.
         for model in models.models:
             changed_section(model.translator.decoding, search)  # Unknown options are refused before requests come.

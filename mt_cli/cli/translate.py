@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -20,6 +19,7 @@ from mt_cli.cli.options import (
     file_option,
     flag,
     load_translator,
+    note_little_learned,
     option,
     read_terms,
     run_paths,
@@ -32,14 +32,12 @@ from mt_cli.corpus.lines import count_lines
 from mt_cli.corpus.plain_text import check_plain_text, input_lines
 from mt_cli.errors import InputError
 from mt_cli.runtime.console import say
-from mt_cli.runtime.files import read_regular
 
 if TYPE_CHECKING:
     from mt_cli.cli.translated_lines import Outputs
     from mt_cli.documents.translate import Job
     from mt_cli.translation.translator import Translator
 
-_MAX_REPORT_BYTES = 2**24
 _TEXT, _EXTRA = "Input and output", "Extra results"
 _search = partial(option, options.SEARCH)
 
@@ -115,7 +113,7 @@ def translate(
         output = _output_of_documents(input_file, output_file, terms)
         paths = run_paths(run)
         translator = load_translator(paths, device, precision, engine, checkpoint, threads)
-        _note_little_learned(paths)
+        note_little_learned(paths)
         translator = to_read.prepared(translator, paths, engine, checkpoint, is_json=False)
         search |= _direction(translator, to, terms) | {"with_details": review is not None}
         from mt_cli.documents.translate import translate_documents
@@ -135,7 +133,7 @@ def translate(
         outputs = _outputs(output_file, alignment, to_read.table, num_best=None if as_json else n_best)
         paths = group.from_main(lambda: run_paths(run))
         translator = load_translator(paths, device, precision, engine, checkpoint, threads, group)
-        _note_little_learned(paths)
+        note_little_learned(paths)
         lines = input_lines(input_file, as_lines) if input_file is not None and input_file.is_file() else ()
         search |= {"prefix": prefix, "num_best": n_best, "with_details": as_json or len(outputs) > 1}
         search |= _direction(translator, to, terms)
@@ -165,21 +163,6 @@ def _direction(translator: Translator, to: str | None, terms: list[Path] | None)
 
 def _source_language(translator: Translator, search: Mapping[str, Any]) -> str:
     return translator.tagging.direction(search["tag"], translator.languages)[0]
-
-
-def _note_little_learned(paths: list[Path]) -> None:
-    """Say so if the translations of a run had little to do with their sources when it was scored."""
-    from mt_cli.checkpoint.directory import RunDirectory
-
-    for directory in map(RunDirectory, paths):
-        with suppress(OSError):  # Without the import of `evaluation` for a run that has learned.
-            if b'"is_little": true' not in read_regular(directory.report_path, _MAX_REPORT_BYTES):
-                continue
-            from mt_cli.evaluation.results import read_report
-
-            report = read_report(directory)
-            if report and report.learning and report.learning.is_little:
-                say(f"note: {directory.path} has learned little: {report.learning.describe()}")
 
 
 def _note_unknown_prefix(translator: Translator, prefix: str) -> None:

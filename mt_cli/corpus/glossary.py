@@ -210,7 +210,7 @@ def _places(target: Sequence[str], words: Sequence[str | None], status: str) -> 
         starts = (start for start in range(len(words) - len(target) + 1) if words[start] == target[0])
         return next((range(at, at + len(target)) for at in starts if words[at : at + len(target)] == target), ())
     places = list[int]()
-    if max(map(len, target)) < SHORTEST_BEGINNING:
+    if len(target) > 1 and max(map(len, target)) < SHORTEST_BEGINNING:
         return places
     for wanted in target:
         options = (place for place, word in enumerate(words) if word and place not in places and _is_of(word, wanted))

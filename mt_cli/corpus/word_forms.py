@@ -2,7 +2,8 @@
 
 Words are compared without regard to case, and to typographic forms of apostrophes and hyphens. Two words are forms of
 one word if they share a beginning of four letters or more, and of 60 % of the longer one (`Schraube` and `Schrauben`),
-or if one has an `s` at the end that the other lacks (`nut` and `nuts`). This needs no list of endings for each
+or if one is an English
+plural of the other (`nut` and `nuts`, `box` and `boxes`, `city` and `cities`). This needs no list of endings for each
 language, and misses forms whose first letters change.
 """
 
@@ -23,6 +24,9 @@ SHORTEST_BEGINNING, _SHARE_OF_BEGINNING, _LONGEST_ENDING, _SHORTEST_WITH_PLURAL 
 English test are found; with three, no more of them, and more verbs in place of nouns."""
 
 
+_PLURALS = {"s": "", "es": "", "ies": "y"}
+
+
 def folded(word: str) -> str:
     return unicodedata.normalize("NFKC", word.translate(_SPELLINGS)).casefold()
 
@@ -35,7 +39,7 @@ def words_in(text: str) -> list[str]:
 def are_forms(first: str, second: str) -> bool:
     """True if two folded words are equal, or seem to be forms of one word."""
     short, long = sorted((first, second), key=len)
-    if long in (short, f"{short}s") and (long == short or len(short) >= _SHORTEST_WITH_PLURAL):
+    if long == short or (len(short) >= _SHORTEST_WITH_PLURAL and short in _singulars(long)):
         return True
     return shared_beginning(short, long) >= max(SHORTEST_BEGINNING, _SHARE_OF_BEGINNING * len(long))
 
@@ -45,8 +49,15 @@ def shared_beginning(first: str, second: str) -> int:
     return next((place for place, (one, other) in enumerate(letters) if one != other), min(len(first), len(second)))
 
 
+def _singulars(word: str) -> Iterator[str]:
+    """Words of which a folded word may be a plural in English."""
+    for ending, singular in _PLURALS.items():
+        if word.endswith(ending):
+            yield word.removesuffix(ending) + singular
+
+
 def stems(word: str) -> Iterator[str]:
-    """A folded word without endings of up to two letters; nothing for short words and numbers.
+    """A folded word without endings of up to two letters or of a plural; nothing for short words and numbers.
 
     Words with a stem in common may be forms of each other.
     """
@@ -54,5 +65,6 @@ def stems(word: str) -> Iterator[str]:
         return
     yield word
     for length in range(len(word) - 1, len(word) - 1 - _LONGEST_ENDING, -1):
-        if length >= SHORTEST_BEGINNING or word[length:] == "s":
+        if length >= SHORTEST_BEGINNING:
             yield word[:length]
+    yield from (singular for singular in _singulars(word) if len(singular) >= _SHORTEST_WITH_PLURAL)

@@ -18,11 +18,13 @@ _INSIDE = {"&": r"\p{L}+", "~": r"\p{L}+", "_": r"(?:\p{L}|\p{Lu}\p{Ll}+)"}
 """Letters before the sign in a word: with `_`, few names for programs, such as `user_name`, have this form."""
 _SIGNS = {
     sign: regex.compile(
-        rf"(?<![^\s(\[\"'/-])(?:(?P<first>{sign}(?=\p{{Lu}}))|{sign}|{inside}{sign}(?=\p{{Ll}}))(\p{{L}}){_AFTER}"
+        rf"(?<![^\s(\[\"'/>-])(?:(?P<first>{sign}(?=\p{{Lu}}))|{sign}|{inside}{sign}(?=\p{{Ll}}))(\p{{L}}){_AFTER}"
     )
     for sign, inside in _INSIDE.items()
 }
-_LONGEST = 80
+_LONGEST = 120
+_AT_END = r"\s?\({}(\p{{L}})\)"
+"""A sign in brackets after a label of wide characters: `文件(&F)`."""
 _WIDE = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}]")
 
 
@@ -41,7 +43,7 @@ class Accelerator(NamedTuple):
             for place, character in enumerate(text)
             if character.isalpha() and not any(start <= place < end for start, end in spans)
         ]
-        if not letters or self.sign in text:
+        if not letters or self.sign in text.replace(2 * self.sign, ""):
             return text
         starts = [place for place in letters if place == 0 or not text[place - 1].isalnum()] or letters
         same = (place for place in (*starts, *letters) if text[place].casefold() == self.letter.casefold())
@@ -53,15 +55,26 @@ class Accelerator(NamedTuple):
         return text[:place] + self.sign + text[place:]
 
 
-def accelerators_in(lines: Iterable[str]) -> Mapping[str, Accelerator]:
-    """Accelerators of the labels of a document, which has one sign for all: that before most capital letters."""
-    labels = [line for line in lines if len(line) <= _LONGEST]
-    matches = {
-        sign: {line: match for line in labels if line.count(sign) == 1 and (match := pattern.search(line))}
-        for sign, pattern in _SIGNS.items()
-    }
-    votes = Counter(sign for sign, of_sign in matches.items() for match in of_sign.values() if match["first"])
+def accelerators_in(lines: Iterable[str], labels: Iterable[str], marks: InlineMarks) -> Mapping[str, Accelerator]:
+    """Accelerators of lines by the sign that all `labels` of the document have, that before most capital letters."""
+    found = ((sign, _found(label, sign, marks)) for label in labels for sign in _SIGNS)
+    votes = Counter(sign for sign, match in found if match and match["first"])
     if not votes:
         return {}
-    sign = votes.most_common(1)[0][0]
-    return {line: Accelerator(line.replace(sign, ""), sign, match[2]) for line, match in matches[sign].items()}
+    sign, accelerators = votes.most_common(1)[0][0], dict[str, Accelerator]()
+    for line in lines:
+        if match := _found(line, sign, marks):
+            at_end = regex.search(_AT_END.format(sign), line)
+            start, end = at_end.span() if at_end else (match.start(2) - 1, match.start(2))
+            accelerators[line] = Accelerator(line[:start] + line[end:], sign, match[2])
+    return accelerators
+
+
+def _found(label: str, sign: str, marks: InlineMarks) -> regex.Match[str] | None:
+    """The only sign of a label before a letter, outside of placeholders."""
+    if sign not in label or len(label) > _LONGEST:
+        return None
+    for start, end in marks.spans(label):
+        label = label[:start] + " " * (end - start) + label[end:]
+    label = label.replace(2 * sign, "  ")
+    return _SIGNS[sign].search(label) if label.count(sign) == 1 else None

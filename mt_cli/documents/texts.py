@@ -13,9 +13,10 @@ from mt_cli.runtime.console import display_width
 SPACES = re.compile(r"[ \t\r\n\f\v]+")
 """Space that a line may be broken at; a no-break space is none."""
 _SOFT_BREAKS = re.compile(r"(?:(?<![ \t])[ \t]++)?+(?:\r\n|\n|\r)[ \t]*")
-_LINE_ENDS = re.compile(r"(\r\n|\n|\r)")
+_LINE_ENDS, _TABS = re.compile(r"(\r\n|\n|\r)"), re.compile(r"(\t)")
 _BARS = re.compile(r"((?<!\|)\|(?!\|)(?![^{}]{0,80}\}|[^<>]{0,80}>))")
 """Bars outside of placeholders and tags."""
+_BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"))
 SURROGATE = re.compile(r"[\ud800-\udfff]")
 """Half of a surrogate pair, which no encoding can write."""
 SUBTITLE_TAG = re.compile(r"<[^<>]*+>|\{\\[^{}]*+\}")
@@ -33,7 +34,8 @@ def with_whole_surrogates(text: str) -> str:
 def lines_of(text: str, is_block: bool, has_forms: bool = False) -> list[str]:
     """Pieces of a text that are translated, without spaces at the ends: its lines, or all of a block.
 
-    With `has_forms`, bars are between forms of a plural, as in Symfony and Vue: `no file|one file`.
+    With `has_forms`, bars are between forms of a plural, as in Symfony and Vue (`no file|one file`), and tabs before
+    the keys of a label (`Open`, tab, `Ctrl+O`).
     """
     return [stripped for part in _parts(text, is_block, has_forms)[::2] if (stripped := part.strip())]
 
@@ -52,10 +54,16 @@ def with_lines(text: str, is_block: bool, translations: Mapping[str, str], has_f
 def _parts(text: str, is_block: bool, has_forms: bool) -> list[str]:
     """Pieces of a text, and the line end or bar after each of them but the last."""
     lines = [_SOFT_BREAKS.sub(" ", text)] if is_block else _LINE_ENDS.split(text)
-    if not has_forms or "|" not in text:
+    if not has_forms:
         return lines
-    forms = (_BARS.split(line) for line in lines)
-    return [part for parts in forms for part in (parts if all(map(has_letters, parts[::2])) else ["".join(parts)])]
+    forms = (_BARS.split(part) for line in lines for part in _TABS.split(line))
+    return [part for parts in forms for part in (parts if all(map(_is_form, parts[::2])) else ["".join(parts)])]
+
+
+def _is_form(text: str) -> bool:
+    """True for a text between bars, unless they are within brackets, code or an address."""
+    is_whole = all(text.count(left) == text.count(right) for left, right in _BRACKETS) and text.count("`") % 2 == 0
+    return is_whole and has_letters(text) and "://" not in text
 
 
 def one_line(text: str) -> str:

@@ -224,14 +224,15 @@ def translated_documents(documents: Sequence[Document], name: str, job: Job) -> 
                 lines[-1][index] = [*chain(*texts)]
                 is_block.update(dict.fromkeys(lines[-1][index], unit.is_block))
     marks = InlineMarks(documents[0].marks)
-    accelerators = accelerators_in(is_block) if INTERFACE in marks.kinds else {}
-    labels = {line: accelerators[line].plain if line in accelerators else line for line in is_block}
-    copied = {line for line, label in labels.items() if not is_language(label, marks)}
-    searched = {labels[line]: is_of_block for line, is_of_block in is_block.items() if line not in copied}
+    labels = (text for document in documents for unit in document.units for text in unit.texts)
+    accelerators = accelerators_in(is_block, labels, marks) if INTERFACE in marks.kinds else {}
+    plain = {line: accelerators[line].plain if line in accelerators else line for line in is_block}
+    copied = {line for line, label in plain.items() if not is_language(label, marks)}
+    searched = {plain[line]: is_of_block for line, is_of_block in is_block.items() if line not in copied}
     if job.doubt_of is not None:
         job = replace(job, translator=job.translator.with_doubt(job.doubt_of([*searched])))
     of_labels = _translations(searched, documents[0].marks, job)
-    drafts = {line: Draft(line) if line in copied else of_labels[label] for line, label in labels.items()}
+    drafts = {line: Draft(line) if line in copied else of_labels[label] for line, label in plain.items()}
     for line in accelerators.keys() - copied:
         drafts[line] = drafts[line]._replace(text=accelerators[line].put_back(drafts[line].text, marks))
     return [_written(*row, name, drafts, copied, job) for row in zip(documents, lines, strict=True)]

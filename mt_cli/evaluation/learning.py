@@ -70,12 +70,13 @@ class Learning(BaseModel):
         if self.repeated_share >= _MANY_REPEATED:
             parts.append(f"{self.repeated_share:.0%} of the translations repeat themselves")
         is_short = self.expected is not None and self.score < self.expected[0]
-        return "; ".join([*parts, *([f"most helps {self._help}"] if self.is_little or is_short else [])])
+        return "; ".join([*parts, *([f"what helps most: {self._help}"] if self.is_little or is_short else [])])
 
     @property
     def _help(self) -> str:
         if self.is_cut and self.num_planned and self.num_steps < _ENOUGH_STEPS * self.num_planned:
-            return f"more time: about {self.minutes_for_all:,} minutes for all updates"
+            minutes = self.minutes_for_all
+            return f"more time, {minutes:,} minutes for all updates (go on with --set training.max_minutes={minutes})"
         return "more text, or to begin with the model of another language (docs/few_pairs.md)"
 
 

@@ -91,9 +91,9 @@ class Learned(BaseModel):
 
     @property
     def fallen(self) -> list[str]:
-        """Names of the parts of `valid`, with their changes, that fall below the confidence interval."""
+        """Names and changes of what falls below the confidence interval: parts of `valid`, or what was learned."""
         changes = self.changes.items()
-        return [f"{name} {change}" for name, change in changes if name.startswith("valid") and change.has_fallen]
+        return [f"{name} {change}" for name, change in changes if name != "held out" and change.has_fallen]
 
 
 def record_of(run: Path) -> Learned | None:

@@ -110,6 +110,8 @@ class Plan:
         """The plan in one line, for people."""
         over = self.training_seconds + self.closing_seconds - 60 * self.minutes
         scores = f"{clock(over)} more for the scores" if over > 1 else f"{clock(self.closing_seconds)} for the scores"
+        if over < -1:
+            scores += f" and {clock(-over)} for tuning the search"
         minutes = f"{self.minutes:g} minutes, {scores}{' included' * (over <= 1)}"
         updates = f"{minutes}: about {self.num_steps:,} updates"
         if self.validate_every_steps:

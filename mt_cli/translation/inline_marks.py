@@ -51,12 +51,12 @@ _FORMS = r"[^{}]*+"
 for _ in range(6):  # Deeper nesting would let an unclosed brace take time for each brace after it.
     _FORMS = rf"(?:[^{{}}]++|\{{{_FORMS}\}})*+"
 _OF_ANY_FORMAT = regex.compile(
-    rf"\{{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,{_FORMS}\}}"
+    rf"\{{\s*\w+\s*,\s*(?:plural|select|selectordinal|choice)\s*,{_FORMS}\}}"
     rf"|{ENTITY}|<\d[\d:.]{{1,12}}>|\[X\d{{1,9}}X\]"
     r"|[%#]\{\w{1,100}\}|\{%[^{}]{1,300}%\}|\{\{[^{}]{1,300}\}\}|<%[^<>%]{1,300}%>|\[\[[\w.]{1,100}\]\]"
     r"|(?<!`)`[^`'\s]{1,100}`(?!`)|\[[\[(]\$\{[^{}\[\]]{1,100}\}[\])]\]"
 )
-"""Messages of ICU with several forms, which stay as they are; entities; times inside of subtitles; code in backticks,
+"""Messages of ICU and Java with several forms, which stay as they are; entities; times of subtitles; code in backticks,
 but not words between a backtick and an apostrophe, as in messages of GNU; and placeholders of Weblate's machine
 translation (`[X7X]`), Ruby (`%{name}`, `#{name}`) and templates (`{% if x %}`, `{{ x }}`, `<% x %>`, `[[${x}]]`)."""
 _NUMBERED_TAG = regex.compile(r"</?\d{1,3}/?>")

@@ -37,6 +37,7 @@ def test_fragments_and_endless_lines_are_left_out():
     picked = pick(lines, CORPUS, "en", 10)
     assert (picked.left_out["too short"], picked.left_out["too long"]) == (2, 2)
     assert all(line.startswith("open") for line in picked.lines)
+    assert pick([], CORPUS, "en", 10).lines == []
 
 
 def test_languages_without_spaces_are_picked_by_characters():

@@ -7,6 +7,8 @@ from mt_cli.documents.accelerators import Accelerator, accelerators_in
 from mt_cli.documents.translate import translated
 from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks
 
+MARKS = InlineMarks(PLACEHOLDERS)
+
 
 @pytest.mark.parametrize(
     ("lines", "plain"),
@@ -14,13 +16,21 @@ from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks
         (["&File", "E&xit", "Save &as...", "&Öffnen"], ["File", "Exit", "Save as...", "Öffnen"]),
         (["Open _Recent", "S_ave", "Select a_ll", "(_New)"], ["Open Recent", "Save", "Select all", "(New)"]),
         (["~File", "Save ~As", "Rep~lace"], ["File", "Save As", "Replace"]),
-        (["&File", "Q&A", "Cut && &Paste", "a &amp; b", "&nbsp;x", "Tom & Anna", "?a=1&Name=2"], ["File"]),
+        (
+            ["&File", "Q&A", "Cut && &Paste", "a &amp; b", "&nbsp;x", "Tom & Anna", "?a=1&Name=2"],
+            ["File", "Cut && Paste"],
+        ),
         (["_File", "user_name", "the user_name here", "_a_ b", "MENU_OPEN", "x_y_z"], ["File"]),
+        (["_Remove {app_name}", "<b>_Bold</b>", "文件(_F)"], ["Remove {app_name}", "<b>Bold</b>", "文件"]),
         (["a _lower case", "R&b", "~user"], []),
     ],
 )
 def test_labels_lose_the_sign_of_their_document(lines, plain):
-    assert [label.plain for label in accelerators_in(lines).values()] == plain
+    assert [label.plain for label in accelerators_in(lines, lines, MARKS).values()] == plain
+
+
+def test_labels_that_have_a_translation_tell_the_sign_of_the_others():
+    assert [*accelerators_in(["Re&name the dog"], ["&File", "Re&name the dog"], MARKS)] == ["Re&name the dog"]
 
 
 @pytest.mark.parametrize(
@@ -37,7 +47,7 @@ def test_labels_lose_the_sign_of_their_document(lines, plain):
     ],
 )
 def test_the_sign_comes_back_before_a_letter_of_the_translation(translation, expected):
-    assert Accelerator("File", "&", "F").put_back(translation, InlineMarks(PLACEHOLDERS)) == expected
+    assert Accelerator("File", "&", "F").put_back(translation, MARKS) == expected
 
 
 @pytest.mark.parametrize(

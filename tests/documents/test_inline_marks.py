@@ -53,6 +53,7 @@ NESTED = "{n, plural, one {a dog} other {# dogs {x, select, y {{z}}}}}"
     [
         ("**a** %d {x} <i>y</i>", ["%d", "{x}", "<<i>", "></i>"]),
         (f"{NESTED} now", [NESTED]),
+        ("{0,choice,0#no|1#one|1<{0,number,integer}} now", ["{0,choice,0#no|1#one|1<{0,number,integer}}"]),
         ('<a href="http://{c}">d</a>', ['<<a href="http://{c}">', "></a>"]),
         ("<v Bob>a <c.red>b</c> <00:01.500>", ["<v Bob>", "<<c.red>", "></c>", "<00:01.500>"]),
         ("%{a} of #{b}, %<n>d %<m>05.2f at 50% or %50, $5", ["%{a}", "#{b}", "%<n>d", "%<m>05.2f"]),

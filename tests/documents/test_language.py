@@ -136,6 +136,7 @@ def test_pages_keep_what_is_no_language_and_lose_no_text(tmp_path):
 def test_forms_between_bars_are_translated_one_by_one(tmp_path, suffix, content):
     for text, expected in {
         "No {a|b} file|{1} One | %s files.": "No {a|b} file x|{1} One x | %s files. x",
+        "Usage (now|never) `a|b` [all|none]": "Usage (now|never) `a|b` [all|none] x",
         "a || b": "a || b x",
         "one | 2": "one | 2 x",
     }.items():
@@ -143,3 +144,8 @@ def test_forms_between_bars_are_translated_one_by_one(tmp_path, suffix, content)
         job = new_job(lambda text: f"{text} x")
         assert expected in translated_document(document, "name", job).decode()
         assert len(job.translator.seen) == expected.count("x")
+
+
+def test_the_keys_of_a_label_stay_after_its_tab(tmp_path):
+    document = read(tmp_path, ".properties", "a = Open the file\\tCtrl+O\n")
+    assert translated_document(document, "name", new_job(lambda text: f"{text} x")) == b"a = Open the file x\\tCtrl+O\n"

@@ -134,3 +134,11 @@ def test_a_held_out_source_stays_held_out():
     sources = [f"sentence {number}" for number in range(2000)]
     share = sum(map(is_held_out, sources)) / len(sources)
     assert 0.1 < share < 0.15 and is_held_out(" sentence  1") == is_held_out("sentence 1")
+
+
+@pytest.mark.parametrize(("name", "is_accepted"), [("learned", False), ("held out", True), ("valid", False)])
+def test_what_was_learned_must_not_get_worse(name, is_accepted):
+    scores = tuple({"score": score, "confidence_95": 2.0} for score in (50.0, 40.0))
+    change = {"num_sentences": 9, "right": (3, 2), "metric": "chrf", "scores": scores}
+    record = {"parent": "tiny", "digest": "", "num_corrections": 9, "refused": {}, "changes": {name: change}}
+    assert bool(learn.Learned.model_validate(record).fallen) is not is_accepted

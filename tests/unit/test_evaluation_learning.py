@@ -49,10 +49,10 @@ def test_most_helps_what_the_run_lacked(num_steps, helps):
         "score": 3.0,
     }
     described = learning(["bal dem fin"] * 60, **run).describe()
-    assert helps in described.partition("most helps")[2] and "20 to 30" in described
+    assert helps in described.partition("what helps most")[2] and "20 to 30" in described
     assert ("9 to 20" in described) == (num_steps < 5_000)
-    assert "text" in learning(["bal dem fin"] * 60, **run, is_cut=False).describe().partition("most helps")[2]
-    assert "most helps" not in learning(REFERENCES, **run | {"score": 99.0}).describe()
+    assert "text" in learning(["bal dem fin"] * 60, **run, is_cut=False).describe().partition("what helps most")[2]
+    assert "what helps most" not in learning(REFERENCES, **run | {"score": 99.0}).describe()
 
 
 def test_a_score_is_compared_with_what_is_expected_of_its_metric(monkeypatch):

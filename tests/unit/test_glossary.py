@@ -121,10 +121,12 @@ def found(text, *pairs):
         ("את התוף (התוף)", ["התוף", "התוף"]),
         ("nuts, a nuthatch; Python, Pythonica; engiot, engio", ["nuts", "Pythonica", "engio"]),
         ("${brake} a.b* 2023 20231", ["a.b*", "2023"]),
+        ("Cities, boxes; a pie, the axes, boxer", ["Cities", "boxes"]),
     ],
 )
 def test_the_longest_terms_are_found_in_any_form(text, expected):
     terms = ["brake drum", "drum", "engine", "C++", "ABS", "刹车", "刹车鼓", "התוף", "nut", "a.b*", "2023", "Pythonic"]
+    terms += ["city", "box"]
     assert [source for source, _ in found(text, *((term, term) for term in terms))] == expected
 
 
