@@ -1,10 +1,9 @@
 """Words of a text, and whether two of them seem to be forms of one word, in any language.
 
 Words are compared without regard to case, and to typographic forms of apostrophes and hyphens. Two words are forms of
-one word if they share a beginning of four letters or more, and of 60 % of the longer one (`Schraube` and `Schrauben`),
-or if one is an English
-plural of the other (`nut` and `nuts`, `box` and `boxes`, `city` and `cities`). This needs no list of endings for each
-language, and misses forms whose first letters change.
+one word if they share a beginning of four letters or more, and of 60 % of the longer one (`Schraube` and
+`Schrauben`), or if one is an English plural of the other (`nut` and `nuts`, `box` and `boxes`, `city` and `cities`).
+This needs no list of endings for each language, and misses forms whose first letters change.
 """
 
 from __future__ import annotations
