@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -117,7 +117,7 @@ def _greedy(
     order = np.argsort(-scores, kind="stable").tolist()
     heap: list[tuple[float, int]] = []
     covered = set[bytes]()
-    for row, next_row in zip(order, [*order[1:], None], strict=False):
+    for row, next_row in zip_longest(order, order[1:]):
         heapq.heappush(heap, (-float(scores[row]), row))
         bound = 0.0 if next_row is None else float(scores[next_row])
         while heap and -heap[0][0] >= bound and heap[0][0] < 0:

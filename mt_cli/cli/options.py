@@ -18,14 +18,13 @@ from mt_cli.errors import InputError
 from mt_cli.runtime.console import say, show_progress
 from mt_cli.runtime.group import ALONE, Group
 
-_MAX_REPORT_BYTES = 2**24
-
 if TYPE_CHECKING:
     from mt_cli.config.sections import Config
     from mt_cli.corpus.glossary import Glossary
     from mt_cli.translation.translator import Translator
 
 ENGINES = ("mt", "ctranslate2")
+_MAX_REPORT_BYTES = 2**24
 RUNS = Path("runs")
 MODEL, CONFIG, SEARCH, HARDWARE, OUTPUT = "Model", "Config", "Search", "Hardware", "Output"
 

@@ -21,9 +21,8 @@ _SPELLINGS = str.maketrans("’ʼ‘‐‑", "'''--")
 SHORTEST_BEGINNING, _SHARE_OF_BEGINNING, _LONGEST_ENDING, _SHORTEST_WITH_PLURAL = 4, 0.6, 2, 3
 """Numbers of letters, and a share of the longer word. With endings of two letters, 97 % of the terms of a published
 English test are found; with three, no more of them, and more verbs in place of nouns."""
-
-
 _PLURALS = {"s": "", "es": "", "ies": "y"}
+"""Endings of plurals in English, and those of their singulars."""
 
 
 def folded(word: str) -> str:

@@ -23,7 +23,7 @@ _SIGNS = {
     for sign, inside in _INSIDE.items()
 }
 _LONGEST = 120
-_AT_END = r"\s?\({}(\p{{L}})\)"
+_AT_END = {sign: regex.compile(rf"\s?\({sign}\p{{L}}\)") for sign in _SIGNS}
 """A sign in brackets after a label of wide characters: `文件(&F)`."""
 _WIDE = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}]")
 
@@ -57,20 +57,20 @@ class Accelerator(NamedTuple):
 
 def accelerators_in(lines: Iterable[str], labels: Iterable[str], marks: InlineMarks) -> Mapping[str, Accelerator]:
     """Accelerators of lines by the sign that all `labels` of the document have, that before most capital letters."""
-    found = ((sign, _found(label, sign, marks)) for label in labels for sign in _SIGNS)
-    votes = Counter(sign for sign, match in found if match and match["first"])
+    matches = ((sign, _match(label, sign, marks)) for label in labels for sign in _SIGNS)
+    votes = Counter(sign for sign, match in matches if match and match["first"])
     if not votes:
         return {}
     sign, accelerators = votes.most_common(1)[0][0], dict[str, Accelerator]()
     for line in lines:
-        if match := _found(line, sign, marks):
-            at_end = regex.search(_AT_END.format(sign), line)
+        if match := _match(line, sign, marks):
+            at_end = _AT_END[sign].search(line)
             start, end = at_end.span() if at_end else (match.start(2) - 1, match.start(2))
             accelerators[line] = Accelerator(line[:start] + line[end:], sign, match[2])
     return accelerators
 
 
-def _found(label: str, sign: str, marks: InlineMarks) -> regex.Match[str] | None:
+def _match(label: str, sign: str, marks: InlineMarks) -> regex.Match[str] | None:
     """The only sign of a label before a letter, outside of placeholders."""
     if sign not in label or len(label) > _LONGEST:
         return None

@@ -80,7 +80,7 @@ class KeyValueCache:
     Each step appends one column for each beam. Keys and values are never reordered: all beams of a sentence read all
     its columns, and the mask `bias` is -inf at columns that are not in a beam's own history. When beams change places,
     only rows of `bias` do. When a cache on a CPU is copied, because it grows or sentences leave, the columns that no
-    beam has in its history any more are left out: with five beams, three quarters of those of a long translation.
+    beam has in its history any more are dropped: with five beams, three quarters of those of a long translation.
 
     With an arena, tensors have fixed addresses and shapes that recur, so that a step can be captured and replayed.
     Sizes are rounded up by copies of the first sentence, and by positions that are masked.
@@ -97,7 +97,7 @@ class KeyValueCache:
         self._bias = self.memory_bias.new_empty(len(keys), 1, num_beams, 0)
         self.num_sentences, self.num_beams, self._source_length = len(keys), num_beams, keys.shape[2]
         self.length = 0  # Target positions read.
-        self._num_left_out = 0  # Positions of which the columns have gone to others.
+        self._num_dropped = 0  # Positions by which dropped columns have made the others move up.
         self._arena = arena
         position = torch.empty(1, dtype=torch.int64, device=keys.device)
         self._position = (position if arena is None else arena.tensor("position", (1,), torch.int64)).fill_(-1)
@@ -105,7 +105,7 @@ class KeyValueCache:
 
     def reserve(self) -> None:
         """Make room for one more position. With an arena, call it before each `advance`, outside of a capture."""
-        if self.length - self._num_left_out == self.shape.num_positions:
+        if self.length - self._num_dropped == self.shape.num_positions:
             self._resize(num_new=1)
         self.length += 1
 
@@ -119,7 +119,7 @@ class KeyValueCache:
         shape = self.shape
         self._position.add_(1)
         beams = torch.arange(shape.num_beams, device=self._position.device)
-        self._newest = (self._position - self._num_left_out) * shape.num_beams + beams
+        self._newest = (self._position - self._num_dropped) * shape.num_beams + beams
         self.bias.scatter_(3, self._newest[:, None].expand(shape.num_sentences, 1, -1, 1), 0.0)
         num_positions = max(self.length, shape.num_positions)
         return PackedLayout(self._position, num_positions, None, shape.num_rows, shape.num_sentences)
@@ -147,8 +147,8 @@ class KeyValueCache:
         number, source_length = self.num_sentences, self._source_length
         columns = self._columns_to_keep(sentences)
         if columns is not None:
-            self._num_left_out = self.length - columns.shape[1] // self.num_beams
-        length = max(1, self.length + num_new - self._num_left_out)
+            self._num_dropped = self.length - columns.shape[1] // self.num_beams
+        length = max(1, self.length + num_new - self._num_dropped)
         positions = -(-length // _POSITIONS_AT_ONCE) * _POSITIONS_AT_ONCE  # oneDNN has to prepare every new shape.
         if self._arena is not None:
             number, positions = rounded_sentences(number), max(16, round_up(length, sizes_per_octave=2))
@@ -177,11 +177,11 @@ class KeyValueCache:
     def _columns_to_keep(self, sentences: Tensor | None) -> Tensor | None:
         """BxC indices of the columns that a beam of each sentence reads, and others, N for each position.
 
-        None: all. Only CPUs leave some out: a GPU would wait for their number.
+        None: all. Only CPUs drop some: a GPU would wait for their number.
         """
         if self.length == 0 or self.num_beams == 1 or self._arena is not None or not is_cpu(self.bias):
             return None
-        bias = self.bias[: self.num_sentences] if sentences is None else self.bias[sentences]
+        bias = self.bias if sentences is None else self.bias[sentences]
         is_read_BC = (bias == 0).any(dim=2)[:, 0]
         num_positions = -(-int(is_read_BC.sum(dim=1).max()) // self.num_beams)
         order_BC = is_read_BC.to(torch.uint8).argsort(dim=1, descending=True, stable=True)

@@ -112,8 +112,8 @@ def learn(run: Path, files: Sequence[Path], text: Config | None = None) -> Path:
 
     `text` is a config with the old text; by default, that of the run. The corrections of an older child count, too;
     does nothing if no correction, text or option is new. Raises InputError if most corrections are junk, none are left,
-    or there is no old text, and MtError, with the older child unchanged, if `valid` falls beyond its confidence
-    interval.
+    or there is no old text, and MtError, with the older child unchanged, if `valid` or the corrections that it learns
+    fall below their confidence interval.
     """
     run = real_path(run)
     if not run.exists():  # If the process was killed after it had moved the older child.

@@ -67,7 +67,7 @@ def test_beam_of_one_is_greedy():
             assert ours.score == pytest.approx(beam.score, abs=1e-4)
 
 
-def test_columns_of_a_cache_that_no_beam_reads_are_left_out(monkeypatch):
+def test_columns_of_a_cache_that_no_beam_reads_are_dropped(monkeypatch):
     """A long search has the results of one that keeps all columns, and reads fewer."""
     model, sources, shapes = tiny(vocab_size=30), sources_of(12, vocab_size=30), []
     monkeypatch.setattr(KeyValueCache, "reserve", lambda cache: (reserve(cache), shapes.append(cache.shape)))
