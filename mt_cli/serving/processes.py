@@ -41,6 +41,8 @@ _MEMORY_PER_BYTE = 2**10
 single line of millions of short ones half."""
 _ROWS_AT_ONCE = 512
 """Rows of a search that are sent at once; unpickling them takes the server some milliseconds."""
+_NICENESS = 10
+"""Added to the niceness of the server: texts of other requests come before work on a document."""
 
 
 class Documents:
@@ -193,6 +195,8 @@ def _limit_memory(max_bytes: int) -> None:
 def _work(pipe: Connection, work: Callable[..., Any], arguments: Sequence[Any], max_bytes: int) -> None:
     set_handlers(dict.fromkeys(STOPS, signal.SIG_IGN))  # The server finishes what it has begun.
     threading.Thread(target=_end_with_server, daemon=True).start()
+    if sys.platform != "win32":
+        os.nice(_NICENESS)
     _limit_memory(max_bytes)
     outcome: tuple[str, Any]
     try:

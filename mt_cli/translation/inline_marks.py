@@ -29,7 +29,8 @@ MARKDOWN = "markdown"
 FORMULAS = "formulas"
 r"""Kind of the formulas `$$...$$`, `\(...\)` and `\[...\]` of web pages."""
 CATALOGUE = "catalogue"
-"""Kind of the placeholders of programs' texts: `$1`, `$name$`, `$t(key)`, `@:key`."""
+"""Kind of the placeholders of programs' texts: `$1`, `$name$`, `$t(key)`, `@:key`, `:name`, and ranges of numbers before
+the forms of a plural (`[2,*]`)."""
 INTERFACE = "interface"
 """Kind of texts of programs, which may have links as in Markdown, and the signs of accelerators and the forms of a
 plural that `documents` knows."""
@@ -54,11 +55,11 @@ _OF_ANY_FORMAT = regex.compile(
     rf"\{{\s*\w+\s*,\s*(?:plural|select|selectordinal|choice)\s*,{_FORMS}\}}"
     rf"|{ENTITY}|<\d[\d:.]{{1,12}}>|\[X\d{{1,9}}X\]"
     r"|[%#]\{\w{1,100}\}|\{%[^{}]{1,300}%\}|\{\{[^{}]{1,300}\}\}|<%[^<>%]{1,300}%>|\[\[[\w.]{1,100}\]\]"
-    r"|(?<!`)`[^`'\s]{1,100}`(?!`)|\[[\[(]\$\{[^{}\[\]]{1,100}\}[\])]\]"
+    r"|(?<![\w%])%[A-Za-z][\w.]{1,60}%(?![\w%])|(?<!`)`[^`'\s]{1,100}`(?!`)|\[[\[(]\$\{[^{}\[\]]{1,100}\}[\])]\]"
 )
 """Messages of ICU and Java with several forms, which stay as they are; entities; times of subtitles; code in backticks,
 but not words between a backtick and an apostrophe, as in messages of GNU; and placeholders of Weblate's machine
-translation (`[X7X]`), Ruby (`%{name}`, `#{name}`) and templates (`{% if x %}`, `{{ x }}`, `<% x %>`, `[[${x}]]`)."""
+translation (`[X7X]`), Ruby (`%{name}`, `#{name}`), Symfony (`%name%`) and templates (`{% if x %}`, `{{ x }}`, `<% x %>`, `[[${x}]]`)."""
 _NUMBERED_TAG = regex.compile(r"</?\d{1,3}/?>")
 """Tag of `react-i18next`, such as `<0>`."""
 _OF_QT = regex.compile(r"(?<![\d%])%L?\d{1,2}(?![\d$])")
@@ -79,6 +80,8 @@ _OF_FORMULA = regex.compile(r"[=^_\\{}<>+*/]|(?:\A|\s)\w{1,2}(?:\s|\Z)")
 _OF_CATALOGUE = regex.compile(
     r"\$t\([^()]{1,200}\)|\$\w{1,60}\$|(?<!\$)\$[1-9](?!\d)"
     r"|@(?:\.\w{1,20})?:(?:\([\w.]{1,100}\)|\{'[^'{}]{1,100}'\}|[\w.]{0,100}\w)"
+    r"|(?<![^\s(\"'>]):[a-z]\w{1,60}(?![\w:])"
+    r"|[\[\]]-?(?:\d{1,9}|Inf),\s?(?:\d{1,9}|\*|\+?Inf)[\[\]]"
 )
 _NUMBER_OR_PLACEHOLDER = regex.compile(r"(?<![\w$%\\])[$%]([1-9])(?![\w$%]|[.,]\d)")
 """Placeholders such as `$1` and `%1`, which are money and percentages in most texts."""

@@ -55,6 +55,7 @@ MARKDOWN = {
     ),
     "all of {red, green} here\n": "ALL OF {RED, GREEN} HERE\n",
     "~~sleeps~~ here :smile: #house\n": "~~SLEEPS~~ HERE :smile: #house\n",
+    "%count% of %APPDATA%, 5% or 10%\n": "%count% OF %APPDATA%, 5% OR 10%\n",
     "import Tabs from '@theme/Tabs';\nexport const toc = [\n  a,\n];\n\n{/* do not\nshow */}\n": None,
     "<Tabs a='b'>\na text\n</Tabs>\n": "<Tabs a='b'>\nA TEXT\n</Tabs>\n",
     ":::note my title\na text\n:::\n": ":::note MY TITLE\nA TEXT\n:::\n",
@@ -90,6 +91,9 @@ JSON = {
     '{"font": "Font", "class": "First class"}': '{"font": "FONT", "class": "FIRST CLASS"}',
     '{"fontColor": "red", "class": "btn big", "font": "Arial, Inter", "a": "<1>see</1> <%= b %> or {{c | d}}"}': (
         '{"fontColor": "red", "class": "btn big", "font": "Arial, Inter", "a": "<1>SEE</1> <%= b %> OR {{c | d}}"}'
+    ),
+    '{"a": "{0} none|[1,19] %some% :name|[20,*] many", "b": "at 50% off:all"}': (
+        '{"a": "{0} NONE|[1,19] %some% :name|[20,*] MANY", "b": "AT 50% OFF:ALL"}'
     ),
     '["a", ["b"], 3, {"c": "d"}]': '["A", ["B"], 3, {"c": "D"}]',
 }
