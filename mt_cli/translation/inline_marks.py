@@ -29,8 +29,8 @@ MARKDOWN = "markdown"
 FORMULAS = "formulas"
 r"""Kind of the formulas `$$...$$`, `\(...\)` and `\[...\]` of web pages."""
 CATALOGUE = "catalogue"
-"""Kind of the placeholders of programs' texts: `$1`, `$name$`, `$t(key)`, `@:key`, `:name`, and ranges of numbers before
-the forms of a plural (`[2,*]`)."""
+"""Kind of the placeholders of programs' texts: `$1`, `$name$`, `$t(key)`, `@:key`, `:name`, and ranges of numbers
+before the forms of a plural (`[2,*]`)."""
 INTERFACE = "interface"
 """Kind of texts of programs, which may have links as in Markdown, and the signs of accelerators and the forms of a
 plural that `documents` knows."""
@@ -59,7 +59,8 @@ _OF_ANY_FORMAT = regex.compile(
 )
 """Messages of ICU and Java with several forms, which stay as they are; entities; times of subtitles; code in backticks,
 but not words between a backtick and an apostrophe, as in messages of GNU; and placeholders of Weblate's machine
-translation (`[X7X]`), Ruby (`%{name}`, `#{name}`), Symfony (`%name%`) and templates (`{% if x %}`, `{{ x }}`, `<% x %>`, `[[${x}]]`)."""
+translation (`[X7X]`), Ruby (`%{name}`, `#{name}`), Symfony (`%name%`) and templates (`{% if x %}`, `{{ x }}`,
+`<% x %>`, `[[${x}]]`)."""
 _NUMBERED_TAG = regex.compile(r"</?\d{1,3}/?>")
 """Tag of `react-i18next`, such as `<0>`."""
 _OF_QT = regex.compile(r"(?<![\d%])%L?\d{1,2}(?![\d$])")
