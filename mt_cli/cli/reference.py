@@ -29,10 +29,10 @@ configs are in [`configuration.md`](configuration.md).
 | 0 | done |
 | 1 | the work failed: the disk is full, training diverges, a device has too little memory |
 | 2 | the command line, the config or the data is wrong; the message says what to change |
-| 130 | interrupted (Ctrl-C, and SIGTERM in training); a training has saved its state; the same command resumes it |
+| 130 | interrupted (Ctrl-C, and SIGTERM in training), with the state of a training saved |
 
-**Streams.** Standard output has results alone: translations, scores, JSON, names of written files. Progress, notices
-and errors (`mt: ...`) go to standard error. Texts are UTF-8 in every locale.
+**Streams.** Standard output has results alone; progress, notices and errors (`mt: ...`) go to standard error. Texts are
+UTF-8 in every locale.
 
 Without `--run`, commands use the newest run below `./runs` and name it on standard error.
 
