@@ -30,7 +30,7 @@ class TrainingConfig(Section):
     batch_tokens: Annotated[int, Field(ge=1)] | Literal["auto"] = 4096
     """Size of a micro-batch: pairs times longest side. `auto`: up to 32,768 on a GPU, by its memory."""
     micro_batches_per_step: int = Field(default=1, ge=1)
-    """Micro-batches that each process accumulates before an update (`docs/scaling.md`)."""
+    """Micro-batches that [each process](scaling.md) accumulates before an update."""
     concatenated_pairs: float = Field(default=0.0, ge=0, le=1)
     """Share of pairs joined with another one in each epoch, for long sentences (Nguyen et al. 2021)."""
     inserted_words: float = Field(default=0.0, ge=0, le=1)
@@ -60,8 +60,7 @@ class TrainingConfig(Section):
     ema_decay: float | None = Field(default=None, gt=0, lt=1)
     """Decay rate of a moving average of the weights, which is used, such as 0.999."""
     validate_every_steps: Changeable[int | None] = Field(default=None, ge=1)
-    """Updates between validations, which also save; `null`: every epoch. With `max_minutes`, at least four if they
-    take 15 % of the time at most."""
+    """Updates between validations, which also save; `null`: every epoch, more often with `max_minutes`."""
     save_every_minutes: Changeable[float | None] = Field(default=10, ge=1e-9, le=1_000_000_000)
     """Maximum time between saves; `null`: only at validations and at the end."""
     keep_last: Changeable[int] = Field(default=1, ge=0)
