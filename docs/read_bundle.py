@@ -3,6 +3,20 @@
     python read_bundle.py "The old doctor sleeps."
 
 It is for models with rotary positions and `norm_order: pre` (`preset: tiny` and `small`). The search is greedy.
+
+- Norms are layer norms with an epsilon of 1e-5. `gelu` is the exact one, with the error function.
+- `rotary` turns the adjacent elements 2i and 2i + 1 of queries and keys, in self-attention alone. (Many programs pair i
+  with i + d_head / 2.)
+- Other positions count from 0 at the first token or tag of the source and at `[SOS]` of the target, and are added to
+  the embeddings. `sinusoidal`: dimension 2i is sin(p / 10000^(2i / d_model)), and dimension 2i + 1 the cosine of the
+  same angle. `fairseq`: dimension i is sin((p + 2) * f^i), and dimension i + d_model / 2 its cosine, with
+  f = 10000^(-1 / (d_model / 2 - 1)).
+- With `decoder_start: eos`, `[SOS]` has the embedding of `[EOS]`. With a tag such as `<en>it>` that is no entry, the
+  source begins with the entry `<en>` and the target with `<it>`, both after U+E000.
+- A translation has at most 10 + `max_length_ratio` times the tokens of the source, rounded down, and at most
+  `max_length`, without `[EOS]`, which is then forced.
+- The source has at most `most_tokens` tokens, without tag and `[EOS]`. `mt translate` splits longer lines, copies lines
+  without letters, puts one space between words, and replaces `[UNK]`.
 """
 
 import json
