@@ -26,9 +26,8 @@ def average(
 ) -> None:
     """Average checkpoints, or several runs.
 
-    The mean of checkpoints becomes the best one if it is better on the validation set. The one before it stays as
-    --checkpoint validated-N. The mean of runs, which must come from one parent, is a new run. So is a run with
-    adapters alone, which are merged.
+    The mean of checkpoints becomes the best one if it is better on the validation set. The mean of runs, which must
+    come from one parent, is a new run. With one run of adapters, --output merges them.
 
     Examples:
         mt average --run runs/my_run --last 5

@@ -51,8 +51,7 @@ def data_check(
     """Report kept and dropped pairs, and problems of their text.
 
     The exit status is 2 if lines have slipped, sides are swapped, a language is wrong or text is processed already.
-    With --write-clean, slipped lines are moved beside their partners, and the exit status is that of the new text.
-    With --terms, notes name pairs that contradict a glossary.
+    With --write-clean, slipped lines are repaired. With --terms, notes name pairs that contradict a glossary.
 
     Examples:
         mt data check --config my.yaml
@@ -107,7 +106,7 @@ def data_show(
     """Show pairs as the model reads them.
 
     With --dropped, shows pairs that are dropped, and why. With --least-likely, shows the pairs that the run of the
-    config finds least likely, with their scores: how much each side helps to predict the other, in nats per token.
+    config finds least likely, with their scores.
 
     Examples:
         mt data show --config my.yaml -n 20
@@ -136,8 +135,8 @@ def data_corrections(
 ) -> None:
     """Collect what a person has changed in a file of drafts.
 
-    Compares two .po, XLIFF, TMX or table files, text by text. Each translation that differs is added as a JSON line,
-    once. The run, which wrote the drafts, says the languages.
+    Compares two .po, XLIFF, TMX or table files. Each translation that differs is added as a JSON line, once. The run,
+    which wrote the drafts, says the languages.
 
     Examples:
         mt data corrections draft.po edited.po --output corrections.jsonl
@@ -186,8 +185,7 @@ def data_pick(
 ) -> None:
     """Pick sentences that are worth translating next by hand.
 
-    They have words and phrases that are frequent in the text, but not in the corpus, and each covers others. The most
-    useful one is first.
+    They have words and phrases that are frequent in the text, but not in the corpus. The most useful one is first.
 
     Examples:
         mt data pick --from mono.txt -n 200 --run runs/my_run --output next.txt

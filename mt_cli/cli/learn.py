@@ -25,10 +25,9 @@ def learn(
 ) -> None:
     """Learn from corrections: train a new run, RUN-learned, from another one.
 
-    The new run sees the corrections, and text of the other run so that nothing is forgotten. An eighth of the
-    corrections is held out. If the new run is worse on the validation set, beyond its confidence interval, it is not
-    used, and the exit status is 1. The same command with other corrections begins with the first run again, learns
-    all of them, and replaces the new run.
+    The new run also sees text of the other run, so that nothing is forgotten. If it is worse on the validation set,
+    beyond the confidence interval, it is not used, and the exit status is 1. The same command with other corrections
+    learns all of them from the first run, and replaces the new run.
 
     Examples:
         mt learn --run runs/my_run corrections.jsonl

@@ -29,10 +29,10 @@ configs are in [`configuration.md`](configuration.md).
 | 0 | done |
 | 1 | the work failed: the disk is full, training diverges, a device has too little memory |
 | 2 | the command line, the config or the data is wrong; the message says what to change |
-| 130 | interrupted (Ctrl-C, and SIGTERM in training); a training has saved its state; the same command resumes it |
+| 130 | interrupted (Ctrl-C, and SIGTERM in training), with the state of a training saved |
 
-**Streams.** Standard output has results alone: translations, scores, JSON, names of written files. Progress, notices
-and errors (`mt: ...`) go to standard error. Texts are UTF-8 in every locale.
+**Streams.** Standard output has results alone; progress, notices and errors (`mt: ...`) go to standard error. Texts are
+UTF-8 in every locale.
 
 Without `--run`, commands use the newest run below `./runs` and name it on standard error.
 
@@ -50,6 +50,7 @@ def reference() -> str:
     text = re.sub(r"docs/(\w+)\.md", r"[\1](\1.md)", text)
     text = re.sub(r"\*\*Usage\*\*:\n\n(```console\n\$ mt [\w -]+ \[OPTIONS\]\n```\n\n)?", "", text)
     text = re.sub(r"\* `--help`.*\n|\*\*Commands\*\*:\n\n(\* `.*\n)+", "", text)
+    text = re.sub(r"such as [\w.]+=\S+; can", "such as decoding.max_length=50; can", text)
     counts = Counter(re.findall(r"^\* `--.*$", text, flags=re.MULTILINE))
     common = [line for line, count in reversed(counts.most_common()) if count >= _MIN_COMMANDS]
     shared = sorted({line.split("`")[1]: line for line in common}.values())  # Of two texts, the more common one.

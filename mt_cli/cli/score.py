@@ -35,8 +35,7 @@ def score(
 ) -> None:
     """Print how likely given translations are.
 
-    Give a sentence and its translation, or two files. Prints the natural logarithm of the probability of each pair, and
-    with --json also that of every token.
+    Prints the natural logarithm of the probability of each pair, and with --json also that of every token.
 
     Examples:
         mt score "The house is red." "La casa è rossa."

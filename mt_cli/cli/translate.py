@@ -92,8 +92,8 @@ def translate(
 ) -> None:
     """Translate sentences, one line each, or documents.
 
-    Reads standard input if no sentence and no file is given. The output has the order of the input. Of a document such
-    as .po, or of a folder of documents, only the text is translated, and everything else stays.
+    Reads standard input if no sentence and no file is given. Of a document such as .po, or of a folder of documents,
+    only the text is translated, and everything else stays.
 
     Examples:
         mt translate "The old doctor does not see the red house."

@@ -38,8 +38,7 @@ def tune_decoding(
 ) -> None:
     """Choose beam size and length penalty.
 
-    Compares them on the validation set, and writes the best ones into config.yaml of the run, from which mt translate
-    takes its defaults.
+    Compares them on the validation set, and writes the best ones into the run, as defaults of mt translate.
 
     Examples:
         mt tune-decoding --run runs/my_run

@@ -16,8 +16,7 @@ def tune_quality(
 ) -> None:
     """Learn which translations are likely good.
 
-    Translates the validation set, learns to expect the chrF of a sentence, and writes quality.json into the run, for
-    mt translate --review and --json. mt train does so at its end.
+    Writes quality.json into the run, for mt translate --review and --json. mt train does so at its end.
 
     Examples:
         mt tune-quality --run runs/my_run

@@ -87,27 +87,26 @@ class CorpusConfig(Section):
     filters: FilterConfig = FilterConfig()
     """Filters of `train` ([list](data.md#filters))."""
     accept_processed: Changeable[bool] = False
-    """Train on text with marks of other programs (sub-words, spaced punctuation), which is refused otherwise."""
+    """Train on text with [marks of other programs](data.md#processed-and-damaged-text)."""
     tag: Literal["to_target", "direction"] | None = None
     """Give corpora a tag: `to_target` (`<2it>`, after an own one: `<bt><2it>`), or, to those without one, `direction`
     (`<en>it>`, for M2M100 and NLLB)."""
     both_directions: bool = False
     """Use each corpus once more, with its sides exchanged."""
     monolingual: MonolingualConfig | None = None
-    """Text of one language, from which training makes more pairs ([how](few_pairs.md#5-add-text-in-one-language))."""
+    """[Text of one language](few_pairs.md#5-add-text-in-one-language), from which training makes more pairs."""
     temperature: float | None = Field(default=None, ge=1, le=1_000_000)
     """Sample the corpora or directions of `train` by their sizes to the power of 1/temperature; 1: by size."""
     protect: tuple[Literal["markup", "urls", "emails", "dollars", "braces", "printf", "numbers"], ...] = Field(
         default=(), strict=False
     )
-    """Kinds of spans that translations keep as they are, each as one token (see [data](data.md))."""
+    """Kinds of [spans](data.md#protected-spans) that translations keep as they are."""
     protect_patterns: tuple[str, ...] = Field(default=(), strict=False)
     """Own regular expressions of such spans, before `protect`."""
     terms: bool = False
-    """Annotate words of sources with translations, from which a model learns to use [glossaries](terms.md); with
-    `tokenizer.shared`."""
+    """Train a model to use [glossaries](terms.md); with `tokenizer.shared`."""
     augment: AugmentConfig = AugmentConfig()
-    """Changes of training pairs that teach a model what people type."""
+    """[Changes of pairs](data.md#capitals-typing-errors-and-missing-full-stops) that teach a model what people type."""
     max_tokens: int = Field(default=256, ge=1)
     """Maximum length of a side in tokens; longer pairs are dropped."""
     shuffle_buffer: int = Field(default=100_000, ge=1)

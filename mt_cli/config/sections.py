@@ -44,7 +44,7 @@ class TokenizerConfig(Section):
     normalize: tuple[Literal["nfkc", "apostrophes", "joined_apostrophes", "lowercase"], ...] = Field(
         default=(), strict=False
     )
-    """Make spellings equal, in training and translating but not in references (see [languages](languages.md))."""
+    """Make [spellings](languages.md#spellings) equal, in training and translating but not in references."""
     letters: dict[_Letter, _Letter | Literal[""]] = Field(default_factory=dict)
     """Replace letters or apostrophes, in both cases: `{ã: â}`, `{"'": ""}`; `mt data check` names candidates."""
     bpe_dropout: float = Field(default=0.0, ge=0, lt=1)

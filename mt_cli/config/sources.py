@@ -94,12 +94,11 @@ class FileSource(TextSource):
     """One file with both sides."""
 
     file: str = Field(min_length=1)
-    """A `.tsv`, `.csv`, `.json`, `.jsonl`, `.parquet`, `.tmx`, `.xlf`, `.xliff`, `.tbx` or `.po` file, perhaps
-    compressed."""
+    """File of one of [these formats](data.md#formats)."""
     columns: TwoColumns | None = None
     """Names, numbers from 1 or language codes of both sides; `null`: by the languages, or the first two."""
     format: FormatName | None = None
-    """Format; `null`: by the suffix. `tsv` reads quotation marks of spreadsheets, and `plain_tsv` all as text."""
+    """Format of a [table](data.md#tables); `null`: by the suffix."""
 
 
 class FolderSource(TextSource):

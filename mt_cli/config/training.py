@@ -20,9 +20,9 @@ class TrainingConfig(Section):
     max_epochs: Changeable[int | None] = Field(default=10, ge=1)
     """Maximum number of epochs; the default is `null` if `max_steps` or `max_minutes` is set."""
     max_minutes: Changeable[float | None] = Field(default=None, ge=1e-9, le=1_000_000_000)
-    """Time for updates, validations, tuning of the search and scores. After 20 updates, `mt train` says how many fit,
-    and warm-up (at most a tenth of them), schedule and validations follow. If scores need more than half of it, the
-    run takes longer, which is said, too: use fewer pairs in `valid` and `test`."""
+    """Time for updates, validations, tuning of the search and scores. After 20 updates, `mt train` says how many fit;
+    warm-up, schedule and validations follow. If scores need more than half of it, the run takes longer: use fewer pairs
+    in `valid` and `test`."""
     patience: Changeable[int | None] = Field(default=None, ge=1)
     """Stop after this number of validations without a better `best_metric`; the warm-up does not count."""
     best_metric: Changeable[Literal["auto", "bleu", "chrf", "loss"]] = "auto"
@@ -30,7 +30,7 @@ class TrainingConfig(Section):
     batch_tokens: Annotated[int, Field(ge=1)] | Literal["auto"] = 4096
     """Size of a micro-batch: pairs times longest side. `auto`: up to 32,768 on a GPU, by its memory."""
     micro_batches_per_step: int = Field(default=1, ge=1)
-    """Micro-batches that each process accumulates before an update (`docs/scaling.md`)."""
+    """Micro-batches that [each process](scaling.md) accumulates before an update."""
     concatenated_pairs: float = Field(default=0.0, ge=0, le=1)
     """Share of pairs joined with another one in each epoch, for long sentences (Nguyen et al. 2021)."""
     inserted_words: float = Field(default=0.0, ge=0, le=1)
@@ -54,20 +54,19 @@ class TrainingConfig(Section):
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
     """Probability mass spread evenly over the vocabulary."""
     r_drop: float | None = Field(default=None, ge=0, le=1_000_000)
-    """Weight of R-Drop (Wu et al. 2021: their alpha); a step takes 2.4 times as long. `null`: off."""
+    """Weight of R-Drop (Wu et al. 2021: their alpha); a step takes 2.4 times as long."""
     max_grad_norm: float | None = Field(default=1.0, ge=1e-20, le=1e20)
     """Maximum norm of the gradient, to which longer ones are scaled down."""
     ema_decay: float | None = Field(default=None, gt=0, lt=1)
-    """Decay rate of a moving average of the weights, which is used, such as 0.999. `null`: off."""
+    """Decay rate of a moving average of the weights, which is used, such as 0.999."""
     validate_every_steps: Changeable[int | None] = Field(default=None, ge=1)
-    """Updates between validations, which also save; `null`: every epoch. With `max_minutes`, at least four if they
-    take 15 % of the time at most."""
+    """Updates between validations, which also save; `null`: every epoch, more often with `max_minutes`."""
     save_every_minutes: Changeable[float | None] = Field(default=10, ge=1e-9, le=1_000_000_000)
     """Maximum time between saves; `null`: only at validations and at the end."""
     keep_last: Changeable[int] = Field(default=1, ge=0)
     """Earlier states to keep in case the last one is damaged, each three times the size of the model."""
     average_checkpoints: Changeable[int | None] = Field(default=None, ge=2)
-    """Keep so many last and best checkpoints, and use their mean at the end if it is better. `null`: off."""
+    """Keep so many last and best checkpoints, and use their mean at the end if it is better."""
     tune_decoding: Changeable[bool] = False
     """At the end, choose length penalty and `no_repeat_ngram` on validation pairs, as `mt tune-decoding` does."""
     max_bad_steps: Changeable[int] = Field(default=10, ge=1)
@@ -81,9 +80,9 @@ class TrainingConfig(Section):
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Dtype of activations; `auto`: bf16 if the hardware is fast at it. `fp16` is for GPUs without bf16."""
     compile: Changeable[bool | Literal["auto"]] = "auto"
-    """Capture steps on a GPU as CUDA graphs, and compile them with `torch.compile`; `false`: eager steps. `auto`
-    compiles the layers, which takes half a minute, only in runs of four minutes or more. Needs bf16, no
-    `attention_dropout` and a compiler (`mt doctor`); otherwise the run says the reason, and steps are eager."""
+    """Capture steps on a GPU as CUDA graphs, and compile them with `torch.compile` (`auto`: in runs of four minutes or
+    more). Needs bf16, no `attention_dropout` and a compiler (`mt doctor`); otherwise the run says the reason, and steps
+    are eager."""
     num_threads: Changeable[int | None] = Field(default=None, ge=1, le=1024)
     """Number of CPU threads; `null`: PyTorch's default."""
 

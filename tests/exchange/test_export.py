@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import runpy
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -182,22 +183,16 @@ def test_what_cannot_be_done_with_an_export_is_named(mt, trained, served, tmp_pa
     assert status == 2 and named in err and not (tmp_path / "new").exists()
 
 
-def program_of(root, page, words):
-    """What the Python example with some words in a page defines."""
-    text, program = (root / page).read_text(encoding="utf-8"), {}
-    (code,) = (code for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if words in code)
-    exec(compile(code, page, "exec"), program)
-    return program
-
-
 def test_the_programs_in_the_docs_translate_as_mt_does(trained, served, with_random_model, root, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "served").symlink_to(served)
-    assert program_of(root, "docs/export.md", "import ctranslate2")["result"].hypotheses
+    (code,) = re.findall(r"```python\n(.*?)```", (root / "docs/export.md").read_text(encoding="utf-8"), re.DOTALL)
+    exec(code, example := {})
+    assert example["result"].hypotheses
     options = {"positions": "rotary", "activation": "swiglu", "qkv_bias": False, "num_decoder_layers": 1}
     run = with_random_model(TrainedRun.load(trained), options)
     export_bundle(run, tmp_path / "bundle")
-    program = program_of(root, "docs/model_formats.md", "model.safetensors")
+    program = runpy.run_path(str(root / "docs/read_bundle.py"))
     ours = Translator(TransformerEngine(run.model.eval()), run.tokenizers, run.config.decoding, 6)
     for line in ("one two three.", "ten.", "two é five."):
         assert [program["translate"](line)] == ours.translate([line], beam_size=1, unk="keep")

@@ -73,7 +73,8 @@ def samples(root, tmp_path_factory):
     rows = practice["train"][400:1200]
     for name, of_file in (("pairs", rows), ("test", practice["test"][:30])):
         (folder / f"{name}.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in of_file), encoding="utf-8")
-    (folder / "mono.it").write_text("".join(f"{row[1]}\n" for row in rows), encoding="utf-8")
+    for side, language in enumerate(("en", "it")):
+        (folder / f"mono.{language}").write_text("".join(f"{row[side]}\n" for row in rows), encoding="utf-8")
     (folder / "letters.en").write_text("".join(f"{row[0]}\n" for row in practice["test"][:5]), encoding="utf-8")
     units = "".join(
         f'<tu><tuv xml:lang="en"><seg>{escape(a)}</seg></tuv><tuv xml:lang="it"><seg>{escape(b)}</seg></tuv></tu>\n'
