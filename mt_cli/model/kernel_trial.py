@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from mt_cli.runtime.devices import can_compile, is_right
+from mt_cli.runtime.devices import is_right, reason_against_compiling
 
 LARGEST_ERROR = 0.02
 """Norm of a difference, relative to the norm of the definition; half precision rounds to 0.2 to 0.8 %."""
@@ -32,7 +32,7 @@ def kernel_works(
 
     It is tried once per process. If it fails or differs, a line is printed and PyTorch's kernels are used.
     """
-    if device.type != "cuda" or d_head > 128 or not can_compile(device):
+    if device.type != "cuda" or d_head > 128 or reason_against_compiling(device):
         return False
     # An error that is NaN is not below the limit.
     return is_right(name, lambda: all(error_of(case, device, dtype) < LARGEST_ERROR for case in cases(d_head)))

@@ -80,7 +80,7 @@ def has_fast_bf16(device: torch.device) -> bool:
         return torch.cuda.get_device_capability(device) >= (8, 0)
     if device.type == "cpu":
         is_limited = torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "AVX2")
-        return not is_limited and any(map(cpu_has, ("avx512_bf16", "amx_tile")))
+        return not is_limited and any(map(torch.cpu.get_capabilities().get, ("avx512_bf16", "amx_tile")))
     return False
 
 
@@ -128,15 +128,6 @@ def is_right(name: str, is_equal: Callable[[], bool]) -> bool:
     if problem:
         say(f"note: our {name} kernel {problem}; PyTorch's is used, which takes longer")
     return not problem
-
-
-def can_compile(device: torch.device) -> bool:
-    return reason_against_compiling(device) is None
-
-
-def cpu_has(instructions: str) -> bool:
-    """True if the CPU has an instruction set with this name in PyTorch."""
-    return bool(torch.cpu.get_capabilities().get(instructions))
 
 
 def use_threads(number: int | None) -> None:

@@ -8,7 +8,6 @@ from mt_cli.errors import InputError
 from mt_cli.runtime import devices
 from mt_cli.runtime.cpus import in_threads
 from mt_cli.runtime.devices import (
-    can_compile,
     has_fast_bf16,
     is_out_of_memory,
     is_right,
@@ -63,7 +62,7 @@ def test_compiling_needs_a_compiler_and_headers(monkeypatch, tmp_path):
     monkeypatch.setattr("shutil.which", lambda name: name)
     assert "header" in reason_against_compiling(torch.device("cuda"))
     (tmp_path / "Python.h").touch()
-    assert can_compile(torch.device("cuda")) and not can_compile(CPU)
+    assert not reason_against_compiling(torch.device("cuda")) and "CUDA" in reason_against_compiling(CPU)
     monkeypatch.setattr("shutil.which", lambda name: None)
     assert "compiler" in reason_against_compiling(torch.device("cuda"))
 
@@ -82,7 +81,7 @@ def test_memory_is_limited_until_the_end_or_an_error(monkeypatch):
 
 @pytest.mark.parametrize("is_fast", [True, False])
 def test_auto_precision_is_bf16_where_hardware_multiplies_it(monkeypatch, is_fast):
-    monkeypatch.setattr(devices, "cpu_has", lambda instructions: is_fast and instructions == "amx_tile")
+    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {"amx_tile": is_fast})
     monkeypatch.setattr("torch.backends.cpu.get_cpu_capability", lambda: "AVX512" if is_fast else "AVX2")
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (8, 0) if is_fast else (7, 5))
     monkeypatch.setattr("torch.backends.cpu.get_cpu_capability", lambda: "AVX512")
