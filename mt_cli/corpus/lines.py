@@ -31,7 +31,6 @@ _BEGINNINGS = {
 }
 _WIDE = (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")
 """Byte order marks of UTF-16 and UTF-32."""
-_DAMAGED = "cannot be decompressed: it is no {} file, or it is damaged or cut off; get it again"
 _FEWEST_NULS = 8
 """Every eighth byte or more is NUL in UTF-16 and UTF-32, whose spaces and line ends have NUL bytes."""
 
@@ -54,15 +53,12 @@ def opened(path: Path) -> Iterator[io.BufferedReader]:
             if name is None:
                 yield file
                 return
-            if not file.peek(1):
-                raise CorpusError(f"{path}: has no content, not even that of an empty {name} file")
             yield io.BufferedReader(cast(io.RawIOBase, _decompressed(file, name)), CHUNK_BYTES)
-    except OSError as error:
-        if name is not None and error.errno is None:
-            raise CorpusError(f"{path}: {_DAMAGED.format(name)}") from None
-        raise CorpusError(f"{path}: {unreadable(path, error)}") from None
-    except (lzma.LZMAError, EOFError):
-        raise CorpusError(f"{path}: {_DAMAGED.format(name)}") from None
+    except (OSError, lzma.LZMAError, EOFError) as error:
+        problem = f"cannot be decompressed: it is no {name} file, or it is damaged or cut off; get it again"
+        if isinstance(error, OSError) and error.errno is not None:
+            problem = unreadable(path, error)
+        raise CorpusError(f"{path}: {problem}") from None
 
 
 def _decompressed(file: BinaryIO, name: str) -> Any:

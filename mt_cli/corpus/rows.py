@@ -54,8 +54,6 @@ class ReadReport:
     """Path and problem of each skipped file."""
     num_files: int = 0
     choices: list[str] = field(default_factory=list)
-    quoted: str = ""
-    """First table whose quotation marks are those of a spreadsheet."""
     damaged_rows: list[int] | None = None
     """Numbers of the rows of a table that are left out, because they have too many cells; None: they raise."""
     keeps_drafts: bool = False
@@ -77,8 +75,6 @@ class ReadReport:
         if self._num_codes:
             codes = f"{self._num_codes:,} inline code{'s' * (self._num_codes != 1)}"
             yield f"the content of {codes} is dropped, such as {self._first_code}"
-        if self.quoted:
-            yield f"{self.quoted}: quoted as spreadsheets do; read without the quotation marks"
         yield from self.choices
 
 

@@ -205,7 +205,7 @@ def test_bytes_that_are_no_text_are_refused(tmp_path, name, content, place):
     ("name", "content", "place"),
     [
         ("a.csv", b'a,b\n"c,d\n', "line 2"),
-        ("a.csv", b"a|b\nc|d\n", "line 1: .*bars"),
+        ("a.csv", b"a|b\nc|d\n", "line 1: found 1 column"),
         ("a.jsonl", b'{"en": "a", "it": "b"}\n{"en": \n', "line 2"),
         ("a.jsonl", b'{"en": "a", "de": "b"}\n', "row 1: .*'it'.*`columns`"),
         ("a.jsonl", b'{"a":' * 100_000 + b"\n", "line 1"),
@@ -262,14 +262,12 @@ def test_text_of_every_type_is_read_from_parquet(tmp_path, shape):
 
 
 GOOD = pa.array(["a", "b", "c"])
-BAD = pa.Array.from_buffers(pa.string(), 3, [None, GOOD.buffers()[1], pa.py_buffer(b"a\xe9c")])
 
 
 @pytest.mark.parametrize(
     ("table", "place"),
     [
         (pa.table({"en": GOOD, "it": [1.0, 2.0, 3.0]}), "row 1: 'it'.*; set `columns`"),
-        (pa.table({"en": GOOD, "it": BAD}), "after row 0: not UTF-8"),
         (pa.table({"en": GOOD, "de": GOOD}), "'it' among 'en', 'de'; set `columns`"),
         (pa.table({"translation": [{"en": "a", "fr": "b"}]}), "`translation`: .*'it' .*'fr'"),
         (map_of([("en", "a"), ("it", "b")], [("en", "a")]), "row 2, `translation`: .*'it'"),

@@ -31,13 +31,11 @@ class Format(NamedTuple):
     """Unit that the numbers of its rows count."""
 
 
-def _table(suffixes: tuple[str, ...], open_table: Callable[[Path, ReadReport], delimited.Table]) -> Format:
+def _table(suffixes: tuple[str, ...], records: Callable[[Path], Iterator[delimited.Record]]) -> Format:
     return Format(
         suffixes,
-        lambda path, languages, columns, report: delimited.read_table(
-            path, open_table(path, report), languages, columns, report
-        ),
-        lambda path: delimited.first_cells(open_table(path, ReadReport())),
+        lambda path, languages, columns, report: delimited.read_table(path, records(path), languages, columns, report),
+        lambda path: delimited.first_cells(records(path)),
     )
 
 
@@ -55,9 +53,9 @@ def _memory(
 
 
 FORMATS: Mapping[str, Format] = {
-    "tsv": _table((".tsv",), delimited.tsv_table),
-    "plain_tsv": _table((), delimited.plain_table),
-    "csv": _table((".csv",), delimited.csv_table),
+    "tsv": _table((".tsv",), delimited.tsv_records),
+    "plain_tsv": _table((), delimited.plain_records),
+    "csv": _table((".csv",), delimited.csv_records),
     "json": Format(
         (".jsonl", ".json"),
         lambda path, languages, columns, _: structured.read_json(path, languages, columns),
