@@ -162,10 +162,10 @@ class CorpusConfig(Section):
         if not directions.issuperset(self.languages_of("train")):
             yield f"monolingual: all corpora of train must be in {self.source} and {self.target}"
         tags = [(source.tag or "", tag_of((source.languages or self.languages)[1])) for source in self.train]
-        if not all(tag.endswith(of_target) for tag, of_target in tags):
-            yield "monolingual: it tags each direction by itself; remove `tag`"
-        if self.monolingual.sides_of_rounds and self.languages[::-1] not in self.languages_of("train"):
-            yield "monolingual: train lacks the reverse direction, which it adds to corpora without a tag; remove `tag`"
+        is_tagged = all(tag.endswith(of_target) for tag, of_target in tags)
+        needs_reverse = bool(self.monolingual.sides_of_rounds)
+        if not is_tagged or (needs_reverse and self.languages[::-1] not in self.languages_of("train")):
+            yield "monolingual: it adds the reverse direction and tags by itself; remove `tag`"
 
     @property
     def weights(self) -> list[float]:

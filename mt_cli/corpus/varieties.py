@@ -107,8 +107,6 @@ def chosen_varieties(
     `report` gets the choice, with a note if other varieties are not read, or if a variety contradicts its language.
     Raises CorpusError if a language has no segment.
     """
-    if not varieties:
-        raise CorpusError(f"{where}: has no segment in a language that it names")
     codes: dict[str, str] = {}
     for language in languages:
         code = nearest_variety(language, varieties)

@@ -1,13 +1,11 @@
 """Encoded pairs in memory-mapped Arrow files. Knows ids and their storage; does not know batches.
 
-The ids of a file are read through the page cache, and their pages are released after use. Ten million pairs therefore
-need no more memory than a hundred thousand.
+The ids of a file are read through the page cache, whose pages the system takes back when it needs memory.
 """
 
 from __future__ import annotations
 
 import json
-import mmap
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -75,20 +73,15 @@ class Statistics:
 class EncodedPairs:
     """Source and target ids of pairs, without special tokens.
 
-    The record batches have the columns `source` and `target`, lists of ids; `mapping` is their memory-mapped file.
-    `part_sizes` are the numbers of pairs of each part of the corpus.
+    The record batches have the columns `source` and `target`, lists of ids. `part_sizes` are the numbers of pairs of
+    each part of the corpus.
     """
 
-    def __init__(
-        self, batches: Iterable[pa.RecordBatch], part_sizes: Sequence[int], mappings: Sequence[mmap.mmap] = ()
-    ) -> None:
+    def __init__(self, batches: Iterable[pa.RecordBatch], part_sizes: Sequence[int]) -> None:
         self.part_sizes = tuple(part_sizes)
-        self._keep([[_offsets_and_ids(column) for column in batch.columns] for batch in batches])
-        self._mappings = mappings
-
-    def _keep(self, chunks: list[_Chunk]) -> None:
-        self._chunks = chunks
-        self._bounds = list(accumulate((len(offsets) - 1 for (offsets, _), _ in chunks), initial=0))
+        self._batches = [*batches]
+        self._chunks = [[_offsets_and_ids(column) for column in batch.columns] for batch in self._batches]
+        self._bounds = list(accumulate(map(len, self._batches), initial=0))
 
     @classmethod
     def from_ids(cls, source: Sequence[Sequence[int]], target: Sequence[Sequence[int]]) -> EncodedPairs:
@@ -99,18 +92,14 @@ class EncodedPairs:
     def joined(cls, several: Sequence[EncodedPairs], part_sizes: Sequence[int] | None = None) -> EncodedPairs:
         """Pairs of several objects one after another, by default with the parts of all."""
         sizes = [size for pairs in several for size in pairs.part_sizes] if part_sizes is None else part_sizes
-        joined = cls([], sizes, [mapping for pairs in several for mapping in pairs._mappings])
-        joined._keep([chunk for pairs in several for chunk in pairs._chunks])
-        return joined
+        return cls([batch for pairs in several for batch in pairs._batches], sizes)
 
     @classmethod
     def open(cls, path: Path, part_sizes: Sequence[int] | None = None) -> EncodedPairs:
         """Pairs in a file of record batches, by default in one part; the file may be deleted once it is open."""
-        with path.open("rb") as file:
-            mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        reader = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapping)))
+        reader = pa.ipc.open_file(pa.memory_map(str(path)))
         batches = [*map(reader.get_batch, range(reader.num_record_batches))]
-        return cls(batches, [sum(map(len, batches))] if part_sizes is None else part_sizes, [mapping])
+        return cls(batches, [sum(map(len, batches))] if part_sizes is None else part_sizes)
 
     def __len__(self) -> int:
         return self._bounds[-1]
@@ -147,14 +136,6 @@ class EncodedPairs:
         for chunk, first_row, start, end in zip(self._chunks, self._bounds, bounds, bounds[1:], strict=False):
             if end > start:
                 yield chunk, indices[start:end] - first_row, slice(start, end)
-
-    def release(self) -> None:
-        """Release the pages of the file that were read; the system still caches them.
-
-        Reading a pair can map up to 128 kB, since the system maps the neighbouring pages too.
-        """
-        for mapping in self._mappings if hasattr(mmap, "MADV_DONTNEED") else ():
-            mapping.madvise(mmap.MADV_DONTNEED)
 
 
 def starts_of(lengths: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
