@@ -24,8 +24,6 @@ from mt_cli.corpus.rows import Languages, Names, ReadReport, Row
 from mt_cli.errors import CorpusError, one_line
 from mt_cli.runtime.console import say
 
-_READER = 4
-"""Version of the rows read from a dataset; increase it when a change of `mt` changes these rows."""
 _CARDS = ("README.md", "dataset_infos.json")
 
 
@@ -88,9 +86,9 @@ def commit_of(source: TextSource) -> str | None:
 def identity_of_dataset(source: DatasetSource) -> Any:
     """JSON value that changes when the rows of a source change; raises CorpusError if it cannot be read."""
     if not _is_local(source):
-        return [commit_of(source), _READER]  # Apart from the commit, only options decide the rows.
+        return commit_of(source)  # Apart from the commit, only options decide the rows.
     dataset = _open(source)
-    return [_READER, *([name, digest_of_file(dataset.root / name)] for name in dataset.names)]
+    return [[name, digest_of_file(dataset.root / name)] for name in dataset.names]
 
 
 def _repository(source: DatasetSource) -> Repository:

@@ -12,7 +12,6 @@ from mt_cli.config.sources import TextSource
 from mt_cli.corpus.cleaning import HELD_OUT
 from mt_cli.corpus.corpus import Corpus
 from mt_cli.corpus.dataset import commit_of
-from mt_cli.corpus.languages import writes_spaces
 from mt_cli.corpus.monolingual import FEWEST_KNOWN, Lines, known_shares
 from mt_cli.corpus.rows import by_language
 from mt_cli.corpus.source_rows import names_of
@@ -124,10 +123,7 @@ def describe_data(data: Data, config: Config) -> list[str]:
 
 def _changes_of_pairs(config: Config) -> Iterator[str]:
     if share := config.training.inserted_words:
-        codes = {code for both in config.corpus.languages_of("train") for code in both}
-        spaceless = ", ".join(code for code in sorted(codes) if not writes_spaces(code))
-        except_for = f", but hardly any of {spaceless}, without spaces between words" if spaceless else ""
-        yield f"{share:.0%} of the training pairs get a made-up name or number (training.inserted_words){except_for}"
+        yield f"{share:.0%} of the training pairs get a made-up name or number (training.inserted_words)"
     changes = [f"{share:.0%} {key}" for key, share in config.corpus.augment.model_dump().items() if share]
     if changes:
         yield f"training pairs are changed to resemble what people type: {', '.join(changes)} (corpus.augment)"

@@ -31,14 +31,6 @@ def test_a_process_with_half_of_a_launcher_is_refused(monkeypatch, missing):
         raise AssertionError("it joined")
 
 
-@pytest.mark.parametrize(("num_cpus", "num_gpus", "most"), [(1, 0, 2), (1, 8, 8), (16, 2, 16)])
-def test_no_more_processes_start_than_cpus_or_gpus(monkeypatch, num_cpus, num_gpus, most):
-    monkeypatch.setattr("mt_cli.runtime.launcher.num_usable_cpus", lambda: num_cpus)
-    monkeypatch.setattr("torch.cuda.device_count", lambda: num_gpus)
-    with pytest.raises(InputError, match=rf"--devices {most + 1}: .* {most}"):
-        launcher.launch(most + 1, ["train"])
-
-
 EXCHANGES = {
     "all_reduce": lambda: Group(0, 2).all_reduce([torch.ones(2)]),
     "broadcast_object_list": lambda: Group(0, 2).from_main(int),
