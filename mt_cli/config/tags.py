@@ -115,10 +115,7 @@ def written_out(corpus: CorpusConfig) -> CorpusConfig:
         if corpus.both_directions or (texts and name == "train" and (texts.source or texts.sides_of_rounds)):
             reverse = tuple(_with_tag(_reversed(source, corpus.languages), tag, corpus.languages) for source in sources)
             if any(one.tag in (None, two.tag) for one, two in zip(reverse, written, strict=True)):
-                raise ValueError(
-                    "both_directions: set `tag: to_target` beside it, which tells the model the target language (`tag: "
-                    "direction` for M2M100 and NLLB, whose corpora have no other tags)"
-                )
+                raise ValueError("both_directions: set `tag: to_target` beside it (`direction` for M2M100 and NLLB)")
             written += reverse
         groups[name] = written
     return corpus.with_groups(groups, both_directions=False, tag=None)

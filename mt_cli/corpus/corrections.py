@@ -80,10 +80,7 @@ def read_corrections(path: Path) -> Iterator[Correction]:
                 problem = error.errors()[0]
                 if "EOF" in problem["msg"] and line.startswith(_BEGINNING[: len(line.strip())]):
                     continue
-                where = ".".join(map(str, problem["loc"]))
-                raise InputError(
-                    f"{path}, line {number:,}: no correction ({where + ': ' if where else ''}{problem['msg']})"
-                ) from None
+                raise InputError(f"{path}, line {number:,}: no correction ({problem['msg']})") from None
 
 
 def current_corrections(paths: Iterable[Path]) -> list[Correction]:

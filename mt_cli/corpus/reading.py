@@ -80,10 +80,8 @@ def _check_languages(config: CorpusConfig) -> None:
             first, second = source.languages or config.languages
             if is_same_variety(first, second):
                 key = f"{key_of(name)}[{number}].languages" if source.languages else "corpus.source, corpus.target"
-                raise CorpusError(
-                    f"{key}: {first} and {second} are one language; a model translates between two, which may be "
-                    "varieties: for a task within a language, give one side a code such as en-x-plain"
-                )
+                advice = "for a task within a language, give one side a code such as en-x-plain"
+                raise CorpusError(f"{key}: {first} and {second} are one language; {advice}")
 
 
 @dataclass(frozen=True)

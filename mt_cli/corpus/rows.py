@@ -117,8 +117,6 @@ def tagged_text(text: str, tagging: Tagging, tag: str | None = None) -> str:
         return text
     if chosen is None and tagging.is_required:
         listed, kind = (tagging.targets, "target language") if tagging.targets else (tagging.tags, "tag")
-        raise InputError(
-            f"{text!r:.60}: this model needs a {kind}; choose one of {', '.join(listed)} "
-            f"(--to), or begin the sentence with a tag, such as {tagging.tags[0]}"
-        )
+        choices = f"choose one of {', '.join(listed)} (--to), or begin with a tag, such as {tagging.tags[0]}"
+        raise InputError(f"{text!r:.60}: this model needs a {kind}; {choices}")
     return text if chosen is None else f"{chosen} {text}"

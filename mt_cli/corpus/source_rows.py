@@ -169,9 +169,7 @@ def _read_files(source: FilesSource) -> Iterator[Row]:
         for number, pair in enumerate(zip(read_lines(first), read_lines(second), strict=True), start=1):
             yield number, *pair
     except ValueError:
-        raise CorpusError(
-            f"{first} and {second}: one of them ends after {number:,} lines and the other is longer; {_LINES_BELONG}"
-        ) from None
+        raise CorpusError(f"{first} and {second}: one ends after {number:,} lines; {_LINES_BELONG}") from None
 
 
 def _check_line_counts(*paths: Path) -> None:

@@ -83,10 +83,8 @@ def prepare(
     encoded, statistics, is_short_enough = encode_corpora(corpora, tokenizers, config.corpus, cache)
     for name, pairs in encoded.items():
         if not len(pairs) and name in ("train", "valid"):
-            raise CorpusError(
-                f"{key_of(name)}: every pair has more than corpus.max_tokens {config.corpus.max_tokens} on a side; "
-                "split the texts into sentences, or set a larger corpus.max_tokens"
-            )
+            limit = f"corpus.max_tokens {config.corpus.max_tokens}"
+            raise CorpusError(f"{key_of(name)}: every pair is longer than {limit}; split texts, or set a larger one")
     monolingual = read_monolingual(config.corpus, evaluation_hashes(corpora), cache)
     lexicons = _lexicons(corpora, config, cache) if config.corpus.terms else {}
     release_memory()
@@ -327,8 +325,7 @@ def notes_on_tags(config: Config) -> list[str]:
     """Notes on evaluation sets without tags, if every corpus of `train` has a tag."""
     groups = config.corpus.groups.items() if config.corpus.tagging.is_required else ()
     return [
-        f"{key_of(name)} has sentences without a tag, and every corpus of train has one, so the model has never seen "
-        f"such sentences; set {key_of(name)}.tag, or corpus.tag: to_target"
+        f"{key_of(name)} has no tag, and each corpus of train has one; set {key_of(name)}.tag, or corpus.tag: to_target"
         for name, sources in groups
         if not all(source.tag for source in sources)
     ]
@@ -339,7 +336,6 @@ def notes_on_words(config: Config) -> list[str]:
     pairs = [config.corpus.languages, *config.corpus.languages_of("train")]
     spaceless = dict.fromkeys(code for pair in pairs for code in pair if not languages.marks_words(code))
     return [
-        f"{language} has no spaces between words, and tokenizer.algorithm word_level splits at spaces: unless words "
-        "are separated already, almost every sentence will be one unknown word. Use bpe, unigram or char."
+        f"{language} has no spaces between words, at which word_level splits; set tokenizer.algorithm to bpe or char"
         for language in (spaceless if config.tokenizer.algorithm == "word_level" else ())
     ]

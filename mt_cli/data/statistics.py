@@ -142,10 +142,8 @@ def notes_on_monolingual(data: Data, config: Config) -> Iterator[str]:
         some = lines.sample(_LINES_EXAMINED)
         own, other = known_shares(some, [texts[language], texts[into]])
         if own < max(other, FEWEST_KNOWN):
-            yield (
-                f"{lines.name} (corpus.monolingual.{side}): only {own:.0%} of its words are in the {language} of train "
-                f"({other:.0%} in the {into}); is it in {language}?"
-            )
+            shares = f"only {own:.0%} of its words are in the {language} of train ({other:.0%} in the {into})"
+            yield f"{lines.name} (corpus.monolingual.{side}): {shares}; is it in {language}?"
         num_known = len({*some} & {*texts[language]})
         if 2 * num_known > len(some):
             yield f"{lines.name}: {num_known / len(some):.0%} of its lines are in train, and teach nothing new"

@@ -105,10 +105,7 @@ def read_table(
     is_lenient = report.damaged_rows is not None
     if most <= max(source, target):
         problem = f"found {most} column{'s' * (most != 1)}"
-        raise CorpusError(
-            f"{where}: {problem}; each line needs a source, a separator and a target: a tab in .tsv files, a comma or "
-            "a semicolon in .csv files"
-        )
+        raise CorpusError(f"{where}: {problem}; a .tsv file has a tab between source and target, a .csv file a comma")
     for number, cells in chain(examined[has_header:], records):
         width = _width(cells)
         if width == 0:
@@ -119,12 +116,8 @@ def read_table(
         elif report.damaged_rows is not None:
             report.damaged_rows.append(number)
         else:
-            expected = f"{'the header has' if has_header else 'the others have'} {most:,}"
-            shifts = "inside a sentence shifts the pair" if len(cells) > most else "is missing"
-            raise CorpusError(
-                f"{path}, line {number:,}: has {len(cells):,} cell{'s' * (len(cells) != 1)}, and {expected}; a "
-                f"separator {shifts}: repair such rows"
-            )
+            counts = f"has {len(cells):,} cell{'s' * (len(cells) != 1)}, and the others have {most:,}"
+            raise CorpusError(f"{path}, line {number:,}: {counts}; a separator in a sentence would shift the pair")
 
 
 def _width(cells: Sequence[str]) -> int:

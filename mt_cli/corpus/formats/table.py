@@ -93,10 +93,8 @@ def format_of(path: Path, name: str | None = None) -> Format:
         return FORMATS[name]
     suffix = suffix_of(path)
     if suffix is None:
-        raise CorpusError(
-            f"{path}: unknown format; use one of {', '.join(BY_SUFFIX)}, or set `format` (mt init --format) to "
-            f"{', '.join(get_args(FormatName))}; of two files with a sentence per line, give both"
-        )
+        names = f"{', '.join(BY_SUFFIX)}, or set `format` (mt init --format) to {', '.join(get_args(FormatName))}"
+        raise CorpusError(f"{path}: unknown format; use one of {names}; of two files with lines, give both")
     return BY_SUFFIX["." + suffix.split(".")[1]]
 
 
