@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,14 +100,10 @@ def _trained_tokenizers(corpora: Mapping[str, Corpus], config: Config, cache: Ca
     """Tokenizers trained on the training pairs or a seeded sample, or taken from the cache."""
     if "train" not in corpora:
         return train_tokenizers(tokenizer_pairs(corpora, config), config)
-    settings = config.tokenizer.model_dump(mode="json", exclude={"bpe_dropout"})
-    if config.corpus.temperature is not None:
-        settings["temperature"] = config.corpus.temperature
-    changes: list[Any] = [*Protection.of(config.corpus).key, *(["terms"] if config.corpus.terms else [])]
-    if config.corpus.augment.changes_case:
-        augment = config.corpus.augment
-        changes.append([augment.upper_case, augment.title_case, config.corpus.languages_of("train")])
-    key = fingerprint(corpora["train"].fingerprint, settings, config.training.seed, config.corpus.tags, *changes)
+    corpus, settings = config.corpus, config.tokenizer.model_dump(mode="json", exclude={"bpe_dropout"})
+    changes = corpus.temperature, Protection.of(corpus).key, corpus.terms, corpus.augment.model_dump(mode="json")
+    directions = corpus.languages_of("train")
+    key = fingerprint(corpora["train"].fingerprint, settings, config.training.seed, corpus.tags, directions, *changes)
 
     def make(folder: Path) -> None:
         save_tokenizers(folder, train_tokenizers(tokenizer_pairs(corpora, config), config))

@@ -46,12 +46,10 @@ def pick_device(name: str, group: Group = ALONE) -> torch.device:
         if device.type == "mps" or device.index is not None:
             raise InputError(f"device {name}: several processes need one device each; use auto, cuda or cpu")
         device = torch.device("cuda", group.local_rank)
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"device {name}: this PyTorch ({torch.__version__}) finds no CUDA device; see `mt doctor`")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise InputError(f"device {device}: there are {torch.cuda.device_count()} CUDA devices, counted from 0")
-    if device.type == "mps" and not torch.backends.mps.is_available():
-        raise InputError("device mps: this machine has none")
+    counts = {"cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
+    if (device.index or 0) >= (count := counts.get(device.type, 1)):
+        found = f"PyTorch finds {count} {device.type.upper()} devices, counted from 0"
+        raise InputError(f"device {device}: {found}; see `mt doctor`")
     if device.type == "cuda":
         torch.backends.cuda.enable_cudnn_sdp(False)
     return device
