@@ -138,7 +138,7 @@ def test_init_and_check_count_what_is_skipped(mt, tmp_path):
     status, _, err = mt("init", "m", "--name", "m")
     assert status == 2 and "m/1.tmx, line 34: " in err and "--skip-damaged" in err
     status, _, err = mt("init", "m", "--name", "m", "--skip-damaged")
-    assert status == 0 and "1 of 3 files was skipped: 1.tmx, line 34: " in err
+    assert status == 0 and "1 of 3 files are skipped: 1.tmx, line 34: " in err
     row = json.loads(mt("data", "check", "--config", "m.yaml", "--json")[1])["corpora"][0]
     assert row["num_skipped_files"] == 1 and row["skipped"][0].startswith("1.tmx, line 34: ")
 

@@ -91,6 +91,15 @@ def test_kernels_that_fail_are_not_used(monkeypatch, capsys):
     kernel_trial.kernel_works.cache_clear()
 
 
+def test_a_trial_without_memory_is_no_verdict_on_a_kernel(monkeypatch):
+    def cases(d_head):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    monkeypatch.setattr(kernel_trial, "reason_against_compiling", lambda device: None)
+    with pytest.raises(torch.OutOfMemoryError):
+        kernel_trial.kernel_works("attention", cases, torch.device("cuda"), torch.bfloat16, 32)
+
+
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed; PyTorch for GPUs brings it")
 def test_packed_attention_has_the_values_and_gradients_of_its_definition():
     environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
