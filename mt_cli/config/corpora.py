@@ -147,7 +147,7 @@ class CorpusConfig(Section):
         if chosen and self.is_streaming:
             yield "filters.keep_likely: the pairs of streams are not scored; leave it out, or `streaming`"
         elif None in chosen:
-            yield "filters.keep_likely: a model of both directions scores the pairs; set `both_directions` and `tag`"
+            yield "filters.keep_likely: it needs both directions; set `corpus.both_directions: true` and `corpus.tag`"
 
     @without_problems
     def _texts_fit(self) -> Iterator[str]:

@@ -129,7 +129,6 @@ class ModelConfig(Section):
 
     @property
     def ends_in_norm(self) -> bool:
-        """True if the encoder and the decoder end in a layer norm."""
         return self.norm_order == "pre" if self.final_norm is None else self.final_norm
 
 

@@ -32,7 +32,6 @@ class Side:
 
     @classmethod
     def of_padded(cls, padded_ids: Tensor) -> Side:
-        """Side of a matrix of padded ids, with a row for each sentence."""
         return cls(padded_ids.flatten(), padded_layout(padded_ids))
 
 

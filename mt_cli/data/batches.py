@@ -112,7 +112,6 @@ class MixedPairs(TrainingPairs):
         self._is_kept, self._selected_from = is_kept, place
 
     def first_place(self, pool: int) -> int:
-        """Place of the first pair of a pool in the order of an epoch."""
         return len(self) * pool // (self.num_pools or 1)
 
     def _order(self, epoch: int, is_kept: Mask | None) -> Indices:

@@ -117,7 +117,6 @@ class _Side:
         return cls([*numbers], ids, np.array([*map(len, rows)], np.int64), spellings)
 
     def every(self, step: int) -> _Side:
-        """Every so-manieth text."""
         is_kept = np.arange(len(self.lengths)) % step == 0
         return _Side(self.words, self.ids[np.repeat(is_kept, self.lengths)], self.lengths[is_kept], self.spellings)
 

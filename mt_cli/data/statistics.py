@@ -72,9 +72,12 @@ def _part_row(data: Data, name: str, index: int) -> dict[str, Any]:
 
 
 def _text_row(side: str, lines: Lines) -> dict[str, Any]:
-    dropped = {status: count for status, count in lines.counts.items() if status != "kept"}
-    numbers = {"num_read": sum(lines.counts.values()), "num_kept": len(lines), "num_held_out": 0}
-    return {"corpus": f"monolingual.{side}", "name": lines.name, **numbers, "dropped": dropped}
+    return {"corpus": f"monolingual.{side}", "name": lines.name, "num_held_out": 0, **_numbers(lines.counts)}
+
+
+def _numbers(counts: Mapping[str, int]) -> dict[str, Any]:
+    dropped = {status: count for status, count in counts.items() if count and status != "kept"}
+    return {"num_read": sum(counts.values()), "num_kept": counts.get("kept", 0), "dropped": dropped}
 
 
 def notes_on_reading(corpora: Mapping[str, Corpus]) -> list[str]:
@@ -86,10 +89,7 @@ def notes_on_reading(corpora: Mapping[str, Corpus]) -> list[str]:
 def _stream_row(name: str, source: TextSource, counts: Mapping[str, int] | None) -> dict[str, Any]:
     commit = commit_of(source)
     row: dict[str, Any] = {"corpus": "train", "name": name, **({} if commit is None else {"commit": commit})}
-    if counts is None:
-        return row
-    dropped = {status: count for status, count in counts.items() if count and status != "kept"}
-    return row | {"num_read": sum(counts.values()), "num_kept": counts.get("kept", 0), "dropped": dropped}
+    return row if counts is None else row | _numbers(counts)
 
 
 def describe_data(data: Data, config: Config) -> list[str]:

@@ -100,9 +100,7 @@ class _Repeated:
     """Rows of a stream, which is read again whenever it ends."""
 
     def __init__(self, read: Callable[[], Iterator[Row]]) -> None:
-        self._read = read
-        self._rows: Iterator[Row] = iter(())
-        self._next: Row | None = None
+        self._read, self._rows, self._has_rows = read, read(), False
         self.has_ended = False
         """True once the stream has been read to its end."""
 
@@ -110,16 +108,13 @@ class _Repeated:
         """Next `size` rows, in a list for each reading of the stream; unless `repeats`, only until it ends."""
         readings: list[list[Row]] = []
         while size > 0:
-            if self._next is None:
-                self._rows = self._read()
-                self._next = next(self._rows, None)
-            if self._next is not None:
-                readings.append([self._next, *islice(self._rows, size - 1)])
-                size -= len(readings[-1])
-                self._next = next(self._rows, None)
-            self.has_ended |= self._next is None
-            if not readings or (self.has_ended and not repeats):
-                break
+            readings.append([*islice(self._rows, size)])
+            self._has_rows |= bool(readings[-1])
+            size -= len(readings[-1])
+            if size > 0:
+                self._rows, self.has_ended = self._read(), True
+                if not (repeats and self._has_rows):
+                    break
         return readings
 
 
@@ -155,13 +150,14 @@ def _buffers(config: CorpusConfig, reports: Sequence[ReadReport]) -> Iterator[li
         share = max(taken / size for taken, size in zip(filled, sizes, strict=True))
         for stream, size, taken, lists in zip(streams, sizes, filled, readings, strict=True):
             lists += stream.take(round(size * share) - taken, repeats=True)
-        if any(readings):
-            yield [
-                (part, rows)
-                for part, lists in enumerate(readings)
-                for reading in lists
-                for rows in in_blocks(iter(reading), ROWS_PER_BLOCK)
-            ]
+        buffer = [
+            (part, rows)
+            for part, lists in enumerate(readings)
+            for reading in lists
+            for rows in in_blocks(iter(reading), ROWS_PER_BLOCK)
+        ]
+        if buffer:
+            yield buffer
 
 
 def _filtered(rows: _Rows, config: CorpusConfig, evaluation_hashes: Hashes) -> Block:

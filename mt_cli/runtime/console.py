@@ -120,7 +120,6 @@ class Progress:
         self.total = self._bar.total = total
 
     def show(self, **values: str) -> None:
-        """Show these values next to the progress from now on."""
         self._values = ", ".join(f"{name} {value}" for name, value in values.items())
         self._bar.set_postfix(values, refresh=False)
 
@@ -149,7 +148,6 @@ def notices_in(path: Path) -> Iterator[None]:
 
 
 def say_next(config: Path) -> None:
-    """Say the commands that follow a new config."""
     quoted = shlex.quote(str(config))
     say(f"Next:  mt data check --config {quoted}\nThen:  mt train --config {quoted}")
 

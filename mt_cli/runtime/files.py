@@ -118,12 +118,10 @@ def write_text(path: Path, text: str) -> None:
 
 
 def json_text(content: object) -> str:
-    """Content of a JSON file that people read, too."""
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file atomically."""
     write_atomically(path, lambda temporary: Path(temporary).write_bytes(content))
 
 

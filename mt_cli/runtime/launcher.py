@@ -29,14 +29,18 @@ _TIMEOUT = timedelta(hours=24)
 _JOIN_TIMEOUT = timedelta(minutes=5)
 _STOP_SECONDS = 600
 """Time for a launcher to wait, after a signal, until processes have finished a step and a save."""
+_ALWAYS_ALLOWED = 2  # Number of processes that any machine may start, to try training with several.
 
 
 def launch(num_devices: int, arguments: Sequence[str]) -> int:
     """Run `mt` with these arguments in several processes of this machine; return the exit status.
 
     Processes print their own errors. If one fails, PyTorch's launcher ends the others; it passes on signals. Raises
-    LostProcessError if a process was killed.
+    LostProcessError if a process was killed, and InputError if there are more processes than devices or CPUs.
     """
+    most = max(num_usable_cpus(), torch.cuda.device_count(), _ALWAYS_ALLOWED)
+    if num_devices > most:
+        raise InputError(f"--devices {num_devices}: by its CPUs and CUDA devices, this machine can use at most {most}")
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -85,7 +89,7 @@ def launched_group() -> Iterator[Group]:
     # While PyTorch waits for other processes, Python's handlers do not run: only a default action ends this process.
     previous = set_handlers(dict.fromkeys(STOPS, signal.SIG_DFL))
     try:
-        rank, size, local_rank = *_join(), int(os.environ["LOCAL_RANK"])
+        local_rank, (rank, size) = int(os.environ["LOCAL_RANK"]), _join()
     except (RuntimeError, ValueError, KeyError) as error:
         advice = "if this process has no launcher, unset WORLD_SIZE"
         raise InputError(f"the processes of the launcher cannot join: {one_line(error)}; {advice}") from None

@@ -22,13 +22,21 @@ def test_several_processes_of_a_machine_have_a_device_each(monkeypatch):
         pick_device("cuda", group)
 
 
-@pytest.mark.parametrize("missing", ["RANK", "MASTER_ADDR", "MASTER_PORT"])
+@pytest.mark.parametrize("missing", ["LOCAL_RANK", "RANK", "MASTER_ADDR", "MASTER_PORT"])
 def test_a_process_with_half_of_a_launcher_is_refused(monkeypatch, missing):
-    variables = {"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
+    variables = {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "here", "MASTER_PORT": "29500"}
     for name, value in variables.items():
         monkeypatch.delenv(name, raising=False) if name == missing else monkeypatch.setenv(name, value)
-    with pytest.raises(InputError, match=missing), launcher.launched_group():
+    with pytest.raises(InputError, match=rf"\b{missing}\b"), launcher.launched_group():
         raise AssertionError("it joined")
+
+
+@pytest.mark.parametrize(("num_cpus", "num_gpus", "most"), [(1, 0, 2), (1, 8, 8), (16, 2, 16)])
+def test_no_more_processes_start_than_cpus_or_gpus(monkeypatch, num_cpus, num_gpus, most):
+    monkeypatch.setattr("mt_cli.runtime.launcher.num_usable_cpus", lambda: num_cpus)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: num_gpus)
+    with pytest.raises(InputError, match=rf"--devices {most + 1}: .* {most}"):
+        launcher.launch(most + 1, ["train"])
 
 
 EXCHANGES = {
