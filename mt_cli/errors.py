@@ -26,9 +26,9 @@ class CorpusError(InputError):
 class ColumnError(CorpusError):
     """A column of a table is missing or holds no text; `problem` is the message without advice for configs."""
 
-    def __init__(self, problem: str, hint: str = "") -> None:
-        super().__init__(f"{problem}; set `columns`{hint}")
-        self.problem = f"{problem}{hint}"
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"{problem}; set `columns`")
+        self.problem = problem
 
 
 class RunError(InputError):

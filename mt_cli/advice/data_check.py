@@ -18,7 +18,7 @@ from mt_cli.corpus.glossary import Glossary
 from mt_cli.corpus.source_rows import places_in
 from mt_cli.data.encode import SIDES, SideStatistics
 from mt_cli.data.prepare import Data, notes_on_tags, notes_on_words
-from mt_cli.data.statistics import notes_on_monolingual, notes_on_overlap, notes_on_reading, report_on_data
+from mt_cli.data.statistics import notes_on_monolingual, notes_on_reading, report_on_data
 from mt_cli.errors import InputError
 
 _FILTERS = STATUS_NAMES[HELD_OUT + 1 :]
@@ -37,7 +37,6 @@ def examine(
             *notes_on_tags(config),
             *notes_on_words(config),
             *notes_on_reading(data.corpora),
-            *notes_on_overlap(rows),
             *notes_on_monolingual(data, config),
             *notes.notes_on_markers(data),
             *notes.notes_on_leaks(data, config),
@@ -67,7 +66,6 @@ def _token_counts(counts: SideStatistics) -> dict[str, Any]:
         "num_tokens": counts.num_tokens,
         "tokens_per_sentence": round(counts.tokens_per_sentence, 2),
         "unknown_share": round(counts.unknown_share, 6),
-        "length_counts": np.trim_zeros(np.array(counts.length_counts), "b").tolist(),
     }
 
 
@@ -94,8 +92,6 @@ def _format_counts(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             share = f"{count / max(1, row['num_read']):8.1%}" if status != "read" else ""
             yield f"{labels[0]:<20}{shorten(labels[1], 24):<26}{status:<24}{count:>12,} {share}".rstrip()
             labels = ["", ""]
-        if "not_held_out" in row:
-            yield f"{'':<46}none held out for valid: {row['not_held_out']}"
         if row.get("times_per_epoch", 1) != 1:
             yield f"{'':<46}{'times seen per epoch':<24}{row['times_per_epoch']:>12.3g}"
     yield ""

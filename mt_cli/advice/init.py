@@ -77,7 +77,7 @@ def write_config(
     corpus |= {"valid": {"fraction": 0.1}} | trees
     sources = parse_config({"name": request.name or "new", "corpus": corpus}, "options").corpus.groups
     given = {role: sources[role][0] for role in trees}
-    new = new_config(sources["train"][0], languages, Cache(runs / ".cache", say), given, runs, request)
+    new = new_config(sources["train"][0], languages, Cache(runs / ".cache"), given, runs, request)
     path = output or Path(f"{new.name}.yaml")
     _check_new(path)
     for line in new.lines:

@@ -33,7 +33,7 @@ def _prepared(loaded: Config) -> tuple[Config, Data, Cache]:
     from mt_cli.corpus.cache import Cache
     from mt_cli.run.config import prepare_new
 
-    cache = Cache(RUNS / ".cache", say)
+    cache = Cache(RUNS / ".cache")
     return *prepare_new(loaded, cache, stream_rows=loaded.corpus.shuffle_buffer)[:2], cache
 
 
@@ -198,7 +198,7 @@ def data_pick(
     from mt_cli.corpus.cache import Cache
 
     loaded = load_config(config, None) if config else RunDirectory(run_path(run)).config()
-    picked = pick_from(path, loaded, Cache(RUNS / ".cache", say), number)
+    picked = pick_from(path, loaded, Cache(RUNS / ".cache"), number)
     left_out = ", ".join(f"{count:,} {reason}" for reason, count in picked.left_out.items() if count)
     say(f"sentences picked: {len(picked.lines):,}; left out: {left_out or 'none'}")
     if output is None:

@@ -121,13 +121,12 @@ def together(devices: int, check: Callable[[], object]) -> Iterator[Group]:
     if "WORLD_SIZE" not in os.environ and devices == 1:
         yield ALONE
         return
-    from mt_cli.runtime.launcher import launch, launched_group, launched_processes
+    from mt_cli.runtime.launcher import launch, launched_group
 
-    number = launched_processes()
-    if number is None:
+    if "WORLD_SIZE" not in os.environ:
         check()
         sys.exit(launch(devices, sys.argv[1:]))
-    if devices not in (1, number):
+    if devices not in (1, number := int(os.environ["WORLD_SIZE"])):
         raise InputError(f"--devices {devices}: the launcher of this process says {number}; leave the option out")
     with launched_group() as group:
         yield group

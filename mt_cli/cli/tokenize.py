@@ -9,7 +9,6 @@ from mt_cli.cli import options
 from mt_cli.cli.options import RUNS, argument, check_choice, check_no_files, flag, load_config, option, run_path
 from mt_cli.cli.streams import show
 from mt_cli.errors import InputError
-from mt_cli.runtime.console import say
 
 
 def tokenize(
@@ -39,7 +38,7 @@ def tokenize(
         from mt_cli.corpus.cache import Cache
         from mt_cli.run.config import prepare_new
 
-        _, data, _ = prepare_new(load_config(config, overrides), Cache(RUNS / ".cache", say))
+        _, data, _ = prepare_new(load_config(config, overrides), Cache(RUNS / ".cache"))
         return show(*format_tokens(token_report(data)))
     if not sentences:
         raise InputError("give sentences to tokenize, or --config FILE to train tokenizers and report on them")

@@ -19,7 +19,8 @@ from mt_cli.config.presets import PRESETS, Values, begins_with_run, filled
 from mt_cli.config.sections import Config
 from mt_cli.config.sources import KINDS
 from mt_cli.config.writing import BOOLEAN_TAG, FLOAT, FLOAT_BEGINNINGS, FLOAT_TAG
-from mt_cli.errors import ConfigError, one_line, reason
+from mt_cli.errors import ConfigError, one_line
+from mt_cli.runtime.files import read_regular, reading
 
 S = TypeVar("S", bound=Section)
 
@@ -64,16 +65,12 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
 
     Raises ConfigError with every problem, one per line.
     """
+    with reading(path, ConfigError):
+        content = read_regular(path, MAX_CONFIG_BYTES)
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_CONFIG_BYTES + 1)  # A device has no size.
-        if len(content) > MAX_CONFIG_BYTES:
-            raise ConfigError(f"{path}: larger than {MAX_CONFIG_BYTES:,} bytes, which is too large for a config")
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 at byte {error.start}") from None
-    except OSError as error:
-        raise ConfigError(f"{path}: {reason(error)}") from None
     return config_of_text(text, str(path), overrides)
 
 

@@ -61,13 +61,6 @@ class TokenizerConfig(Section):
         return (*self.normalize, *(f"{old}>{new}" for old, new in self.letters.items()))
 
     @if_complete
-    def _replaces_letters_once(self) -> Iterator[str]:
-        replaced = {case for old in self.letters for case in (old, old.swapcase())}
-        for new in self.letters.values():
-            if new in replaced:
-                yield f"letters: {new!r} would be replaced itself"
-
-    @if_complete
     def _spaces_as_sentencepiece(self) -> Iterator[str]:
         if self.spacing == "lossless":
             return
@@ -136,7 +129,6 @@ class ModelConfig(Section):
 
     @property
     def ends_in_norm(self) -> bool:
-        """True if the encoder and the decoder end in a layer norm."""
         return self.norm_order == "pre" if self.final_norm is None else self.final_norm
 
 

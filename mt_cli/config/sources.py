@@ -59,12 +59,6 @@ class TextSource(Section):
     streaming: bool = False
     """Read the corpus while training, without preparing it on disk: all of `train` or none."""
 
-    @without_problems
-    def _columns_differ(self) -> Iterator[str]:
-        columns = getattr(self, "columns", None)
-        if columns is not None and columns[0] == columns[1]:
-            yield f"columns: both are {columns[0]!r}; name two columns"
-
 
 class DatasetSource(TextSource):
     """Parallel text in a repository of the Hugging Face hub, or in a local folder with the same layout."""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mt_cli.config.corpora import CorpusConfig
+    from mt_cli.config.sources import Source
 
 TO_TARGET, DIRECTION = "to_target", "direction"
 """Values of `tag` that stand for a tag with the target language, or with both languages."""
 _TARGET = re.compile(r"<2(.+)>|>>(.+)<<|<[^<>\s]+>([^<>\s]+)>")
 """A tag with a target language, written by `mt` or by Marian models of OPUS-MT, or a tag with both languages."""
 _DIRECTION = re.compile(r"<([^<>\s]+)>([^<>\s]+)>")
-_GROUPS = ("train", "valid", "test")
 
 
 def tag_of(language: str) -> str:
@@ -91,81 +94,48 @@ class Tagging:
 NO_TAGS = Tagging()
 
 
-def written_out(tree: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Expand `both_directions` and `tag` in a tree of the section `corpus` into one source per direction, with its tag.
+def written_out(corpus: CorpusConfig) -> CorpusConfig:
+    """Expand `both_directions` and `tag` into one source per direction, with its tag.
 
     With `both_directions`, each list of sources is followed by the same sources with `reverse`. The own tag of a source
-    goes before that of its direction, as one tag: `<bt><2en>`. Values of a wrong type stay as they are, for validation
-    to explain. With `monolingual`, `train` also has the reverse direction. Raises ValueError if a direction would have
-    no tag of its own.
+    goes before that of its direction, as one tag: `<bt><2en>`. With `monolingual`, `train` also has the reverse
+    direction, unless another model translates the only text, which is in the target language. Raises ValueError if a
+    direction would have no tag of its own.
     """
-    has_both, tag = tree.get("both_directions") is True, tree.get("tag")
-    default = tree.get("source"), tree.get("target")
-    has_texts = isinstance(tree.get("monolingual"), Mapping) and not _has_target_tags(tree)
-    tag = TO_TARGET if has_texts and tag is None else tag
-    tags = [tag, *(source.get("tag") for _, sources in _lists_of(tree) for source in sources)]
-    if not has_both and TO_TARGET not in tags and DIRECTION not in tags:
-        return tree
-    changes: dict[str, Any] = {"both_directions": False, "tag": None if tag in (TO_TARGET, DIRECTION) else tag}
-    extra_tests: dict[str, Any] = {}
-    for name, sources in _lists_of(tree):
-        written = [_with_tag(source, tag, default) for source in sources]
-        if has_both or (has_texts and name == "train" and _needs_reverse(tree["monolingual"])):
-            reverse = [_with_tag(_reversed(source, default), tag, default) for source in sources]
-            if any(one.get("tag") in (None, two.get("tag")) for one, two in zip(reverse, written, strict=True)):
-                raise ValueError(
-                    "both_directions: set `tag: to_target` beside it, which tells the model the target language (`tag: "
-                    "direction` for M2M100 and NLLB, whose corpora have no other tags)"
-                )
+    groups = corpus.groups
+    tags = [source.tag or "" for sources in groups.values() for source in sources]
+    # With the tag of a language, the sources were written out before.
+    is_written = any(tag.endswith(tuple(map(tag_of, corpus.languages))) for tag in tags)
+    texts = None if is_written else corpus.monolingual
+    tag = TO_TARGET if texts and corpus.tag is None else corpus.tag
+    if not corpus.both_directions and not {TO_TARGET, DIRECTION} & {tag, *tags}:
+        return corpus
+    for name, sources in groups.items():
+        written = tuple(_with_tag(source, tag, corpus.languages) for source in sources)
+        if corpus.both_directions or (texts and name == "train" and (texts.source or texts.sides_of_rounds)):
+            reverse = tuple(_with_tag(_reversed(source, corpus.languages), tag, corpus.languages) for source in sources)
+            if any(one.tag in (None, two.tag) for one, two in zip(reverse, written, strict=True)):
+                raise ValueError("both_directions: set `tag: to_target` beside it (`direction` for M2M100 and NLLB)")
             written += reverse
-        (changes if name in _GROUPS else extra_tests)[name] = written
-    return {**tree, **changes} | ({"extra_tests": {**tree["extra_tests"], **extra_tests}} if extra_tests else {})
+        groups[name] = written
+    return corpus.with_groups(groups, both_directions=False, tag=None)
 
 
-def _has_target_tags(tree: Mapping[str, Any]) -> bool:
-    """True if a corpus has a tag with one of the languages, as in a tree that was written out before."""
-    own = tuple(tag_of(str(tree.get(side))) for side in ("source", "target"))
-    return any(str(source.get("tag")).endswith(own) for _, sources in _lists_of(tree) for source in sources)
+def _reversed(source: Source, default: tuple[str, str]) -> Source:
+    changes: dict[str, Any] = {"languages": (source.languages or default)[::-1], "reverse": not source.reverse}
+    if source.name:
+        changes["name"] = f"{source.name} reversed"
+    if source.tag and targets_of([source.tag]):  # The tag of a language is not that of the other one.
+        changes["tag"] = DIRECTION if direction_of(source.tag) else TO_TARGET
+    return source.model_copy(update=changes)
 
 
-def _needs_reverse(texts: Mapping[str, Any]) -> bool:
-    """True unless another model translates the only text, which is in the target language."""
-    text = texts.get("target")
-    return bool(texts.get("source")) or not (isinstance(text, Mapping) and text.get("translate_with"))
-
-
-def _lists_of(tree: Mapping[str, Any]) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
-    """Sources of each corpus; a held-out share has none."""
-    extra_tests = tree.get("extra_tests")
-    groups: dict[str, Any] = {name: tree.get(name) for name in _GROUPS}
-    groups |= extra_tests if isinstance(extra_tests, Mapping) else {}
-    for name, value in groups.items():
-        sources = list(value) if isinstance(value, list | tuple) else [value]
-        if all(isinstance(source, Mapping) and "fraction" not in source for source in sources):
-            yield name, sources
-
-
-def _reversed(source: Mapping[str, Any], default: tuple[Any, Any]) -> Mapping[str, Any]:
-    first, second = _languages_of(source, default)
-    changes: dict[str, Any] = {"languages": [second, first], "reverse": not source.get("reverse", False)}
-    if source.get("name"):
-        changes["name"] = f"{source['name']} reversed"
-    if targets_of([str(source.get("tag"))]):  # The tag of a language is not that of the other one.
-        changes["tag"] = DIRECTION if direction_of(source["tag"]) else TO_TARGET
-    return {**source, **changes}
-
-
-def _with_tag(source: Mapping[str, Any], tag: Any, default: tuple[Any, Any]) -> Mapping[str, Any]:
-    own, languages = source.get("tag"), _languages_of(source, default)
+def _with_tag(source: Source, tag: str | None, default: tuple[str, str]) -> Source:
+    own, languages = source.tag, source.languages or default
+    written = own
     if own in (None, TO_TARGET, DIRECTION):
-        if (tag := own or tag) not in (TO_TARGET, DIRECTION):
-            return source
-        return {**source, "tag": tag_of(languages[1]) if tag == TO_TARGET else tag_of_direction(*languages)}
-    if tag != TO_TARGET or targets_of([str(own)]):
-        return source
-    return {**source, "tag": f"{own}{tag_of(languages[1])}"}
-
-
-def _languages_of(source: Mapping[str, Any], default: tuple[Any, Any]) -> tuple[Any, Any]:
-    pair = source.get("languages")
-    return (pair[0], pair[1]) if isinstance(pair, list | tuple) and len(pair) == 2 else default
+        tag = own or tag
+        written = tag_of_direction(*languages) if tag == DIRECTION else tag_of(languages[1]) if tag else None
+    elif tag == TO_TARGET and not targets_of([own]):
+        written = f"{own}{tag_of(languages[1])}"
+    return source if written == own else source.model_copy(update={"tag": written})

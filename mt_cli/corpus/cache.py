@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
 from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import Any, TypeVar
 
 from mt_cli.corpus.lines import unreadable
 from mt_cli.errors import CorpusError, InputError
-from mt_cli.runtime.files import check_regular, new_folder, remove, writing
+from mt_cli.runtime.files import check_regular, new_folder, writing
 
-FORMAT = 12
+FORMAT = 13
 """Version of the cache; increase it when the same data gives other content."""
 
 T = TypeVar("T")
@@ -40,14 +38,13 @@ def digest_of_file(path: Path) -> str:
 
 
 class Cache:
-    """Folder of entries. An entry is created once, by this process or another.
+    """Folder of entries, which are created once, by this process or another.
 
-    The folder is created with the first entry. `say` receives lines for the user. Loaded entries are kept in memory, so
-    a command uses one `Cache`.
+    The folder is created with the first entry. Loaded entries are kept in memory, so a command uses one `Cache`.
     """
 
-    def __init__(self, path: Path, say: Callable[[str], object] = lambda message: None) -> None:
-        self.path, self._say = path, say
+    def __init__(self, path: Path) -> None:
+        self.path = path
         self._loaded: dict[Any, Any] = {}
 
     def once(self, key: Hashable, work: Callable[[], T]) -> T:
@@ -57,25 +54,21 @@ class Cache:
         return result
 
     def entry(self, name: str, make: Callable[[Path], object], load: Callable[[Path], T]) -> T:
-        """Load the folder `name`; `make` fills it first unless it exists and can be loaded.
+        """Load the folder `name`; `make` fills it first unless it exists.
 
         The folder may be deleted as soon as `load` returns, so `load` must open the files that are read later. Raises
         MtError if the folder cannot be written, and the errors of `make`. An error leaves no folder behind.
         """
-        return self.once(name, lambda: self._loaded_or_made(self.path / name, make, load))
+        folder = self.path / name
 
-    def _loaded_or_made(self, folder: Path, make: Callable[[Path], object], load: Callable[[Path], T]) -> T:
-        if os.path.lexists(folder):
-            try:
-                return load(folder)
-            except Exception:  # If it is not the folder that is damaged, `load` raises it again below.
-                self._say(f"{folder}: is damaged; it is rebuilt")
-                shutil.rmtree(folder, ignore_errors=True)
-                remove(folder)
-        try:
-            with new_folder(folder) as unfinished, writing(folder):
-                make(unfinished)
-        except InputError:
-            if not folder.is_dir():  # Otherwise another process has made the same entry first.
-                raise
-        return load(folder)
+        def work() -> T:
+            if not folder.is_dir():
+                try:
+                    with new_folder(folder) as unfinished, writing(folder):
+                        make(unfinished)
+                except InputError:
+                    if not folder.is_dir():  # Otherwise another process has made the same entry first.
+                        raise
+            return load(folder)
+
+        return self.once(name, work)

@@ -29,9 +29,8 @@ class SourceRows:
     tag: str | None
     """Tag before each source."""
     commit: str | None = None
-    num_skipped: int = 0
     skipped: Sequence[str] = ()
-    """Path and problem of the first skipped files."""
+    """Path and problem of each skipped file."""
     notes: Sequence[str] = ()
     """Lines for users about what was skipped, dropped or chosen in reading."""
 

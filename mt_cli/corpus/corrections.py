@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from mt_cli.corpus.rows import Languages, Pair
 from mt_cli.corpus.varieties import variety_of
 from mt_cli.errors import InputError
-from mt_cli.runtime.files import append_row, check_regular, reading, refusal
+from mt_cli.runtime.files import append_row, reading, refusal
 
 _BEGINNING = b'{"source":'
 
@@ -80,10 +80,7 @@ def read_corrections(path: Path) -> Iterator[Correction]:
                 problem = error.errors()[0]
                 if "EOF" in problem["msg"] and line.startswith(_BEGINNING[: len(line.strip())]):
                     continue
-                where = ".".join(map(str, problem["loc"]))
-                raise InputError(
-                    f"{path}, line {number:,}: no correction ({where + ': ' if where else ''}{problem['msg']})"
-                ) from None
+                raise InputError(f"{path}, line {number:,}: no correction ({problem['msg']})") from None
 
 
 def current_corrections(paths: Iterable[Path]) -> list[Correction]:
@@ -98,9 +95,6 @@ def current_corrections(paths: Iterable[Path]) -> list[Correction]:
 
 def check_corrections_file(path: Path) -> None:
     """Make a file of corrections if it is missing; raise InputError if it has other lines or cannot be added to."""
-    if path.exists():
-        with reading(path):
-            check_regular(path)
     try:
         path.open("ab").close()
     except OSError as error:

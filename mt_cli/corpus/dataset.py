@@ -21,11 +21,9 @@ from mt_cli.corpus.formats.table import names_in, read_file
 from mt_cli.corpus.hub import Repository, download, find_repository, start_client
 from mt_cli.corpus.lines import folder_note
 from mt_cli.corpus.rows import Languages, Names, ReadReport, Row
-from mt_cli.errors import ColumnError, CorpusError, one_line
+from mt_cli.errors import CorpusError, one_line
 from mt_cli.runtime.console import say
 
-_READER = 4
-"""Version of the rows read from a dataset; increase it when a change of `mt` changes these rows."""
 _CARDS = ("README.md", "dataset_infos.json")
 
 
@@ -65,15 +63,9 @@ def read_dataset(source: DatasetSource, languages: Languages, report: ReadReport
     if not source.streaming:
         dataset.paths(*dataset.names)
     for path in (path for name in dataset.names for path in dataset.paths(name) if path.stat().st_size):
-        try:
-            for _, first, second in read_file(path, languages, source.columns, None, report):
-                number += 1
-                yield number, first, second
-        except CorpusError as error:
-            if dataset.repository is None or isinstance(error, ColumnError):
-                raise
-            blobs = dataset.root.parents[1] / "blobs"
-            raise CorpusError(f"{error}; if the file is damaged, delete {blobs} to download it again") from None
+        for _, first, second in read_file(path, languages, source.columns, None, report):
+            number += 1
+            yield number, first, second
 
 
 def splits_of(source: DatasetSource) -> list[str]:
@@ -94,9 +86,9 @@ def commit_of(source: TextSource) -> str | None:
 def identity_of_dataset(source: DatasetSource) -> Any:
     """JSON value that changes when the rows of a source change; raises CorpusError if it cannot be read."""
     if not _is_local(source):
-        return [commit_of(source), _READER]  # Apart from the commit, only options decide the rows.
+        return commit_of(source)  # Apart from the commit, only options decide the rows.
     dataset = _open(source)
-    return [_READER, *([name, digest_of_file(dataset.root / name)] for name in dataset.names)]
+    return [[name, digest_of_file(dataset.root / name)] for name in dataset.names]
 
 
 def _repository(source: DatasetSource) -> Repository:
@@ -129,11 +121,6 @@ def _open(source: DatasetSource) -> _Dataset:
 
 def _make_layout(repository: Repository, root: Path) -> None:
     """Make a folder with the names of a repository: its cards with content, and empty files."""
-    if f"{root.name}.py" in repository.files:
-        raise CorpusError(
-            f"dataset {repository.id}: is read by a Python program of its own, which `datasets` runs no more; the hub "
-            "may have a copy of it: set `revision: refs/convert/parquet` and `data_files`, such as en-it/*/*.parquet"
-        )
     cards = [name for name in _CARDS if name in repository.files]
     folder = download(repository, cards)
     for path in (root / name for name in repository.files if ".." not in PurePosixPath(name).parts):

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from mt_cli.errors import InputError, MtError, one_line
 from mt_cli.runtime.console import has_bars, say
-from mt_cli.runtime.files import check_free_disk, format_bytes, writing
+from mt_cli.runtime.files import format_bytes, writing
 
 Kind = Literal["dataset", "model"]
 _NOTICE_BYTES = 1_000_000
@@ -89,7 +89,6 @@ def download(repository: Repository, names: Sequence[str]) -> Path:
         from huggingface_hub import hf_hub_download
 
         num_bytes = sum(repository.files.get(name, 0) for name in missing)
-        check_free_disk(repository.folder.parents[1], num_bytes, "the download")
         if num_bytes >= _NOTICE_BYTES:
             say(f"downloading {format_bytes(num_bytes)} of {repository.id}")
         for name in missing:
@@ -98,30 +97,18 @@ def download(repository: Repository, names: Sequence[str]) -> Path:
 
 
 def start_client() -> None:
-    """Import the client and limit its requests: each waits at most `HF_HUB_DOWNLOAD_TIMEOUT` seconds, by default 10.
-
-    Raises InputError if an environment variable keeps the client from starting.
-    """
+    """Import the client; raises InputError if an environment variable keeps it from starting."""
     from huggingface_hub import get_session
     from huggingface_hub.utils import disable_progress_bars, logging
 
     try:
-        session = get_session()
+        get_session()
     except Exception as error:  # Its text may show the password of a proxy.
         settings = "HF_ENDPOINT, a proxy (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY), SSL_CERT_FILE or SSL_CERT_DIR"
         raise InputError(f"{settings}: cannot be used ({type(error).__name__})") from None
     logging.set_verbosity(logging.CRITICAL)  # Errors are in our message.
     if not has_bars():
         disable_progress_bars()
-    if _limit_time not in session.event_hooks["request"]:
-        session.event_hooks["request"].append(_limit_time)
-
-
-def _limit_time(request: Any) -> None:
-    """Set the timeouts of a request, some of which have none."""
-    from huggingface_hub.constants import HF_HUB_DOWNLOAD_TIMEOUT
-
-    request.extensions["timeout"] = dict.fromkeys(("connect", "read", "write", "pool"), HF_HUB_DOWNLOAD_TIMEOUT)
 
 
 @contextmanager

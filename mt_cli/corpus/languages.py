@@ -75,6 +75,7 @@ SPACELESS = (
     "\U0001aff0-\U0001b16f\U00020000-\U0003ffff"  # Rare kana and Han.
 )
 """Characters of the scripts without spaces between words, for the brackets of a regular expression."""
+SPACELESS_CHARACTER = re.compile(f"[{SPACELESS}]")
 
 
 @lru_cache(maxsize=10_000)

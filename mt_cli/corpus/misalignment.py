@@ -22,7 +22,7 @@ import numpy as np
 import regex
 from numpy.typing import NDArray
 
-from mt_cli.corpus.languages import SPACELESS
+from mt_cli.corpus.languages import SPACELESS, SPACELESS_CHARACTER
 from mt_cli.corpus.rows import is_of_word
 
 Floats = NDArray[np.float64]
@@ -61,7 +61,6 @@ _LARGEST_SHARE = 0.1
 _TABLE_BITS = 22
 _WORD = regex.compile(rf"(?:(?![\u3000-\u3020\uff00-\uffef])[{SPACELESS}])+|[^\W\d_{SPACELESS}]+")
 _FIRST_HAN_OR_KANA = "\u2e80"
-_SPACELESS_CHARACTER = re.compile(f"[{SPACELESS}]")
 _NUMBER = re.compile(r"\d{1,15}")
 _SENTENCE_ENDS = {
     mark: kind for kind, marks in enumerate((".。।။།៕።", "?？؟;", "!！", ":：", ",،、")) for mark in marks
@@ -211,7 +210,7 @@ def _units_of(line: str) -> set[bytes]:
     """Words with their prefixes and suffixes, or short character sequences where no spaces separate words."""
     units: set[str] = set()
     for word in _WORD.findall(line.lower()):
-        if _SPACELESS_CHARACTER.match(word):
+        if SPACELESS_CHARACTER.match(word):
             size = 2 if word[0] >= _FIRST_HAN_OR_KANA else 3
             units.update(word[start : start + size] for start in range(max(1, len(word) - size + 1)))
         else:

@@ -38,10 +38,7 @@ def input_lines(path: Path | None, as_lines: bool = False) -> Iterator[str]:
         with _open(path) as stream:
             for number, line in enumerate(decode_lines(stream, name), start=1):
                 if not as_lines and number <= _NUM_EXAMINED and _MARKUP.match(line):
-                    raise InputError(
-                        f"{name}, line {number}: a document, not plain text with one sentence per line; --as-lines "
-                        "reads it line by line"
-                    )
+                    raise InputError(f"{name}, line {number}: a document, not plain text; --as-lines reads it as lines")
                 yield line.removesuffix("\n").removesuffix("\r")
     except OSError as error:
         raise InputError(f"{name}: {reason(error)}") from None

@@ -20,28 +20,22 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from mt_cli.config.corpora import CorpusConfig
-from mt_cli.config.sources import BuiltinSource, FilterConfig, Source, TextSource
+from mt_cli.config.sources import FilterConfig, Source, TextSource
 from mt_cli.corpus.cache import Cache, fingerprint
 from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_NAMES, Block, clean, drop_repeated, hold_out
 from mt_cli.corpus.corpus import ROWS_PER_BLOCK, Corpus, SourceRows
 from mt_cli.corpus.dataset import commit_of
-from mt_cli.corpus.languages import primary
-from mt_cli.corpus.lines import COMPRESSIONS
-from mt_cli.corpus.rows import BlankRow, Languages, Pair, ReadReport, Row
-from mt_cli.corpus.source_rows import content_of, files_of, in_blocks, names_of, read_rows
+from mt_cli.corpus.rows import Languages, ReadReport, Row
+from mt_cli.corpus.source_rows import content_of, in_blocks, names_of, read_rows
 from mt_cli.corpus.text_hashes import Hashes, pair_hashes
 from mt_cli.corpus.varieties import is_same_variety
 from mt_cli.errors import CorpusError
 from mt_cli.runtime.cpus import in_threads
-from mt_cli.runtime.files import check_free_disk, size_of
 
 Advance = Callable[[int], object]
 """Callback with the number of rows done, for a progress bar."""
 
 _SCHEMA = pa.schema([("number", pa.int64()), ("source", pa.string()), ("target", pa.string())])
-_MOST_SKIPPED = 100
-_LANGUAGES_OF_BUILTINS = {"phrasebook-en-it": ("en", "it")}
-"""First and second language of the built-in corpora whose text is in natural languages."""
 
 
 def key_of(name: str) -> str:
@@ -66,36 +60,28 @@ def read_corpora(
     """
     _check_languages(config)
     request = _Request(config, seed, stream_rows if config.is_streaming else None, only)
+    has_share = "train" in request.groups and config.held_out(seed) is not None
+    names = [*(name for name in config.groups if name in request.groups), *["valid"] * has_share]
     key = config.model_dump_json(), seed, request.stream_rows, only
-    return cache.once(key, lambda: _read_corpora(request, cache, advance))
+    return cache.once(
+        key,
+        lambda: cache.entry(
+            f"pairs-{request.fingerprint()}",
+            lambda folder: _store(folder, request, advance),
+            lambda folder: {name: _open(folder, name) for name in names},
+        ),
+    )
 
 
 def _check_languages(config: CorpusConfig) -> None:
-    """Raise CorpusError if both sides are one language, or a built-in corpus is in other languages."""
-    keys: dict[str, list[str]] = {}
+    """Raise CorpusError if both sides of a source are one language."""
     for name, sources in config.groups.items():
-        for number in config.once(name):
-            source, key = sources[number], key_of(name) + f"[{number}]" * (len(sources) > 1)
-            languages = source.languages or config.languages
-            if is_same_variety(*languages):
-                key = f"{key}.languages" if source.languages else "corpus.source, corpus.target"
-                problem = (
-                    f"{languages[0]} and {languages[1]} are one language; a model translates between two, which may be "
-                    "varieties: for a task within a language, give one side a code such as en-x-plain"
-                )
-            elif isinstance(source, BuiltinSource) and source.builtin in _LANGUAGES_OF_BUILTINS:
-                direction = _LANGUAGES_OF_BUILTINS[source.builtin][:: -1 if source.reverse else 1]
-                if direction == (primary(languages[0]), primary(languages[1])):
-                    continue
-                problem = (
-                    f"{source.builtin} is from {' to '.join(direction)}, not from {' to '.join(languages)}; set "
-                    "corpus.source and corpus.target, or `reverse`"
-                )
-            else:
-                continue
-            keys.setdefault(problem, []).append(key)
-    if keys:
-        raise CorpusError("; ".join(f"{', '.join(dict.fromkeys(keys[problem]))}: {problem}" for problem in keys))
+        for number, source in enumerate(sources):
+            first, second = source.languages or config.languages
+            if is_same_variety(first, second):
+                key = f"{key_of(name)}[{number}].languages" if source.languages else "corpus.source, corpus.target"
+                advice = "for a task within a language, give one side a code such as en-x-plain"
+                raise CorpusError(f"{key}: {first} and {second} are one language; {advice}")
 
 
 @dataclass(frozen=True)
@@ -127,31 +113,6 @@ class _Request:
         return fingerprint(sources, *languages, filters, share, share and self.config.natural(), self.stream_rows)
 
 
-def _read_corpora(request: _Request, cache: Cache, advance: Advance) -> dict[str, Corpus]:
-    key = request.fingerprint()
-
-    def store(folder: Path) -> None:
-        _store(folder, request, advance)
-        if request.fingerprint() != key:
-            raise CorpusError("the corpora have changed while they were read; start again when they are complete")
-
-    has_share = "train" in request.groups and request.config.held_out(request.seed) is not None
-    names = [*(name for name in request.config.groups if name in request.groups), *["valid"] * has_share]
-    return cache.entry(f"pairs-{key}", store, lambda folder: {name: _open(folder, name) for name in names})
-
-
-def pairs_of(blocks: Iterable[Block], key: str) -> tuple[list[Pair], list[BlankRow]]:
-    """The kept pairs of blocks, and the blank rows; raises CorpusError if no pair is kept."""
-    blocks = list(blocks)
-    statuses = np.concatenate([np.empty(0, np.uint8), *(block.statuses for block in blocks)])
-    _check_not_empty(statuses, key)
-    numbers = np.concatenate([block.numbers for block in blocks])
-    rows = np.flatnonzero(statuses != KEPT).tolist()
-    # `place` of the rows before a blank row are blank, too.
-    blank = [BlankRow(row - place, int(numbers[row]), STATUS_NAMES[statuses[row]]) for place, row in enumerate(rows)]
-    return [pair for block in blocks for pair in zip(*block.kept_texts(), strict=True)], blank
-
-
 def clean_rows(
     rows: Iterable[Row], source: TextSource, languages: Languages, filters: FilterConfig | None
 ) -> Iterator[Block]:
@@ -164,10 +125,6 @@ def clean_rows(
 def _store(folder: Path, request: _Request, advance: Advance) -> None:
     """Write the rows, statuses and parts of each corpus into a folder."""
     groups = request.groups
-    files = (path for group in groups.values() for source in group for path in files_of(source) if path.is_file())
-    # Text compresses to about a quarter of its size.
-    num_bytes = sum(size_of([path]) * (4 if path.suffix in COMPRESSIONS else 1.2) for path in files)
-    check_free_disk(folder, num_bytes, "the prepared corpus", ", or set `streaming: true` for the corpora of train")
     evaluation_hashes: Hashes = np.empty(0, np.int64)
     for name, sources in groups.items():
         corpus, hashes = _store_rows(folder / f"{name}.arrow", sources, request, name == "train", advance)
@@ -236,7 +193,6 @@ def _store_rows(
                 advance(len(block))
             place = name, first_row, num_rows - first_row, digest.hexdigest()
             kind = source.languages or config.languages, source.tag, commit_of(source)
-            skipped = len(report.skipped), report.skipped[:_MOST_SKIPPED]
-            parts.append(SourceRows(*place, *kind, *skipped, [*report.notes()]))
+            parts.append(SourceRows(*place, *kind, report.skipped, [*report.notes()]))
     corpus = Corpus(path.parent.name, pa.OSFile(str(path)), np.concatenate(statuses), tuple(parts))
     return corpus, np.concatenate(hashes, axis=1)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from mt_cli.config.tags import Tagging
 from mt_cli.errors import InputError
+from mt_cli.runtime.console import listed
 
 Pair = tuple[str, str]
 """Source and target."""
@@ -20,7 +21,6 @@ Languages = tuple[str, str]
 Columns = tuple[str, str] | None
 """Columns of the source and the target; None if the languages decide."""
 SKIP_HINT = "to skip damaged files and count them, set `skip_damaged: true` (mt init: --skip-damaged)"
-_MOST_IN_NOTES = 3
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,6 @@ class ReadReport:
     """Path and problem of each skipped file."""
     num_files: int = 0
     choices: list[str] = field(default_factory=list)
-    quoted: str = ""
-    """First table whose quotation marks are those of a spreadsheet."""
     damaged_rows: list[int] | None = None
     """Numbers of the rows of a table that are left out, because they have too many cells; None: they raise."""
     keeps_drafts: bool = False
@@ -69,16 +67,11 @@ class ReadReport:
             self._first_code = f"`{contents[0][:40]}` ({place})"
 
     def notes(self) -> Iterator[str]:
-        if number := len(self.skipped):
-            more = f"; and {number - _MOST_IN_NOTES:,} more" if number > _MOST_IN_NOTES else ""
-            files = f"file{'s' * (self.num_files != 1)} {'was' if number == 1 else 'were'}"
-            problems = "; ".join(self.skipped[:_MOST_IN_NOTES])
-            yield f"{number:,} of {self.num_files:,} {files} skipped: {problems}{more}"
+        if self.skipped:
+            yield f"{len(self.skipped):,} of {self.num_files:,} files are skipped: {listed(self.skipped, 3)}"
         if self._num_codes:
             codes = f"{self._num_codes:,} inline code{'s' * (self._num_codes != 1)}"
             yield f"the content of {codes} is dropped, such as {self._first_code}"
-        if self.quoted:
-            yield f"{self.quoted}: quoted as spreadsheets do; read without the quotation marks"
         yield from self.choices
 
 
@@ -120,9 +113,7 @@ def tagged_text(text: str, tagging: Tagging, tag: str | None = None) -> str:
     if not text or text.partition(" ")[0] in tagging.tags:
         return text
     if chosen is None and tagging.is_required:
-        listed, kind = (tagging.targets, "target language") if tagging.targets else (tagging.tags, "tag")
-        raise InputError(
-            f"{text!r:.60}: this model needs a {kind}; choose one of {', '.join(listed)} "
-            f"(--to), or begin the sentence with a tag, such as {tagging.tags[0]}"
-        )
+        names, kind = (tagging.targets, "target language") if tagging.targets else (tagging.tags, "tag")
+        choices = f"choose one of {', '.join(names)} (--to), or begin with a tag, such as {tagging.tags[0]}"
+        raise InputError(f"{text!r:.60}: this model needs a {kind}; {choices}")
     return text if chosen is None else f"{chosen} {text}"

@@ -73,8 +73,6 @@ def content_of(source: TextSource, languages: Languages) -> Any:
         return list(islice(read_rows(source, languages), _ROWS_OF_STREAM))
     if isinstance(source, DatasetSource):
         return identity_of_dataset(source)
-    if isinstance(source, FileSource):
-        format_of(Path(source.file), source.format)  # An unknown format is reported before a missing file.
     return [(str(path), digest_of_file(path)) for path in files_of(source)]
 
 
@@ -141,12 +139,12 @@ def with_commits(corpus: CorpusConfig, previous: CorpusConfig | None = None) -> 
     `commit_of`.
     """
     before = previous.groups if previous else {}
-    changed: dict[str, Any] = {
-        name: tuple(map(_with_commit, sources, (*before.get(name, ()), *[None] * len(sources))))
-        for name, sources in corpus.groups.items()
-    }
-    extra = {name: changed.pop(name) for name in corpus.extra_tests}
-    return corpus.model_copy(update=changed | {"extra_tests": extra})
+    return corpus.with_groups(
+        {
+            name: tuple(map(_with_commit, sources, (*before.get(name, ()), *[None] * len(sources))))
+            for name, sources in corpus.groups.items()
+        }
+    )
 
 
 def _with_commit(source: Source, before: Source | None) -> Source:
@@ -171,17 +169,13 @@ def _read_files(source: FilesSource) -> Iterator[Row]:
         for number, pair in enumerate(zip(read_lines(first), read_lines(second), strict=True), start=1):
             yield number, *pair
     except ValueError:
-        raise CorpusError(
-            f"{first} and {second}: one of them ends after {number:,} lines and the other is longer; {_LINES_BELONG}"
-        ) from None
+        raise CorpusError(f"{first} and {second}: one ends after {number:,} lines; {_LINES_BELONG}") from None
 
 
 def _check_line_counts(*paths: Path) -> None:
     num_sources, num_targets = map(count_lines, paths)
     if num_sources == num_targets:
         return
-    for path in paths:
-        next(read_lines(path), None)  # Raises the error of a file that is not text.
     blocks = zip(*(in_blocks(read_lines(path), _LINES_PER_BLOCK) for path in paths), strict=False)
     lines = enumerate(first_misaligned_line(*block) for block in blocks)
     first = next((number * _LINES_PER_BLOCK + line for number, line in lines if line is not None), None)

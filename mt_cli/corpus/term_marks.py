@@ -13,13 +13,12 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from mt_cli.corpus.languages import SPACELESS
+from mt_cli.corpus.languages import SPACELESS_CHARACTER
 
 _BEGIN, TERM_SEPARATOR, TERM_END = "\U0010ff20", "\U0010ff21", "\U0010ff22"
 TERM_MARKS = _BEGIN + TERM_SEPARATOR + TERM_END
 """Marks before the words of a term, before its translation, and after it. They are for private use, as `RESERVED`."""
 _ANY_MARK = re.compile(f"[{TERM_MARKS}]")
-_SPACELESS = re.compile(f"[{SPACELESS}]")
 
 
 class AnnotatedText(NamedTuple):
@@ -49,7 +48,7 @@ def annotated(text: str, terms: Sequence[tuple[int, int, str]]) -> AnnotatedText
 
 def _space_before(text: str) -> str:
     """The space with which a tokenizer begins a text, so that its first word has its usual tokens."""
-    return "" if _SPACELESS.match(text) else " "
+    return "" if SPACELESS_CHARACTER.match(text) else " "
 
 
 def without_term_marks(text: str) -> str:

@@ -38,10 +38,7 @@ def merged_spellings(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def listed(varieties: Mapping[str, int]) -> str:
-    texts = [f"{code} ({number:,})" for code, number in varieties.items()]
-    if texts:
-        texts[0] = texts[0].replace(")", " segments)")
-    return first_of(texts, 20)
+    return first_of([f"{code} ({number:,} segments)" for code, number in varieties.items()], 20)
 
 
 def is_same_variety(code: str, second_code: str) -> bool:
@@ -110,8 +107,6 @@ def chosen_varieties(
     `report` gets the choice, with a note if other varieties are not read, or if a variety contradicts its language.
     Raises CorpusError if a language has no segment.
     """
-    if not varieties:
-        raise CorpusError(f"{where}: has no segment in a language that it names")
     codes: dict[str, str] = {}
     for language in languages:
         code = nearest_variety(language, varieties)

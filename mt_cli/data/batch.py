@@ -32,12 +32,7 @@ class Side:
 
     @classmethod
     def of_padded(cls, padded_ids: Tensor) -> Side:
-        """Side of a matrix of padded ids, with a row for each sentence."""
         return cls(padded_ids.flatten(), padded_layout(padded_ids))
-
-    def twice(self) -> Side:
-        """Packed side followed by a copy of it."""
-        return Side(self.ids.repeat(2), self.layout.twice())
 
 
 @dataclass(frozen=True)
@@ -80,11 +75,6 @@ class Batch:
     def copy(self) -> Batch:
         """Batch in other memory of the same device."""
         return moved(self, Tensor.clone)
-
-    def twice(self) -> Batch:
-        """Batch followed by a copy of it, for two passes over its pairs."""
-        sides = self.source.twice(), self.target.twice()
-        return Batch(*sides, self.tgt_output_ids.repeat(2), self.pairs, self.indices)
 
     @property
     def tensors(self) -> list[Tensor]:

@@ -41,10 +41,6 @@ class TrainingPairs(Protocol):
     def pools(self, epoch: int, first: int) -> Iterator[Pool]:
         """Pools of an epoch from number `first` on: a function of the epoch alone."""
 
-    def release(self) -> None:
-        """Release memory of the pairs that were read; they can be read again."""
-        return
-
     def select(self, is_kept: Mask | None, place: tuple[int, int]) -> None:
         """Draw only pairs under a mask from a place on, an epoch and a pool; None draws all pairs everywhere."""
         return
@@ -56,7 +52,7 @@ class ChangedPairs:
     def __init__(self, pairs: TrainingPairs, change: Callable[[Pool, int, int], Pool]) -> None:
         self._pairs, self._change = pairs, change
         self.num_pools, self.counts = pairs.num_pools, pairs.counts
-        self.first_place, self.release, self.select = pairs.first_place, pairs.release, pairs.select
+        self.first_place, self.select = pairs.first_place, pairs.select
 
     def pools(self, epoch: int, first: int) -> Iterator[Pool]:
         """Changed pools of an epoch from number `first` on."""
@@ -115,12 +111,7 @@ class MixedPairs(TrainingPairs):
             is_kept = np.pad(is_kept, (0, len(self.pairs) - len(is_kept)), constant_values=True)
         self._is_kept, self._selected_from = is_kept, place
 
-    def release(self) -> None:
-        """Release the pages of the file that were read."""
-        self.pairs.release()
-
     def first_place(self, pool: int) -> int:
-        """Place of the first pair of a pool in the order of an epoch."""
         return len(self) * pool // (self.num_pools or 1)
 
     def _order(self, epoch: int, is_kept: Mask | None) -> Indices:

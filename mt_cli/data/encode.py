@@ -1,13 +1,11 @@
 """Encoded pairs in memory-mapped Arrow files. Knows ids and their storage; does not know batches.
 
-The ids of a file are read through the page cache, and their pages are released after use. Ten million pairs therefore
-need no more memory than a hundred thousand.
+The ids of a file are read through the page cache, whose pages the system takes back when it needs memory.
 """
 
 from __future__ import annotations
 
 import json
-import mmap
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -29,7 +27,6 @@ from mt_cli.corpus.reading import Advance
 from mt_cli.corpus.sentences import SentencesSeen
 from mt_cli.runtime.console import Progress
 from mt_cli.runtime.cpus import in_threads
-from mt_cli.runtime.files import check_free_disk
 from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
 
@@ -37,7 +34,6 @@ Ids = NDArray[np.unsignedinteger[Any]]
 SIDES = ("source", "target")
 _Chunk = list[tuple[NDArray[np.int32], Ids]]
 """Offsets and ids of each side of a record batch."""
-_MAX_COUNTED_LENGTH = 1_000
 _SAMPLED_PER_BLOCK = 1_000
 
 
@@ -47,8 +43,7 @@ class SideStatistics:
 
     num_tokens: int
     num_unknown: int
-    length_counts: tuple[int, ...]
-    """Numbers of sentences with 0, 1, 2, ... tokens; the last entry counts all longer sentences too."""
+    num_sentences: int
 
     @property
     def unknown_share(self) -> float:
@@ -57,7 +52,7 @@ class SideStatistics:
 
     @property
     def tokens_per_sentence(self) -> float:
-        return self.num_tokens / max(1, sum(self.length_counts))
+        return self.num_tokens / max(1, self.num_sentences)
 
 
 @dataclass(frozen=True)
@@ -78,20 +73,15 @@ class Statistics:
 class EncodedPairs:
     """Source and target ids of pairs, without special tokens.
 
-    The record batches have the columns `source` and `target`, lists of ids; `mapping` is their memory-mapped file.
-    `part_sizes` are the numbers of pairs of each part of the corpus.
+    The record batches have the columns `source` and `target`, lists of ids. `part_sizes` are the numbers of pairs of
+    each part of the corpus.
     """
 
-    def __init__(
-        self, batches: Iterable[pa.RecordBatch], part_sizes: Sequence[int], mappings: Sequence[mmap.mmap] = ()
-    ) -> None:
+    def __init__(self, batches: Iterable[pa.RecordBatch], part_sizes: Sequence[int]) -> None:
         self.part_sizes = tuple(part_sizes)
-        self._keep([[_offsets_and_ids(column) for column in batch.columns] for batch in batches])
-        self._mappings = mappings
-
-    def _keep(self, chunks: list[_Chunk]) -> None:
-        self._chunks = chunks
-        self._bounds = list(accumulate((len(offsets) - 1 for (offsets, _), _ in chunks), initial=0))
+        self._batches = [*batches]
+        self._chunks = [[_offsets_and_ids(column) for column in batch.columns] for batch in self._batches]
+        self._bounds = list(accumulate(map(len, self._batches), initial=0))
 
     @classmethod
     def from_ids(cls, source: Sequence[Sequence[int]], target: Sequence[Sequence[int]]) -> EncodedPairs:
@@ -102,18 +92,14 @@ class EncodedPairs:
     def joined(cls, several: Sequence[EncodedPairs], part_sizes: Sequence[int] | None = None) -> EncodedPairs:
         """Pairs of several objects one after another, by default with the parts of all."""
         sizes = [size for pairs in several for size in pairs.part_sizes] if part_sizes is None else part_sizes
-        joined = cls([], sizes, [mapping for pairs in several for mapping in pairs._mappings])
-        joined._keep([chunk for pairs in several for chunk in pairs._chunks])
-        return joined
+        return cls([batch for pairs in several for batch in pairs._batches], sizes)
 
     @classmethod
     def open(cls, path: Path, part_sizes: Sequence[int] | None = None) -> EncodedPairs:
         """Pairs in a file of record batches, by default in one part; the file may be deleted once it is open."""
-        with path.open("rb") as file:
-            mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        reader = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapping)))
+        reader = pa.ipc.open_file(pa.memory_map(str(path)))
         batches = [*map(reader.get_batch, range(reader.num_record_batches))]
-        return cls(batches, [sum(map(len, batches))] if part_sizes is None else part_sizes, [mapping])
+        return cls(batches, [sum(map(len, batches))] if part_sizes is None else part_sizes)
 
     def __len__(self) -> int:
         return self._bounds[-1]
@@ -150,14 +136,6 @@ class EncodedPairs:
         for chunk, first_row, start, end in zip(self._chunks, self._bounds, bounds, bounds[1:], strict=False):
             if end > start:
                 yield chunk, indices[start:end] - first_row, slice(start, end)
-
-    def release(self) -> None:
-        """Release the pages of the file that were read; the system still caches them.
-
-        Reading a pair can map up to 128 kB, since the system maps the neighbouring pages too.
-        """
-        for mapping in self._mappings if hasattr(mmap, "MADV_DONTNEED") else ():
-            mapping.madvise(mmap.MADV_DONTNEED)
 
 
 def starts_of(lengths: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
@@ -223,9 +201,7 @@ def encode_corpus(
     """Write an Arrow file of the pairs with at most `max_tokens` on both sides, and a `.npy` file of their mask."""
     schema = encode_block([[], []], tokenizers, max_tokens, protection)[0].schema
     num_tokens, num_unknown = [0, 0], [0, 0]
-    length_counts = np.zeros((2, _MAX_COUNTED_LENGTH + 1), dtype=np.int64)
-    masks, longest_source = [np.empty(0, bool)], 0
-    seen_in_blocks: list[SentencesSeen] = []
+    masks, longest_source, sums_of_seen = [np.empty(0, bool)], 0, np.zeros(2)
 
     def encode(block: pa.RecordBatch) -> tuple[pa.RecordBatch, Mask, SentencesSeen]:
         texts = [block.column(side).to_pylist() for side in SIDES]
@@ -236,26 +212,19 @@ def encode_corpus(
         for batch, is_kept, seen in in_threads(encode, corpus.blocks()):
             writer.write_batch(batch if is_kept.all() else batch.filter(pa.array(is_kept)))
             masks.append(is_kept)
-            for side, (offsets, ids) in enumerate(map(_offsets_and_ids, batch.columns)):
+            for side, (_, ids) in enumerate(map(_offsets_and_ids, batch.columns)):
                 num_tokens[side] += len(ids)
                 num_unknown[side] += int(np.count_nonzero(ids == UNK_ID))
-                lengths = np.minimum(np.diff(offsets), _MAX_COUNTED_LENGTH)
-                length_counts[side] += np.bincount(lengths, minlength=_MAX_COUNTED_LENGTH + 1)
             kept_lengths = np.diff(batch.column(0).offsets.to_numpy())[is_kept]
             longest_source = max(longest_source, int(kept_lengths.max(initial=0)))
-            seen_in_blocks.append(seen)
+            sums_of_seen += len(is_kept) * np.array(seen)
             advance(len(is_kept))
     is_kept = np.concatenate(masks)
     np.save(path.with_suffix(".npy"), is_kept)
     parts = np.split(is_kept, np.cumsum([corpus.num_kept(part) for part in corpus.parts])[:-1])
-    source, target = map(SideStatistics, num_tokens, num_unknown, map(tuple, length_counts.tolist()))
+    source, target = map(SideStatistics, num_tokens, num_unknown, [len(is_kept)] * 2)
     num_too_long = tuple(int((~part).sum()) for part in parts)
-    weights = np.array([len(mask) for mask in masks[1:]])
-    sentences = (
-        SentencesSeen(*(weights @ np.array(seen_in_blocks) / weights.sum()).tolist())
-        if seen_in_blocks
-        else SentencesSeen()
-    )
+    sentences = SentencesSeen(*(sums_of_seen / max(1, len(is_kept))).tolist())
     num_pairs = tuple(int(part.sum()) for part in parts)
     return Statistics(source, target, num_pairs, num_too_long, longest_source, sentences)
 
@@ -270,12 +239,10 @@ def encode_corpora(
     key = fingerprint(text_key, vocabularies, config.max_tokens, config.tags, "sentences seen", *protection.key)
 
     def encode(folder: Path) -> None:
-        num_bytes = sum({corpus.file: corpus.file.size() for corpus in corpora.values()}.values())
-        check_free_disk(folder, num_bytes, "the encoded corpus", ", or set `streaming: true` for the corpora of train")
         for name, corpus in corpora.items():
-            with Progress(f"encoding {name}", len(corpus), "pair").counting() as advance:
+            with Progress(f"encoding {name}", len(corpus), "pair") as bar:
                 path, most = folder / f"{name}.arrow", config.max_tokens
-                statistics = encode_corpus(corpus, tokenizers, most, path, advance, protection, config.source)
+                statistics = encode_corpus(corpus, tokenizers, most, path, bar.advance, protection, config.source)
             (folder / f"{name}.json").write_text(json.dumps(asdict(statistics)), encoding="utf-8")
 
     def load(folder: Path) -> tuple[dict[str, EncodedPairs], dict[str, Statistics], dict[str, Mask]]:

@@ -8,7 +8,6 @@ every system; only pairs of words that are likely in both directions are used, f
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -19,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mt_cli.corpus.languages import SPACELESS
+from mt_cli.corpus.languages import SPACELESS_CHARACTER
 from mt_cli.corpus.rows import Languages, Pair
 from mt_cli.corpus.word_forms import WORD, are_forms, folded
 from mt_cli.data.encode import starts_of
@@ -36,7 +35,6 @@ _LOWEST, _LOWEST_OF_LIKELIER = 0.1, 0.4
 """Lowest probabilities of two words as translations of each other: of both directions, and of the likelier one."""
 _SHARED_LETTERS = 3
 """Letters that forms of one word share at least; see `are_forms`."""
-_SPACELESS = re.compile(f"[{SPACELESS}]")
 _folded = lru_cache(2**17)(folded)
 Integers = NDArray[np.int64]
 
@@ -103,7 +101,7 @@ class _Side:
         for text in texts:
             words = dict[str, str]()
             for number, word in enumerate(WORD.findall(text)):
-                if word[0].isalpha() and (len(word) >= _FEWEST_LETTERS or _SPACELESS.match(word)):
+                if word[0].isalpha() and (len(word) >= _FEWEST_LETTERS or SPACELESS_CHARACTER.match(word)):
                     key = _folded(word)
                     words.setdefault(key, word if number else key)
             counts.update(words.keys())
@@ -119,7 +117,6 @@ class _Side:
         return cls([*numbers], ids, np.array([*map(len, rows)], np.int64), spellings)
 
     def every(self, step: int) -> _Side:
-        """Every so-manieth text."""
         is_kept = np.arange(len(self.lengths)) % step == 0
         return _Side(self.words, self.ids[np.repeat(is_kept, self.lengths)], self.lengths[is_kept], self.spellings)
 

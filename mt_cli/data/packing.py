@@ -74,26 +74,6 @@ class PackedLayout:
     longest: int = 0  # Upper limit for the rows of the longest sequence.
     rotary_factors: Tensor | None = None  # NxCx2, cosine and sine for each of the C pairs of elements of a row.
 
-    def twice(self) -> PackedLayout:
-        """Packed layout followed by a copy of it, each with its padding rows and empty sequences."""
-        assert self.starts is not None and self.sequences is not None
-        num_rows = len(self.positions)
-        twice = PackedLayout(
-            self.positions.repeat(2),
-            self.num_positions,
-            None,
-            num_rows + self.num_tokens,
-            len(self.starts) - 1 + self.num_sequences,
-            starts=torch.cat([self.starts, self.starts[1:] + num_rows]),
-            sequences=torch.cat([self.sequences, self.sequences + (len(self.starts) - 1)]),
-            longest=self.longest,
-        )
-        if self.mask is None or self.rows is None or self.slots is None:
-            return twice
-        rows = torch.cat([self.rows, self.rows + num_rows])
-        slots = torch.cat([self.slots, self.slots + self.rows.numel()])
-        return replace(twice, mask=self.mask.repeat(2, 1), rows=rows, slots=slots)
-
     def without_grid(self, keeps_sequences: bool = True) -> PackedLayout:
         """Layout for variable-length kernels; unless `keeps_sequences`, for kernels that need only the starts."""
         sequences = self.sequences if keeps_sequences else None

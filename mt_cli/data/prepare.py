@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,10 +82,8 @@ def prepare(
     encoded, statistics, is_short_enough = encode_corpora(corpora, tokenizers, config.corpus, cache)
     for name, pairs in encoded.items():
         if not len(pairs) and name in ("train", "valid"):
-            raise CorpusError(
-                f"{key_of(name)}: every pair has more than corpus.max_tokens {config.corpus.max_tokens} on a side; "
-                "split the texts into sentences, or set a larger corpus.max_tokens"
-            )
+            limit = f"corpus.max_tokens {config.corpus.max_tokens}"
+            raise CorpusError(f"{key_of(name)}: every pair is longer than {limit}; split texts, or set a larger one")
     monolingual = read_monolingual(config.corpus, evaluation_hashes(corpora), cache)
     lexicons = _lexicons(corpora, config, cache) if config.corpus.terms else {}
     release_memory()
@@ -95,22 +92,18 @@ def prepare(
 
 def read(config: Config, cache: Cache, stream_rows: int | None = None) -> dict[str, Corpus]:
     """Read and clean all corpora except streams, with progress; takes them from the cache if it has them."""
-    with Progress("reading", None, "pair").counting() as advance:
-        return read_corpora(config.corpus, config.training.seed, cache, advance, stream_rows)
+    with Progress("reading", None, "pair") as bar:
+        return read_corpora(config.corpus, config.training.seed, cache, bar.advance, stream_rows)
 
 
 def _trained_tokenizers(corpora: Mapping[str, Corpus], config: Config, cache: Cache) -> TokenizerPair:
     """Tokenizers trained on the training pairs or a seeded sample, or taken from the cache."""
     if "train" not in corpora:
         return train_tokenizers(tokenizer_pairs(corpora, config), config)
-    settings = config.tokenizer.model_dump(mode="json", exclude={"bpe_dropout"})
-    if config.corpus.temperature is not None:
-        settings["temperature"] = config.corpus.temperature
-    changes: list[Any] = [*Protection.of(config.corpus).key, *(["terms"] if config.corpus.terms else [])]
-    if config.corpus.augment.changes_case:
-        augment = config.corpus.augment
-        changes.append([augment.upper_case, augment.title_case, config.corpus.languages_of("train")])
-    key = fingerprint(corpora["train"].fingerprint, settings, config.training.seed, config.corpus.tags, *changes)
+    corpus, settings = config.corpus, config.tokenizer.model_dump(mode="json", exclude={"bpe_dropout"})
+    changes = corpus.temperature, Protection.of(corpus).key, corpus.terms, corpus.augment.model_dump(mode="json")
+    directions = corpus.languages_of("train")
+    key = fingerprint(corpora["train"].fingerprint, settings, config.training.seed, corpus.tags, directions, *changes)
 
     def make(folder: Path) -> None:
         save_tokenizers(folder, train_tokenizers(tokenizer_pairs(corpora, config), config))
@@ -327,8 +320,7 @@ def notes_on_tags(config: Config) -> list[str]:
     """Notes on evaluation sets without tags, if every corpus of `train` has a tag."""
     groups = config.corpus.groups.items() if config.corpus.tagging.is_required else ()
     return [
-        f"{key_of(name)} has sentences without a tag, and every corpus of train has one, so the model has never seen "
-        f"such sentences; set {key_of(name)}.tag, or corpus.tag: to_target"
+        f"{key_of(name)} has no tag, and each corpus of train has one; set {key_of(name)}.tag, or corpus.tag: to_target"
         for name, sources in groups
         if not all(source.tag for source in sources)
     ]
@@ -339,7 +331,6 @@ def notes_on_words(config: Config) -> list[str]:
     pairs = [config.corpus.languages, *config.corpus.languages_of("train")]
     spaceless = dict.fromkeys(code for pair in pairs for code in pair if not languages.marks_words(code))
     return [
-        f"{language} has no spaces between words, and tokenizer.algorithm word_level splits at spaces: unless words "
-        "are separated already, almost every sentence will be one unknown word. Use bpe, unigram or char."
+        f"{language} has no spaces between words, at which word_level splits; set tokenizer.algorithm to bpe or char"
         for language in (spaceless if config.tokenizer.algorithm == "word_level" else ())
     ]

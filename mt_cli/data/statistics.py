@@ -9,11 +9,9 @@ from typing import Any
 
 from mt_cli.config.sections import Config
 from mt_cli.config.sources import TextSource
-from mt_cli.config.tags import targets_of
 from mt_cli.corpus.cleaning import HELD_OUT
 from mt_cli.corpus.corpus import Corpus
 from mt_cli.corpus.dataset import commit_of
-from mt_cli.corpus.languages import writes_spaces
 from mt_cli.corpus.monolingual import FEWEST_KNOWN, Lines, known_shares
 from mt_cli.corpus.rows import by_language
 from mt_cli.corpus.source_rows import names_of
@@ -32,21 +30,15 @@ def report_on_data(
 ) -> list[dict[str, Any]]:
     """One row per part of a corpus: its name, and the number of pairs read, kept, held out and dropped; also for texts.
 
-    Rows of `train` also have `times_per_epoch`, the reason if no pair is held out from them, with `num_seen`
-    `num_pairs_seen`, and with `num_likely` the number of pairs that `keep_likely` has kept. For streams, `streamed`
-    counts rows by status since the last start of the run, and rows that are read twice count twice.
+    Rows of `train` also have `times_per_epoch`, with `num_seen` `num_pairs_seen`, and with `num_likely` the number of
+    pairs that `keep_likely` has kept. For streams, `streamed` counts rows by status since the last start of the run,
+    and rows that are read twice count twice.
     """
     rows = [_part_row(data, name, index) for name, corpus in data.corpora.items() for index in range(len(corpus.parts))]
     rows += [_text_row(side, lines) for side, lines in data.monolingual.items()]
     training = [row for row in rows if row["corpus"] == "train"]
     for row, times in zip(training, times_per_epoch(data, config) if training else (), strict=True):
         row["times_per_epoch"] = round(times, 4)
-    if training and config.corpus.held_out(config.training.seed):
-        for row, source, is_natural in zip(training, config.corpus.train, config.corpus.natural(), strict=True):
-            if not is_natural and (source.weight or 1) > 1:
-                row["not_held_out"] = f"weight {source.weight:g}"
-            elif not is_natural and not targets_of([source.tag or ""]):  # Unlike the reverse of a source.
-                row["not_held_out"] = f"tag {source.tag}"
     if not training:
         sources = config.corpus.train
         training = [_stream_row(*stream) for stream in zip_longest(names_of(sources), sources, streamed)]
@@ -61,6 +53,7 @@ def report_on_data(
 def _part_row(data: Data, name: str, index: int) -> dict[str, Any]:
     corpus, statistics = data.corpora[name], data.statistics[name]
     part, is_share = corpus.parts[index], corpus.code == HELD_OUT
+    skipped = [] if is_share else [*part.skipped]  # The rows of `train` have them.
     counts = corpus.counts(part)
     # Filters ran before this share was held out; the rows of `train` count the pairs that they dropped.
     dropped = {} if is_share else {key: count for key, count in counts.items() if key not in ("kept", "held_out")}
@@ -74,16 +67,17 @@ def _part_row(data: Data, name: str, index: int) -> dict[str, Any]:
         "num_kept": statistics.num_pairs[index],
         "num_held_out": 0 if is_share else counts.get("held_out", 0),
         "dropped": dropped,
-        # Files that were skipped in reading are in the rows of `train` too.
-        **({"num_skipped_files": part.num_skipped} if part.num_skipped and not is_share else {}),
-        **({"skipped": [*part.skipped]} if part.skipped and not is_share else {}),
+        **({"num_skipped_files": len(skipped), "skipped": skipped} if skipped else {}),
     }
 
 
 def _text_row(side: str, lines: Lines) -> dict[str, Any]:
-    dropped = {status: count for status, count in lines.counts.items() if status != "kept"}
-    numbers = {"num_read": sum(lines.counts.values()), "num_kept": len(lines), "num_held_out": 0}
-    return {"corpus": f"monolingual.{side}", "name": lines.name, **numbers, "dropped": dropped}
+    return {"corpus": f"monolingual.{side}", "name": lines.name, "num_held_out": 0, **_numbers(lines.counts)}
+
+
+def _numbers(counts: Mapping[str, int]) -> dict[str, Any]:
+    dropped = {status: count for status, count in counts.items() if count and status != "kept"}
+    return {"num_read": sum(counts.values()), "num_kept": counts.get("kept", 0), "dropped": dropped}
 
 
 def notes_on_reading(corpora: Mapping[str, Corpus]) -> list[str]:
@@ -95,10 +89,7 @@ def notes_on_reading(corpora: Mapping[str, Corpus]) -> list[str]:
 def _stream_row(name: str, source: TextSource, counts: Mapping[str, int] | None) -> dict[str, Any]:
     commit = commit_of(source)
     row: dict[str, Any] = {"corpus": "train", "name": name, **({} if commit is None else {"commit": commit})}
-    if counts is None:
-        return row
-    dropped = {status: count for status, count in counts.items() if count and status != "kept"}
-    return row | {"num_read": sum(counts.values()), "num_kept": counts.get("kept", 0), "dropped": dropped}
+    return row if counts is None else row | _numbers(counts)
 
 
 def describe_data(data: Data, config: Config) -> list[str]:
@@ -118,10 +109,9 @@ def describe_data(data: Data, config: Config) -> list[str]:
         for row in [row for row in parts if row["num_read"]] if len(parts) > 1 else ():
             times = row.get("times_per_epoch", 1)
             weight = f", each {times:.3g} times an epoch" if times != 1 else ""
-            why_none = f", none held out: {row['not_held_out']}" if "not_held_out" in row else ""
-            lines.append(f"  {row['name']:<24}{row['num_kept']:>10,} pairs{weight}{why_none}")
+            lines.append(f"  {row['name']:<24}{row['num_kept']:>10,} pairs{weight}")
     lines.extend(f"  in each epoch, {change}" for change in _changes_of_pairs(config))
-    notes = [*notes_on_reading(data.corpora), *notes_on_overlap(rows), *notes_on_monolingual(data, config)]
+    notes = [*notes_on_reading(data.corpora), *notes_on_monolingual(data, config)]
     lines.extend(f"note: {note}" for note in notes)
     training = [row for row in rows if row["corpus"] == "train" and "dropped" in row]
     num_read = sum(row["num_read"] for row in training)
@@ -133,10 +123,7 @@ def describe_data(data: Data, config: Config) -> list[str]:
 
 def _changes_of_pairs(config: Config) -> Iterator[str]:
     if share := config.training.inserted_words:
-        codes = {code for both in config.corpus.languages_of("train") for code in both}
-        spaceless = ", ".join(code for code in sorted(codes) if not writes_spaces(code))
-        except_for = f", but hardly any of {spaceless}, without spaces between words" if spaceless else ""
-        yield f"{share:.0%} of the training pairs get a made-up name or number (training.inserted_words){except_for}"
+        yield f"{share:.0%} of the training pairs get a made-up name or number (training.inserted_words)"
     changes = [f"{share:.0%} {key}" for key, share in config.corpus.augment.model_dump().items() if share]
     if changes:
         yield f"training pairs are changed to resemble what people type: {', '.join(changes)} (corpus.augment)"
@@ -155,19 +142,8 @@ def notes_on_monolingual(data: Data, config: Config) -> Iterator[str]:
         some = lines.sample(_LINES_EXAMINED)
         own, other = known_shares(some, [texts[language], texts[into]])
         if own < max(other, FEWEST_KNOWN):
-            yield (
-                f"{lines.name} (corpus.monolingual.{side}): only {own:.0%} of its words are in the {language} of train "
-                f"({other:.0%} in the {into}); is it in {language}?"
-            )
+            shares = f"only {own:.0%} of its words are in the {language} of train ({other:.0%} in the {into})"
+            yield f"{lines.name} (corpus.monolingual.{side}): {shares}; is it in {language}?"
         num_known = len({*some} & {*texts[language]})
         if 2 * num_known > len(some):
             yield f"{lines.name}: {num_known / len(some):.0%} of its lines are in train, and teach nothing new"
-
-
-def notes_on_overlap(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    training = [row for row in rows if row["corpus"] == "train" and "dropped" in row]
-    if overlap := sum(row["dropped"].get("overlap", 0) for row in training):
-        pairs = f"{overlap:,} pairs of train contain" if overlap > 1 else "1 pair of train contains"
-        contents = "a sentence of valid, test or extra_tests"
-        return [f"{pairs} {contents} and {'are' if overlap > 1 else 'is'} dropped (corpus.filters.overlap)"]
-    return []

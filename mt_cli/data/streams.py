@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from mt_cli.config.corpora import CorpusConfig
-from mt_cli.corpus.cleaning import STATUS_NAMES, Block, Mask, drop_repeated
+from mt_cli.corpus.cleaning import KEPT, STATUS_NAMES, Block, drop_repeated
 from mt_cli.corpus.corpus import ROWS_PER_BLOCK
 from mt_cli.corpus.protected_text import Protection
 from mt_cli.corpus.reading import clean_rows
@@ -26,15 +25,16 @@ from mt_cli.runtime.cpus import in_threads, one_ahead
 from mt_cli.runtime.group import ALONE, Group
 from mt_cli.tokenizer.tokenizer import Tokenizer
 
-_Statuses = NDArray[np.uint8]
+_Rows = tuple[int, list[Row]]
+"""Number of a corpus, and a block of its rows."""
 
 
 class StreamedPairs(TrainingPairs):
     """Training pairs that are read again in every epoch; each buffer of them is a pool.
 
     In every buffer, each corpus has a share in proportion to its weight. An epoch ends when the corpus that lasts
-    longest has been read once; the others are read again until then. Duplicates are dropped only within a buffer. To
-    resume within an epoch, the pairs before the position are read and skipped.
+    longest has been read once; the others are read again until then. Duplicates are dropped only within blocks of rows.
+    To resume within an epoch, the pairs before the position are read and skipped.
     """
 
     def __init__(
@@ -78,41 +78,29 @@ class StreamedPairs(TrainingPairs):
 
     def _encode(self, buffer: Sequence[_Rows], counts: Sequence[Counter[str]]) -> EncodedPairs:
         """Encode the rows that are kept, and count all; several processes share the blocks and exchange the ids."""
-        blocks, statuses = _filtered(buffer, self._config, self._evaluation_hashes, self._group)
+        config, protection = self._config, Protection.of(self._config)
 
-        def encode(numbers: Sequence[int]) -> list[tuple[pa.RecordBatch, Mask]]:
-            texts = (blocks[number].kept_texts() for number in numbers)
-            max_tokens, protection = self._config.max_tokens, Protection.of(self._config)
-            return list(in_threads(lambda sides: encode_block(sides, self._tokenizers, max_tokens, protection), texts))
+        def encode(rows: _Rows) -> tuple[NDArray[np.uint8], pa.RecordBatch]:
+            block = _filtered(rows, config, self._evaluation_hashes)
+            batch, is_kept = encode_block(block.kept_texts(), self._tokenizers, config.max_tokens, protection)
+            return block.statuses, batch.filter(pa.array(is_kept))
 
-        batches, part_sizes = [], [0] * len(self._config.train)
-        encoded = self._group.map_shares(encode, range(len(buffer)))
-        for (part, *_), codes, (batch, is_kept) in zip(buffer, statuses, encoded, strict=True):
-            batches.append(batch.filter(pa.array(is_kept)))
-            num_kept = len(batches[-1])
-            part_sizes[part] += num_kept
-            counts[part].update(STATUS_NAMES[code] for code in codes.tolist())
-            counts[part].update({"kept": num_kept - len(batch), "max_tokens": len(batch) - num_kept})
+        batches, part_sizes = [], [0] * len(config.train)
+        encoded = self._group.map_shares(lambda share: list(in_threads(encode, share)), buffer)
+        for (part, _), (statuses, batch) in zip(buffer, encoded, strict=True):
+            batches.append(batch)
+            part_sizes[part] += len(batch)
+            counts[part].update(STATUS_NAMES[code] for code in statuses.tolist())
+            num_too_long = int(np.count_nonzero(statuses == KEPT)) - len(batch)
+            counts[part].update({"kept": -num_too_long, "max_tokens": num_too_long})
         return EncodedPairs(batches, part_sizes)
-
-
-class _Rows(NamedTuple):
-    """Block of rows of a buffer."""
-
-    part: int
-    """Number of the corpus."""
-    repetition: int
-    """Number of times that the corpus ended in this buffer before the rows."""
-    rows: list[Row]
 
 
 class _Repeated:
     """Rows of a stream, which is read again whenever it ends."""
 
     def __init__(self, read: Callable[[], Iterator[Row]]) -> None:
-        self._read = read
-        self._rows: Iterator[Row] = iter(())
-        self._next: Row | None = None
+        self._read, self._rows, self._has_rows = read, read(), False
         self.has_ended = False
         """True once the stream has been read to its end."""
 
@@ -120,16 +108,13 @@ class _Repeated:
         """Next `size` rows, in a list for each reading of the stream; unless `repeats`, only until it ends."""
         readings: list[list[Row]] = []
         while size > 0:
-            if self._next is None:
-                self._rows = self._read()
-                self._next = next(self._rows, None)
-            if self._next is not None:
-                readings.append([self._next, *islice(self._rows, size - 1)])
-                size -= len(readings[-1])
-                self._next = next(self._rows, None)
-            self.has_ended |= self._next is None
-            if not readings or (self.has_ended and not repeats):
-                break
+            readings.append([*islice(self._rows, size)])
+            self._has_rows |= bool(readings[-1])
+            size -= len(readings[-1])
+            if size > 0:
+                self._rows, self.has_ended = self._read(), True
+                if not (repeats and self._has_rows):
+                    break
         return readings
 
 
@@ -137,8 +122,8 @@ def first_pairs(config: CorpusConfig, number: int) -> list[tuple[int, Pair]]:
     """First `number` kept pairs of a stream, each with the number of its corpus, for training tokenizers."""
     pairs: list[tuple[int, Pair]] = []
     for buffer in _buffers(config, [ReadReport() for _ in config.train]):
-        for number_of_block, block in _filtered(buffer, config, np.empty(0, np.int64))[0].items():
-            part = buffer[number_of_block].part
+        blocks = in_threads(lambda rows: _filtered(rows, config, np.empty(0, np.int64)), buffer)
+        for (part, _), block in zip(buffer, blocks, strict=True):
             pairs.extend((part, pair) for pair in zip(*block.kept_texts(), strict=True))
         if len(pairs) >= number:
             break
@@ -165,46 +150,20 @@ def _buffers(config: CorpusConfig, reports: Sequence[ReadReport]) -> Iterator[li
         share = max(taken / size for taken, size in zip(filled, sizes, strict=True))
         for stream, size, taken, lists in zip(streams, sizes, filled, readings, strict=True):
             lists += stream.take(round(size * share) - taken, repeats=True)
-        if any(readings):
-            yield [
-                _Rows(part, repetition, rows)
-                for part, lists in enumerate(readings)
-                for repetition, reading in enumerate(lists)
-                for rows in in_blocks(iter(reading), ROWS_PER_BLOCK)
-            ]
+        buffer = [
+            (part, rows)
+            for part, lists in enumerate(readings)
+            for reading in lists
+            for rows in in_blocks(iter(reading), ROWS_PER_BLOCK)
+        ]
+        if buffer:
+            yield buffer
 
 
-def _filtered(
-    buffer: Sequence[_Rows], config: CorpusConfig, evaluation_hashes: Hashes, group: Group = ALONE
-) -> tuple[dict[int, Block], list[_Statuses]]:
-    """Blocks of this process by number, and the statuses of all blocks; the processes of a group share the filtering.
-
-    Rows that a corpus repeats within a buffer are no duplicates.
-    """
-    filters, blocks = [config.filters_of(source) for source in config.train], dict[int, Block]()
-
-    def clean(number: int) -> Block:
-        part, _, rows = buffer[number]
-        (block,) = clean_rows(rows, config.train[part], config.languages, filters[part])
-        return block
-
-    def clean_share(numbers: Sequence[int]) -> list[tuple[_Statuses, Hashes]]:
-        blocks.update(zip(numbers, in_threads(clean, numbers), strict=True))
-        return [(blocks[number].statuses, blocks[number].hashes) for number in numbers]
-
-    cleaned = group.map_shares(clean_share, range(len(buffer)))
-    numbers_by_repetition = defaultdict[int, list[int]](list)
-    for number, rows in enumerate(buffer):
-        numbers_by_repetition[rows.repetition].append(number)
-    all_statuses = [statuses for statuses, _ in cleaned]
-    for numbers in numbers_by_repetition.values():
-        statuses = np.concatenate([all_statuses[number] for number in numbers])
-        hashes = np.concatenate([cleaned[number][1] for number in numbers], axis=1)
-        lengths = [len(all_statuses[number]) for number in numbers]
-        of_parts = [filters[buffer[number].part] for number in numbers]
-        drop_repeated(statuses, hashes, list(zip(lengths, of_parts, strict=True)), evaluation_hashes)
-        for number, codes in zip(numbers, np.split(statuses, np.cumsum(lengths)[:-1]), strict=True):
-            all_statuses[number] = codes
-            if number in blocks:
-                blocks[number].statuses[:] = codes
-    return blocks, all_statuses
+def _filtered(rows: _Rows, config: CorpusConfig, evaluation_hashes: Hashes) -> Block:
+    """Rows with tags and statuses; duplicates are compared within the block."""
+    source = config.train[rows[0]]
+    filters = config.filters_of(source)
+    (block,) = clean_rows(rows[1], source, config.languages, filters)
+    drop_repeated(block.statuses, block.hashes, [(len(block), filters)], evaluation_hashes)
+    return block

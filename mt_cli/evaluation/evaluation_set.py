@@ -10,11 +10,10 @@ from tempfile import TemporaryDirectory
 
 from mt_cli.checkpoint.directory import RunDirectory, is_imported
 from mt_cli.config.sections import Config
-from mt_cli.config.sources import FilesSource
 from mt_cli.config.tags import Tagging
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.plain_text import input_lines
-from mt_cli.corpus.reading import clean_rows, pairs_of, read_corpora
+from mt_cli.corpus.reading import read_corpora
 from mt_cli.corpus.rows import BlankRow, Languages, Pair, tagged_text
 from mt_cli.data.prepare import fingerprints_of, read
 from mt_cli.errors import InputError
@@ -99,7 +98,14 @@ def read_files(source: Path, reference: Path, as_lines: bool) -> EvaluationSet:
         raise InputError(
             f"{_FILES_KEY}: {len(sides[0]):,} lines and {len(sides[1]):,}; line N of one translates line N of the other"
         )
-    rows = zip(range(1, len(sides[0]) + 1), *sides, strict=True)
-    files = FilesSource(files=(str(source), str(reference)))
-    pairs, skipped = pairs_of(clean_rows(rows, files, ("", ""), None), _FILES_KEY)
+    pairs, skipped = list[Pair](), list[BlankRow]()
+    for number, texts in enumerate(zip(*sides, strict=True), start=1):
+        first, second = (" ".join(text.split()) for text in texts)
+        if first and second:
+            pairs.append((first, second))
+        else:
+            status = "blank_target" if first else "blank_source" if second else "blank_pair"
+            skipped.append(BlankRow(len(pairs), number, status))
+    if not pairs:
+        raise InputError(f"{_FILES_KEY}: no line has text on both sides")
     return EvaluationSet("files", pairs, (), skipped)

@@ -118,9 +118,8 @@ class Objective(nn.Module):
 
         `grad_scale`: see `Loss.sums_in_blocks`.
         """
-        is_twice = self.training and self.loss.consistency is not None
-        hidden_ND = self.model.hidden_states(batch.twice() if is_twice else batch)
-        hidden_PND = hidden_ND.view(2 if is_twice else 1, -1, hidden_ND.shape[1])
+        num_passes = 2 if self.training and self.loss.consistency is not None else 1
+        hidden_PND = torch.stack([self.model.hidden_states(batch) for _ in range(num_passes)])
         inputs = hidden_PND, self.model.projection.weight, self.model.projection.bias
         # Add further terms to the objective here, as sums over the same tokens, only if `self.training`.
         if self.compiles_loss and self.training:

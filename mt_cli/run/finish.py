@@ -77,7 +77,7 @@ def average_run(path: Path, last: int | None, best: int | None) -> list[str]:
     with directory.locked():
         steps = steps_to_average(directory, last, best)
         run = TrainedRun.load(path, is_merged=False)
-        data = prepare(run.config, Cache(path.parent / ".cache", say), run.tokenizers)
+        data = prepare(run.config, Cache(path.parent / ".cache"), run.tokenizers)
         keep_memory()
         device, training, state = pick_device(run.config.training.device), run.config.training, run.state
         check_data(directory, data.fingerprints(run.config) | directory.tokenizer_digests(), state)

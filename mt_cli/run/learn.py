@@ -160,7 +160,7 @@ class _Learner:
         self._parent, self._trial, self._config = parent, trial, RunDirectory(parent).config()
         self._corrections = corrections
         source = text or self._config
-        self._corpus, self._cache = source.corpus, Cache(parent.parent / ".cache", say)
+        self._corpus, self._cache = source.corpus, Cache(parent.parent / ".cache")
         try:
             self._corpora = read(source, self._cache, _ROWS_OF_STREAM)
         except CorpusError as error:

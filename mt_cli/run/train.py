@@ -32,7 +32,7 @@ def train(config: Config, runs: Path, fresh: bool = False, group: Group = ALONE)
 
     Prints a summary, and problems of the text. Raises the errors of `train_in`.
     """
-    directory, cache = RunDirectory(runs / config.name), Cache(runs / ".cache", say)
+    directory, cache = RunDirectory(runs / config.name), Cache(runs / ".cache")
     report, problems = train_in(directory, config, cache, fresh, group)
     tagging = config.corpus.tagging
     say(format_summary(report, directory.path, tagging.is_required and tagging.default is None))

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from functools import cache
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_SECONDS_WORTH_A_LINE = 5.0
 _SECONDS_BETWEEN_LINES = 30.0
 
 MODES = ("auto", "bar", "plain", "none")
@@ -93,15 +92,6 @@ class Progress:
     def __exit__(self, *error: object) -> None:
         self._bar.close()
 
-    @contextmanager
-    def counting(self) -> Iterator[Callable[[int], None]]:
-        """Context manager that yields `advance`; prints the rate at the end of a long stage without a bar."""
-        with self:
-            yield self.advance
-        seconds, done = time.monotonic() - self._started_at, self.done - self._before
-        if done and seconds > _SECONDS_WORTH_A_LINE and _mode != "none":
-            say(f"{self.description}: {done:,} {self.unit}s in {seconds:.0f} s ({done / seconds:,.0f} a second)")
-
     def over(self, items: Iterable[T]) -> Iterator[T]:
         """Yield the items; count an item when the caller asks for the next one."""
         for item in items:
@@ -130,7 +120,6 @@ class Progress:
         self.total = self._bar.total = total
 
     def show(self, **values: str) -> None:
-        """Show these values next to the progress from now on."""
         self._values = ", ".join(f"{name} {value}" for name, value in values.items())
         self._bar.set_postfix(values, refresh=False)
 
@@ -159,7 +148,6 @@ def notices_in(path: Path) -> Iterator[None]:
 
 
 def say_next(config: Path) -> None:
-    """Say the commands that follow a new config."""
     quoted = shlex.quote(str(config))
     say(f"Next:  mt data check --config {quoted}\nThen:  mt train --config {quoted}")
 

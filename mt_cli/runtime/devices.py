@@ -19,8 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from mt_cli.errors import InputError, one_line
-from mt_cli.runtime.console import say
+from mt_cli.errors import InputError
 from mt_cli.runtime.cpus import num_usable_cpus
 from mt_cli.runtime.group import ALONE, Group
 
@@ -46,12 +45,10 @@ def pick_device(name: str, group: Group = ALONE) -> torch.device:
         if device.type == "mps" or device.index is not None:
             raise InputError(f"device {name}: several processes need one device each; use auto, cuda or cpu")
         device = torch.device("cuda", group.local_rank)
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"device {name}: this PyTorch ({torch.__version__}) finds no CUDA device; see `mt doctor`")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise InputError(f"device {device}: there are {torch.cuda.device_count()} CUDA devices, counted from 0")
-    if device.type == "mps" and not torch.backends.mps.is_available():
-        raise InputError("device mps: this machine has none")
+    counts = {"cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
+    if (device.index or 0) >= (count := counts.get(device.type, 1)):
+        found = f"PyTorch finds {count} {device.type.upper()} devices, counted from 0"
+        raise InputError(f"device {device}: {found}; see `mt doctor`")
     if device.type == "cuda":
         torch.backends.cuda.enable_cudnn_sdp(False)
     return device
@@ -80,7 +77,7 @@ def has_fast_bf16(device: torch.device) -> bool:
         return torch.cuda.get_device_capability(device) >= (8, 0)
     if device.type == "cpu":
         is_limited = torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "AVX2")
-        return not is_limited and any(map(cpu_has, ("avx512_bf16", "amx_tile")))
+        return not is_limited and any(map(torch.cpu.get_capabilities().get, ("avx512_bf16", "amx_tile")))
     return False
 
 
@@ -112,31 +109,6 @@ def reason_against_compiling(device: torch.device) -> str | None:
     if not Path(folder, "Python.h").exists():
         return "no header files of Python; install python3-dev"
     return None
-
-
-def is_right(name: str, is_equal: Callable[[], bool]) -> bool:
-    """True if a trial of one of our kernels equals its definition; print a line if it differs or raises an error.
-
-    Too little memory for the trial is no verdict: that error passes.
-    """
-    try:
-        problem = "" if is_equal() else "is wrong here"
-    except Exception as error:  # The compiler and the driver raise errors of many types.
-        if is_out_of_memory(error):
-            raise
-        problem = f"fails here ({one_line(error)})"
-    if problem:
-        say(f"note: our {name} kernel {problem}; PyTorch's is used, which takes longer")
-    return not problem
-
-
-def can_compile(device: torch.device) -> bool:
-    return reason_against_compiling(device) is None
-
-
-def cpu_has(instructions: str) -> bool:
-    """True if the CPU has an instruction set with this name in PyTorch."""
-    return bool(torch.cpu.get_capabilities().get(instructions))
 
 
 def use_threads(number: int | None) -> None:

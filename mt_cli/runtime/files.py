@@ -48,46 +48,35 @@ def real_path(path: Path) -> Path:
 
 @contextmanager
 def reading(path: Path, error_class: type[MtError] = InputError) -> Iterator[None]:
-    """Context manager that turns an OSError about `path` into an `error_class` that names the file and the reason.
+    """Context manager that turns an OSError about `path`, or a file below it, into an `error_class` with the reason.
 
     Other errors of the body pass.
     """
     try:
         yield
     except OSError as error:
-        if (place := _place_of(error, path)) is None:
+        if not _is_about(error, path):
             raise
-        raise error_class(f"{place}: {reason(error)}") from None
+        raise error_class(f"{error.filename or path}: {reason(error)}") from None
 
 
 @contextmanager
-def writing(path: Path, note: str = "", temporary: Path | None = None) -> Iterator[None]:
+def writing(path: Path, note: str = "") -> Iterator[None]:
     """Context manager that turns an OSError about `path` into an MtError with the file, the reason and a note.
 
-    Errors about a `temporary` file count as errors about `path`. Other errors of the body pass, such as a missing file
+    So does one about a file below it, or with a longer name. Other errors of the body pass, such as a missing file
     elsewhere that it reads.
     """
     try:
         yield
-    except OSError as error:
-        place = path if temporary is not None and error.filename == str(temporary) else _place_of(error, path)
-        if place is None:
-            raise
-        raise MtError(f"{place}: cannot be written: {reason(error)}{note}") from error
-    except SafetensorError as error:
-        if "I/O error" not in str(error):
+    except (OSError, SafetensorError) as error:
+        if not (_is_about(error, path) if isinstance(error, OSError) else "I/O error" in str(error)):
             raise
         raise MtError(f"{path}: cannot be written: {reason(error)}{note}") from error
 
 
-def _place_of(error: OSError, path: Path) -> Path | None:
-    """File that a message names: `path`, a file below it, or any file that the system refuses; None for a bug."""
-    if not isinstance(error.filename, str):
-        return path
-    place = Path(error.filename)
-    if place == path or real_path(place).is_relative_to(real_path(path)):
-        return place
-    return place if is_out_of_room(error) or is_wrong_path(error) else None
+def _is_about(error: OSError, path: Path) -> bool:
+    return error.filename is None or os.path.realpath(error.filename).startswith(os.path.realpath(path))
 
 
 def check_regular(path: Path) -> int:
@@ -129,12 +118,10 @@ def write_text(path: Path, text: str) -> None:
 
 
 def json_text(content: object) -> str:
-    """Content of a JSON file that people read, too."""
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file atomically."""
     write_atomically(path, lambda temporary: Path(temporary).write_bytes(content))
 
 
@@ -173,7 +160,7 @@ def write_atomically(path: Path, write: Callable[[str], object]) -> None:
     An existing file keeps its mode. Raises MtError if the file cannot be written.
     """
     temporary = path.with_name(path.name + ".tmp")
-    with writing(path, "; the previous file is unchanged" if path.exists() else "", temporary):
+    with writing(path, "; the previous file is unchanged" if path.exists() else ""):
         temporary.unlink(missing_ok=True)  # Left by a process that was killed.
         temporary.touch()
         mode = (path if path.is_file() else temporary).stat().st_mode
@@ -254,14 +241,12 @@ def flush(path: Path) -> None:
         os.close(descriptor)
 
 
-def check_free_disk(folder: Path, num_bytes: float, what: str, advice: str = "") -> None:
-    """Raise MtError if fewer than `num_bytes` are free on the disk of `folder`; `advice` says what else helps."""
+def check_free_disk(folder: Path, num_bytes: float, what: str) -> None:
+    """Raise MtError if fewer than `num_bytes` are free on the disk of `folder`."""
     free = shutil.disk_usage(folder).free
     if num_bytes > free:
-        raise MtError(
-            f"{folder.parent}: {what} needs about {format_bytes(num_bytes)} there, and only {format_bytes(free)} are "
-            f"free; make room{advice}"
-        )
+        needs = f"{what} needs about {format_bytes(num_bytes)} there"
+        raise MtError(f"{folder.parent}: {needs}, and only {format_bytes(free)} are free; make room")
 
 
 def size_of(paths: Iterable[Path]) -> int:

@@ -30,24 +30,6 @@ _JOIN_TIMEOUT = timedelta(minutes=5)
 _STOP_SECONDS = 600
 """Time for a launcher to wait, after a signal, until processes have finished a step and a save."""
 _ALWAYS_ALLOWED = 2  # Number of processes that any machine may start, to try training with several.
-_VARIABLES = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_PORT")
-
-
-def launched_processes() -> int | None:
-    """Number of processes that a launcher started; None without a launcher.
-
-    Raises InputError if the variables of a launcher are incomplete, because this process must not train alone then.
-    """
-    if "WORLD_SIZE" not in os.environ:
-        return None
-    size, rank, *_ = values = [os.environ.get(name, "") for name in _VARIABLES]
-    is_complete = all(map(str.isdecimal, values)) and int(rank) < int(size) and "MASTER_ADDR" in os.environ
-    if not is_complete:
-        raise InputError(
-            f"WORLD_SIZE is set, as launchers do, but MASTER_ADDR is missing, or {', '.join(_VARIABLES)} cannot be "
-            f"{values}; start with torchrun or --devices, or unset WORLD_SIZE"
-        )
-    return int(size)
 
 
 def launch(num_devices: int, arguments: Sequence[str]) -> int:
@@ -99,16 +81,16 @@ def launch(num_devices: int, arguments: Sequence[str]) -> int:
 def launched_group() -> Iterator[Group]:
     """Context manager that joins the processes of the launcher, and leaves them after work that raised no error.
 
-    Raises InputError if the processes cannot find each other.
+    Raises InputError if the variables of the launcher are incomplete, or the processes cannot find each other.
     """
     loopback = [name for _, name in socket.if_nameindex() if name in ("lo", "lo0")]
-    if os.environ["MASTER_ADDR"] in ("127.0.0.1", "::1", "localhost") and loopback:
+    if os.environ.get("MASTER_ADDR") in ("127.0.0.1", "::1", "localhost") and loopback:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback[0])  # The name of the machine may have no address.
     # While PyTorch waits for other processes, Python's handlers do not run: only a default action ends this process.
     previous = set_handlers(dict.fromkeys(STOPS, signal.SIG_DFL))
     try:
-        rank, size = _join()
-    except (RuntimeError, ValueError) as error:
+        local_rank, (rank, size) = int(os.environ["LOCAL_RANK"]), _join()
+    except (RuntimeError, ValueError, KeyError) as error:
         advice = "if this process has no launcher, unset WORLD_SIZE"
         raise InputError(f"the processes of the launcher cannot join: {one_line(error)}; {advice}") from None
     finally:
@@ -117,7 +99,7 @@ def launched_group() -> Iterator[Group]:
     if rank > 0:
         silence()
     launch_id = f"{os.environ.get('TORCHELASTIC_RUN_ID', '')} of process {os.getppid()}"
-    yield Group(rank, size, int(os.environ["LOCAL_RANK"]), launch_id)
+    yield Group(rank, size, local_rank, launch_id)
     dist.destroy_process_group()
 
 

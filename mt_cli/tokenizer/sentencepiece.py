@@ -120,7 +120,6 @@ class SentencePieces:
         return self._joined([[token.removeprefix(ABSENT) for token in tokens]])[0]
 
     def decode_batch(self, ids: Sequence[Sequence[int]], skip_special_tokens: bool = False) -> list[str]:
-        """Text of each sequence of ids."""
         return self._joined([[self.entries[index].removeprefix(ABSENT) for index in sequence] for sequence in ids])
 
     def _joined(self, sequences: list[list[str]]) -> list[str]:

@@ -41,9 +41,7 @@ def train_tokenizer(
     or for the characters of the texts.
     """
     if config.algorithm == "sentencepiece":
-        raise ConfigError(
-            "tokenizer.algorithm: sentencepiece models are imported (mt import) and not trained; use bpe or unigram"
-        )
+        raise ConfigError("tokenizer.algorithm: sentencepiece is for imported models; use bpe or unigram")
     markers = str.maketrans("", "", JOINER + SPACE + NEVER_SEEN + "".join(RESERVED) + TERM_MARKS)
     texts = list(texts) if isinstance(texts, Iterator) else texts
     cleaned = _Reread(
@@ -57,10 +55,8 @@ def train_tokenizer(
     if limit is not None and (backend is None or sum(len(entry) == 1 for entry in entries) > limit):
         backend = learn(limit)
     if backend is None:
-        raise ConfigError(
-            f"tokenizer.vocab_size: {config.vocab_size or DEFAULT_SUBWORDS:,} entries cannot hold all characters "
-            "of the text; make it larger, or set tokenizer.byte_fallback to true"
-        )
+        size = f"tokenizer.vocab_size: {config.vocab_size or DEFAULT_SUBWORDS:,}"
+        raise ConfigError(f"{size} is too small for all characters; enlarge it, or set tokenizer.byte_fallback to true")
     state = json.loads(backend.to_str())
     state["added_tokens"] = []  # As plain entries, the special tokens cannot be matched in text.
     if config.algorithm == "unigram":
@@ -112,10 +108,8 @@ def _character_limit(config: TokenizerConfig, tags: Sequence[str]) -> int | None
         return None
     num_entries, num_fixed = config.vocab_size or DEFAULT_SUBWORDS, len(SPECIAL_TOKENS) + len(tags) + len(BYTES)
     if num_entries < num_fixed + _MIN_SUBWORDS:
-        raise ConfigError(
-            f"tokenizer.vocab_size: {num_entries:,} is too small for {num_fixed:,} special tokens, tags and bytes; "
-            f"use at least {num_fixed + _MIN_SUBWORDS:,} (thousands are usual), or set tokenizer.byte_fallback to false"
-        )
+        least = f"use at least {num_fixed + _MIN_SUBWORDS:,}, or set tokenizer.byte_fallback to false"
+        raise ConfigError(f"tokenizer.vocab_size: {num_entries:,} is too small for tags and bytes; {least}")
     return int((num_entries - num_fixed) * MAX_CHARACTERS)
 
 

@@ -76,7 +76,6 @@ def optimization_steps(
                 placed=step.placed,
                 num_splits=gradients.num_splits,
             )
-            pairs.release()
             started_at = time.perf_counter()
 
 

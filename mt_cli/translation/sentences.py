@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 from itertools import accumulate
 
-from mt_cli.corpus.languages import SPACELESS, writes_spaces
+from mt_cli.corpus.languages import SPACELESS_CHARACTER, writes_spaces
 from mt_cli.corpus.sentences import first_word, last_word
 
 _BREAKS = (
@@ -16,7 +16,6 @@ _BREAKS = (
     re.compile(r" |(?<=[་\u200b])(?=\S)"),  # Some scripts mark the end of syllables or words by other characters.
 )
 _FIRST_RADIUS, _LONGEST_BREAK = 64, 3
-_SPACELESS = re.compile(f"[{SPACELESS}]")
 
 
 def glue_of_translations(glue: str, source: str, target: str) -> str:
@@ -70,7 +69,7 @@ def units(text: str) -> list[tuple[int, int]]:
             continue
         follows = bool(spans) and spans[-1][1] == index
         is_mark = follows and unicodedata.category(character).startswith("M")
-        is_alone = was_alone if is_mark else _SPACELESS.match(character) is not None
+        is_alone = was_alone if is_mark else SPACELESS_CHARACTER.match(character) is not None
         if is_mark or (follows and not is_alone and not was_alone):
             spans[-1] = (spans[-1][0], index + 1)
         else:

@@ -101,7 +101,7 @@ FAILURES = {
     "gated": (2, "access"),
     "nothing": (2, "Repository Not Found"),
     "no_revision": (2, "Revision"),
-    "script": (2, "refs/convert/parquet"),
+    "script": (2, "script"),
     "subset": (2, "en-it"),
     "down": (1, "503"),
     "limited": (1, "429"),

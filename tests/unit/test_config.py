@@ -94,7 +94,6 @@ def test_all_problems_are_listed_at_once_each_with_its_key(changes, keys):
     [
         ({"name": "../elsewhere"}, "name"),
         ({"corpus__train": {"flies": ["a", "b"]}}, "corpus.train"),
-        ({"corpus__train": [{"file": "a", "name": "x"}, {"file": "b", "name": "x"}]}, "corpus.train"),
         ({"corpus__valid": [{"fraction": 0.1}, {"builtin": "reverse-words"}]}, "corpus.valid"),
         ({"corpus__extra_tests": {"../x": {"builtin": "reverse-words"}}}, "corpus.extra_tests"),
         ({"model": {"positions": "rotary", "d_model": 20}}, "model.positions"),

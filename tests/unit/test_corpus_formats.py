@@ -192,7 +192,6 @@ LATIN = "perché".encode("latin-1")
         ("a.tsv.bz2", bz2.compress(b"a\tb\n" * 10_000)[:-20], ": cannot be decompressed: it is no bz2"),
         ("a.tsv", gzip.compress(b"a\tb\n", mtime=0), r": .*\.gz"),
         ("a.csv", b"PK\x03\x04...", ": .*ZIP"),
-        ("a.zip", b"PK\x03\x04...", ": .*unpack it"),
         ("a.csv", ('"one two","uno due"\n' * 20).encode("utf-16"), ".*UTF-8"),
         ("a.docx", b"", r": .*\.tsv, \.csv, \.jsonl, \.json, \.parquet, \.tmx, \.xlf, \.xliff, \.tbx, \.po"),
     ],
@@ -205,7 +204,7 @@ def test_bytes_that_are_no_text_are_refused(tmp_path, name, content, place):
     ("name", "content", "place"),
     [
         ("a.csv", b'a,b\n"c,d\n', "line 2"),
-        ("a.csv", b"a|b\nc|d\n", "line 1: .*bars"),
+        ("a.csv", b"a|b\nc|d\n", "line 1: found 1 column"),
         ("a.jsonl", b'{"en": "a", "it": "b"}\n{"en": \n', "line 2"),
         ("a.jsonl", b'{"en": "a", "de": "b"}\n', "row 1: .*'it'.*`columns`"),
         ("a.jsonl", b'{"a":' * 100_000 + b"\n", "line 1"),
@@ -262,14 +261,12 @@ def test_text_of_every_type_is_read_from_parquet(tmp_path, shape):
 
 
 GOOD = pa.array(["a", "b", "c"])
-BAD = pa.Array.from_buffers(pa.string(), 3, [None, GOOD.buffers()[1], pa.py_buffer(b"a\xe9c")])
 
 
 @pytest.mark.parametrize(
     ("table", "place"),
     [
         (pa.table({"en": GOOD, "it": [1.0, 2.0, 3.0]}), "row 1: 'it'.*; set `columns`"),
-        (pa.table({"en": GOOD, "it": BAD}), "after row 0: not UTF-8"),
         (pa.table({"en": GOOD, "de": GOOD}), "'it' among 'en', 'de'; set `columns`"),
         (pa.table({"translation": [{"en": "a", "fr": "b"}]}), "`translation`: .*'it' .*'fr'"),
         (map_of([("en", "a"), ("it", "b")], [("en", "a")]), "row 2, `translation`: .*'it'"),

@@ -68,7 +68,6 @@ def test_ids_on_disk_are_the_ids_of_the_tokenizers(tmp_path, monkeypatch):
     for side, ids in zip((statistics.source, statistics.target), expected, strict=True):
         assert side.num_tokens == sum(map(len, ids))
         assert side.num_unknown == sum(sequence.count(UNK_ID) for sequence in ids) > 0
-        assert [*side.length_counts][: 1 + max(map(len, ids))] == np.bincount([*map(len, ids)]).tolist()
     cache = Cache(tmp_path / "cache")
     assert encode_corpora({"train": corpus}, tokenizers, config, cache)[1] == {"train": statistics}
     (stored,) = cache.path.glob("ids-*/train.json")
@@ -82,7 +81,7 @@ def test_pairs_that_are_too_long_are_counted_by_part(tmp_path):
     assert (statistics.num_pairs, statistics.num_too_long) == ((1, 1), (2, 1))
     assert len(encoded) == 2
     assert PlacedBatch(encoded, np.array([0, 1]), 0, 1).num_pairs == (1, 1)
-    assert sum(statistics.source.length_counts) == 5
+    assert statistics.source.num_sentences == 5
     assert statistics.longest_source == 1
 
 

@@ -82,12 +82,13 @@ def test_own_patterns_come_first(monkeypatch):
     protection = Protection(("braces",), (r"@\w+",))
     assert spans_of("&File {x} @user{y}", protection) == ["{x}", "@user", "{y}"]
     assert spans_of("foo x", Protection(("printf",), ("(?x) (f) o o # c",))) == ["foo"]
+    assert spans_of("xax", Protection((), ("a*",))) == ["a"], "no span is empty"
     monkeypatch.setattr("mt_cli.corpus.protected_text._MAX_SECONDS", 0.2)
     with pytest.raises(InputError, match="protect_patterns"):
         Protection((), (r"(?:a|aa|aaa)+(?<!a)b",)).spans("a" * 60 + "b")  # It takes too long.
 
 
-@pytest.mark.parametrize("pattern", ["(", "a*", "", "a" * 1001, "(?R)?x", "((?1)?x)", "(?r)foo", None])
+@pytest.mark.parametrize("pattern", ["(", None])
 def test_a_pattern_or_kind_that_cannot_be_searched_is_refused(pattern):
     options = {"protect": ["placeholders"]} if pattern is None else {"protect_patterns": [pattern]}
     corpus = {"source": "en", "target": "it", "train": {"file": "a.tsv"}, "valid": {"fraction": 0.1}}

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple
 
 from mt_cli.corpus.columns import columns_of, is_header
 from mt_cli.corpus.lines import LONGEST, read_lines, read_whole_lines
@@ -17,7 +16,6 @@ from mt_cli.errors import ColumnError, CorpusError
 
 Record = tuple[int, list[str]]
 """Line where a record begins, from 1, and its cells."""
-_SEPARATORS = {"tab": "\t", "semicolon": ";", "bar": "|", "comma": ","}
 _QUOTED_CELL = re.compile(r'"[^"]*+(?:""[^"]*+)*+"')
 _LINES_EXAMINED = 10_000
 _LINES_COMPARED = 20
@@ -41,32 +39,21 @@ def is_quoted(path: Path) -> bool:
     return has_doubled or (has_marks and not has_plain)
 
 
-class Table(NamedTuple):
-    """Records of a file, and the name of the separator of their cells."""
-
-    records: Iterator[Record]
-    separator: str = "tab"
-
-
-def tsv_table(path: Path, report: ReadReport) -> Table:
+def tsv_records(path: Path) -> Iterator[Record]:
     """Tab-separated lines, or quoted records if a spreadsheet wrote the file."""
-    if not is_quoted(path):
-        return plain_table(path, report)
-    report.quoted = report.quoted or str(path)
-    return Table(_quoted_records(path, "\t"))
+    return _quoted_records(path, "\t") if is_quoted(path) else plain_records(path)
 
 
-def plain_table(path: Path, _: ReadReport) -> Table:
+def plain_records(path: Path) -> Iterator[Record]:
     """Tab-separated lines in which quotation marks are text."""
-    return Table((number, line.split("\t")) for number, line in enumerate(read_lines(path), start=1))
+    return ((number, line.split("\t")) for number, line in enumerate(read_lines(path), start=1))
 
 
-def csv_table(path: Path, _: ReadReport) -> Table:
+def csv_records(path: Path) -> Iterator[Record]:
     """Records of a CSV file, without the line `sep=;` in which spreadsheets name the separator."""
     first_lines = "\n".join(islice(read_lines(path), _LINES_COMPARED))
-    separator = csv_separator(first_lines)
-    records = islice(_quoted_records(path, separator), int(first_lines.startswith("sep=")), None)
-    return Table(records, "semicolon" if separator == ";" else "comma")
+    records = _quoted_records(path, csv_separator(first_lines))
+    return islice(records, int(first_lines.startswith("sep=")), None)
 
 
 def csv_separator(text: str) -> str:
@@ -91,17 +78,18 @@ def _quoted_records(path: Path, separator: str) -> Iterator[Record]:
         raise CorpusError(f"{path}, line {before + 1:,}: not valid {kind}: {error}{hint}") from None
 
 
-def first_cells(table: Table) -> Names:
-    return Names(next((cells for _, cells in table.records if _width(cells)), [""]), False)
+def first_cells(records: Iterator[Record]) -> Names:
+    return Names(next((cells for _, cells in records if _width(cells)), [""]), False)
 
 
-def read_table(path: Path, table: Table, languages: Languages, columns: Columns, report: ReadReport) -> Iterator[Row]:
+def read_table(
+    path: Path, records: Iterator[Record], languages: Languages, columns: Columns, report: ReadReport
+) -> Iterator[Row]:
     """Pairs in two columns of a table; a blank record is a blank pair.
 
     A record with too many or too few cells raises CorpusError. With `report.damaged_rows`, it is added there if it has
     too many, and otherwise filled with empty cells.
     """
-    records, separator = table
     for number, first in records:
         if _width(first):
             break
@@ -110,15 +98,14 @@ def read_table(path: Path, table: Table, languages: Languages, columns: Columns,
         return
     where = f"{path}, line {number:,}"
     examined = [(number, first), *islice(records, _LINES_COMPARED)]
-    hint = _hint_at_separator(examined, separator) if len(first) == 1 else ""
-    source, target, has_header = _place_of_pair(first, languages, columns, where, hint)
+    source, target, has_header = _place_of_pair(first, languages, columns, where)
     rows = [cells for _, cells in examined[: 1 if has_header else None] if _width(cells)]
     most = Counter(map(len, rows)).most_common(1)[0][0]
     fewest = max(_width(cells) for cells in rows if len(cells) == most)
     is_lenient = report.damaged_rows is not None
     if most <= max(source, target):
         problem = f"found {most} column{'s' * (most != 1)}"
-        raise CorpusError(f"{where}: {problem}; each line needs a source, a {separator} and a target{hint}")
+        raise CorpusError(f"{where}: {problem}; a .tsv file has a tab between source and target, a .csv file a comma")
     for number, cells in chain(examined[has_header:], records):
         width = _width(cells)
         if width == 0:
@@ -129,21 +116,8 @@ def read_table(path: Path, table: Table, languages: Languages, columns: Columns,
         elif report.damaged_rows is not None:
             report.damaged_rows.append(number)
         else:
-            expected = f"{'the header has' if has_header else 'the others have'} {most:,}"
-            shifts = f"a {separator} {'inside a sentence shifts the pair' if len(cells) > most else 'is missing'}"
-            raise CorpusError(
-                f"{path}, line {number:,}: has {len(cells):,} cell{'s' * (len(cells) != 1)}, and {expected}; {shifts}: "
-                "repair such rows"
-            )
-
-
-def _hint_at_separator(records: Sequence[Record], expected: str) -> str:
-    """Hint if all records have another separator than the expected one, otherwise an empty string."""
-    lines = [_SEPARATORS[expected].join(cells) for _, cells in records if _width(cells)]
-    for name, mark in _SEPARATORS.items():
-        if name != expected and all(mark in line for line in lines):
-            return f"; the columns seem to be separated by {name}s: a .tsv file has tabs, a .csv file commas"
-    return ""
+            counts = f"has {len(cells):,} cell{'s' * (len(cells) != 1)}, and the others have {most:,}"
+            raise CorpusError(f"{path}, line {number:,}: {counts}; a separator in a sentence would shift the pair")
 
 
 def _width(cells: Sequence[str]) -> int:
@@ -154,22 +128,17 @@ def _width(cells: Sequence[str]) -> int:
     return width
 
 
-def _place_of_pair(
-    cells: Sequence[str], languages: Languages, columns: Columns, where: str, hint: str
-) -> tuple[int, int, bool]:
+def _place_of_pair(cells: Sequence[str], languages: Languages, columns: Columns, where: str) -> tuple[int, int, bool]:
     """Source and target cell by the first record, and True if that is a header; without one, the first two cells."""
     numbers = [int(column) for column in columns or () if re.fullmatch("[0-9]{1,9}", column)]
     if columns is not None and len(numbers) == 2 and not set(columns) <= set(cells):
         for number in numbers:
             if not 1 <= number <= len(cells):
                 found = f"the line has {len(cells)} column{'s' * (len(cells) != 1)}, counted from 1"
-                raise ColumnError(f"{where}: no column {number}: {found}", hint)
+                raise ColumnError(f"{where}: no column {number}: {found}")
         source, target = (number - 1 for number in numbers)
         return source, target, is_header([cells[source], cells[target]], languages)
-    try:
-        pair = columns_of(cells, languages, columns, where)
-    except ColumnError as error:
-        raise ColumnError(error.problem, hint) from None
+    pair = columns_of(cells, languages, columns, where)
     if pair is None and is_header(cells, languages):
         named = f"the header names {', '.join(cells[:20])}"
         raise ColumnError(f"{where}: {named}, and the languages are {languages[0]} and {languages[1]}")

@@ -17,8 +17,8 @@ _STRING = re.compile(r'"((?:[^"\\]|\\.)*+)"')
 _LINE = re.compile(rf"(?:(msgctxt|msgid|msgid_plural|msgstr(?:\[\d+\])?)\s*)?((?:{_STRING.pattern}\s*)++)")
 _ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]+)|(.))")
 _ESCAPED = dict(zip(b'abfnrtv"\\', b'\a\b\f\n\r\t\v"\\', strict=True))
-_LANGUAGE = re.compile(rb'"Language:\s*([\w.@-]+)\s*\\n"', re.ASCII)
 CHARSET = re.compile(rb'"Content-Type:[^"\n]*charset=([^\s"\\;]+)', re.IGNORECASE)
+_LANGUAGE = re.compile(rb'"Language:\s*([\w.@-]+)\s*\\n"', re.ASCII)
 
 
 @dataclass
@@ -108,7 +108,6 @@ def _completed(message: Message, raw: Mapping[str, bytes], name: str) -> Message
 
 def read_po(path: Path, keeps_drafts: bool = False) -> Iterator[Row]:
     """Messages of a gettext catalogue and their translations; fuzzy ones count as missing unless drafts are kept."""
-    _check_charset(path)
     for message in messages_in(read_lines(path), str(path)):
         if message.is_header:
             continue
@@ -128,15 +127,6 @@ def target_in_po(path: Path) -> Names:
         return Names([name] if is_common(name) else [], True)
     tag = parsed(match[1].decode("ascii"))
     return Names([str(tag).replace("-", "_")] if tag else [], True)
-
-
-def _check_charset(path: Path) -> None:
-    """Raise CorpusError if the header of a catalogue names a charset other than UTF-8; templates have `CHARSET`."""
-    with opened(path) as file:
-        match = CHARSET.search(file.read(CHUNK_BYTES))
-    charset = match[1].decode("ascii", "replace") if match else "UTF-8"
-    if charset.lower().replace("-", "") not in ("utf8", "ascii", "usascii", "charset"):
-        raise CorpusError(f"{path}: its charset is {charset}; convert it with `msgconv -t UTF-8`")
 
 
 def _unescaped(text: str, where: str) -> bytes:

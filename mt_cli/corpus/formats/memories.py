@@ -15,7 +15,7 @@ from pathlib import Path
 from xml.etree.ElementTree import Element
 
 from mt_cli.corpus.formats.xml_elements import Found, elements, watch_elements
-from mt_cli.corpus.languages import SPACELESS
+from mt_cli.corpus.languages import SPACELESS_CHARACTER
 from mt_cli.corpus.rows import ReadReport, Row, is_of_word
 from mt_cli.corpus.varieties import variety_of
 from mt_cli.errors import CorpusError
@@ -38,7 +38,6 @@ _BREAK_TYPES = frozenset(("lb", "pb", "x-lb", "x-pb", "struct"))
 """Values of the attribute `type` for such markup."""
 _GAP = re.compile(r"(?:(?<!\s)\s++)?+\0[\s\0]*")
 """Dropped codes, as NUL characters, and the white space around them."""
-_SPACELESS = re.compile(f"[{SPACELESS}]")
 
 
 def read_tmx(path: Path, codes: tuple[str, str], report: ReadReport) -> Iterator[Row]:
@@ -173,6 +172,6 @@ def _without_gap(match: re.Match[str]) -> str:
 
 def _is_separated(before: str, after: str) -> bool:
     """True if a space belongs between two characters that stood on both sides of a code."""
-    if not (before and after and is_of_word(after)) or _SPACELESS.match(before) or _SPACELESS.match(after):
+    if not (before and after and is_of_word(after)) or any(map(SPACELESS_CHARACTER.match, (before, after))):
         return False
     return is_of_word(before) or (before in ".!?…,;:" and after.isalpha())

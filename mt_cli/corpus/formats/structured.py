@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mt_cli.corpus.columns import columns_of
-from mt_cli.corpus.lines import CHUNK_BYTES, not_utf8, opened, read_lines
+from mt_cli.corpus.lines import CHUNK_BYTES, opened, read_lines
 from mt_cli.corpus.rows import Columns, Languages, Names, Row
 from mt_cli.errors import ColumnError, CorpusError, one_line
 
@@ -33,42 +33,42 @@ def read_json(path: Path, languages: Languages, columns: Columns) -> Iterator[Ro
 
 
 def names_in_json(path: Path) -> Names:
-    record: Any = None
-    with suppress(InvalidJsonError):  # `read_json` will explain it.
-        _, record = next(_objects(path, ""), (0, None))
+    _, record = next(_objects(path, ""), (0, None))
     return _names([record] if isinstance(record, dict) else [])
 
 
 def read_parquet(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
     """Rows of two text columns, or of a column `translation`; a null is blank."""
     number, sides = 0, _Sides(languages, columns)
-    with opened(path) as stream:
-        try:
-            with pq.ParquetFile(stream, page_checksum_verification=True) as file:
-                schema = file.schema_arrow
-                is_nested = _is_nested(schema) and not _has(schema.names, columns)
-                chosen = [_NESTED] if is_nested else sides.among(tuple(schema.names), str(path))
-                for table in file.iter_batches(_ROWS_PER_BATCH, columns=chosen):
-                    for record in table.to_pylist():
-                        number += 1
-                        yield number, *sides.of(record, f"{path}, row {number:,}")
-        except UnicodeDecodeError as error:
-            problem = not_utf8(error.object, error.start)
-            raise CorpusError(f"{path}, after row {number:,}: {problem}") from None
-        except (pa.ArrowException, OSError) as error:
-            raise CorpusError(f"{path}: not a readable Parquet file: {one_line(error)}") from None
+    with _opened_parquet(path) as file:
+        schema = file.schema_arrow
+        is_nested = _is_nested(schema) and not _has(schema.names, columns)
+        chosen = [_NESTED] if is_nested else sides.among(tuple(schema.names), str(path))
+        for table in file.iter_batches(_ROWS_PER_BATCH, columns=chosen):
+            for record in table.to_pylist():
+                number += 1
+                yield number, *sides.of(record, f"{path}, row {number:,}")
 
 
 def names_in_parquet(path: Path) -> Names:
     """Columns, or the languages in `translation` in the first rows."""
-    unreadable = suppress(pa.ArrowException, OSError, UnicodeDecodeError)  # `read_parquet` will explain it.
-    with opened(path) as stream, unreadable, pq.ParquetFile(stream) as file:
+    with _opened_parquet(path) as file:
         if _is_nested(file.schema_arrow):
             batch = next(file.iter_batches(_ROWS_WITH_KEYS, columns=[_NESTED]), None)
             if batch is not None:
                 return _names(batch.to_pylist())
         return Names(list(file.schema_arrow.names), False)
-    return Names([], False)
+
+
+@contextmanager
+def _opened_parquet(path: Path) -> Iterator[pq.ParquetFile]:
+    """Context manager that opens a file; raises CorpusError if it cannot be read."""
+    with opened(path) as stream:
+        try:
+            with pq.ParquetFile(stream, page_checksum_verification=True) as file:
+                yield file
+        except (pa.ArrowException, OSError) as error:
+            raise CorpusError(f"{path}: not a readable Parquet file: {one_line(error)}") from None
 
 
 def _is_nested(schema: pa.Schema) -> bool:
@@ -108,14 +108,9 @@ class _Sides:
     def among(self, names: tuple[str, ...], where: str) -> list[str]:
         """The columns of both sides among names; raises ColumnError if there are none."""
         if names not in self._by_names:
-            try:
-                pair = columns_of(names, self._languages, self._columns, where)
-                # The second call raises the error.
-                pair = pair or columns_of(names, self._languages, self._languages, where) or (0, 1)
-            except ColumnError as error:
-                if not self._by_names:
-                    raise
-                raise CorpusError(f"{error.problem}, which earlier rows have; repair this row, or remove it") from None
+            pair = columns_of(names, self._languages, self._columns, where)
+            # The second call raises the error.
+            pair = pair or columns_of(names, self._languages, self._languages, where) or (0, 1)
             self._by_names[names] = [names[index] for index in pair]
         return self._by_names[names]
 
@@ -126,10 +121,6 @@ def _text(record: dict[str, Any], column: str, where: str) -> str:
     if not isinstance(text, str):
         raise ColumnError(f"{where}: {column!r} holds {text!r:.40}, not text")
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-class InvalidJsonError(CorpusError):
-    """A file is not JSON, or not of the expected form."""
 
 
 def _objects(path: Path, advice: str) -> Iterator[tuple[int, Any]]:
@@ -151,7 +142,7 @@ def _objects(path: Path, advice: str) -> Iterator[tuple[int, Any]]:
         line_number = getattr(error, "lineno", number) if is_array else number
         if not is_array and number == 1:
             advice += "; if an object holds the array, write that array alone into a file"
-        raise InvalidJsonError(f"{path}, line {line_number:,}: not valid JSON: {error}; {advice}") from None
+        raise CorpusError(f"{path}, line {line_number:,}: not valid JSON: {error}; {advice}") from None
 
 
 def _has(names: Collection[str], columns: Columns) -> bool:

@@ -31,13 +31,11 @@ class Format(NamedTuple):
     """Unit that the numbers of its rows count."""
 
 
-def _table(suffixes: tuple[str, ...], open_table: Callable[[Path, ReadReport], delimited.Table]) -> Format:
+def _table(suffixes: tuple[str, ...], records: Callable[[Path], Iterator[delimited.Record]]) -> Format:
     return Format(
         suffixes,
-        lambda path, languages, columns, report: delimited.read_table(
-            path, open_table(path, report), languages, columns, report
-        ),
-        lambda path: delimited.first_cells(open_table(path, ReadReport())),
+        lambda path, languages, columns, report: delimited.read_table(path, records(path), languages, columns, report),
+        lambda path: delimited.first_cells(records(path)),
     )
 
 
@@ -55,9 +53,9 @@ def _memory(
 
 
 FORMATS: Mapping[str, Format] = {
-    "tsv": _table((".tsv",), delimited.tsv_table),
-    "plain_tsv": _table((), delimited.plain_table),
-    "csv": _table((".csv",), delimited.csv_table),
+    "tsv": _table((".tsv",), delimited.tsv_records),
+    "plain_tsv": _table((), delimited.plain_records),
+    "csv": _table((".csv",), delimited.csv_records),
     "json": Format(
         (".jsonl", ".json"),
         lambda path, languages, columns, _: structured.read_json(path, languages, columns),
@@ -94,13 +92,9 @@ def format_of(path: Path, name: str | None = None) -> Format:
     if name is not None:
         return FORMATS[name]
     suffix = suffix_of(path)
-    if path.suffix == ".zip":
-        raise CorpusError(f"{path}: is a ZIP archive; unpack it, and give the files in it")
     if suffix is None:
-        raise CorpusError(
-            f"{path}: unknown format; use one of {', '.join(BY_SUFFIX)}, or set `format` (mt init --format) to "
-            f"{', '.join(get_args(FormatName))}; of two files with a sentence per line, give both"
-        )
+        names = f"{', '.join(BY_SUFFIX)}, or set `format` (mt init --format) to {', '.join(get_args(FormatName))}"
+        raise CorpusError(f"{path}: unknown format; use one of {names}; of two files with lines, give both")
     return BY_SUFFIX["." + suffix.split(".")[1]]
 
 
