@@ -24,7 +24,6 @@ from mt_cli.model.kernels import is_cpu
 from mt_cli.runtime.console import Progress, say
 from mt_cli.runtime.devices import memory_used
 from mt_cli.runtime.files import writing
-from mt_cli.training.optimizer import weight_norm
 from mt_cli.training.steps import StepReport
 
 
@@ -48,11 +47,10 @@ class TrainingLog:
         state: RunState,
         write_metrics: Callable[[int, Mapping[str, float]], None],
         bar: Progress,
-        optimizer: torch.optim.Optimizer,
         parts: Sequence[str] = (),
     ) -> None:
         self._config, self._state, self._write_metrics, self._bar = config, state, write_metrics, bar
-        self._optimizer, self._parts = optimizer, parts
+        self._parts = parts
         self._unread: list[StepReport] = []
         self._num_splits = 0
 
@@ -116,9 +114,7 @@ class TrainingLog:
             "train/learning_rate": report.learning_rate,
             "train/tokens_per_second": round(tokens_per_second, 1),
             "train/grad_norm": float(report.grad_norm),
-            "train/weight_norm": float(weight_norm(self._optimizer)),
             "train/steps_per_second": round(len(state.unlogged) / seconds, 3),
-            "train/padding_share": round(report.padding_share, 4),
         }
         if (memory := memory_used(report.cross_entropy.device)) is not None:
             metrics["train/memory_mb"] = round(memory / 1e6)

@@ -91,7 +91,7 @@ class TrainingLoop:
         )
         texts = [lines.name for lines in setup.run.data.monolingual.values()]
         parts = names_of(setup.run.config.corpus.train) + texts
-        self._log = TrainingLog(self._config, state, self._write_metrics, bar, setup.optimizer, parts)
+        self._log = TrainingLog(self._config, state, self._write_metrics, bar, parts)
         scaler = self._update.gradients.scaler
         scaler.load_state_dict(scaler.state_dict() | state.loss_scale)
         self._saved, self._saved_at = self._moment, state.elapsed_seconds

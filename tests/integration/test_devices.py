@@ -130,8 +130,7 @@ def assert_equal_runs(run, reference):
             assert difference <= TOLERANCE, (name, difference)
     for row, reference_row in zip(metrics_of(run), metrics_of(reference), strict=True):
         for key in row:
-            if "padding" not in key:
-                assert row[key] == pytest.approx(reference_row[key], abs=tolerance_of(key), rel=1e-5), key
+            assert row[key] == pytest.approx(reference_row[key], abs=tolerance_of(key), rel=1e-5), key
     reports = [report_of(folder) for folder in (run, reference)]
     assert reports[0]["bleu"]["score"] == pytest.approx(reports[1]["bleu"]["score"], abs=tolerance_of("bleu"))
 

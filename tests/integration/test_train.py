@@ -24,7 +24,7 @@ def test_metrics_of_a_complete_run_are_shown_by_tensorboard(mt, tiny_config, tmp
     rows = rows_of(run)
     tags = {tag for row in rows for tag in row} - {"step", "elapsed_seconds"}
     train = {"train/loss", "train/token_accuracy", "train/learning_rate", "train/tokens_per_second", "train/grad_norm"}
-    train |= {"train/weight_norm", "train/steps_per_second", "train/padding_share", "train/memory_mb"}
+    train |= {"train/steps_per_second", "train/memory_mb"}
     scores = ("loss", "perplexity", "token_accuracy", "bleu", "chrf", "cer", "wer")
     assert tags == train | {f"valid/{score}" for score in scores}
     board = EventAccumulator(str(run)).Reload()

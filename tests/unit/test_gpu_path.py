@@ -301,15 +301,15 @@ def test_every_operation_of_a_search_is_on_the_device(options):
 
 def logged(num_steps):
     """Rows of every third step, of which one is bad; and steps that are in no row, before and after they are read."""
-    optimizer, state, rows = build_optimizer(torch.nn.Linear(2, 2), TrainingConfig()), RunState(Position()), []
+    state, rows = RunState(Position()), []
 
     def write(step, metrics):
         rows.append((step, *(metrics[f"train/{name}"] for name in ("loss", "token_accuracy", "grad_norm"))))
 
-    log = TrainingLog(TrainingConfig(log_every_steps=3), state, write, Mock(), optimizer)
+    log = TrainingLog(TrainingConfig(log_every_steps=3), state, write, Mock())
     for step in range(1, num_steps + 1):
         values = [torch.tensor(float(value)) for value in (step, 10 * step, 2 * step)]
-        log.add(StepReport(step, 0.1, *values, torch.tensor(step != 5), 4 * step, 0.0, 0.1, [], 0))
+        log.add(StepReport(step, 0.1, *values, torch.tensor(step != 5), 4 * step, 0.1, [], 0))
     num_read = len(state.unlogged)
     log.drain()
     return rows, num_read, [(step.cross_entropy, step.num_correct) for step in state.unlogged]
