@@ -54,7 +54,6 @@ class RunDirectory:
         self.report_path = path / "report.json"
         self.ending_path = checkpoints / "ending.json"
         self.pair_scores_path = path / "pair_scores.npy"
-        self.bad_batch_path = path / "bad_batch.jsonl"
         # The lock ends with its process. A mere file would outlive a killed process and prevent resuming.
         options: dict[str, Any] = {"thread_local": False, "fallback_to_soft": False}
         self._lock = FileLock(path / LOCK, blocking=False, **options)

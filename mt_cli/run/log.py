@@ -28,11 +28,7 @@ from mt_cli.training.steps import StepReport
 
 
 class TooManyBadStepsError(DivergenceError):
-    """Training has skipped `training.max_bad_steps` steps in a row; `last` is the report of the last one."""
-
-    def __init__(self, message: str, last: StepReport) -> None:
-        super().__init__(message)
-        self.last = last
+    """Training has skipped `training.max_bad_steps` steps in a row."""
 
 
 class TrainingLog:
@@ -98,7 +94,7 @@ class TrainingLog:
             if number == (3 if self._config.precision == "fp16" else 1):
                 say(f"step {report.step:>6,}  the loss or the gradient is not finite; such steps are skipped")
             if number >= self._config.max_bad_steps:
-                raise TooManyBadStepsError(f"{number} steps in a row up to step {report.step:,}", report)
+                raise TooManyBadStepsError(f"{number} steps in a row up to step {report.step:,}")
 
     def _write_row(self, report: StepReport) -> None:
         state = self._state

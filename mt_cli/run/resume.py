@@ -5,7 +5,6 @@ Also the way back to an earlier state after divergence.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -165,22 +164,16 @@ def save_state(setup: Setup, state: RunState, tracked_bytes: dict[str, int]) -> 
 
 
 def go_back(setup: Setup, diverged: RunState, error: TooManyBadStepsError) -> RunState:
-    """Load the last good state, as `restore` does, to continue with half the learning rate; write the bad batch.
+    """Load the last good state, as `restore` does, to continue with half the learning rate.
 
     Raises DivergenceError if training already went back twice, RunError if no state is usable.
     """
     directory = setup.run.directory
-    pairs = zip(*(batch.pairs[int(index)] for batch in error.last.placed for index in batch.indices), strict=True)
-    tokenizers = zip(setup.run.data.tokenizers, pairs, strict=True)
-    sides = [tokenizer.decode([ids.tolist() for ids in side]) for tokenizer, side in tokenizers]
-    rows = ({"source": source, "target": target} for source, target in zip(*sides, strict=True))
-    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    write_text(directory.bad_batch_path, text)
     if diverged.num_restarts >= _MAX_RESTARTS:
         raise DivergenceError(
             f"{directory.path}: training diverged: in {error} the loss or the gradient was not finite, also with "
-            f"{0.5**_MAX_RESTARTS:g} of the learning rate. The last batch is in {directory.bad_batch_path.name}. Lower "
-            "training.learning_rate, raise training.warmup_steps, or fix these pairs, and start over with --fresh."
+            f"{0.5**_MAX_RESTARTS:g} of the learning rate. Lower training.learning_rate or raise "
+            "training.warmup_steps, and start over with --fresh."
         ) from None
     state = _load(setup, has_diverged=True).restarted(diverged)
     say(

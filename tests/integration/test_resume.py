@@ -364,8 +364,6 @@ def test_training_that_diverges_goes_back_twice_and_then_stops(train, tmp_path, 
     assert status == 1, err
     assert err.count("going back to step 6") == 2 and "mt: runs/run: training diverged" in err
     assert not (tmp_path / "runs/run/report.json").exists()
-    rows = [json.loads(line) for line in (tmp_path / "runs/run/bad_batch.jsonl").read_text().splitlines()]
-    assert rows and all(row["source"].upper() == row["target"] for row in rows)
     status, _, err = train("run", **options)
     assert status == 1 and "going back" not in err, "not a third time"
 
