@@ -123,8 +123,6 @@ class RunState:
     """Fingerprints of corpora and tokenizers at the start of the run."""
     parents: list[Ancestor] = field(default_factory=list)
     """Parent whose weights this run began with; for an average of runs, all averaged runs."""
-    launch_id: str = ""
-    """Launch in which the run began, if a launcher started its processes; see `Group`."""
     selected: SelectedPairs | None = None
     """Selection of training pairs; None before it is made."""
     averaged_steps: list[int] | None = None

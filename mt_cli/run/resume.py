@@ -6,7 +6,6 @@ Also the way back to an earlier state after divergence.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -68,15 +67,11 @@ def decide(config: Config, directory: RunDirectory, fresh: bool, group: Group) -
 
     Raises RunError if the run in the directory cannot be resumed with the config.
     """
-    is_restart = False  # By the launcher that began the run: `--fresh` must not apply again.
-    if fresh and group.launch_id:
-        with suppress(RunError):
-            is_restart = directory.newest_state().launch_id == group.launch_id
-    if (not fresh or is_restart) and directory.can_resume():
+    if not fresh and directory.can_resume():
         return _resumption(config, directory)
     return Start(
         config.model_copy(update={"corpus": with_commits(config.corpus)}),
-        RunState(Position(group.size), launch_id=group.launch_id),
+        RunState(Position(group.size)),
         is_new=True,
         replaces_run=fresh and not directory.is_empty(),
     )
