@@ -6,12 +6,11 @@ import shlex
 from pathlib import Path
 
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.checkpoint.lineage import record_of
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import Config
 from mt_cli.data.statistics import report_on_data
 from mt_cli.evaluation.evaluate import format_scores
-from mt_cli.evaluation.results import BestValidation, DataRow, ParentRecord, Report, notes_on_training, read_report
+from mt_cli.evaluation.results import BestValidation, DataRow, Report, notes_on_training, read_report
 from mt_cli.evaluation.scores import metric_id_of, scorer_of
 from mt_cli.run.ending import Ending
 from mt_cli.run.setup import Run
@@ -74,7 +73,7 @@ def write_report(run: Run, ending: Ending) -> Report:
         **first.model_dump(exclude_unset=True),
         run=run.config.name,
         extra_tests={test.split: test for test in others},
-        parents=[ParentRecord(**record_of(parent)) for parent in state.parents],
+        parents=state.parents,
         validation=_validation(state),
         learning=ending.learning,
         stopped_because=ending.stopped_because,

@@ -94,7 +94,7 @@ def test_a_child_begins_with_model_and_tokenizers_of_its_parent(child, mt, tmp_p
     report = json.loads((run / "report.json").read_text(encoding="utf-8"))
     trained = TrainedRun.load(parent)
     expected = {"run": "parent", "languages": ["en", "xx"], "step": trained.state.best_step}
-    assert report["parents"] == [expected | {"weights": trained.checkpoint.digest, "parents": []}]
+    assert report["parents"] == [expected | {"weights": trained.checkpoint.digest, "parents": [], "license": None}]
 
 
 def test_a_child_is_compared_with_the_score_of_its_parent(child, tmp_path):
