@@ -48,8 +48,6 @@ class SelectedPairs(NamedTuple):
     epoch: int
     pool: int
     """Place from which only these pairs are drawn."""
-    digest: str
-    """SHA-256 of the file with the scores."""
     num_kept: list[int]
     """Number of pairs that stay, by part of `train`."""
 
