@@ -9,8 +9,9 @@ from mt_cli.corpus.cache import Cache
 from mt_cli.data.statistics import describe_data
 from mt_cli.exchange.destinations import describe_destinations
 from mt_cli.model.kernels import has_variable_length
-from mt_cli.run.setup import Length, Setup
+from mt_cli.run.setup import Setup
 from mt_cli.runtime.devices import describe_hardware
+from mt_cli.training.plan import Length
 
 
 def describe_training(setup: Setup, cache: Cache) -> list[str]:

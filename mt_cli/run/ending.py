@@ -14,8 +14,8 @@ from mt_cli.config.sections import Config
 from mt_cli.errors import InputError
 from mt_cli.evaluation.evaluate import SplitScores
 from mt_cli.evaluation.learning import Learning
-from mt_cli.run.setup import Length
 from mt_cli.runtime.files import json_text, read_model, write_text
+from mt_cli.training.plan import Length
 
 
 class Ending(BaseModel):

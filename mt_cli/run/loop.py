@@ -136,12 +136,12 @@ class TrainingLoop:
     def _steps_of_round(self, started_at: float) -> Iterator[StepReport]:
         """Steps until a round begins; `started_at` is the time at which the run would have begun without a stop."""
         state, training = self._state, self._config
-        factor, work = 0.5**state.num_restarts, self._setup.work
+        factor, length = 0.5**state.num_restarts, self._setup.length
         steps = optimization_steps(
             self._update,
             self._pairs,
             training,
-            lambda step: factor * planned_rate(training, step, work, state.plan_for(training), state.elapsed_seconds),
+            lambda step: factor * planned_rate(training, step, length, state.plan_for(training), state.elapsed_seconds),
             state.position,
         )
         for report in steps:
@@ -152,7 +152,7 @@ class TrainingLoop:
                 self._drain()
                 state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
                 position = state.position.step, state.position.num_target_tokens
-                state.plan = advanced(state.plan, training, work, position, state.elapsed_seconds)
+                state.plan = advanced(state.plan, training, length, position, state.elapsed_seconds)
                 self._follow_plan()
             yield report
             state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
@@ -201,13 +201,13 @@ class TrainingLoop:
     def _follow_plan(self) -> None:
         """Say the plan, once it is made."""
         if plan := self._state.plan_for(self._config):
-            self._bar.expect(plan.last_step(self._setup.work))
-            say(plan.describe(self._setup.work))
+            self._bar.expect(plan.last_step(self._setup.length))
+            say(plan.describe(self._setup.length))
 
     def _note_on_lost_steps(self, reason: str) -> None:
         """Say so if the time ends before the planned updates are made."""
         plan, step = self._state.plan_for(self._config), self._state.position.step
-        if plan and reason.startswith("max_minutes") and step < plan.last_step(self._setup.work):
+        if plan and reason.startswith("max_minutes") and step < plan.last_step(self._setup.length):
             say(f"note: the time is up after {step:,} of {plan.num_steps:,} updates: the machine has become slower")
 
     def _is_save_due(self) -> bool:

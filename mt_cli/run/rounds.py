@@ -74,11 +74,6 @@ class Rounds:
         return {side: len(self._lines[side]) for side in self._texts.sides_of_rounds}
 
     @property
-    def share_of_time(self) -> float:
-        """Time for rounds by the time of all updates."""
-        return SHARE_OF_ROUNDS * (1 - FIRST_ROUND) if self._own else 0.0
-
-    @property
     def _config(self) -> CorpusConfig:
         return self.run.config.corpus
 

@@ -63,6 +63,8 @@ def test_a_score_is_compared_with_what_is_expected_of_its_metric(monkeypatch):
     config = parse_config({"name": "x", "corpus": corpus | {"valid": {"fraction": 0.1}}}, "x")
     run = SimpleNamespace(config=config, data=SimpleNamespace(corpora={"train": None}))
     scores = SimpleNamespace(scores={name: SimpleNamespace(score=score) for name, score in (("bleu", 3), ("chrf", 9))})
-    ending = Ending(state=RunState(), stopped_because="max_steps 1", num_parameters=1, length=Length(100, 10, 100))
+    ending = Ending(
+        state=RunState(), stopped_because="max_steps 1", num_parameters=1, length=Length(100, 10, 100, 0, 0)
+    )
     signs = finish._expected(run, ending, scores)
     assert (signs["metric"], signs["score"], signs["expected_of_all"]) == ("bleu", 3, (13, 32))
