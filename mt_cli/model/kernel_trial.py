@@ -9,7 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from mt_cli.runtime.devices import can_compile, is_right
+from mt_cli.errors import one_line
+from mt_cli.runtime.console import say
+from mt_cli.runtime.devices import can_compile, is_out_of_memory
 
 LARGEST_ERROR = 0.02
 """Norm of a difference, relative to the norm of the definition; half precision rounds to 0.2 to 0.8 %."""
@@ -30,12 +32,21 @@ def kernel_works(
 ) -> bool:
     """True if a kernel compiles for this device, dtype and head dim and agrees with its definition in some cases.
 
-    It is tried once per process. If it fails or differs, a line is printed and PyTorch's kernels are used.
+    It is tried once per process. If it fails or differs, a line is printed and PyTorch's kernels are used. Too little
+    memory for the trial is no verdict: that error passes.
     """
     if device.type != "cuda" or d_head > 128 or not can_compile(device):
         return False
-    # An error that is NaN is not below the limit.
-    return is_right(name, lambda: all(error_of(case, device, dtype) < LARGEST_ERROR for case in cases(d_head)))
+    try:  # An error that is NaN is not below the limit.
+        is_right = all(error_of(case, device, dtype) < LARGEST_ERROR for case in cases(d_head))
+        problem = "is wrong here"
+    except Exception as error:  # The compiler and the driver raise errors of many types.
+        if is_out_of_memory(error):
+            raise
+        is_right, problem = False, f"fails here ({one_line(error)})"
+    if not is_right:
+        say(f"note: our {name} kernel {problem}; PyTorch's is used, which takes longer")
+    return is_right
 
 
 def error_of(case: Case, device: torch.device, dtype: torch.dtype) -> float:

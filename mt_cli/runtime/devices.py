@@ -19,8 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from mt_cli.errors import InputError, one_line
-from mt_cli.runtime.console import say
+from mt_cli.errors import InputError
 from mt_cli.runtime.cpus import num_usable_cpus
 from mt_cli.runtime.group import ALONE, Group
 
@@ -112,22 +111,6 @@ def reason_against_compiling(device: torch.device) -> str | None:
     if not Path(folder, "Python.h").exists():
         return "no header files of Python; install python3-dev"
     return None
-
-
-def is_right(name: str, is_equal: Callable[[], bool]) -> bool:
-    """True if a trial of one of our kernels equals its definition; print a line if it differs or raises an error.
-
-    Too little memory for the trial is no verdict: that error passes.
-    """
-    try:
-        problem = "" if is_equal() else "is wrong here"
-    except Exception as error:  # The compiler and the driver raise errors of many types.
-        if is_out_of_memory(error):
-            raise
-        problem = f"fails here ({one_line(error)})"
-    if problem:
-        say(f"note: our {name} kernel {problem}; PyTorch's is used, which takes longer")
-    return not problem
 
 
 def can_compile(device: torch.device) -> bool:

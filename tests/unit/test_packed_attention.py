@@ -84,8 +84,16 @@ def test_the_trial_of_the_kernels_tells_rounding_from_errors(monkeypatch, dtype)
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 def test_kernels_that_fail_are_not_used(monkeypatch, capsys):
+    """Too little memory for the trial is no verdict."""
+
+    def without_memory(*arguments):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
     monkeypatch.setattr(kernel_trial, "can_compile", lambda device: True)
     kernel_trial.kernel_works.cache_clear()
+    with monkeypatch.context() as patch, pytest.raises(torch.OutOfMemoryError):
+        patch.setattr(kernel_trial, "error_of", without_memory)
+        has_row_kernels(torch.device("cuda"), torch.bfloat16, 32)
     assert not has_row_kernels(torch.device("cuda"), torch.bfloat16, 32)
     assert "attention kernel fails here" in capsys.readouterr().err
     kernel_trial.kernel_works.cache_clear()

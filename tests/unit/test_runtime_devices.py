@@ -11,7 +11,6 @@ from mt_cli.runtime.devices import (
     can_compile,
     has_fast_bf16,
     is_out_of_memory,
-    is_right,
     limited_memory,
     pick_device,
     pick_precision,
@@ -118,16 +117,3 @@ def test_results_of_threads_come_in_the_order_of_items():
     assert [next(results), next(results)] == [1, 1]
     with pytest.raises(ZeroDivisionError):
         next(results)
-
-
-def test_a_trial_without_memory_is_no_verdict_on_a_kernel(capsys):
-    def fails(error):
-        def is_equal():
-            raise error
-
-        return is_equal
-
-    with pytest.raises(torch.OutOfMemoryError):
-        is_right("attention", fails(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")))
-    assert not is_right("attention", fails(ValueError("no compiler")))
-    assert capsys.readouterr().err.count("\n") == 1
