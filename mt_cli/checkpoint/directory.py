@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import errno
-import hashlib
 import json
 import os
 import re
@@ -21,12 +20,13 @@ from mt_cli.checkpoint.checkpoint import Checkpoint, save_checkpoint
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.loading import differences, load_config
 from mt_cli.config.sections import Config, may_change
+from mt_cli.corpus.cache import digest_of_file
 from mt_cli.errors import DamagedFileError, RunError, reason
 from mt_cli.model.transformer import Transformer
 from mt_cli.runtime.console import say
-from mt_cli.runtime.files import check_regular, first_free, read_regular, reading, refusal, remove, write_text
+from mt_cli.runtime.files import check_regular, first_free, reading, refusal, remove, write_text
 from mt_cli.runtime.group import ALONE, Group
-from mt_cli.tokenizer.tokenizer import MAX_FILE_BYTES, TokenizerPair, load_tokenizers, save_tokenizers
+from mt_cli.tokenizer.tokenizer import TokenizerPair, load_tokenizers, save_tokenizers
 
 LOCK = ".lock"
 _NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP}
@@ -73,11 +73,10 @@ class RunDirectory:
             hint = f", did you mean {Path('runs') / near[0]}?" if near else ""
             raise RunError(f"{self.path}: no such run directory{hint}")
         if not os.path.lexists(self.config_path):
-            is_export = (self.path / "model.json").is_file() or (self.path / "config.json").is_file()
-            hint = "; it may be an exported or published model, which `mt import` makes a run" if is_export else ""
-            if (self.path / "model.bin").is_file():
-                hint = "; it may be a model for --engine ctranslate2"
-            raise RunError(f"{self.path}: not a run directory, there is no config.yaml in it{hint}")
+            raise RunError(
+                f"{self.path}: not a run directory, there is no config.yaml in it; `mt import` makes a run of an "
+                "exported or published model, and a model of CTranslate2 needs --engine ctranslate2"
+            )
         with reading(self.config_path, RunError):
             check_regular(self.config_path)
         return load_config(self.config_path)
@@ -86,25 +85,19 @@ class RunDirectory:
         return load_tokenizers(self.path, config)
 
     def tokenizer_digests(self) -> dict[str, str]:
-        """SHA-256 of the files of the tokenizers; raises RunError if one cannot be read."""
-        digests = {}
-        for path in sorted(self.path.glob("tokenizer*.json")):
-            with reading(path, RunError):
-                digests[path.name] = hashlib.sha256(read_regular(path, MAX_FILE_BYTES)).hexdigest()
-        return digests
+        """SHA-256 of the files of the tokenizers."""
+        return {path.name: digest_of_file(path) for path in sorted(self.path.glob("tokenizer*.json"))}
 
     def check_frozen_files(self, state: RunState) -> None:
         """Raise RunError if tokenizers, or frozen weights, are not the files with which a checkpoint was trained."""
         digests, before = self.tokenizer_digests(), state.fingerprints
         names = [name for name in before if name.startswith("tokenizer") and digests.get(name) != before[name]]
-        changed = {self.path / name: "so that its ids mean other words" for name in names}
+        changed = [self.path / name for name in names]
         if self.base_path.exists() and self.frozen_weights().state.parents != state.parents:
-            changed[self.base_path] = "so that its adapters fit other weights"
-        for path, effect in changed.items():
-            raise RunError(
-                f"{path}: not the file that this model was trained with, {effect}; restore it, or train again with "
-                "--fresh"
-            )
+            changed.append(self.base_path)
+        if changed:
+            advice = "restore it, or train again with --fresh"
+            raise RunError(f"{changed[0]}: not the file that this model was trained with; {advice}")
 
     def can_resume(self) -> bool:
         """True if there is a saved state; raises RunError if there is a run without one."""
