@@ -160,10 +160,6 @@ class Checkpoint:
         names = [name for name in self._shapes if name.startswith("model.")]
         return {name.removeprefix("model."): self._file.get_tensor(name) for name in names}
 
-    def is_finite(self) -> bool:
-        names = [name for name in self._shapes if name.startswith(("model.", "average."))]
-        return all(bool(self._file.get_tensor(name).isfinite().all()) for name in names)
-
     def _copy(self, kind: str, weights: Mapping[str, Tensor]) -> None:
         for name, weight in weights.items():
             weight.copy_(self._file.get_tensor(f"{kind}.{name}"))

@@ -46,7 +46,7 @@ class RunDirectory:
         self.last_path = checkpoints / "last.safetensors"
         self.best_path = checkpoints / "best.safetensors"
         self.former_best_path = checkpoints / "former_best.safetensors"
-        self._step_of_good_last: int | None = None
+        self._step_of_last: int | None = None
         self.rounds_path = path / "rounds"
         self.config_path = path / "config.yaml"
         self.metrics_path = path / "metrics.jsonl"
@@ -197,23 +197,20 @@ class RunDirectory:
         optimizer: torch.optim.Optimizer,
         step: int,
         keep_last: int,
-        is_good: bool = True,
         average: Mapping[str, Tensor] | None = None,
     ) -> None:
-        """Write everything that resuming needs as `last`; the `keep_last` good states before it stay as `step-N`.
+        """Write everything that resuming needs as `last`; the `keep_last` states before it stay as `step-N`.
 
-        A state is good unless training is diverging. Then the last good state is kept, whatever `keep_last` is.
         The state before the first step is `step-0`, never `last`, because it holds no trained model. Raises MtError
         if the state cannot be written; the previous states then stay unchanged.
         """
-        if self._step_of_good_last is not None and self._step_of_good_last != step:
-            _keep_as(self.last_path, self._path_of_step(self._step_of_good_last))
+        if self._step_of_last not in (None, step):
+            _keep_as(self.last_path, self._path_of_step(self._step_of_last))
         save_checkpoint(self.last_path if step else self._path_of_step(0), model, state, optimizer, average)
-        self._step_of_good_last = step if step and is_good else None
+        self._step_of_last = step or None
         remove(self.former_best_path)
         remove(self.ending_path)
-        num_kept = keep_last if step and is_good else max(keep_last, 1)
-        for path in list(reversed(self._numbered("step").values()))[num_kept:]:
+        for path in list(reversed(self._numbered("step").values()))[keep_last if step else 1 :]:
             remove(path)
 
     def set_aside(self, path: Path) -> Path:
@@ -222,9 +219,9 @@ class RunDirectory:
         path.rename(aside)
         return aside
 
-    def discard_states_after(self, path: Path, step: int, is_good: bool = True) -> None:
+    def discard_states_after(self, path: Path, step: int) -> None:
         """Record the state that training resumes from, and remove all later ones."""
-        self._step_of_good_last = step if path == self.last_path and is_good else None
+        self._step_of_last = step if path == self.last_path else None
         if path != self.last_path:
             remove(self.last_path)
         for later, later_path in self._numbered("step").items():

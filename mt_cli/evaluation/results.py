@@ -68,7 +68,6 @@ class Report(SplitScores):
     num_epochs: int = 0
     num_target_tokens: int
     num_bad_steps: int = 0
-    num_restarts: int = 0
     corpora: Sequence[DataRow] = ()
     elapsed_seconds: FiniteFloat = 0.0
     num_parameters: int

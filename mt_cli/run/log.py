@@ -27,10 +27,6 @@ from mt_cli.runtime.files import writing
 from mt_cli.training.steps import StepReport
 
 
-class TooManyBadStepsError(DivergenceError):
-    """Training has skipped `training.max_bad_steps` steps in a row."""
-
-
 class TrainingLog:
     """Writer of rows with means over steps; it waits for a GPU only when it writes.
 
@@ -59,7 +55,7 @@ class TrainingLog:
         return float("nan") if self._state.recent_loss is None else self._state.recent_loss
 
     def add(self, report: StepReport) -> None:
-        """Add a step; raises TooManyBadStepsError if training has diverged."""
+        """Add a step; raises DivergenceError if training has diverged."""
         self._unread.append(report)
         self._bar.advance()
         if report.num_splits and not self._num_splits:
@@ -72,7 +68,7 @@ class TrainingLog:
             self._write_row(report)
 
     def drain(self) -> None:
-        """Copy results of steps from the GPU into the state; raises TooManyBadStepsError if training has diverged."""
+        """Copy results of steps from the GPU into the state; raises DivergenceError if training has diverged."""
         state, reports, self._unread = self._state, self._unread, []
         if not reports:
             return
@@ -94,7 +90,11 @@ class TrainingLog:
             if number == (3 if self._config.precision == "fp16" else 1):
                 say(f"step {report.step:>6,}  the loss or the gradient is not finite; such steps are skipped")
             if number >= self._config.max_bad_steps:
-                raise TooManyBadStepsError(f"{number} steps in a row up to step {report.step:,}")
+                raise DivergenceError(
+                    f"training diverged: in {number} steps in a row up to step {report.step:,}, the loss or the "
+                    "gradient was not finite; lower training.learning_rate or raise training.warmup_steps, and start "
+                    "over with --fresh"
+                )
 
     def _write_row(self, report: StepReport) -> None:
         state = self._state

@@ -5,20 +5,18 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, nullcontext
 from dataclasses import asdict
-from functools import partial
 
 from mt_cli.checkpoint.state import RunState
 from mt_cli.corpus.source_rows import names_of
 from mt_cli.errors import RunInterruptedError
 from mt_cli.run.ending import Ending
-from mt_cli.run.log import Records, TooManyBadStepsError, TrainingLog
-from mt_cli.run.resume import follow, go_back, save_state
+from mt_cli.run.log import Records, TrainingLog
+from mt_cli.run.resume import follow, save_state
 from mt_cli.run.selection import follow_selection, note_unselected, select_pairs
 from mt_cli.run.setup import Setup
 from mt_cli.run.synthetic import metrics_of_round
@@ -32,18 +30,10 @@ from mt_cli.training.update import build_update
 
 
 def optimize(setup: Setup, state: RunState) -> Ending:
-    """Train until there is a reason to stop; return its results. Goes back if training diverges.
+    """Train until there is a reason to stop; return its results.
 
     Raises RunInterruptedError after a signal, with the state saved, and DivergenceError.
     """
-    while True:
-        try:
-            return _train_until_stop(setup, state)
-        except TooManyBadStepsError as error:
-            state = setup.run.group.from_main(partial(go_back, setup, state, error))
-
-
-def _train_until_stop(setup: Setup, state: RunState) -> Ending:
     training, step, group = setup.run.config.training, state.position.step, setup.run.group
     seconds = None if training.max_minutes is None else 60 * training.max_minutes - state.elapsed_seconds
     records = group.on_main(lambda: Records(setup.run.directory.path, step, state.tracked_bytes))
@@ -80,12 +70,11 @@ def _train_until_stop(setup: Setup, state: RunState) -> Ending:
 
 
 class TrainingLoop:
-    """Training from a saved state until a stop or a restart. Only the main process has `records` and saves."""
+    """Training from a saved state until a stop. Only the main process has `records` and saves."""
 
     def __init__(self, setup: Setup, state: RunState, records: Records | None, bar: Progress, signals: Signals) -> None:
         self._setup, self._state, self._records, self._signals = setup, state, records, signals
         self._config, self._bar = setup.run.config.training, bar
-        gc.collect()  # Frees graphs of a training that diverged, whose objects refer to each other.
         self._update = build_update(
             setup.objective, setup.optimizer, self._config, setup.run.dtype, setup.run.group, setup.compiles_layers
         )
@@ -136,12 +125,12 @@ class TrainingLoop:
     def _steps_of_round(self, started_at: float) -> Iterator[StepReport]:
         """Steps until a round begins; `started_at` is the time at which the run would have begun without a stop."""
         state, training = self._state, self._config
-        factor, length = 0.5**state.num_restarts, self._setup.length
+        length = self._setup.length
         steps = optimization_steps(
             self._update,
             self._pairs,
             training,
-            lambda step: factor * planned_rate(training, step, length, state.plan_for(training), state.elapsed_seconds),
+            lambda step: planned_rate(training, step, length, state.plan_for(training), state.elapsed_seconds),
             state.position,
         )
         for report in steps:

@@ -83,7 +83,6 @@ def write_report(run: Run, ending: Ending) -> Report:
         num_epochs=position.epoch,
         num_target_tokens=position.num_target_tokens,
         num_bad_steps=state.num_bad_steps,
-        num_restarts=state.num_restarts,
         corpora=[
             DataRow(**row)
             for row in report_on_data(

@@ -1,7 +1,4 @@
-"""Start, save and restore of a run: a new run resumes from the state before its first step.
-
-Also the way back to an earlier state after divergence.
-"""
+"""Start, save and restore of a run: a new run resumes from the state before its first step."""
 
 from __future__ import annotations
 
@@ -15,12 +12,10 @@ from mt_cli.checkpoint.parent import ParentRun
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import Config
 from mt_cli.corpus.source_rows import with_commits
-from mt_cli.errors import DamagedFileError, DivergenceError, InputError, RunError
+from mt_cli.errors import DamagedFileError, InputError, RunError
 from mt_cli.evaluation.results import Report
-from mt_cli.model.transformer import Transformer
 from mt_cli.run.config import resumed_config
 from mt_cli.run.ending import read_ending, usable_ending
-from mt_cli.run.log import TooManyBadStepsError
 from mt_cli.run.report import finished_report
 from mt_cli.run.setup import Setup
 from mt_cli.runtime.console import say
@@ -28,8 +23,6 @@ from mt_cli.runtime.files import remove, write_text
 from mt_cli.runtime.group import Group
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 from mt_cli.training.position import Position
-
-_MAX_RESTARTS = 2
 
 
 @dataclass(frozen=True)
@@ -153,36 +146,14 @@ def save_state(setup: Setup, state: RunState, tracked_bytes: dict[str, int]) -> 
     state.tracked_bytes, state.fingerprints = tracked_bytes, dict(setup.fingerprints)
     state.longest_source = setup.validator.longest_source
     state.sentences_seen = setup.validator.sentences_seen
-    is_good, average = _is_good(state, setup.model), setup.average_weights
-    directory.save_state(setup.model, asdict(state), setup.optimizer, step, keep_last, is_good, average)
+    directory.save_state(setup.model, asdict(state), setup.optimizer, step, keep_last, setup.average_weights)
     directory.prune_validated([validation.step for validation in state.validations])
 
 
-def go_back(setup: Setup, diverged: RunState, error: TooManyBadStepsError) -> RunState:
-    """Load the last good state, as `restore` does, to continue with half the learning rate.
-
-    Raises DivergenceError if training already went back twice, RunError if no state is usable.
-    """
-    directory = setup.run.directory
-    if diverged.num_restarts >= _MAX_RESTARTS:
-        raise DivergenceError(
-            f"{directory.path}: training diverged: in {error} the loss or the gradient was not finite, also with "
-            f"{0.5**_MAX_RESTARTS:g} of the learning rate. Lower training.learning_rate or raise "
-            "training.warmup_steps, and start over with --fresh."
-        ) from None
-    state = _load(setup, has_diverged=True).restarted(diverged)
-    say(
-        f"The loss or the gradient was not finite in {error}: going back to step {state.position.step:,}, "
-        f"with {0.5**state.num_restarts:g} of the learning rate."
-    )
-    return state
-
-
-def _load(setup: Setup, has_diverged: bool = False) -> RunState:
+def _load(setup: Setup) -> RunState:
     """Load model, optimizer and random generators of the newest usable state; return the state.
 
-    After divergence, a state is usable only if all weights are finite and its last step was not skipped. Damaged files
-    are renamed, never deleted.
+    Damaged files are renamed, never deleted.
     """
     directory, damaged = setup.run.directory, dict[Path, DamagedFileError]()
     for path in directory.state_paths():
@@ -190,8 +161,6 @@ def _load(setup: Setup, has_diverged: bool = False) -> RunState:
             checkpoint = Checkpoint(path)
             state = checkpoint.state
             check_data(directory, setup.fingerprints, state)
-            if has_diverged and (state.num_bad_steps_in_row or not checkpoint.is_finite()):
-                continue
             checkpoint.restore(setup.model, setup.optimizer, setup.average_weights)
         except DamagedFileError as error:
             damaged[path] = error
@@ -199,7 +168,7 @@ def _load(setup: Setup, has_diverged: bool = False) -> RunState:
         for damaged_path, problem in damaged.items():
             aside = directory.set_aside(damaged_path)
             say(f"{problem}; renamed to {aside.name}, {path.name} is used instead")
-        directory.discard_states_after(path, state.position.step, _is_good(state, setup.model))
+        directory.discard_states_after(path, state.position.step)
         return state
     problems = "\n".join([*map(str, damaged.values()), f"{directory.path}: no saved state of this run can be used"])
     raise RunError(f"{problems}; use --fresh to start over (the old run is moved aside)")
@@ -215,11 +184,6 @@ def check_data(directory: RunDirectory, now: Mapping[str, str], state: RunState)
             f"{', '.join(changed)}: source or target text has changed since {directory.path} began; restore it, "
             "or use --fresh to start over (the old run is moved aside)"
         )
-
-
-def _is_good(state: RunState, model: Transformer) -> bool:
-    """True if the last step was not skipped, and all weights are finite."""
-    return not state.num_bad_steps_in_row and all(bool(weight.isfinite().all()) for weight in model.parameters())
 
 
 def _reconcile_best(setup: Setup, state: RunState) -> None:

@@ -69,13 +69,9 @@ def test_the_average_is_used_and_restored_beside_the_weights(tmp_path):
     load_checkpoint(path, used)
     saved = Checkpoint(path)
     saved.restore(trained, torch.optim.AdamW(trained.parameters()), restored)
-    assert saved.is_finite()
     for name in raw:
         assert torch.equal(used.get_parameter(name), average[name]) and torch.equal(restored[name], average[name])
         assert torch.equal(trained.get_parameter(name), raw[name])
-    average["0.weight"][0, 0] = float("nan")
-    save_checkpoint(path, model, {}, optimizer, average)
-    assert not Checkpoint(path).is_finite()
 
 
 @pytest.mark.parametrize(
