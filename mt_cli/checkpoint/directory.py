@@ -52,7 +52,6 @@ class RunDirectory:
         self.metrics_path = path / "metrics.jsonl"
         self.samples_path = path / "samples.txt"
         self.report_path = path / "report.json"
-        self.ending_path = checkpoints / "ending.json"
         self.pair_scores_path = path / "pair_scores.npy"
         # The lock ends with its process. A mere file would outlive a killed process and prevent resuming.
         options: dict[str, Any] = {"thread_local": False, "fallback_to_soft": False}
@@ -209,7 +208,6 @@ class RunDirectory:
         save_checkpoint(self.last_path if step else self._path_of_step(0), model, state, optimizer, average)
         self._step_of_last = step or None
         remove(self.former_best_path)
-        remove(self.ending_path)
         for path in list(reversed(self._numbered("step").values()))[keep_last if step else 1 :]:
             remove(path)
 

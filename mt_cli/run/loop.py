@@ -14,8 +14,8 @@ from dataclasses import asdict
 from mt_cli.checkpoint.state import RunState
 from mt_cli.corpus.source_rows import names_of
 from mt_cli.errors import RunInterruptedError
-from mt_cli.run.ending import Ending
 from mt_cli.run.log import Records, TrainingLog
+from mt_cli.run.report import Ending
 from mt_cli.run.resume import follow, save_state
 from mt_cli.run.selection import follow_selection, note_unselected, select_pairs
 from mt_cli.run.setup import Setup
@@ -54,19 +54,11 @@ def optimize(setup: Setup, state: RunState) -> Ending:
             loop.validate()
         else:
             reason = loop.run()
-        ending = Ending(
-            state=state,
-            stopped_because=reason,
-            num_parameters=setup.num_parameters,
-            length=setup.length,
-            pair_counts=list(setup.pairs.counts),
-        )
         if records is not None:
             records.flush()
-            ending.save(setup.run.directory)
         if signals.is_stop_requested:
             raise RunInterruptedError("interrupted after the last step; the same command does the rest")
-        return ending
+        return Ending(state, reason, setup.num_parameters, setup.length, setup.pairs.counts)
 
 
 class TrainingLoop:

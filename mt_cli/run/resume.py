@@ -15,7 +15,6 @@ from mt_cli.corpus.source_rows import with_commits
 from mt_cli.errors import DamagedFileError, InputError, RunError
 from mt_cli.evaluation.results import Report
 from mt_cli.run.config import resumed_config
-from mt_cli.run.ending import read_ending, usable_ending
 from mt_cli.run.report import finished_report
 from mt_cli.run.setup import Setup
 from mt_cli.runtime.console import say
@@ -88,9 +87,7 @@ def _resumption(config: Config, directory: RunDirectory) -> Start:
     except InputError as error:
         advice = "Restore the file, or use --fresh to start over (the old run is moved aside)."
         raise RunError(f"{error}\n{advice}") from None
-    ending = read_ending(directory)
-    is_tuned = ending.is_tuned if ending else directory.report_path.exists()
-    config, notes = resumed_config(config, previous, directory.path, is_tuned)
+    config, notes = resumed_config(config, previous, directory.path, directory.report_path.exists())
     changes = "".join(f"\n  {line}" for line in directory.check_resumable(previous, config))
     state = directory.newest_state()  # If no checkpoint is usable, loading one later raises the error.
     return Start(
@@ -135,8 +132,7 @@ def restore(setup: Setup, start: Start) -> RunState:
         say(f"The run began with {number} process{'es' * (number > 1)}, and keeps the size of its steps.")
     if start.changes:
         say(start.changes)
-    if not usable_ending(run.directory, run.config, state, setup.validator.metric_id):
-        _reconcile_best(setup, state)
+    _reconcile_best(setup, state)
     return state
 
 

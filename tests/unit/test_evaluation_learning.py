@@ -11,8 +11,8 @@ from mt_cli.config.loading import parse_config
 from mt_cli.evaluation.learning import learning_of
 from mt_cli.evaluation.scores import Scorer
 from mt_cli.run import finish
-from mt_cli.run.ending import Ending
-from mt_cli.run.setup import Length
+from mt_cli.run.report import Ending
+from mt_cli.training.plan import Length
 
 WORDS = [f"{first}{second}{third}" for first in "bdfgk" for second in "aeiou" for third in "lmnrst"]
 REFERENCES = [" ".join(random.Random(number).choices(WORDS, k=9)) for number in range(60)]
