@@ -1,6 +1,5 @@
 """A training from its command to its run directory."""
 
-import gc
 import os
 import signal
 import sys
@@ -39,24 +38,6 @@ def test_the_saved_config_repeats_the_run(mt, quick_tree, tiny_config, tmp_path)
     assert mt("train", "--config", tiny_config, "--set", "training.max_steps=2")[0] == 0
     assert mt("train", "--config", "runs/tiny/config.yaml", "--set", "name=again")[0] == 0
     assert_equal_tensors(*(tensors_of(tmp_path / "runs" / name, "last") for name in ("tiny", "again")))
-
-
-def test_final_scores_are_made_in_the_precision_of_training(mt, quick_tree, tiny_config, tmp_path, monkeypatch):
-    """With a model that is loaded after the optimizer and the graphs of the training are gone."""
-    from mt_cli.training.update import Update
-    from mt_cli.translation.translator import Translator
-
-    load, used = Translator.load, []
-
-    def loading(*arguments):
-        assert not any(type(item) is Update for item in gc.get_objects())
-        used.append(arguments[2])
-        return load(*arguments)
-
-    monkeypatch.setattr(Translator, "load", loading)
-    changes = ("--set", "training.precision=bf16", "--set", "training.max_steps=1")
-    assert mt("train", "--config", tiny_config, *changes)[0] == 0
-    assert used == ["bf16"] and report_of(tmp_path / "runs/tiny")["precision"] == "bf16"
 
 
 ENDLESS = ["--set", "training.max_epochs=100000", "--set", "training.validate_every_steps=1000000"]
