@@ -109,36 +109,30 @@ class TrainingLoop:
 
     def _steps(self) -> Iterator[StepReport]:
         """Yield the reports of training steps, from a new iterator after each round; count the elapsed time."""
-        started_at = time.monotonic() - self._state.elapsed_seconds
+        state, training, length = self._state, self._config, self._setup.length
+        started_at = time.monotonic() - state.elapsed_seconds  # As if the run had never stopped.
+
+        def rate(step: int) -> float:
+            return planned_rate(training, step, length, state.plan_for(training), state.elapsed_seconds)
+
         while True:
             self._has_new_pairs = False
-            yield from self._steps_of_round(started_at)
-
-    def _steps_of_round(self, started_at: float) -> Iterator[StepReport]:
-        """Steps until a round begins; `started_at` is the time at which the run would have begun without a stop."""
-        state, training = self._state, self._config
-        length = self._setup.length
-        steps = optimization_steps(
-            self._update,
-            self._pairs,
-            training,
-            lambda step: planned_rate(training, step, length, state.plan_for(training), state.elapsed_seconds),
-            state.position,
-        )
-        for report in steps:
-            if self._setup.average is not None:
-                self._setup.average.update(report.step)
-            state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
-            if training.max_minutes is not None and state.plan_for(training) is None:
-                self._drain()
+            for report in optimization_steps(self._update, self._pairs, training, rate, state.position):
+                if self._setup.average is not None:
+                    self._setup.average.update(report.step)
                 state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
-                position = state.position.step, state.position.num_target_tokens
-                state.plan = advanced(state.plan, training, length, position, state.elapsed_seconds)
-                self._follow_plan()
-            yield report
-            state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
-            if self._has_new_pairs:
-                break
+                if training.max_minutes is not None and state.plan_for(training) is None:
+                    self._drain()
+                    state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
+                    position = state.position.step, state.position.num_target_tokens
+                    state.plan = advanced(state.plan, training, length, position, state.elapsed_seconds)
+                    if plan := state.plan_for(training):
+                        self._bar.expect(plan.last_step(length))
+                        say(plan.describe(length))
+                yield report
+                state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
+                if self._has_new_pairs:
+                    break
 
     def _make_round(self) -> None:
         """Make a round if one is due, save it, and go on with its pairs in a new epoch.
@@ -179,12 +173,6 @@ class TrainingLoop:
         self._signals.synchronize(0.0)
         return self._signals.is_stop_requested
 
-    def _follow_plan(self) -> None:
-        """Say the plan, once it is made."""
-        if plan := self._state.plan_for(self._config):
-            self._bar.expect(plan.last_step(self._setup.length))
-            say(plan.describe(self._setup.length))
-
     def _note_on_lost_steps(self, reason: str) -> None:
         """Say so if the time ends before the planned updates are made."""
         plan, step = self._state.plan_for(self._config), self._state.position.step
@@ -214,8 +202,8 @@ class TrainingLoop:
     def validate_parent(self) -> None:
         """Score the validation set with the weights of the parent, before the first step."""
         setup, state = self._setup, self._state
-        with setup.averaged() as model:
-            validation = setup.validator.validate(model, setup.run.group)
+        with setup.averaged():
+            validation = setup.validator.validate(setup.run.group)
         state.parent_value = validation.value if math.isfinite(validation.value) else None
         state.parent_metric = setup.validator.metric_id
         self._write_metrics(0, validation.metrics)
@@ -228,8 +216,8 @@ class TrainingLoop:
         if state.validated_step == step:
             return
         self._drain()
-        with setup.averaged() as model:
-            validation = setup.validator.validate(model, setup.run.group)
+        with setup.averaged():
+            validation = setup.validator.validate(setup.run.group)
             scores, number = (validation.value, validation.loss), self._config.average_checkpoints or 0
             warmup_steps = state.warmup_steps(self._config)
             is_best = state.add_validation(*scores, setup.validator.metric_id, warmup_steps)

@@ -96,10 +96,10 @@ class Validator:
         shown = "" if self.best_metric == "loss" else f"{self.best_metric} {validation.value:.2f}  "
         return f"{shown}valid loss {validation.loss:.3f}"
 
-    def validate(self, model: Transformer | None = None, group: Group = ALONE) -> Validation:
-        """Score the model of the objective, or `model` if given; the processes of a group share the sentences."""
+    def validate(self, group: Group = ALONE) -> Validation:
+        """Score the model of the objective; the processes of a group share the sentences."""
         data, config = self._data, self._config
-        model = with_dtype(model or self._objective.model, self._dtype, self._device)
+        model = with_dtype(self._objective.model, self._dtype, self._device)
         objective = Objective(model, config.training)
         tokens = score_tokens(objective, data.encoded["valid"], config.training.tokens_per_batch, group=group)
         pairs = data.corpora["valid"].pairs
