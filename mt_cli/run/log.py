@@ -44,7 +44,6 @@ class TrainingLog:
         self._config, self._state, self._write_metrics, self._bar = config, state, write_metrics, bar
         self._parts = parts
         self._unread: list[StepReport] = []
-        self._num_splits = 0
 
     @property
     def recent_loss(self) -> float:
@@ -58,9 +57,6 @@ class TrainingLog:
         """Add a step; raises DivergenceError if training has diverged."""
         self._unread.append(report)
         self._bar.advance()
-        if report.num_splits and not self._num_splits:
-            say("A batch did not fit in memory and was split; later batches are split too. The gradient stays equal.")
-        self._num_splits = report.num_splits
         is_row_due = report.step % self._config.log_every_steps == 0
         if is_row_due or is_cpu(report.cross_entropy):
             self.drain()

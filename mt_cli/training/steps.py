@@ -34,7 +34,6 @@ class StepReport:
     is_finite: Tensor  # True if loss and gradient were finite; if not, the update was skipped.
     num_target_tokens: int
     elapsed_seconds: float  # Time of this step alone; on a GPU, until the work was queued.
-    num_splits: int  # How often, since the start, a micro-batch was split for lack of memory.
 
 
 def optimization_steps(
@@ -70,7 +69,6 @@ def optimization_steps(
                 is_finite=is_finite,
                 num_target_tokens=step.num_target_tokens,
                 elapsed_seconds=time.perf_counter() - started_at,
-                num_splits=gradients.num_splits,
             )
             pairs.release()
             started_at = time.perf_counter()

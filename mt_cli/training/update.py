@@ -62,7 +62,7 @@ class Update:
 
     def _apply(self) -> None:
         self.gradients.scaler.unscale_(self.optimizer)
-        grad_norm = self.gradients.clip(self._max_grad_norm)
+        grad_norm = torch.nn.utils.clip_grad_norm_(self.gradients.parameters, self._max_grad_norm)
         is_finite = grad_norm.isfinite() & self._cross_entropy.isfinite()
         step_if(is_finite, self.optimizer)
         self.gradients.scaler.update()

@@ -144,7 +144,7 @@ def test_graphs_are_freed_for_a_batch_that_does_not_fit():
     limited(gradients, lambda batch: bool(gradients.graphs))
     for _ in range(2):  # From now on, none is recorded.
         gradients.accumulate([batch], batch.num_target_tokens)
-        assert not gradients.graphs and gradients.num_splits == 0
+        assert not gradients.graphs and not gradients.too_large
 
 
 def test_the_shape_of_a_split_batch_is_not_recorded():
@@ -156,7 +156,7 @@ def test_the_shape_of_a_split_batch_is_not_recorded():
     larger = collate(some_pairs(), range(40), 400)
     for _ in range(3):
         gradients.accumulate([larger], larger.num_target_tokens)
-    assert gradients.num_splits and not gradients.graphs
+    assert gradients.too_large and not gradients.graphs
     gradients.accumulate([batch], batch.num_target_tokens)
     for parameter, whole in zip(gradients.parameters, expected, strict=True):
         assert torch.allclose(parameter.grad, whole, atol=1e-6)
@@ -309,7 +309,7 @@ def logged(num_steps):
     log = TrainingLog(TrainingConfig(log_every_steps=3), state, write, Mock())
     for step in range(1, num_steps + 1):
         values = [torch.tensor(float(value)) for value in (step, 10 * step, 2 * step)]
-        log.add(StepReport(step, 0.1, *values, torch.tensor(step != 5), 4 * step, 0.1, 0))
+        log.add(StepReport(step, 0.1, *values, torch.tensor(step != 5), 4 * step, 0.1))
     num_read = len(state.unlogged)
     log.drain()
     return rows, num_read, [(step.cross_entropy, step.num_correct) for step in state.unlogged]
