@@ -22,8 +22,7 @@ from mt_cli.data.training_pairs import training_pairs
 from mt_cli.model.adapters import add_adapters
 from mt_cli.model.loss import Objective
 from mt_cli.model.transformer import Transformer
-from mt_cli.run.batch_size import new_model, with_fitting_batches
-from mt_cli.run.config import prepare_new
+from mt_cli.run.config import new_model, prepare_new, with_fitting_batches
 from mt_cli.run.rounds import Rounds
 from mt_cli.run.validation import Validator
 from mt_cli.runtime.console import say
