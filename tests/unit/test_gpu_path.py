@@ -19,7 +19,7 @@ from mt_cli.decoding import search as search_module
 from mt_cli.decoding.constraints import FREE, Constraints
 from mt_cli.decoding.engine import Sentence, TransformerEngine
 from mt_cli.decoding.predictor import Predictor
-from mt_cli.decoding.search import ON_CPU, ON_GPU, Beams, Independent, LengthPenalty, search
+from mt_cli.decoding.search import ON_CPU, ON_GPU, Beams, Independent, search
 from mt_cli.errors import DivergenceError
 from mt_cli.model import kernels
 from mt_cli.model import loss as loss_module
@@ -284,7 +284,7 @@ def test_every_operation_of_a_search_is_on_the_device(options):
     with OnMeta() as seen:
         lengths, free = torch.full((5,), 2, device=META), torch.full((5, 1), FREE, device=META)
         constraints = Constraints(decoding, frozenset([2]), lengths, free)
-        state = Beams.start(5, decoding.beam_size, LengthPenalty(1.0), META)
+        state = Beams.start(5, decoding.beam_size, 1.0, META)
         if decoding.sample or decoding.beam_size == 1:
             scores = torch.zeros(5, 2, device=META)
             random_numbers = torch.zeros(5, 2, 4, device=META)
