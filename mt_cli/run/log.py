@@ -189,8 +189,5 @@ class Records:
 
 def _truncate(path: Path, size: int) -> None:
     """Truncate a text file to a size and to the end of its last whole line."""
-    content = path.read_bytes()[:size] if path.is_file() else b""
-    if len(content) < size:
-        say(f"{path}: shorter than when the state was saved; the missing lines are lost")
     if path.is_file():
-        os.truncate(path, content.rfind(b"\n") + 1)
+        os.truncate(path, path.read_bytes()[:size].rfind(b"\n") + 1)
