@@ -286,10 +286,6 @@ class RunDirectory:
         except Timeout:
             advice = "wait for it, or give the config another name"
             raise RunError(f"{self.path}: another process trains this run; {advice}") from None
-        except FileExistsError:
-            raise RunError(
-                f"{self.path}: a file or a broken link has this name; remove it, or rename the run"
-            ) from None
         except OSError as error:
             if error.errno not in _NO_LOCKS:
                 raise refusal(self.path, error) from None

@@ -12,7 +12,7 @@ from mt_cli.checkpoint.parent import ParentRun
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import Config
 from mt_cli.corpus.source_rows import with_commits
-from mt_cli.errors import DamagedFileError, InputError, RunError
+from mt_cli.errors import DamagedFileError, RunError
 from mt_cli.evaluation.results import Report
 from mt_cli.run.config import resumed_config
 from mt_cli.run.report import finished_report
@@ -80,20 +80,15 @@ def update_finished(directory: RunDirectory, start: Start, report: Report) -> No
 
 
 def _resumption(config: Config, directory: RunDirectory) -> Start:
-    """Start that resumes the run in a directory; raises RunError if that is impossible."""
-    try:
-        previous = directory.config()
-        tokenizers = directory.tokenizers(previous)
-    except InputError as error:
-        advice = "Restore the file, or use --fresh to start over (the old run is moved aside)."
-        raise RunError(f"{error}\n{advice}") from None
+    """Start that resumes the run in a directory; raises InputError if that is impossible."""
+    previous = directory.config()
     config, notes = resumed_config(config, previous, directory.path, directory.report_path.exists())
     changes = "".join(f"\n  {line}" for line in directory.check_resumable(previous, config))
     state = directory.newest_state()  # If no checkpoint is usable, loading one later raises the error.
     return Start(
         config,
         state,
-        tokenizers,
+        directory.tokenizers(previous),
         notes=notes,
         changes=changes and f"The config has changed:{changes}",
         report=finished_report(directory, config, state),
