@@ -17,7 +17,6 @@ from mt_cli.corpus.source_rows import names_of
 from mt_cli.data.prepare import Data, longest_source, sentences_seen
 from mt_cli.decoding.constraints import ReservedIds
 from mt_cli.decoding.engine import TransformerEngine
-from mt_cli.errors import DivergenceError
 from mt_cli.evaluation.results import Sample
 from mt_cli.evaluation.scores import (
     Score,
@@ -97,7 +96,10 @@ class Validator:
         return f"{shown}valid loss {validation.loss:.3f}"
 
     def validate(self, group: Group = ALONE) -> Validation:
-        """Score the model of the objective; the processes of a group share the sentences."""
+        """Score the model of the objective; the processes of a group share the sentences.
+
+        Raises DivergenceError if the scores of the model are not finite.
+        """
         data, config = self._data, self._config
         model = with_dtype(self._objective.model, self._dtype, self._device)
         objective = Objective(model, config.training)
@@ -106,7 +108,7 @@ class Validator:
         sources, references = zip(*pairs, strict=True)
         with Progress("validate", len(sources), "sentence", leave=False) as progress:
             translator = self.translator(objective.model, config.greedy_decoding, progress.advance)
-            hypotheses = group.map_shares(lambda share: translated(translator, share), sources)
+            hypotheses = group.map_shares(translator.translate, sources)
         languages = data.corpora["valid"].languages
         scores, directions = score_directions(self._scorer, languages, (hypotheses, references), _quick_scores)
         rows = sampled_rows(languages, config.training.num_samples)
@@ -161,11 +163,3 @@ class Validator:
 
 def _quick_scores(scorer: Scorer, hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Score]:
     return scorer.score(hypotheses, references, [name for name in scorer.names if name in _QUICK_METRICS])
-
-
-def translated(translator: Translator, sources: Sequence[str]) -> list[str]:
-    """Translations, or empty texts if the scores of the model are not finite."""
-    try:
-        return translator.translate(sources)
-    except DivergenceError:  # The training log decides whether training has diverged.
-        return [""] * len(sources)
