@@ -62,13 +62,8 @@ def pytest_runtest_setup(item):
 
 
 @pytest.fixture(autouse=True)
-def one_seed_and_one_thread(monkeypatch):
-    """With tensors this small, more threads only wait for each other; a test before may have changed their number.
-
-    Validations draw no pictures, which take longer than all else.
-    """
-    if validation := sys.modules.get("mt_cli.run.validation"):
-        monkeypatch.setattr(validation, "NUM_PICTURES", 0)
+def one_seed_and_one_thread():
+    """With tensors this small, more threads only wait for each other; a test before may have changed their number."""
     if torch := sys.modules.get("torch"):
         torch.manual_seed(0)
         torch.set_num_threads(1)

@@ -11,9 +11,7 @@ from pathlib import Path
 from textwrap import indent
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.utils.tensorboard import SummaryWriter
 
 from mt_cli.checkpoint.state import RunState, UnloggedStep
@@ -163,12 +161,6 @@ class Records:
             file.write(f"# step {step}\n{text}")
         with writing(self._directory):
             self._board.add_text("samples", indent(text, "    "), step)  # A block of code in Markdown.
-
-    def write_pictures(self, step: int, pictures: Mapping[str, NDArray[np.uint8]]) -> None:
-        """Add pictures, height x width x 4, under their tags."""
-        with writing(self._directory):
-            for tag, pixels in pictures.items():
-                self._board.add_image(tag, pixels, step, dataformats="HWC")
 
     def flush(self) -> dict[str, int]:
         """Write all buffers to disk; return the sizes of the files by name."""

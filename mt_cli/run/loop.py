@@ -229,7 +229,6 @@ class TrainingLoop:
         self._write_metrics(step, validation.metrics)
         if self._records is not None:
             self._records.write_samples(step, validation.samples)
-            self._records.write_pictures(step, validation.pictures)
         self._say_scores(validation, is_best)
         release_memory()
 

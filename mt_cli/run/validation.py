@@ -1,13 +1,11 @@
-"""Validation: loss, scores, samples and attention on the validation set; losses of training corpora."""
+"""Validation: loss, scores and samples on the validation set; losses of training corpora."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from mt_cli.config.sections import Config, DecodingConfig
 from mt_cli.corpus.protected_text import Protection
@@ -28,8 +26,6 @@ from mt_cli.evaluation.scores import (
     scorer_of,
 )
 from mt_cli.evaluation.token_loss import score_tokens
-from mt_cli.inspection.figures import attention_pixels
-from mt_cli.inspection.trace import sample_attention
 from mt_cli.model.loss import Objective
 from mt_cli.model.transformer import Transformer, with_dtype
 from mt_cli.runtime.console import Progress
@@ -38,8 +34,6 @@ from mt_cli.translation.translator import Translator
 
 _QUICK_METRICS = ("bleu", "chrf", "cer", "wer")
 _PAIRS_PER_PART = 256
-NUM_PICTURES = 2
-"""Number of samples whose cross-attention is drawn."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +46,6 @@ class Validation:
     """Row of `metrics.jsonl`."""
     samples: Sequence[Sample]
     """First `training.num_samples` pairs, alternating between directions."""
-    pictures: Mapping[str, NDArray[np.uint8]]
-    """Pictures of the cross-attention of some samples, by tag."""
 
     @property
     def loss(self) -> float:
@@ -126,11 +118,9 @@ class Validator:
             **{f"train/loss/{name}": loss for name, loss in self._part_losses(objective, group).items()},
         }
         value = -tokens.loss if self.best_metric == "loss" else scores[self.best_metric].score
-        maps = sample_attention(translator, samples, NUM_PICTURES)
-        pictures = {f"valid_attention/{number}": attention_pixels(*drawn) for number, drawn in enumerate(maps, start=1)}
         hidden = config.corpus.tags if config.corpus.tagging.is_one_way else ()
         shown = [(untagged(sample[0], hidden), sample[1], sample[2]) for sample in samples]
-        return Validation(value, metrics, shown, pictures)
+        return Validation(value, metrics, shown)
 
     def translator(
         self, model: Transformer, decoding: DecodingConfig, advance: Callable[[int], object] = lambda number: None
