@@ -360,6 +360,24 @@ def quick_tree(tiny_tree, tmp_path):
 
 
 @pytest.fixture
+def quick_train(mt, quick_tree, tmp_path):
+    """A function that takes options of `training`; returns one that runs `mt train` under a name, with more options."""
+
+    def configured(**training):
+        quick_tree["training"] |= training
+        (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(quick_tree), encoding="utf-8")
+        return run
+
+    def run(name, *arguments, **training):
+        """Options with a dot are of other sections."""
+        keys = {key if "." in key else f"training.{key}": value for key, value in training.items()}
+        changes = [f"name={name}", *(f"{key}={value}" for key, value in keys.items())]
+        return mt("train", "--config", "tiny.yaml", *(part for each in changes for part in ("--set", each)), *arguments)
+
+    return configured
+
+
+@pytest.fixture
 def begin(train, once, tmp_path):
     """Trains as `train` of a test file does, but once for all tests, which get a copy of the run; returns its path.
 

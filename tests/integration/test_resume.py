@@ -21,19 +21,9 @@ from mt_cli.training.gradients import GradientAccumulator
 
 
 @pytest.fixture
-def train(mt, quick_tree, tmp_path):
+def train(quick_train):
     """Runs `mt train` on the tiny config under a name, with options of `training`, in four validations and 22 steps."""
-    quick_tree["training"] |= {"validate_every_steps": 6, "log_every_steps": 4, "schedule": "constant"}
-    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(quick_tree), encoding="utf-8")
-
-    def run(name, *arguments, **training):
-        """Options with a dot are of other sections."""
-        keys = {key if "." in key else f"training.{key}": value for key, value in training.items()}
-        changes = [f"name={name}", *(f"{key}={value}" for key, value in keys.items())]
-        settings = [part for change in changes for part in ("--set", change)]
-        return mt("train", "--config", "tiny.yaml", *settings, *arguments)
-
-    return run
+    return quick_train(validate_every_steps=6, log_every_steps=4, schedule="constant")
 
 
 def act_at(monkeypatch, step, act):
