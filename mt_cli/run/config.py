@@ -16,7 +16,7 @@ from mt_cli.model.adapters import freeze
 from mt_cli.model.loss import Objective
 from mt_cli.model.transformer import Transformer, outline
 from mt_cli.runtime.console import say
-from mt_cli.runtime.devices import limited_memory, memory_of, pick_precision, seed_everything
+from mt_cli.runtime.devices import limited_memory, memory_of, pick_precision
 from mt_cli.runtime.files import format_bytes
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 from mt_cli.training.update import fits_memory, largest_batch
@@ -76,7 +76,7 @@ def with_batch_tokens(config: Config, size: int) -> Config:
 
 def new_model(config: Config, tokenizers: TokenizerPair) -> Transformer:
     """Model of a config on the CPU, with frozen parts and random weights that depend only on the seed."""
-    seed_everything(config.training.seed)
+    torch.manual_seed(config.training.seed)
     model = Transformer(config.model, *(tokenizer.vocab_size for tokenizer in tokenizers))
     freeze(model, config.init.freeze)
     return model

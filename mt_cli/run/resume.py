@@ -142,7 +142,7 @@ def save_state(setup: Setup, state: RunState, tracked_bytes: dict[str, int]) -> 
 
 
 def _load(setup: Setup) -> RunState:
-    """Load model, optimizer and random generators of the newest usable state; return the state.
+    """Load model and optimizer of the newest usable state; return the state.
 
     Damaged files are renamed, never deleted.
     """

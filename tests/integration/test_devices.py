@@ -125,9 +125,8 @@ def assert_equal_runs(run, reference):
     assert state["position"] == reference_state["position"] and state["best_step"] == reference_state["best_step"]
     assert weights.keys() == reference_weights.keys()
     for name, weight in weights.items():
-        if not name.startswith("random."):
-            difference = (weight.double() - reference_weights[name].double()).abs().max()
-            assert difference <= TOLERANCE, (name, difference)
+        difference = (weight.double() - reference_weights[name].double()).abs().max()
+        assert difference <= TOLERANCE, (name, difference)
     for row, reference_row in zip(metrics_of(run), metrics_of(reference), strict=True):
         for key in row:
             assert row[key] == pytest.approx(reference_row[key], abs=tolerance_of(key), rel=1e-5), key
