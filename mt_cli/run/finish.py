@@ -24,7 +24,6 @@ from mt_cli.evaluation.quality import FEWEST_PAIRS, MOST_PAIRS, fit_quality
 from mt_cli.evaluation.results import Report
 from mt_cli.evaluation.scores import scorer_of
 from mt_cli.evaluation.tuning import TuningTime, tune_at_end
-from mt_cli.model.loss import Objective
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.report import Ending, write_report
 from mt_cli.run.resume import check_data
@@ -77,13 +76,12 @@ def average_run(path: Path, last: int | None, best: int | None) -> list[str]:
         keep_memory()
         device, training, state = pick_device(run.config.training.device), run.config.training, run.state
         check_data(directory, data.fingerprints(run.config) | directory.tokenizer_digests(), state)
-        objective = Objective(run.model.to(device), training)
-        dtype = pick_precision(training.precision, device)
-        validator = Validator(objective, data, run.config, dtype, device, state.longest_source, state.sentences_seen)
+        model, seen = run.model.to(device), (state.longest_source, state.sentences_seen)
+        validator = Validator(model, data, run.config, pick_precision(training.precision, device), device, *seen)
         validation = validator.validate()
         state.set_best(state.best_step, validation.value, validation.loss, validator.metric_id)
         present = f"best so far, of step {state.best_step:,}: {validator.describe(validation)}"
-        return [present, _try_mean(directory, run.model, validator, state, steps)]
+        return [present, _try_mean(directory, model, validator, state, steps)]
 
 
 def _try_mean(

@@ -165,7 +165,7 @@ def build_setup(run: Run, state: RunState, parent: ParentRun | None) -> Setup:
     fingerprints = run.group.on_main(lambda: data.fingerprints(config) | run.directory.tokenizer_digests())
     length = _length(config, data, pairs, state.position.num_processes)
     seen = state.longest_source, state.sentences_seen
-    validator = Validator(objective, data, config, run.dtype, run.device, *seen)
+    validator = Validator(model, data, config, run.dtype, run.device, *seen)
     return Setup(
         run,
         objective,

@@ -54,7 +54,7 @@ class Validation:
 
 
 class Validator:
-    """Validates models on the validation set of a run, in the number format of training.
+    """Validates a model on the validation set of a run, in the dtype of training.
 
     `longest_before` is the number of tokens of the longest source in earlier training of the model, and `seen_before`
     has the fractions of sources with several sentences.
@@ -62,7 +62,7 @@ class Validator:
 
     def __init__(
         self,
-        objective: Objective,
+        model: Transformer,
         data: Data,
         config: Config,
         dtype: torch.dtype,
@@ -70,7 +70,7 @@ class Validator:
         longest_before: int | None = None,
         seen_before: SentencesSeen | None = None,
     ) -> None:
-        self._objective, self._data, self._config = objective, data, config
+        self._model, self._data, self._config = model, data, config
         self._dtype, self._device = dtype, device
         self.longest_source = longest_source(data, config, longest_before)
         """Number of tokens of the longest training source; None if unknown, as for a stream."""
@@ -88,23 +88,22 @@ class Validator:
         return f"{shown}valid loss {validation.loss:.3f}"
 
     def validate(self, group: Group = ALONE) -> Validation:
-        """Score the model of the objective; the processes of a group share the sentences.
+        """Score the model; the processes of a group share the sentences.
 
         Raises DivergenceError if the scores of the model are not finite.
         """
         data, config = self._data, self._config
-        model = with_dtype(self._objective.model, self._dtype, self._device)
+        model = with_dtype(self._model, self._dtype, self._device)
         objective = Objective(model, config.training)
         tokens = score_tokens(objective, data.encoded["valid"], config.training.tokens_per_batch, group=group)
         pairs = data.corpora["valid"].pairs
         sources, references = zip(*pairs, strict=True)
         with Progress("validate", len(sources), "sentence", leave=False) as progress:
-            translator = self.translator(objective.model, config.greedy_decoding, progress.advance)
+            translator = self.translator(model, config.greedy_decoding, progress.advance)
             hypotheses = group.map_shares(translator.translate, sources)
         languages = data.corpora["valid"].languages
         scores, directions = score_directions(self._scorer, languages, (hypotheses, references), _quick_scores)
         rows = sampled_rows(languages, config.training.num_samples)
-        samples = [(*pairs[row], hypotheses[row]) for row in rows]
         metrics = {
             "valid/loss": tokens.loss,
             "valid/perplexity": tokens.perplexity,
@@ -119,8 +118,8 @@ class Validator:
         }
         value = -tokens.loss if self.best_metric == "loss" else scores[self.best_metric].score
         hidden = config.corpus.tags if config.corpus.tagging.is_one_way else ()
-        shown = [(untagged(sample[0], hidden), sample[1], sample[2]) for sample in samples]
-        return Validation(value, metrics, shown)
+        samples = [(untagged(pairs[row][0], hidden), pairs[row][1], hypotheses[row]) for row in rows]
+        return Validation(value, metrics, samples)
 
     def translator(
         self, model: Transformer, decoding: DecodingConfig, advance: Callable[[int], object] = lambda number: None

@@ -328,7 +328,7 @@ def test_an_average_is_validated_and_saved_as_the_best(train, begin, tmp_path, m
     without, validated, validate = begin("without", max_steps=6), [], Validator.validate
 
     def note(self, *model):
-        validated.append({name: each.detach().clone() for name, each in self._objective.model.named_parameters()})
+        validated.append({name: each.detach().clone() for name, each in self._model.named_parameters()})
         return validate(self, *model)
 
     monkeypatch.setattr(Validator, "validate", note)
