@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import errno
-import json
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -20,6 +19,7 @@ from mt_cli.checkpoint.checkpoint import Checkpoint, save_checkpoint
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.loading import differences, load_config
 from mt_cli.config.sections import Config, may_change
+from mt_cli.config.writing import on_one_line
 from mt_cli.corpus.cache import digest_of_file
 from mt_cli.errors import DamagedFileError, RunError, reason
 from mt_cli.model.transformer import Transformer
@@ -113,7 +113,7 @@ class RunDirectory:
     def check_resumable(self, previous: Config, config: Config) -> list[str]:
         """Lines with the options that changed; raises RunError if a changed option would give another model."""
         changed = {
-            key: f"{key}: was {_short(old)}, now {_short(new)}"
+            key: f"{key}: was {on_one_line(old)}, now {on_one_line(new)}"
             for key, (old, new) in differences(previous, config).items()
         }
         refused = {key: line for key, line in changed.items() if not may_change(key)}
@@ -127,7 +127,7 @@ class RunDirectory:
                 "To train on from the weights of this run (init.run), write these lines into the config and leave out "
                 "`tokenizer` and `model`, which are those of this run:\n"
                 f"  name: {previous.name}-2\n"
-                f"  init: {{run: {json.dumps(str(self.path), ensure_ascii=False)}}}\n"
+                f"  init: {{run: {on_one_line(str(self.path))}}}\n"
                 f"{advice}."
             )
         lines = "\n  ".join([f"{self.path}: this run began with another config:", *refused.values()])
@@ -313,11 +313,6 @@ def _keep_as(path: Path, copy: Path) -> None:
     except OSError:
         with suppress(OSError):  # If the name is taken, only this older file is lost.
             path.rename(copy)
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def newest_run(root: Path = Path("runs")) -> Path:
