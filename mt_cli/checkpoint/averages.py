@@ -9,8 +9,6 @@ from collections.abc import Iterator, Sequence
 from functools import reduce
 from pathlib import Path
 
-from torch import Tensor
-
 from mt_cli.checkpoint.checkpoint import Checkpoint
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.lineage import Ancestor, describe_lineage
@@ -18,19 +16,7 @@ from mt_cli.checkpoint.state import RunState, ValidatedStep, best_of, last_of
 from mt_cli.checkpoint.trained import load_together, write_run
 from mt_cli.corpus.sentences import SentencesSeen
 from mt_cli.errors import InputError, RunError
-from mt_cli.model.transformer import Transformer
 from mt_cli.training.averaging import mean
-
-
-def mean_of(paths: Sequence[Path], model: Transformer) -> dict[str, Tensor]:
-    """Mean in fp32 of the weights in checkpoints that fit `model`, by name; does not change `model`.
-
-    Raises RunError if a checkpoint does not fit the model, and DamagedFileError if one is damaged.
-    """
-    checkpoints = [*map(Checkpoint, paths)]
-    for checkpoint in checkpoints:
-        checkpoint.check_fits(model)
-    return mean((checkpoint.weights() for checkpoint in checkpoints), len(paths))
 
 
 def steps_to_average(directory: RunDirectory, last: int | None, best: int | None) -> tuple[int, ...]:

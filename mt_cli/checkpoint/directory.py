@@ -24,7 +24,7 @@ from mt_cli.corpus.cache import digest_of_file
 from mt_cli.errors import DamagedFileError, RunError, reason
 from mt_cli.model.transformer import Transformer
 from mt_cli.runtime.console import say
-from mt_cli.runtime.files import check_regular, first_free, reading, refusal, remove, write_text
+from mt_cli.runtime.files import check_regular, first_free, reading, refusal, remove, write_text, writing
 from mt_cli.runtime.group import ALONE, Group
 from mt_cli.tokenizer.tokenizer import TokenizerPair, load_tokenizers, save_tokenizers
 
@@ -58,10 +58,8 @@ class RunDirectory:
         self._lock = FileLock(path / LOCK, blocking=False, **options)
 
     def create(self, config: Config, tokenizers: TokenizerPair) -> None:
-        try:
+        with writing(self.path):
             self.last_path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise refusal(self.last_path.parent, error) from None
         save_tokenizers(self.path, tokenizers)
         write_text(self.config_path, config.to_yaml())
 

@@ -10,7 +10,8 @@ from typing import Any
 from mt_cli.advice.choices import recipe_for
 from mt_cli.advice.facts import find_facts
 from mt_cli.advice.forecast import forecast
-from mt_cli.checkpoint.averages import available_validations, mean_of, steps_to_average
+from mt_cli.checkpoint.averages import available_validations, steps_to_average
+from mt_cli.checkpoint.checkpoint import Checkpoint
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.state import RunState, best_of, last_of
 from mt_cli.checkpoint.trained import TrainedRun
@@ -31,7 +32,7 @@ from mt_cli.run.setup import Run, Setup
 from mt_cli.run.validation import Validator
 from mt_cli.runtime.console import say
 from mt_cli.runtime.devices import keep_memory, pick_device, pick_precision
-from mt_cli.training.averaging import replaced
+from mt_cli.training.averaging import mean, replaced
 from mt_cli.translation.quality import read_quality
 from mt_cli.translation.translator import Translator
 
@@ -88,8 +89,8 @@ def _try_mean(
     directory: RunDirectory, model: Transformer, validator: Validator, state: RunState, steps: tuple[int, ...]
 ) -> str:
     """Validate the mean of the checkpoints of some steps; save it as the best if it is better; return its score."""
-    paths = directory.validated()
-    with replaced(model, mean_of([paths[step] for step in steps], model)):
+    checkpoints = [Checkpoint(directory.validated()[step]) for step in steps]
+    with replaced(model, mean((checkpoint.weights() for checkpoint in checkpoints), len(steps))):
         validation = validator.validate()
         is_better = state.is_better(validation.value, validation.loss)
         if is_better:
