@@ -54,8 +54,7 @@ class RunDirectory:
         self.report_path = path / "report.json"
         self.pair_scores_path = path / "pair_scores.npy"
         # The lock ends with its process. A mere file would outlive a killed process and prevent resuming.
-        options: dict[str, Any] = {"thread_local": False, "fallback_to_soft": False}
-        self._lock = FileLock(path / LOCK, blocking=False, **options)
+        self._lock = FileLock(path / LOCK, blocking=False, thread_local=False, fallback_to_soft=False)
 
     def create(self, config: Config, tokenizers: TokenizerPair) -> None:
         with writing(self.path):
