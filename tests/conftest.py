@@ -62,13 +62,8 @@ def pytest_runtest_setup(item):
 
 
 @pytest.fixture(autouse=True)
-def one_seed_and_one_thread(monkeypatch):
-    """With tensors this small, more threads only wait for each other; a test before may have changed their number.
-
-    Validations draw no pictures, which take longer than all else.
-    """
-    if validation := sys.modules.get("mt_cli.run.validation"):
-        monkeypatch.setattr(validation, "NUM_PICTURES", 0)
+def one_seed_and_one_thread():
+    """With tensors this small, more threads only wait for each other; a test before may have changed their number."""
     if torch := sys.modules.get("torch"):
         torch.manual_seed(0)
         torch.set_num_threads(1)
@@ -362,6 +357,24 @@ def quick_tree(tiny_tree, tmp_path):
     tiny_tree["corpus"] |= {"valid": {"fraction": 0.02, "seed": 44}, "test": {"files": ["test.en", "test.xx"]}}
     tiny_tree["training"]["batch_tokens"] = 220
     return tiny_tree
+
+
+@pytest.fixture
+def quick_train(mt, quick_tree, tmp_path):
+    """A function that takes options of `training`; returns one that runs `mt train` under a name, with more options."""
+
+    def configured(**training):
+        quick_tree["training"] |= training
+        (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(quick_tree), encoding="utf-8")
+        return run
+
+    def run(name, *arguments, **training):
+        """Options with a dot are of other sections."""
+        keys = {key if "." in key else f"training.{key}": value for key, value in training.items()}
+        changes = [f"name={name}", *(f"{key}={value}" for key, value in keys.items())]
+        return mt("train", "--config", "tiny.yaml", *(part for each in changes for part in ("--set", each)), *arguments)
+
+    return configured
 
 
 @pytest.fixture

@@ -9,37 +9,14 @@ from collections.abc import Iterator, Sequence
 from functools import reduce
 from pathlib import Path
 
-from torch import Tensor
-
 from mt_cli.checkpoint.checkpoint import Checkpoint
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.lineage import Ancestor, describe_lineage
 from mt_cli.checkpoint.state import RunState, ValidatedStep, best_of, last_of
 from mt_cli.checkpoint.trained import load_together, write_run
 from mt_cli.corpus.sentences import SentencesSeen
-from mt_cli.errors import DamagedFileError, InputError, RunError
-from mt_cli.model.transformer import Transformer
-from mt_cli.runtime.files import real_path
+from mt_cli.errors import InputError, RunError
 from mt_cli.training.averaging import mean
-
-
-def mean_of(paths: Sequence[Path], model: Transformer) -> dict[str, Tensor]:
-    """Mean in fp32 of the weights in checkpoints that fit `model`, by name; does not change `model`.
-
-    Raises RunError if a checkpoint does not fit the model, and DamagedFileError if one is damaged.
-    """
-    checkpoints = [_opened(path) for path in paths]
-    for checkpoint in checkpoints:
-        checkpoint.check_fits(model)
-    return mean((checkpoint.weights() for checkpoint in checkpoints), len(paths))
-
-
-def _opened(path: Path) -> Checkpoint:
-    """Checkpoint in a file; the message about a damaged one says what to do."""
-    try:
-        return Checkpoint(path)
-    except DamagedFileError as error:
-        raise DamagedFileError(f"{error}; delete it, and repeat the command without it") from None
 
 
 def steps_to_average(directory: RunDirectory, last: int | None, best: int | None) -> tuple[int, ...]:
@@ -49,7 +26,7 @@ def steps_to_average(directory: RunDirectory, last: int | None, best: int | None
     option, number, choose = ("--last", last, last_of) if last is not None else ("--best", best, best_of)
     paths, validations = directory.validated(), list[ValidatedStep]()
     if paths:
-        validations = available_validations(directory, _opened(paths[max(paths)]).state)
+        validations = available_validations(directory, Checkpoint(paths[max(paths)]).state)
     most = min(len(validations), directory.config().training.average_checkpoints or 0)
     if most < 2 or number is None or number > most:
         use = f"use a number up to {most}, or " if most >= 2 else ""
@@ -74,8 +51,6 @@ def average_runs(paths: Sequence[Path], output: Path) -> list[str]:
     languages, vocabularies or tags differ, or if two runs have no common ancestor: a mean of models that began with
     different random weights is useless.
     """
-    if len({real_path(path) for path in paths}) < len(paths):
-        raise InputError("a run is given twice; give different runs")
     runs = load_together(paths, "a mean")
     if len(runs) == 1 and runs[0].config.init.adapter_rank is None:
         raise InputError(f"{paths[0]}: a single run without adapters; give --run twice or more")

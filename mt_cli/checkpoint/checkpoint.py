@@ -1,6 +1,6 @@
 """Checkpoint files: written atomically, read with `safetensors`.
 
-Weights, optimizer state and random states are tensors in a safetensors file, everything else is JSON in its header.
+Weights and optimizer state are tensors in a safetensors file, everything else is JSON in its header.
 Nothing is ever unpickled.
 """
 
@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import random
 from collections import defaultdict
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -46,16 +44,8 @@ def save_checkpoint(
     tensors |= {f"average.{name}": weight for name, weight in (average or {}).items()}
     tensors = {name: weight.cpu().contiguous() for name, weight in tensors.items()}
     metadata = {"format": str(FORMAT), "state": json.dumps(dict(state))}
-    if optimizer is not None:
-        for index, values in optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{index}.{name}": value.cpu().contiguous() for name, value in values.items()}
-        tensors["random.cpu"] = torch.get_rng_state()
-        device = next(model.parameters()).device
-        if device.type == "cuda":
-            tensors["random.cuda"] = torch.cuda.get_rng_state(device)
-        numpy_state: Any = np.random.get_state(legacy=False)
-        numpy_state["state"]["key"] = numpy_state["state"]["key"].tolist()
-        metadata["random"] = json.dumps({"python": random.getstate(), "numpy": numpy_state})
+    for index, values in optimizer.state_dict()["state"].items() if optimizer else ():
+        tensors |= {f"optimizer.{index}.{name}": value.cpu().contiguous() for name, value in values.items()}
     write_atomically(path, lambda temporary: save_file(tensors, temporary, metadata))
 
 
@@ -95,7 +85,6 @@ class Checkpoint:
             self.state = RunState.from_state(json.loads(metadata["state"]))
         except (ValueError, KeyError) as error:
             raise _damaged(path, error) from None
-        self._random = metadata.get("random")
         self._shapes = {name: self._file.get_slice(name).get_shape() for name in self._file.keys()}  # noqa: SIM118
         self._kind = "average" if any(name.startswith("average.") for name in self._shapes) else "model"
 
@@ -133,36 +122,20 @@ class Checkpoint:
     def restore(
         self, model: nn.Module, optimizer: torch.optim.Optimizer, average: Mapping[str, Tensor] | None = None
     ) -> None:
-        """Fill model, optimizer, random generators and the average, if there is one, to resume training.
+        """Fill model, optimizer and the average, if there is one, to resume training; raises RunError as `check_fits`.
 
-        Raises RunError as `check_fits` does, and DamagedFileError before anything has been changed if the file was not
-        saved to resume training.
+        Random numbers need no state: they follow from the seed, the step and the place of a batch in it.
         """
         self.check_fits(model)
-        if self._random is None or "random.cpu" not in self._shapes:
-            raise _damaged(self.path, "no random state; it was not saved to resume training")
-        saved = json.loads(self._random)
-        version, numbers, gauss = saved["python"]
-        saved["numpy"]["state"]["key"] = np.array(saved["numpy"]["state"]["key"], np.uint32)
         self._copy("model", saved_weights(model))
         self._copy("average", average or {})
         groups = optimizer.state_dict()["param_groups"]
         optimizer.load_state_dict({"state": self._optimizer_state(), "param_groups": groups})
-        random.setstate((version, tuple(numbers), gauss))
-        np.random.set_state(saved["numpy"])
-        torch.set_rng_state(self._file.get_tensor("random.cpu"))
-        device = next(model.parameters()).device
-        if device.type == "cuda" and "random.cuda" in self._shapes:
-            torch.cuda.set_rng_state(self._file.get_tensor("random.cuda"), device)
 
     def weights(self) -> dict[str, Tensor]:
         """Weights of the model by name, on the CPU, not averaged."""
         names = [name for name in self._shapes if name.startswith("model.")]
         return {name.removeprefix("model."): self._file.get_tensor(name) for name in names}
-
-    def is_finite(self) -> bool:
-        names = [name for name in self._shapes if name.startswith(("model.", "average."))]
-        return all(bool(self._file.get_tensor(name).isfinite().all()) for name in names)
 
     def _copy(self, kind: str, weights: Mapping[str, Tensor]) -> None:
         for name, weight in weights.items():
@@ -178,6 +151,5 @@ class Checkpoint:
         return state
 
 
-def _damaged(path: Path, error: Exception | str) -> DamagedFileError:
-    problem = reason(error) if isinstance(error, Exception) else error
-    return DamagedFileError(f"{path}: damaged checkpoint: {problem}")
+def _damaged(path: Path, error: Exception) -> DamagedFileError:
+    return DamagedFileError(f"{path}: damaged checkpoint: {reason(error)}")

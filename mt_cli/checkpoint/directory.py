@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import difflib
 import errno
-import hashlib
-import json
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -21,12 +19,14 @@ from mt_cli.checkpoint.checkpoint import Checkpoint, save_checkpoint
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.loading import differences, load_config
 from mt_cli.config.sections import Config, may_change
+from mt_cli.config.writing import on_one_line
+from mt_cli.corpus.cache import digest_of_file
 from mt_cli.errors import DamagedFileError, RunError, reason
 from mt_cli.model.transformer import Transformer
 from mt_cli.runtime.console import say
-from mt_cli.runtime.files import check_regular, first_free, read_regular, reading, refusal, remove, write_text
+from mt_cli.runtime.files import check_regular, first_free, reading, refusal, remove, write_text, writing
 from mt_cli.runtime.group import ALONE, Group
-from mt_cli.tokenizer.tokenizer import MAX_FILE_BYTES, TokenizerPair, load_tokenizers, save_tokenizers
+from mt_cli.tokenizer.tokenizer import TokenizerPair, load_tokenizers, save_tokenizers
 
 LOCK = ".lock"
 _NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP}
@@ -46,24 +46,19 @@ class RunDirectory:
         self.last_path = checkpoints / "last.safetensors"
         self.best_path = checkpoints / "best.safetensors"
         self.former_best_path = checkpoints / "former_best.safetensors"
-        self._step_of_good_last: int | None = None
+        self._step_of_last: int | None = None
         self.rounds_path = path / "rounds"
         self.config_path = path / "config.yaml"
         self.metrics_path = path / "metrics.jsonl"
         self.samples_path = path / "samples.txt"
         self.report_path = path / "report.json"
-        self.ending_path = checkpoints / "ending.json"
         self.pair_scores_path = path / "pair_scores.npy"
-        self.bad_batch_path = path / "bad_batch.jsonl"
         # The lock ends with its process. A mere file would outlive a killed process and prevent resuming.
-        options: dict[str, Any] = {"thread_local": False, "fallback_to_soft": False}
-        self._lock = FileLock(path / LOCK, blocking=False, **options)
+        self._lock = FileLock(path / LOCK, blocking=False, thread_local=False, fallback_to_soft=False)
 
     def create(self, config: Config, tokenizers: TokenizerPair) -> None:
-        try:
+        with writing(self.path):
             self.last_path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise refusal(self.last_path.parent, error) from None
         save_tokenizers(self.path, tokenizers)
         write_text(self.config_path, config.to_yaml())
 
@@ -74,11 +69,10 @@ class RunDirectory:
             hint = f", did you mean {Path('runs') / near[0]}?" if near else ""
             raise RunError(f"{self.path}: no such run directory{hint}")
         if not os.path.lexists(self.config_path):
-            is_export = (self.path / "model.json").is_file() or (self.path / "config.json").is_file()
-            hint = "; it may be an exported or published model, which `mt import` makes a run" if is_export else ""
-            if (self.path / "model.bin").is_file():
-                hint = "; it may be a model for --engine ctranslate2"
-            raise RunError(f"{self.path}: not a run directory, there is no config.yaml in it{hint}")
+            raise RunError(
+                f"{self.path}: not a run directory, there is no config.yaml in it; `mt import` makes a run of an "
+                "exported or published model, and a model of CTranslate2 needs --engine ctranslate2"
+            )
         with reading(self.config_path, RunError):
             check_regular(self.config_path)
         return load_config(self.config_path)
@@ -87,25 +81,19 @@ class RunDirectory:
         return load_tokenizers(self.path, config)
 
     def tokenizer_digests(self) -> dict[str, str]:
-        """SHA-256 of the files of the tokenizers; raises RunError if one cannot be read."""
-        digests = {}
-        for path in sorted(self.path.glob("tokenizer*.json")):
-            with reading(path, RunError):
-                digests[path.name] = hashlib.sha256(read_regular(path, MAX_FILE_BYTES)).hexdigest()
-        return digests
+        """SHA-256 of the files of the tokenizers."""
+        return {path.name: digest_of_file(path) for path in sorted(self.path.glob("tokenizer*.json"))}
 
     def check_frozen_files(self, state: RunState) -> None:
         """Raise RunError if tokenizers, or frozen weights, are not the files with which a checkpoint was trained."""
         digests, before = self.tokenizer_digests(), state.fingerprints
         names = [name for name in before if name.startswith("tokenizer") and digests.get(name) != before[name]]
-        changed = {self.path / name: "so that its ids mean other words" for name in names}
+        changed = [self.path / name for name in names]
         if self.base_path.exists() and self.frozen_weights().state.parents != state.parents:
-            changed[self.base_path] = "so that its adapters fit other weights"
-        for path, effect in changed.items():
-            raise RunError(
-                f"{path}: not the file that this model was trained with, {effect}; restore it, or train again with "
-                "--fresh"
-            )
+            changed.append(self.base_path)
+        if changed:
+            advice = "restore it, or train again with --fresh"
+            raise RunError(f"{changed[0]}: not the file that this model was trained with; {advice}")
 
     def can_resume(self) -> bool:
         """True if there is a saved state; raises RunError if there is a run without one."""
@@ -122,7 +110,7 @@ class RunDirectory:
     def check_resumable(self, previous: Config, config: Config) -> list[str]:
         """Lines with the options that changed; raises RunError if a changed option would give another model."""
         changed = {
-            key: f"{key}: was {_short(old)}, now {_short(new)}"
+            key: f"{key}: was {on_one_line(old)}, now {on_one_line(new)}"
             for key, (old, new) in differences(previous, config).items()
         }
         refused = {key: line for key, line in changed.items() if not may_change(key)}
@@ -136,7 +124,7 @@ class RunDirectory:
                 "To train on from the weights of this run (init.run), write these lines into the config and leave out "
                 "`tokenizer` and `model`, which are those of this run:\n"
                 f"  name: {previous.name}-2\n"
-                f"  init: {{run: {json.dumps(str(self.path), ensure_ascii=False)}}}\n"
+                f"  init: {{run: {on_one_line(str(self.path))}}}\n"
                 f"{advice}."
             )
         lines = "\n  ".join([f"{self.path}: this run began with another config:", *refused.values()])
@@ -205,23 +193,19 @@ class RunDirectory:
         optimizer: torch.optim.Optimizer,
         step: int,
         keep_last: int,
-        is_good: bool = True,
         average: Mapping[str, Tensor] | None = None,
     ) -> None:
-        """Write everything that resuming needs as `last`; the `keep_last` good states before it stay as `step-N`.
+        """Write everything that resuming needs as `last`; the `keep_last` states before it stay as `step-N`.
 
-        A state is good unless training is diverging. Then the last good state is kept, whatever `keep_last` is.
         The state before the first step is `step-0`, never `last`, because it holds no trained model. Raises MtError
         if the state cannot be written; the previous states then stay unchanged.
         """
-        if self._step_of_good_last is not None and self._step_of_good_last != step:
-            _keep_as(self.last_path, self._path_of_step(self._step_of_good_last))
+        if self._step_of_last not in (None, step):
+            _keep_as(self.last_path, self._path_of_step(self._step_of_last))
         save_checkpoint(self.last_path if step else self._path_of_step(0), model, state, optimizer, average)
-        self._step_of_good_last = step if step and is_good else None
+        self._step_of_last = step or None
         remove(self.former_best_path)
-        remove(self.ending_path)
-        num_kept = keep_last if step and is_good else max(keep_last, 1)
-        for path in list(reversed(self._numbered("step").values()))[num_kept:]:
+        for path in list(reversed(self._numbered("step").values()))[keep_last if step else 1 :]:
             remove(path)
 
     def set_aside(self, path: Path) -> Path:
@@ -230,9 +214,9 @@ class RunDirectory:
         path.rename(aside)
         return aside
 
-    def discard_states_after(self, path: Path, step: int, is_good: bool = True) -> None:
+    def discard_states_after(self, path: Path, step: int) -> None:
         """Record the state that training resumes from, and remove all later ones."""
-        self._step_of_good_last = step if path == self.last_path and is_good else None
+        self._step_of_last = step if path == self.last_path else None
         if path != self.last_path:
             remove(self.last_path)
         for later, later_path in self._numbered("step").items():
@@ -299,10 +283,6 @@ class RunDirectory:
         except Timeout:
             advice = "wait for it, or give the config another name"
             raise RunError(f"{self.path}: another process trains this run; {advice}") from None
-        except FileExistsError:
-            raise RunError(
-                f"{self.path}: a file or a broken link has this name; remove it, or rename the run"
-            ) from None
         except OSError as error:
             if error.errno not in _NO_LOCKS:
                 raise refusal(self.path, error) from None
@@ -330,11 +310,6 @@ def _keep_as(path: Path, copy: Path) -> None:
     except OSError:
         with suppress(OSError):  # If the name is taken, only this older file is lost.
             path.rename(copy)
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def newest_run(root: Path = Path("runs")) -> Path:

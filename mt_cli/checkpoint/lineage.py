@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 
 @dataclass
@@ -19,12 +18,6 @@ class Ancestor:
     parents: list[Ancestor] = field(default_factory=list)
     license: str | None = None
     """Licence of an imported model, by its model card."""
-
-
-def record_of(ancestor: Ancestor) -> dict[str, Any]:
-    """Content of an ancestor for reports; without the key `license` if none is known."""
-    record = asdict(ancestor) | {"parents": [record_of(parent) for parent in ancestor.parents]}
-    return {key: value for key, value in record.items() if key != "license" or value is not None}
 
 
 def describe_lineage(parents: Sequence[Ancestor], depth: int = 0) -> Iterator[str]:

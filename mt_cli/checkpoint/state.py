@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, TypeAdapter
@@ -18,7 +18,6 @@ from mt_cli.corpus.sentences import SentencesSeen
 from mt_cli.training.plan import Plan
 from mt_cli.training.position import Position
 
-_BEST = ("best_step", "best_value", "best_loss", "best_metric")
 Count = Annotated[int, Field(ge=0, lt=10**15)]
 
 
@@ -48,8 +47,6 @@ class SelectedPairs(NamedTuple):
     epoch: int
     pool: int
     """Place from which only these pairs are drawn."""
-    digest: str
-    """SHA-256 of the file with the scores."""
     num_kept: list[int]
     """Number of pairs that stay, by part of `train`."""
 
@@ -109,8 +106,6 @@ class RunState:
     num_bad_steps: Count = 0
     """Number of steps skipped because their loss or gradient was not finite."""
     num_bad_steps_in_row: Count = 0
-    num_restarts: Count = 0
-    """Number of times that training went back after too many bad steps; each time, the learning rate was halved."""
     tracked_bytes: dict[str, int] = field(default_factory=dict)
     """Sizes, when this state was saved, of the files that grow during training."""
     loss_scale: dict[str, int | float] = field(default_factory=dict)
@@ -123,8 +118,6 @@ class RunState:
     """Fingerprints of corpora and tokenizers at the start of the run."""
     parents: list[Ancestor] = field(default_factory=list)
     """Parent whose weights this run began with; for an average of runs, all averaged runs."""
-    launch_id: str = ""
-    """Launch in which the run began, if a launcher started its processes; see `Group`."""
     selected: SelectedPairs | None = None
     """Selection of training pairs; None before it is made."""
     averaged_steps: list[int] | None = None
@@ -151,7 +144,7 @@ class RunState:
     def add_validation(self, value: float, loss: float, metric: str, warmup_steps: int) -> bool:
         """Record a validation at the current step; return whether it is the best so far."""
         step = self.validated_step = self.position.step
-        # A run that went back may reach its best step again.
+        # A run that resumed from an older state may reach its best step again.
         is_best = self.is_better(value, loss) or (step == self.best_step and math.isfinite(value + loss))
         if is_best:
             self.set_best(step, value, loss, metric)
@@ -174,11 +167,6 @@ class RunState:
         """Forget all validations, because the metric has changed to `metric`; the best step stays for now."""
         self.set_best(self.best_step, None, None, metric)
         self.num_validations_without_better, self.validations, self.validated_step = 0, [], 0
-
-    def restarted(self, diverged: RunState) -> RunState:
-        """Copy of this state to resume from after a later state of the run diverged."""
-        newer = {name: getattr(diverged, name) for name in ("elapsed_seconds", "num_bad_steps", *_BEST)}
-        return replace(self, num_bad_steps_in_row=0, num_restarts=diverged.num_restarts + 1, **newer)
 
     def plan_for(self, config: TrainingConfig) -> Plan | None:
         """Plan for the minutes of a config; None if there are none, or the machine is not measured yet."""

@@ -12,7 +12,7 @@ from mt_cli.checkpoint.lineage import Ancestor
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import Config, InitConfig
 from mt_cli.corpus.sentences import SentencesSeen
-from mt_cli.errors import DamagedFileError, InputError, RunError
+from mt_cli.errors import DamagedFileError, InputError
 from mt_cli.model.adapters import add_adapters, merge_adapters
 from mt_cli.model.transformer import Transformer, outline
 from mt_cli.runtime.console import say
@@ -107,21 +107,13 @@ def write_run(
 ) -> TrainedRun:
     """Write a model that was trained elsewhere as a run; the new folder `output` gives the run its name.
 
-    Raises RunError, and keeps nothing, if the run cannot be read again.
+    Raises the errors of `TrainedRun.load`, and keeps nothing then.
     """
     config = config.model_copy(update={"name": output.name, "init": InitConfig()})
     with new_folder(output) as folder, writing(output):
         directory = RunDirectory(folder)
         directory.create(config, tokenizers)
-        try:
-            digests = directory.tokenizer_digests()
-            state = RunState(
-                fingerprints=digests,
-                longest_source=longest_source,
-                sentences_seen=sentences_seen,
-                parents=list(parents),
-            )
-            save_checkpoint(directory.best_path, model, asdict(state))
-            return TrainedRun.load(folder)
-        except InputError as error:
-            raise RunError(f"{output}: the run cannot be read again, so nothing of it is kept: {error}") from None
+        state = RunState(longest_source=longest_source, sentences_seen=sentences_seen, parents=list(parents))
+        state.fingerprints = directory.tokenizer_digests()
+        save_checkpoint(directory.best_path, model, asdict(state))
+        return TrainedRun.load(folder)

@@ -81,4 +81,4 @@ def _attention(run: Path, samples: Sequence[Sample]) -> Map | None:
     except MtError as error:
         say(f"note: no picture of attention: {error}")
         return None
-    return next(iter(sample_attention(translator, samples, 1)), None) if translator else None
+    return sample_attention(translator, samples) if translator else None

@@ -70,7 +70,7 @@ class TrainingConfig(Section):
     tune_decoding: Changeable[bool] = False
     """At the end, choose length penalty and `no_repeat_ngram` on validation pairs, as `mt tune-decoding` does."""
     max_bad_steps: Changeable[int] = Field(default=10, ge=1)
-    """Steps in a row that may be not finite; then training returns to the last good state with half the rate."""
+    """After so many steps in a row that are not finite, and are skipped, training ends."""
     log_every_steps: Changeable[int] = Field(default=10, ge=1)
     """Updates between rows of `metrics.jsonl` and points in TensorBoard."""
     num_samples: Changeable[int] = Field(default=5, ge=0)

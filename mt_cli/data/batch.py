@@ -60,11 +60,6 @@ class Batch:
     def num_sentences(self) -> int:
         return len(self.indices)
 
-    @property
-    def num_rows(self) -> int:
-        """Number of rows of both sides, with padding; the memory of a batch is proportional to it."""
-        return len(self.source.ids) + len(self.target.ids)
-
     def to(self, device: torch.device) -> Batch:
         """Batch on a device; copies from pinned memory are asynchronous."""
         return moved(self, lambda tensor: tensor.to(device, non_blocking=True))

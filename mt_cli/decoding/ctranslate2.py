@@ -15,8 +15,8 @@ from torch import Tensor
 
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.constraints import NEVER_PRODUCED, max_length
-from mt_cli.decoding.engine import ForcedDecoding, Ids, Sentence
-from mt_cli.decoding.search import Hypothesis, LengthPenalty
+from mt_cli.decoding.engine import Engine, ForcedDecoding, Ids, Sentence
+from mt_cli.decoding.search import Hypothesis, penalty_of
 from mt_cli.errors import InputError, one_line
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 
@@ -54,7 +54,7 @@ def load_translator(ctranslate2: Any, path: bytes, device: str, num_threads: int
 _ATTENDED_BATCH_TOKENS = 2048
 
 
-class CTranslate2Engine:
+class CTranslate2Engine(Engine):
     """CTranslate2's search. Its length penalty divides by length^alpha, ours by ((5 + length) / 6)^alpha.
 
     Its scores include the tokens of a prefix, and leave out [EOS] where the maximum length ends a hypothesis. A model
@@ -112,8 +112,8 @@ class CTranslate2Engine:
             return_scores=True,
             **(sampling if decoding.sample else {}),
         )
-        penalty = LengthPenalty(decoding.length_penalty)
-        return [self._hypotheses(result, penalty, limit) for result, limit in zip(results, limits, strict=True)]
+        alpha = decoding.length_penalty
+        return [self._hypotheses(result, alpha, limit) for result, limit in zip(results, limits, strict=True)]
 
     def _call(self, method: str, sources: Sequence[Ids], targets: Sequence[Ids], **options: Any) -> Sequence[Any]:
         """Call the library with ids; raises InputError if a side has more tokens than the model has positions."""
@@ -129,11 +129,11 @@ class CTranslate2Engine:
             raise InputError(f"{problem}: {one_line(error)}") from None
         return results
 
-    def _hypotheses(self, result: Any, penalty: LengthPenalty, limit: int) -> list[Hypothesis]:
+    def _hypotheses(self, result: Any, alpha: float, limit: int) -> list[Hypothesis]:
         hypotheses = []
         for tokens, score in zip(result.hypotheses, result.scores, strict=True):
             num_tokens = len(tokens) + 1
-            our_score = score * num_tokens**penalty.alpha / penalty(num_tokens)
+            our_score = score * num_tokens**alpha / penalty_of(num_tokens, alpha)
             hypotheses.append(Hypothesis([self._ids[token] for token in tokens[:limit]], our_score))
         return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
 

@@ -37,15 +37,9 @@ class Hypothesis:
         return replace(self, ids=self.ids[number:])
 
 
-@dataclass(frozen=True)
-class LengthPenalty:
-    """Divisor of the log-probability of a hypothesis: ((5 + length) / 6)^alpha (Wu et al. 2016, equation 14)."""
-
-    alpha: float
-
-    def __call__(self, length: int) -> float:
-        """Divisor for a number of tokens, [EOS] counted."""
-        return float(((5 + length) / 6) ** self.alpha)
+def penalty_of(length: int, alpha: float) -> float:
+    """Divisor of the log-probability of a number of tokens, [EOS] counted (Wu et al. 2016, equation 14)."""
+    return float(((5 + length) / 6) ** alpha)
 
 
 class Pace(NamedTuple):
@@ -90,7 +84,7 @@ def search(
     if decoding.sample or num_beams == 1:
         state = Independent.start(src_ids, constraints, num_best, device)
     else:
-        state = Beams.start(len(src_ids), num_beams, LengthPenalty(decoding.length_penalty), device)
+        state = Beams.start(len(src_ids), num_beams, decoding.length_penalty, device)
     return run_search(predictor or Predictor(model), src_ids.to(device), constraints.to(device), state, num_best)
 
 
@@ -199,10 +193,10 @@ class Independent:
 
     def hypotheses(self, num_best: int) -> list[list[Hypothesis]]:
         """The best hypotheses of each sentence, best first."""
-        penalty, results = LengthPenalty(self.decoding.length_penalty), []
+        alpha, results = self.decoding.length_penalty, []
         for rows, log_probs in zip(self.ids.tolist(), self.scores.tolist(), strict=True):
             ended = [(ids[: ids.index(EOS_ID)], log_prob) for ids, log_prob in zip(rows, log_probs, strict=True)]
-            hypotheses = [Hypothesis(ids, log_prob / penalty(len(ids) + 1)) for ids, log_prob in ended]
+            hypotheses = [Hypothesis(ids, log_prob / penalty_of(len(ids) + 1, alpha)) for ids, log_prob in ended]
             results.append(sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[:num_best])
         return results
 
@@ -216,15 +210,15 @@ class Beams:
     parents: Tensor  # BxN, index of the hypothesis that each hypothesis continues.
     finished_ids: Tensor  # BxNxT ids of the best finished hypotheses, padded.
     finished_scores: Tensor  # BxN, their log-probabilities divided by the length penalty; -inf if missing.
-    penalty: LengthPenalty
+    alpha: float  # Of the length penalty.
 
     @classmethod
-    def start(cls, num_sentences: int, num_beams: int, penalty: LengthPenalty, device: torch.device) -> Beams:
+    def start(cls, num_sentences: int, num_beams: int, alpha: float, device: torch.device) -> Beams:
         """One empty hypothesis for each sentence; the other beams are impossible."""
         impossible = torch.full((num_sentences, num_beams), -math.inf, device=device)
         parents = torch.zeros_like(impossible, dtype=torch.int64)
         ids = parents.new_empty(num_sentences, num_beams, 0)
-        return cls(ids, impossible.index_fill(1, parents.new_zeros(1), 0.0), parents, ids, impossible, penalty)
+        return cls(ids, impossible.index_fill(1, parents.new_zeros(1), 0.0), parents, ids, impossible, alpha)
 
     def extend(self, logits_RV: Tensor, mask: TokenMask) -> Beams:
         """Continue each beam by one token.
@@ -244,18 +238,16 @@ class Beams:
         ends_BC = tokens_BC == EOS_ID
         scores_BN, active_BN = totals_BC.masked_fill(ends_BC, -math.inf).topk(num_beams)
 
-        ended_BC = (totals_BC / self.penalty(ids_BCT.shape[2])).masked_fill(~ends_BC, -math.inf)
+        ended_BC = (totals_BC / penalty_of(ids_BCT.shape[2], self.alpha)).masked_fill(~ends_BC, -math.inf)
         finished_scores_BN, kept_BN = torch.cat([self.finished_scores, ended_BC[:, :num_beams]], dim=1).topk(num_beams)
         padded = torch.nn.functional.pad(self.finished_ids, (0, 1), value=PAD_ID)
         finished_ids_BNT = pick(torch.cat([padded, ids_BCT[:, :num_beams]], dim=1), kept_BN)
         parents_BN = parents_BC.gather(1, active_BN)
-        return Beams(
-            pick(ids_BCT, active_BN), scores_BN, parents_BN, finished_ids_BNT, finished_scores_BN, self.penalty
-        )
+        return Beams(pick(ids_BCT, active_BN), scores_BN, parents_BN, finished_ids_BNT, finished_scores_BN, self.alpha)
 
     def is_done(self) -> Tensor:
         """B, True where N hypotheses have ended and no active one scores better at its present length."""
-        best_active = self.scores[:, 0] / self.penalty(max(1, self.ids.shape[2]))
+        best_active = self.scores[:, 0] / penalty_of(max(1, self.ids.shape[2]), self.alpha)
         return (self.finished_scores[:, -1] >= best_active) | self.scores[:, 0].isneginf()
 
     def is_nan(self) -> Tensor:

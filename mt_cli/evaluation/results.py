@@ -12,6 +12,7 @@ from typing import TypeVar
 from pydantic import BaseModel, FiniteFloat
 
 from mt_cli.checkpoint.directory import RunDirectory, is_imported
+from mt_cli.checkpoint.lineage import Ancestor
 from mt_cli.config.sections import Config
 from mt_cli.corpus.rows import Pair
 from mt_cli.errors import InputError
@@ -42,13 +43,6 @@ class DataRow(BaseModel, extra="allow"):
         return self.dropped | ({"held out for valid": self.num_held_out} if self.num_held_out else {})
 
 
-class ParentRecord(BaseModel, extra="allow"):
-    """Run whose weights a run began with."""
-
-    run: str
-    languages: tuple[str, str]
-
-
 class BestValidation(BaseModel):
     """Best score on the validation set, and the score of the weights that training began with."""
 
@@ -64,7 +58,7 @@ class Report(SplitScores):
     """Content of `report.json`: how a run ended, with the scores of the first test set."""
 
     extra_tests: Mapping[str, SplitScores] = {}
-    parents: Sequence[ParentRecord] = ()
+    parents: Sequence[Ancestor] = ()
     validation: BestValidation = BestValidation()
     learning: Learning | None = None
     stopped_because: str
@@ -74,7 +68,6 @@ class Report(SplitScores):
     num_epochs: int = 0
     num_target_tokens: int
     num_bad_steps: int = 0
-    num_restarts: int = 0
     corpora: Sequence[DataRow] = ()
     elapsed_seconds: FiniteFloat = 0.0
     num_parameters: int

@@ -64,18 +64,6 @@ def save_attention(layers: Layers, source: Axis, target: Axis, path: Path, title
         _save(figure, path)
 
 
-def attention_pixels(weights_TS: Tensor, source: Axis, target: Axis) -> NDArray[np.uint8]:
-    """The picture of `save_attention` as height x width x 4."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    with _attention([{"": weights_TS}], source, target) as figure:
-        figure.set_dpi(100)
-        figure.patch.set_alpha(0)
-        canvas: Any = FigureCanvasAgg(figure)
-        canvas.draw()
-        return np.array(canvas.buffer_rgba())
-
-
 def attention_chart(weights_TS: Tensor, source: Axis, target: Axis) -> str:
     """The picture of `save_attention` as the address of an SVG picture, `data:...`."""
     with _attention([{"": weights_TS}], source, target) as figure:

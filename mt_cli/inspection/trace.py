@@ -28,7 +28,7 @@ _NUM_POSITIONS = 100
 _NUM_RUNNERS_UP = 3
 _MOST_LAYERS = 2
 """Most layers in one picture."""
-_MAX_TOKENS_IN_TRAINING = 60
+_MAX_TOKENS_OF_SAMPLE = 60
 
 
 class Map(NamedTuple):
@@ -172,17 +172,16 @@ def _titled(layer: int, weights_HTS: Tensor) -> dict[str, Tensor]:
     return heads | {f"layer {layer}, mean": weights_HTS.mean(dim=0)}
 
 
-def sample_attention(translator: Translator, samples: Sequence[Sample], number: int) -> list[Map]:
-    """Cross-attention of the first samples that are short enough, for `save_attention`."""
+def sample_attention(translator: Translator, samples: Sequence[Sample]) -> Map | None:
+    """Cross-attention of the first sample that is short enough, for `attention_chart`; None if there is none."""
     texts = [tagged_text(source, translator.tagging) for source, _, _ in samples]
     sources = translator.source_tokenizer.encode(texts)
     targets = translator.target_tokenizer.encode([hypothesis for _, _, hypothesis in samples])
     pairs = [
         (text, source, target)
         for text, source, target in zip(texts, sources, targets, strict=True)
-        if source and target and max(len(source), len(target)) <= _MAX_TOKENS_IN_TRAINING
+        if source and target and max(len(source), len(target)) <= _MAX_TOKENS_OF_SAMPLE
     ]
-    return [
-        Map(weights_TS, Axis("source", source), Axis("target", target))
-        for source, target, weights_TS in translator.attentions(pairs[:number])
-    ]
+    for source, target, weights_TS in translator.attentions(pairs[:1]):
+        return Map(weights_TS, Axis("source", source), Axis("target", target))
+    return None

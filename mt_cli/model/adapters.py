@@ -7,7 +7,6 @@ Legend of the shapes: N rows of tokens, I and O widths of input and output, R ra
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping, Sequence
 
@@ -56,10 +55,9 @@ def _trained(model: nn.Module, frozen: Sequence[str]) -> set[nn.Parameter]:
     modules = {name: module for name, module in model.named_modules() if name and list(module.parameters())}
     excluded = set[nn.Parameter]()
     for part in frozen:
-        if part not in (names := [*_PARTS, *modules]):
-            near = difflib.get_close_matches(part, names, n=1)
-            hint = f", did you mean {near[0]}?" if near else f"; use {', '.join(_PARTS)}, or modules such as decoder.0"
-            raise ConfigError(f"init.freeze: this model has no part {part!r}{hint}")
+        if part not in _PARTS and part not in modules:
+            use = f"use {', '.join(_PARTS)}, or modules such as decoder.0"
+            raise ConfigError(f"init.freeze: this model has no part {part!r}; {use}")
         for name in _PARTS.get(part, (part,)):
             excluded.update(modules[name].parameters() if name in modules else ())
     return set(model.parameters()) - excluded

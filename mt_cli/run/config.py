@@ -1,14 +1,30 @@
-"""Completion of a config: the one place for values of a parent and of an earlier start."""
+"""Completion of a config: the one place for values of a parent, of an earlier start, and of `batch_tokens: auto`."""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+import torch
 
 from mt_cli.checkpoint.parent import ParentRun, adopt, inherited
 from mt_cli.config.sections import TUNED, Config
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.source_rows import with_commits
 from mt_cli.data.prepare import Data, prepare
+from mt_cli.errors import DeviceMemoryError
+from mt_cli.model.adapters import freeze
+from mt_cli.model.loss import Objective
+from mt_cli.model.transformer import Transformer, outline
+from mt_cli.runtime.console import say
+from mt_cli.runtime.devices import limited_memory, memory_of, pick_precision
+from mt_cli.runtime.files import format_bytes
+from mt_cli.tokenizer.tokenizer import TokenizerPair
+from mt_cli.training.update import fits_memory, largest_batch
+
+_SMALLEST_BATCH, _BATCHES_PER_EPOCH = 4_096, 100
+_LARGEST_BATCH = 32_768
+"""Largest micro-batch in tokens. Above it, an H100 is not faster, and a model learns more from more steps."""
+_BYTES_PER_PARAMETER = 16
 
 
 def prepare_new(
@@ -56,3 +72,50 @@ def resumed_config(config: Config, previous: Config, path: Path, is_tuned: bool)
 def with_batch_tokens(config: Config, size: int) -> Config:
     """Config with this number of tokens a micro-batch."""
     return config.model_copy(update={"training": config.training.model_copy(update={"batch_tokens": size})})
+
+
+def new_model(config: Config, tokenizers: TokenizerPair) -> Transformer:
+    """Model of a config on the CPU, with frozen parts and random weights that depend only on the seed."""
+    torch.manual_seed(config.training.seed)
+    model = Transformer(config.model, *(tokenizer.vocab_size for tokenizer in tokenizers))
+    freeze(model, config.init.freeze)
+    return model
+
+
+def with_fitting_batches(config: Config, data: Data, device: torch.device) -> Config:
+    """Config with a number for `batch_tokens: auto`; raises DeviceMemoryError if the device cannot hold the model."""
+    sizes = [tokenizer.vocab_size for tokenizer in data.tokenizers]
+    num_parameters = sum(weight.numel() for weight in outline(config.model, *sizes).parameters())
+    needed, available = num_parameters * _BYTES_PER_PARAMETER, memory_of(device)
+    if needed > available:
+        raise DeviceMemoryError(
+            f"a model of {num_parameters:,} parameters takes {format_bytes(needed)} to train (weights, gradients and "
+            f"two moments of each) and {device} has {format_bytes(available)}; use smaller sizes in `model`"
+        )
+    if config.training.batch_tokens != "auto":
+        return config
+    size = _SMALLEST_BATCH
+    if device.type == "cuda":
+        size = _largest_that_fits(config, data, device)
+        torch.cuda.empty_cache()
+    say(f"training.batch_tokens: auto is {size:,} here")
+    return with_batch_tokens(config, size)
+
+
+def _largest_that_fits(config: Config, data: Data, device: torch.device) -> int:
+    """Number of tokens of the largest batch of the longest pairs that a GPU has memory for, found by trying."""
+    objective = Objective(new_model(config, data.tokenizers).to(device), config.training)
+    dtype = pick_precision(config.training.precision, device)
+    source = target = config.corpus.max_tokens
+    largest = _LARGEST_BATCH
+    if not config.corpus.is_streaming:
+        lengths = data.encoded["train"].lengths()
+        most = config.training.most_concatenated
+        source, target = (min(config.corpus.max_tokens, most * int(side.max())) for side in lengths)
+        largest = min(_LARGEST_BATCH, int(lengths.max(axis=0).sum()) // _BATCHES_PER_EPOCH)
+    with limited_memory(device):
+        return largest_batch(
+            lambda size: fits_memory(objective, config.training, dtype, source + 1, target + 1, size),
+            _SMALLEST_BATCH,
+            largest,
+        )

@@ -5,15 +5,13 @@ from __future__ import annotations
 import torch
 
 from mt_cli.advice.problems import find_problems
-from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import Cache
-from mt_cli.data.prepare import Data
 from mt_cli.data.statistics import describe_data
-from mt_cli.evaluation.scores import best_metric_of, is_short, scorer_of
 from mt_cli.exchange.destinations import describe_destinations
 from mt_cli.model.kernels import has_variable_length
-from mt_cli.run.setup import Length, Setup
+from mt_cli.run.setup import Setup
 from mt_cli.runtime.devices import describe_hardware
+from mt_cli.training.plan import Length
 
 
 def describe_training(setup: Setup, cache: Cache) -> list[str]:
@@ -28,7 +26,7 @@ def describe_training(setup: Setup, cache: Cache) -> list[str]:
     problems = [problem for problem in find_problems(data.corpora, config, cache) if problem.kind != "text"]
     return [
         f"{config.name}: {', '.join(directions)}, into {setup.run.directory.path}",
-        *(f"  {line}" for line in [*describe_data(data, config), *_notes_on_metric(data, config), *map(str, problems)]),
+        *(f"  {line}" for line in [*describe_data(data, config), *map(str, problems)]),
         *(setup.rounds.describe() if setup.rounds else []),
         f"  vocabulary  {entries} ({config.tokenizer.algorithm})",
         f"  model       {setup.num_parameters:,} parameters{frozen}",
@@ -53,9 +51,6 @@ def _describe_device(setup: Setup) -> str:
         description += f", {num_threads} thread{'s' * (num_threads > 1)}"
     if number > 1:
         description += f"; {number} processes"
-    num_micro_batches = setup.length.step_tokens // setup.run.config.training.tokens_per_batch
-    if num_micro_batches % number:
-        description += f", some of which wait: a step has {num_micro_batches} micro-batches"
     return description
 
 
@@ -66,11 +61,3 @@ def describe_computing(setup: Setup) -> str:
     kernel = "variable-length attention" if is_varlen else "attention over a grid of padded sentences"
     graphs = "CUDA graphs" if reason is None else f"no CUDA graphs ({reason})"
     return ", ".join([setup.run.precision, kernel, graphs, *(["compiled layers"] if setup.compiles_layers else [])])
-
-
-def _notes_on_metric(data: Data, config: Config) -> list[str]:
-    """Note that the references are too short for BLEU, if BLEU selects the best checkpoint."""
-    is_bleu = best_metric_of(config, scorer_of(config, "valid")) == "bleu"
-    if not is_bleu or not is_short([target for _, target in data.corpora["valid"].pairs]):
-        return []
-    return ["note: most references have fewer than four words, too few for BLEU; set training.best_metric: chrf"]

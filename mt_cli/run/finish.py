@@ -10,7 +10,8 @@ from typing import Any
 from mt_cli.advice.choices import recipe_for
 from mt_cli.advice.facts import find_facts
 from mt_cli.advice.forecast import forecast
-from mt_cli.checkpoint.averages import available_validations, mean_of, steps_to_average
+from mt_cli.checkpoint.averages import available_validations, steps_to_average
+from mt_cli.checkpoint.checkpoint import Checkpoint
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.state import RunState, best_of, last_of
 from mt_cli.checkpoint.trained import TrainedRun
@@ -24,17 +25,14 @@ from mt_cli.evaluation.quality import FEWEST_PAIRS, MOST_PAIRS, fit_quality
 from mt_cli.evaluation.results import Report
 from mt_cli.evaluation.scores import scorer_of
 from mt_cli.evaluation.tuning import TuningTime, tune_at_end
-from mt_cli.model.loss import Objective
 from mt_cli.model.transformer import Transformer
-from mt_cli.run.ending import Ending
-from mt_cli.run.report import write_report
+from mt_cli.run.report import Ending, write_report
 from mt_cli.run.resume import check_data
 from mt_cli.run.setup import Run, Setup
 from mt_cli.run.validation import Validator
 from mt_cli.runtime.console import say
 from mt_cli.runtime.devices import keep_memory, pick_device, pick_precision
-from mt_cli.runtime.files import remove
-from mt_cli.training.averaging import replaced
+from mt_cli.training.averaging import mean, replaced
 from mt_cli.translation.quality import read_quality
 from mt_cli.translation.translator import Translator
 
@@ -47,7 +45,7 @@ _SHARE_OF_QUALITY = 0.03
 def average_at_end(setup: Setup, ending: Ending) -> None:
     """If the config says so, compute the means of the last and of the best checkpoints; keep a mean that is better.
 
-    Leaves out means that were validated before an interruption. Raises RunInterruptedError after a signal, as `finish`.
+    Raises RunInterruptedError after a signal, as `finish`.
     """
     state = ending.state
     number = setup.run.config.training.average_checkpoints
@@ -57,10 +55,8 @@ def average_at_end(setup: Setup, ending: Ending) -> None:
     choices = last_of(validations, number), best_of(validations, number)
     try:
         for steps in sorted({tuple(sorted(validated.step for validated in choice)) for choice in choices}):
-            if len(steps) > 1 and steps not in ending.means:
+            if len(steps) > 1:
                 say(_try_mean(setup.run.directory, setup.model, setup.validator, state, steps))
-                ending.means = [*ending.means, steps]
-                ending.save(setup.run.directory)
     except KeyboardInterrupt:
         raise RunInterruptedError(_INTERRUPTED) from None
 
@@ -81,21 +77,20 @@ def average_run(path: Path, last: int | None, best: int | None) -> list[str]:
         keep_memory()
         device, training, state = pick_device(run.config.training.device), run.config.training, run.state
         check_data(directory, data.fingerprints(run.config) | directory.tokenizer_digests(), state)
-        objective = Objective(run.model.to(device), training)
-        dtype = pick_precision(training.precision, device)
-        validator = Validator(objective, data, run.config, dtype, device, state.longest_source, state.sentences_seen)
+        model, seen = run.model.to(device), (state.longest_source, state.sentences_seen)
+        validator = Validator(model, data, run.config, pick_precision(training.precision, device), device, *seen)
         validation = validator.validate()
         state.set_best(state.best_step, validation.value, validation.loss, validator.metric_id)
         present = f"best so far, of step {state.best_step:,}: {validator.describe(validation)}"
-        return [present, _try_mean(directory, run.model, validator, state, steps)]
+        return [present, _try_mean(directory, model, validator, state, steps)]
 
 
 def _try_mean(
     directory: RunDirectory, model: Transformer, validator: Validator, state: RunState, steps: tuple[int, ...]
 ) -> str:
     """Validate the mean of the checkpoints of some steps; save it as the best if it is better; return its score."""
-    paths = directory.validated()
-    with replaced(model, mean_of([paths[step] for step in steps], model)):
+    checkpoints = [Checkpoint(directory.validated()[step]) for step in steps]
+    with replaced(model, mean((checkpoint.weights() for checkpoint in checkpoints), len(steps))):
         validation = validator.validate()
         is_better = state.is_better(validation.value, validation.loss)
         if is_better:
@@ -108,25 +103,20 @@ def _try_mean(
 def finish(run: Run, ending: Ending) -> Report:
     """Tune the search if the config says so; score the best checkpoint on the test sets; return the report.
 
-    Raises RunInterruptedError after a signal; the same command then finishes the run.
+    Raises RunInterruptedError after a signal; the same command then repeats the end of the run.
     """
     try:
         training, state = run.config.training, ending.state
-        if training.tune_decoding and not ending.is_tuned:
+        if training.tune_decoding:
             time = TuningTime(state.elapsed_seconds)
             if plan := state.plan_for(training):
                 left = 60 * plan.minutes - state.elapsed_seconds - plan.closing_seconds
                 tokens_per_pair = run.data.statistics["valid"].target.tokens_per_sentence
                 time = TuningTime(state.elapsed_seconds, left, plan.seconds_per_searched_token * tokens_per_pair)
             tune_at_end(run.directory, run.config, run.data, str(run.device), run.precision, time)
-            ending.is_tuned = True
-            ending.save(run.directory)
-        ending = ending.for_config(run.directory.config())
         _score(run, ending)
         _fit_quality(run, state)
-        report = write_report(run, ending)
-        remove(run.directory.ending_path)
-        return report
+        return write_report(run, ending)
     except KeyboardInterrupt:
         raise RunInterruptedError(_INTERRUPTED) from None
 
@@ -134,17 +124,13 @@ def finish(run: Run, ending: Ending) -> Report:
 def _score(run: Run, ending: Ending) -> None:
     """Score the best checkpoint on each test set, or on `valid` if there is none, and write its translations.
 
-    Leaves out sets that are scored already, and saves after each set. Signs of learning are those of the first set.
-    Translations are made in the precision of training, which the report names.
+    Signs of learning are those of the first set. Translations are made in the precision of training, which the report
+    names.
     """
     path, corpora = run.directory.path, run.data.corpora
     names = [name for name in corpora if name not in ("train", "valid")] or ["valid"]
-    if ending.scores.keys() >= set(names):
-        return
     translator = Translator.load(path, str(run.device), run.precision)
     for name in names:
-        if name in ending.scores:
-            continue
         scorer, corpus = scorer_of(run.config, name), corpora[name]
         say(f"Scoring {name}: {len(corpus):,} sentences")
         scores, hypotheses = evaluate(translator, corpus.pairs, name, scorer, corpus.languages, corpus.blank_rows())
@@ -153,8 +139,7 @@ def _score(run: Run, ending: Ending) -> None:
             sources, references = zip(*corpus.pairs, strict=True)
             signs = _expected(run, ending, scores)
             ending.learning = learning_of(scorer, (sources, hypotheses, references), corpus.languages, **signs)
-        ending.scores = ending.scores | {name: scores}
-        ending.save(run.directory)
+        ending.scores[name] = scores
 
 
 def _fit_quality(run: Run, state: RunState) -> None:

@@ -82,9 +82,6 @@ class Learned(BaseModel):
     """Name of the parent, which is beside the child."""
     digest: str
     """Digest of the weights of the parent, of the old text and the corrections, and of the options of both configs."""
-    num_corrections: int
-    refused: dict[str, int]
-    """Numbers of refused corrections by reason."""
     changes: dict[str, Change] = {}
     """By `learned`, `held out` and `valid`, which is in parts for several directions; empty until training ends."""
     is_accepted: bool = False
@@ -191,8 +188,7 @@ class _Learner:
         )
         if not (num_learned := sum(len(of.pairs) for of in learned)):
             raise InputError(f"none of {number:,} corrections is left: {num_refused:,} refused, the others held out")
-        counts = {reason: len(items) for reason, items in refused.items()}
-        record = Learned(parent=self._parent.name, digest=self.digest, num_corrections=num_learned, refused=counts)
+        record = Learned(parent=self._parent.name, digest=self.digest)
         if (before := record_of(trial)) is None or before.digest != record.digest:
             shutil.rmtree(trial, ignore_errors=True)  # It was never accepted.
             self._write(learned, num_learned)

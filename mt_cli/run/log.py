@@ -11,9 +11,7 @@ from pathlib import Path
 from textwrap import indent
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.utils.tensorboard import SummaryWriter
 
 from mt_cli.checkpoint.state import RunState, UnloggedStep
@@ -24,16 +22,7 @@ from mt_cli.model.kernels import is_cpu
 from mt_cli.runtime.console import Progress, say
 from mt_cli.runtime.devices import memory_used
 from mt_cli.runtime.files import writing
-from mt_cli.training.optimizer import weight_norm
 from mt_cli.training.steps import StepReport
-
-
-class TooManyBadStepsError(DivergenceError):
-    """Training has skipped `training.max_bad_steps` steps in a row; `last` is the report of the last one."""
-
-    def __init__(self, message: str, last: StepReport) -> None:
-        super().__init__(message)
-        self.last = last
 
 
 class TrainingLog:
@@ -48,13 +37,11 @@ class TrainingLog:
         state: RunState,
         write_metrics: Callable[[int, Mapping[str, float]], None],
         bar: Progress,
-        optimizer: torch.optim.Optimizer,
         parts: Sequence[str] = (),
     ) -> None:
         self._config, self._state, self._write_metrics, self._bar = config, state, write_metrics, bar
-        self._optimizer, self._parts = optimizer, parts
+        self._parts = parts
         self._unread: list[StepReport] = []
-        self._num_splits = 0
 
     @property
     def recent_loss(self) -> float:
@@ -65,12 +52,9 @@ class TrainingLog:
         return float("nan") if self._state.recent_loss is None else self._state.recent_loss
 
     def add(self, report: StepReport) -> None:
-        """Add a step; raises TooManyBadStepsError if training has diverged."""
+        """Add a step; raises DivergenceError if training has diverged."""
         self._unread.append(report)
         self._bar.advance()
-        if report.num_splits and not self._num_splits:
-            say("A batch did not fit in memory and was split; later batches are split too. The gradient stays equal.")
-        self._num_splits = report.num_splits
         is_row_due = report.step % self._config.log_every_steps == 0
         if is_row_due or is_cpu(report.cross_entropy):
             self.drain()
@@ -78,7 +62,7 @@ class TrainingLog:
             self._write_row(report)
 
     def drain(self) -> None:
-        """Copy results of steps from the GPU into the state; raises TooManyBadStepsError if training has diverged."""
+        """Copy results of steps from the GPU into the state; raises DivergenceError if training has diverged."""
         state, reports, self._unread = self._state, self._unread, []
         if not reports:
             return
@@ -100,7 +84,11 @@ class TrainingLog:
             if number == (3 if self._config.precision == "fp16" else 1):
                 say(f"step {report.step:>6,}  the loss or the gradient is not finite; such steps are skipped")
             if number >= self._config.max_bad_steps:
-                raise TooManyBadStepsError(f"{number} steps in a row up to step {report.step:,}", report)
+                raise DivergenceError(
+                    f"training diverged: in {number} steps in a row up to step {report.step:,}, the loss or the "
+                    "gradient was not finite; lower training.learning_rate or raise training.warmup_steps, and start "
+                    "over with --fresh"
+                )
 
     def _write_row(self, report: StepReport) -> None:
         state = self._state
@@ -116,9 +104,7 @@ class TrainingLog:
             "train/learning_rate": report.learning_rate,
             "train/tokens_per_second": round(tokens_per_second, 1),
             "train/grad_norm": float(report.grad_norm),
-            "train/weight_norm": float(weight_norm(self._optimizer)),
             "train/steps_per_second": round(len(state.unlogged) / seconds, 3),
-            "train/padding_share": round(report.padding_share, 4),
         }
         if (memory := memory_used(report.cross_entropy.device)) is not None:
             metrics["train/memory_mb"] = round(memory / 1e6)
@@ -176,12 +162,6 @@ class Records:
         with writing(self._directory):
             self._board.add_text("samples", indent(text, "    "), step)  # A block of code in Markdown.
 
-    def write_pictures(self, step: int, pictures: Mapping[str, NDArray[np.uint8]]) -> None:
-        """Add pictures, height x width x 4, under their tags."""
-        with writing(self._directory):
-            for tag, pixels in pictures.items():
-                self._board.add_image(tag, pixels, step, dataformats="HWC")
-
     def flush(self) -> dict[str, int]:
         """Write all buffers to disk; return the sizes of the files by name."""
         with writing(self._directory):
@@ -201,8 +181,5 @@ class Records:
 
 def _truncate(path: Path, size: int) -> None:
     """Truncate a text file to a size and to the end of its last whole line."""
-    content = path.read_bytes()[:size] if path.is_file() else b""
-    if len(content) < size:
-        say(f"{path}: shorter than when the state was saved; the missing lines are lost")
     if path.is_file():
-        os.truncate(path, content.rfind(b"\n") + 1)
+        os.truncate(path, path.read_bytes()[:size].rfind(b"\n") + 1)

@@ -5,20 +5,18 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, nullcontext
 from dataclasses import asdict
-from functools import partial
 
 from mt_cli.checkpoint.state import RunState
 from mt_cli.corpus.source_rows import names_of
 from mt_cli.errors import RunInterruptedError
-from mt_cli.run.ending import Ending
-from mt_cli.run.log import Records, TooManyBadStepsError, TrainingLog
-from mt_cli.run.resume import follow, go_back, save_state
+from mt_cli.run.log import Records, TrainingLog
+from mt_cli.run.report import Ending
+from mt_cli.run.resume import follow, save_state
 from mt_cli.run.selection import follow_selection, note_unselected, select_pairs
 from mt_cli.run.setup import Setup
 from mt_cli.run.synthetic import metrics_of_round
@@ -32,18 +30,10 @@ from mt_cli.training.update import build_update
 
 
 def optimize(setup: Setup, state: RunState) -> Ending:
-    """Train until there is a reason to stop; return its results. Goes back if training diverges.
+    """Train until there is a reason to stop; return its results.
 
     Raises RunInterruptedError after a signal, with the state saved, and DivergenceError.
     """
-    while True:
-        try:
-            return _train_until_stop(setup, state)
-        except TooManyBadStepsError as error:
-            state = setup.run.group.from_main(partial(go_back, setup, state, error))
-
-
-def _train_until_stop(setup: Setup, state: RunState) -> Ending:
     training, step, group = setup.run.config.training, state.position.step, setup.run.group
     seconds = None if training.max_minutes is None else 60 * training.max_minutes - state.elapsed_seconds
     records = group.on_main(lambda: Records(setup.run.directory.path, step, state.tracked_bytes))
@@ -64,34 +54,25 @@ def _train_until_stop(setup: Setup, state: RunState) -> Ending:
             loop.validate()
         else:
             reason = loop.run()
-        ending = Ending(
-            state=state,
-            stopped_because=reason,
-            num_parameters=setup.num_parameters,
-            length=setup.length,
-            pair_counts=list(setup.pairs.counts),
-        )
         if records is not None:
             records.flush()
-            ending.save(setup.run.directory)
         if signals.is_stop_requested:
             raise RunInterruptedError("interrupted after the last step; the same command does the rest")
-        return ending
+        return Ending(state, reason, setup.num_parameters, setup.length, setup.pairs.counts)
 
 
 class TrainingLoop:
-    """Training from a saved state until a stop or a restart. Only the main process has `records` and saves."""
+    """Training from a saved state until a stop. Only the main process has `records` and saves."""
 
     def __init__(self, setup: Setup, state: RunState, records: Records | None, bar: Progress, signals: Signals) -> None:
         self._setup, self._state, self._records, self._signals = setup, state, records, signals
         self._config, self._bar = setup.run.config.training, bar
-        gc.collect()  # Frees graphs of a training that diverged, whose objects refer to each other.
         self._update = build_update(
             setup.objective, setup.optimizer, self._config, setup.run.dtype, setup.run.group, setup.compiles_layers
         )
         texts = [lines.name for lines in setup.run.data.monolingual.values()]
         parts = names_of(setup.run.config.corpus.train) + texts
-        self._log = TrainingLog(self._config, state, self._write_metrics, bar, setup.optimizer, parts)
+        self._log = TrainingLog(self._config, state, self._write_metrics, bar, parts)
         scaler = self._update.gradients.scaler
         scaler.load_state_dict(scaler.state_dict() | state.loss_scale)
         self._saved, self._saved_at = self._moment, state.elapsed_seconds
@@ -128,36 +109,30 @@ class TrainingLoop:
 
     def _steps(self) -> Iterator[StepReport]:
         """Yield the reports of training steps, from a new iterator after each round; count the elapsed time."""
-        started_at = time.monotonic() - self._state.elapsed_seconds
+        state, training, length = self._state, self._config, self._setup.length
+        started_at = time.monotonic() - state.elapsed_seconds  # As if the run had never stopped.
+
+        def rate(step: int) -> float:
+            return planned_rate(training, step, length, state.plan_for(training), state.elapsed_seconds)
+
         while True:
             self._has_new_pairs = False
-            yield from self._steps_of_round(started_at)
-
-    def _steps_of_round(self, started_at: float) -> Iterator[StepReport]:
-        """Steps until a round begins; `started_at` is the time at which the run would have begun without a stop."""
-        state, training = self._state, self._config
-        factor, work = 0.5**state.num_restarts, self._setup.work
-        steps = optimization_steps(
-            self._update,
-            self._pairs,
-            training,
-            lambda step: factor * planned_rate(training, step, work, state.plan_for(training), state.elapsed_seconds),
-            state.position,
-        )
-        for report in steps:
-            if self._setup.average is not None:
-                self._setup.average.update(report.step)
-            state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
-            if training.max_minutes is not None and state.plan_for(training) is None:
-                self._drain()
+            for report in optimization_steps(self._update, self._pairs, training, rate, state.position):
+                if self._setup.average is not None:
+                    self._setup.average.update(report.step)
                 state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
-                position = state.position.step, state.position.num_target_tokens
-                state.plan = advanced(state.plan, training, work, position, state.elapsed_seconds)
-                self._follow_plan()
-            yield report
-            state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
-            if self._has_new_pairs:
-                break
+                if training.max_minutes is not None and state.plan_for(training) is None:
+                    self._drain()
+                    state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
+                    position = state.position.step, state.position.num_target_tokens
+                    state.plan = advanced(state.plan, training, length, position, state.elapsed_seconds)
+                    if plan := state.plan_for(training):
+                        self._bar.expect(plan.last_step(length))
+                        say(plan.describe(length))
+                yield report
+                state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
+                if self._has_new_pairs:
+                    break
 
     def _make_round(self) -> None:
         """Make a round if one is due, save it, and go on with its pairs in a new epoch.
@@ -198,16 +173,10 @@ class TrainingLoop:
         self._signals.synchronize(0.0)
         return self._signals.is_stop_requested
 
-    def _follow_plan(self) -> None:
-        """Say the plan, once it is made."""
-        if plan := self._state.plan_for(self._config):
-            self._bar.expect(plan.last_step(self._setup.work))
-            say(plan.describe(self._setup.work))
-
     def _note_on_lost_steps(self, reason: str) -> None:
         """Say so if the time ends before the planned updates are made."""
         plan, step = self._state.plan_for(self._config), self._state.position.step
-        if plan and reason.startswith("max_minutes") and step < plan.last_step(self._setup.work):
+        if plan and reason.startswith("max_minutes") and step < plan.last_step(self._setup.length):
             say(f"note: the time is up after {step:,} of {plan.num_steps:,} updates: the machine has become slower")
 
     def _is_save_due(self) -> bool:
@@ -233,8 +202,8 @@ class TrainingLoop:
     def validate_parent(self) -> None:
         """Score the validation set with the weights of the parent, before the first step."""
         setup, state = self._setup, self._state
-        with setup.averaged() as model:
-            validation = setup.validator.validate(model, setup.run.group)
+        with setup.averaged():
+            validation = setup.validator.validate(setup.run.group)
         state.parent_value = validation.value if math.isfinite(validation.value) else None
         state.parent_metric = setup.validator.metric_id
         self._write_metrics(0, validation.metrics)
@@ -247,8 +216,8 @@ class TrainingLoop:
         if state.validated_step == step:
             return
         self._drain()
-        with setup.averaged() as model:
-            validation = setup.validator.validate(model, setup.run.group)
+        with setup.averaged():
+            validation = setup.validator.validate(setup.run.group)
             scores, number = (validation.value, validation.loss), self._config.average_checkpoints or 0
             warmup_steps = state.warmup_steps(self._config)
             is_best = state.add_validation(*scores, setup.validator.metric_id, warmup_steps)
@@ -260,7 +229,6 @@ class TrainingLoop:
         self._write_metrics(step, validation.metrics)
         if self._records is not None:
             self._records.write_samples(step, validation.samples)
-            self._records.write_pictures(step, validation.pictures)
         self._say_scores(validation, is_best)
         release_memory()
 

@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.checkpoint.lineage import record_of
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import Config
 from mt_cli.data.statistics import report_on_data
-from mt_cli.evaluation.evaluate import format_scores
-from mt_cli.evaluation.results import BestValidation, DataRow, ParentRecord, Report, notes_on_training, read_report
+from mt_cli.evaluation.evaluate import SplitScores, format_scores
+from mt_cli.evaluation.learning import Learning
+from mt_cli.evaluation.results import BestValidation, DataRow, Report, notes_on_training, read_report
 from mt_cli.evaluation.scores import metric_id_of, scorer_of
-from mt_cli.run.ending import Ending
 from mt_cli.run.setup import Run
 from mt_cli.runtime.console import clock
 from mt_cli.runtime.devices import describe_hardware, describe_versions
 from mt_cli.runtime.files import json_text, write_text
+from mt_cli.training.plan import Length
 from mt_cli.translation.quality import read_quality
+
+
+@dataclass
+class Ending:
+    """Results of a training, and of the parts of its end that are done."""
+
+    state: RunState
+    """State after the last validation, which no checkpoint has: a run that goes on would not have this validation."""
+    stopped_because: str
+    num_parameters: int
+    length: Length
+    pair_counts: Sequence[Counter[str]] = ()
+    """Numbers of rows by status, of each stream, since the last start of the training."""
+    scores: dict[str, SplitScores] = field(default_factory=dict)
+    learning: Learning | None = None
 
 
 def finished_report(directory: RunDirectory, config: Config, state: RunState) -> Report | None:
@@ -74,7 +92,7 @@ def write_report(run: Run, ending: Ending) -> Report:
         **first.model_dump(exclude_unset=True),
         run=run.config.name,
         extra_tests={test.split: test for test in others},
-        parents=[ParentRecord(**record_of(parent)) for parent in state.parents],
+        parents=state.parents,
         validation=_validation(state),
         learning=ending.learning,
         stopped_because=ending.stopped_because,
@@ -84,7 +102,6 @@ def write_report(run: Run, ending: Ending) -> Report:
         num_epochs=position.epoch,
         num_target_tokens=position.num_target_tokens,
         num_bad_steps=state.num_bad_steps,
-        num_restarts=state.num_restarts,
         corpora=[
             DataRow(**row)
             for row in report_on_data(

@@ -1,13 +1,8 @@
-"""Start, save and restore of a run: a new run resumes from the state before its first step.
-
-Also the way back to an earlier state after divergence.
-"""
+"""Start, save and restore of a run: a new run resumes from the state before its first step."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -17,12 +12,9 @@ from mt_cli.checkpoint.parent import ParentRun
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import Config
 from mt_cli.corpus.source_rows import with_commits
-from mt_cli.errors import DamagedFileError, DivergenceError, InputError, RunError
+from mt_cli.errors import DamagedFileError, RunError
 from mt_cli.evaluation.results import Report
-from mt_cli.model.transformer import Transformer
 from mt_cli.run.config import resumed_config
-from mt_cli.run.ending import read_ending, usable_ending
-from mt_cli.run.log import TooManyBadStepsError
 from mt_cli.run.report import finished_report
 from mt_cli.run.setup import Setup
 from mt_cli.runtime.console import say
@@ -30,8 +22,6 @@ from mt_cli.runtime.files import remove, write_text
 from mt_cli.runtime.group import Group
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 from mt_cli.training.position import Position
-
-_MAX_RESTARTS = 2
 
 
 @dataclass(frozen=True)
@@ -69,15 +59,11 @@ def decide(config: Config, directory: RunDirectory, fresh: bool, group: Group) -
 
     Raises RunError if the run in the directory cannot be resumed with the config.
     """
-    is_restart = False  # By the launcher that began the run: `--fresh` must not apply again.
-    if fresh and group.launch_id:
-        with suppress(RunError):
-            is_restart = directory.newest_state().launch_id == group.launch_id
-    if (not fresh or is_restart) and directory.can_resume():
+    if not fresh and directory.can_resume():
         return _resumption(config, directory)
     return Start(
         config.model_copy(update={"corpus": with_commits(config.corpus)}),
-        RunState(Position(group.size), launch_id=group.launch_id),
+        RunState(Position(group.size)),
         is_new=True,
         replaces_run=fresh and not directory.is_empty(),
     )
@@ -94,22 +80,15 @@ def update_finished(directory: RunDirectory, start: Start, report: Report) -> No
 
 
 def _resumption(config: Config, directory: RunDirectory) -> Start:
-    """Start that resumes the run in a directory; raises RunError if that is impossible."""
-    try:
-        previous = directory.config()
-        tokenizers = directory.tokenizers(previous)
-    except InputError as error:
-        advice = "Restore the file, or use --fresh to start over (the old run is moved aside)."
-        raise RunError(f"{error}\n{advice}") from None
-    ending = read_ending(directory)
-    is_tuned = ending.is_tuned if ending else directory.report_path.exists()
-    config, notes = resumed_config(config, previous, directory.path, is_tuned)
+    """Start that resumes the run in a directory; raises InputError if that is impossible."""
+    previous = directory.config()
+    config, notes = resumed_config(config, previous, directory.path, directory.report_path.exists())
     changes = "".join(f"\n  {line}" for line in directory.check_resumable(previous, config))
     state = directory.newest_state()  # If no checkpoint is usable, loading one later raises the error.
     return Start(
         config,
         state,
-        tokenizers,
+        directory.tokenizers(previous),
         notes=notes,
         changes=changes and f"The config has changed:{changes}",
         report=finished_report(directory, config, state),
@@ -148,8 +127,7 @@ def restore(setup: Setup, start: Start) -> RunState:
         say(f"The run began with {number} process{'es' * (number > 1)}, and keeps the size of its steps.")
     if start.changes:
         say(start.changes)
-    if not usable_ending(run.directory, run.config, state, setup.validator.metric_id):
-        _reconcile_best(setup, state)
+    _reconcile_best(setup, state)
     return state
 
 
@@ -159,42 +137,14 @@ def save_state(setup: Setup, state: RunState, tracked_bytes: dict[str, int]) -> 
     state.tracked_bytes, state.fingerprints = tracked_bytes, dict(setup.fingerprints)
     state.longest_source = setup.validator.longest_source
     state.sentences_seen = setup.validator.sentences_seen
-    is_good, average = _is_good(state, setup.model), setup.average_weights
-    directory.save_state(setup.model, asdict(state), setup.optimizer, step, keep_last, is_good, average)
+    directory.save_state(setup.model, asdict(state), setup.optimizer, step, keep_last, setup.average_weights)
     directory.prune_validated([validation.step for validation in state.validations])
 
 
-def go_back(setup: Setup, diverged: RunState, error: TooManyBadStepsError) -> RunState:
-    """Load the last good state, as `restore` does, to continue with half the learning rate; write the bad batch.
+def _load(setup: Setup) -> RunState:
+    """Load model and optimizer of the newest usable state; return the state.
 
-    Raises DivergenceError if training already went back twice, RunError if no state is usable.
-    """
-    directory = setup.run.directory
-    pairs = zip(*(batch.pairs[int(index)] for batch in error.last.placed for index in batch.indices), strict=True)
-    tokenizers = zip(setup.run.data.tokenizers, pairs, strict=True)
-    sides = [tokenizer.decode([ids.tolist() for ids in side]) for tokenizer, side in tokenizers]
-    rows = ({"source": source, "target": target} for source, target in zip(*sides, strict=True))
-    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    write_text(directory.bad_batch_path, text)
-    if diverged.num_restarts >= _MAX_RESTARTS:
-        raise DivergenceError(
-            f"{directory.path}: training diverged: in {error} the loss or the gradient was not finite, also with "
-            f"{0.5**_MAX_RESTARTS:g} of the learning rate. The last batch is in {directory.bad_batch_path.name}. Lower "
-            "training.learning_rate, raise training.warmup_steps, or fix these pairs, and start over with --fresh."
-        ) from None
-    state = _load(setup, has_diverged=True).restarted(diverged)
-    say(
-        f"The loss or the gradient was not finite in {error}: going back to step {state.position.step:,}, "
-        f"with {0.5**state.num_restarts:g} of the learning rate."
-    )
-    return state
-
-
-def _load(setup: Setup, has_diverged: bool = False) -> RunState:
-    """Load model, optimizer and random generators of the newest usable state; return the state.
-
-    After divergence, a state is usable only if all weights are finite and its last step was not skipped. Damaged files
-    are renamed, never deleted.
+    Damaged files are renamed, never deleted.
     """
     directory, damaged = setup.run.directory, dict[Path, DamagedFileError]()
     for path in directory.state_paths():
@@ -202,8 +152,6 @@ def _load(setup: Setup, has_diverged: bool = False) -> RunState:
             checkpoint = Checkpoint(path)
             state = checkpoint.state
             check_data(directory, setup.fingerprints, state)
-            if has_diverged and (state.num_bad_steps_in_row or not checkpoint.is_finite()):
-                continue
             checkpoint.restore(setup.model, setup.optimizer, setup.average_weights)
         except DamagedFileError as error:
             damaged[path] = error
@@ -211,7 +159,7 @@ def _load(setup: Setup, has_diverged: bool = False) -> RunState:
         for damaged_path, problem in damaged.items():
             aside = directory.set_aside(damaged_path)
             say(f"{problem}; renamed to {aside.name}, {path.name} is used instead")
-        directory.discard_states_after(path, state.position.step, _is_good(state, setup.model))
+        directory.discard_states_after(path, state.position.step)
         return state
     problems = "\n".join([*map(str, damaged.values()), f"{directory.path}: no saved state of this run can be used"])
     raise RunError(f"{problems}; use --fresh to start over (the old run is moved aside)")
@@ -227,11 +175,6 @@ def check_data(directory: RunDirectory, now: Mapping[str, str], state: RunState)
             f"{', '.join(changed)}: source or target text has changed since {directory.path} began; restore it, "
             "or use --fresh to start over (the old run is moved aside)"
         )
-
-
-def _is_good(state: RunState, model: Transformer) -> bool:
-    """True if the last step was not skipped, and all weights are finite."""
-    return not state.num_bad_steps_in_row and all(bool(weight.isfinite().all()) for weight in model.parameters())
 
 
 def _reconcile_best(setup: Setup, state: RunState) -> None:

@@ -38,7 +38,7 @@ from mt_cli.evaluation.results import Part
 from mt_cli.evaluation.scores import scorer_of
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.synthetic import Translate, in_blocks_by_length, judged, open_part, short_enough, write_part
-from mt_cli.run.validation import Validator, translated
+from mt_cli.run.validation import Validator
 from mt_cli.runtime.console import Progress, say
 from mt_cli.runtime.files import check_free_disk, format_bytes, remove, writing
 from mt_cli.training.plan import COST_OF_SAMPLING, FIRST_ROUND, SHARE_OF_ROUNDS, Pace, pace_of
@@ -72,11 +72,6 @@ class Rounds:
     def _own(self) -> dict[str, int]:
         """Number of lines of each text that the model in training translates, by side."""
         return {side: len(self._lines[side]) for side in self._texts.sides_of_rounds}
-
-    @property
-    def share_of_time(self) -> float:
-        """Time for rounds by the time of all updates."""
-        return SHARE_OF_ROUNDS * (1 - FIRST_ROUND) if self._own else 0.0
 
     @property
     def _config(self) -> CorpusConfig:
@@ -166,7 +161,7 @@ class Rounds:
     def _function(self, model: Transformer, decoding: DecodingConfig, into: str) -> Translate:
         """Function that translates lines into a language with the model in training."""
         translator, tag = self.validator.translator(model, decoding), tag_of(into)
-        return lambda lines: translated(translator, [f"{tag} {line}" for line in lines])
+        return lambda lines: translator.translate([f"{tag} {line}" for line in lines])
 
     def _round_trip_chrf(self, lines: Sequence[str], translate: Translate, back: Translate) -> float:
         """ChrF of some lines that are translated and translated back."""

@@ -11,7 +11,6 @@ a column of the pairs in `pair_scores.npy` of a run, and its state says from whe
 
 from __future__ import annotations
 
-import hashlib
 import io
 from collections.abc import Iterator
 
@@ -59,8 +58,7 @@ def select_pairs(setup: Setup, state: RunState) -> None:
     run.group.on_main(lambda: write_bytes(run.directory.pair_scores_path, content.getvalue()))
     parts = np.split(likely_pairs(scores, run.data, run.config), np.cumsum(pairs.part_sizes)[:-1])
     num_kept = [int(part.sum()) for part in parts]
-    digest = hashlib.sha256(content.getvalue()).hexdigest()
-    state.selected = SelectedPairs(position.epoch, position.pool + (position.num_batches > 0), digest, num_kept)
+    state.selected = SelectedPairs(position.epoch, position.pool + (position.num_batches > 0), num_kept)
     shown = f"trains on {sum(num_kept):,} of {len(scores):,} pairs from here on"
     run.group.on_main(lambda: say(f"filters.keep_likely: {shown}; see `mt data show --least-likely 20`"))
 
@@ -68,7 +66,7 @@ def select_pairs(setup: Setup, state: RunState) -> None:
 def follow_selection(setup: Setup, state: RunState, pairs: TrainingPairs) -> None:
     """Draw those of the training pairs that a state says, and all synthetic ones.
 
-    Raises RunError if the scores are not those of the state.
+    Raises RunError if the file of the scores is missing.
     """
     selected, run = state.selected, setup.run
     if selected is None:
@@ -85,14 +83,12 @@ def note_unselected(config: Config, state: RunState) -> None:
 
 
 def read_scores(directory: RunDirectory, state: RunState, num_pairs: int) -> Scores:
-    """Scores of all pairs; raises RunError if the run has none, or not those of its state."""
+    """Scores of all pairs; raises RunError if the run has none."""
     path = directory.pair_scores_path
     if state.selected is None:
         raise RunError(f"{directory.path}: filters.keep_likely has not scored the pairs yet")
     with reading(path, RunError):
         content = read_regular(path, num_pairs * np.float32().nbytes + _HEADER_BYTES)
-    if hashlib.sha256(content).hexdigest() != state.selected.digest:
-        raise RunError(f"{path}: has changed since it was written; restore it, or start over with --fresh")
     scores: Scores = np.load(io.BytesIO(content), allow_pickle=False)
     return scores
 

@@ -22,8 +22,7 @@ from mt_cli.data.training_pairs import training_pairs
 from mt_cli.model.adapters import add_adapters
 from mt_cli.model.loss import Objective
 from mt_cli.model.transformer import Transformer
-from mt_cli.run.batch_size import new_model, with_fitting_batches
-from mt_cli.run.config import prepare_new
+from mt_cli.run.config import new_model, prepare_new, with_fitting_batches
 from mt_cli.run.rounds import Rounds
 from mt_cli.run.validation import Validator
 from mt_cli.runtime.console import say
@@ -31,7 +30,7 @@ from mt_cli.runtime.devices import pick_precision, precision_of
 from mt_cli.runtime.group import Group
 from mt_cli.training.averaging import MovingAverage
 from mt_cli.training.optimizer import build_optimizer
-from mt_cli.training.plan import Work
+from mt_cli.training.plan import FIRST_ROUND, SHARE_OF_ROUNDS, Length
 from mt_cli.training.steps import count_steps
 from mt_cli.training.update import is_worth_compiling, reason_against_graphs
 
@@ -61,18 +60,6 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Length:
-    """Length of a run in steps."""
-
-    step_tokens: int
-    """Largest number of tokens of a step."""
-    steps_per_epoch: int | None
-    """Number of steps in an epoch; None for a stream."""
-    num_steps: int | None
-    """Largest number of steps; None if only time or patience ends the run."""
-
-
-@dataclass(frozen=True)
 class Setup:
     """Objects that training uses from first step to last. Loading a checkpoint and training change the weights."""
 
@@ -92,20 +79,10 @@ class Setup:
     def model(self) -> Transformer:
         return self.objective.model
 
-    @property
-    def work(self) -> Work:
-        """Work of the run besides its updates."""
-        tokens = {name: counts.target.num_tokens for name, counts in self.run.data.statistics.items()}
-        scored = [name for name in tokens if name not in ("train", "valid")] or ["valid"]
-        length = self.length
-        num_scored = sum(map(tokens.__getitem__, scored))
-        share = self.rounds.share_of_time if self.rounds else 0.0
-        return Work(length.num_steps, length.steps_per_epoch, tokens["valid"], num_scored, share)
-
     def num_steps(self, state: RunState) -> int | None:
         """Number of updates of the run, by its plan if it has one; None if only patience or time ends it."""
         plan = state.plan_for(self.run.config.training)
-        return plan.last_step(self.work) if plan else self.length.num_steps
+        return plan.last_step(self.length) if plan else self.length.num_steps
 
     @property
     def average_weights(self) -> Mapping[str, Tensor] | None:
@@ -186,9 +163,9 @@ def build_setup(run: Run, state: RunState, parent: ParentRun | None) -> Setup:
     objective = Objective(model, training)
     pairs = training_pairs(data, config, run.group)
     fingerprints = run.group.on_main(lambda: data.fingerprints(config) | run.directory.tokenizer_digests())
-    length = _length(config, pairs, state.position.num_processes)
+    length = _length(config, data, pairs, state.position.num_processes)
     seen = state.longest_source, state.sentences_seen
-    validator = Validator(objective, data, config, run.dtype, run.device, *seen)
+    validator = Validator(model, data, config, run.dtype, run.device, *seen)
     return Setup(
         run,
         objective,
@@ -202,15 +179,21 @@ def build_setup(run: Run, state: RunState, parent: ParentRun | None) -> Setup:
     )
 
 
-def _length(config: Config, pairs: TrainingPairs, num_processes: int) -> Length:
-    """Count the steps of a run that began with this number of processes."""
+def _length(config: Config, data: Data, pairs: TrainingPairs, num_processes: int) -> Length:
+    """Count the steps of a run that began with this number of processes, and the tokens that it scores."""
     training, num_batches = config.training, estimate_epoch(pairs, config)
     steps_per_epoch = None
     if num_batches is not None:
         steps_per_epoch = count_steps(training, num_processes, num_batches, num_epochs=1)
     in_epochs = count_steps(training, num_processes, num_batches or 0, training.max_epochs or 0)
+    tokens = {name: counts.target.num_tokens for name, counts in data.statistics.items()}
+    scored = [name for name in tokens if name not in ("train", "valid")] or ["valid"]
+    texts = config.corpus.monolingual
     return Length(
-        training.tokens_per_batch * training.micro_batches_per_step * num_processes,
-        steps_per_epoch,
         min((limit for limit in (training.max_steps, in_epochs) if limit), default=None),
+        steps_per_epoch,
+        training.tokens_per_batch * training.micro_batches_per_step * num_processes,
+        tokens["valid"],
+        sum(map(tokens.__getitem__, scored)),
+        SHARE_OF_ROUNDS * (1 - FIRST_ROUND) if texts and texts.sides_of_rounds else 0.0,
     )

@@ -16,10 +16,9 @@ from mt_cli.data.prepare import Data, prepare
 from mt_cli.evaluation.results import Report
 from mt_cli.evaluation.scores import scorer_of
 from mt_cli.run.describe import describe_training
-from mt_cli.run.ending import Ending, usable_ending
 from mt_cli.run.finish import average_at_end, finish
 from mt_cli.run.loop import optimize
-from mt_cli.run.report import format_summary
+from mt_cli.run.report import Ending, format_summary
 from mt_cli.run.resume import Start, decide, restore, update_finished
 from mt_cli.run.setup import Run, build_setup, create
 from mt_cli.runtime.console import say
@@ -91,13 +90,8 @@ def _train_to_end(run: Run, start: Start, parent: ParentRun | None, cache: Cache
     run.group.on_main(lambda: say("\n".join(describe_training(setup, cache))))
     if parent is not None:
         say(f"  begins with {parent.describe()}")
-    metric_id = setup.validator.metric_id
-    ending = run.group.from_main(lambda: usable_ending(run.directory, run.config, state, metric_id))
-    if ending is None:
-        if setup.rounds is not None:
-            setup.rounds.prepare()
-        ending = optimize(setup, state)
-    else:
-        run.group.on_main(lambda: say("The last validation is done; the end of the run goes on after it."))
+    if setup.rounds is not None:
+        setup.rounds.prepare()
+    ending = optimize(setup, state)
     run.group.on_main(lambda: average_at_end(setup, ending))
     return ending

@@ -1,13 +1,11 @@
-"""Validation: loss, scores, samples and attention on the validation set; losses of training corpora."""
+"""Validation: loss, scores and samples on the validation set; losses of training corpora."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from mt_cli.config.sections import Config, DecodingConfig
 from mt_cli.corpus.protected_text import Protection
@@ -17,7 +15,6 @@ from mt_cli.corpus.source_rows import names_of
 from mt_cli.data.prepare import Data, longest_source, sentences_seen
 from mt_cli.decoding.constraints import ReservedIds
 from mt_cli.decoding.engine import TransformerEngine
-from mt_cli.errors import DivergenceError
 from mt_cli.evaluation.results import Sample
 from mt_cli.evaluation.scores import (
     Score,
@@ -29,8 +26,6 @@ from mt_cli.evaluation.scores import (
     scorer_of,
 )
 from mt_cli.evaluation.token_loss import score_tokens
-from mt_cli.inspection.figures import attention_pixels
-from mt_cli.inspection.trace import sample_attention
 from mt_cli.model.loss import Objective
 from mt_cli.model.transformer import Transformer, with_dtype
 from mt_cli.runtime.console import Progress
@@ -39,8 +34,6 @@ from mt_cli.translation.translator import Translator
 
 _QUICK_METRICS = ("bleu", "chrf", "cer", "wer")
 _PAIRS_PER_PART = 256
-NUM_PICTURES = 2
-"""Number of samples whose cross-attention is drawn."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +46,6 @@ class Validation:
     """Row of `metrics.jsonl`."""
     samples: Sequence[Sample]
     """First `training.num_samples` pairs, alternating between directions."""
-    pictures: Mapping[str, NDArray[np.uint8]]
-    """Pictures of the cross-attention of some samples, by tag."""
 
     @property
     def loss(self) -> float:
@@ -63,7 +54,7 @@ class Validation:
 
 
 class Validator:
-    """Validates models on the validation set of a run, in the number format of training.
+    """Validates a model on the validation set of a run, in the dtype of training.
 
     `longest_before` is the number of tokens of the longest source in earlier training of the model, and `seen_before`
     has the fractions of sources with several sentences.
@@ -71,7 +62,7 @@ class Validator:
 
     def __init__(
         self,
-        objective: Objective,
+        model: Transformer,
         data: Data,
         config: Config,
         dtype: torch.dtype,
@@ -79,7 +70,7 @@ class Validator:
         longest_before: int | None = None,
         seen_before: SentencesSeen | None = None,
     ) -> None:
-        self._objective, self._data, self._config = objective, data, config
+        self._model, self._data, self._config = model, data, config
         self._dtype, self._device = dtype, device
         self.longest_source = longest_source(data, config, longest_before)
         """Number of tokens of the longest training source; None if unknown, as for a stream."""
@@ -96,21 +87,23 @@ class Validator:
         shown = "" if self.best_metric == "loss" else f"{self.best_metric} {validation.value:.2f}  "
         return f"{shown}valid loss {validation.loss:.3f}"
 
-    def validate(self, model: Transformer | None = None, group: Group = ALONE) -> Validation:
-        """Score the model of the objective, or `model` if given; the processes of a group share the sentences."""
+    def validate(self, group: Group = ALONE) -> Validation:
+        """Score the model; the processes of a group share the sentences.
+
+        Raises DivergenceError if the scores of the model are not finite.
+        """
         data, config = self._data, self._config
-        model = with_dtype(model or self._objective.model, self._dtype, self._device)
+        model = with_dtype(self._model, self._dtype, self._device)
         objective = Objective(model, config.training)
         tokens = score_tokens(objective, data.encoded["valid"], config.training.tokens_per_batch, group=group)
         pairs = data.corpora["valid"].pairs
         sources, references = zip(*pairs, strict=True)
         with Progress("validate", len(sources), "sentence", leave=False) as progress:
-            translator = self.translator(objective.model, config.greedy_decoding, progress.advance)
-            hypotheses = group.map_shares(lambda share: translated(translator, share), sources)
+            translator = self.translator(model, config.greedy_decoding, progress.advance)
+            hypotheses = group.map_shares(translator.translate, sources)
         languages = data.corpora["valid"].languages
         scores, directions = score_directions(self._scorer, languages, (hypotheses, references), _quick_scores)
         rows = sampled_rows(languages, config.training.num_samples)
-        samples = [(*pairs[row], hypotheses[row]) for row in rows]
         metrics = {
             "valid/loss": tokens.loss,
             "valid/perplexity": tokens.perplexity,
@@ -124,11 +117,9 @@ class Validator:
             **{f"train/loss/{name}": loss for name, loss in self._part_losses(objective, group).items()},
         }
         value = -tokens.loss if self.best_metric == "loss" else scores[self.best_metric].score
-        maps = sample_attention(translator, samples, NUM_PICTURES)
-        pictures = {f"valid_attention/{number}": attention_pixels(*drawn) for number, drawn in enumerate(maps, start=1)}
         hidden = config.corpus.tags if config.corpus.tagging.is_one_way else ()
-        shown = [(untagged(sample[0], hidden), sample[1], sample[2]) for sample in samples]
-        return Validation(value, metrics, shown, pictures)
+        samples = [(untagged(pairs[row][0], hidden), pairs[row][1], hypotheses[row]) for row in rows]
+        return Validation(value, metrics, samples)
 
     def translator(
         self, model: Transformer, decoding: DecodingConfig, advance: Callable[[int], object] = lambda number: None
@@ -161,11 +152,3 @@ class Validator:
 
 def _quick_scores(scorer: Scorer, hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Score]:
     return scorer.score(hypotheses, references, [name for name in scorer.names if name in _QUICK_METRICS])
-
-
-def translated(translator: Translator, sources: Sequence[str]) -> list[str]:
-    """Translations, or empty texts if the scores of the model are not finite."""
-    try:
-        return translator.translate(sources)
-    except DivergenceError:  # The training log decides whether training has diverged.
-        return [""] * len(sources)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-import random
 import shutil
 import sys
 import sysconfig
@@ -118,13 +117,6 @@ def use_threads(number: int | None) -> None:
         torch.set_num_threads(number or limit)
     if number is not None:
         os.environ["RAYON_NUM_THREADS"] = str(number)  # `tokenizers` reads it when it first encodes a batch.
-
-
-def seed_everything(seed: int) -> None:
-    """Seed every random generator whose state a checkpoint holds."""
-    random.seed(seed)
-    np.random.seed(seed)
-    torch.manual_seed(seed)
 
 
 def seed_device(device: torch.device, *numbers: int) -> None:

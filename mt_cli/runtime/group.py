@@ -34,8 +34,6 @@ class Group:
     size: int = 1
     local_rank: int = 0
     """Number of this process among the processes of its machine, from 0."""
-    launch_id: str = ""
-    """Name of the launch, kept when the same launcher restarts processes; empty without a launcher."""
 
     def on_main(self, work: Callable[[], T]) -> T | None:
         """Call `work` in the main process and return its result; other processes return None without waiting."""

@@ -98,8 +98,7 @@ def launched_group() -> Iterator[Group]:
             signal.signal(number, handler)
     if rank > 0:
         silence()
-    launch_id = f"{os.environ.get('TORCHELASTIC_RUN_ID', '')} of process {os.getppid()}"
-    yield Group(rank, size, local_rank, launch_id)
+    yield Group(rank, size, int(os.environ["LOCAL_RANK"]))
     dist.destroy_process_group()
 
 

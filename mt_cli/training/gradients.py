@@ -16,6 +16,7 @@ from mt_cli.data.batch import Batch
 from mt_cli.errors import DeviceMemoryError
 from mt_cli.model.loss import LossSums, Objective
 from mt_cli.model.transformer import with_dtype
+from mt_cli.runtime.console import say
 from mt_cli.runtime.cuda_graphs import GraphPool
 from mt_cli.runtime.devices import in_halves, seed_device
 from mt_cli.runtime.group import ALONE, Group, copy_all
@@ -58,9 +59,8 @@ class GradientAccumulator:
         self.scaler = GradScaler(self.device.type, init_scale=2.0**13, enabled=compute_dtype == torch.float16)
         self.parameters: list[Tensor] = [weight for weight in objective.parameters() if weight.requires_grad]
         self.objective = with_dtype(objective, compute_dtype)
-        self.num_splits = 0
         self._is_empty = True  # True if no gradient of the current step was added.
-        self._too_large: list[tuple[int, int]] = []  # Rows of both sides of batches that did not fit.
+        self.too_large: list[tuple[int, int]] = []  # Rows of both sides of batches that did not fit.
         self._weights = [weight for weight in self.objective.parameters() if weight.requires_grad]
         self.graphs: dict[object, _Graph] = {}
         self.max_graphs = MAX_GRAPHS if captures else 0
@@ -98,10 +98,6 @@ class GradientAccumulator:
         self.group.all_reduce([*(weight.grad for weight in self.parameters if weight.grad is not None), values])
         return LossSums(*values)
 
-    def clip(self, max_norm: float) -> Tensor:
-        """Scale the gradient down to a norm of at most `max_norm`; return the norm before that, as a scalar tensor."""
-        return torch.nn.utils.clip_grad_norm_(self.parameters, max_norm)
-
     def fits(self, batch: Batch, num_moments: int) -> bool:
         """True if the gradient of a batch can be computed beside this number of moments of every weight."""
 
@@ -133,7 +129,7 @@ class GradientAccumulator:
     def _is_too_large(self, part: _Part) -> bool:
         """True if a batch that was larger on neither side did not fit."""
         source, target = part.num_rows
-        return part.batch.num_sentences > 1 and any(source >= rows[0] and target >= rows[1] for rows in self._too_large)
+        return part.batch.num_sentences > 1 and any(source >= rows[0] and target >= rows[1] for rows in self.too_large)
 
     def _split(self, part: _Part) -> list[_Part]:
         """Both halves of a batch that does not fit in memory; the batch itself if there were graphs to free."""
@@ -149,8 +145,9 @@ class GradientAccumulator:
                 f"the memory of {self.device}; lower corpus.max_tokens or the sizes of the model"
             )
         if not self._is_too_large(part):
-            self._too_large.append(part.num_rows)
-            self.num_splits += 1
+            if not self.too_large:
+                say("A batch did not fit in memory and was split; later batches are split too. The gradient is equal.")
+            self.too_large.append(part.num_rows)
         return [_Part(half, part.seed, 2 * part.number + index) for index, half in enumerate(batch.halves())]
 
     def _seed(self, part: _Part) -> None:

@@ -153,20 +153,6 @@ def step_if(condition: Tensor, optimizer: torch.optim.Optimizer) -> None:
         optimizer.step()
 
 
-@torch.no_grad()
-def weight_norm(optimizer: torch.optim.Optimizer) -> Tensor:
-    """Norm of all weights together; NaN before the first update."""
-    squares: list[Tensor] = []
-    for group in optimizer.param_groups:
-        weights = [weight for weight in group["params"] if weight in optimizer.state]
-        if weights and _is_muon(group):
-            squares.extend(weight.square().sum() for weight in weights)
-        # All are updated at the same steps. A fused optimizer has a state even if all steps so far were skipped.
-        elif weights and float(optimizer.state[weights[0]]["step"]):
-            squares.extend(weight.norm().square() for weight in weights)
-    return torch.stack(squares).sum().sqrt() if squares else torch.tensor(math.nan)
-
-
 def learning_rate(config: TrainingConfig, step: int, num_steps: int | None) -> float:
     """Learning rate of step 1, 2, ...; `num_steps` is the number of the last step, if known.
 

@@ -60,12 +60,15 @@ def pace_of(weights: Mapping[str, float], lines_per_step: float, num_steps: int 
 
 
 @dataclass(frozen=True)
-class Work:
-    """Work of a run besides its updates."""
+class Length:
+    """Length of a run in updates, and its work besides them."""
 
     num_steps: int | None
-    """Number of updates without a limit of time; None if nothing else ends the run."""
+    """Largest number of updates; None if only time or patience ends the run."""
     steps_per_epoch: int | None
+    """None for a stream."""
+    step_tokens: int
+    """Largest number of tokens of an update."""
     num_valid_tokens: int
     num_test_tokens: int
     """Target tokens that are scored at the end."""
@@ -102,11 +105,11 @@ class Plan:
         """True if the machine has been measured."""
         return self.num_steps > 0
 
-    def last_step(self, work: Work) -> int:
+    def last_step(self, length: Length) -> int:
         """Last update that the time or the config allows."""
-        return min(self.num_steps, work.num_steps or self.num_steps)
+        return min(self.num_steps, length.num_steps or self.num_steps)
 
-    def describe(self, work: Work) -> str:
+    def describe(self, length: Length) -> str:
         """The plan in one line, for people."""
         over = self.training_seconds + self.closing_seconds - 60 * self.minutes
         scores = f"{clock(over)} more for the scores" if over > 1 else f"{clock(self.closing_seconds)} for the scores"
@@ -116,13 +119,13 @@ class Plan:
         updates = f"{minutes}: about {self.num_steps:,} updates"
         if self.validate_every_steps:
             updates += f" (a validation every {self.validate_every_steps:,})"
-        if work.num_steps is None:
+        if length.num_steps is None:
             return updates
-        if self.num_steps >= work.num_steps:
-            return f"{minutes}: enough for all {work.num_steps:,} updates"
-        expected = "; expect little" if self.num_steps < _LITTLE * work.num_steps else ""
-        of_all = f"of {work.num_steps:,} that this text deserves{expected}"
-        return f"{updates} {of_all}; {self.minutes_for(work.num_steps):,} minutes for all"
+        if self.num_steps >= length.num_steps:
+            return f"{minutes}: enough for all {length.num_steps:,} updates"
+        expected = "; expect little" if self.num_steps < _LITTLE * length.num_steps else ""
+        of_all = f"of {length.num_steps:,} that this text deserves{expected}"
+        return f"{updates} {of_all}; {self.minutes_for(length.num_steps):,} minutes for all"
 
     def minutes_for(self, num_steps: int) -> int:
         """Minutes with which a plan would have some updates."""
@@ -131,7 +134,7 @@ class Plan:
 
 
 def advanced(
-    plan: Plan | None, config: TrainingConfig, work: Work, position: tuple[int, int], seconds: float
+    plan: Plan | None, config: TrainingConfig, length: Length, position: tuple[int, int], seconds: float
 ) -> Plan | None:
     """Plan after an update; `position` has the number of updates and of target tokens so far, `seconds` the time used.
 
@@ -144,20 +147,20 @@ def advanced(
         return Plan(config.max_minutes, step, seconds) if step >= _FIRST_STEP else None
     if plan.is_complete or step < plan.from_step + _NUM_STEPS:
         return plan
-    return _complete(plan, config, work, position, seconds)
+    return _complete(plan, config, length, position, seconds)
 
 
-def _complete(plan: Plan, config: TrainingConfig, work: Work, position: tuple[int, int], seconds: float) -> Plan:
+def _complete(plan: Plan, config: TrainingConfig, length: Length, position: tuple[int, int], seconds: float) -> Plan:
     step, num_tokens = position
     per_step = max(1e-9, (seconds - plan.from_seconds) / (step - plan.from_step))
     per_token = per_step * step / max(1, num_tokens)
-    per_step *= 1 + work.share_of_rounds
-    per_validation = _COST_OF_GREEDY * per_token * work.num_valid_tokens
-    closing = per_validation + _COST_OF_SEARCH * per_token * work.num_test_tokens
+    per_step *= 1 + length.share_of_rounds
+    per_validation = _COST_OF_GREEDY * per_token * length.num_valid_tokens
+    closing = per_validation + _COST_OF_SEARCH * per_token * length.num_test_tokens
     end = 60 * plan.minutes * (1 - _SHARE_OF_TUNING * config.tune_decoding) - closing
     end = max(end, 30 * plan.minutes)  # If scores take longer than half of the minutes, they end after them.
     left = max(0.0, (1 - _SHARE_TO_SPARE) * end - seconds)
-    every = config.validate_every_steps or work.steps_per_epoch
+    every = config.validate_every_steps or length.steps_per_epoch
     affordable = max(1.0, _SHARE_OF_VALIDATIONS * left / max(1e-9, per_validation))
     planned = left / per_step / every if every else _MIN_VALIDATIONS
     number = min(max(planned, _MIN_VALIDATIONS), affordable)
@@ -174,15 +177,15 @@ def _complete(plan: Plan, config: TrainingConfig, work: Work, position: tuple[in
     )
 
 
-def planned_rate(config: TrainingConfig, step: int, work: Work, plan: Plan | None, elapsed_seconds: float) -> float:
+def planned_rate(config: TrainingConfig, step: int, length: Length, plan: Plan | None, elapsed_seconds: float) -> float:
     """Learning rate of a step, by the plan if there is one.
 
     If the machine becomes slower than measured, `linear` and `cosine` fall to zero in the last tenth of the time.
     """
     if plan is None or not plan.is_complete:
-        return learning_rate(config, step, work.num_steps)
+        return learning_rate(config, step, length.num_steps)
     warmed_up = config.model_copy(update={"warmup_steps": plan.warmup_steps})
-    rate = learning_rate(warmed_up, step, plan.last_step(work))
+    rate = learning_rate(warmed_up, step, plan.last_step(length))
     if config.schedule not in ("linear", "cosine"):
         return rate
     left = (plan.training_seconds - elapsed_seconds) / (0.1 * plan.training_seconds)

@@ -33,10 +33,7 @@ class StepReport:
     num_correct: Tensor  # Target tokens for which the reference had the highest score, with dropout.
     is_finite: Tensor  # True if loss and gradient were finite; if not, the update was skipped.
     num_target_tokens: int
-    padding_share: float  # Fraction of padding, 0 to 1, among the rows of both sides in this process.
     elapsed_seconds: float  # Time of this step alone; on a GPU, until the work was queued.
-    placed: list[PlacedBatch]  # Pairs of all processes.
-    num_splits: int  # How often, since the start, a micro-batch was split for lack of memory.
 
 
 def optimization_steps(
@@ -71,10 +68,7 @@ def optimization_steps(
                 num_correct=sums.num_correct,
                 is_finite=is_finite,
                 num_target_tokens=step.num_target_tokens,
-                padding_share=step.padding_share,
                 elapsed_seconds=time.perf_counter() - started_at,
-                placed=step.placed,
-                num_splits=gradients.num_splits,
             )
             started_at = time.perf_counter()
 
@@ -87,11 +81,6 @@ class _Step:
     ends_epoch: bool
     num_target_tokens: int = 0
     micro_batches: list[Batch] = field(default_factory=list)
-
-    @property
-    def padding_share(self) -> float:
-        num_tokens = sum(batch.num_target_tokens + batch.num_source_tokens for batch in self.micro_batches)
-        return 1 - num_tokens / max(1, sum(batch.num_rows for batch in self.micro_batches))
 
     def collate(self, gradients: GradientAccumulator, shaped_for: int | None) -> _Step:
         rank, num_processes = gradients.group.rank, gradients.group.size

@@ -62,7 +62,7 @@ class Update:
 
     def _apply(self) -> None:
         self.gradients.scaler.unscale_(self.optimizer)
-        grad_norm = self.gradients.clip(self._max_grad_norm)
+        grad_norm = torch.nn.utils.clip_grad_norm_(self.gradients.parameters, self._max_grad_norm)
         is_finite = grad_norm.isfinite() & self._cross_entropy.isfinite()
         step_if(is_finite, self.optimizer)
         self.gradients.scaler.update()
@@ -118,11 +118,10 @@ def fits_memory(
     gradients = build_gradients(objective.train(), config, compute_dtype)
     shaped_for = batch_tokens if gradients.captures else None
     batch = collate(EncodedPairs.from_ids(*sides), range(num_pairs), shaped_for)
-    with torch.random.fork_rng([gradients.device] if gradients.device.type == "cuda" else []):
-        try:
-            return gradients.fits(batch, num_moments=2)
-        finally:
-            objective.zero_grad()
+    try:
+        return gradients.fits(batch, num_moments=2)
+    finally:
+        objective.zero_grad()
 
 
 def is_worth_compiling(num_parameters: int, num_tokens: int | None) -> bool:

@@ -44,7 +44,7 @@ from mt_cli.data.batches import MixedPairs
 from mt_cli.data.encode import EncodedPairs
 from mt_cli.decoding.engine import Sentence, TransformerEngine, fitting_batch_tokens
 from mt_cli.model.transformer import Transformer, with_dtype
-from mt_cli.runtime.devices import describe_hardware, keep_memory, pick_device, pick_precision, seed_everything
+from mt_cli.runtime.devices import describe_hardware, keep_memory, pick_device, pick_precision
 from mt_cli.tokenizer.special_tokens import SPECIAL_TOKENS
 from mt_cli.training.averaging import MovingAverage
 
@@ -68,7 +68,7 @@ Measurement = tuple[Row, Callable[..., Iterator[Row]], tuple[Any, ...]]
 def prepare(options: Namespace) -> torch.device:
     """Device, with seeds set and memory kept as `mt train` does."""
     torch.set_num_threads(options.threads or torch.get_num_threads())
-    seed_everything(1)
+    torch.manual_seed(1)
     keep_memory()
     return pick_device(options.device)
 

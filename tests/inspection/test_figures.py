@@ -3,18 +3,22 @@ import re
 import numpy as np
 import pytest
 import torch
+from matplotlib.image import imread
 
-from mt_cli.inspection.figures import Axis, attention_pixels, font_note, save_attention
+from mt_cli.inspection.figures import Axis, font_note, save_attention
 
 
-def test_a_weight_fills_the_cell_of_its_tokens():
+def test_a_weight_fills_the_cell_of_its_tokens(tmp_path):
+    def pixels(weights):
+        save_attention([{"": weights}], Axis("source", "abcd"), Axis("target", "xyz"), tmp_path / "a.png")
+        return (imread(tmp_path / "a.png") * 255).astype(int)
+
     def cell_box(target, source):
         """Where a picture changes when one weight does: top, left, bottom, right."""
         weights = torch.zeros(3, 4)
-        axes = Axis("source", "abcd"), Axis("target", "xyz")
-        before = attention_pixels(weights, *axes).astype(int)
+        before = pixels(weights)
         weights[target, source] = 1
-        after = attention_pixels(weights, *axes).astype(int)
+        after = pixels(weights)
         changed = np.argwhere((after - before)[..., 3] > 200)  # Filled, not only touched at an edge.
         return *changed.min(axis=0), *changed.max(axis=0)
 

@@ -152,12 +152,3 @@ def test_every_metric_is_documented(root, trained):
     rows = [json.loads(line) for line in (trained / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     tags = {key for row in rows for key in row} - {"step", "elapsed_seconds"}
     assert tags and tags <= documented
-
-
-def test_a_validation_draws_the_attention_of_some_samples(mt, tiny_config, tmp_path, monkeypatch):
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    monkeypatch.setattr("mt_cli.run.validation.NUM_PICTURES", 2)
-    assert mt("train", "--config", tiny_config, "--set", "training.max_steps=1")[0] == 0
-    board = EventAccumulator(str(tmp_path / "runs" / "tiny")).Reload()
-    assert board.Tags()["images"] == ["valid_attention/1", "valid_attention/2"]

@@ -94,7 +94,7 @@ def test_a_child_begins_with_model_and_tokenizers_of_its_parent(child, mt, tmp_p
     report = json.loads((run / "report.json").read_text(encoding="utf-8"))
     trained = TrainedRun.load(parent)
     expected = {"run": "parent", "languages": ["en", "xx"], "step": trained.state.best_step}
-    assert report["parents"] == [expected | {"weights": trained.checkpoint.digest, "parents": []}]
+    assert report["parents"] == [expected | {"weights": trained.checkpoint.digest, "parents": [], "license": None}]
 
 
 def test_a_child_is_compared_with_the_score_of_its_parent(child, tmp_path):
@@ -264,7 +264,6 @@ def test_runs_that_cannot_be_combined_are_refused(child, mt, tmp_path):
         (mean, ("parent", "french"), "runs/french: translates en to fr"),
         (("translate", "one"), ("parent", "smaller"), "runs/smaller: has other vocabularies"),
         (mean, ("parent", "other"), "runs/other: does not come from the same run"),
-        (mean, ("parent", "../runs/parent"), "a run is given twice"),
         (("average",), ("parent", "other"), "--output"),
         (("average", "--output", "runs/other"), ("parent", "other"), "exists already"),
     ):

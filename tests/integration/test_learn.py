@@ -49,7 +49,7 @@ def test_corrections_make_a_run_that_is_replaced_as_they_grow(run, corrections, 
     status, out, err = mt(*command)
     assert (status, out, len(err.splitlines()) <= 10) == (0, "runs/tiny-learned\n", True), err
     record = record_of(child)
-    assert 0 < record.num_corrections <= sum(not is_held_out(source) for source, _ in corrections)
+    assert 0 < record.changes["learned"].num_sentences <= sum(not is_held_out(source) for source, _ in corrections)
     assert {*record.changes} == {"learned", "held out", "valid"} and record.is_accepted
     assert files_of(run) == before and newest_run() == child.relative_to(tmp_path)
     assert mt("evaluate", "--run", child, "--split", "valid")[0] == 0
@@ -140,5 +140,5 @@ def test_a_held_out_source_stays_held_out():
 def test_what_was_learned_must_not_get_worse(name, is_accepted):
     scores = tuple({"score": score, "confidence_95": 2.0} for score in (50.0, 40.0))
     change = {"num_sentences": 9, "right": (3, 2), "metric": "chrf", "scores": scores}
-    record = {"parent": "tiny", "digest": "", "num_corrections": 9, "refused": {}, "changes": {name: change}}
+    record = {"parent": "tiny", "digest": "", "changes": {name: change}}
     assert bool(learn.Learned.model_validate(record).fallen) is not is_accepted

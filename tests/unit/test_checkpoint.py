@@ -1,8 +1,6 @@
 import os
-import random
 from dataclasses import asdict
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -38,21 +36,13 @@ def load_checkpoint(path, model, optimizer=None):
 
 
 def test_what_is_loaded_is_what_was_saved(tmp_path):
-    """The state of every random generator, too."""
-
-    def sample():
-        return random.random(), random.gauss(0, 1), float(np.random.rand()), float(torch.rand(()))
-
     path = tmp_path / "last.safetensors"
     model, optimizer = trained_pair()
     state = RunState(best_step=3, best_value=0.1)
-    sample()
     save_checkpoint(path, model, asdict(state), optimizer)
-    sampled = sample()
     other = a_model()
     other_optimizer = torch.optim.AdamW(other.parameters(), lr=0.1)
     assert load_checkpoint(path, other, other_optimizer) == state
-    assert sample() == sampled
     for ours, theirs in zip(model.parameters(), other.parameters(), strict=True):
         assert torch.equal(ours, theirs)
         for name, value in optimizer.state[ours].items():
@@ -69,13 +59,9 @@ def test_the_average_is_used_and_restored_beside_the_weights(tmp_path):
     load_checkpoint(path, used)
     saved = Checkpoint(path)
     saved.restore(trained, torch.optim.AdamW(trained.parameters()), restored)
-    assert saved.is_finite()
     for name in raw:
         assert torch.equal(used.get_parameter(name), average[name]) and torch.equal(restored[name], average[name])
         assert torch.equal(trained.get_parameter(name), raw[name])
-    average["0.weight"][0, 0] = float("nan")
-    save_checkpoint(path, model, {}, optimizer, average)
-    assert not Checkpoint(path).is_finite()
 
 
 @pytest.mark.parametrize(
@@ -103,9 +89,6 @@ def test_a_truncated_checkpoint_is_damaged_and_changes_nothing(tmp_path):
         path.write_bytes(content[:size])
         with pytest.raises(DamagedFileError):
             load_checkpoint(path, model, optimizer)
-    save_checkpoint(path, a_model(), {})  # Without the state of an optimizer.
-    with pytest.raises(DamagedFileError):
-        load_checkpoint(path, model, optimizer)
     assert all(map(torch.equal, before, model.parameters()))
 
 

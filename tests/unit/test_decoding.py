@@ -15,7 +15,7 @@ from mt_cli.decoding.constraints import FREE, NEVER_PRODUCED, Constraints, Token
 from mt_cli.decoding.engine import Sentence, TransformerEngine
 from mt_cli.decoding.next_tokens import best_tokens, largest, sampled_tokens
 from mt_cli.decoding.predictor import Predictor
-from mt_cli.decoding.search import Beams, Independent, LengthPenalty, run_search, search
+from mt_cli.decoding.search import Beams, Independent, penalty_of, run_search, search
 from mt_cli.model.cache import KeyValueCache
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID, UNK_ID
@@ -59,7 +59,7 @@ def test_beam_of_one_is_greedy():
         constraints = Constraints.of(src_ids, decoding, ())
         states = (
             Independent.start(src_ids, constraints, 1, src_ids.device),
-            Beams.start(len(src_ids), 1, LengthPenalty(0.6), src_ids.device),
+            Beams.start(len(src_ids), 1, 0.6, src_ids.device),
         )
         greedy, beams = (run_search(Predictor(model), src_ids, constraints, state) for state in states)
         for (ours,), (beam,) in zip(greedy, beams, strict=True):
@@ -90,7 +90,7 @@ def test_beam_search_finds_the_best_sequence_of_a_tiny_model(seed):
     # The token that ends a sequence at the limit is forced, and forced tokens keep their probability.
     log_probs = {ids: log_probability(model, source, list(ids)) for ids in every_sequence}
     for length_penalty in (0.0, 1.0):
-        scores = {ids: log_prob / LengthPenalty(length_penalty)(len(ids) + 1) for ids, log_prob in log_probs.items()}
+        scores = {ids: log_prob / penalty_of(len(ids) + 1, length_penalty) for ids, log_prob in log_probs.items()}
         ranked = sorted(scores, key=lambda ids: -scores[ids])
         decoding = DecodingConfig(beam_size=40, length_penalty=length_penalty, max_length=limit, unk="avoid")
         (found,) = search(model, padded([source]), decoding, num_best=40)
@@ -169,7 +169,7 @@ def test_a_translation_begins_with_its_prefix(changes):
         assert best.ids[: len(prefix)] == prefix
         (forced,) = TransformerEngine(model).force_decode([(source, best.ids)])
         counted = sum(forced.log_probs[len(prefix) :])
-        assert best.score == pytest.approx(counted / LengthPenalty(1.0)(len(best.ids) + 1), abs=1e-4)
+        assert best.score == pytest.approx(counted / penalty_of(len(best.ids) + 1, 1.0), abs=1e-4)
         assert ids_of(model, [source], [prefix], **changes) == [best.ids]
 
 

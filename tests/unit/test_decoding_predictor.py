@@ -14,7 +14,7 @@ from mt_cli.decoding import search as search_module
 from mt_cli.decoding.constraints import TokenMask
 from mt_cli.decoding.engine import Sentence, TransformerEngine, batches_that_recur
 from mt_cli.decoding.predictor import Predictor
-from mt_cli.decoding.search import ON_CPU, ON_GPU, Beams, LengthPenalty, search
+from mt_cli.decoding.search import ON_CPU, ON_GPU, Beams, search
 from mt_cli.errors import DeviceMemoryError
 from mt_cli.model.cache import rounded_sentences
 from mt_cli.model.transformer import Transformer
@@ -55,7 +55,7 @@ def last_logits(predictor, src_ids, num_steps=5):
 
 
 def test_a_sentence_that_is_done_never_changes():
-    state = Beams.start(20, 3, LengthPenalty(1.0), torch.device("cpu"))
+    state = Beams.start(20, 3, 1.0, torch.device("cpu"))
     allowed = TokenMask((0, 1))
     generator, done = torch.Generator().manual_seed(5), {}
     for _ in range(12):

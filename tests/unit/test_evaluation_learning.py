@@ -11,8 +11,8 @@ from mt_cli.config.loading import parse_config
 from mt_cli.evaluation.learning import learning_of
 from mt_cli.evaluation.scores import Scorer
 from mt_cli.run import finish
-from mt_cli.run.ending import Ending
-from mt_cli.run.setup import Length
+from mt_cli.run.report import Ending
+from mt_cli.training.plan import Length
 
 WORDS = [f"{first}{second}{third}" for first in "bdfgk" for second in "aeiou" for third in "lmnrst"]
 REFERENCES = [" ".join(random.Random(number).choices(WORDS, k=9)) for number in range(60)]
@@ -63,6 +63,8 @@ def test_a_score_is_compared_with_what_is_expected_of_its_metric(monkeypatch):
     config = parse_config({"name": "x", "corpus": corpus | {"valid": {"fraction": 0.1}}}, "x")
     run = SimpleNamespace(config=config, data=SimpleNamespace(corpora={"train": None}))
     scores = SimpleNamespace(scores={name: SimpleNamespace(score=score) for name, score in (("bleu", 3), ("chrf", 9))})
-    ending = Ending(state=RunState(), stopped_because="max_steps 1", num_parameters=1, length=Length(100, 10, 100))
+    ending = Ending(
+        state=RunState(), stopped_because="max_steps 1", num_parameters=1, length=Length(100, 10, 100, 0, 0)
+    )
     signs = finish._expected(run, ending, scores)
     assert (signs["metric"], signs["score"], signs["expected_of_all"]) == ("bleu", 3, (13, 32))

@@ -19,7 +19,7 @@ from mt_cli.decoding import search as search_module
 from mt_cli.decoding.constraints import FREE, Constraints
 from mt_cli.decoding.engine import Sentence, TransformerEngine
 from mt_cli.decoding.predictor import Predictor
-from mt_cli.decoding.search import ON_CPU, ON_GPU, Beams, Independent, LengthPenalty, search
+from mt_cli.decoding.search import ON_CPU, ON_GPU, Beams, Independent, search
 from mt_cli.errors import DivergenceError
 from mt_cli.model import kernels
 from mt_cli.model import loss as loss_module
@@ -144,7 +144,7 @@ def test_graphs_are_freed_for_a_batch_that_does_not_fit():
     limited(gradients, lambda batch: bool(gradients.graphs))
     for _ in range(2):  # From now on, none is recorded.
         gradients.accumulate([batch], batch.num_target_tokens)
-        assert not gradients.graphs and gradients.num_splits == 0
+        assert not gradients.graphs and not gradients.too_large
 
 
 def test_the_shape_of_a_split_batch_is_not_recorded():
@@ -156,7 +156,7 @@ def test_the_shape_of_a_split_batch_is_not_recorded():
     larger = collate(some_pairs(), range(40), 400)
     for _ in range(3):
         gradients.accumulate([larger], larger.num_target_tokens)
-    assert gradients.num_splits and not gradients.graphs
+    assert gradients.too_large and not gradients.graphs
     gradients.accumulate([batch], batch.num_target_tokens)
     for parameter, whole in zip(gradients.parameters, expected, strict=True):
         assert torch.allclose(parameter.grad, whole, atol=1e-6)
@@ -273,7 +273,7 @@ def test_an_update_copies_only_its_batches_to_the_device(monkeypatch, dtype, opt
     with OnMeta() as seen:
         reports = list(islice(steps, 2))
     tensors_of_a_batch = 3 + 2 * 6  # Ids; positions, mask, rows, slots, starts and sequences of each side.
-    assert seen.num_copies == tensors_of_a_batch * sum(len(report.placed) for report in reports)
+    assert len(reports) == 2 and seen.num_copies == tensors_of_a_batch * 2 * 2  # Micro-batches of two steps.
 
 
 @pytest.mark.parametrize("options", SEARCHES, ids=str)
@@ -284,7 +284,7 @@ def test_every_operation_of_a_search_is_on_the_device(options):
     with OnMeta() as seen:
         lengths, free = torch.full((5,), 2, device=META), torch.full((5, 1), FREE, device=META)
         constraints = Constraints(decoding, frozenset([2]), lengths, free)
-        state = Beams.start(5, decoding.beam_size, LengthPenalty(1.0), META)
+        state = Beams.start(5, decoding.beam_size, 1.0, META)
         if decoding.sample or decoding.beam_size == 1:
             scores = torch.zeros(5, 2, device=META)
             random_numbers = torch.zeros(5, 2, 4, device=META)
@@ -301,15 +301,15 @@ def test_every_operation_of_a_search_is_on_the_device(options):
 
 def logged(num_steps):
     """Rows of every third step, of which one is bad; and steps that are in no row, before and after they are read."""
-    optimizer, state, rows = build_optimizer(torch.nn.Linear(2, 2), TrainingConfig()), RunState(Position()), []
+    state, rows = RunState(Position()), []
 
     def write(step, metrics):
         rows.append((step, *(metrics[f"train/{name}"] for name in ("loss", "token_accuracy", "grad_norm"))))
 
-    log = TrainingLog(TrainingConfig(log_every_steps=3), state, write, Mock(), optimizer)
+    log = TrainingLog(TrainingConfig(log_every_steps=3), state, write, Mock())
     for step in range(1, num_steps + 1):
         values = [torch.tensor(float(value)) for value in (step, 10 * step, 2 * step)]
-        log.add(StepReport(step, 0.1, *values, torch.tensor(step != 5), 4 * step, 0.0, 0.1, [], 0))
+        log.add(StepReport(step, 0.1, *values, torch.tensor(step != 5), 4 * step, 0.1))
     num_read = len(state.unlogged)
     log.drain()
     return rows, num_read, [(step.cross_entropy, step.num_correct) for step in state.unlogged]

@@ -84,20 +84,19 @@ def test_the_trial_of_the_kernels_tells_rounding_from_errors(monkeypatch, dtype)
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 def test_kernels_that_fail_are_not_used(monkeypatch, capsys):
-    monkeypatch.setattr(kernel_trial, "reason_against_compiling", lambda device: None)
-    kernel_trial.kernel_works.cache_clear()
-    assert not has_row_kernels(torch.device("cuda"), torch.bfloat16, 32)
-    assert "attention kernel fails here" in capsys.readouterr().err
-    kernel_trial.kernel_works.cache_clear()
+    """Too little memory for the trial is no verdict."""
 
-
-def test_a_trial_without_memory_is_no_verdict_on_a_kernel(monkeypatch):
-    def cases(d_head):
+    def without_memory(*arguments):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 
     monkeypatch.setattr(kernel_trial, "reason_against_compiling", lambda device: None)
-    with pytest.raises(torch.OutOfMemoryError):
-        kernel_trial.kernel_works("attention", cases, torch.device("cuda"), torch.bfloat16, 32)
+    kernel_trial.kernel_works.cache_clear()
+    with monkeypatch.context() as patch, pytest.raises(torch.OutOfMemoryError):
+        patch.setattr(kernel_trial, "error_of", without_memory)
+        has_row_kernels(torch.device("cuda"), torch.bfloat16, 32)
+    assert not has_row_kernels(torch.device("cuda"), torch.bfloat16, 32)
+    assert "attention kernel fails here" in capsys.readouterr().err
+    kernel_trial.kernel_works.cache_clear()
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed; PyTorch for GPUs brings it")

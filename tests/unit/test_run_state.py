@@ -25,7 +25,7 @@ def test_a_state_is_read_back_as_it_was():
     kinds = get_type_hints(RunState) | {"position": Position}
     values[SentencesSeen | None] = SentencesSeen(0.5, 0.25)
     values[Plan | None] = Plan(5.0, 10, 3.0, 400, 40, 50, 200.0, 9.0, 0.5, 0.1)
-    values[SelectedPairs | None] = SelectedPairs(1, 2, "0", [3])
+    values[SelectedPairs | None] = SelectedPairs(1, 2, [3])
     values[Round] = Round(2, 1, 40, {"target": 7})
     values[Position] = Position(step=3, epoch=1, num_pairs=[4, 5])
     state = RunState(**{field.name: values[kinds[field.name]] for field in fields(RunState)})

@@ -33,7 +33,7 @@ def test_a_validation_computes_in_the_format_of_training(tiny_tree, tmp_path, pr
     data = prepare(config, Cache(tmp_path))
     model = Transformer(config.model, *(tokenizer.vocab_size for tokenizer in data.tokenizers))
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
-    found = Validator(Objective(model, config.training), data, config, dtype).validate()
+    found = Validator(model, data, config, dtype).validate()
     for name, weight in model.state_dict().items():
         assert torch.equal(weight, before[name]) and weight.dtype == torch.float32
     objective = Objective(model.to(dtype), config.training)

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from mt_cli.errors import InputError, MtError
-from mt_cli.run.log import TooManyBadStepsError
 from mt_cli.runtime.files import (
     new_folder,
     read_model,
@@ -74,7 +73,6 @@ def everything_in(folder):
     [
         (OSError(28, "No space"), OSError),
         (KeyboardInterrupt(), KeyboardInterrupt),
-        (TooManyBadStepsError("x", None), TooManyBadStepsError),
         (FileNotFoundError(errno.ENOENT, "No such file", "elsewhere"), FileNotFoundError),
     ],
 )

@@ -7,7 +7,7 @@ from tiny_models import tiny_model
 from torch import nn
 
 from mt_cli.config.training import TrainingConfig
-from mt_cli.training.optimizer import MuonWithAdamW, build_optimizer, learning_rate, set_rate, step_if, weight_norm
+from mt_cli.training.optimizer import MuonWithAdamW, build_optimizer, learning_rate, set_rate, step_if
 
 
 @pytest.mark.parametrize(
@@ -76,16 +76,13 @@ def test_batched_muon_computes_what_the_muon_of_torch_does(monkeypatch, has_fast
 
 @pytest.mark.parametrize("algorithm", ["adamw", "muon"])
 def test_a_skipped_step_is_no_update(algorithm):
-    """After the first update, there is a norm."""
     model = tiny_model()
     optimizer = build_optimizer(model, TrainingConfig(optimizer=algorithm))
     for is_finite in (False, True, False):
         before = [weight.detach().clone() for weight in model.parameters()]
         for weight in model.parameters():
             weight.grad = torch.full_like(weight, 0.1 if is_finite else math.nan)
-        was_updated = not weight_norm(optimizer).isnan()
         step_if(torch.tensor(is_finite), optimizer)
         changed = [not torch.equal(*pair) for pair in zip(model.parameters(), before, strict=True)]
         assert all(changed) if is_finite else not any(changed)
-        assert (not weight_norm(optimizer).isnan()) == (is_finite or was_updated)
     assert all(value.isfinite().all() for state in optimizer.state.values() for value in state.values())

@@ -8,30 +8,30 @@ from hypothesis import strategies as st
 
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.training import TrainingConfig
-from mt_cli.training.plan import Work, advanced, planned_rate
+from mt_cli.training.plan import Length, advanced, planned_rate
 from mt_cli.training.steps import Position
 
 CONFIG = TrainingConfig(schedule="linear", warmup_steps=50, learning_rate=0.5, max_minutes=1, max_steps=2_000)
-WORK = Work(2_000, 100, 20_000, 20_000)
+LENGTH = Length(2_000, 100, 4_096, 20_000, 20_000)
 
 
-def train(config, work, seconds_of, state=None, last_step=10**9):
+def train(config, length, seconds_of, state=None, last_step=10**9):
     """State and rates of the updates of a run; `seconds_of` gives the time of an update."""
     state, rates = state or RunState(), []
     while state.reason_to_stop(config) is None and state.position.step < last_step:
         plan = state.plan_for(config)
-        rates.append(planned_rate(config, state.position.step + 1, work, plan, state.elapsed_seconds))
+        rates.append(planned_rate(config, state.position.step + 1, length, plan, state.elapsed_seconds))
         state.position = Position(step=state.position.step + 1, num_target_tokens=2_000 * (state.position.step + 1))
         state.elapsed_seconds += seconds_of(state.position.step)
         position = state.position.step, state.position.num_target_tokens
-        state.plan = advanced(state.plan, config, work, position, state.elapsed_seconds)
+        state.plan = advanced(state.plan, config, length, position, state.elapsed_seconds)
     return state, rates
 
 
 @given(st.floats(0.05, 1.0), st.sampled_from(["linear", "cosine"]), st.integers(0, 200))
 def test_the_schedule_of_any_machine_rises_once_and_ends_at_zero(seconds, schedule, warmup_steps):
     config = CONFIG.model_copy(update={"schedule": schedule, "warmup_steps": warmup_steps})
-    state, rates = train(config, WORK, lambda step: seconds)
+    state, rates = train(config, LENGTH, lambda step: seconds)
     plan = state.plan_for(config)
     assert state.position.step == min(2_000, plan.num_steps) and state.elapsed_seconds <= plan.training_seconds
     assert plan.warmup_steps <= 0.1 * plan.num_steps
@@ -43,30 +43,30 @@ def test_the_schedule_of_any_machine_rises_once_and_ends_at_zero(seconds, schedu
 
 @given(st.floats(0.1, 2.0))
 def test_a_machine_that_becomes_slower_ends_with_a_low_rate_in_time(factor):
-    state, rates = train(CONFIG, WORK, lambda step: 0.1 if step <= 100 else factor)
+    state, rates = train(CONFIG, LENGTH, lambda step: 0.1 if step <= 100 else factor)
     assert state.elapsed_seconds <= state.plan.training_seconds + factor
     assert rates[-1] <= 0.5 * factor / (0.1 * state.plan.training_seconds) + 1e-9
 
 
 def test_a_run_that_stops_anywhere_keeps_its_plan():
-    whole = train(CONFIG, WORK, lambda step: 0.1)
+    whole = train(CONFIG, LENGTH, lambda step: 0.1)
     for stop in (5, 10, 15, 20, 21, 200):
-        state, before = train(CONFIG, WORK, lambda step: 0.1, last_step=stop)
-        state, after = train(CONFIG, WORK, lambda step: 0.1, RunState.from_state(vars(state)))
+        state, before = train(CONFIG, LENGTH, lambda step: 0.1, last_step=stop)
+        state, after = train(CONFIG, LENGTH, lambda step: 0.1, RunState.from_state(vars(state)))
         assert (state, before + after) == whole
 
 
 def test_more_minutes_for_a_finished_run_make_a_new_plan():
-    state, _ = train(CONFIG, WORK, lambda step: 0.1)
+    state, _ = train(CONFIG, LENGTH, lambda step: 0.1)
     longer = CONFIG.model_copy(update={"max_minutes": 2})
     num_steps = state.plan.num_steps
-    state, rates = train(longer, WORK, lambda step: 0.1, state)
+    state, rates = train(longer, LENGTH, lambda step: 0.1, state)
     assert state.plan.num_steps > 1.8 * num_steps and rates[-1] == pytest.approx(0, abs=1e-12)
 
 
 @given(st.integers(0, 10**6), st.integers(0, 10**6), st.floats(0.05, 0.5))
 def test_validations_and_scores_leave_half_of_the_time_for_training(num_valid, num_test, seconds):
-    state, _ = train(CONFIG, Work(None, None, num_valid, num_test), lambda step: seconds)
+    state, _ = train(CONFIG, Length(None, None, 4_096, num_valid, num_test), lambda step: seconds)
     plan = state.plan
     assert plan.training_seconds >= 30
     assert plan.training_seconds + plan.closing_seconds <= 60 + 1e-9 or plan.training_seconds == 30
