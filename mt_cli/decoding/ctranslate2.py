@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.constraints import NEVER_PRODUCED, max_length
-from mt_cli.decoding.engine import Engine, ForcedDecoding, Ids, Sentence
+from mt_cli.decoding.engine import ForcedDecoding, Ids, Sentence
 from mt_cli.decoding.search import Hypothesis, penalty_of
 from mt_cli.errors import InputError, one_line
 from mt_cli.tokenizer.tokenizer import TokenizerPair
@@ -54,7 +54,7 @@ def load_translator(ctranslate2: Any, path: bytes, device: str, num_threads: int
 _ATTENDED_BATCH_TOKENS = 2048
 
 
-class CTranslate2Engine(Engine):
+class CTranslate2Engine:
     """CTranslate2's search. Its length penalty divides by length^alpha, ours by ((5 + length) / 6)^alpha.
 
     Its scores include the tokens of a prefix, and leave out [EOS] where the maximum length ends a hypothesis. A model

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -56,30 +56,42 @@ class Sentence(NamedTuple):
     """Numbers of its reserved characters that keep their order."""
 
 
-class Engine:
-    """A model that translates ids; a subclass has its own methods, or computes them elsewhere (`compute`)."""
+class Engine(Protocol):
+    """A model that translates ids."""
 
     def search(
         self, sentences: Sequence[Sentence], decoding: DecodingConfig, num_best: int = 1
     ) -> list[list[Hypothesis]]:
         """Search for the best hypotheses of each sentence, best first."""
-        return self.compute("search", sentences, decoding, num_best)
 
     def force_decode(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
         """Compute the probabilities of the target of each pair, given its source."""
-        return self.compute("force_decode", pairs)
 
     def attend(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Tensor]:
         """Compute the cross-attention of each pair, (T+1)x(S+1); see `ForcedDecoding.attention`."""
+
+
+class RelayedEngine:
+    """Engine whose methods are computed elsewhere, by `compute(method, rows, *options)`; see `Engine`."""
+
+    def search(
+        self, sentences: Sequence[Sentence], decoding: DecodingConfig, num_best: int = 1
+    ) -> list[list[Hypothesis]]:
+        return self.compute("search", sentences, decoding, num_best)
+
+    def force_decode(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
+        return self.compute("force_decode", pairs)
+
+    def attend(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Tensor]:
         return self.compute("attend", pairs)
 
     def compute(self, method: str, rows: Sequence[Any], *options: Any) -> list[Any]:
-        """Results of a method that another engine computes, one for each row."""
+        """Results of a method of another engine, one for each row."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class TransformerEngine(Engine):
+class TransformerEngine:
     """Our own model, or an ensemble. Batching and order change results only by rounding."""
 
     model: Transformer | Ensemble

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.sections import DecodingConfig, ModelConfig
 from mt_cli.decoding.constraints import max_length
-from mt_cli.decoding.engine import Engine, ForcedDecoding, Ids, Sentence
+from mt_cli.decoding.engine import ForcedDecoding, Ids, Sentence
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.errors import InputError, MtError, one_line
 from mt_cli.exchange.comparison import Agreement, check_export, with_tags
@@ -118,8 +118,8 @@ class Parts(NamedTuple):
     weights: dict[str, Tensor]
 
 
-class TransformersEngine(Engine):
-    """An exported folder as `transformers` uses it, without attention; ids are ours."""
+class TransformersEngine:
+    """An exported folder as `transformers` uses it; ids are ours."""
 
     def __init__(self, transformers: Any, folder: Path, layout: Layout) -> None:
         self._layout = layout
@@ -164,6 +164,10 @@ class TransformersEngine(Engine):
             log_probs = logits.log_softmax(dim=-1)[range(len(ids) + 1), [*ids, self._layout.eos]]
             readings.append(ForcedDecoding(log_probs.tolist(), None))
         return readings
+
+    def attend(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Tensor]:
+        """See `Engine`; not implemented, because comparisons need no attention."""
+        raise NotImplementedError
 
     def _source(self, ids: Ids) -> Tensor:
         return torch.tensor([[*(self._exported_ids[0][index] for index in ids), self._layout.eos]])

@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from mt_cli.decoding.engine import Engine
+from mt_cli.decoding.engine import Engine, RelayedEngine
 from mt_cli.documents.translate import Job
 from mt_cli.errors import MtError
 from mt_cli.runtime.console import say
@@ -105,7 +105,7 @@ class Server:
 
 
 @dataclass(frozen=True)
-class RemoteEngine(Engine):
+class RemoteEngine(RelayedEngine):
     """Engine of the server, by its number."""
 
     number: int

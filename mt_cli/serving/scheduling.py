@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mt_cli.decoding.engine import Engine
+from mt_cli.decoding.engine import Engine, RelayedEngine
 from mt_cli.serving.errors import RequestCancelled
 
 _FORCED_BATCH_TOKENS = 2048
@@ -186,7 +186,7 @@ class Scheduler:
 
 
 @dataclass(frozen=True)
-class BatchedEngine(Engine):
+class BatchedEngine(RelayedEngine):
     """Engine whose calls are computed together with the calls of other requests.
 
     The results are those of a call alone, but for rounding.

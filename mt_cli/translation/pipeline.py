@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from mt_cli.decoding.engine import Engine
+from mt_cli.decoding.engine import Engine, RelayedEngine
 from mt_cli.translation.lines import Translation
 from mt_cli.translation.stream import TranslatedLine, translated_lines
 from mt_cli.translation.translator import Translator
@@ -130,7 +130,7 @@ def _compute(future: Future[Any], function: Callable[..., Any], arguments: tuple
 
 
 @dataclass(frozen=True)
-class _QueuedEngine(Engine):
+class _QueuedEngine(RelayedEngine):
     """Engine whose calls are made by the thread that runs a pipeline."""
 
     engine: Engine

@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any
 
-from mt_cli.decoding.engine import Engine
+from mt_cli.decoding.engine import RelayedEngine
 from mt_cli.errors import MtError
 from mt_cli.runtime.cpus import num_usable_cpus
 from mt_cli.translation.pipeline import TextWork
@@ -62,7 +62,7 @@ class TextProcesses:
 
     def _started(self) -> Connection:
         ours, theirs = _CONTEXT.Pipe()
-        work = replace(self._work, translator=self._work.translator.with_engine(Engine()))
+        work = replace(self._work, translator=self._work.translator.with_engine(RelayedEngine()))
         _CONTEXT.Process(target=_serve, args=(theirs, work), daemon=True).start()
         theirs.close()
         return ours
@@ -83,7 +83,7 @@ class TextProcesses:
 
 
 @dataclass(frozen=True)
-class _PipeEngine(Engine):
+class _PipeEngine(RelayedEngine):
     """Engine of the process at the other end of a pipe."""
 
     pipe: Connection
