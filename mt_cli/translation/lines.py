@@ -115,6 +115,8 @@ class Translation:
     protected: ProtectedText = NO_TEXT
     """`normalised` with its protected spans; segments are parts of it."""
     details: Details | None = None
+    estimate: Estimate | None = None
+    """Expected quality; None for an empty line, or if the translator has no estimate."""
     capitals_of: str | None = None
     """Language in whose capitals the translation is written; None if it stays as the model wrote it."""
     marked: MarkedTexts | None = None
@@ -148,21 +150,13 @@ class Translation:
     @property
     def lost_spans(self) -> tuple[str, ...]:
         """Protected spans of the line that the best translation lacks."""
-        return self.lost_in(0)
+        lost = (span for segment in self._with_spans for span in segment.restored().lost)
+        return (*lost, *(self.marked.lost[0] if self.marked is not None else ()))
 
     @property
     def reordered_spans(self) -> tuple[str, ...]:
         """Placeholders without numbers, such as `%s`, if the best translation has them in another order."""
-        return self.reordered_in(0)
-
-    def lost_in(self, rank: int) -> tuple[str, ...]:
-        """Protected spans of the line that a hypothesis lacks, by its rank from 0."""
-        lost = (span for segment in self._with_spans for span in segment.restored(rank).lost)
-        return (*lost, *(self.marked.lost[rank] if self.marked is not None else ()))
-
-    def reordered_in(self, rank: int) -> tuple[str, ...]:
-        """Placeholders without numbers, if a hypothesis has them in another order."""
-        return tuple(span for segment in self._with_spans for span in segment.restored(rank).reordered)
+        return tuple(span for segment in self._with_spans for span in segment.restored().reordered)
 
     @cached_property
     def term_uses(self) -> list[TermUse]:
@@ -179,11 +173,6 @@ class Translation:
         return tuple(word for segment in self.segments for word in segment.unknown_words)
 
     @property
-    def estimate(self) -> Estimate | None:
-        """Expected quality, if the line has details with one."""
-        return self.details.estimate if self.details else None
-
-    @property
     def searched(self) -> list[Segment]:
         """The segments that are not empty."""
         return [segment for segment in self.segments if segment.text]
@@ -194,12 +183,12 @@ class Translation:
             replace(part, hypotheses=part.hypotheses[rank:][:1]) if part.text else part for part in self.segments
         ]
         marked = self.marked and MarkedTexts(self.marked.texts[rank:][:1], self.marked.lost[rank:][:1], False)
-        return replace(self, segments=segments, details=None, marked=marked)
+        return replace(self, segments=segments, details=None, estimate=None, marked=marked)
 
-    def with_estimate(self, estimate: Estimate | None) -> Translation:
-        """Copy whose details have an estimate."""
-        assert self.details is not None
-        return replace(self, details=replace(self.details, estimate=estimate))
+    @property
+    def by_rank(self) -> list[Translation]:
+        """The translation, and a copy for each of its other hypotheses."""
+        return [self, *map(self.at_rank, range(1, len(self.hypotheses)))]
 
     def with_hypotheses(self, hypotheses: Iterator[Sequence[TextHypothesis]]) -> Translation:
         """Copy with the next item of `hypotheses` in each segment that is not empty."""

@@ -45,9 +45,9 @@ def format_json(item: Translation) -> str:
         **({"expected_chrf": item.estimate.shown} if item.estimate else {}),
         "score": round(item.score, 4),
         "hypotheses": [
-            {"text": text, "score": round(score, 4)}
-            | {"lost_spans": item.lost_in(rank), "reordered_spans": item.reordered_in(rank)}
-            for rank, (text, score) in enumerate(item.hypotheses)
+            {"text": one.text, "score": round(one.score, 4)}
+            | {"lost_spans": one.lost_spans, "reordered_spans": one.reordered_spans}
+            for one in item.by_rank
         ],
         "source_tokens": item.details.source_tokens,
         "tokens": item.details.tokens,
@@ -148,7 +148,7 @@ def translated_lines(
 
 
 def _problems_of(line: Translation) -> Mapping[str, str]:
-    ranks, problems = range(len(line.hypotheses)), {}
+    ranked, problems = line.by_rank, {}
     if line.is_too_long:
         num_segments = len(line.searched)
         problems["long"] = f" in {num_segments:,} segments" if num_segments > 1 else "" if num_segments else " copied"
@@ -156,11 +156,11 @@ def _problems_of(line: Translation) -> Mapping[str, str]:
         problems["empty"] = ""
     if repeats_itself(line.plain, line.text):
         problems["loop"] = ""
-    if any(map(line.lost_in, ranks)):
+    if any(one.lost_spans for one in ranked):
         problems["lost"] = ""
     if line.marked is not None and line.marked.is_guess:
         problems["guessed"] = ""
-    if any(map(line.reordered_in, ranks)):
+    if any(one.reordered_spans for one in ranked):
         problems["reordered"] = ""
     if missing := [use.source for use in line.term_uses if use.status == "missing"]:
         problems["term"] = f" (`{'`, `'.join(dict.fromkeys(missing))}`)"

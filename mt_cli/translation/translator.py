@@ -293,5 +293,4 @@ class Translator:
         detailed = [replace(line, details=details_of(line, decoded, self.tokenizers, self.tags)) for line in lines]
         if self.quality is None:
             return detailed
-        estimates = map(self.quality.estimate, detailed)
-        return [line.with_estimate(estimate) for line, estimate in zip(detailed, estimates, strict=True)]
+        return [replace(line, estimate=self.quality.estimate(line)) for line in detailed]
