@@ -13,12 +13,11 @@ from functools import cached_property
 from itertools import chain, compress
 from typing import TYPE_CHECKING, NamedTuple
 
-from mt_cli.config.tags import Tagging
 from mt_cli.corpus.augmented_text import is_in_capitals, lower, upper
 from mt_cli.corpus.glossary import FoundTerm, TermUse, term_uses
-from mt_cli.corpus.protected_text import NO_TEXT, UNPROTECTED, ProtectedText, Protection, Restored
+from mt_cli.corpus.protected_text import NO_TEXT, ProtectedText, Restored
 from mt_cli.corpus.rows import tagged_text, untagged
-from mt_cli.corpus.sentences import SentencesSeen, has_letters, has_words, sentences_of
+from mt_cli.corpus.sentences import has_letters, has_words, sentences_of
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
@@ -27,6 +26,7 @@ from mt_cli.translation.sentences import glue_of_translations, middle_of, split_
 if TYPE_CHECKING:
     from mt_cli.translation.quality import Estimate
     from mt_cli.translation.token_details import Details
+    from mt_cli.translation.translator import Translator
 
 _LINE_END = re.compile(r"(?:(?<!\s)[^\S\r\n]++)?+[\r\n]\s*")
 _SHORT = 40
@@ -247,19 +247,17 @@ class LineSplitter(NamedTuple):
     a comma or between words, if it also has more than 40 tokens.
     """
 
-    tokenizer: Tokenizer
-    max_tokens: int
-    """Tokens of the longest source that the model was trained on."""
-    tagging: Tagging
-    languages: tuple[str, str]
-    """Source and target."""
-    most_tokens: int = 0
-    """`corpus.max_tokens`: no segment has more tokens, unless `max_tokens` is larger."""
-    protection: Protection = UNPROTECTED
+    translator: Translator
     lowers_capitals: bool = False
     """True if lines in capitals are given to the model in small letters."""
-    sentences_seen: SentencesSeen | None = None
-    """Fractions of training sources with several sentences; None if unknown."""
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.translator.source_tokenizer
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        return self.translator.languages
 
     def split(self, sources: Sequence[str], tag: str | None, split_sentences: bool | None) -> list[Translation]:
         """Split lines into segments; each begins with the tag of its line, or with the tag that `Tagging` chooses."""
@@ -269,14 +267,14 @@ class LineSplitter(NamedTuple):
 
     def _line(self, source: str, tag: str | None, split_sentences: bool | None) -> _Line:
         text = " ".join(source.split())
-        plain = untagged(text, self.tagging.tags)
+        plain = untagged(text, self.translator.tags)
         if not has_letters(plain):
             if not self.tokenizer.cleaned(plain).strip():  # Also soft hyphens and zero-width characters alone.
                 return _Line(source, text, "")
             is_whole = plain == text and not {"\r", "\n"} & set(source)
             return _Line(source, text, source if is_whole else plain)
         text = " ".join(self.tokenizer.cleaned(text).split())
-        plain = untagged(text, self.tagging.tags)
+        plain = untagged(text, self.translator.tags)
         protected = self._protected(source, plain)
         if protected.contents and not has_letters(protected.text):
             return _Line(source, text, protected.original)
@@ -284,16 +282,18 @@ class LineSplitter(NamedTuple):
         if is_lowered:
             protected = replace(protected, text=lower(protected.text, self.languages[0]))
         line = replace(protected, text=text.removesuffix(plain) + protected.text) if plain != text else protected
-        before = tagged_text(line.text, self.tagging, tag).removesuffix(protected.text)
+        before = tagged_text(line.text, self.translator.tagging, tag).removesuffix(protected.text)
         parts = [*self._parts(before, line, protected.text, split_sentences)]
         return _Line(source, text, plain, line, self.languages[1] if is_lowered else None, parts)
 
     def _protected(self, source: str, plain: str) -> ProtectedText:
         """The line without its tag, cleaned and with one space between words, but for those in protected spans."""
-        if not self.protection:
+        if not self.translator.protection:
             return ProtectedText(plain)
         first, *rest = source.split(maxsplit=1)
-        body = self.protection.protect((rest[0] if rest else "") if first in self.tagging.tags else source)
+        body = self.translator.protection.protect(
+            (rest[0] if rest else "") if first in self.translator.tags else source
+        )
         contents = tuple(_LINE_END.sub(" ", content) for content in body.contents)
         return ProtectedText(" ".join(self.tokenizer.cleaned(body.text).split()), contents)
 
@@ -302,8 +302,8 @@ class LineSplitter(NamedTuple):
         start, sentences = len(line.text) - len(plain), [(plain, "")]
         if split_sentences:
             sentences = sentences_of(plain, self.languages[0])
-        elif split_sentences is None and self.sentences_seen is not None:
-            sentences = self.sentences_seen.parts_of(plain, self.languages[0])
+        elif split_sentences is None and (seen := self.translator.sentences_seen) is not None:
+            sentences = seen.parts_of(plain, self.languages[0])
         for number, (sentence, glue) in enumerate(sentences, start=1):
             after = glue_of_translations(glue, *self.languages) if number < len(sentences) else ""
             yield _Part(line, before, sentence, start, after)
@@ -313,7 +313,7 @@ class LineSplitter(NamedTuple):
         """A line with the segments of each of its parts."""
         if not line.parts:
             return Translation(line.source, line.normalised, [Segment.copied(line.plain, 0)], False, line.plain)
-        most_tokens = self.max_tokens + bool(line.parts[0].before)
+        most_tokens = self.translator.max_tokens + bool(line.parts[0].before)
         is_too_long = any(len(part) > 1 or len(part[0].ids) > most_tokens or not part[0].text for part in segments)
         all_segments = [*chain(*segments)]
         return Translation(*line[:2], all_segments, is_too_long, *line[2:4], capitals_of=line.capitals_of)
@@ -337,7 +337,7 @@ class LineSplitter(NamedTuple):
         """Segment of a part with these ids; two parts, split between its sentences or words, if it is too long."""
         ids = ids if len(ids) > bool(part.before) else []  # `tokenizer.letters` may delete the whole line.
         length = len(ids) - bool(part.before)
-        if length <= self.max_tokens:
+        if length <= self.translator.max_tokens:
             return part.segment(ids, self.tokenizer)
         body = part.body
         sentences = part.sentences or sentences_of(body, self.languages[0])
@@ -345,7 +345,7 @@ class LineSplitter(NamedTuple):
         if number:
             between = sentences[number - 1][1]
             end = sum(map(len, chain(*sentences[:number]))) - len(between)
-        elif len(body) > 1 and length > min(_SHORT, self.most_tokens):
+        elif len(body) > 1 and length > min(_SHORT, self.translator.most_tokens or self.translator.max_tokens):
             end, between = split_point(body)
             if not between and body.isascii() and len(body) > _SHORT:  # An address or encoded data, not words.
                 return part.copied()

@@ -40,7 +40,7 @@ from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks, may_have_
 from mt_cli.translation.lines import Alignment, LineSplitter, Translation, unknown_words
 from mt_cli.translation.quality import QualityModel
 from mt_cli.translation.segments import SegmentEngine, TextAndIds, attention_of
-from mt_cli.translation.terms import takes_terms, with_terms
+from mt_cli.translation.terms import with_terms
 from mt_cli.translation.texts import checked_texts
 from mt_cli.translation.token_details import PairScore, details_of
 
@@ -159,7 +159,7 @@ class Translator:
     @property
     def takes_terms(self) -> bool:
         """True if the model has learned to follow a glossary or, with protected spans, to copy its terms."""
-        return takes_terms(self.source_tokenizer)
+        return self.source_tokenizer.has_term_marks or bool(self.source_tokenizer.reserved_ids)
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -240,17 +240,11 @@ class Translator:
             options = {"split_sentences": split_sentences, "with_details": with_details, "terms": terms}
             return translations_with_marks(texts, self, marks, {"num_best": num_best, "tag": tag} | options | decoding)
         settings = changed_section(self.decoding, decoding)
-        most_tokens = self.most_tokens or self.max_tokens
-        splitter = LineSplitter(
-            *(self.source_tokenizer, self.max_tokens, self.tagging, self.languages, most_tokens, self.protection),
-            lowers_capitals=settings.capitals == "lower",
-            sentences_seen=self.sentences_seen,
-        )
         if self.protection and (reserved := [character for character in prefix if character in RESERVED]):
             raise InputError(f"prefix: U+{ord(reserved[0]):X} is reserved for protected spans; write the span itself")
-        lines = splitter.split(texts, tag, split_sentences)
+        lines = LineSplitter(self, settings.capitals == "lower").split(texts, tag, split_sentences)
         if terms:
-            lines = with_terms(lines, terms, self.source_tokenizer, self.tags, most_tokens)
+            lines = with_terms(lines, terms, self)
         lines = self._segments.search(lines, settings, num_best, prefix)
         return self.add_details(lines) if with_details else lines
 
